@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+#   make            build everything into build/, a tree that can be moved anywhere
+#   make demo       kill -9 a running MPI job and continue it: the short proof
+#   make test       all tests
+#   make bench      measure; results go to bench/results/
+#   make lint       format, vet, staticcheck, C warnings, generated files up to date
+#   make generate   write the generated files again
+#   make install    copy build/ to PREFIX (/usr/local)
+#   make setup      install what the build needs; the others call it, it does nothing when all is there
+#   make clean      remove build/
+#
+# Each part in C has a module.mk beside it, which adds what it installs to PARTS, and programs that
+# `make test` shall run (status 0 is good) to C_TESTS.
+
+VERSION := 0.1.0
+BUILD   := build
+PREFIX  ?= /usr/local
+DESTDIR ?=
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SUFFIXES:
+MAKEFLAGS += --no-builtin-rules
+
+OBJ := $(BUILD)/obj
+BIN := $(BUILD)/bin
+LIB := $(BUILD)/lib
+PKG := $(LIB)/ckpt
+
+# ---- setup: before everything else, and only there packages are installed -----------------------
+
+# setup.mk says which GO to use.  It is an included makefile, so make brings it up to date first.
+SETUP := $(BUILD)/setup.mk
+ifneq ($(MAKECMDGOALS),clean)
+include $(SETUP)
+endif
+$(SETUP): FORCE
+	@scripts/setup.sh $@
+
+setup: $(SETUP)
+	@echo "setup: all is there; Go is $(GO)"
+
+# ---- tools --------------------------------------------------------------------------------------
+
+CC            := gcc
+MPICC_MPICH   := mpicc.mpich
+MPICC_OPENMPI := mpicc.openmpi
+
+CFLAGS ?= -O2 -g
+# All C of this repository is compiled with these, whatever CFLAGS says.
+C_FLAGS := -std=gnu11 -Wall -Wextra -Werror -Iinclude -MMD -MP
+
+# setup.sh chose the toolchain; Go shall not look for another.
+export GOTOOLCHAIN := local
+GO_BUILD := $(GO) build -trimpath -buildvcs=false
+GO_LDFLAGS := -X main.version=$(VERSION) -X github.com/libckpt/libckpt/ckpt.Version=$(VERSION)
+
+# $(call replace,NEW,OLD): puts NEW in the place of OLD when they differ, by a rename, so that running
+# jobs keep the file that they have mapped.
+replace = cmp -s $(1) $(2) || { cp -p $(1) $(2).new && mv $(2).new $(2); }
+
+# ---- C: one object a source, with its dependencies ----------------------------------------------
+
+# Position independent throughout: everything here ends in a shared object or in a PIE.  C_EXTRA may
+# be set for a target and what it is made of.
+$(OBJ)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(C_FLAGS) $(CFLAGS) -fPIC $(C_EXTRA) -c -o $@ $<
+
+$(OBJ)/%.o: %.S
+	@mkdir -p $(@D)
+	$(CC) -Iinclude -MMD -MP -g -fPIC $(C_EXTRA) -c -o $@ $<
+
+# ---- ckptrun: loader, gate, threads, signals of one rank ----------------------------------------
+
+PARTS   :=
+C_TESTS :=
+include capi/host/module.mk
+
+HOST_SRCS := $(filter-out %/vdso.S,$(wildcard capi/host/*.c capi/host/*.S))
+HOST_OBJS := $(patsubst %,$(OBJ)/%.o,$(basename $(HOST_SRCS)))
+
+# The vDSO that the upper half sees; an image of one segment, which no loader touches.
+$(PKG)/vdso.so: capi/host/vdso.S capi/host/vdso.lds
+	@mkdir -p $(@D)
+	$(CC) -nostdlib -shared -fPIC -Iinclude -Wl,-T,capi/host/vdso.lds -Wl,-soname,linux-vdso.so.1 \
+	    -Wl,--hash-style=both -Wl,-Bsymbolic -Wl,--build-id=none -o $@ $<
+PARTS += $(PKG)/vdso.so
+
+$(BIN)/ckptrun: $(HOST_OBJS)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -pie -rdynamic -o $@ $^ -ldl -lpthread
+
+# ---- libckpt.so and ckptctl: Go, which decides itself what is stale -----------------------------
+
+LIBCKPT_LD := -Wl,-soname,libckpt.so.1 -Wl,--version-script=$(CURDIR)/capi/libckpt.map
+
+# Go does not know that the map is an input: a newer map makes it link again.
+$(LIB)/libckpt.so: FORCE capi/libckpt.map
+	@mkdir -p $(@D) $(OBJ)/go
+	@if [ capi/libckpt.map -nt $(OBJ)/go/libckpt.so ]; then rm -f $(OBJ)/go/libckpt.so; fi
+	$(GO_BUILD) -buildmode=c-shared -ldflags "$(GO_LDFLAGS) -extldflags '$(LIBCKPT_LD)'" \
+	    -o $(OBJ)/go/libckpt.so ./capi
+	@$(call replace,$(OBJ)/go/libckpt.so,$@)
+
+$(LIB)/libckpt.so.1: | $(LIB)/libckpt.so
+	ln -sfn libckpt.so $@
+
+$(BIN)/ckptctl: FORCE
+	@mkdir -p $(@D) $(OBJ)/go
+	$(GO_BUILD) -ldflags "$(GO_LDFLAGS)" -o $(OBJ)/go/ckptctl ./cmd/ckptctl
+	@$(call replace,$(OBJ)/go/ckptctl,$@)
+
+# ---- MPI: fronts and backs, from generated sources ----------------------------------------------
+
+include capi/front/module.mk capi/back/module.mk
+
+# ---- what else is installed ---------------------------------------------------------------------
+
+HEADERS := $(patsubst include/%,$(BUILD)/include/%,$(wildcard include/*.h include/ckpt/*.h))
+$(BUILD)/include/%: include/%
+	@mkdir -p $(@D)
+	cp $< $@
+
+# Both find the installed tree relative to themselves.
+VERSIONED := $(LIB)/pkgconfig/ckpt.pc $(LIB)/cmake/ckpt/ckptConfig.cmake \
+             $(LIB)/cmake/ckpt/ckptConfigVersion.cmake
+$(LIB)/pkgconfig/%: scripts/%.in Makefile
+	@mkdir -p $(@D)
+	sed 's/@VERSION@/$(VERSION)/' $< >$@
+$(LIB)/cmake/ckpt/%: scripts/%.in Makefile
+	@mkdir -p $(@D)
+	sed 's/@VERSION@/$(VERSION)/' $< >$@
+
+MAN := $(BUILD)/share/man/man1
+$(MAN)/ckptrun.1: docs/man/ckptrun.1
+	@mkdir -p $(@D)
+	sed 's/@VERSION@/$(VERSION)/' $< >$@
+# ckptctl writes its own pages, one a command, from its help texts.
+$(MAN)/ckptctl.1: $(BIN)/ckptctl
+	@mkdir -p $(@D)
+	$< man $(@D)
+
+PARTS += $(BIN)/ckptrun $(BIN)/ckptctl $(LIB)/libckpt.so $(LIB)/libckpt.so.1 $(HEADERS) \
+         $(VERSIONED) $(MAN)/ckptrun.1 $(MAN)/ckptctl.1
+
+all: $(PARTS)
+
+# ---- examples -----------------------------------------------------------------------------------
+
+include examples/module.mk
+
+examples: $(EXAMPLES)
+
+# ---- what people call ---------------------------------------------------------------------------
+
+demo: all examples
+	scripts/demo.sh $(BUILD)
+
+test: all examples $(C_TESTS)
+	GO=$(GO) scripts/test.sh $(BUILD) $(abspath $(C_TESTS))
+
+include bench/module.mk
+
+# A few minutes; FULL=1 takes every combination and more rounds.  ONLY=query,... measures a part.
+bench: all $(BENCHES)
+	$(GO) run ./bench -build $(BUILD) $(if $(FULL),-full) $(if $(ONLY),-only $(ONLY))
+
+lint: all examples
+	GO=$(GO) scripts/lint.sh
+
+generate:
+	$(GO) generate ./...
+
+install: all
+	scripts/install.sh '$(BUILD)' '$(DESTDIR)$(PREFIX)'
+
+clean:
+	rm -rf $(BUILD)
+
+.PHONY: all setup examples demo test bench lint generate install clean FORCE
+FORCE:
+
+-include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

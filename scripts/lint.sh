@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# lint.sh: what a reader should not have to look for.  C is compiled with -Wall -Wextra -Werror by the
+# build itself, which `make lint` runs first; the house rules (import direction, doc.go, sizes, ...)
+# are tests in internal/house.
+set -uo pipefail
+
+go=${GO:-go}
+cd "$(dirname "$0")/.." || exit 1
+status=0
+
+check() {
+    local name=$1
+    shift
+    if "$@"; then
+        echo "lint: $name: good"
+    else
+        echo "lint: $name: FAILED"
+        status=1
+    fi
+}
+
+# The functions below are called through check.
+# shellcheck disable=SC2317
+formatted() {
+    local files
+    files=$("$($go env GOROOT)/bin/gofmt" -l .) || return 1
+    [ -z "$files" ] || { echo "not formatted (run gofmt -w): $files" && return 1; }
+}
+
+# Every public header by itself, as C and as C++, as strictly as a user's build may be.
+# shellcheck disable=SC2317
+headers() {
+    local header
+    for header in include/*.h include/ckpt/*.h; do
+        gcc -std=gnu11 -Wall -Wextra -Wpedantic -Werror -Iinclude -fsyntax-only -x c "$header" &&
+            g++ -std=c++17 -Wall -Wextra -Werror -Iinclude -fsyntax-only -x c++ "$header" || return 1
+    done
+}
+
+check "gofmt" formatted
+check "go vet" "$go" vet ./...
+check "staticcheck" "$go" tool staticcheck ./...
+check "public headers, as C and C++" headers
+check "generated files are up to date" "$go" run ./cmd/mpigen -check
+exit $status

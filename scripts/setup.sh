@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# setup.sh OUT: installs what the build and the tests need and is not there, and writes OUT, a piece
+# of makefile that says which Go to use.  When nothing is missing it does nothing, quickly: the
+# Makefile calls it on every run.
+#
+# Packages come through apt-get, as root or with sudo.  Go must be as new as go.mod asks for; when
+# the machine's is older, or there is none, the toolchain is fetched by an older Go as a module, which
+# checks its digest, and kept in the user's cache, outside build/.
+set -euo pipefail
+
+out=$1
+here=$(cd "$(dirname "$0")/.." && pwd)
+cache=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/libckpt
+
+say() { echo "setup: $*" >&2; }
+die() { say "$*"; exit 1; }
+
+[ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] ||
+    die "libckpt runs on Linux on x86-64 only; this is $(uname -s) on $(uname -m)"
+
+# ---- packages ------------------------------------------------------------------------------------
+
+# package: a command, or the absolute path of a file, that tells that it is installed.
+needs='
+gcc: gcc
+g++: g++
+gfortran: gfortran
+make: make
+libc6-dev: /usr/include/stdio.h
+mpich: mpiexec.mpich
+libmpich-dev: /usr/include/x86_64-linux-gnu/mpich/mpi.h
+openmpi-bin: mpiexec.openmpi
+libopenmpi-dev: /usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h
+python3: python3
+spin: spin
+git: git
+ca-certificates: /etc/ssl/certs/ca-certificates.crt
+'
+
+present() {
+    case $1 in
+    /*) [ -e "$1" ] ;;
+    *) command -v "$1" >/dev/null ;;
+    esac
+}
+
+install_packages() {
+    local root=
+    if [ "$(id -u)" != 0 ]; then
+        command -v sudo >/dev/null ||
+            die "missing: $*. You are neither root nor is there sudo: ask for 'apt-get install $*'"
+        root=sudo
+        # Nobody could type a password.
+        [ -t 0 ] || root='sudo -n'
+    fi
+    command -v apt-get >/dev/null ||
+        die "missing: $*. There is no apt-get here: install what these Debian packages contain"
+    say "installing $*"
+    # A list that cannot be refreshed may still be good enough for these packages.
+    $root apt-get update -qq >&2 || say "apt-get update failed; trying with the lists that are there"
+    $root env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends "$@" >&2 ||
+        die "apt-get could not install: $*. Its own message stands above"
+}
+
+missing=()
+while IFS=': ' read -r package probe; do
+    [ -z "$package" ] || present "$probe" || missing+=("$package")
+done <<<"$needs"
+[ ${#missing[@]} = 0 ] || install_packages "${missing[@]}"
+
+# ---- Go ------------------------------------------------------------------------------------------
+
+# The version in go.mod: of its toolchain line, else of its go line.  A language version such as 1.26
+# stands for its first release.
+wanted=$(awk '$1 == "go" && !v { v = $2 } $1 == "toolchain" { v = substr($2, 3) } END { print v }' \
+    "$here/go.mod")
+case $wanted in *.*.*) ;; *) wanted=$wanted.0 ;; esac
+
+# Prints the version of the Go at $1, or nothing.
+version_of() {
+    # Not in the module: there, a newer Go than this one would be looked for.
+    (cd / && GOTOOLCHAIN=local "$1" version 2>/dev/null) | sed -n 's/^go version go\([0-9.]*\).*/\1/p'
+}
+
+# at_least HAVE WANTED
+at_least() { [ -n "$1" ] && [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+
+find_go() {
+    local go
+    for go in "${GO:-}" "$(command -v go || true)" /usr/local/go/bin/go "$cache/go$wanted/bin/go"; do
+        if [ -n "$go" ] && at_least "$(version_of "$go")" "$wanted"; then
+            echo "$go"
+            return
+        fi
+    done
+}
+
+# Fetches Go $wanted with the Go at $1 (1.16 or newer) into the cache.
+fetch_go() {
+    local module=golang.org/toolchain@v0.0.1-go$wanted.linux-amd64 work dir
+    say "fetching Go $wanted (go.mod asks for it) into $cache"
+    mkdir -p "$cache"
+    work=$(mktemp -d "$cache/fetch.XXXXXX")
+    # shellcheck disable=SC2064
+    trap "chmod -R u+w '$work'; rm -rf '$work'" EXIT
+    (cd "$work" && GOTOOLCHAIN=local GOFLAGS=-modcacherw GOPATH=$work/gopath GOMODCACHE=$work/mod \
+        "$1" mod download -json "$module" >download.json) ||
+        die "Go $wanted could not be fetched: $(sed -n 's/.*"Error": "\(.*\)".*/\1/p' "$work/download.json")"
+    dir=$work/mod/$module
+    # A module has no executable files and no nested go.mod: put both right, as the go command does
+    # for the toolchains that it fetches itself.
+    chmod -R u+w "$dir"
+    chmod a+x "$dir"/bin/* "$dir"/pkg/tool/*/*
+    find "$dir" -name _go.mod -execdir mv _go.mod go.mod ';'
+    rm -rf "$cache/go$wanted"
+    mv "$dir" "$cache/go$wanted"
+}
+
+go=$(find_go)
+if [ -z "$go" ]; then
+    old=$(command -v go || true)
+    if ! at_least "$([ -z "$old" ] || version_of "$old")" 1.16; then
+        install_packages golang-go
+        old=/usr/bin/go
+    fi
+    fetch_go "$old"
+    go=$(find_go)
+    [ -n "$go" ] || die "Go $wanted was fetched into $cache/go$wanted but does not start"
+fi
+
+# ---- the answer ----------------------------------------------------------------------------------
+
+answer="# Written by scripts/setup.sh.
+GO := $go"
+if [ "$(cat "$out" 2>/dev/null)" != "$answer" ]; then
+    mkdir -p "$(dirname "$out")"
+    echo "$answer" >"$out.new" && mv "$out.new" "$out"
+fi
