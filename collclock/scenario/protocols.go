@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scenario
+
+import (
+	"github.com/libckpt/libckpt/collclock"
+	"github.com/libckpt/libckpt/collclock/published"
+	"github.com/libckpt/libckpt/collclock/twophase"
+)
+
+type refined struct{ *collclock.Machine }
+
+func (r refined) Clone() Protocol { return refined{r.Machine.Clone()} }
+
+type twoPhase struct{ twophase.Machine }
+
+func (t twoPhase) Clone() Protocol { return twoPhase{t.Machine.Clone()} }
+
+type pub struct{ *published.Machine }
+
+func (p pub) Clone() Protocol { return pub{p.Machine.Clone()} }
+
+// Refined makes the protocol of this library. trace may be nil.
+func Refined(trace func(collclock.TraceEvent)) Maker {
+	return func(rank, ranks int) Protocol {
+		return refined{collclock.New(collclock.Config{Rank: rank, Ranks: ranks, Trace: trace})}
+	}
+}
+
+// TwoPhase makes the two-phase commit.
+func TwoPhase(rank, ranks int) Protocol {
+	return twoPhase{twophase.New(collclock.Config{Rank: rank, Ranks: ranks})}
+}
+
+// Published makes the published algorithm, as the paper has it or with additions.
+func Published(additions published.Config) Maker {
+	return func(rank, ranks int) Protocol {
+		c := additions
+		c.Rank, c.Ranks = rank, ranks
+		return pub{published.New(c)}
+	}
+}
+
+// PublishedPlain is the published algorithm without additions.
+var PublishedPlain = Published(published.Config{})
