@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package signaling
+
+import (
+	"log/slog"
+	"net/netip"
+	"time"
+)
+
+// Config holds the choices of an endpoint. The zero value is right for most jobs.
+type Config struct {
+	// Advertise are the addresses at which other hosts should try this rank, in order. Empty: those
+	// of all interfaces that are up. At most nine fit in a card.
+	Advertise []netip.Addr
+	// LoopbackOnly has the endpoint listen on loopback alone: for jobs on one host.
+	LoopbackOnly bool
+	// Silence is how long a peer may say nothing before it counts as lost; 0 means 60 seconds. A
+	// connection that ends is noticed at once, whatever this is.
+	Silence time.Duration
+	// JoinTimeout bounds Join when its context has no deadline of its own; 0 means 60 seconds.
+	JoinTimeout time.Duration
+	// MaxMessage is the largest payload of a message in bytes; 0 means 1 GiB. It must be the same on
+	// all ranks.
+	MaxMessage int
+	// Log gets what an operator may want to know (strangers, links, losses). Nil: nothing.
+	Log *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.Silence <= 0 {
+		c.Silence = 60 * time.Second
+	}
+	if c.JoinTimeout <= 0 {
+		c.JoinTimeout = 60 * time.Second
+	}
+	if c.MaxMessage <= 0 {
+		c.MaxMessage = 1 << 30
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+const (
+	chunk       = 32 << 10 // bytes of a message in one frame
+	window      = 64       // frames of one stream that may be under way
+	shortcutAt  = 8        // frames to one rank over others, after which a shortcut is worth its descriptor
+	shortcuts   = 32       // links beyond ring and tree that a rank asks for on its own account
+	ticks       = 8        // looks at a link in Config.Silence
+	dialTimeout = 3 * time.Second
+	// shortcutTimeout is how long a rank tries to reach another directly before it settles for routing.
+	shortcutTimeout = 15 * time.Second
+	// flushTimeout is how long Close waits for frames that are queued.
+	flushTimeout = 2 * time.Second
+)

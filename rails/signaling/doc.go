@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package signaling is libckpt's own control plane: messages and collectives between the ranks of a
+// job, over TCP, beside whatever network the job itself uses.
+//
+//	               card, all-gathered by the caller (MPI, PMI, a file, ...)
+//	Listen ──► Endpoint ─────────────────────────────────────► Join ──► Network
+//
+//	      0 ───── 1           Each rank keeps a link to its two neighbours on the ring. A message
+//	    ╱  ╲       ╲          goes to the linked rank that is nearest to its target by distance on
+//	   7    ╲       2         the ring; since a neighbour on the ring is always nearer, it arrives.
+//	   │      ╲     │         A link to another rank (a shortcut: 0 to 4 here) is made when a
+//	   6       ╲    3         collective needs it or when messages keep going there, and stays.
+//	    ╲        ╲ ╱
+//	      5 ───── 4           Collectives run over one binomial tree rooted at 0, on direct links.
+//
+// It owns its sockets, the bytes on them, and the noticing of lost ranks. It knows nothing of
+// checkpoints, MPI or threads of the application; payloads are bytes, kinds and tags are numbers that
+// the caller chooses. It is pure Go on package net.
+//
+// # Trust
+//
+// A card carries a Curve25519 public key. The two ends of a link derive the same key from their
+// private and the other's public key, bound to the digest of all cards, and prove to each other that
+// they know it (package handshake). No secret travels, so who reads the cards learns nothing; who can
+// change them while they are gathered can join the job. They travel over the job's own bootstrap,
+// which the job trusts anyway. Strangers can connect to the listening port; they are dropped after a
+// bounded time and at a bounded cost. Ranks of the job trust each other.
+//
+// Endpoints listen on loopback and on all interfaces. When the cards show that all ranks are on one
+// host, the second listener is closed: such a job has no port open to the network.
+//
+// # Delivery
+//
+// Messages of one kind from one rank to another arrive once and in order, however they are routed:
+// frames are numbered end to end, and the receiver sorts. A sender that is more than a window ahead
+// of its receiver waits in Send. Frames in transit are never refused, so rings of full buffers cannot
+// block each other; the windows bound how many there are.
+//
+// # Loss
+//
+// A rank is lost when a link to it ends without a goodbye, or is silent for Config.Silence while this
+// process was running (a process that was stopped does not blame the others for its own absence).
+// Whoever notices tells all, by flooding, and every rank's Network fails: as with MPI, the loss of
+// one rank is the end of the network. All that waits returns a LostError that names the rank.
+//
+// # Descriptors
+//
+// All sockets are close-on-exec. Links are shut down, not only closed, so that a forked child which
+// still holds the descriptor does not keep the connection alive. A child that outlives a rank killed
+// without warning does keep it alive: then the rank is noticed by its silence.
+//
+// # Locks
+//
+//	Network.mu            links, streams, queues, boxes; never held while calling out or blocking
+//	└── link.mu           one link's queue of frames to write
+//	Guard.mu              (package handshake) independent of both
+package signaling

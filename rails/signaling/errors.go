@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package signaling
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrClosed is returned by everything that is called on, or waits in, a Network that was closed.
+var ErrClosed = errors.New("the signaling network is closed")
+
+// LostError says that a rank is gone, and with it the network.
+type LostError struct {
+	Rank  int    // who is gone
+	By    int    // who noticed
+	Cause string // what was noticed
+}
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("rank %d is lost (noticed by rank %d: %s)", e.Rank, e.By, e.Cause)
+}
+
+// WaitError says for whom a collective was waiting when its context ended.
+type WaitError struct {
+	Op   string // what was called
+	Tag  uint64
+	Rank int // from whom a message is missing
+	// Last is the last of the ranks that report through Rank: one of Rank to Last is late.
+	Last int
+	Err  error // why the wait ended
+}
+
+func (e *WaitError) Error() string {
+	who := fmt.Sprintf("rank %d", e.Rank)
+	if e.Last > e.Rank {
+		who = fmt.Sprintf("one of ranks %d to %d", e.Rank, e.Last)
+	}
+	return fmt.Sprintf("%s (tag %#x): nothing from %s: %v", e.Op, e.Tag, who, e.Err)
+}
+
+func (e *WaitError) Unwrap() error { return e.Err }

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package signaling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/libckpt/libckpt/internal/handshake"
+)
+
+// Network is one rank's end of the signaling network. All methods may be called at the same time.
+type Network struct {
+	cfg   Config
+	rank  int
+	size  int
+	cards []*card
+	keys  *keyring
+	guard *handshake.Guard
+
+	ctx    context.Context // ends with Close: for dials
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // links, dials, watchdog
+
+	mu        sync.Mutex
+	links     map[int]*link
+	wanted    map[int]*want // links that are being made
+	noLink    map[int]bool  // ranks that cannot be reached directly: messages to them are routed
+	asked     int           // shortcuts asked for because of traffic
+	parked    []*frame      // frames that wait until the ring is closed
+	out       map[streamID]*outStream
+	in        map[streamID]*inStream
+	queues    map[uint16]*queue
+	boxes     map[round]*box
+	rounds    map[uint64]uint64 // number of collectives begun with a tag
+	lost      map[int]*LostError
+	onLost    []func(rank int, err error)
+	agreed    bool          // Shutdown: all ranks have agreed to end
+	allBye    chan struct{} // replaced and closed whenever a link says bye or ends
+	closed    bool
+	err       error         // why the network failed
+	failed    chan struct{} // closed when err is set
+	closeOnce sync.Once
+}
+
+func newNetwork(cfg Config, rank, size int) *Network {
+	n := &Network{
+		cfg:    cfg,
+		rank:   rank,
+		size:   size,
+		cards:  make([]*card, size),
+		links:  make(map[int]*link),
+		wanted: make(map[int]*want),
+		noLink: make(map[int]bool),
+		out:    make(map[streamID]*outStream),
+		in:     make(map[streamID]*inStream),
+		queues: make(map[uint16]*queue),
+		boxes:  make(map[round]*box),
+		rounds: make(map[uint64]uint64),
+		lost:   make(map[int]*LostError),
+		allBye: make(chan struct{}),
+		failed: make(chan struct{}),
+	}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	return n
+}
+
+// listen starts to accept links, on loopback alone when all ranks share this host.
+func (n *Network) listen(loopback, outer net.Listener) {
+	n.guard = &handshake.Guard{
+		KeyOf:    n.keys.of,
+		Accepted: n.accepted,
+		Rejected: func(err error) { n.cfg.Log.Info("dropped a connection", "error", err) },
+	}
+	here := n.cards[n.rank].host
+	elsewhere := slices.ContainsFunc(n.cards, func(c *card) bool { return c.host != here })
+	if loopback != nil {
+		if n.size > 1 {
+			n.guard.Serve(loopback)
+		} else {
+			_ = loopback.Close()
+		}
+	}
+	if outer != nil {
+		if elsewhere || loopback == nil && n.size > 1 {
+			n.guard.Serve(outer)
+		} else {
+			_ = outer.Close()
+		}
+	}
+	n.wg.Add(2)
+	go n.watch()
+	go n.collect()
+}
+
+// Rank and Size are this rank's number and the number of ranks.
+func (n *Network) Rank() int { return n.rank }
+func (n *Network) Size() int { return n.size }
+
+// Err is nil while the network works; then a *LostError, or ErrClosed.
+func (n *Network) Err() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.err
+}
+
+// Failed is closed when the network stops working; Err says why.
+func (n *Network) Failed() <-chan struct{} { return n.failed }
+
+// OnLost has f called once for each rank that is lost, on a goroutine of its own; for one that is lost
+// already, at once. f may call Close.
+func (n *Network) OnLost(f func(rank int, err error)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.onLost = append(n.onLost, f)
+	for rank, err := range n.lost {
+		go f(rank, err)
+	}
+}
+
+// lose records that a rank is gone and tells everybody. n.mu is held.
+func (n *Network) lose(e *LostError) {
+	if n.closed || n.lost[e.Rank] != nil {
+		return
+	}
+	n.cfg.Log.Warn("a rank is lost", "rank", e.Rank, "by", e.By, "cause", e.Cause)
+	n.lost[e.Rank] = e
+	n.fail(e)
+	// Flooding: every rank passes on what it hears first over all its links. The ring without the
+	// lost ranks falls into pieces at worst, and each piece has an end that noticed by itself.
+	f := &frame{typ: frameLost, from: n.rank, to: n.rank, payload: encodeLost(e)}
+	for _, l := range n.links {
+		l.send(f)
+	}
+	for _, call := range n.onLost {
+		go call(e.Rank, e)
+	}
+}
+
+// fail ends all that waits, with err. n.mu is held.
+func (n *Network) fail(err error) {
+	if n.err == nil {
+		n.err = err
+		close(n.failed)
+	}
+}
+
+// dispatch handles a frame that arrived over l. An error ends the link.
+func (n *Network) dispatch(l *link, f *frame) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch f.typ {
+	case framePing:
+		return nil
+	case frameBye:
+		l.bye = true
+		n.signalBye()
+		if f.flags&flagQuiet == 0 {
+			n.lose(&LostError{Rank: l.peer, By: n.rank, Cause: "it left the job before the others"})
+		}
+		return nil
+	case frameLost:
+		e, err := decodeLost(f.payload, n.size)
+		if err != nil {
+			return err
+		}
+		n.lose(e)
+		return nil
+	}
+	if f.from == n.rank {
+		return fmt.Errorf("a frame of this rank came back")
+	}
+	if f.to != n.rank {
+		n.route(f)
+		return nil
+	}
+	switch f.typ {
+	case frameData:
+		return n.arrive(f)
+	case frameAck:
+		return n.acknowledged(f)
+	case frameLink:
+		n.peerWants(f.from)
+	case frameNoLink:
+		n.giveUp(f.from, errors.New(string(f.payload)))
+	}
+	return nil
+}
+
+// route sends f on its way. n.mu is held. It never blocks and never fails: while the ring is not
+// closed yet, f waits for it; after a loss it is dropped, since the network is at its end.
+func (n *Network) route(f *frame) {
+	if hop, ok := nextHop(n.rank, f.to, n.size, maps.Keys(n.links)); ok {
+		n.links[hop].send(f)
+		return
+	}
+	if n.err == nil {
+		n.parked = append(n.parked, f)
+	}
+}
+
+// signalBye wakes Shutdown. n.mu is held.
+func (n *Network) signalBye() {
+	close(n.allBye)
+	n.allBye = make(chan struct{})
+}
+
+// Shutdown ends the network on all ranks together: it returns when all have called it and nothing of
+// theirs is under way any more. When it fails (a rank is lost, ctx is done) this rank's end is closed
+// all the same.
+func (n *Network) Shutdown(ctx context.Context) error {
+	defer n.Close()
+	if err := n.Barrier(ctx, tagShutdown); err != nil {
+		return fmt.Errorf("shut down the signaling network: %w", err)
+	}
+	// The barrier's last messages run over direct links, each before the goodbye on its link. A rank
+	// that waits for the goodbyes of all its links therefore leaves nobody waiting in the barrier.
+	n.mu.Lock()
+	n.agreed = true
+	for _, l := range n.links {
+		l.send(&frame{typ: frameBye, flags: flagQuiet, from: n.rank, to: l.peer})
+	}
+	for n.err == nil && slices.ContainsFunc(slices.Collect(maps.Values(n.links)), func(l *link) bool { return !l.bye }) {
+		changed := n.allBye
+		n.mu.Unlock()
+		var err error
+		select {
+		case <-changed:
+		case <-n.failed:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("shut down the signaling network: wait for the other ranks to leave: %w", err)
+		}
+		n.mu.Lock()
+	}
+	err := n.err
+	n.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("shut down the signaling network: %w", err)
+	}
+	return nil
+}
+
+// Close ends this rank's part at once. Unless the network failed before, or Shutdown agreed on the
+// end, the others see it as a loss: use Shutdown to part as friends. Everything that waits returns
+// ErrClosed. A handler that is running may still run when Close returns; no other starts.
+func (n *Network) Close() {
+	n.closeOnce.Do(n.close)
+}
+
+func (n *Network) close() {
+	n.mu.Lock()
+	broken := n.err != nil
+	n.closed = true
+	n.fail(ErrClosed)
+	for _, l := range n.links {
+		if !n.agreed {
+			f := &frame{typ: frameBye, from: n.rank, to: l.peer}
+			if broken {
+				f.flags = flagQuiet
+			}
+			l.send(f)
+		}
+		l.finish()
+	}
+	n.mu.Unlock()
+	n.cancel()
+	if n.guard != nil {
+		n.guard.Close()
+	}
+	// What is queued (a goodbye, the news of a loss) gets its time: each link ends when the peer has read
+	// everything and closed its side too. A peer that does not read does not hold us longer.
+	timer := time.AfterFunc(flushTimeout, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		for _, l := range n.links {
+			l.cut()
+		}
+	})
+	n.wg.Wait()
+	timer.Stop()
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vid
+
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Bookmark is what this rank sent to and received from one peer over one communicator.
+type Bookmark struct {
+	Comm     uint64 // identity of the communicator
+	Name     string // its name, "" when it has none
+	Peer     int32  // world rank
+	Sent     uint64
+	Received uint64
+}
+
+// Bookmarks lists all counters that are not zero, by communicator, then peer.
+func (t *Tables) Bookmarks() []Bookmark {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []Bookmark
+	for _, o := range t.objects {
+		if o.comm == nil {
+			continue
+		}
+		for i := range o.comm.world {
+			b := t.bookmark(o.comm, i)
+			sent, received := atomic.LoadUint64(&b.sent), atomic.LoadUint64(&b.received)
+			if sent|received != 0 {
+				all = append(all, Bookmark{o.comm.identity, o.name, o.comm.world[i], sent, received})
+			}
+		}
+	}
+	slices.SortFunc(all, func(x, y Bookmark) int {
+		return cmp.Or(cmp.Compare(x.Comm, y.Comm), cmp.Compare(x.Peer, y.Peer))
+	})
+	return all
+}
+
+// Calls is what this rank's threads counted of the collective calls on one communicator.
+type Calls struct {
+	Comm           ID
+	Made, Returned uint64
+}
+
+// Calls lists the counts of all communicators. They are read while the program runs: of each,
+// Returned first, so that no call counts as returned that was not made.
+func (t *Tables) Calls() []Calls {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []Calls
+	for _, o := range t.objects {
+		if o.comm != nil {
+			c := t.counters(o.comm)
+			returned := atomic.LoadUint64(&c.returned)
+			all = append(all, Calls{o.id, atomic.LoadUint64(&c.collectives), returned})
+		}
+	}
+	return all
+}
+
+func (t *Tables) counters(c *comm) *counters { return (*counters)(t.mem.at(c.counters)) }
+
+func (t *Tables) bookmark(c *comm, peer int) *bookmark {
+	return (*bookmark)(t.mem.at(c.counters + unsafe.Sizeof(counters{}) + uintptr(peer)*unsafe.Sizeof(bookmark{})))
+}

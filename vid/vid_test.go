@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vid
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const testWindow = 240 << 20
+
+func open(t testing.TB) *Tables {
+	t.Helper()
+	tb, err := Open(0, testWindow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := tb.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return tb
+}
+
+func mustNew(t testing.TB, tb *Tables, k Kind, real uint64, desc string, needs []ID, order uint64) ID {
+	t.Helper()
+	id, err := tb.New(k, real, []byte(desc), needs, order)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func TestObjectLivesAndBecomesStale(t *testing.T) {
+	tb := open(t)
+	id := mustNew(t, tb, Datatype, 7, "vector", nil, 0)
+	if id.Kind() != Datatype || id.IsPredefined() {
+		t.Fatalf("id %#x", uint32(id))
+	}
+	if got := tb.Find(Datatype, 7); got != id {
+		t.Errorf("Find = %#x, want %#x", got, id)
+	}
+	if real, err := tb.Real(id); err != nil || real != 7 {
+		t.Errorf("Real = %d, %v", real, err)
+	}
+	if err := tb.Free(id); err != nil {
+		t.Fatal(err)
+	}
+	for what, err := range map[string]error{"Free": tb.Free(id), "Name": tb.Name(id, "x"),
+		"Describe": tb.Describe(id, nil, nil)} {
+		if !errors.Is(err, ErrStale) {
+			t.Errorf("%s of a freed object: %v, want ErrStale", what, err)
+		}
+	}
+	if got := tb.Find(Datatype, 7); got != None {
+		t.Errorf("Find finds a freed object: %#x", got)
+	}
+}
+
+func TestOneRealHandleMayGetANewID(t *testing.T) {
+	tb := open(t)
+	a := mustNew(t, tb, Op, 5, "", nil, 0)
+	b := mustNew(t, tb, Op, 5, "", nil, 0) // the MPI reused its handle before the free arrived here
+	if err := tb.Free(a); err != nil {
+		t.Fatal(err)
+	}
+	if got := tb.Find(Op, 5); got != b {
+		t.Errorf("Find = %#x, want the live object %#x", got, b)
+	}
+}
+
+func TestNeededDescriptorsOutliveTheirObjects(t *testing.T) {
+	tb := open(t)
+	inner := mustNew(t, tb, Datatype, 1, "inner", nil, 0)
+	outer := mustNew(t, tb, Datatype, 2, "outer", []ID{inner}, 0)
+	if err := tb.Free(inner); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := tb.Descriptor(inner); err != nil || string(d) != "inner" {
+		t.Errorf("descriptor of a needed object: %q, %v", d, err)
+	}
+	if err := tb.Free(outer); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tb.Descriptor(inner); !errors.Is(err, ErrStale) {
+		t.Errorf("descriptor that nobody needs is still there: %v", err)
+	}
+	if _, err := tb.New(Datatype, 3, nil, []ID{inner}, 0); !errors.Is(err, ErrStale) {
+		t.Errorf("New with a need that is gone: %v", err)
+	}
+}
+
+func TestCreateAndFreeDoesNotLeak(t *testing.T) {
+	tb := open(t)
+	world := make([]int32, 64)
+	var before uintptr
+	for i := range 20000 {
+		inner := mustNew(t, tb, Datatype, uint64(i), "inner", nil, 0)
+		outer := mustNew(t, tb, Datatype, uint64(i)+1<<32, "outer", []ID{inner}, 0)
+		c := mustNew(t, tb, Comm, uint64(i), "comm", nil, uint64(i+1))
+		if err := tb.SetComm(c, CommInfo{Size: 64, World: world}); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []ID{inner, outer, c} {
+			if err := tb.Free(id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i == 1000 {
+			before = tb.mem.next
+		}
+	}
+	if tb.mem.next != before {
+		t.Errorf("the window grew from %d to %d bytes", before, tb.mem.next)
+	}
+	if len(tb.objects) != 0 {
+		t.Errorf("%d objects left", len(tb.objects))
+	}
+}
+
+func TestMillions(t *testing.T) {
+	tb := open(t)
+	const n = 1 << 20
+	for i := range uint64(n) {
+		mustNew(t, tb, Datatype, i+1, "", nil, 0)
+	}
+	for free := pageSlots - Predefined; free < n; free += pageSlots {
+		if err := tb.Grow(Request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Walk the free list as C would: every index once.
+	seen := make([]bool, 2*n)
+	count := 0
+	for i := uint32(tb.mem.header().free[Request] & indexMask); i != 0; i = uint32(tb.mem.slot(MakeID(Request, i)).extra) {
+		if seen[i] {
+			t.Fatalf("index %d is on the free list twice", i)
+		}
+		seen[i] = true
+		count++
+	}
+	if count < n {
+		t.Errorf("%d free requests, want at least %d", count, n)
+	}
+	if got := tb.Live(Datatype); got != n {
+		t.Errorf("%d datatypes, want %d", got, n)
+	}
+}
+
+func TestFullWindowIsAnError(t *testing.T) {
+	tb, err := Open(0, MinWindow+pageBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tb.Close() }()
+	for range 10 {
+		if err = tb.Grow(Request); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		t.Fatal("a full window was not noticed")
+	}
+}
+
+func TestOpenAtATakenAddress(t *testing.T) {
+	tb := open(t)
+	if other, err := Open(tb.Address(), testWindow); err == nil {
+		_ = other.Close()
+		t.Fatal("two windows in one place")
+	}
+}
+
+func TestConcurrentUse(t *testing.T) {
+	tb := open(t)
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range 500 {
+				id, err := tb.New(Datatype, uint64(g*1000+i+1), []byte("d"), nil, 0)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = tb.Find(Datatype, uint64(i))
+				_ = tb.Bookmarks()
+				if i%50 == 0 {
+					_ = tb.Save()
+				}
+				if err := tb.Free(id); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// fill makes one of everything that Save keeps.
+func fill(t testing.TB, tb *Tables) (live, dead ID) {
+	world := MakeID(Comm, 1)
+	if err := tb.Bind(world, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := tb.SetComm(world, CommInfo{Rank: 1, Size: 3, Identity: 1, World: []int32{0, 1, 2}}); err != nil {
+		t.Fatal(err)
+	}
+	grid := mustNew(t, tb, Comm, 2, "cart", nil, 99)
+	if err := tb.SetComm(grid, CommInfo{Rank: 0, Size: 2, Identity: 99, World: []int32{2, -1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := tb.Name(grid, "grid"); err != nil {
+		t.Fatal(err)
+	}
+	*tb.bookmark(tb.objects[grid].comm, 0) = bookmark{5, 3}
+	tb.counters(tb.objects[world].comm).children = 8
+	dead = mustNew(t, tb, Datatype, 3, "inner", nil, 0)
+	live = mustNew(t, tb, Datatype, 4, "outer", []ID{dead}, 0)
+	if err := tb.Free(dead); err != nil {
+		t.Fatal(err)
+	}
+	if err := tb.Free(mustNew(t, tb, Op, 5, "gone", nil, 0)); err != nil {
+		t.Fatal(err)
+	}
+	return live, dead
+}
+
+func TestSaveAndLoad(t *testing.T) {
+	for _, bound := range []bool{false, true} {
+		t.Run(fmt.Sprintf("bound before load: %v", bound), func(t *testing.T) {
+			a, b := open(t), open(t)
+			live, dead := fill(t, a)
+			if bound {
+				world := MakeID(Comm, 1)
+				if err := b.Bind(world, 77); err != nil {
+					t.Fatal(err)
+				}
+				if err := b.SetComm(world, CommInfo{Rank: 1, Size: 3, Identity: 1, World: []int32{0, 1, 2}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			saved := a.Save()
+			if err := b.Load(saved); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(a.Bookmarks(), b.Bookmarks()); diff != "" {
+				t.Errorf("bookmarks (-saved +loaded):\n%s", diff)
+			}
+			if diff := cmp.Diff(saved, b.Save()); diff != "" {
+				t.Errorf("saved again differs:\n%s", diff)
+			}
+			if got := b.counters(b.objects[MakeID(Comm, 1)].comm).children; got != 8 {
+				t.Errorf("children = %d, want 8", got)
+			}
+			if d, err := b.Descriptor(dead); err != nil || string(d) != "inner" {
+				t.Errorf("needed descriptor: %q, %v", d, err)
+			}
+			if err := b.Free(live); err != nil {
+				t.Error(err)
+			}
+			if len(b.objects) != 2 {
+				t.Errorf("%d objects left, want the two communicators", len(b.objects))
+			}
+			if id := mustNew(t, b, Datatype, 9, "", nil, 0); id == live {
+				t.Errorf("a fresh id equals one just freed: %#x", uint32(id))
+			}
+		})
+	}
+}
+
+func TestRebuildSequence(t *testing.T) {
+	tb := open(t)
+	var ids []ID
+	add := func(k Kind, name string, needs []ID, order uint64) ID {
+		id := mustNew(t, tb, k, 0, name, needs, order)
+		ids = append(ids, id)
+		return id
+	}
+	late := add(Comm, "comm 9", nil, 9)
+	inner := add(Datatype, "inner", nil, 0)
+	add(Win, "window on 9", []ID{late}, 1)
+	early := add(Comm, "comm 3", nil, 3)
+	outer := add(Datatype, "outer", []ID{inner}, 0)
+	add(Session, "local on comm 3", []ID{early, outer}, 0)
+	if err := tb.Describe(inner, []byte("inner"), nil); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	err := tb.Rebuild(func(_ Kind, _ ID, desc []byte, real uint64) (uint64, error) {
+		got = append(got, string(desc))
+		return uint64(100 + len(got)), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"inner", "outer", "comm 3", "comm 9", "window on 9", "local on comm 3"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("sequence (-want +got):\n%s", diff)
+	}
+	if id := tb.Find(Comm, 103); id != early {
+		t.Errorf("the new real handle of %#x is not found", uint32(early))
+	}
+	_ = ids
+}
+
+func TestRebuildReportsTheObject(t *testing.T) {
+	tb := open(t)
+	id := mustNew(t, tb, Op, 0, "x", nil, 0)
+	bad := errors.New("no such function")
+	err := tb.Rebuild(func(Kind, ID, []byte, uint64) (uint64, error) { return 0, bad })
+	if !errors.Is(err, bad) || !cmp.Equal(err.Error(), fmt.Sprintf("vid: cannot make op %#x again: no such function", uint32(id))) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestLongChainsOfNeeds(t *testing.T) {
+	tb := open(t)
+	const n = 200000
+	last := mustNew(t, tb, Datatype, 0, "0", nil, 0)
+	all := []ID{last}
+	for range n {
+		last = mustNew(t, tb, Datatype, 0, "d", []ID{last}, 0)
+		all = append(all, last)
+	}
+	if err := tb.Rebuild(func(Kind, ID, []byte, uint64) (uint64, error) { return 1, nil }); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range all {
+		if err := tb.Free(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(tb.objects) != 0 {
+		t.Errorf("%d objects left", len(tb.objects))
+	}
+}
+
+func TestLoadRefusesDamage(t *testing.T) {
+	a := open(t)
+	fill(t, a)
+	saved := a.Save()
+	check := func(name string, b []byte) {
+		tb, err := Open(0, MinWindow+1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tb.Close() }()
+		if err := tb.Load(b); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: %v, want ErrCorrupt", name, err)
+		}
+	}
+	for n := range len(saved) {
+		check(fmt.Sprintf("cut to %d bytes", n), saved[:n])
+	}
+	check("one byte more", append(slices.Clone(saved), 0))
+	other := slices.Clone(saved)
+	other[4]++
+	check("another version", other)
+}
+
+// FuzzLoad: bytes that Load accepts come back from Save in a form that Load accepts again.
+func FuzzLoad(f *testing.F) {
+	a := open(f)
+	fill(f, a)
+	f.Add(a.Save())
+	empty := open(f)
+	f.Add(empty.Save())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		tb, err := Open(0, MinWindow+16<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tb.Close() }()
+		if tb.Load(b) != nil {
+			return
+		}
+		again, err := Open(0, MinWindow+16<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = again.Close() }()
+		if err := again.Load(tb.Save()); err != nil {
+			t.Errorf("what was loaded cannot be saved and loaded: %v", err)
+		}
+	})
+}
