@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ckpt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/libckpt/libckpt/ckpt/control"
+	"github.com/libckpt/libckpt/ckpt/launch"
+	"github.com/libckpt/libckpt/vid"
+)
+
+// attempt is one try to make an epoch. All ranks go through the same stages, and decide the same
+// after each exchange, since all see what all said.
+type attempt struct {
+	j       *Job
+	no      uint64 // equal on all ranks; names the exchanges
+	then    launch.Action
+	asked   time.Time
+	poll    func() // drives the runtime while this thread waits; nil without
+	report  func(control.Event)
+	epoch   int
+	capture *capture
+	stopped time.Time     // when the program was stopped
+	stop    time.Duration // for how long
+	held    bool          // it stays stopped until the commit
+	async   bool          // the program was interrupted: the runtime is used by errands of its thread
+}
+
+// Exchanges of one attempt.
+const (
+	stepAgree = iota
+	stepStopped
+	stepBegin
+	stepCommit
+	stepOutcome
+	steps
+)
+
+func (a *attempt) tag(step int) uint64 { return a.no*steps + uint64(step) }
+
+// asyncParkTimeout is shorter: the try is made again.
+const asyncParkTimeout = 2 * time.Second
+
+// parkTimeout bounds one try to stop the threads; a try that fails costs nothing.
+const parkTimeout = 10 * time.Second
+
+func (j *Job) newAttempt(poll func()) *attempt {
+	j.count++
+	return &attempt{j: j, no: j.count, then: launch.Continue, asked: time.Now(), poll: poll,
+		report: func(control.Event) {}}
+}
+
+// on runs f where the runtime may be used: f is on the program's thread already when that called us.
+func (a *attempt) on(f func()) error {
+	if !a.async {
+		f()
+		return nil
+	}
+	return a.j.host.Errand(f)
+}
+
+// meet waits until all ranks are in MPIX_Checkpoint.
+func (a *attempt) meet(ctx context.Context) error {
+	if a.async || a.j.runtime == nil {
+		return nil
+	}
+	a.phase("agree")
+	all, err := exchange(ctx, a.j.group, a.tag(stepAgree), a.poll, a.then)
+	if err == nil {
+		a.then = all[0]
+	}
+	return err
+}
+
+// standing is what a rank says once it stands still, or cannot.
+type standing struct {
+	Obstacle string         `json:"obstacle,omitempty"`
+	Marks    []vid.Bookmark `json:"marks,omitempty"`
+	Then     launch.Action  `json:"then,omitempty"` // rank 0: what was asked for
+}
+
+// park stops the program on all ranks, or on none.
+func (a *attempt) park(ctx context.Context) (all []standing, err error) {
+	j := a.j
+	a.phase("stop")
+	a.stopped = time.Now()
+	timeout := parkTimeout
+	if a.async {
+		timeout = asyncParkTimeout
+	}
+	mine := standing{Then: a.then}
+	parkErr := j.host.Park(timeout)
+	talk := func(poll func()) { all, err = exchange(ctx, j.group, a.tag(stepStopped), poll, mine) }
+	if parkErr != nil {
+		mine.Obstacle = parkErr.Error()
+		poll := a.poll
+		if a.async {
+			poll = nil // the thread runs
+		}
+		talk(poll)
+	} else {
+		e := a.on(func() {
+			if j.runtime != nil {
+				mine.Obstacle, mine.Marks = j.runtime.Holds(), j.tables.Bookmarks()
+			}
+			talk(a.poll)
+		})
+		err = errors.Join(err, e)
+	}
+	if err == nil {
+		var reasons []string
+		for r, one := range all {
+			if one.Obstacle != "" {
+				reasons = append(reasons, a.prefix(r)+one.Obstacle)
+			}
+		}
+		if len(reasons) > 0 {
+			err = &control.RefusedError{Reasons: reasons}
+		} else {
+			a.then = all[0].Then
+		}
+	}
+	if err != nil && parkErr == nil {
+		j.host.Release()
+	}
+	return all, err
+}
+
+func (a *attempt) prefix(rank int) string {
+	if a.j.group.size() == 1 {
+		return ""
+	}
+	return fmt.Sprintf("rank %d: ", rank)
+}
+
+// beginning is what a rank says when it stands still.
+type beginning struct {
+	Obstacles []string `json:"obstacles,omitempty"` // the state cannot be saved now
+	Failure   string   `json:"failure,omitempty"`   // something did not work
+	Epoch     int      `json:"epoch,omitempty"`     // rank 0: directory made
+}
+
+// stopAll stops the program on all ranks, receives what is under way between them, and captures this
+// rank; when all ranks could, it returns with the program stopped. Otherwise the program runs again.
+func (a *attempt) stopAll(ctx context.Context) error {
+	j := a.j
+	stands, err := a.park(ctx)
+	if err != nil {
+		return err
+	}
+	begun := 0
+	e := a.on(func() {
+		var mine beginning
+		if j.runtime != nil {
+			a.phase("drain")
+			if err := j.drain(stands); err != nil {
+				mine.Obstacles = []string{err.Error()}
+			}
+		}
+		if len(mine.Obstacles) == 0 {
+			var ferr error
+			a.capture, mine.Obstacles, ferr = j.captureStopped()
+			if ferr != nil {
+				mine.Failure = ferr.Error()
+			}
+		}
+		if j.group.rank() == 0 && mine.Failure == "" && len(mine.Obstacles) == 0 {
+			n, err := j.beginEpoch()
+			if err != nil {
+				mine.Failure = err.Error() // and the directory, if there is one, is somebody else's
+			} else {
+				begun, mine.Epoch = n, n
+			}
+		}
+		var all []beginning
+		if all, err = exchange(ctx, j.group, a.tag(stepBegin), a.poll, mine); err == nil {
+			err = judge(all)
+		}
+		if err == nil {
+			a.epoch = all[0].Epoch
+		}
+	})
+	if err = errors.Join(err, e); err != nil {
+		j.host.Release()
+		if begun != 0 {
+			err = errors.Join(err, j.store.Abandon(begun))
+		}
+	}
+	return err
+}
+
+func judge(all []beginning) error {
+	var refused, failed []string
+	for r, one := range all {
+		prefix := ""
+		if len(all) > 1 {
+			prefix = fmt.Sprintf("rank %d: ", r)
+		}
+		for _, o := range one.Obstacles {
+			refused = append(refused, prefix+o)
+		}
+		if one.Failure != "" {
+			failed = append(failed, prefix+one.Failure)
+		}
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("checkpoint failed: %s", failed[0])
+	}
+	if len(refused) > 0 {
+		return &control.RefusedError{Reasons: refused}
+	}
+	return nil
+}
+
+// run goes through the stages up to the snapshot and starts the writing. When it returns nil the
+// program runs again, unless a.held, and written is closed when the epoch is committed or given up.
+func (a *attempt) run(ctx context.Context) (written <-chan outcome, err error) {
+	j := a.j
+	if err := a.meet(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.stopAll(ctx); err != nil {
+		return nil, err
+	}
+	a.held = a.then != launch.Continue
+	stoppedWrite := a.held || j.options.Snapshot == "stop"
+	a.phase("snapshot")
+	w := &writer{attempt: a}
+	if !stoppedWrite {
+		pid, err := j.host.Freeze()
+		if err != nil {
+			j.log.Warn("no frozen copy: writing while the program is stopped", zap.Error(err))
+			stoppedWrite = true
+		} else {
+			w.pid = pid
+			j.mu.Lock()
+			j.frozen[pid] = true
+			j.mu.Unlock()
+			j.host.Release()
+			a.stop = time.Since(a.stopped)
+		}
+	}
+	finished := make(chan struct{})
+	j.mu.Lock()
+	j.writing = finished
+	j.mu.Unlock()
+	out := make(chan outcome, 1)
+	released := make(chan struct{})
+	go func() {
+		o := w.write(func() {
+			// The images are written: a program that only waited for that goes on.
+			if stoppedWrite && !a.held {
+				j.host.Release()
+				a.stop = time.Since(a.stopped)
+			}
+			close(released)
+		})
+		if a.held && o.err != nil {
+			j.host.Release()
+		}
+		j.ended1(a, o)
+		close(finished)
+		out <- o
+	}()
+	if stoppedWrite && !a.held {
+		poll := a.poll
+		if a.async {
+			poll = nil
+		}
+		_, _ = await(poll, func() (struct{}, error) { <-released; return struct{}{}, nil })
+	}
+	return out, nil
+}
+
+// Cooperative is MPIX_Checkpoint: the calling thread stands in a held gate call. Collective.
+func (j *Job) Cooperative() (State, error) {
+	var poll func()
+	if j.runtime != nil {
+		poll = j.runtime.Progress
+	}
+	if j.store == nil {
+		return StateIgnore, errors.New("the job is not open yet: call it after MPI_Init")
+	}
+	_, _ = await(poll, func() (struct{}, error) { j.attempts.Lock(); j.settle(); return struct{}{}, nil })
+	defer j.attempts.Unlock()
+	a := j.newAttempt(poll)
+	written, err := a.run(context.Background())
+	if err != nil {
+		j.failed(err)
+		var refused *control.RefusedError
+		if errors.As(err, &refused) {
+			return StateIgnore, err
+		}
+		return StateError, err
+	}
+	if !a.held {
+		return StateCheckpoint, nil
+	}
+	o, _ := await(poll, func() (outcome, error) { return <-written, nil })
+	if o.err != nil {
+		return StateError, o.err
+	}
+	j.endAfterCommit(poll, a.then)
+	return StateError, errors.New("the job should have ended")
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// grace is how long one whose timeout is over waits for the job to say what held it up, and how long
+// an ending job waits until those who asked for its end were told.
+const grace = 3 * time.Second
+
+// desk takes requests for checkpoints from any number of sides and has the job do one at a time.
+type desk struct {
+	job Job
+	ctx context.Context // ends with the server
+	wg  sync.WaitGroup
+
+	mu    sync.Mutex
+	runs  []*run // the first is under way
+	ended bool   // a run with Exit or Kill was committed
+}
+
+// run is one checkpoint that somebody wants. Under desk.mu.
+type run struct {
+	then     Then
+	deadline time.Time // zero: one who asked is willing to wait for ever
+	tickets  []*ticket
+	cancel   context.CancelCauseFunc // nil before it is under way
+	over     bool                    // the deadline has passed: nobody can join any more
+	last     Event
+}
+
+// ticket is one who waits for a run.
+type ticket struct {
+	joined   bool
+	deadline time.Time     // zero: none
+	events   chan Event    // holds the latest event only: a slow reader misses some
+	done     chan struct{} // closed when result and err are valid
+	result   Result
+	err      error
+	told     chan struct{} // closed by the owner once the answer is out, or cannot be
+	once     sync.Once
+}
+
+func (t *ticket) release() { t.once.Do(func() { close(t.told) }) }
+
+// ask queues a request. The caller waits for done and calls release when it has passed the answer on;
+// it may do so earlier.
+func (d *desk) ask(r Request) (*ticket, error) {
+	t := &ticket{events: make(chan Event, 1), done: make(chan struct{}), told: make(chan struct{})}
+	if r.Timeout > 0 {
+		t.deadline = time.Now().Add(r.Timeout)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ended {
+		return nil, ErrEnding
+	}
+	for _, run := range d.runs {
+		if run.then != r.Then || run.over {
+			continue
+		}
+		t.joined = true
+		run.tickets = append(run.tickets, t)
+		if t.deadline.IsZero() || !run.deadline.IsZero() && t.deadline.After(run.deadline) {
+			run.deadline = t.deadline
+		}
+		if run.last != (Event{}) {
+			t.tell(run.last)
+		}
+		return t, nil
+	}
+	d.runs = append(d.runs, &run{then: r.Then, deadline: t.deadline, tickets: []*ticket{t}})
+	if len(d.runs) == 1 {
+		d.wg.Add(1)
+		go d.work()
+	}
+	return t, nil
+}
+
+// work does the runs until there are none.
+func (d *desk) work() {
+	defer d.wg.Done()
+	for {
+		d.mu.Lock()
+		if len(d.runs) == 0 {
+			d.mu.Unlock()
+			return
+		}
+		r := d.runs[0]
+		d.mu.Unlock()
+		d.do(r)
+	}
+}
+
+// do has the job do one run and tells all who wait for it.
+func (d *desk) do(r *run) {
+	ctx, cancel := context.WithCancelCause(d.ctx)
+	defer cancel(nil)
+	d.mu.Lock()
+	r.cancel = cancel
+	ended := d.ended
+	d.mu.Unlock()
+	stop := d.guardDeadline(r)
+	defer stop()
+
+	var result Result
+	err := ErrEnding
+	if !ended {
+		result, err = d.attempt(ctx, r)
+	}
+
+	d.mu.Lock()
+	d.runs = d.runs[1:]
+	ending := err == nil && r.then != Continue
+	d.ended = d.ended || ending
+	tickets := r.tickets
+	d.mu.Unlock()
+	for _, t := range tickets {
+		t.result, t.err = result, err
+		t.result.Joined = t.joined
+		close(t.done)
+	}
+	if !ending {
+		return
+	}
+	limit := time.NewTimer(grace)
+	defer limit.Stop()
+	for _, t := range tickets {
+		select {
+		case <-t.told:
+		case <-limit.C:
+			limit.Reset(0)
+		}
+	}
+	d.job.Finish(r.then)
+}
+
+// attempt calls the job.
+func (d *desk) attempt(ctx context.Context, r *run) (Result, error) {
+	if ctx.Err() != nil {
+		return Result{}, context.Cause(ctx)
+	}
+	d.mu.Lock()
+	request := Request{Then: r.then}
+	if !r.deadline.IsZero() {
+		request.Timeout = time.Until(r.deadline)
+	}
+	d.mu.Unlock()
+	result, err := d.job.Checkpoint(ctx, request, func(e Event) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		r.last = e
+		for _, t := range r.tickets {
+			t.tell(e)
+		}
+	})
+	if err != nil && ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	return result, err
+}
+
+// guardDeadline cancels the run when its deadline, which may move, is over. stop ends the guard.
+func (d *desk) guardDeadline(r *run) (stop func()) {
+	var timer *time.Timer
+	stopped := false
+	var check func()
+	check = func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		switch left := time.Until(r.deadline); {
+		case stopped || r.deadline.IsZero():
+		case left <= 0:
+			r.over = true
+			r.cancel(ErrTimeout)
+		default:
+			timer = time.AfterFunc(left, check)
+		}
+	}
+	check()
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		stopped = true
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+}
+
+// tell replaces the event that waits in t by e. desk.mu is held.
+func (t *ticket) tell(e Event) {
+	select {
+	case <-t.events:
+	default:
+	}
+	t.events <- e
+}
+
+// wait returns the result, and calls progress with news until then.
+func (t *ticket) wait(ctx context.Context, progress func(Event)) (Result, error) {
+	var over <-chan time.Time
+	if !t.deadline.IsZero() {
+		timer := time.NewTimer(time.Until(t.deadline) + grace)
+		defer timer.Stop()
+		over = timer.C
+	}
+	for {
+		select {
+		case <-t.done:
+			select {
+			case e := <-t.events:
+				progress(e)
+			default:
+			}
+			return t.result, t.err
+		case e := <-t.events:
+			progress(e)
+		case <-over:
+			return Result{}, fmt.Errorf("%w: the job is still busy with checkpoints that others asked for", ErrTimeout)
+		case <-ctx.Done():
+			return Result{}, context.Cause(ctx)
+		}
+	}
+}

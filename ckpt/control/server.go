@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/libckpt/libckpt/internal/handshake"
+	"github.com/libckpt/libckpt/internal/hostaddr"
+)
+
+const (
+	maxClients     = 64
+	requestTimeout = 10 * time.Second // from the handshake to the request
+	writeTimeout   = 10 * time.Second // a client that does not read for so long is gone
+	defaultPeriod  = 500 * time.Millisecond
+	minPeriod      = 20 * time.Millisecond
+)
+
+// Config holds the choices of a server. The zero value is right for most jobs.
+type Config struct {
+	// LoopbackOnly: only this host may connect.
+	LoopbackOnly bool
+	// Advertise are the addresses for clients on other hosts. Empty: those of all interfaces.
+	Advertise []netip.Addr
+	// Log gets what an operator may want to know. Nil: nothing.
+	Log *slog.Logger
+}
+
+// Server answers the operator of one job.
+type Server struct {
+	cfg       Config
+	address   Address
+	job       Job
+	desk      *desk
+	guard     *handshake.Guard
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	listeners []net.Listener
+
+	mu      sync.Mutex
+	clients map[*handshake.Conn]struct{}
+	closed  bool
+	wg      sync.WaitGroup
+}
+
+// Listen opens the sockets of a server and makes its token. The caller publishes Address and calls
+// Serve, or Close.
+func Listen(cfg Config) (*Server, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{cfg: cfg, clients: make(map[*handshake.Conn]struct{})}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	id, err := hostaddr.Here()
+	if err != nil {
+		return nil, fmt.Errorf("control address: %w", err)
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("control address: %w", err)
+	}
+	s.address = Address{Host: name, HostID: hex.EncodeToString(id[:]), Token: newToken()}
+
+	loopback, loopErr := hostaddr.ListenLoopback()
+	if loopErr == nil {
+		s.listeners = append(s.listeners, loopback)
+		s.address.Loopback = hostaddr.Of(loopback).String()
+	}
+	var outerErr error
+	if !cfg.LoopbackOnly {
+		outerErr = s.listenOuter()
+	}
+	if len(s.listeners) == 0 {
+		return nil, fmt.Errorf("control address: %w", errors.Join(loopErr, outerErr))
+	}
+	if outerErr != nil {
+		cfg.Log.Warn("ckptctl works on this host only", "error", outerErr)
+	}
+	return s, nil
+}
+
+func (s *Server) listenOuter() error {
+	addrs := s.cfg.Advertise
+	if len(addrs) == 0 {
+		var err error
+		if addrs, err = hostaddr.Published(); err != nil {
+			return err
+		}
+	}
+	if len(addrs) == 0 {
+		return nil
+	}
+	ln, err := hostaddr.ListenAll()
+	if err != nil {
+		return err
+	}
+	s.listeners = append(s.listeners, ln)
+	for _, a := range addrs {
+		s.address.Addresses = append(s.address.Addresses, netip.AddrPortFrom(a, hostaddr.Of(ln).Port()).String())
+	}
+	return nil
+}
+
+// Address is what clients need, the token included.
+func (s *Server) Address() Address { return s.address }
+
+// Serve starts to answer for job; it returns at once and may be called once.
+func (s *Server) Serve(job Job) error {
+	key, err := s.address.key()
+	if err != nil {
+		return err
+	}
+	s.job = job
+	s.desk = &desk{job: job, ctx: s.ctx}
+	s.guard = &handshake.Guard{
+		KeyOf: func(h handshake.Hello) ([]byte, error) {
+			if h.Protocol != protocol {
+				return nil, fmt.Errorf("it speaks %q, not %q", h.Protocol[:], protocol[:])
+			}
+			return key, nil
+		},
+		Accepted: s.accepted,
+		Rejected: func(err error) { s.cfg.Log.Info("dropped a connection", "error", err) },
+	}
+	for _, ln := range s.listeners {
+		s.guard.Serve(ln)
+	}
+	return nil
+}
+
+// Request asks for a checkpoint from inside the process (a signal, a timer), under the same rule as
+// requests of clients. progress may be nil. Exit and Kill have Job.Finish called after Request has returned.
+func (s *Server) Request(ctx context.Context, r Request, progress func(Event)) (Result, error) {
+	t, err := s.desk.ask(r)
+	if err != nil {
+		return Result{}, err
+	}
+	defer t.release()
+	if progress == nil {
+		progress = func(Event) {}
+	}
+	return t.wait(ctx, progress)
+}
+
+// Close stops serving. A checkpoint under way has its context cancelled, with ErrEnding as the cause;
+// those who wait for it get that error, and those who watch see the connection end. It returns when no goroutine of the server is left, hence not before Job.Checkpoint and
+// Job.Finish have returned: Finish itself must not call it.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel(ErrEnding)
+	if s.guard == nil {
+		for _, ln := range s.listeners {
+			_ = ln.Close()
+		}
+		return
+	}
+	s.guard.Close()
+	s.desk.wg.Wait()
+	s.wg.Wait()
+}
+
+// accepted gets a client that has proved to know the token.
+func (s *Server) accepted(conn *handshake.Conn, _ handshake.Hello) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || len(s.clients) >= maxClients {
+		_ = conn.Close()
+		return
+	}
+	s.clients[conn] = struct{}{}
+	s.wg.Add(1)
+	go func() {
+		defer s.wg.Done()
+		defer func() {
+			_ = conn.Close()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.clients, conn)
+		}()
+		s.serve(conn)
+	}()
+}
+
+// serve reads one request and answers it.
+func (s *Server) serve(conn *handshake.Conn) {
+	// The client is gone when ctx ends; so is the server.
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })()
+
+	_ = conn.SetReadDeadline(time.Now().Add(requestTimeout))
+	in := lines(conn, maxRequest)
+	line, err := nextLine(in)
+	if err != nil {
+		s.cfg.Log.Info("a client sent no request", "error", err)
+		return
+	}
+	a, err := decodeAsk(line)
+	if err != nil {
+		_ = s.send(conn, reply{Error: faultOf(err)})
+		return
+	}
+	_ = conn.SetReadDeadline(time.Time{})
+	if s.ctx.Err() != nil {
+		return
+	}
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		waitForEnd(in)
+		cancel()
+	}()
+	s.answer(ctx, conn, a)
+	_ = conn.CloseWrite()
+	_ = conn.SetReadDeadline(time.Unix(1, 0))
+	<-left
+}
+
+// waitForEnd returns when the client is gone, or sends what it has no reason to send.
+func waitForEnd(in *bufio.Scanner) {
+	for {
+		if line, err := nextLine(in); err != nil || len(line) > 0 {
+			return
+		}
+	}
+}
+
+func (s *Server) answer(ctx context.Context, conn *handshake.Conn, a ask) {
+	switch a.Do {
+	case doCheckpoint:
+		result, err := s.checkpoint(ctx, conn, a)
+		if err != nil {
+			s.cfg.Log.Info("a request for a checkpoint got no epoch", "then", a.Then, "error", err)
+			return
+		}
+		s.cfg.Log.Info("a request for a checkpoint was answered", "then", a.Then, "epoch", result.Epoch)
+	case doStatus:
+		status := s.job.Status()
+		_ = s.send(conn, reply{Status: &status})
+	case doWatch:
+		s.stream(ctx, conn, a)
+	}
+}
+
+func (s *Server) checkpoint(ctx context.Context, conn *handshake.Conn, a ask) (Result, error) {
+	t, err := s.desk.ask(Request{Then: a.Then, Timeout: time.Duration(a.TimeoutMS) * time.Millisecond})
+	if err != nil {
+		_ = s.send(conn, reply{Error: faultOf(err)})
+		return Result{}, err
+	}
+	defer t.release()
+	result, err := t.wait(ctx, func(e Event) { _ = s.send(conn, reply{Event: &e}) })
+	if err != nil {
+		_ = s.send(conn, reply{Error: faultOf(err)})
+		return Result{}, err
+	}
+	return result, s.send(conn, reply{Result: &result})
+}
+
+func (s *Server) stream(ctx context.Context, conn *handshake.Conn, a ask) {
+	period := defaultPeriod
+	if a.PeriodMS > 0 {
+		period = max(time.Duration(a.PeriodMS)*time.Millisecond, minPeriod)
+	}
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for {
+		status := s.job.Status()
+		if s.send(conn, reply{Status: &status}) != nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// send writes one answer. After an error the connection is of no use.
+func (s *Server) send(conn *handshake.Conn, r reply) error {
+	_ = conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+	return writeLine(conn, r)
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Then is what happens to the job once the checkpoint is committed.
+type Then string
+
+const (
+	Continue Then = "continue" // it goes on
+	Exit     Then = "exit"     // it finalizes MPI and ends every rank
+	Kill     Then = "kill"     // every rank is killed
+)
+
+// ParseThen reads what a user typed.
+func ParseThen(s string) (Then, error) {
+	switch t := Then(s); t {
+	case Continue, Exit, Kill:
+		return t, nil
+	}
+	return "", fmt.Errorf("%q is none of continue, exit, kill", s)
+}
+
+// Request asks for a checkpoint.
+type Request struct {
+	Then Then
+	// Timeout is how long the caller is willing to wait; 0: for ever.
+	Timeout time.Duration
+}
+
+// Event is news of a checkpoint under way.
+type Event struct {
+	Epoch int    `json:"epoch"`
+	Phase string `json:"phase"`           // what is being done, e.g. "safe state", "write"
+	Ranks int    `json:"ranks,omitempty"` // ranks that are done with the phase ...
+	Of    int    `json:"of,omitempty"`    // ... of so many; 0 when that has no meaning
+	Done  uint64 `json:"done,omitempty"`  // bytes done in the phase ...
+	Total uint64 `json:"total,omitempty"` // ... of so many; 0 when not known
+	// Detail says more in words, for example for whom all wait.
+	Detail string `json:"detail,omitempty"`
+}
+
+// Result tells of a committed epoch.
+type Result struct {
+	Epoch   int     `json:"epoch"`
+	Bytes   uint64  `json:"bytes"`   // of all images
+	Seconds float64 `json:"seconds"` // from the request to the commit
+	Stopped float64 `json:"stopped"` // seconds that the application stood still
+	Joined  bool    `json:"joined"`  // another request had started this checkpoint
+}
+
+// State is what a job is doing, in one word.
+type State string
+
+const (
+	Running       State = "running"
+	Checkpointing State = "checkpointing"
+	Ending        State = "ending"
+)
+
+// Status is what a job says of itself.
+type Status struct {
+	State   State     `json:"state"`
+	Phase   string    `json:"phase,omitempty"` // of the checkpoint under way
+	Program string    `json:"program,omitempty"`
+	Started time.Time `json:"started"`
+	Epoch   int       `json:"epoch"`             // newest committed one; 0: none yet
+	Pending int       `json:"pending,omitempty"` // the one under way
+	// Holds are the reasons for which a checkpoint would be refused now, when that is known.
+	Holds    []string     `json:"holds,omitempty"`
+	Ranks    []RankStatus `json:"ranks"`
+	Last     *Outcome     `json:"last,omitempty"` // of the last checkpoint that was asked for
+	Counters Counters     `json:"counters"`
+}
+
+// RankStatus is what one rank is doing.
+type RankStatus struct {
+	Rank   int     `json:"rank"`
+	Host   string  `json:"host,omitempty"`
+	PID    int     `json:"pid,omitempty"`
+	Phase  string  `json:"phase"`            // e.g. "computing", "safe state", "write"
+	Detail string  `json:"detail,omitempty"` // e.g. which call it waits in
+	Done   uint64  `json:"done,omitempty"`   // bytes done in the phase
+	Total  uint64  `json:"total,omitempty"`  // bytes to do in the phase; 0 when not known
+	Rate   float64 `json:"rate,omitempty"`   // bytes a second
+}
+
+// Outcome is how a checkpoint ended.
+type Outcome struct {
+	When    time.Time `json:"when"`
+	Epoch   int       `json:"epoch,omitempty"` // 0 when none was committed
+	Bytes   uint64    `json:"bytes,omitempty"`
+	Seconds float64   `json:"seconds,omitempty"`
+	Error   string    `json:"error,omitempty"`   // why none was committed
+	Refused []string  `json:"refused,omitempty"` // the reasons, when it was refused
+}
+
+// Counters count since the job (this incarnation of it) started.
+type Counters struct {
+	Committed int `json:"committed"`
+	Refused   int `json:"refused"`
+	Failed    int `json:"failed"`
+}
+
+// Job is what a Server serves. Its methods are called by several goroutines; Checkpoint by one at a
+// time.
+type Job interface {
+	// Checkpoint saves the job and returns once the epoch is committed. When ctx ends it backs out and
+	// returns soon; the application goes on. It returns a *RefusedError when something holds the
+	// checkpoint back. progress may be called at any time until Checkpoint returns; it never blocks.
+	Checkpoint(ctx context.Context, r Request, progress func(Event)) (Result, error)
+	// Finish does what is to be done after a committed checkpoint that was asked for with Exit or Kill.
+	// It is called once, when those who asked have been told of the commit.
+	Finish(Then)
+	// Status must answer at once, whatever the job is doing.
+	Status() Status
+}
+
+// RefusedError says that no checkpoint was taken, because it could not have been restarted.
+type RefusedError struct{ Reasons []string }
+
+func (e *RefusedError) Error() string {
+	return "checkpoint refused: " + strings.Join(e.Reasons, "; ")
+}
+
+// ErrTimeout says that the time which the caller gave was over first. It is the cause of the context's
+// end in Job.Checkpoint; wrap it with what was waited for. The job goes on.
+var ErrTimeout = errors.New("timeout")
+
+// ErrEnding says that the job is about to end: by itself, or after an earlier request.
+var ErrEnding = errors.New("the job is ending")
+
+// ErrNotRunning says that nobody who knows the token answers at the address.
+var ErrNotRunning = errors.New("the job is not running any more, or cannot be reached from this host")

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestPipe(t *testing.T) {
+	a := newApp(t)
+	r, w := a.pipe(unix.O_NONBLOCK)
+	if _, err := unix.FcntlInt(uintptr(w), unix.F_SETPIPE_SZ, 1<<18); err != nil {
+		t.Fatal(err)
+	}
+	for range 60 { // more buffers than bytes would need
+		write(t, w, "in the pipe ")
+	}
+	table := a.capture()
+	if got := read(t, r, 12); got != "in the pipe " {
+		t.Fatalf("capture took %q away", got)
+	}
+	a.mustRestart(table)
+	if got := read(t, r, 1<<20); got != strings.Repeat("in the pipe ", 60) {
+		t.Errorf("read %d bytes", len(got))
+	}
+	if _, err := unix.Read(r, make([]byte, 1)); !errors.Is(err, unix.EAGAIN) {
+		t.Errorf("empty pipe: %v, expected EAGAIN", err)
+	}
+}
+
+func TestPipeWithoutOtherEnd(t *testing.T) {
+	a := newApp(t)
+	r, w := a.pipe(0)
+	write(t, w, "last words")
+	unix.Close(w)
+	a.fds = slices.DeleteFunc(a.fds, func(fd int) bool { return fd == w })
+	a.mustRestart(a.capture())
+	if got := read(t, r, 100) + read(t, r, 100); got != "last words" {
+		t.Errorf("read %q, then the end", got)
+	}
+}
+
+func TestForeignPipeIsAnObstacle(t *testing.T) {
+	a := newApp(t)
+	_, w := a.pipe(unix.O_CLOEXEC)
+	cmd := exec.Command("cat")
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	mine := a.keep(unix.FcntlInt(stdin.(*os.File).Fd(), unix.F_DUPFD_CLOEXEC, 100))
+	_, obstacles, err := Capture(a.fds, a.inherited)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(obstacles) != 1 || obstacles[0].FD != mine || !strings.Contains(obstacles[0].What, "(cat)") {
+		t.Fatalf("obstacles %v, expected a pipe to cat at %d and none at %d", obstacles, mine, w)
+	}
+	if _, obstacles, err = Capture(a.fds, a.inherited, mine); err != nil || len(obstacles) != 0 {
+		t.Fatalf("when ignored: %v, %v", obstacles, err)
+	}
+}
+
+func TestSocketsAreObstacles(t *testing.T) {
+	a := newApp(t)
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	a.add(pair[0], err)
+	a.add(pair[1], err)
+	tcp := a.add(unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0))
+	if err := unix.Bind(tcp, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	table, obstacles, err := Capture(a.fds, a.inherited)
+	if err != nil || len(obstacles) != 3 || len(table.Numbers) != 0 {
+		t.Fatalf("obstacles %v, %v", obstacles, err)
+	}
+	if !strings.HasPrefix(obstacles[2].What, "a TCP socket at 127.0.0.1:") || !strings.Contains(obstacles[0].What, "a Unix socket") {
+		t.Errorf("obstacles %v", obstacles)
+	}
+}
+
+func TestKernelObjects(t *testing.T) {
+	a := newApp(t)
+	event := a.add(unix.Eventfd(7, unix.EFD_SEMAPHORE|unix.EFD_NONBLOCK))
+	big := a.add(unix.Eventfd(0, 0))
+	write(t, big, "\x01\x00\x00\x00\x02\x00\x00\x00") // 0x200000001
+	timer := a.add(unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK))
+	hour := unix.ItimerSpec{Value: unix.Timespec{Sec: 3600}, Interval: unix.Timespec{Nsec: 5}}
+	if err := unix.TimerfdSettime(timer, 0, &hour, nil); err != nil {
+		t.Fatal(err)
+	}
+	gone := a.add(unix.TimerfdCreate(unix.CLOCK_REALTIME, unix.TFD_NONBLOCK))
+	if err := unix.TimerfdSettime(gone, 0, &unix.ItimerSpec{Value: unix.Timespec{Nsec: 1}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	waitReadable(t, gone)
+	a.add(unix.Signalfd(-1, &unix.Sigset_t{Val: [16]uint64{1 << (unix.SIGUSR2 - 1)}}, unix.SFD_NONBLOCK))
+	a.add(unix.InotifyInit1(0))
+	set := a.add(unix.EpollCreate1(0))
+	a.dup(set)
+	if err := unix.EpollCtl(set, unix.EPOLL_CTL_ADD, event, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: -5, Pad: 99}); err != nil {
+		t.Fatal(err)
+	}
+	outer := a.add(unix.EpollCreate1(0))
+	if err := unix.EpollCtl(outer, unix.EPOLL_CTL_ADD, set, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: 3}); err != nil {
+		t.Fatal(err)
+	}
+	for _, device := range []string{"/dev/null", "/dev/zero", "/dev/urandom", "/dev/full", "/dev/random"} {
+		a.open(device, unix.O_RDONLY)
+	}
+	maps := a.open("/proc/self/maps", unix.O_RDONLY)
+	a.open("/usr/bin", unix.O_PATH)
+
+	a.mustRestart(a.capture())
+
+	if got := read(t, event, 8); got != "\x01\x00\x00\x00\x00\x00\x00\x00" {
+		t.Errorf("semaphore read %x", got)
+	}
+	if got := read(t, big, 8); got != "\x01\x00\x00\x00\x02\x00\x00\x00" {
+		t.Errorf("counter read %x", got)
+	}
+	var left unix.ItimerSpec
+	if err := unix.TimerfdGettime(timer, &left); err != nil || left.Value.Sec < 3500 || left.Interval.Nsec != 5 {
+		t.Errorf("timer %+v, %v", left, err)
+	}
+	if got := read(t, gone, 8); got != "\x01\x00\x00\x00\x00\x00\x00\x00" {
+		t.Errorf("expired timer read %x", got)
+	}
+	events := make([]unix.EpollEvent, 4)
+	n, err := unix.EpollWait(outer, events, 1000)
+	if err != nil || n != 1 || events[0].Fd != 3 {
+		t.Errorf("outer set: %d %v %v", n, events, err)
+	}
+	n, err = unix.EpollWait(set, events, 1000)
+	if err != nil || n != 1 || events[0].Fd != -5 || events[0].Pad != 99 {
+		t.Errorf("set: %d %v %v", n, events, err)
+	}
+	if read(t, maps, 16) == "" {
+		t.Error("/proc/self/maps is empty")
+	}
+}
+
+func TestPeriodicTimerThatExpiredGoesOn(t *testing.T) {
+	a := newApp(t)
+	timer := a.add(unix.TimerfdCreate(unix.CLOCK_MONOTONIC, 0))
+	every := unix.ItimerSpec{Value: unix.Timespec{Nsec: 1e6}, Interval: unix.Timespec{Nsec: 1e6}}
+	if err := unix.TimerfdSettime(timer, 0, &every, nil); err != nil {
+		t.Fatal(err)
+	}
+	waitReadable(t, timer) // expired, and nobody has read it
+	table := a.capture()
+	if got := table.Files[0].Timer; got.Ticks == 0 || got.Left == 0 || got.Interval != 1e6 {
+		t.Errorf("timer %+v", got)
+	}
+	if err := a.restart(table, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		waitReadable(t, timer)
+		read(t, timer, 8)
+	}
+}
+
+func waitReadable(t *testing.T, fd int) {
+	t.Helper()
+	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	if n, err := unix.Poll(p, 10000); err != nil || n != 1 {
+		t.Fatalf("poll: %d, %v", n, err)
+	}
+}
+
+func TestEpollOfClosedNumberIsAnObstacle(t *testing.T) {
+	a := newApp(t)
+	set := a.add(unix.EpollCreate1(0))
+	event := a.add(unix.Eventfd(0, 0))
+	a.dup(event)
+	if err := unix.EpollCtl(set, unix.EPOLL_CTL_ADD, event, &unix.EpollEvent{Events: unix.EPOLLIN}); err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(event)
+	a.fds = slices.DeleteFunc(a.fds, func(fd int) bool { return fd == event })
+	_, obstacles, err := Capture(a.fds, a.inherited)
+	if err != nil || len(obstacles) != 1 || obstacles[0].FD != set {
+		t.Fatalf("obstacles %v, %v", obstacles, err)
+	}
+}
+
+func TestMemfd(t *testing.T) {
+	a := newApp(t)
+	fd := a.add(unix.MemfdCreate("shared", unix.MFD_ALLOW_SEALING))
+	write(t, fd, "in memory")
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK); err != nil {
+		t.Fatal(err)
+	}
+	a.mustRestart(a.capture())
+	b := make([]byte, 9)
+	if _, err := unix.Pread(fd, b, 0); err != nil || string(b) != "in memory" {
+		t.Errorf("content %q, %v", b, err)
+	}
+	if err := unix.Ftruncate(fd, 0); !errors.Is(err, unix.EPERM) {
+		t.Errorf("shrink a sealed file: %v, expected EPERM", err)
+	}
+}

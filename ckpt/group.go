@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ckpt
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/libckpt/libckpt/rails/signaling"
+)
+
+// group is the ranks that make an epoch together.
+type group interface {
+	rank() int
+	size() int
+	// allgather collects what every rank gives; tag is equal on all ranks and used once.
+	allgather(ctx context.Context, tag uint64, mine []byte) ([][]byte, error)
+}
+
+type solo struct{}
+
+func (solo) rank() int { return 0 }
+func (solo) size() int { return 1 }
+func (solo) allgather(_ context.Context, _ uint64, mine []byte) ([][]byte, error) {
+	return [][]byte{mine}, nil
+}
+
+type networked struct{ net *signaling.Network }
+
+func (n networked) rank() int { return n.net.Rank() }
+func (n networked) size() int { return n.net.Size() }
+func (n networked) allgather(ctx context.Context, tag uint64, mine []byte) ([][]byte, error) {
+	return n.net.Allgather(ctx, tag, mine)
+}
+
+// pollPeriod is how often a thread that waits for the other ranks drives its MPI: they may be inside
+// a call that needs it.
+const pollPeriod = 100 * time.Microsecond
+
+// await runs f on another goroutine and calls poll on this one until f is done. The callbacks of a
+// runtime must run on the thread that it called us on, which is this goroutine's.
+func await[T any](poll func(), f func() (T, error)) (T, error) {
+	if poll == nil {
+		return f()
+	}
+	type result struct {
+		v   T
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		v, err := f()
+		done <- result{v, err}
+	}()
+	tick := time.NewTicker(pollPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case r := <-done:
+			return r.v, r.err
+		case <-tick.C:
+			poll()
+		}
+	}
+}
+
+// exchange is allgather for values, with poll called meanwhile.
+func exchange[T any](ctx context.Context, g group, tag uint64, poll func(), mine T) ([]T, error) {
+	b, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	all, err := await(poll, func() ([][]byte, error) { return g.allgather(ctx, tag, b) })
+	if err != nil {
+		return nil, err
+	}
+	out := make([]T, len(all))
+	for r, b := range all {
+		if err := json.Unmarshal(b, &out[r]); err != nil {
+			return nil, fmt.Errorf("what rank %d sent: %w", r, err)
+		}
+	}
+	return out, nil
+}

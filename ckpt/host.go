@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ckpt
+
+import (
+	"time"
+)
+
+// Version of libckpt; set by the command.
+var Version = "0.1.0"
+
+// Host is the split process: it can stop the program's threads and continue them.
+type Host interface {
+	// Park stops all threads of the program, or fails and leaves them running.
+	Park(timeout time.Duration) error
+	Release()
+	// Errand runs f on the stopped thread of the program that initialized the runtime.
+	Errand(f func()) error
+	// State describes the stopped threads and the process, for Load.
+	State() ([]byte, error)
+	// Freeze makes a child whose memory stays what it is now; Thaw ends it.
+	Freeze() (pid int, err error)
+	Thaw(pid int)
+	// Descriptors lists the program's; Original is the launcher's 0, 1 or 2 above the program's
+	// numbers, -1 when there was none; Place is dup3 into a number of the program's.
+	Descriptors() []int
+	Original(i int) int
+	Place(number, from int, cloexec bool) error
+	SetTables(addr uintptr)
+	// Load makes the threads that State described; the memory is mapped already.
+	Load(state []byte) error
+	// End ends the process at once: with that exit status, by SIGKILL when it is negative.
+	End(status int)
+}
+
+// Runtime is the MPI of the job. Its methods are called only on threads that the runtime called us
+// on.
+type Runtime interface {
+	Name() string
+	Version() string
+	Rank() int
+	Ranks() int
+	// Allgather is collective over all ranks; every rank gives the same number of bytes.
+	Allgather(mine []byte) ([][]byte, error)
+	// Progress drives the runtime's communication once.
+	Progress()
+	// Holds says what keeps a checkpoint from being made on this rank, "" for nothing.
+	Holds() string
+	// Drain receives what other ranks have sent, completes what it can, and returns how many operations
+	// must still end before this rank can be saved. Only while the program is stopped.
+	Drain() (left int, err error)
+	// Save describes messages and requests after Drain, for Load in a fresh runtime.
+	Save() ([]byte, error)
+	Load(state []byte) error
+	// Rebuild makes an object again.
+	Rebuild(kind, id uint32, descriptor []byte, real uint64) (uint64, error)
+	// Finalize ends the runtime.
+	Finalize() error
+}
+
+// State is what a checkpoint did; the numbers are those of MPIX_CR_state_t.
+type State int
+
+// States.
+const (
+	StateError      State = 0
+	StateCheckpoint State = 1
+	StateRestart    State = 2
+	StateIgnore     State = 3
+)

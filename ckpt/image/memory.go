@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+)
+
+// Extent is a range of addresses, in whole pages.
+type Extent struct{ Start, End uint64 }
+
+// Memory is where the content of regions comes from. Its methods are called by several goroutines
+// at a time.
+type Memory interface {
+	// ReadAt fills p with the content from addr on, or fails.
+	ReadAt(p []byte, addr uint64) error
+	// Present returns the ranges of pages between start and end that hold data of their own, in
+	// ascending order. The other pages are zero, or, where a file is mapped, the file's.
+	Present(start, end uint64) ([]Extent, error)
+}
+
+// ProcessMemory is the memory of a process. The process must not change while it is read: it is
+// stopped, or the caller owns what it reads.
+type ProcessMemory struct {
+	mem     *os.File
+	pagemap *pagemap
+}
+
+var _ Memory = (*ProcessMemory)(nil)
+
+// OpenProcess opens the memory of process pid. It needs the permission to trace that process: a child
+// of the same user will do.
+func OpenProcess(pid int) (*ProcessMemory, error) { return openProcess(strconv.Itoa(pid)) }
+
+// OpenSelf opens the memory of this process.
+func OpenSelf() (*ProcessMemory, error) { return openProcess("self") }
+
+func openProcess(pid string) (*ProcessMemory, error) {
+	mem, err := os.Open("/proc/" + pid + "/mem")
+	if err != nil {
+		return nil, fmt.Errorf("memory of process %s: %w", pid, err)
+	}
+	pm, err := openPagemap("/proc/" + pid + "/pagemap")
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("page map of process %s: %w", pid, err), mem.Close())
+	}
+	return &ProcessMemory{mem: mem, pagemap: pm}, nil
+}
+
+// Close closes the process's files.
+func (m *ProcessMemory) Close() error { return errors.Join(m.mem.Close(), m.pagemap.close()) }
+
+// ReadAt implements Memory. It reads pages without access rights (PROT_NONE) too.
+func (m *ProcessMemory) ReadAt(p []byte, addr uint64) error {
+	_, err := m.mem.ReadAt(p, int64(addr))
+	return err
+}
+
+// Present implements Memory.
+func (m *ProcessMemory) Present(start, end uint64) ([]Extent, error) {
+	return m.pagemap.present(start, end)
+}
+
+// sliceMemory is the content of one region that was copied beforehand.
+type sliceMemory struct {
+	start uint64
+	data  []byte
+}
+
+func (m sliceMemory) ReadAt(p []byte, addr uint64) error {
+	copy(p, m.data[addr-m.start:])
+	return nil
+}
+
+func (m sliceMemory) Present(start, end uint64) ([]Extent, error) {
+	return []Extent{{start, end}}, nil
+}
+
+// appendExtent adds a range to an ascending list, joining it with the last one where they meet.
+func appendExtent(list []Extent, e Extent) []Extent {
+	if n := len(list); n > 0 && list[n-1].End == e.Start {
+		list[n-1].End = e.End
+		return list
+	}
+	return append(list, e)
+}
+
+// covers tells whether the ascending list holds any page of the range.
+func covers(list []Extent, start, end uint64) bool {
+	i, _ := slices.BinarySearchFunc(list, start, func(e Extent, a uint64) int {
+		if e.End <= a {
+			return -1
+		}
+		return 1
+	})
+	return i < len(list) && list[i].Start < end
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/libckpt/libckpt/internal/fault"
+)
+
+// Section is a named piece of metadata. Names have 1 to 32 characters of a-z, 0-9, dot, dash and
+// underscore; "meta" and "regions" are taken.
+type Section struct {
+	Name string
+	Data []byte
+}
+
+// Input is what an image is made of.
+type Input struct {
+	Meta     []byte // a JSON document of the caller's
+	Sections []Section
+	Regions  []Region // ascending, without overlap
+	Memory   Memory   // the content of the regions that do not bring their own
+}
+
+// Options of Write. The zero value is fit for use.
+type Options struct {
+	Compress Compression // none unless given
+	Workers  int         // goroutines; at most 4 and at most GOMAXPROCS unless given
+	Chunk    int         // bytes of memory a chunk covers at most; DefaultChunk unless given
+
+	// NoSync leaves out both fsyncs: after a power cut the file may be anything. For tests and
+	// measurements.
+	NoSync bool
+
+	// Progress is called with the bytes of memory done and in all, by one goroutine at a time.
+	Progress func(done, total uint64)
+}
+
+// Summary says what was written.
+type Summary struct {
+	Bytes   int64  // length of the file
+	Digest  Digest // covers the whole file
+	Regions int
+	Chunks  int
+
+	RegionBytes  uint64 // memory that the regions span
+	PayloadBytes uint64 // memory content in the file, before compression
+	StoredBytes  uint64 // the same in the file
+	ZeroBytes    uint64 // memory with data that turned out to be zero, not stored
+
+	WriteTime time.Duration // reading, compressing and writing
+	SyncTime  time.Duration // fsync and rename
+}
+
+// Write makes the image of in at path.
+//
+// On success the file at path is complete and, with its name, on stable storage; a file that was
+// there before is replaced. On failure path is as it was before and nothing else is left behind: the
+// image grows under another name in the same directory. One failure is different: when the directory
+// cannot be synced after the rename, the new file is in place but may be gone after a power cut; the
+// caller must then not count on it. After a crash a file named path.*.tmp may remain; it can be
+// removed. Write may be tried again after any error. When the disk is full the error wraps ENOSPC
+// (or EDQUOT).
+func Write(ctx context.Context, path string, in Input, opt Options) (_ Summary, err error) {
+	if err := check(&in); err != nil {
+		return Summary{}, fmt.Errorf("image %s: %w", path, err)
+	}
+	fail := func(what string, err error) (Summary, error) {
+		return Summary{}, fmt.Errorf("image %s: %s: %w", path, what, err)
+	}
+	begun := time.Now()
+	f, err := createTemp(path)
+	if err != nil {
+		return fail("create", err)
+	}
+	renamed := false
+	defer func() {
+		if err != nil && !renamed {
+			_ = f.Close()
+			_ = os.Remove(f.Name())
+		}
+	}()
+	w := &writer{file: f, in: &in, opt: opt.withDefaults()}
+	if err := w.run(ctx); err != nil {
+		return fail("write", err)
+	}
+	w.out.WriteTime = time.Since(begun)
+	begun = time.Now()
+	if err := fault.Point("image.write.sync"); err != nil {
+		return fail("fsync", err)
+	}
+	if !opt.NoSync {
+		if err := f.Sync(); err != nil {
+			return fail("fsync", err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		return fail("close", err)
+	}
+	if err := fault.Point("image.write.rename"); err != nil {
+		return fail("rename", err)
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return fail("rename", err)
+	}
+	renamed = true
+	if err := syncDir(filepath.Dir(path), opt.NoSync); err != nil {
+		return fail("fsync of the directory", err)
+	}
+	w.out.SyncTime = time.Since(begun)
+	return w.out, nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Workers <= 0 {
+		o.Workers = min(4, runtime.GOMAXPROCS(0))
+	}
+	if o.Chunk == 0 {
+		o.Chunk = DefaultChunk
+	}
+	o.Chunk = min(max(o.Chunk-o.Chunk%PageSize, PageSize), MaxChunk)
+	if o.Compress == "" {
+		o.Compress = CompressNone
+	}
+	return o
+}
+
+// check finds the mistakes of the caller before anything is created.
+func check(in *Input) error {
+	if err := checkRegions(in.Regions); err != nil {
+		return err
+	}
+	for i := range in.Regions {
+		r := &in.Regions[i]
+		switch {
+		case r.Data != nil && uint64(len(r.Data)) != r.Bytes():
+			return fmt.Errorf("region %v: %d bytes of data given for %d of memory", r, len(r.Data), r.Bytes())
+		case r.Data == nil && in.Memory == nil && r.Flags&FlagNoData == 0:
+			return fmt.Errorf("region %v: no memory to read it from", r)
+		}
+	}
+	seen := map[string]bool{metaSection: true, regionsSection: true}
+	for _, s := range in.Sections {
+		if !validName(s.Name) || seen[s.Name] {
+			return fmt.Errorf("section name %q is taken or not well formed", s.Name)
+		}
+		seen[s.Name] = true
+	}
+	return nil
+}
+
+// createTemp makes the file in which the image grows.
+func createTemp(path string) (*os.File, error) {
+	if err := fault.Point("image.write.create"); err != nil {
+		return nil, err
+	}
+	// CreateTemp uses O_EXCL and mode 0600.
+	return os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+}
+
+func syncDir(dir string, skip bool) error {
+	if err := fault.Point("image.write.syncdir"); err != nil {
+		return err
+	}
+	if skip {
+		return nil
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

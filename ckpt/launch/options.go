@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/BurntSushi/toml"
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"github.com/libckpt/libckpt/ckpt/image"
+)
+
+// Exit statuses of ckptrun itself (a contract with scripts).
+const (
+	ExitFailed = 1
+	ExitUsage  = 2
+	ExitNone   = 3 // no committed checkpoint
+)
+
+// Error is a reason not to start, with the exit status that it gets.
+type Error struct {
+	Status int
+	Err    error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+func usage(format string, args ...any) error {
+	return &Error{ExitUsage, fmt.Errorf(format, args...)}
+}
+
+// Action is what happens to the job after a checkpoint is committed.
+type Action string
+
+// Actions of --then and of signals.
+const (
+	Continue Action = "continue"
+	Exit     Action = "exit"
+	Kill     Action = "kill"
+)
+
+// ParseAction understands an action's name.
+func ParseAction(s string) (Action, error) {
+	switch a := Action(s); a {
+	case Continue, Exit, Kill:
+		return a, nil
+	}
+	return "", fmt.Errorf("%q is none of continue, exit, kill", s)
+}
+
+// Options are the settings of a job.
+type Options struct {
+	Dir       string
+	Interval  time.Duration // 0: off
+	Overhead  float64       // fraction of time that checkpoints may cost; 0: off
+	Keep      int
+	Compress  image.Compression
+	Signals   map[unix.Signal]Action
+	ExitCode  int
+	MPI       string // "mpich", "openmpi", a path, or "": none seen
+	SafeState string
+	Snapshot  string // "cow", "stop"
+	Trap      string // "seccomp", "sud"
+	Log       string
+	Files     string // "restore", "keep", "ignore"
+	IgnoreFD  []int
+	Timeout   time.Duration // of a checkpoint that nobody gave a timeout
+
+	Restart string // DIR[@EPOCH], "" to start a program
+	Argv0   string // the program's argv[0] when it differs; internal
+	hasArg0 bool
+}
+
+// A setting can come from the command line, the environment or the file; set understands its text.
+type setting struct {
+	flag, env, value, help string
+	set                    func(o *Options, v string) error
+}
+
+func oneOf(dst func(*Options) *string, words ...string) func(*Options, string) error {
+	return func(o *Options, v string) error {
+		for _, w := range words {
+			if v == w {
+				*dst(o) = v
+				return nil
+			}
+		}
+		return fmt.Errorf("%q is none of %s", v, strings.Join(words, ", "))
+	}
+}
+
+var settings = []setting{
+	{"dir", "CKPT_DIR", "DIR", "where checkpoints go (default ./ckpt)",
+		func(o *Options, v string) error {
+			if v == "" {
+				return errors.New("is empty")
+			}
+			o.Dir = v
+			return nil
+		}},
+	{"interval", "CKPT_INTERVAL", "T", "a checkpoint every T (30s, 10m, 2h); off by default",
+		func(o *Options, v string) (err error) { o.Interval, err = duration(v); return err }},
+	{"overhead", "CKPT_OVERHEAD", "P%", "choose the period so that checkpoints cost P% of the time",
+		func(o *Options, v string) error {
+			p, err := strconv.ParseFloat(strings.TrimSuffix(v, "%"), 64)
+			if err != nil || p < 0 || p >= 100 || p != p {
+				return fmt.Errorf("%q is not a percentage between 0 and 100", v)
+			}
+			o.Overhead = p / 100
+			return nil
+		}},
+	{"keep", "CKPT_KEEP", "N", "committed epochs kept (default 2)",
+		func(o *Options, v string) (err error) {
+			o.Keep, err = strconv.Atoi(v)
+			if err != nil || o.Keep < 1 {
+				return fmt.Errorf("%q is not a number of at least 1", v)
+			}
+			return nil
+		}},
+	{"compress", "CKPT_COMPRESS", "none|snappy|zstd", "how images are compressed (default snappy)",
+		func(o *Options, v string) (err error) { o.Compress, err = image.ParseCompression(v); return err }},
+	{"signal", "CKPT_SIGNALS", "NAME=ACTION,...", "signals that ask for a checkpoint, e.g. USR1=continue,USR2=exit;\nthe program does not see them",
+		parseSignals},
+	{"exit-code", "CKPT_EXIT_CODE", "N", "exit status of a rank after \"then exit\" (default 0)",
+		func(o *Options, v string) (err error) {
+			o.ExitCode, err = strconv.Atoi(v)
+			if err != nil || o.ExitCode < 0 || o.ExitCode > 255 {
+				return fmt.Errorf("%q is not a number from 0 to 255", v)
+			}
+			return nil
+		}},
+	{"mpi", "CKPT_MPI", "mpich|openmpi|PATH", "the real MPI below (default: that of the launcher)",
+		func(o *Options, v string) error {
+			if v != "mpich" && v != "openmpi" && !strings.Contains(v, "/") {
+				return fmt.Errorf("%q is none of mpich, openmpi, or a path", v)
+			}
+			o.MPI = v
+			return nil
+		}},
+	{"safe-state", "CKPT_SAFE_STATE", "clock|2pc", "algorithm that brings an MPI job to a safe state (default clock)",
+		oneOf(func(o *Options) *string { return &o.SafeState }, "clock", "2pc")},
+	{"snapshot", "CKPT_SNAPSHOT", "cow|stop", "copy on write, or write while the program is stopped (default cow)",
+		oneOf(func(o *Options) *string { return &o.Snapshot }, "cow", "stop")},
+	{"trap", "CKPT_TRAP", "seccomp|sud", "how system calls of the program are caught (default seccomp)",
+		oneOf(func(o *Options) *string { return &o.Trap }, "seccomp", "sud")},
+	{"files", "CKPT_FILES", "restore|keep|ignore", "on restart: cut output files back to their saved size (restore, the\ndefault), leave them (keep), or go on although inputs changed (ignore)",
+		oneOf(func(o *Options) *string { return &o.Files }, "restore", "keep", "ignore")},
+	{"ignore-fd", "CKPT_IGNORE_FD", "N,...", "descriptors that are closed instead of saved",
+		func(o *Options, v string) error {
+			o.IgnoreFD = nil
+			for _, f := range strings.Split(v, ",") {
+				n, err := strconv.Atoi(f)
+				if err != nil || n < 0 {
+					return fmt.Errorf("%q is not a descriptor", f)
+				}
+				o.IgnoreFD = append(o.IgnoreFD, n)
+			}
+			return nil
+		}},
+	{"timeout", "CKPT_TIMEOUT", "T", "give a checkpoint up that could not be made within T (default 60s)",
+		func(o *Options, v string) (err error) { o.Timeout, err = duration(v); return err }},
+	{"log", "CKPT_LOG", "LEVEL", "debug, info, warn or error, to stderr (default warn)",
+		oneOf(func(o *Options) *string { return &o.Log }, "debug", "info", "warn", "error")},
+}
+
+func duration(v string) (time.Duration, error) {
+	if v == "0" || v == "off" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(v)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("%q is not a duration such as 30s, 10m or 2h", v)
+	}
+	return d, nil
+}
+
+func parseSignals(o *Options, v string) error {
+	o.Signals = map[unix.Signal]Action{}
+	for _, f := range strings.Split(v, ",") {
+		if f == "" {
+			continue
+		}
+		name, action, ok := strings.Cut(f, "=")
+		if !ok {
+			action = string(Continue)
+		}
+		sig := unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(name), "SIG"))
+		if sig == 0 {
+			return fmt.Errorf("%q is no signal's name", name)
+		}
+		switch sig {
+		case unix.SIGKILL, unix.SIGSTOP, unix.SIGSYS, unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL:
+			return fmt.Errorf("%s cannot ask for a checkpoint", name)
+		}
+		a, err := ParseAction(action)
+		if err != nil {
+			return err
+		}
+		o.Signals[sig] = a
+	}
+	return nil
+}
+
+func defaults() Options {
+	return Options{Dir: "ckpt", Keep: 2, Compress: image.CompressSnappy, SafeState: "clock",
+		Snapshot: "cow", Trap: "seccomp", Log: "warn", Files: "restore", Timeout: time.Minute}
+}
+
+// ErrHelp and ErrVersion ask for a text on stdout and exit status 0.
+var (
+	ErrHelp    = pflag.ErrHelp
+	ErrVersion = errors.New("version asked for")
+)
+
+// Parse reads the command line args (without the command's own name), the environment and, below
+// them, ckpt.toml in the checkpoint directory. rest is the program and its arguments, own how many
+// of args came before them.
+func Parse(args []string, getenv func(string) string) (o Options, rest []string, own int, err error) {
+	o = defaults()
+	fs := pflag.NewFlagSet("ckptrun", pflag.ContinueOnError)
+	fs.SetInterspersed(false)
+	fs.Usage = func() {}
+	fs.SortFlags = false
+	given := map[string]*string{}
+	for _, s := range settings {
+		given[s.flag] = fs.String(s.flag, "", s.help)
+	}
+	restart := fs.String("restart", "", "")
+	whole := fs.Bool("whole", false, "")
+	version := fs.Bool("version", false, "")
+	argv0 := fs.String("argv0", "", "")
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			return o, nil, 0, ErrHelp
+		}
+		return o, nil, 0, usage("%w\nTry `ckptrun --help`.", err)
+	}
+	if *version {
+		return o, nil, 0, ErrVersion
+	}
+	rest = fs.Args()
+	own = len(args) - len(rest)
+	if own > 0 && args[own-1] == "--" {
+		own--
+	}
+	o.Restart, o.Argv0, o.hasArg0 = *restart, *argv0, fs.Changed("argv0")
+	if *whole {
+		return o, nil, 0, &Error{ExitFailed, errors.New("--whole is not supported yet: it is for MPI runtimes that link libckpt themselves; leave it out to save the application alone")}
+	}
+	if fs.Changed("restart") && *restart == "" {
+		return o, nil, 0, usage("--restart needs the directory of the checkpoints, as DIR or DIR@EPOCH")
+	}
+
+	// The directory first: the file lies in it.
+	dirSetting := settings[0]
+	if v := getenv(dirSetting.env); v != "" {
+		o.Dir = v
+	}
+	if fs.Changed("dir") {
+		if err := dirSetting.set(&o, *given["dir"]); err != nil {
+			return o, nil, 0, usage("--dir %w", err)
+		}
+	} else if o.Restart != "" {
+		o.Dir = restartDir(o.Restart)
+	}
+	if err := o.readFile(filepath.Join(o.Dir, "ckpt.toml")); err != nil {
+		return o, nil, 0, err
+	}
+	for _, s := range settings[1:] {
+		if v := getenv(s.env); v != "" {
+			if err := s.set(&o, v); err != nil {
+				return o, nil, 0, usage("%s: %w", s.env, err)
+			}
+		}
+		if fs.Changed(s.flag) {
+			if err := s.set(&o, *given[s.flag]); err != nil {
+				return o, nil, 0, usage("--%s: %w", s.flag, err)
+			}
+		}
+	}
+	if o.MPI == "" {
+		o.MPI = LauncherMPI(getenv)
+	}
+	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
+		return o, nil, 0, &Error{ExitFailed, err}
+	}
+	switch {
+	case o.Restart == "" && len(rest) == 0:
+		return o, nil, 0, usage("which program? Usage: ckptrun [options] [--] PROGRAM [ARGS...]; try `ckptrun --help`")
+	case o.Restart != "" && len(rest) > 0:
+		return o, nil, 0, usage("--restart continues the saved program; it takes no PROGRAM (%q)", rest[0])
+	}
+	return o, rest, own, nil
+}
+
+func restartDir(spec string) string {
+	if i := strings.LastIndexByte(spec, '@'); i > 0 {
+		if _, err := strconv.Atoi(spec[i+1:]); err == nil {
+			return spec[:i]
+		}
+	}
+	return spec
+}
+
+// readFile takes settings from a TOML file whose keys are the options' names.
+func (o *Options) readFile(path string) error {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		return nil
+	}
+	if err != nil {
+		return &Error{ExitFailed, err}
+	}
+	var values map[string]any
+	if err := toml.Unmarshal(b, &values); err != nil {
+		return usage("%s: %w", path, err)
+	}
+	for key, v := range values {
+		found := false
+		for _, s := range settings[1:] {
+			if s.flag == key {
+				found = true
+				if err := s.set(o, fmt.Sprint(v)); err != nil {
+					return usage("%s: %s: %w", path, key, err)
+				}
+			}
+		}
+		if !found {
+			return usage("%s: there is no setting %q", path, key)
+		}
+	}
+	return nil
+}
+
+// LauncherMPI tells from the environment under which MPI's launcher this process runs, "" for none.
+func LauncherMPI(getenv func(string) string) string {
+	switch {
+	case getenv("OMPI_COMM_WORLD_RANK") != "":
+		return "openmpi"
+	case getenv("PMI_RANK") != "" || getenv("PMI_FD") != "":
+		return "mpich"
+	}
+	return ""
+}
+
+// Help is the text of --help.
+func Help() string {
+	var b strings.Builder
+	b.WriteString(`ckptrun starts a program so that it can be saved, killed and continued.
+
+Usage:
+  ckptrun [options] [--] PROGRAM [ARGS...]    one per rank, under mpiexec, srun, ...
+  ckptrun [options] --restart DIR[@EPOCH]     the newest committed epoch by default
+
+Examples:
+  mpiexec -n 4 ckptrun ./app input.txt        checkpoints go to ./ckpt
+  ckptctl checkpoint ckpt --then exit         in another shell: save it, and end it
+  mpiexec -n 4 ckptrun --restart ckpt         go on, also on other nodes
+  ckptrun --interval 10m -- python3 job.py    a program without MPI, saved every 10 minutes
+
+Options (command line over environment over ckpt.toml in DIR):
+`)
+	for _, s := range settings {
+		name := "--" + s.flag + " " + s.value
+		help := strings.ReplaceAll(s.help, "\n", "\n"+strings.Repeat(" ", 32))
+		if len(name) > 28 {
+			fmt.Fprintf(&b, "  %s\n%s", name, strings.Repeat(" ", 32))
+		} else {
+			fmt.Fprintf(&b, "  %-30s", name)
+		}
+		fmt.Fprintf(&b, "%s [%s]\n", help, s.env)
+	}
+	b.WriteString(`  --restart DIR[@EPOCH]         continue what was saved there
+  --version                     print the version
+
+Exit status: that of the program; 1 failed, nothing lost; 2 wrong usage; 3 no committed checkpoint.
+See also: ckptctl --help, ckptctl doctor, man ckptrun.
+`)
+	return b.String()
+}
+
+// Launched tells whether an MPI launcher started this process.
+func Launched(getenv func(string) string) bool { return LauncherMPI(getenv) != "" }
+
+// LauncherRanks is how many ranks the launcher started, 0 when it does not say.
+func LauncherRanks(getenv func(string) string) int {
+	for _, name := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"} {
+		if n, err := strconv.Atoi(getenv(name)); err == nil && n > 0 {
+			return n
+		}
+	}
+	return 0
+}

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package launch
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sys/unix"
+
+	"github.com/libckpt/libckpt/ckpt/image"
+)
+
+// environment is a getenv over pairs.
+func environment(pairs map[string]string) func(string) string {
+	return func(name string) string { return pairs[name] }
+}
+
+// directory makes a checkpoint directory with that ckpt.toml.
+func directory(t *testing.T, file string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if file != "" {
+		if err := os.WriteFile(filepath.Join(dir, "ckpt.toml"), []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// wantStatus checks that err is an Error with that exit status whose text has all the words.
+func wantStatus(t *testing.T, err error, status int, words ...string) {
+	t.Helper()
+	var e *Error
+	if !errors.As(err, &e) {
+		t.Errorf("error %v, expected one with exit status %d", err, status)
+		return
+	}
+	if e.Status != status {
+		t.Errorf("exit status %d of %q, expected %d", e.Status, err, status)
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%q does not name %q", err, w)
+		}
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	t.Chdir(t.TempDir())
+	o, rest, own, err := Parse([]string{"./app"}, environment(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := filepath.Abs("ckpt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Options{Dir: dir, Keep: 2, Compress: image.CompressSnappy, SafeState: "clock",
+		Snapshot: "cow", Trap: "seccomp", Log: "warn", Files: "restore", Timeout: time.Minute}
+	if d := cmp.Diff(want, o, cmpopts.IgnoreUnexported(Options{})); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff([]string{"./app"}, rest); d != "" || own != 0 {
+		t.Error(d, own)
+	}
+}
+
+// values are, for each setting but dir, three texts that mean different things.
+var values = map[string][3]string{
+	"interval":   {"30s", "10m", "2h"},
+	"overhead":   {"1%", "2", "3.5%"},
+	"keep":       {"1", "3", "7"},
+	"compress":   {"none", "snappy", "zstd"},
+	"signal":     {"USR1=continue", "SIGUSR2=exit", "usr1=kill,HUP"},
+	"exit-code":  {"1", "2", "255"},
+	"mpi":        {"mpich", "openmpi", "/opt/mpi/lib/libmpi.so"},
+	"safe-state": {"clock", "2pc", "clock"},
+	"snapshot":   {"stop", "cow", "stop"},
+	"trap":       {"seccomp", "sud", "seccomp"},
+	"files":      {"restore", "keep", "ignore"},
+	"ignore-fd":  {"3", "4,5", "6"},
+	"timeout":    {"1s", "off", "3s"},
+	"log":        {"debug", "info", "error"},
+}
+
+// TestPrecedence gives each setting in the file, then also in the environment, then also on the command
+// line: the last one counts.
+func TestPrecedence(t *testing.T) {
+	for _, s := range settings[1:] {
+		t.Run(s.flag, func(t *testing.T) {
+			v, ok := values[s.flag]
+			if !ok {
+				t.Fatal("no values for this setting: add them")
+			}
+			dir := directory(t, s.flag+" = '"+v[0]+"'\n")
+			env := map[string]string{}
+			args := []string{"--dir", dir}
+			for i, where := range []string{"file", "environment", "command line"} {
+				switch i {
+				case 1:
+					env[s.env] = v[1]
+				case 2:
+					args = append(args, "--"+s.flag+"="+v[2])
+				}
+				want := defaults()
+				want.Dir = dir
+				if err := s.set(&want, v[i]); err != nil {
+					t.Fatal(err)
+				}
+				got, _, _, err := Parse(append(args, "app"), environment(env))
+				if err != nil {
+					t.Fatalf("%s: %v", where, err)
+				}
+				if d := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Options{})); d != "" {
+					t.Errorf("%s: %s", where, d)
+				}
+			}
+		})
+	}
+}
+
+// TestMeaning says what texts mean, where it is not the text itself.
+func TestMeaning(t *testing.T) {
+	dir := directory(t, "keep = 5\noverhead = 2.5\nexit-code = 9\n")
+	o, _, _, err := Parse([]string{"--dir", dir, "--interval", "90s", "--timeout", "0", "--compress", "zstd",
+		"--signal", "USR1,SIGusr2=exit,,term=kill", "--ignore-fd", "7,9", "app"}, environment(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Options{Dir: dir, Interval: 90 * time.Second, Overhead: 0.025, Keep: 5, ExitCode: 9,
+		Compress: image.CompressZstd, SafeState: "clock", Snapshot: "cow", Trap: "seccomp", Log: "warn",
+		Files: "restore", IgnoreFD: []int{7, 9},
+		Signals: map[unix.Signal]Action{unix.SIGUSR1: Continue, unix.SIGUSR2: Exit, unix.SIGTERM: Kill}}
+	if d := cmp.Diff(want, o, cmpopts.IgnoreUnexported(Options{}), cmpopts.EquateApprox(0, 1e-12)); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestBadValues: each is wrong usage, and the message names where it was given and the value.
+func TestBadValues(t *testing.T) {
+	bad := map[string][]string{
+		"interval":   {"x", "-1s", "5", "10 m"},
+		"overhead":   {"x", "-1%", "100%", "NaN", "Inf", "5%%", "%"},
+		"keep":       {"0", "-2", "x", "1.5", "99999999999999999999"},
+		"compress":   {"gzip", "SNAPPY"},
+		"signal":     {"NOSUCH=exit", "KILL=exit", "STOP=exit", "SYS=exit", "SEGV", "BUS", "FPE", "ILL", "USR1=reboot", "=exit", "USR1=", "SIGSIGUSR1"},
+		"exit-code":  {"-1", "256", "x"},
+		"mpi":        {"mpi", "lam"},
+		"safe-state": {"3pc"},
+		"snapshot":   {"fork"},
+		"trap":       {"ptrace"},
+		"files":      {"delete"},
+		"ignore-fd":  {"x", "-1", "3,,4", "3,x"},
+		"timeout":    {"soon", "-5s"},
+		"log":        {"loud", "WARN"},
+	}
+	for _, s := range settings[1:] {
+		if len(bad[s.flag]) == 0 {
+			t.Errorf("no bad values for --%s: add some", s.flag)
+		}
+		for _, v := range append(bad[s.flag], "") {
+			_, _, _, err := Parse([]string{"--dir", t.TempDir(), "--" + s.flag + "=" + v, "app"}, environment(nil))
+			if v == "" && s.flag == "signal" { // no signals
+				if err != nil {
+					t.Errorf("--signal= : %v", err)
+				}
+				continue
+			}
+			wantStatus(t, err, ExitUsage, "--"+s.flag)
+			if v == "" {
+				continue // in the environment: as if it were not set
+			}
+			_, _, _, err = Parse([]string{"--dir", t.TempDir(), "app"}, environment(map[string]string{s.env: v}))
+			wantStatus(t, err, ExitUsage, s.env)
+			dir := directory(t, s.flag+" = '"+v+"'\n")
+			_, _, _, err = Parse([]string{"--dir", dir, "app"}, environment(nil))
+			wantStatus(t, err, ExitUsage, filepath.Join(dir, "ckpt.toml"), s.flag)
+		}
+	}
+}
+
+func TestBadFile(t *testing.T) {
+	for _, c := range []struct {
+		file  string
+		words []string
+	}{
+		{"keep = \n", []string{"ckpt.toml"}},
+		{"kepe = 2\n", []string{"ckpt.toml", "kepe"}},
+		{"dir = '/elsewhere'\n", []string{"ckpt.toml", "dir"}},
+		{"restart = 'x'\n", []string{"ckpt.toml", "restart"}},
+		{"keep = [1]\n", []string{"ckpt.toml", "keep"}},
+		{"[keep]\nn = 1\n", []string{"ckpt.toml", "keep"}},
+		{"keep = 2\n\xff\n", []string{"ckpt.toml"}},
+	} {
+		_, _, _, err := Parse([]string{"--dir", directory(t, c.file), "app"}, environment(nil))
+		wantStatus(t, err, ExitUsage, c.words...)
+	}
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "ckpt.toml"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, _, _, err := Parse([]string{"--dir", dir, "app"}, environment(nil))
+	wantStatus(t, err, ExitFailed, "ckpt.toml")
+	// A directory that is a file: whoever makes it will say so.
+	_, _, _, err = Parse([]string{"--dir", os.DevNull, "app"}, environment(nil))
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDirectory(t *testing.T) {
+	t.Chdir(t.TempDir())
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{"CKPT_DIR": "fromenv"}
+	for _, c := range []struct {
+		env  map[string]string
+		args []string
+		want string
+	}{
+		{nil, []string{"app"}, "ckpt"},
+		{env, []string{"app"}, "fromenv"},
+		{env, []string{"--dir", "fromflag", "app"}, "fromflag"},
+		{nil, []string{"--restart", "saved"}, "saved"},
+		{nil, []string{"--restart", "saved@12"}, "saved"},
+		{nil, []string{"--restart", "user@host"}, "user@host"},
+		{nil, []string{"--restart", "user@host@3"}, "user@host"},
+		{nil, []string{"--restart", "@3"}, "@3"},
+		{nil, []string{"--restart", "saved@"}, "saved@"},
+		// What goes on writes where it was, unless it is told otherwise on this command line.
+		{env, []string{"--restart", "saved@12"}, "saved"},
+		{env, []string{"--restart", "saved", "--dir", "next"}, "next"},
+	} {
+		o, _, _, err := Parse(c.args, environment(c.env))
+		if err != nil {
+			t.Errorf("%q: %v", c.args, err)
+			continue
+		}
+		if want := filepath.Join(here, c.want); o.Dir != want {
+			t.Errorf("%q, %v: directory %s, expected %s", c.args, c.env, o.Dir, want)
+		}
+	}
+	_, _, _, err = Parse([]string{"--dir=", "app"}, environment(nil))
+	wantStatus(t, err, ExitUsage, "--dir")
+}
+
+func TestCommandLine(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, c := range []struct {
+		args []string
+		rest []string
+		own  int
+	}{
+		{[]string{"app", "--keep", "0"}, []string{"app", "--keep", "0"}, 0},
+		{[]string{"--keep", "3", "app", "--", "x"}, []string{"app", "--", "x"}, 2},
+		{[]string{"--keep=3", "--", "--app", "x"}, []string{"--app", "x"}, 1},
+		{[]string{"--", "--", "x"}, []string{"--", "x"}, 0},
+		{[]string{"--restart", "d"}, nil, 2},
+		{[]string{"--argv0", "-sh", "/bin/sh"}, []string{"/bin/sh"}, 2},
+	} {
+		_, rest, own, err := Parse(c.args, environment(nil))
+		if err != nil {
+			t.Errorf("%q: %v", c.args, err)
+			continue
+		}
+		if d := cmp.Diff(c.rest, rest, cmpopts.EquateEmpty()); d != "" || own != c.own {
+			t.Errorf("%q: own %d, expected %d; %s", c.args, own, c.own, d)
+		}
+	}
+	for _, c := range []struct {
+		args   []string
+		status int
+		words  []string
+	}{
+		{nil, ExitUsage, []string{"program"}},
+		{[]string{"--"}, ExitUsage, []string{"program"}},
+		{[]string{"--keep", "3"}, ExitUsage, []string{"program"}},
+		{[]string{"--keep"}, ExitUsage, []string{"keep"}},
+		{[]string{"--nosuch", "app"}, ExitUsage, []string{"nosuch", "--help"}},
+		{[]string{"-x", "app"}, ExitUsage, []string{"x", "--help"}},
+		{[]string{"--restart", "d", "app"}, ExitUsage, []string{"--restart", "app"}},
+		{[]string{"--restart=", "app"}, ExitUsage, []string{"--restart", "DIR"}},
+		{[]string{"--restart="}, ExitUsage, []string{"--restart", "DIR"}},
+		{[]string{"--whole", "app"}, ExitFailed, []string{"--whole"}},
+	} {
+		_, _, _, err := Parse(c.args, environment(nil))
+		wantStatus(t, err, c.status, c.words...)
+	}
+	for _, args := range [][]string{{"--help"}, {"-h"}, {"--keep", "3", "--help", "app"}} {
+		if _, _, _, err := Parse(args, environment(nil)); !errors.Is(err, ErrHelp) {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+	if _, _, _, err := Parse([]string{"--version"}, environment(nil)); !errors.Is(err, ErrVersion) {
+		t.Error(err)
+	}
+	if _, rest, _, err := Parse([]string{"app", "--help"}, environment(nil)); err != nil || len(rest) != 2 {
+		t.Error(rest, err)
+	}
+}
+
+func TestHelpNamesAll(t *testing.T) {
+	help := Help()
+	for _, s := range settings {
+		for _, w := range []string{"--" + s.flag + " ", "[" + s.env + "]"} {
+			if !strings.Contains(help, w) {
+				t.Errorf("--help does not name %s", w)
+			}
+		}
+	}
+}
+
+func TestLauncher(t *testing.T) {
+	for _, c := range []struct {
+		env   map[string]string
+		mpi   string
+		ranks int
+	}{
+		{nil, "", 0},
+		{map[string]string{"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "4"}, "openmpi", 4},
+		{map[string]string{"PMI_RANK": "1", "PMI_SIZE": "2"}, "mpich", 2},
+		{map[string]string{"PMI_FD": "7"}, "mpich", 0},
+		{map[string]string{"PMI_RANK": "0", "PMI_SIZE": "many"}, "mpich", 0},
+		{map[string]string{"PMI_RANK": "0", "PMI_SIZE": "-1"}, "mpich", 0},
+		// Open MPI's mpiexec inside an allocation of another launcher.
+		{map[string]string{"PMI_RANK": "0", "PMI_SIZE": "1", "OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "3"}, "openmpi", 3},
+	} {
+		env := environment(c.env)
+		if got := LauncherMPI(env); got != c.mpi {
+			t.Errorf("%v: MPI %q, expected %q", c.env, got, c.mpi)
+		}
+		if got := Launched(env); got != (c.mpi != "") {
+			t.Errorf("%v: launched: %v", c.env, got)
+		}
+		if got := LauncherRanks(env); got != c.ranks {
+			t.Errorf("%v: %d ranks, expected %d", c.env, got, c.ranks)
+		}
+	}
+	// What the user says counts more than the launcher.
+	ompi := environment(map[string]string{"OMPI_COMM_WORLD_RANK": "0"})
+	for want, args := range map[string][]string{"openmpi": {"app"}, "mpich": {"--mpi", "mpich", "app"}} {
+		if o, _, _, err := Parse(append([]string{"--dir", t.TempDir()}, args...), ompi); err != nil || o.MPI != want {
+			t.Errorf("%q: %q, %v", args, o.MPI, err)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ckpt
+
+import (
+	"time"
+
+	"github.com/libckpt/libckpt/ckpt/store"
+)
+
+// metaVersion is the version of what the sections of an image mean to this package.
+const metaVersion = 1
+
+// Sections of an image besides "meta" and the memory.
+const (
+	sectionThreads  = "threads"  // Host.State
+	sectionFiles    = "files"    // files.Table
+	sectionObjects  = "objects"  // vid.Tables.Save
+	sectionMessages = "messages" // Runtime.Save: messages received by draining, and requests
+	sectionRuntime  = "runtime"  // bytes of the runtime's own (ckpt_runtime_state)
+)
+
+// Meta is the document that describes an image of this package.
+type Meta struct {
+	Version int       `json:"version"`
+	Libckpt string    `json:"libckpt"`
+	Time    time.Time `json:"time"`
+	Epoch   int       `json:"epoch"`
+	Rank    int       `json:"rank"`
+	Ranks   int       `json:"ranks"`
+	MPI     store.MPI `json:"mpi"`
+	Program string    `json:"program"`
+	Args    []string  `json:"args"`
+	Dir     string    `json:"dir"` // working directory
+	Umask   int       `json:"umask"`
+	Host    string    `json:"host"`
+	Kernel  string    `json:"kernel"`
+	CPU     []string  `json:"cpu"` // features the program may have chosen code by
+	Trap    string    `json:"trap"`
+}

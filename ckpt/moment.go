@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ckpt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/libckpt/libckpt/ckpt/control"
+	"github.com/libckpt/libckpt/ckpt/launch"
+	"github.com/libckpt/libckpt/collclock"
+)
+
+// A checkpoint of an MPI job at any moment. Rank 0 asks the collective clock for a safe state; when it
+// is reached, every rank stops its program, makes one attempt together with the others, and lets the
+// program go on.
+
+// stallAfter is how long rank 0 waits for a safe state before it gives the epoch up: a program that
+// needs collectives not to synchronize may not reach it. It then goes on, and is asked again.
+const stallAfter = 15 * time.Second
+
+// backOff is the pause after a try that made no epoch.
+const backOff = 20 * time.Millisecond
+
+// moment is what rank 0 remembers of a request while the ranks work on it.
+type moment struct {
+	then   launch.Action
+	asked  time.Time
+	report func(control.Event)
+	result chan outcome
+	over   chan struct{} // the epoch of the clock has ended
+}
+
+// anyMoment makes a checkpoint, trying again until ctx ends.
+func (j *Job) anyMoment(ctx context.Context, r control.Request, progress func(control.Event)) (control.Result, error) {
+	j.asking.Lock()
+	defer j.asking.Unlock()
+	asked := time.Now()
+	last := error(nil)
+	for try := 0; ; try++ {
+		j.settle()
+		o := j.oneMoment(ctx, r, asked, progress)
+		if o.err == nil {
+			return o.result, nil
+		}
+		var refused *control.RefusedError
+		if !errors.As(o.err, &refused) {
+			j.failed(o.err)
+			return control.Result{}, o.err
+		}
+		last = o.err
+		progress(control.Event{Phase: "stop", Detail: strings.Join(refused.Reasons, "; ")})
+		select {
+		case <-ctx.Done():
+			j.failed(last)
+			return control.Result{}, last
+		case <-j.done:
+			return control.Result{}, control.ErrEnding
+		case <-time.After(min(backOff<<min(try, 6), time.Second)):
+		}
+	}
+}
+
+// oneMoment is one try. A RefusedError says that another one may succeed.
+func (j *Job) oneMoment(ctx context.Context, r control.Request, asked time.Time, progress func(control.Event)) outcome {
+	m := &moment{then: launch.Action(r.Then), asked: asked, report: progress,
+		result: make(chan outcome, 1), over: make(chan struct{})}
+	j.mu.Lock()
+	if j.closed {
+		j.mu.Unlock()
+		return outcome{err: control.ErrEnding}
+	}
+	j.moment, j.stands = m, map[int]string{}
+	j.mu.Unlock()
+	progress(control.Event{Phase: "agree", Detail: "waiting for a safe state"})
+	j.clock.step(collclock.Request{})
+	stall := time.NewTimer(stallAfter)
+	defer stall.Stop()
+	select {
+	case o := <-m.result:
+		return o
+	case <-j.done:
+		return outcome{err: control.ErrEnding}
+	case <-j.networkFailed():
+		return outcome{err: j.net.Err()}
+	case <-ctx.Done():
+	case <-stall.C:
+	}
+	where := j.where()
+	if !j.clock.abort() { // the safe state was reached just now
+		return <-m.result
+	}
+	select {
+	case <-m.over:
+	case <-j.done:
+		return outcome{err: control.ErrEnding}
+	}
+	return outcome{err: &control.RefusedError{Reasons: append([]string{
+		fmt.Sprintf("no safe state in %v; the job goes on", time.Since(asked).Round(time.Millisecond))}, where...)}}
+}
+
+// stopped is called when the collective clock has stopped: no collective call is under way anywhere.
+func (j *Job) stopped(uint32) {
+	j.mu.Lock()
+	m := j.moment
+	j.mu.Unlock()
+	j.attempts.Lock()
+	defer j.attempts.Unlock()
+	j.settle()
+	a := j.newAttempt(j.runtime.Progress)
+	a.async = true
+	if m != nil {
+		a.then, a.asked, a.report = m.then, m.asked, m.report
+	}
+	written, err := a.run(context.Background())
+	if err != nil || !a.held {
+		j.clock.release()
+		if j.group.rank() == 0 {
+			j.clock.step(collclock.Resume{})
+		}
+	}
+	if err != nil {
+		var refused *control.RefusedError
+		if !errors.As(err, &refused) {
+			j.log.Error("checkpoint", zap.Error(err))
+		}
+	}
+	switch {
+	case err != nil && m != nil:
+		<-m.over
+		m.result <- outcome{err: err}
+	case err != nil:
+	case !a.held:
+		if m != nil {
+			go func() {
+				o := <-written
+				<-m.over
+				m.result <- o
+			}()
+		}
+	default:
+		o := <-written
+		if o.err != nil {
+			j.clock.release()
+			if j.group.rank() == 0 {
+				j.clock.step(collclock.Resume{})
+			}
+		}
+		if m != nil {
+			m.result <- o
+		}
+		if o.err == nil {
+			_ = a.on(func() { j.endAfterCommit(a.poll, a.then) })
+		}
+	}
+}
+
+// over is called when the epoch of the collective clock has ended.
+func (j *Job) over(bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if m := j.moment; m != nil {
+		close(m.over)
+		j.moment = nil
+	}
+}
+
+// whereWait is how long rank 0 waits for what the others say.
+const whereWait = 300 * time.Millisecond
+
+// where asks all ranks what keeps them from the safe state.
+func (j *Job) where() []string {
+	for r := 1; r < j.group.size(); r++ {
+		_ = j.net.Send(context.Background(), r, kindWhere, nil)
+	}
+	j.heardWhere(0, []byte(j.standsWhere()))
+	end := time.Now().Add(whereWait)
+	for time.Now().Before(end) {
+		j.mu.Lock()
+		n := len(j.stands)
+		j.mu.Unlock()
+		if n == j.group.size() {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var out []string
+	for r, s := range j.stands {
+		if s != "" {
+			out = append(out, fmt.Sprintf("rank %d %s", r, s))
+		}
+	}
+	sort.Strings(out)
+	return out
+}
+
+func (j *Job) sayWhere() {
+	_ = j.net.Send(context.Background(), 0, kindStands, []byte(j.standsWhere()))
+}
+
+func (j *Job) heardWhere(from int, text []byte) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.stands != nil {
+		j.stands[from] = string(text)
+	}
+}
+
+// standsWhere says in words what the collective clock of this rank waits for.
+func (j *Job) standsWhere() string {
+	s := j.clock.status()
+	var out []string
+	for _, c := range s.Inside {
+		out = append(out, "is inside a collective call on communicator "+j.clock.name(c.Clock))
+	}
+	for _, c := range s.AtGate {
+		out = append(out, "waits for the others in a collective call on communicator "+j.clock.name(c.Clock))
+	}
+	for _, c := range s.Owes {
+		out = append(out, fmt.Sprintf("owes %d collective calls on communicator %s", c.Limit-c.Called, j.clock.name(c.Clock)))
+	}
+	return strings.Join(out, ", ")
+}

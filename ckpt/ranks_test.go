@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ckpt
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/libckpt/libckpt/ckpt/control"
+	"github.com/libckpt/libckpt/ckpt/launch"
+	"github.com/libckpt/libckpt/ckpt/store"
+	"github.com/libckpt/libckpt/vid"
+)
+
+// testRuntime is an MPI of ranks that are goroutines of this test.
+type testRuntime struct {
+	rank  int
+	cards []chan []byte // one a rank
+	holds string
+}
+
+func (*testRuntime) Name() string    { return "mpich" }
+func (*testRuntime) Version() string { return "4" }
+func (r *testRuntime) Rank() int     { return r.rank }
+func (r *testRuntime) Ranks() int    { return len(r.cards) }
+func (*testRuntime) Progress()       {}
+func (*testRuntime) Finalize() error { return nil }
+func (r *testRuntime) Holds() string { return r.holds }
+
+// Nothing is ever under way between these ranks.
+func (*testRuntime) Drain() (int, error)   { return 0, nil }
+func (*testRuntime) Save() ([]byte, error) { return nil, nil }
+func (*testRuntime) Load([]byte) error     { return errors.New("nothing is restored here") }
+
+// Allgather works once: a rank's channel takes a copy of its value for each rank.
+func (r *testRuntime) Allgather(mine []byte) ([][]byte, error) {
+	for range r.cards {
+		r.cards[r.rank] <- mine
+	}
+	all := make([][]byte, len(r.cards))
+	for i, c := range r.cards {
+		all[i] = <-c
+	}
+	return all, nil
+}
+
+func (*testRuntime) Rebuild(uint32, uint32, []byte, uint64) (uint64, error) {
+	return 0, errors.New("nothing is restored here")
+}
+
+// rank is one of the ranks of a job, all in this process: so each image holds the same memory.
+type rank struct {
+	*Job
+	host *testHost
+	rt   *testRuntime
+	out  struct {
+		state State
+		err   error
+	}
+}
+
+// ranks starts a job of n ranks over a signaling network.
+func ranks(t *testing.T, n int) []*rank {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "ckpt")
+	cards := make([]chan []byte, n)
+	for i := range cards {
+		cards[i] = make(chan []byte, n)
+	}
+	meta, err := describe(testOptions(dir), launch.Program{Exe: "/bin/program", Argv: []string{"program"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make([]*rank, n)
+	for i := range all {
+		h := newTestHost(t)
+		all[i] = &rank{Job: newJob(h, testOptions(dir), meta, zap.NewNop()), host: h, rt: &testRuntime{rank: i, cards: cards}}
+	}
+	errs := make([]error, n)
+	together(all, func(r *rank) {
+		tables, err := vid.Open(0, vid.MinWindow)
+		if err == nil {
+			t.Cleanup(func() {
+				if err := tables.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			err = r.OpenRuntime(r.rt, tables)
+		}
+		errs[r.rt.rank] = err
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		together(all, func(r *rank) {
+			broken := r.net.Err() != nil
+			if err := r.Close(); err != nil && !broken {
+				t.Errorf("rank %d: close: %v", r.rt.rank, err)
+			}
+		})
+	})
+	return all
+}
+
+func together(all []*rank, f func(*rank)) {
+	var wg sync.WaitGroup
+	for _, r := range all {
+		wg.Go(func() { f(r) })
+	}
+	wg.Wait()
+}
+
+// try has all ranks call MPIX_Checkpoint and waits until it is over.
+func try(t *testing.T, all []*rank) {
+	t.Helper()
+	together(all, func(r *rank) {
+		r.out.state, r.out.err = r.Cooperative()
+		r.settle()
+	})
+	for _, r := range all {
+		r.host.wantRunning()
+	}
+}
+
+func TestRanksCommit(t *testing.T) {
+	all := ranks(t, 3)
+	for epoch := 1; epoch <= 2; epoch++ {
+		try(t, all)
+		for i, r := range all {
+			if o := last(t, r.Job); r.out.state != StateCheckpoint || r.out.err != nil || o.Epoch != epoch || o.Bytes == 0 {
+				t.Errorf("rank %d: state %d, %v; %+v", i, r.out.state, r.out.err, o)
+			}
+		}
+	}
+	wantEpochs(t, all[0].store, 1, 2)
+	r, err := OpenRestart(all[0].store.Dir() + "@1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Ranks() != 3 || !r.MPI() || r.MPIName() != "mpich" {
+		t.Errorf("manifest %+v", r.manifest)
+	}
+	for i := range all {
+		f, meta, err := r.open(i)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if meta.Rank != i || meta.Ranks != 3 || meta.Epoch != 1 {
+			t.Errorf("rank %d: %+v", i, meta)
+		}
+		f.Close()
+	}
+}
+
+// TestRankHolds: one rank holds the checkpoint back, or cannot be stopped; none is saved.
+func TestRankHolds(t *testing.T) {
+	all := ranks(t, 2)
+	refused := func(words ...string) {
+		t.Helper()
+		try(t, all)
+		for i, r := range all {
+			var e *control.RefusedError
+			if r.out.state != StateIgnore || !errors.As(r.out.err, &e) || len(e.Reasons) != 1 {
+				t.Errorf("rank %d: state %d, %v", i, r.out.state, r.out.err)
+				continue
+			}
+			names(t, e.Reasons[0], words...)
+		}
+		wantEpochs(t, all[0].store)
+	}
+	all[1].rt.holds = "2 requests are pending"
+	refused("rank 1: 2 requests are pending")
+	all[1].rt.holds = ""
+
+	all[1].host.arm(1)
+	refused("rank 1: Park", errHost.Error())
+	all[1].host.arm(0)
+	try(t, all)
+	wantEpochs(t, all[0].store, 1)
+}
+
+// TestRankFails: one rank, each in turn, cannot be captured.
+func TestRankFails(t *testing.T) {
+	all := ranks(t, 2)
+	for i, bad := range all {
+		bad.host.arm(3) // State
+		try(t, all)
+		bad.host.arm(0)
+		for k, r := range all {
+			if r.out.state != StateError || r.out.err == nil {
+				t.Errorf("rank %d fails, rank %d: state %d, %v", i, k, r.out.state, r.out.err)
+				continue
+			}
+			names(t, r.out.err.Error(), "rank "+string(rune('0'+i)), "State: "+errHost.Error())
+		}
+		wantEpochs(t, all[0].store)
+	}
+}
+
+// TestRankCannotWrite: rank 1 sees another directory than rank 0, as when it is not shared.
+func TestRankCannotWrite(t *testing.T) {
+	all := ranks(t, 2)
+	shared := all[1].store
+	other, err := store.Create(filepath.Join(t.TempDir(), "other"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all[1].store = other
+	try(t, all)
+	for i, r := range all {
+		o := last(t, r.Job)
+		names(t, o.Error, "epoch 1 given up", "rank 1", "no such file")
+		if s := (*controlled)(r.Job).Status(); s.Counters != (control.Counters{Failed: 1}) {
+			t.Errorf("rank %d: counters %+v", i, s.Counters)
+		}
+	}
+	wantEpochs(t, all[0].store)
+
+	all[1].store = shared
+	try(t, all)
+	wantEpochs(t, all[0].store, 1)
+}
+
+// TestRankLost: a rank goes away while its image is written, or before.
+func TestRankLost(t *testing.T) {
+	t.Run("mid-write", func(t *testing.T) {
+		all := ranks(t, 2)
+		try(t, all)
+		all[1].host.onThaw = func() { all[1].net.Close() }
+		try(t, all)
+		o := last(t, all[0].Job)
+		names(t, o.Error, "epoch given up", "rank 1")
+		if o := last(t, all[1].Job); o.Error == "" {
+			t.Errorf("the rank without network: %+v", o)
+		}
+		wantEpochs(t, all[0].store, 1)
+	})
+	t.Run("before", func(t *testing.T) {
+		all := ranks(t, 2)
+		all[1].net.Close()
+		try(t, all[:1])
+		if all[0].out.state != StateError || all[0].out.err == nil || all[0].host.parks != 0 {
+			t.Fatalf("state %d, %v; stopped %d times", all[0].out.state, all[0].out.err, all[0].host.parks)
+		}
+		names(t, all[0].out.err.Error(), "rank 1")
+		wantEpochs(t, all[0].store)
+	})
+	// The others cannot know whether rank 0 committed; they must not wait for it.
+	t.Run("rank 0", func(t *testing.T) {
+		all := ranks(t, 2)
+		all[0].host.onThaw = func() { all[0].net.Close() }
+		try(t, all)
+		names(t, last(t, all[1].Job).Error, "epoch given up", "rank 0")
+	})
+}
+
+// TestRequest: what an operator asked for is made while the ranks are anywhere.
+func TestRequest(t *testing.T) {
+	all := ranks(t, 2)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	res, err := ask(all[0].Job, ctx, control.Continue, func(control.Event) {})
+	if err != nil || res.Epoch != 1 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	for _, r := range all {
+		r.settle()
+		r.host.wantRunning()
+	}
+	wantEpochs(t, all[0].store, 1)
+}

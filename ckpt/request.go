@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ckpt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/libckpt/libckpt/ckpt/control"
+	"github.com/libckpt/libckpt/ckpt/launch"
+)
+
+// controlled is the job as the control server sees it.
+type controlled Job
+
+// retryAfter is how long a request waits before it looks again whether the program can be saved.
+const retryAfter = 5 * time.Millisecond
+
+// Checkpoint implements control.Job.
+func (c *controlled) Checkpoint(ctx context.Context, r control.Request, progress func(control.Event)) (control.Result, error) {
+	j := (*Job)(c)
+	if r.Timeout == 0 && j.options.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, j.options.Timeout, control.ErrTimeout)
+		defer cancel()
+	}
+	if j.runtime != nil {
+		return j.anyMoment(ctx, r, progress)
+	}
+	return j.interrupt(ctx, r, progress)
+}
+
+// interrupt stops a program without MPI wherever it is; while it is in a state that cannot be saved
+// (a child runs, a socket is open) it is tried again until ctx ends.
+func (j *Job) interrupt(ctx context.Context, r control.Request, progress func(control.Event)) (control.Result, error) {
+	asked := time.Now()
+	for {
+		j.attempts.Lock()
+		j.settle()
+		a := j.newAttempt(nil)
+		a.then, a.asked, a.report = launch.Action(r.Then), asked, progress
+		written, err := a.run(ctx)
+		j.attempts.Unlock()
+		if err == nil {
+			o := <-written
+			return o.result, o.err
+		}
+		var refused *control.RefusedError
+		if !errors.As(err, &refused) {
+			j.failed(err)
+			return control.Result{}, err
+		}
+		progress(control.Event{Phase: "stop", Detail: strings.Join(refused.Reasons, "; ")})
+		select {
+		case <-ctx.Done():
+			j.failed(err)
+			return control.Result{}, err
+		case <-j.done:
+			return control.Result{}, control.ErrEnding
+		case <-time.After(retryAfter):
+		}
+	}
+}
+
+// Finish implements control.Job: the commit is known to those who asked.
+func (c *controlled) Finish(then control.Then) {
+	j := (*Job)(c)
+	if j.runtime == nil {
+		j.end(launch.Action(then))
+		return
+	}
+	for r := 1; r < j.group.size(); r++ {
+		if err := j.net.Send(context.Background(), r, kindEnd, []byte(then)); err != nil {
+			j.log.Warn("telling a rank to end", zap.Int("rank", r), zap.Error(err))
+		}
+	}
+	j.finishHere(launch.Action(then))
+}
+
+func (j *Job) finishHere(then launch.Action) {
+	select {
+	case j.ended <- then:
+	default:
+	}
+}
+
+// endAfterCommit waits, on the program's thread, until those who asked know of the commit, and ends
+// this rank.
+func (j *Job) endAfterCommit(poll func(), then launch.Action) {
+	_, _ = await(poll, func() (struct{}, error) {
+		select {
+		case <-j.ended:
+		case <-j.networkFailed(): // rank 0 has ended already
+		}
+		return struct{}{}, nil
+	})
+	if then == launch.Exit && j.runtime != nil {
+		if err := j.runtime.Finalize(); err != nil {
+			j.log.Warn("MPI_Finalize", zap.Error(err))
+		}
+	}
+	j.end(then)
+}
+
+func (j *Job) networkFailed() <-chan struct{} {
+	if j.net == nil {
+		return nil
+	}
+	return j.net.Failed()
+}
+
+func (j *Job) end(then launch.Action) {
+	if j.group.rank() == 0 {
+		if err := j.store.RemoveJob(); err != nil {
+			j.log.Warn("job.json", zap.Error(err))
+		}
+	}
+	if then == launch.Kill {
+		j.host.End(-1)
+	}
+	j.host.End(j.options.ExitCode)
+}
+
+// Status implements control.Job.
+func (c *controlled) Status() control.Status {
+	j := (*Job)(c)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s := j.status
+	s.Ranks = append([]control.RankStatus(nil), s.Ranks...)
+	if s.Last != nil {
+		last := *s.Last
+		s.Last = &last
+	}
+	return s
+}
+
+// phase and progress keep the status, on rank 0 for all ranks.
+func (a *attempt) phase(name string) { a.progress(name, 0, 0) }
+
+func (a *attempt) progress(name string, done, total uint64) {
+	j := a.j
+	rs := control.RankStatus{Rank: j.group.rank(), Host: j.meta.Host, PID: os.Getpid(), Phase: name, Done: done, Total: total}
+	a.report(control.Event{Epoch: a.epoch, Phase: name, Done: done, Total: total})
+	if j.group.rank() != 0 {
+		b, err := json.Marshal(rs)
+		if err == nil {
+			// News may be lost; results travel otherwise.
+			_ = j.net.Send(context.Background(), 0, kindProgress, b)
+		}
+		return
+	}
+	j.mu.Lock()
+	j.status.State, j.status.Phase, j.status.Pending = control.Checkpointing, name, a.epoch
+	j.mu.Unlock()
+	j.note(rs)
+}
+
+func (j *Job) heard(_ int, payload []byte) {
+	var rs control.RankStatus
+	if json.Unmarshal(payload, &rs) == nil {
+		j.note(rs)
+	}
+}
+
+func (j *Job) note(rs control.RankStatus) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if rs.Rank >= 0 && rs.Rank < len(j.status.Ranks) {
+		j.status.Ranks[rs.Rank] = rs
+	}
+}
+
+// ended1 records how an attempt that was written ended.
+func (j *Job) ended1(a *attempt, o outcome) {
+	if o.err != nil {
+		j.failed(o.err)
+		return
+	}
+	j.log.Info("epoch committed", zap.Int("epoch", o.result.Epoch), zap.Uint64("bytes", o.result.Bytes),
+		zap.Float64("seconds", o.result.Seconds), zap.Float64("stopped", o.result.Stopped))
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.calm()
+	j.cost = time.Duration(o.result.Seconds * float64(time.Second))
+	j.status.Epoch = o.result.Epoch
+	j.status.Counters.Committed++
+	j.status.Last = &control.Outcome{When: time.Now(), Epoch: o.result.Epoch, Bytes: o.result.Bytes, Seconds: o.result.Seconds}
+}
+
+// failed records an attempt that made no epoch.
+func (j *Job) failed(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.calm()
+	j.status.Last = &control.Outcome{When: time.Now(), Error: err.Error()}
+	var refused *control.RefusedError
+	if errors.As(err, &refused) {
+		j.status.Last.Refused = refused.Reasons
+		j.status.Counters.Refused++
+		j.log.Info("checkpoint refused", zap.Strings("reasons", refused.Reasons))
+		return
+	}
+	j.status.Counters.Failed++
+	j.log.Error("checkpoint failed; the job goes on", zap.Error(err))
+}
+
+// calm puts the status back to running. The caller holds j.mu.
+func (j *Job) calm() {
+	if j.status.State == control.Checkpointing {
+		j.status.State = control.Running
+	}
+	j.status.Phase, j.status.Pending = "", 0
+	for r := range j.status.Ranks {
+		s := &j.status.Ranks[r]
+		s.Phase, s.Done, s.Total = "computing", 0, 0
+	}
+}
+
+// ---- triggers ----------------------------------------------------------------------------------
+
+// firstOverhead is when --overhead makes its first checkpoint, whose cost it then knows.
+const firstOverhead = 30 * time.Second
+
+// watchTime asks for checkpoints by --interval and --overhead, on rank 0.
+func (j *Job) watchTime() {
+	period := func() time.Duration {
+		if j.options.Interval > 0 {
+			return j.options.Interval
+		}
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if j.cost == 0 {
+			return firstOverhead
+		}
+		return max(time.Second, time.Duration(float64(j.cost)/j.options.Overhead))
+	}
+	if j.options.Interval == 0 && j.options.Overhead == 0 {
+		return
+	}
+	for {
+		select {
+		case <-j.done:
+			return
+		case <-time.After(period()):
+			j.ask(launch.Continue, "the interval")
+		}
+	}
+}
+
+// ask requests a checkpoint on behalf of the job itself; rank 0 only.
+func (j *Job) ask(then launch.Action, who string) {
+	if j.server == nil {
+		return
+	}
+	_, err := j.server.Request(context.Background(), control.Request{Then: control.Then(then)}, func(control.Event) {})
+	if err != nil && !errors.Is(err, control.ErrEnding) {
+		j.log.Warn("checkpoint", zap.String("asked by", who), zap.Error(err))
+	}
+}
+
+// watchSignals reads the numbers of signals that C writes into the pipe (--signal).
+func (j *Job) watchSignals() {
+	if triggers == nil {
+		return
+	}
+	b := make([]byte, 1)
+	for {
+		if n, err := triggers.Read(b); err != nil || n == 0 {
+			return
+		}
+		then, ok := j.options.Signals[unix.Signal(b[0])]
+		if !ok {
+			continue
+		}
+		if j.group.rank() == 0 {
+			go j.ask(then, "a signal")
+		} else if err := j.net.Send(context.Background(), 0, kindTrigger, []byte(then)); err != nil {
+			j.log.Warn("passing a signal on to rank 0", zap.Error(err))
+		}
+	}
+}
+
+var triggers *os.File
+
+// TriggerPipe makes the pipe through which signals ask for checkpoints; it returns the end for C.
+func TriggerPipe() (fd int, err error) {
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return -1, err
+	}
+	triggers = os.NewFile(uintptr(p[0]), "signals")
+	return p[1], nil
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ckpt
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/libckpt/libckpt/ckpt/image"
+	"github.com/libckpt/libckpt/ckpt/store"
+)
+
+func TestReadMeta(t *testing.T) {
+	for _, c := range []struct {
+		name, meta string
+		words      []string // none: it is good
+	}{
+		{"good", `{"version":1,"rank":3}`, nil},
+		{"later", `{"version":2,"libckpt":"9.8.7"}`, []string{"libckpt 9.8.7", "version 2", "libckpt " + Version, "version 1"}},
+		{"none", `{}`, []string{"version 0"}},
+		{"type", `{"version":"one"}`, []string{`section "meta"`, "version"}},
+		{"array", `[]`, []string{`section "meta"`}},
+	} {
+		path := filepath.Join(t.TempDir(), c.name)
+		if _, err := image.Write(t.Context(), path, image.Input{Meta: []byte(c.meta)}, image.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		f, err := image.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := readMeta(f)
+		switch {
+		case c.words == nil:
+			if err != nil || m.Rank != 3 {
+				t.Errorf("%s: %+v, %v", c.name, m, err)
+			}
+		case err == nil:
+			t.Errorf("%s: read as %+v", c.name, m)
+		default:
+			names(t, err.Error(), append(c.words, path)...)
+		}
+		f.Close()
+	}
+}
+
+func TestOpenRestart(t *testing.T) {
+	h := newTestHost(t)
+	dir := filepath.Join(t.TempDir(), "ckpt")
+	j := start(t, h, testOptions(dir))
+	if _, err := OpenRestart(dir); !errors.Is(err, store.ErrNone) {
+		t.Errorf("without an epoch: %v", err)
+	}
+	checkpoint(t, j)
+	j.meta.CPU = append(j.meta.CPU, "warp9")
+	checkpoint(t, j)
+	if _, err := OpenRestart(dir + "@3"); !errors.Is(err, store.ErrNone) {
+		t.Errorf("an epoch that is not there: %v", err)
+	}
+	r, err := OpenRestart(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := r.open(0); err == nil {
+		t.Error("the processor has a feature that does not exist")
+	} else {
+		names(t, err.Error(), "warp9", j.store.ImagePath(2, 0), "restart on a machine like")
+	}
+	if err := r.CheckRanks(1); err != nil {
+		t.Error(err)
+	}
+	if err := r.CheckRanks(2); err == nil {
+		t.Error("two processes of a program without MPI")
+	} else {
+		names(t, err.Error(), "epoch 2", "2 processes", "without mpiexec")
+	}
+	// A damaged image: the message says which epoch to take instead.
+	path := j.store.ImagePath(2, 0)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)-1] ^= 1
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var corrupt *image.CorruptError
+	if _, _, err := r.open(0); !errors.As(err, &corrupt) {
+		t.Errorf("a damaged image: %v", err)
+	} else {
+		names(t, err.Error(), path, "--restart "+dir+"@1")
+	}
+	if r, err = OpenRestart(dir + "@1"); err != nil {
+		t.Fatal(err)
+	}
+	f, _, err := r.open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+}
+
+func TestCheckRanks(t *testing.T) {
+	r := &Restart{manifest: &store.Manifest{Epoch: 5, Ranks: 4, MPI: store.MPI{Name: "mpich"}}}
+	if err := r.CheckRanks(4); err != nil {
+		t.Error(err)
+	}
+	for _, n := range []int{0, 1, 3, 5} {
+		if err := r.CheckRanks(n); err == nil {
+			t.Errorf("%d ranks in place of 4", n)
+		} else {
+			names(t, err.Error(), "epoch 5 has 4 ranks", "mpiexec -n 4")
+		}
+	}
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/libckpt/libckpt/ckpt/image"
+)
+
+// bytesAt is the memory from addr on. It is not Go's: the collector neither scans nor moves it.
+func bytesAt(addr, n uint64) []byte {
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), n)
+}
+
+// CopyShared gives the shared regions their content as it is now: a frozen child shares them with
+// the running program, so they cannot wait. The caller has stopped the program.
+func CopyShared(regions []image.Region) error {
+	var self *image.ProcessMemory
+	for i := range regions {
+		r := &regions[i]
+		if r.Flags&image.FlagShared == 0 {
+			continue
+		}
+		if self == nil {
+			m, err := image.OpenSelf()
+			if err != nil {
+				return err
+			}
+			defer m.Close()
+			self = m
+		}
+		r.Data = make([]byte, r.Bytes())
+		if err := self.ReadAt(r.Data, r.Start); err != nil {
+			return fmt.Errorf("shared mapping %s: %w", r, err)
+		}
+	}
+	return nil
+}
+
+// Children lists the children of this process, those in known left out.
+func Children(known map[int]bool) ([]int, error) {
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return nil, err
+	}
+	var out []int
+	for _, t := range tasks {
+		b, err := os.ReadFile("/proc/self/task/" + t.Name() + "/children")
+		if err != nil {
+			if os.IsNotExist(err) {
+				continue // the thread is gone
+			}
+			return nil, fmt.Errorf("which children this process has: %w", err)
+		}
+		for _, f := range strings.Fields(string(b)) {
+			pid, err := strconv.Atoi(f)
+			if err == nil && !known[pid] {
+				out = append(out, pid)
+			}
+		}
+	}
+	return out, nil
+}
+
+// hugeAt is from how many bytes of content on a region is backed by huge pages while it is restored:
+// filling 4 KiB pages is bound by page faults (SPLIT.md section 3).
+const hugeAt = 2 << 20
+
+// Map makes the regions of the image in this process and fills them. Nothing may be mapped at
+// their addresses yet.
+func Map(ctx context.Context, f *image.File, workers int, progress func(done, total uint64)) error {
+	regions := f.Regions()
+	for i := range regions {
+		if err := mapRegion(f, i); err != nil {
+			return fmt.Errorf("%s: memory %s: %w", f.Name(), &regions[i], err)
+		}
+	}
+	err := f.Read(ctx, func(i int, r *image.Region) []byte { return bytesAt(r.Start, r.Bytes()) },
+		image.ReadOptions{Workers: workers, Progress: progress})
+	if err != nil {
+		return err
+	}
+	for i := range regions {
+		r := &regions[i]
+		if err := protect(r.Start, r.Bytes(), int(r.Prot)); err != nil {
+			return fmt.Errorf("%s: memory %s: protection: %w", f.Name(), r, err)
+		}
+	}
+	return nil
+}
+
+func mapRegion(f *image.File, i int) error {
+	r := &f.Regions()[i]
+	prot := unix.PROT_READ | unix.PROT_WRITE
+	if r.Flags&image.FlagShared == 0 || r.Flags&image.FlagAnonymous != 0 {
+		flags := unix.MAP_PRIVATE
+		if r.Flags&image.FlagShared != 0 {
+			flags = unix.MAP_SHARED
+		}
+		if err := mapAt(r.Start, r.Bytes(), prot, flags|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE, -1, 0); err != nil {
+			return err
+		}
+		var content uint64
+		for _, c := range f.RegionChunks(i) {
+			content += c.End() - c.Addr
+		}
+		if content >= hugeAt && content >= r.Bytes()/2 {
+			// Only advice; without huge pages it is slower, not wrong. The region as a whole: a part of it
+			// would become a mapping of its own, and mremap does not work across two.
+			_ = advise(r.Start, r.Bytes(), unix.MADV_HUGEPAGE)
+		}
+		return nil
+	}
+	// A shared file: mapped again; its content goes back to what it was, like that of a file which
+	// was being written.
+	mode := os.O_RDONLY
+	if r.Prot&unix.PROT_WRITE != 0 {
+		mode = os.O_RDWR
+	}
+	file, err := os.OpenFile(r.Path, mode, 0)
+	if err != nil {
+		return fmt.Errorf("shared file: %w; put it back where it was", err)
+	}
+	defer file.Close()
+	if mode == os.O_RDONLY {
+		// Not writable, so it cannot be filled: private pages with the saved content.
+		return mapAt(r.Start, r.Bytes(), prot, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE, -1, 0)
+	}
+	st, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if need := int64(r.Offset + r.Bytes()); st.Size() <= need-image.PageSize {
+		return fmt.Errorf("shared file %s has %d bytes, %d are needed; put it back as it was", r.Path, st.Size(), need)
+	}
+	return mapAt(r.Start, r.Bytes(), prot, unix.MAP_SHARED, int(file.Fd()), int64(r.Offset))
+}
+
+func mapAt(addr, n uint64, prot, flags, fd int, offset int64) error {
+	got, _, e := unix.Syscall6(unix.SYS_MMAP, uintptr(addr), uintptr(n), uintptr(prot),
+		uintptr(flags|unix.MAP_FIXED_NOREPLACE), uintptr(fd), uintptr(offset))
+	if e == unix.EEXIST {
+		return fmt.Errorf("its addresses are taken in this process: %w; try again (addresses of libraries vary)", e)
+	}
+	if e != 0 {
+		return e
+	}
+	if uint64(got) != addr {
+		return fmt.Errorf("the kernel does not know MAP_FIXED_NOREPLACE (Linux 4.17 and later)")
+	}
+	return nil
+}
+
+func protect(addr, n uint64, prot int) error {
+	if _, _, e := unix.Syscall(unix.SYS_MPROTECT, uintptr(addr), uintptr(n), uintptr(prot)); e != 0 {
+		return e
+	}
+	return nil
+}
+
+func advise(addr, n uint64, advice int) error {
+	if _, _, e := unix.Syscall(unix.SYS_MADVISE, uintptr(addr), uintptr(n), uintptr(advice)); e != 0 {
+		return e
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"sort"
+	"strings"
+)
+
+// CPUFlags lists the features of this machine's processor. A program chooses code by them once,
+// when it starts (SPLIT.md P26), so an image needs all of its machine's on the next.
+func CPUFlags() ([]string, error) {
+	b, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return nil, err
+	}
+	sc := bufio.NewScanner(bytes.NewReader(b))
+	sc.Buffer(nil, 1<<20)
+	for sc.Scan() {
+		if name, flags, ok := strings.Cut(sc.Text(), ":"); ok && strings.TrimSpace(name) == "flags" {
+			f := strings.Fields(flags)
+			sort.Strings(f)
+			return f, nil
+		}
+	}
+	return nil, sc.Err()
+}
+
+// irrelevant are flags that say how the kernel or a hypervisor runs the processor, not which
+// instructions a program may use.
+var irrelevant = map[string]bool{
+	"hypervisor": true, "constant_tsc": true, "nonstop_tsc": true, "tsc_known_freq": true, "rep_good": true,
+	"nopl": true, "xtopology": true, "cpuid": true, "cpuid_fault": true, "arch_capabilities": true,
+	"aperfmperf": true, "pti": true, "ibrs": true, "ibpb": true, "stibp": true, "ssbd": true,
+	"ibrs_enhanced": true, "md_clear": true, "flush_l1d": true, "tpr_shadow": true, "vnmi": true,
+	"flexpriority": true, "ept": true, "vpid": true, "vmx": true, "svm": true, "tsc_adjust": true,
+	"tsc_deadline_timer": true, "arch_perfmon": true, "pebs": true, "bts": true, "dtherm": true,
+	"ida": true, "arat": true, "pln": true, "pts": true, "hwp": true, "acpi": true, "tm": true, "tm2": true,
+	"ht": true, "x2apic": true, "apic": true, "mtrr": true, "mce": true, "mca": true, "pat": true,
+	"smep": true, "smap": true, "umip": true, "pcid": true, "invpcid": true, "tsxldtrk": true,
+}
+
+// MissingFlags are features that saved has and this machine has not.
+func MissingFlags(saved, here []string) []string {
+	have := map[string]bool{}
+	for _, f := range here {
+		have[f] = true
+	}
+	var out []string
+	for _, f := range saved {
+		if !have[f] && !irrelevant[f] {
+			out = append(out, f)
+		}
+	}
+	return out
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/libckpt/libckpt/ckpt/image"
+)
+
+// free is where tests map: in the arena, which a process without ckptrun does not use.
+const (
+	page = image.PageSize
+	free = uint64(ArenaStart + 200<<30)
+)
+
+// mapped maps n pages at addr until the test ends and returns their memory.
+func mapped(t *testing.T, addr, n uint64, prot, flags, fd int) []byte {
+	t.Helper()
+	if err := mapAt(addr, n*page, prot, flags, fd, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unmap(t, addr, n) })
+	return bytesAt(addr, n*page)
+}
+
+func unmap(t *testing.T, addr, n uint64) {
+	t.Helper()
+	if _, _, e := unix.Syscall(unix.SYS_MUNMAP, uintptr(addr), uintptr(n*page), 0); e != 0 {
+		t.Error(e)
+	}
+}
+
+// arena lists the regions of this process that lie in the arena; its program may lie below 2 GiB.
+func arena(t *testing.T) []image.Region {
+	t.Helper()
+	all, err := Regions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(r image.Region) bool { return r.Start < LowEnd })
+}
+
+func TestMapAt(t *testing.T) {
+	mapped(t, free, 1, r|w, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, -1)
+	err := mapAt(free, page, r, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, -1, 0)
+	if !errors.Is(err, unix.EEXIST) || !strings.Contains(err.Error(), "taken") {
+		t.Errorf("where something is mapped: %v", err)
+	}
+}
+
+func TestRegions(t *testing.T) {
+	f, err := os.OpenFile(filepath.Join(t.TempDir(), "with blanks"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(page); err != nil {
+		t.Fatal(err)
+	}
+	mapped(t, free, 3, r|w, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, -1)
+	mapped(t, free+4*page, 1, r|w, unix.MAP_SHARED|unix.MAP_ANONYMOUS, -1)
+	mapped(t, free+6*page, 1, r, unix.MAP_SHARED, int(f.Fd()))
+	mapped(t, free+8*page, 1, r|x, unix.MAP_PRIVATE, int(f.Fd()))
+	mapped(t, free+10*page, 1, 0, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, -1)
+	mapped(t, GatePage, 1, r, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, -1)
+	mapped(t, Tables, 2, r, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, -1)
+	want := []image.Region{
+		{Start: free, End: free + 3*page, Prot: r | w, Flags: anon},
+		{Start: free + 4*page, End: free + 5*page, Prot: r | w, Flags: anon | shared},
+		{Start: free + 6*page, End: free + 7*page, Prot: r, Flags: file | shared, Path: f.Name()},
+		{Start: free + 8*page, End: free + 9*page, Prot: r | x, Flags: file, Path: f.Name()},
+		{Start: free + 10*page, End: free + 11*page, Flags: anon},
+	}
+	if d := cmp.Diff(want, arena(t)); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestCopyShared(t *testing.T) {
+	private := mapped(t, free, 1, r|w, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, -1)
+	both := mapped(t, free+2*page, 2, r|w, unix.MAP_SHARED|unix.MAP_ANONYMOUS, -1)
+	private[0], both[0], both[page+7] = 1, 2, 3
+	// Memory that the program cannot read now is saved as well.
+	if err := protect(free+2*page, 2*page, 0); err != nil {
+		t.Fatal(err)
+	}
+	regions := arena(t)
+	if err := CopyShared(regions); err != nil {
+		t.Fatal(err)
+	}
+	if err := protect(free+2*page, 2*page, r|w); err != nil {
+		t.Fatal(err)
+	}
+	both[0] = 99 // the copy stays what it was
+	if len(regions) != 2 || regions[0].Data != nil {
+		t.Fatalf("regions %v", regions)
+	}
+	want := make([]byte, 2*page)
+	want[0], want[page+7] = 2, 3
+	if !bytes.Equal(regions[1].Data, want) {
+		t.Error("the copy is not what the memory was")
+	}
+	// Nothing is there.
+	gone := []image.Region{{Start: free + 10*page, End: free + 11*page, Flags: anon | shared}}
+	if err := CopyShared(gone); err == nil || !strings.Contains(err.Error(), gone[0].String()) {
+		t.Errorf("memory that is not mapped: %v", err)
+	}
+}
+
+// TestMapAgain writes an image of some mappings, unmaps them and maps them from the image.
+func TestMapAgain(t *testing.T) {
+	dir := t.TempDir()
+	f, err := os.OpenFile(filepath.Join(dir, "file"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(page); err != nil {
+		t.Fatal(err)
+	}
+	const n = 4
+	private := mapped(t, free, n, r|w, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, -1)
+	both := mapped(t, free+10*page, 1, r|w, unix.MAP_SHARED|unix.MAP_ANONYMOUS, -1)
+	onFile := mapped(t, free+20*page, 1, r|w, unix.MAP_SHARED, int(f.Fd()))
+	copy(private[page:], "private")
+	copy(both, "shared")
+	copy(onFile, "file")
+	if err := protect(free, n*page, r); err != nil {
+		t.Fatal(err)
+	}
+	regions := arena(t)
+	if err := CopyShared(regions); err != nil {
+		t.Fatal(err)
+	}
+	memory, err := image.OpenSelf()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer memory.Close()
+	path := filepath.Join(dir, "image")
+	if _, err := image.Write(t.Context(), path, image.Input{Meta: []byte("{}"), Regions: regions, Memory: memory}, image.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	saved, err := image.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer saved.Close()
+
+	if err := Map(context.Background(), saved, 0, nil); !errors.Is(err, unix.EEXIST) {
+		t.Errorf("over the mappings themselves: %v", err)
+	}
+	copy(onFile, "changed")
+	// The mappings' clean-ups unmap what is mapped again.
+	unmap(t, free, n)
+	unmap(t, free+10*page, 1)
+	unmap(t, free+20*page, 1)
+	if err := Map(context.Background(), saved, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	for i := range regions {
+		regions[i].Data = nil
+	}
+	if d := cmp.Diff(regions, arena(t)); d != "" {
+		t.Errorf("mappings (-saved +restored):\n%s", d)
+	}
+	for addr, want := range map[uint64]string{free + page: "private\x00", free + 10*page: "shared\x00", free + 20*page: "file\x00"} {
+		if got := bytesAt(addr, uint64(len(want))); string(got) != want {
+			t.Errorf("0x%x: %q, expected %q", addr, got, want)
+		}
+	}
+	unmap(t, free, n)
+	unmap(t, free+10*page, 1)
+	unmap(t, free+20*page, 1)
+	if err := os.Remove(f.Name()); err != nil {
+		t.Fatal(err)
+	}
+	if err := Map(context.Background(), saved, 0, nil); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), f.Name()) {
+		t.Errorf("without the shared file: %v", err)
+	}
+}
+
+// TestChildren: those of all threads, until they are waited for.
+func TestChildren(t *testing.T) {
+	before, err := Children(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cmds []*exec.Cmd
+	var pids []int
+	for range 2 {
+		started := make(chan error)
+		c := exec.Command("cat")
+		in, err := c.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { in.Close(); _ = c.Wait() })
+		go func() {
+			runtime.LockOSThread() // the child belongs to the thread that made it
+			defer runtime.UnlockOSThread()
+			started <- c.Start()
+		}()
+		if err := <-started; err != nil {
+			t.Fatal(err)
+		}
+		cmds, pids = append(cmds, c), append(pids, c.Process.Pid)
+	}
+	list := func(known map[int]bool) []int {
+		t.Helper()
+		got, err := Children(known)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = slices.DeleteFunc(got, func(p int) bool { return slices.Contains(before, p) })
+		slices.Sort(got)
+		return got
+	}
+	slices.Sort(pids)
+	if d := cmp.Diff(pids, list(nil)); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff(pids[1:], list(map[int]bool{pids[0]: true})); d != "" {
+		t.Error(d)
+	}
+	// One that ended still counts while nobody has waited for it.
+	first := cmds[0]
+	if err := first.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	info := unix.Siginfo{}
+	if err := unix.Waitid(unix.P_PID, first.Process.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(pids, list(nil)); d != "" {
+		t.Error(d)
+	}
+	_ = first.Wait()
+	if got := list(nil); len(got) != 1 || got[0] != cmds[1].Process.Pid {
+		t.Errorf("after the wait: %v", got)
+	}
+}
+
+func TestFlags(t *testing.T) {
+	here, err := CPUFlags()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.IsSorted(here) || !slices.Contains(here, "sse2") {
+		t.Errorf("features of this processor: %q", here)
+	}
+	for _, c := range []struct{ saved, here, want []string }{
+		{here, here, nil},
+		{nil, here, nil},
+		{[]string{"avx2", "avx512f", "sse2"}, []string{"avx2", "sse2"}, []string{"avx512f"}},
+		{[]string{"avx2"}, nil, []string{"avx2"}},
+		{[]string{"avx2"}, []string{"avx2", "avx512f"}, nil},
+		// How the machine is run is of no interest to a program.
+		{[]string{"hypervisor", "ht", "vmx", "sse2"}, []string{"sse2"}, nil},
+	} {
+		if d := cmp.Diff(c.want, MissingFlags(c.saved, c.here)); d != "" {
+			t.Errorf("%q on %q: %s", c.saved, c.here, d)
+		}
+	}
+}

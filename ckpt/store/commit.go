@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/libckpt/libckpt/internal/fault"
+)
+
+// Begin makes the directory of a new epoch. The error wraps ErrExists when there is one already; take
+// another number then (Next). On failure nothing is left behind that counts for anything, and Begin
+// may be tried again.
+func (s *Store) Begin(epoch int) error {
+	if epoch < 1 || epoch > MaxEpoch {
+		return fmt.Errorf("epoch %d: numbers go from 1 to %d", epoch, MaxEpoch)
+	}
+	dir := s.EpochDir(epoch)
+	if err := fault.Point("store.begin.mkdir"); err != nil {
+		return fmt.Errorf("begin epoch %d: %w", epoch, err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			err = fmt.Errorf("%w: %s", ErrExists, dir)
+		}
+		return fmt.Errorf("begin epoch %d: %w", epoch, err)
+	}
+	if err := syncDir(s.dir, "store.begin.syncdir"); err != nil {
+		_ = os.Remove(dir)
+		return fmt.Errorf("begin epoch %d: %w", epoch, err)
+	}
+	return nil
+}
+
+// Commit makes the epoch exist. Every image must have been written by image.Write, which leaves it
+// on stable storage, and be listed in m with the size and digest that were reported; Commit sets
+// Format, Epoch and, unless given, Time.
+//
+// On success the epoch is on stable storage. On failure the epoch does not exist, older epochs are
+// as they were, and Commit may be tried again or the epoch given up with Abandon. (When the disk
+// fails so that the manifest can neither be made durable nor be removed, the epoch may exist after
+// all; it is whole then.)
+func (s *Store) Commit(epoch int, m *Manifest) error {
+	m.Format, m.Epoch = ManifestFormat, epoch
+	if m.Time.IsZero() {
+		m.Time = time.Now().UTC().Truncate(time.Millisecond)
+	}
+	fail := func(what string, err error) error {
+		return fmt.Errorf("commit epoch %d in %s: %s: %w", epoch, s.dir, what, err)
+	}
+	dir := s.EpochDir(epoch)
+	final := filepath.Join(dir, manifestName)
+	// 1. What is promised must be there.
+	if err := m.check(); err != nil {
+		return fail("manifest", err)
+	}
+	if _, err := os.Lstat(final); err == nil {
+		return fail("manifest", ErrExists)
+	}
+	for _, im := range m.Images {
+		st, err := os.Stat(filepath.Join(dir, im.File))
+		if err != nil {
+			return fail(fmt.Sprintf("image of rank %d", im.Rank), err)
+		}
+		if st.Size() != im.Bytes {
+			return fail(fmt.Sprintf("image of rank %d", im.Rank),
+				fmt.Errorf("%s has %d bytes, expected %d", im.File, st.Size(), im.Bytes))
+		}
+	}
+	p, err := encodeManifest(m)
+	if err != nil {
+		return fail("encode", err)
+	}
+	// 2. The names of the images reach the disk before the manifest does.
+	if err := syncDir(dir, "store.commit.syncimages"); err != nil {
+		return fail("fsync of the images' names", err)
+	}
+	// 3. The manifest reaches the disk under another name.
+	temp, err := writeTemp(final, p, "store.commit")
+	if err != nil {
+		return fail("manifest", err)
+	}
+	// 4. From here on the epoch exists.
+	if err = fault.Point("store.commit.rename"); err == nil {
+		err = os.Rename(temp, final)
+	}
+	if err != nil {
+		_ = os.Remove(temp)
+		return fail("rename", err)
+	}
+	// 5. And keeps existing after a power cut.
+	err = syncDir(dir, "store.commit.syncmanifest")
+	if err == nil {
+		err = syncDir(s.dir, "store.commit.syncdir")
+	}
+	if err != nil {
+		_ = os.Remove(final) // not durable, so not committed
+		return fail("fsync of the directory", err)
+	}
+	return nil
+}
+
+// Abandon removes an epoch that was not committed. It is no error when there is none.
+func (s *Store) Abandon(epoch int) error {
+	if _, err := os.Lstat(filepath.Join(s.EpochDir(epoch), manifestName)); err == nil {
+		return fmt.Errorf("abandon epoch %d in %s: it is committed; `ckptctl gc` removes old epochs", epoch, s.dir)
+	}
+	return s.remove(epoch, "store.abandon")
+}
+
+// remove removes an epoch. The manifest goes first and for good, so that a committed epoch never
+// lacks an image.
+func (s *Store) remove(epoch int, point string) error {
+	dir := s.EpochDir(epoch)
+	fail := func(err error) error { return fmt.Errorf("remove epoch %d in %s: %w", epoch, s.dir, err) }
+	if err := fault.Point(point + ".manifest"); err != nil {
+		return fail(err)
+	}
+	switch err := os.Remove(filepath.Join(dir, manifestName)); {
+	case err == nil:
+		if err := syncDir(dir, point+".syncdir"); err != nil {
+			return fail(err)
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return fail(err)
+	}
+	if err := fault.Point(point + ".images"); err != nil {
+		return fail(err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+// writeTemp writes p, for good, to a new file beside path, with mode 0600, and returns its name. The
+// fault points of its steps begin with point.
+func writeTemp(path string, p []byte, point string) (name string, err error) {
+	if err := fault.Point(point + ".create"); err != nil {
+		return "", err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close()
+			_ = os.Remove(f.Name())
+		}
+	}()
+	if err := fault.Point(point + ".write"); err != nil {
+		// A fault in the middle of the write, as on a full disk: half of it is there.
+		_, _ = f.Write(p[:len(p)/2])
+		return "", err
+	}
+	if _, err := f.Write(p); err != nil {
+		return "", err
+	}
+	if err := fault.Point(point + ".sync"); err != nil {
+		return "", err
+	}
+	if err := f.Sync(); err != nil {
+		return "", err
+	}
+	return f.Name(), f.Close()
+}
+
+func syncDir(dir, point string) error {
+	if err := fault.Point(point); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/libckpt/libckpt/ckpt/image"
+)
+
+// ManifestFormat is the version of the manifest that this package writes and reads.
+const ManifestFormat = 1
+
+// maxManifest bounds what is read as a manifest: room for a million ranks.
+const maxManifest = 1 << 30
+
+// Manifest says what a committed epoch is made of.
+type Manifest struct {
+	Format  int       `json:"format"`  // ManifestFormat; set by Commit
+	Epoch   int       `json:"epoch"`   // set by Commit
+	Time    time.Time `json:"time"`    // of the commit, UTC; set by Commit unless given
+	Libckpt string    `json:"libckpt"` // version that wrote it
+	Parent  int       `json:"parent,omitempty"`
+
+	Ranks   int      `json:"ranks"`
+	MPI     MPI      `json:"mpi"`
+	Program string   `json:"program"`
+	Args    []string `json:"args"`
+	Hosts   []string `json:"hosts"` // each host once
+
+	// What the checkpoint cost, for `ckptctl plan`. Zero when not measured.
+	StopSeconds  float64 `json:"stopSeconds,omitempty"`  // the application stood still, worst rank
+	TotalSeconds float64 `json:"totalSeconds,omitempty"` // from the request to the commit
+
+	Images []Image `json:"images"` // of rank 0, 1, ...
+}
+
+// MPI names the MPI that the job ran on.
+type MPI struct {
+	Name    string `json:"name"` // "mpich", "openmpi", "none"
+	Version string `json:"version,omitempty"`
+	ABI     string `json:"abi"` // of the application: "mpich", "openmpi", "mpi5", "none"
+}
+
+// Image is the image of one rank.
+type Image struct {
+	Rank    int    `json:"rank"`
+	File    string `json:"file"` // name in the directory of the epoch
+	Bytes   int64  `json:"bytes"`
+	Digest  string `json:"digest"`  // image.Digest.String()
+	Payload uint64 `json:"payload"` // bytes of memory in it
+	Host    string `json:"host,omitempty"`
+}
+
+// check says what is wrong with a manifest's content.
+func (m *Manifest) check() error {
+	if len(m.Images) == 0 || m.Ranks != len(m.Images) {
+		return fmt.Errorf("%d images for %d ranks", len(m.Images), m.Ranks)
+	}
+	if m.Parent < 0 || m.Parent >= m.Epoch {
+		return fmt.Errorf("parent %d of epoch %d is not older", m.Parent, m.Epoch)
+	}
+	for i := range m.Images {
+		im := &m.Images[i]
+		switch {
+		case im.Rank != i:
+			return fmt.Errorf("image %d is of rank %d", i, im.Rank)
+		case im.File == "" || filepath.Base(im.File) != im.File || im.File == "." || im.File == "..":
+			return fmt.Errorf("image %d: %q is not the name of a file", i, im.File)
+		case im.Bytes <= 0:
+			return fmt.Errorf("image %d has %d bytes", i, im.Bytes)
+		case !strings.HasPrefix(im.Digest, "blake3:"):
+			return fmt.Errorf("image %d: digest %q is not known", i, im.Digest)
+		}
+	}
+	return nil
+}
+
+// The manifest is JSON whose last member is the digest of everything before the digest's own
+// digits. What follows them is always the same, so every byte of the file is covered.
+const (
+	digestHead = ",\n  \"digest\": \"blake3:"
+	digestTail = "\"\n}\n"
+)
+
+func encodeManifest(m *Manifest) ([]byte, error) {
+	p, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
+	p = append(bytes.TrimSuffix(p, []byte("\n}")), digestHead...)
+	d := blake3.Sum256(p)
+	return append(hex.AppendEncode(p, d[:]), digestTail...), nil
+}
+
+func corruptManifest(path string, at int, what string, expected, found any) error {
+	return &image.CorruptError{File: path, Section: "manifest", Offset: int64(at), What: what,
+		Expected: fmt.Sprint(expected), Found: fmt.Sprint(found)}
+}
+
+func decodeManifest(path string, p []byte) (*Manifest, error) {
+	bad := func(at int, what string, expected, found any) (*Manifest, error) {
+		return nil, corruptManifest(path, at, what, expected, found)
+	}
+	tail := 64 + len(digestTail)
+	at := len(p) - tail
+	if at < len(digestHead) || string(p[at+64:]) != digestTail ||
+		string(p[at-len(digestHead):at]) != digestHead {
+		return bad(max(at, 0), "end of the file", "a digest (was the file cut short or edited?)", "another")
+	}
+	d := blake3.Sum256(p[:at])
+	if want := string(p[at : at+64]); want != hex.EncodeToString(d[:]) {
+		return bad(at, "digest", want, hex.EncodeToString(d[:]))
+	}
+	// Whoever wrote a sound manifest of another format may have put anything in it.
+	var f struct {
+		Format int `json:"format"`
+	}
+	if err := json.Unmarshal(p, &f); err != nil {
+		return bad(0, "content", "JSON", err)
+	}
+	if f.Format != ManifestFormat {
+		return nil, &image.VersionError{File: path, Found: uint32(f.Format), Supported: ManifestFormat}
+	}
+	m := new(Manifest)
+	if err := json.Unmarshal(p, m); err != nil {
+		return bad(0, "content", "JSON of a manifest", err)
+	}
+	if err := m.check(); err != nil {
+		return bad(0, "content", "a manifest", err)
+	}
+	return m, nil
+}
+
+func readManifest(path string) (*Manifest, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	p, err := io.ReadAll(io.LimitReader(f, maxManifest))
+	if err := errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("manifest %s: %w", path, err)
+	}
+	return decodeManifest(path, p)
+}
