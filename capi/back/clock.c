@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * clock.c: collective calls, counted so that a checkpoint finds none of them half done.
+ *
+ * The hot path is two stores, two loads and two branches that are never taken (ckpt.h).  While a
+ * checkpoint is pending a blocking call waits before the real one until all members may go on, and
+ * a non-blocking one is deferred: it must never wait, so the application gets a request for a call
+ * that is started later.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "drain.h"
+
+static ckpt_comm_counters *counters_of(long comm) {
+    const ckpt_slot *s = back_slot(CKPT_KIND_COMM, comm);
+    return s->generation & 1 ? ckpt_comm_of(s) : NULL; /* of the null handle: NULL */
+}
+
+static uint64_t count_call(ckpt_comm_counters *c) {
+    uint64_t k = c->collectives + 1;
+    __atomic_store_n(&c->collectives, k, __ATOMIC_RELAXED);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* membarrier does the rest (ckpt_coll_call) */
+    return k;
+}
+
+/* The communicator may have been freed meanwhile, but its counters were not: c is still good. */
+static void count_return(ckpt_comm_counters *c, long comm, uint64_t k) {
+    __atomic_store_n(&c->returned, k, __ATOMIC_RELEASE);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (back_pending())
+        ckpt_coll_returned(back.job, (ckpt_vid)comm, k);
+}
+
+/* Peers may need this rank's part of their communication while it waits. */
+static void progress(void) {
+    int flag;
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, back.control, &flag, MPI_STATUS_IGNORE);
+}
+
+static void await(long comm, uint64_t k, int answer) {
+    for (unsigned turn = 0; answer == CKPT_COLL_WAIT; turn++) {
+        progress();
+        back_turn(turn + 201);
+        answer = ckpt_coll_permitted(back.job, (ckpt_vid)comm, k);
+    }
+}
+
+uint64_t back_gate(long comm, int mode) {
+    ckpt_comm_counters *c = counters_of(comm);
+    if (c == NULL)
+        return 0;
+    uint64_t k = count_call(c);
+    if (mode == CKPT_COLL_GATED || back_pending())
+        await(comm, k, ckpt_coll_call(back.job, (ckpt_vid)comm, k, mode));
+    return k;
+}
+
+void back_gate_return(long comm, uint64_t k) {
+    ckpt_comm_counters *c = counters_of(comm);
+    if (c != NULL)
+        count_return(c, comm, k);
+}
+
+static inline __attribute__((always_inline)) long blocking(ckpt_back_fn *fn, const long *a,
+                                                           long comm) {
+    ckpt_comm_counters *c = counters_of(comm);
+    if (c == NULL)
+        return fn(a);
+    uint64_t k = count_call(c);
+    if (back_pending())
+        await(comm, k, ckpt_coll_call(back.job, (ckpt_vid)comm, k, CKPT_COLL_BLOCKING));
+    long rc = fn(a);
+    count_return(c, comm, k);
+    return rc;
+}
+
+/* ---- deferred calls ---- */
+
+static struct deferred *deferred; /* that have no start yet */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static int nothing_query(void *state, MPI_Status *status) {
+    (void)state;
+    MPI_Status_set_elements_x(status, MPI_BYTE, 0);
+    MPI_Status_set_cancelled(status, 0);
+    status->MPI_SOURCE = MPI_ANY_SOURCE;
+    status->MPI_TAG = MPI_ANY_TAG;
+    return MPI_SUCCESS;
+}
+static int nothing_free(void *state) {
+    (void)state;
+    return MPI_SUCCESS;
+}
+static int nothing_cancel(void *state, int complete) {
+    (void)state;
+    (void)complete;
+    return MPI_SUCCESS;
+}
+
+int deferred_bind(const struct deferred *from, ckpt_slot *s) {
+    MPI_Request r;
+    struct deferred *d = malloc(sizeof *d);
+    if (d == NULL)
+        return MPI_ERR_NO_MEM;
+    int rc = MPI_Grequest_start(nothing_query, nothing_free, nothing_cancel, NULL, &r);
+    if (rc != MPI_SUCCESS) {
+        free(d);
+        return rc;
+    }
+    *d = *from;
+    s->real = TO_REAL(r);
+    s->extra = (uint64_t)(uintptr_t)d;
+    pthread_mutex_lock(&mutex);
+    struct deferred **end = &deferred;
+    while (*end != NULL)
+        end = &(*end)->next;
+    d->next = NULL;
+    *end = d;
+    pthread_mutex_unlock(&mutex);
+    return MPI_SUCCESS;
+}
+
+long deferred_new(const struct deferred *from, ckpt_vid *vid) {
+    long canon = back_new_request(MPI_REQUEST_NULL, REQUEST_DEFERRED, 0, from->comm, vid);
+    if (canon != 0)
+        return canon;
+    struct deferred d = *from;
+    d.request = *vid;
+    return back_error(deferred_bind(&d, back_slot(CKPT_KIND_REQUEST, *vid)));
+}
+
+struct deferred *deferred_of(const ckpt_slot *s) {
+    return (struct deferred *)(uintptr_t)s->extra;
+}
+
+static int function_flags(int function, const long *a);
+
+/* Starts the real call; its request takes the place of the one that the application has. */
+int deferred_start(struct deferred *d) {
+    ckpt_vid started = VID_REQUEST_NULL;
+    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, d->request);
+    MPI_Request placeholder = (MPI_Request)(uintptr_t)s->real;
+    pthread_mutex_lock(&mutex);
+    for (struct deferred **p = &deferred; *p != NULL; p = &(*p)->next)
+        if (*p == d) {
+            *p = d->next;
+            break;
+        }
+    pthread_mutex_unlock(&mutex);
+    d->a[d->nargs - 1] = (long)&started;
+    long rc = back_table[d->function](d->a);
+    s->a = function_flags(d->function, d->a);
+    s->extra = 0;
+    if (rc == 0 && started != VID_REQUEST_NULL) {
+        ckpt_slot *t = back_slot(CKPT_KIND_REQUEST, started);
+        s->real = t->real;
+        s->a |= t->a;
+        s->extra = t->extra;
+        ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, started, back.shared);
+        MPI_Grequest_complete(placeholder);
+        MPI_Request_free(&placeholder);
+    } else {
+        MPI_Grequest_complete(placeholder); /* the error was MPI's to tell when the call was made */
+    }
+    free(d);
+    return rc == 0 ? 0 : -1;
+}
+
+void back_start_deferred(void) {
+    ckpt_vid comm;
+    uint64_t k;
+    while (__builtin_expect(deferred != NULL, 0) && ckpt_coll_start(back.job, &comm, &k)) {
+        pthread_mutex_lock(&mutex);
+        struct deferred *d = deferred;
+        while (d != NULL && (d->comm != comm || d->k != k))
+            d = d->next;
+        pthread_mutex_unlock(&mutex);
+        if (d == NULL)
+            continue;
+        ckpt_comm_counters *c = counters_of(comm);
+        deferred_start(d);
+        if (c != NULL)
+            __atomic_store_n(&c->returned, k, __ATOMIC_RELEASE);
+        ckpt_coll_started(back.job, comm, k);
+    }
+}
+
+static inline __attribute__((always_inline)) long nonblocking(int function, const long *a,
+                                                              int comm_at) {
+    long comm = a[comm_at];
+    ckpt_comm_counters *c = counters_of(comm);
+    if (c == NULL)
+        return back_table[function](a);
+    uint64_t k = count_call(c);
+    if (back_pending()) {
+        int answer = ckpt_coll_call(back.job, (ckpt_vid)comm, k, CKPT_COLL_NONBLOCKING);
+        if (answer == CKPT_COLL_DEFER) {
+            struct deferred d = {NULL, (ckpt_vid)comm, 0, k, function, comm_at + 2, {0}};
+            memcpy(d.a, a, (size_t)d.nargs * sizeof(long));
+            return deferred_new(&d, (ckpt_vid *)a[comm_at + 1]);
+        }
+        await(comm, k, answer);
+    }
+    long rc = back_table[function](a);
+    if (rc == 0)
+        back_slot(CKPT_KIND_REQUEST, *(ckpt_vid *)a[comm_at + 1])->a |= function_flags(function, a);
+    count_return(c, comm, k);
+    return rc;
+}
+
+/* ---- the functions: name, which argument is the communicator ---- */
+
+#define BLOCKING(X)                                                                                \
+    X(Allgather, ALLGATHER, 6)                                                                     \
+    X(Allgatherv, ALLGATHERV, 7) X(Allreduce, ALLREDUCE, 5) X(Alltoall, ALLTOALL, 6)               \
+        X(Alltoallv, ALLTOALLV, 8) X(Alltoallw, ALLTOALLW, 8) X(Barrier, BARRIER, 0)               \
+            X(Bcast, BCAST, 4) X(Exscan, EXSCAN, 5) X(Gather, GATHER, 7) X(Gatherv, GATHERV, 8) X( \
+                Reduce, REDUCE, 6) X(Reduce_scatter, REDUCE_SCATTER,                               \
+                                     5) X(Reduce_scatter_block, REDUCE_SCATTER_BLOCK,              \
+                                          5) X(Scan, SCAN, 5) X(Scatter, SCATTER, 7)               \
+                X(Scatterv, SCATTERV, 8) X(Neighbor_allgather, NEIGHBOR_ALLGATHER, 6) X(           \
+                    Neighbor_allgatherv, NEIGHBOR_ALLGATHERV,                                      \
+                    7) X(Neighbor_alltoall, NEIGHBOR_ALLTOALL,                                     \
+                         6) X(Neighbor_alltoallv, NEIGHBOR_ALLTOALLV, 8)                           \
+                    X(Neighbor_alltoallw, NEIGHBOR_ALLTOALLW, 8) X(Comm_dup, COMM_DUP, 0) X(       \
+                        Comm_dup_with_info,                                                        \
+                        COMM_DUP_WITH_INFO,                                                        \
+                        0) X(Comm_split, COMM_SPLIT,                                               \
+                             0) X(Comm_split_type, COMM_SPLIT_TYPE, 0)                             \
+                        X(Comm_create, COMM_CREATE, 0) X(Intercomm_merge, INTERCOMM_MERGE, 0)      \
+                            X(Cart_create, CART_CREATE, 0) X(Cart_sub, CART_SUB, 0) X(             \
+                                Graph_create,                                                      \
+                                GRAPH_CREATE,                                                      \
+                                0) X(Dist_graph_create, DIST_GRAPH_CREATE, 0)                      \
+                                X(Dist_graph_create_adjacent, DIST_GRAPH_CREATE_ADJACENT,          \
+                                  0) /* gives out the new id at once, so it cannot be deferred */  \
+        X(Comm_idup, COMM_IDUP, 0) X(Win_create, WIN_CREATE, 4)                                    \
+            X(Win_allocate_shared, WIN_ALLOCATE_SHARED, 3)                                         \
+                X(Win_create_dynamic, WIN_CREATE_DYNAMIC, 1) X(File_open, FILE_OPEN, 0)
+
+#define NONBLOCKING(X)                                                                             \
+    X(Iallgather, IALLGATHER, 6)                                                                   \
+    X(Iallgatherv, IALLGATHERV, 7) X(Iallreduce, IALLREDUCE, 5) X(Ialltoall, IALLTOALL, 6)         \
+        X(Ialltoallv, IALLTOALLV, 8) X(Ibarrier, IBARRIER, 0) X(Ibcast, IBCAST, 4)                 \
+            X(Iexscan, IEXSCAN, 5) X(Igather, IGATHER, 7) X(Igatherv, IGATHERV, 8)                 \
+                X(Ireduce, IREDUCE, 6) X(Ireduce_scatter, IREDUCE_SCATTER, 5)                      \
+                    X(Ireduce_scatter_block, IREDUCE_SCATTER_BLOCK, 5) X(Iscan, ISCAN, 5)          \
+                        X(Iscatter, ISCATTER, 7) X(Iscatterv, ISCATTERV, 8)                        \
+                            X(Ineighbor_allgather, INEIGHBOR_ALLGATHER, 6)                         \
+                                X(Ineighbor_allgatherv, INEIGHBOR_ALLGATHERV, 7)                   \
+                                    X(Ineighbor_alltoall, INEIGHBOR_ALLTOALL, 6)                   \
+                                        X(Ineighbor_alltoallv, INEIGHBOR_ALLTOALLV, 8)
+
+#define NUMBER(NAME) (CKPT_FN_MPI_##NAME - CKPT_FN_MPI)
+
+#define DEFINE_BLOCKING(name, NAME, comm)                                                          \
+    long back_##name(const long *a);                                                               \
+    static long clocked_##name(const long *a) { return blocking(back_##name, a, a[comm]); }
+#define DEFINE_NONBLOCKING(name, NAME, comm)                                                       \
+    static long clocked_##name(const long *a) { return nonblocking(NUMBER(NAME), a, comm); }
+BLOCKING(DEFINE_BLOCKING)
+NONBLOCKING(DEFINE_NONBLOCKING)
+
+/* The datatypes of these lie in memory that the front frees when the call returns, so they cannot
+ * be deferred: they wait like blocking calls, which a correct program sees as a delay only, unless
+ * the others need this rank to go on; then the checkpoint is given up. */
+static long back_w(ckpt_back_fn *fn, const long *a) { return blocking(fn, a, a[8]); }
+long back_Ialltoallw(const long *a);
+long back_Ineighbor_alltoallw(const long *a);
+static long clocked_Ialltoallw(const long *a) { return back_w(back_Ialltoallw, a); }
+static long clocked_Ineighbor_alltoallw(const long *a) {
+    return back_w(back_Ineighbor_alltoallw, a);
+}
+
+/* Reductions have their operation at argument 4. */
+static int function_flags(int function, const long *a) {
+    switch (function) {
+    case NUMBER(IALLREDUCE):
+    case NUMBER(IEXSCAN):
+    case NUMBER(IREDUCE):
+    case NUMBER(IREDUCE_SCATTER):
+    case NUMBER(IREDUCE_SCATTER_BLOCK):
+    case NUMBER(ISCAN):
+        return CKPT_VID_INDEX((ckpt_vid)a[4]) >= CKPT_VID_PREDEFINED ? REQUEST_USER_OP : 0;
+    default:
+        return 0;
+    }
+}
+
+ckpt_back_fn *const *back_clocked_table(void) {
+    static ckpt_back_fn *table[CKPT_FN_MPI_END - CKPT_FN_MPI];
+    memcpy(table, back_table, sizeof table);
+#define PUT(name, NAME, comm) table[NUMBER(NAME)] = clocked_##name;
+    BLOCKING(PUT)
+    NONBLOCKING(PUT)
+    PUT(Ialltoallw, IALLTOALLW, 8)
+    PUT(Ineighbor_alltoallw, INEIGHBOR_ALLTOALLW, 8)
+    return table;
+}

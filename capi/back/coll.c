@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * coll.c: operations with functions of the application, and the collectives with a datatype for
+ * each peer.
+ *
+ * Collectives that block are the real MPI's own: those that were begun when a checkpoint is asked
+ * for are completed first, and later ones are entered by all members or by none, so no thread stays
+ * in one.
+ */
+#include <stdlib.h>
+
+#include "describe.h"
+#include "impl.h"
+
+/* ---- operations ---- */
+
+/* MPI gives a user function no argument of its own, so each operation gets one of these functions.
+ * users[i] is what trampoline i calls. */
+enum { OPS = 256 };
+
+static struct user { void *function, *thunk; /* upper half; NULL: free */ } users[OPS];
+
+/* The virtual id of the datatype in a reduction.  The last one is remembered: a reduction calls its
+ * operation many times with the same. */
+static ckpt_vid type_vid(MPI_Datatype type) {
+    static _Thread_local struct {
+        MPI_Datatype type;
+        ckpt_vid vid;
+        uint32_t generation;
+    } last;
+    const ckpt_slot *s = back_slot(CKPT_KIND_DATATYPE, last.vid);
+    if (last.vid != 0 && last.type == type && s->generation == last.generation &&
+        s->real == TO_REAL(type))
+        return last.vid;
+    last.vid = ckpt_vid_find(back.job, CKPT_KIND_DATATYPE, TO_REAL(type));
+    last.type = type;
+    last.generation = back_slot(CKPT_KIND_DATATYPE, last.vid)->generation;
+    return last.vid;
+}
+
+static void call_user(int i, void *in, void *inout, int *len, MPI_Datatype *type) {
+    const long args[6] = {(long)in, (long)inout, (long)len, (long)type_vid(*type),
+                          (long)users[i].function};
+    back.host->upcall(users[i].thunk, args);
+}
+
+#define T(i)                                                                                       \
+    static void trampoline_##i(void *in, void *inout, int *len, MPI_Datatype *type) {              \
+        call_user(0x##i, in, inout, len, type);                                                    \
+    }
+#define EACH16(X, h)                                                                               \
+    X(h##0)                                                                                        \
+    X(h##1) X(h##2) X(h##3) X(h##4) X(h##5) X(h##6) X(h##7) X(h##8) X(h##9) X(h##a) X(h##b)        \
+        X(h##c) X(h##d) X(h##e) X(h##f)
+#define EACH256(X)                                                                                 \
+    EACH16(X, 0)                                                                                   \
+    EACH16(X, 1) EACH16(X, 2) EACH16(X, 3) EACH16(X, 4) EACH16(X, 5) EACH16(X, 6) EACH16(X, 7)     \
+        EACH16(X, 8) EACH16(X, 9) EACH16(X, a) EACH16(X, b) EACH16(X, c) EACH16(X, d) EACH16(X, e) \
+            EACH16(X, f)
+EACH256(T)
+#define NAME(i) trampoline_##i,
+static MPI_User_function *const trampolines[OPS] = {EACH256(NAME)};
+
+/* Claims a trampoline; -1 when all are in use. */
+static int claim(void *function, void *thunk) {
+    for (int i = 0; i < OPS; i++) {
+        void *none = NULL;
+        if (__atomic_compare_exchange_n(&users[i].thunk, &none, thunk, 0, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_RELAXED)) {
+            users[i].function = function;
+            return i;
+        }
+    }
+    return -1;
+}
+
+static void unclaim(int i) { __atomic_store_n(&users[i].thunk, NULL, __ATOMIC_RELEASE); }
+
+/* A real operation for a user function; *user is its trampoline. */
+static int make_op(void *function, void *thunk, int commute, MPI_Op *op, int *user) {
+    *user = claim(function, thunk);
+    if (*user < 0)
+        return MPI_ERR_NO_MEM;
+    int rc = MPI_Op_create(trampolines[*user], commute, op);
+    if (rc != MPI_SUCCESS)
+        unclaim(*user);
+    return rc;
+}
+
+/* Slots of operations: a: commutes, b: trampoline. */
+
+int back_bind_op(ckpt_job *job, uint32_t index, MPI_Op op) {
+    ckpt_vid v = CKPT_VID(CKPT_KIND_OP, index);
+    int commute = 1, rc = ckpt_vid_bind(job, v, TO_REAL(op));
+    if (rc != 0)
+        return rc;
+    MPI_Op_commutative(op, &commute);
+    ckpt_slot *s = back_slot(CKPT_KIND_OP, v);
+    s->a = commute != 0;
+    s->b = -1;
+    return 0;
+}
+
+/* function, commute, id out, thunk */
+long back_Op_create(const long *a) {
+    MPI_Op op;
+    int user, commute = a[1] != 0;
+    int rc = make_op((void *)a[0], (void *)a[3], commute, &op, &user);
+    if (rc != MPI_SUCCESS)
+        return back_error(rc);
+    struct writer w = {0};
+    put(&w, DESCRIBE_VERSION);
+    put(&w, commute);
+    put64(&w, (uint64_t)a[0]);
+    put64(&w, (uint64_t)a[3]);
+    ckpt_vid v =
+        w.failed ? CKPT_VID_NONE
+                 : ckpt_vid_new(back.job, CKPT_KIND_OP, TO_REAL(op), w.word, 4 * w.n, NULL, 0, 0);
+    free(w.word);
+    if (v == CKPT_VID_NONE) {
+        MPI_Op_free(&op);
+        unclaim(user);
+        return CANON_ERR(NO_MEM);
+    }
+    ckpt_slot *s = back_slot(CKPT_KIND_OP, v);
+    s->a = commute;
+    s->b = user;
+    *(ckpt_vid *)a[2] = v;
+    return 0;
+}
+
+int back_rebuild_op(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real) {
+    struct reader r = reader_of(descriptor, bytes);
+    int commute = get(&r), user;
+    void *function = (void *)get64(&r), *thunk = (void *)get64(&r);
+    MPI_Op op;
+    if (r.failed)
+        return CKPT_E_CORRUPT;
+    if (make_op(function, thunk, commute, &op, &user) != MPI_SUCCESS)
+        return CKPT_E_SYSTEM;
+    ckpt_slot *s = back_slot(CKPT_KIND_OP, vid);
+    s->a = commute;
+    s->b = user;
+    *real = TO_REAL(op);
+    return 0;
+}
+
+long back_Op_free(const long *a) {
+    ckpt_vid v = *(ckpt_vid *)a[0];
+    MPI_Op op = real_op(v);
+    int user = back_slot(CKPT_KIND_OP, v)->b, rc = MPI_Op_free(&op);
+    if (rc == MPI_SUCCESS) {
+        unclaim(user);
+        ckpt_vid_free(back.job, v);
+    }
+    return back_error(rc);
+}
+
+/* ---- all-to-all with a datatype for each peer ----
+ * sendbuf, counts, displacements, types, recvbuf, ..., comm, request, number of types on each side
+ */
+
+static MPI_Datatype *real_types(const long *a) {
+    const ckpt_vid *s = (const ckpt_vid *)a[3], *r = (const ckpt_vid *)a[7];
+    MPI_Datatype *t = malloc((size_t)(a[10] + a[11] + 1) * sizeof *t);
+    for (long i = 0; t && i < a[10]; i++)
+        t[i] = real_type(s[i]);
+    for (long i = 0; t && i < a[11]; i++)
+        t[a[10] + i] = real_type(r[i]);
+    return t;
+}
+
+long back_Alltoallw(const long *a) {
+    MPI_Datatype *t = real_types(a);
+    int rc = t == NULL ? MPI_ERR_NO_MEM
+                       : MPI_Alltoallw(real_buf(a[0]), (const int *)a[1], (const int *)a[2], t,
+                                       (void *)a[4], (const int *)a[5], (const int *)a[6],
+                                       t + a[10], real_comm(a[8]));
+    free(t);
+    return back_error(rc);
+}
+
+long back_Neighbor_alltoallw(const long *a) {
+    MPI_Datatype *t = real_types(a);
+    int rc = t == NULL
+                 ? MPI_ERR_NO_MEM
+                 : MPI_Neighbor_alltoallw(real_buf(a[0]), (const int *)a[1], (const MPI_Aint *)a[2],
+                                          t, (void *)a[4], (const int *)a[5],
+                                          (const MPI_Aint *)a[6], t + a[10], real_comm(a[8]));
+    free(t);
+    return back_error(rc);
+}
+
+/* The real MPI may read the datatypes until the request is complete: they go with it. */
+static long started(int rc, MPI_Request r, MPI_Datatype *t, const long *a) {
+    ckpt_vid *vid = (ckpt_vid *)a[9];
+    long canon = rc == MPI_SUCCESS ? back_new_request(r, REQUEST_OTHER, 0, (ckpt_vid)a[8], vid)
+                                   : back_error(rc);
+    if (canon == 0)
+        back_slot(CKPT_KIND_REQUEST, *vid)->extra = (uint64_t)(uintptr_t)t;
+    else
+        free(t);
+    return canon;
+}
+
+long back_Ialltoallw(const long *a) {
+    MPI_Request r = MPI_REQUEST_NULL;
+    MPI_Datatype *t = real_types(a);
+    int rc = t == NULL ? MPI_ERR_NO_MEM
+                       : MPI_Ialltoallw(real_buf(a[0]), (const int *)a[1], (const int *)a[2], t,
+                                        (void *)a[4], (const int *)a[5], (const int *)a[6],
+                                        t + a[10], real_comm(a[8]), &r);
+    return started(rc, r, t, a);
+}
+
+long back_Ineighbor_alltoallw(const long *a) {
+    MPI_Request r = MPI_REQUEST_NULL;
+    MPI_Datatype *t = real_types(a);
+    int rc = t == NULL ? MPI_ERR_NO_MEM
+                       : MPI_Ineighbor_alltoallw(real_buf(a[0]), (const int *)a[1],
+                                                 (const MPI_Aint *)a[2], t, (void *)a[4],
+                                                 (const int *)a[5], (const MPI_Aint *)a[6],
+                                                 t + a[10], real_comm(a[8]), &r);
+    return started(rc, r, t, a);
+}

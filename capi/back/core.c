@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core.c: begin and end of the real MPI, and of the job.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "impl.h"
+
+#if defined(OPEN_MPI)
+#define BACK_NAME "openmpi"
+#elif defined(MPICH_NAME)
+#define BACK_NAME "mpich"
+#else
+#define BACK_NAME "mpi"
+#endif
+
+struct back back;
+
+long back_missing(const long *a) {
+    (void)a;
+    return CANON_ERR(INTERN); /* the front answers these itself */
+}
+
+/* ---- callbacks of libckpt ---- */
+
+static int ops_rank(void *ctx) {
+    (void)ctx;
+    return back.rank;
+}
+
+static int ops_ranks(void *ctx) {
+    (void)ctx;
+    return back.size;
+}
+
+static int ops_allgather(void *ctx, const void *mine, void *all, size_t bytes) {
+    (void)ctx;
+    if (bytes > INT32_MAX)
+        return CKPT_E_ARG;
+    int rc = MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, back.control);
+    return rc == MPI_SUCCESS ? 0 : CKPT_E_PEER;
+}
+
+static int ops_progress(void *ctx) {
+    (void)ctx;
+    int flag;
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, back.control, &flag, MPI_STATUS_IGNORE);
+    return 0;
+}
+
+static int ops_rebuild(void *ctx, ckpt_kind kind, ckpt_vid vid, const void *descriptor,
+                       size_t bytes, uint64_t *real) {
+    (void)ctx;
+    switch (kind) {
+    case CKPT_KIND_COMM:
+        return back_rebuild_comm(vid, descriptor, bytes, real);
+    case CKPT_KIND_DATATYPE:
+        return back_rebuild_type(vid, descriptor, bytes, real);
+    case CKPT_KIND_OP:
+        return back_rebuild_op(vid, descriptor, bytes, real);
+    default:
+        return CKPT_E_NOTSUP;
+    }
+}
+
+static int bind_nulls(ckpt_job *job) {
+    return ckpt_vid_bind(job, VID_COMM_NULL, TO_REAL(MPI_COMM_NULL)) ||
+           ckpt_vid_bind(job, VID_TYPE_NULL, TO_REAL(MPI_DATATYPE_NULL)) ||
+           ckpt_vid_bind(job, VID_OP_NULL, TO_REAL(MPI_OP_NULL)) ||
+           ckpt_vid_bind(job, VID_REQUEST_NULL, TO_REAL(MPI_REQUEST_NULL)) ||
+           ckpt_vid_bind(job, VID_WIN_NULL, TO_REAL(MPI_WIN_NULL)) ||
+           ckpt_vid_bind(job, VID_FILE_NULL, TO_REAL(MPI_FILE_NULL)) ||
+           ckpt_vid_bind(job, VID_MESSAGE_NULL, TO_REAL(MPI_MESSAGE_NULL)) ||
+           ckpt_vid_bind(job, VID_MESSAGE_NO_PROC, TO_REAL(MPI_MESSAGE_NO_PROC));
+}
+
+static int ops_bind(void *ctx, ckpt_job *job) {
+    (void)ctx;
+    back.job = job;
+    back.tables = job->tables;
+    if (bind_nulls(job) || back_bind_constants(job) || back_bind_comms(job))
+        return CKPT_E_SYSTEM;
+    return 0;
+}
+
+/* "Then exit": the job is saved, and all ranks stand here.  The launcher sees a proper end. */
+static int ops_finalize(void *ctx) {
+    (void)ctx;
+    return MPI_Finalize() == MPI_SUCCESS ? 0 : CKPT_E_SYSTEM;
+}
+
+static const ckpt_runtime_ops ops = {
+    .size = sizeof ops,
+    .rank = ops_rank,
+    .ranks = ops_ranks,
+    .oob_allgather = ops_allgather,
+    .progress = ops_progress,
+    .holds = back_holds,
+    .rebuild = ops_rebuild,
+    .bind = ops_bind,
+    .drain = back_drain,
+    .save = back_save,
+    .load = back_load,
+    .finalize = ops_finalize,
+};
+
+/* ---- begin ---- */
+
+/* Starts the real MPI.  Returns its error code. */
+static int start_mpi(int required, int *provided) {
+    int rc = MPI_Init_thread(NULL, NULL, required, provided);
+    if (rc != MPI_SUCCESS)
+        return rc;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    back.shared = *provided == MPI_THREAD_MULTIPLE;
+    MPI_Comm_rank(MPI_COMM_WORLD, &back.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &back.size);
+    rc = MPI_Comm_dup(MPI_COMM_SELF, &back.self);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Comm_dup(MPI_COMM_WORLD, &back.control);
+    /* Asking for its group matters: MPI_Comm_create_group of MPICH 4.0 crashes on a communicator
+     * that was never asked. */
+    return rc == MPI_SUCCESS ? MPI_Comm_group(back.control, &back.world) : rc;
+}
+
+static int open_job(ckpt_error *error) {
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int n = 0;
+    MPI_Get_library_version(version, &n);
+    version[strcspn(version, "\n")] = 0;
+    const ckpt_config config = {sizeof config, CKPT_API_MAJOR, CKPT_API_MINOR, BACK_NAME, version};
+    back.job = ckpt_open(&config, &ops, NULL, error);
+    if (back.job == NULL)
+        return error->code ? error->code : CKPT_E_SYSTEM;
+    back.tables = back.job->tables;
+    if (back_clock_world() != 0)
+        return CKPT_E_SYSTEM;
+    back.state = ckpt_runtime_state(back.job, sizeof *back.state);
+    return back.state ? 0 : CKPT_E_SYSTEM;
+}
+
+long back_Init_thread(const long *a) {
+    ckpt_error error = {.size = sizeof error};
+    int provided, rc = start_mpi((int)a[0], &provided);
+    if (rc != MPI_SUCCESS)
+        return back_canon_class(rc);
+    if (open_job(&error) != 0) {
+        fprintf(stderr, "libckpt: the job cannot be opened: %s\n", error.message);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    back.state->level = (int)a[0];
+    back.host->mine();
+    *(int *)a[1] = provided;
+    return 0;
+}
+
+long back_Init(const long *a) {
+    (void)a;
+    return back_missing(a); /* the front calls Init_thread */
+}
+
+/* The level of the first run is known only once the image is open, which needs MPI: the highest one
+ * then, which serves all. */
+static int back_restart(ckpt_error *error) {
+    int provided, rc = start_mpi(MPI_THREAD_MULTIPLE, &provided);
+    if (rc != MPI_SUCCESS) {
+        snprintf(error->message, sizeof error->message, "MPI_Init_thread of %s failed", BACK_NAME);
+        return CKPT_E_SYSTEM;
+    }
+    rc = open_job(error);
+    if (rc == 0 && back.state->bsend_bytes > 0)
+        MPI_Buffer_attach(back.state->bsend_buffer, back.state->bsend_bytes);
+    return rc;
+}
+
+/* ---- end ---- */
+
+long back_Finalize(const long *a) {
+    (void)a;
+    ckpt_error error = {.size = sizeof error};
+    back_gate(VID_COMM_WORLD, CKPT_COLL_GATED);
+    if (ckpt_close(back.job, &error) != 0)
+        fprintf(stderr, "libckpt: rank %d: %s\n", back.rank, error.message);
+    back.job = NULL;
+    back.tables = NULL;
+    MPI_Comm_free(&back.control);
+    MPI_Comm_free(&back.self);
+    MPI_Group_free(&back.world);
+    return back_error(MPI_Finalize());
+}
+
+long back_Abort(const long *a) {
+    MPI_Comm comm = back.tables ? real_comm(a[0]) : MPI_COMM_WORLD;
+    return back_error(MPI_Abort(comm == MPI_COMM_NULL ? MPI_COMM_WORLD : comm, (int)a[1]));
+}
+
+/* ---- questions about the real MPI ---- */
+
+long back_Get_library_version(const long *a) {
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int n = 0, rc = MPI_Get_library_version(version, &n);
+    if (rc != MPI_SUCCESS)
+        return CANON_ERR(OTHER);
+    *(int *)a[1] = snprintf((char *)a[0], (size_t)a[2], "%s", version);
+    if (*(int *)a[1] >= a[2])
+        *(int *)a[1] = (int)a[2] - 1;
+    return 0;
+}
+
+long back_Comm_get_attr(const long *a) {
+    static const int keyvals[CANON_ATTRS] = {
+        [CANON_ATTR_TAG_UB] = MPI_TAG_UB,
+        [CANON_ATTR_HOST] = MPI_HOST,
+        [CANON_ATTR_IO] = MPI_IO,
+        [CANON_ATTR_WTIME_IS_GLOBAL] = MPI_WTIME_IS_GLOBAL,
+        [CANON_ATTR_UNIVERSE_SIZE] = MPI_UNIVERSE_SIZE,
+        [CANON_ATTR_APPNUM] = MPI_APPNUM,
+    };
+    int *value = NULL, flag = 0;
+    int rc = MPI_Comm_get_attr(MPI_COMM_WORLD, keyvals[a[0]], &value, &flag);
+    if (rc != MPI_SUCCESS)
+        return back_error(rc);
+    *(int *)a[2] = flag;
+    if (flag) {
+        int v = *value;
+        if (a[0] == CANON_ATTR_IO || a[0] == CANON_ATTR_HOST)
+            v = canon_rank(v);
+        *(int *)a[1] = v;
+    }
+    return 0;
+}
+
+/* ---- what ckptrun sees ---- */
+
+static uint64_t entered; /* number of the call by the thread that is in back_checkpoint */
+
+static int back_checkpoint(int *state, ckpt_error *error) {
+    ckpt_state s = CKPT_STATE_IGNORE;
+    if (back.job == NULL)
+        return CKPT_E_STATE;
+    int rc = ckpt_checkpoint(back.job, 0, &s, error);
+    back_gate_return(VID_COMM_WORLD, entered);
+    *state = (int)s;
+    return rc;
+}
+
+/* Counts as a collective call of all: a checkpoint of another kind does not find some in it. */
+static void back_enter(void) { entered = back_gate(VID_COMM_WORLD, CKPT_COLL_BLOCKING); }
+
+static ckpt_job *back_job(void) { return back.job; }
+
+static ckpt_back self = {
+    .size = sizeof self,
+    .name = BACK_NAME,
+    .nfn = CKPT_FN_MPI_END - CKPT_FN_MPI,
+    .fn = NULL, /* set below */
+    .restart = back_restart,
+    .checkpoint = back_checkpoint,
+    .enter = back_enter,
+    .job = back_job,
+};
+
+__attribute__((visibility("default"))) const ckpt_back *
+ckpt_back_entry(const ckpt_back_host *host) {
+    if (host->size < sizeof *host)
+        return NULL;
+    back.host = host;
+    self.fn = back_clocked_table();
+    return &self;
+}

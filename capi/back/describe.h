@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * describe.h: descriptors, the recipes from which objects are made again.
+ *
+ * Little-endian words, no padding; the first word is the version (1).  They are part of images.
+ *
+ *   communicator  version, kind (0 intra, 1 inter), topology, identity (2 words),
+ *                 members: count, world ranks in order; remote members: count, world ranks
+ *                 cart: ndims, dims, periods
+ *                 graph: nodes, edges, index, edges
+ *                 dist_graph: indegree, outdegree, weighted, sources, weights, destinations,
+ * weights datatype      version, combiner, counts of integers, addresses (2 words each), datatypes
+ * (ids), then these: what MPI_Type_get_contents gives operation     version, commutes, user
+ * function (2 words), thunk of the front (2 words)
+ */
+#ifndef CKPT_BACK_DESCRIBE_H
+#define CKPT_BACK_DESCRIBE_H
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DESCRIBE_VERSION = 1 };
+
+struct writer {
+    int32_t *word;
+    size_t n, capacity;
+    int failed; /* out of memory: what was written is incomplete */
+};
+
+static inline void put(struct writer *w, int64_t value) {
+    if (w->n == w->capacity) {
+        size_t capacity = w->capacity ? 2 * w->capacity : 64;
+        int32_t *grown = realloc(w->word, capacity * sizeof(int32_t));
+        if (grown == NULL) {
+            w->failed = 1;
+            return;
+        }
+        w->word = grown;
+        w->capacity = capacity;
+    }
+    w->word[w->n++] = (int32_t)value;
+}
+
+static inline void put64(struct writer *w, uint64_t value) {
+    put(w, (int32_t)value);
+    put(w, (int32_t)(value >> 32));
+}
+
+static inline void put_ints(struct writer *w, const int *v, int n) {
+    for (int i = 0; i < n; i++)
+        put(w, v[i]);
+}
+
+/* Reads beyond the end give 0 and set failed. */
+struct reader {
+    const int32_t *word;
+    size_t n, at;
+    int failed;
+};
+
+static inline int32_t get(struct reader *r) {
+    if (r->at >= r->n) {
+        r->failed = 1;
+        return 0;
+    }
+    int32_t v;
+    memcpy(&v, (const char *)r->word + 4 * r->at++, 4);
+    return v;
+}
+
+static inline uint64_t get64(struct reader *r) {
+    uint64_t low = (uint32_t)get(r);
+    return low | (uint64_t)(uint32_t)get(r) << 32;
+}
+
+/* The next n words as an array inside the descriptor; NULL when there are not so many. */
+static inline const int *get_ints(struct reader *r, int n) {
+    if (n < 0 || (size_t)n > r->n - r->at) {
+        r->failed = 1;
+        return NULL;
+    }
+    r->at += (size_t)n;
+    return (const int *)(r->word + r->at - n);
+}
+
+/* Starts reading; descriptors come from malloc, so words are aligned. */
+static inline struct reader reader_of(const void *descriptor, size_t bytes) {
+    struct reader r = {descriptor, bytes / 4, 0, 0};
+    if (get(&r) != DESCRIBE_VERSION)
+        r.failed = 1;
+    return r;
+}
+
+#endif

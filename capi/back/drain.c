@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * drain.c: what is under way when the job is stopped is received, and kept until the application
+ * asks.
+ *
+ * Order.  The real MPI gives an arriving message to a posted receive first, so a message that
+ * draining receives itself matches none of those; receives that are posted later look at the
+ * drained messages first, in the order in which they were matched.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "drain.h"
+#include "wait.h"
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards the list, and back.self */
+struct drained *drained_first;
+
+/* ---- complete requests ---- */
+
+struct done {
+    ckpt_mpi_status status;
+    int rc;
+};
+
+static int done_query(void *state, MPI_Status *status) {
+    const struct done *d = state;
+    MPI_Status_set_elements_x(status, MPI_BYTE, d->status.bytes);
+    MPI_Status_set_cancelled(status, d->status.cancelled);
+    status->MPI_SOURCE = real_rank(d->status.source);
+    status->MPI_TAG = real_tag(d->status.tag);
+    return d->rc;
+}
+
+static int done_free(void *state) {
+    free(state);
+    return MPI_SUCCESS;
+}
+
+static int done_cancel(void *state, int complete) {
+    (void)state;
+    (void)complete;
+    return MPI_SUCCESS;
+}
+
+int back_done_request(const ckpt_mpi_status *status, int rc, MPI_Request *request) {
+    struct done *d = malloc(sizeof *d);
+    if (d == NULL)
+        return MPI_ERR_NO_MEM;
+    d->status = *status;
+    d->rc = rc;
+    int failed = MPI_Grequest_start(done_query, done_free, done_cancel, d, request);
+    if (failed == MPI_SUCCESS)
+        failed = MPI_Grequest_complete(*request);
+    return failed;
+}
+
+void back_request_done(ckpt_slot *s, const MPI_Status *status, int rc) {
+    ckpt_slot *comm = back_slot(CKPT_KIND_COMM, s->clock);
+    int kind = s->a & REQUEST_KIND,
+        cancelled = (s->a & REQUEST_CANCELLED) && STATUS_CANCELLED(status);
+    ckpt_mpi_status canon;
+    if (kind == REQUEST_RECV && s->b == CANON_PROC_NULL)
+        proc_null_status(&canon);
+    else if (kind == REQUEST_RECV || cancelled)
+        canon_status(status, &canon);
+    else
+        empty_status(&canon);
+    if (kind == REQUEST_RECV && !cancelled && s->b != CANON_PROC_NULL && back_took(rc))
+        back_count_received(comm, status);
+    if (kind == REQUEST_SEND && cancelled && s->b >= 0 && comm->extra)
+        __atomic_fetch_sub(&ckpt_comm_of(comm)->peer[s->b].sent, 1, __ATOMIC_RELAXED);
+    if (s->a & REQUEST_IDUP) {
+        const struct back_idup *d = (const struct back_idup *)(uintptr_t)s->extra;
+        back_slot(CKPT_KIND_COMM, d->vid)->real = TO_REAL(d->comm);
+        s->a &= ~REQUEST_IDUP;
+    }
+    if (s->a & REQUEST_PERSISTENT)
+        ((struct persistent *)(uintptr_t)s->extra)->real = s->real;
+    MPI_Request r = MPI_REQUEST_NULL;
+    back_done_request(&canon, rc, &r);
+    s->real = TO_REAL(r);
+    s->a |= REQUEST_DONE;
+}
+
+/* ---- posted receives ---- */
+
+static struct posted *pages[CKPT_PAGES];
+uint64_t posted_serial;
+
+struct posted *posted_of(ckpt_vid request) {
+    uint32_t index = CKPT_VID_INDEX(request);
+    struct posted **page = &pages[index / CKPT_PAGE_SLOTS];
+    if (__builtin_expect(*page == NULL, 0)) {
+        struct posted *fresh = calloc(CKPT_PAGE_SLOTS, sizeof *fresh), *none = NULL;
+        if (fresh == NULL)
+            return NULL;
+        if (!__atomic_compare_exchange_n(page, &none, fresh, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            free(fresh);
+    }
+    return *page + index % CKPT_PAGE_SLOTS;
+}
+
+/* buf, count, type, source, tag, comm */
+void back_posted(ckpt_vid request, const long *a) {
+    struct posted *p = posted_of(request);
+    if (p == NULL)
+        return; /* its generations will not fit: it holds a checkpoint back */
+    uint64_t serial =
+        back.shared ? __atomic_add_fetch(&posted_serial, 1, __ATOMIC_RELAXED) : ++posted_serial;
+    *p = (struct posted){(void *)a[0],
+                         serial,
+                         (int)a[1],
+                         (int)a[3],
+                         (int)a[4],
+                         (ckpt_vid)a[2],
+                         back_slot(CKPT_KIND_DATATYPE, a[2])->generation,
+                         back_slot(CKPT_KIND_COMM, a[5])->generation};
+}
+
+ckpt_slot *next_slot(ckpt_kind kind, uint32_t *i) {
+    if (*i < CKPT_VID_PREDEFINED && kind != CKPT_KIND_COMM)
+        *i = CKPT_VID_PREDEFINED;
+    for (; *i / CKPT_PAGE_SLOTS < CKPT_PAGES; ++*i) {
+        ckpt_slot *page = back.tables->pages[kind][*i / CKPT_PAGE_SLOTS];
+        if (page == NULL)
+            return NULL;
+        if (page[*i % CKPT_PAGE_SLOTS].generation & 1 && *i != 0)
+            return &page[(*i)++ % CKPT_PAGE_SLOTS];
+    }
+    return NULL;
+}
+
+/* ---- drained messages ---- */
+
+void drained_append(struct drained *m) {
+    struct drained **end = &drained_first;
+    while (*end != NULL)
+        end = &(*end)->next;
+    m->next = NULL;
+    *end = m;
+    back.drained++;
+}
+
+static struct drained **find(long source, long tag, long comm) {
+    for (struct drained **p = &drained_first; *p != NULL; p = &(*p)->next) {
+        const struct drained *m = *p;
+        if (m->comm == (ckpt_vid)comm &&
+            ((int)source == CANON_ANY_SOURCE || (int)source == m->source) &&
+            ((int)tag == CANON_ANY_TAG || (int)tag == m->tag))
+            return p;
+    }
+    return NULL;
+}
+
+static void tell(const struct drained *m, ckpt_mpi_status *status) {
+    *status = (ckpt_mpi_status){m->source, m->tag, 0, 0, m->bytes};
+}
+
+int back_drained_probe(long source, long tag, long comm, ckpt_mpi_status *status) {
+    pthread_mutex_lock(&mutex);
+    struct drained **p = find(source, tag, comm);
+    if (p != NULL)
+        tell(*p, status);
+    pthread_mutex_unlock(&mutex);
+    return p != NULL;
+}
+
+struct drained *back_drained_match(long source, long tag, long comm, ckpt_mpi_status *status) {
+    pthread_mutex_lock(&mutex);
+    struct drained **p = find(source, tag, comm), *m = NULL;
+    if (p != NULL) {
+        m = *p;
+        *p = m->next;
+        m->next = NULL;
+        back.drained--;
+        tell(m, status);
+    }
+    pthread_mutex_unlock(&mutex);
+    return m;
+}
+
+struct drained *back_matched(const MPI_Status *status, long comm) {
+    struct drained *m = calloc(1, sizeof *m);
+    if (m == NULL)
+        return NULL;
+    *m = (struct drained){
+        NULL, (ckpt_vid)comm,  status->MPI_SOURCE, status->MPI_TAG, STATUS_BYTES(status),
+        NULL, MPI_REQUEST_NULL};
+    return m;
+}
+
+int back_drained_mrecv(struct drained *m, void *buf, int count, MPI_Datatype type,
+                       ckpt_mpi_status *status, int *rc) {
+    if (m->data == NULL)
+        return 0;
+    /* A message of ours to ourselves: so the datatype, counts and truncation are the real MPI's. */
+    MPI_Request s, r;
+    MPI_Status st;
+    pthread_mutex_lock(&mutex);
+    *rc = MPI_Isend(m->data, (int)m->bytes, MPI_BYTE, 0, 0, back.self, &s);
+    if (*rc == MPI_SUCCESS) {
+        *rc = MPI_Irecv(buf, count, type, 0, 0, back.self, &r);
+        if (*rc != MPI_SUCCESS) { /* a wrong argument: the message goes, as an error allows */
+            MPI_Irecv(m->data, (int)m->bytes, MPI_BYTE, 0, 0, back.self, &r);
+            back_wait(&r, &st);
+        } else {
+            *rc = back_wait(&r, &st);
+        }
+        back_wait(&s, MPI_STATUS_IGNORE);
+    }
+    pthread_mutex_unlock(&mutex);
+    tell(m, status);
+    status->bytes = *rc == MPI_SUCCESS || back_took(*rc) ? STATUS_BYTES(&st) : 0;
+    free(m->data);
+    free(m);
+    return 1;
+}
+
+int back_drained_recv(const struct back_take *t, ckpt_mpi_status *status, int *rc) {
+    struct drained *m = back_drained_match(t->source, t->tag, t->comm, status);
+    return m != NULL && back_drained_mrecv(m, t->buf, t->count, t->type, status, rc);
+}
+
+/* ---- one turn ---- */
+
+/* Starts to receive a matched message into memory of ours. */
+static int fetch(struct drained *m, MPI_Message *message) {
+    if (m->bytes > INT32_MAX)
+        return CKPT_E_NOTSUP;
+    m->data = malloc(m->bytes ? (size_t)m->bytes : 1);
+    if (m->data == NULL)
+        return CKPT_E_SYSTEM;
+    return MPI_Imrecv(m->data, (int)m->bytes, MPI_BYTE, message, &m->request) == MPI_SUCCESS
+               ? 0
+               : CKPT_E_SYSTEM;
+}
+
+/* Completes the receive of a message, counting it; 1 while it is under way. */
+static int arrive(struct drained *m) {
+    int flag = 0;
+    MPI_Status st;
+    if (m->request == MPI_REQUEST_NULL)
+        return 0;
+    MPI_Test(&m->request, &flag, &st);
+    if (!flag)
+        return 1;
+    m->request = MPI_REQUEST_NULL;
+    const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, m->comm);
+    if (m->source >= 0 && (comm->generation & 1) && comm->extra != 0)
+        ckpt_received(comm, m->source, back.shared);
+    return 0;
+}
+
+static int drain_comm(ckpt_vid vid, MPI_Comm comm) {
+    for (;;) {
+        MPI_Message message;
+        MPI_Status st;
+        int flag = 0;
+        if (MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, &message, &st) != MPI_SUCCESS)
+            return CKPT_E_SYSTEM;
+        if (!flag)
+            return 0;
+        struct drained *m = back_matched(&st, vid);
+        int rc = m ? fetch(m, &message) : CKPT_E_SYSTEM;
+        if (rc != 0)
+            return rc;
+        drained_append(m);
+    }
+}
+
+static int is_active(const ckpt_slot *s) {
+    return (s->a & (REQUEST_PERSISTENT | REQUEST_ACTIVE)) != REQUEST_PERSISTENT;
+}
+
+/* 1 when the request must still end before the rank can be saved. */
+static int drain_request(ckpt_slot *s) {
+    if (s->a & (REQUEST_DONE | REQUEST_DEFERRED) || !is_active(s))
+        return 0;
+    MPI_Request r = (MPI_Request)(uintptr_t)s->real;
+    MPI_Status st;
+    int flag = 0, rc = MPI_Test(&r, &flag, &st);
+    if (flag || rc != MPI_SUCCESS) {
+        back_request_done(s, &st, rc);
+        return 0;
+    }
+    return (s->a & REQUEST_KIND) != REQUEST_RECV || s->a & (REQUEST_MATCHED | REQUEST_CANCELLED);
+}
+
+int back_drain(void *ctx) {
+    (void)ctx;
+    int left = 0;
+    uint32_t i = 0;
+    for (ckpt_slot *s; (s = next_slot(CKPT_KIND_REQUEST, &i)) != NULL;)
+        left += drain_request(s);
+    i = 0;
+    for (ckpt_slot *s; (s = next_slot(CKPT_KIND_MESSAGE, &i)) != NULL;) {
+        struct drained *m = (struct drained *)(uintptr_t)s->extra;
+        if (m->data == NULL) {
+            MPI_Message message = (MPI_Message)(uintptr_t)s->real;
+            int rc = fetch(m, &message);
+            if (rc != 0)
+                return rc;
+            s->real = TO_REAL(MPI_MESSAGE_NULL);
+        }
+        left += arrive(m);
+    }
+    for (struct back_held *h = held_sends; h != NULL; h = h->next) {
+        int flag = *h->request == MPI_REQUEST_NULL;
+        if (!flag)
+            MPI_Test(h->request, &flag, MPI_STATUS_IGNORE);
+        if (flag)
+            *h->dest = CANON_PROC_NULL;
+        left += !flag;
+    }
+    i = 0;
+    for (ckpt_slot *s; (s = next_slot(CKPT_KIND_COMM, &i)) != NULL;) {
+        MPI_Comm comm = (MPI_Comm)(uintptr_t)s->real;
+        if (comm == MPI_COMM_NULL || s->extra == 0)
+            continue;
+        int rc = drain_comm(CKPT_VID(CKPT_KIND_COMM, i - 1), comm);
+        if (rc != 0)
+            return rc;
+    }
+    for (struct drained *m = drained_first; m != NULL; m = m->next)
+        left += arrive(m);
+    return left;
+}

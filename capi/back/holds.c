@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * holds.c: what keeps a rank from being saved.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "drain.h"
+#include "wait.h"
+
+/* Live slots of a kind, by communicator: fills per (ids, counts) with up to max communicators. */
+struct tally {
+    ckpt_vid comm[8];
+    int count[8], ncomms, total;
+};
+
+static void tally(struct tally *t, ckpt_kind kind) {
+    memset(t, 0, sizeof *t);
+    for (uint32_t p = 0; p < CKPT_PAGES && back.tables->pages[kind][p] != NULL; p++) {
+        const ckpt_slot *page = back.tables->pages[kind][p];
+        for (uint32_t i = p == 0 ? CKPT_VID_PREDEFINED : 0; i < CKPT_PAGE_SLOTS; i++) {
+            if (!(page[i].generation & 1))
+                continue;
+            t->total++;
+            int k = 0;
+            while (k < t->ncomms && t->comm[k] != page[i].clock)
+                k++;
+            if (k == 8)
+                continue;
+            if (k == t->ncomms)
+                t->comm[t->ncomms++] = page[i].clock;
+            t->count[k]++;
+        }
+    }
+}
+
+static size_t say(char *why, size_t bytes, const struct tally *t, const char *what) {
+    size_t n = 0;
+    for (int k = 0; k < t->ncomms && n < bytes; k++) {
+        char name[MPI_MAX_OBJECT_NAME] = "";
+        int len = 0;
+        MPI_Comm comm = real_comm(t->comm[k]);
+        if (comm != MPI_COMM_NULL)
+            MPI_Comm_get_name(comm, name, &len);
+        n += (size_t)snprintf(why + n, bytes - n, "%s%d %s%s on communicator \"%s\"", k ? ", " : "",
+                              t->count[k], what, t->count[k] == 1 ? "" : "s", name);
+    }
+    return n < bytes ? n : bytes;
+}
+
+/* A synchronous send whose receiver has not asked for it: draining would complete it too early. */
+static int sync_holds(const ckpt_slot *s, char *why, size_t bytes) {
+    int flag = 0;
+    if (!(s->a & REQUEST_SYNC) || s->a & REQUEST_DONE ||
+        (s->a & (REQUEST_PERSISTENT | REQUEST_ACTIVE)) == REQUEST_PERSISTENT)
+        return 0;
+    MPI_Request_get_status((MPI_Request)(uintptr_t)s->real, &flag, MPI_STATUS_IGNORE);
+    if (!flag)
+        snprintf(why, bytes,
+                 "a synchronous send (MPI_Issend, MPI_Ssend_init) to rank %d of its "
+                 "communicator has not been received",
+                 s->b);
+    return !flag;
+}
+
+/* A receive that cannot be posted again, since what it was posted with is gone. */
+static int posted_holds(const ckpt_slot *s, ckpt_vid vid, char *why, size_t bytes) {
+    if ((s->a & REQUEST_KIND) != REQUEST_RECV || s->a & (REQUEST_DONE | REQUEST_PERSISTENT))
+        return 0;
+    const struct posted *p = posted_of(vid);
+    const char *gone = NULL;
+    if (s->a & REQUEST_MATCHED)
+        return 0;
+    if (p == NULL || p->type_generation != back_slot(CKPT_KIND_DATATYPE, p->type)->generation)
+        gone = "datatype";
+    else if (p->comm_generation != back_slot(CKPT_KIND_COMM, s->clock)->generation)
+        gone = "communicator";
+    if (gone != NULL)
+        snprintf(why, bytes, "a pending receive (MPI_Irecv) uses a %s that was freed", gone);
+    return gone != NULL;
+}
+
+static int persistent_holds(const ckpt_slot *s, char *why, size_t bytes) {
+    const struct persistent *p = (const struct persistent *)(uintptr_t)s->extra;
+    const char *gone = NULL;
+    if (!(s->a & REQUEST_PERSISTENT))
+        return 0;
+    if (p->type_generation != back_slot(CKPT_KIND_DATATYPE, p->a[2])->generation)
+        gone = "datatype";
+    else if (p->comm_generation != back_slot(CKPT_KIND_COMM, p->a[5])->generation)
+        gone = "communicator";
+    if (gone != NULL)
+        snprintf(why, bytes, "a persistent request uses a %s that was freed", gone);
+    return gone != NULL;
+}
+
+static int request_holds(char *why, size_t bytes) {
+    uint32_t i = 0;
+    for (ckpt_slot *s; (s = next_slot(CKPT_KIND_REQUEST, &i)) != NULL;) {
+        int flag = 0;
+        if (sync_holds(s, why, bytes) ||
+            posted_holds(s, CKPT_VID(CKPT_KIND_REQUEST, i - 1), why, bytes) ||
+            persistent_holds(s, why, bytes))
+            return 1;
+        if (s->a & REQUEST_USER_OP && !(s->a & (REQUEST_DONE | REQUEST_DEFERRED))) {
+            MPI_Request_get_status((MPI_Request)(uintptr_t)s->real, &flag, MPI_STATUS_IGNORE);
+            if (!flag) {
+                snprintf(why, bytes,
+                         "a non-blocking reduction with an operation of the program's own "
+                         "is under way");
+                return 1;
+            }
+        }
+    }
+    pthread_mutex_lock(&held_mutex);
+    const struct back_held *h = held_sends;
+    while (h != NULL && (h->sync == NULL || *h->request == MPI_REQUEST_NULL))
+        h = h->next;
+    if (h != NULL)
+        snprintf(why, bytes, "%s to rank %d of its communicator waits for its receiver", h->sync,
+                 (int)*h->dest);
+    pthread_mutex_unlock(&held_mutex);
+    return h != NULL;
+}
+
+int back_holds(void *ctx, char *why, size_t bytes) {
+    (void)ctx;
+    struct tally t;
+    static const struct {
+        ckpt_kind kind;
+        const char *what;
+    } kinds[] = {{CKPT_KIND_WIN, "open window"}, {CKPT_KIND_FILE, "open MPI file"}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        tally(&t, kinds[i].kind);
+        if (t.total > 0) {
+            say(why, bytes, &t, kinds[i].what);
+            return 1;
+        }
+    }
+    if (request_holds(why, bytes))
+        return 1;
+    int left = back_poll_orphans();
+    if (left > 0) {
+        snprintf(why, bytes, "%d receive%s freed before completion", left, left == 1 ? "" : "s");
+        return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * impl.h: the inside of a back.
+ *
+ * A back is compiled against one real MPI's mpi.h.  It turns virtual ids and canonical values
+ * (mpi_canon.h) into that MPI's, calls it, and turns the results back; and it describes every
+ * object so that it can be made again in a fresh MPI (describe.h).  libckpt is used through ckpt.h
+ * only.
+ *
+ * Errors: the real MPI is told to return them; the front raises them.
+ */
+#ifndef CKPT_BACK_IMPL_H
+#define CKPT_BACK_IMPL_H
+
+#include <mpi.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "back/back.h"
+#include "ckpt/gate.h"
+#include "ckpt/vid.h"
+#include "mpi_canon.h"
+
+#pragma GCC visibility push(hidden)
+
+/* What libckpt keeps for the back over a restart (ckpt_runtime_state). */
+struct back_state {
+    int level;          /* thread level the application asked for */
+    int bsend_bytes;    /* attached buffer; 0: none */
+    void *bsend_buffer; /* upper-half memory */
+    uint64_t serial;    /* identities that this rank has given out */
+};
+
+/* The back of this process. */
+struct back {
+    ckpt_tables *tables; /* the job's; NULL before MPI_Init and after MPI_Finalize */
+    ckpt_job *job;
+    int shared;       /* MPI_THREAD_MULTIPLE: several threads may be here at once */
+    int rank, size;   /* in MPI_COMM_WORLD */
+    MPI_Comm control; /* libckpt's own; the application never sees it */
+    MPI_Group world;
+    struct back_state *state;
+    const ckpt_back_host *host;
+    MPI_Comm self;    /* libckpt's own, of this process alone: messages to the user's buffers */
+    unsigned drained; /* messages that were received by draining and not by the application yet */
+};
+extern struct back back;
+
+extern ckpt_back_fn *const back_table[CKPT_FN_MPI_END - CKPT_FN_MPI];
+long back_missing(const long *a);
+
+/* ---- handles ---- */
+
+#define TO_REAL(handle) ((uint64_t)(uintptr_t)(handle))
+
+static inline ckpt_slot *back_slot(ckpt_kind kind, long vid) {
+    return ckpt_vid_slot(back.tables, kind, (ckpt_vid)vid);
+}
+static inline MPI_Comm real_comm(long v) {
+    return (MPI_Comm)(uintptr_t)back_slot(CKPT_KIND_COMM, v)->real;
+}
+static inline MPI_Datatype real_type(long v) {
+    return (MPI_Datatype)(uintptr_t)back_slot(CKPT_KIND_DATATYPE, v)->real;
+}
+static inline MPI_Op real_op(long v) { return (MPI_Op)(uintptr_t)back_slot(CKPT_KIND_OP, v)->real; }
+
+static inline MPI_Win real_win(long v) {
+    return (MPI_Win)(uintptr_t)back_slot(CKPT_KIND_WIN, v)->real;
+}
+static inline MPI_File real_file(long v) {
+    return (MPI_File)(uintptr_t)back_slot(CKPT_KIND_FILE, v)->real;
+}
+
+/* ---- special values ---- */
+
+static inline int real_rank(long rank) {
+    int r = (int)rank;
+    if (__builtin_expect(r >= 0, 1))
+        return r;
+    return r == CANON_ANY_SOURCE  ? MPI_ANY_SOURCE
+           : r == CANON_PROC_NULL ? MPI_PROC_NULL
+           : r == CANON_ROOT      ? MPI_ROOT
+                                  : -1000; /* no MPI has this rank */
+}
+static inline int canon_rank(int r) {
+    if (__builtin_expect(r >= 0, 1))
+        return r;
+    return r == MPI_ANY_SOURCE  ? CANON_ANY_SOURCE
+           : r == MPI_PROC_NULL ? CANON_PROC_NULL
+           : r == MPI_ROOT      ? CANON_ROOT
+                                : CANON_UNDEFINED;
+}
+static inline int real_tag(long tag) {
+    return (int)tag == CANON_ANY_TAG ? MPI_ANY_TAG : (int)tag < 0 ? -1000 : (int)tag;
+}
+static inline void *real_buf(long p) { return p == CANON_IN_PLACE ? MPI_IN_PLACE : (void *)p; }
+static inline int *real_weights(long p) {
+    return p == CANON_UNWEIGHTED      ? (int *)MPI_UNWEIGHTED
+           : p == CANON_WEIGHTS_EMPTY ? (int *)MPI_WEIGHTS_EMPTY
+                                      : (int *)p;
+}
+static inline int canon_topo(int t) {
+    return t == MPI_CART         ? CANON_CART
+           : t == MPI_GRAPH      ? CANON_GRAPH
+           : t == MPI_DIST_GRAPH ? CANON_DIST_GRAPH
+                                 : CANON_UNDEFINED;
+}
+
+static inline int real_lock(long l) {
+    return l == CANON_LOCK_EXCLUSIVE ? MPI_LOCK_EXCLUSIVE
+           : l == CANON_LOCK_SHARED  ? MPI_LOCK_SHARED
+                                     : -1000;
+}
+static inline int real_assert(long a) {
+    return (a & CANON_MODE_NOCHECK ? MPI_MODE_NOCHECK : 0) |
+           (a & CANON_MODE_NOPRECEDE ? MPI_MODE_NOPRECEDE : 0) |
+           (a & CANON_MODE_NOPUT ? MPI_MODE_NOPUT : 0) |
+           (a & CANON_MODE_NOSTORE ? MPI_MODE_NOSTORE : 0) |
+           (a & CANON_MODE_NOSUCCEED ? MPI_MODE_NOSUCCEED : 0);
+}
+
+/* ---- statuses ---- */
+
+/* Bytes and cancellation lie open in the two MPIs we know; another one is asked. */
+#if defined(OPEN_MPI)
+#define STATUS_BYTES(s) ((int64_t)(s)->_ucount)
+#define STATUS_CANCELLED(s) ((s)->_cancelled)
+#elif defined(MPICH_NAME)
+#define STATUS_BYTES(s)                                                                            \
+    ((int64_t)((s)->count_hi_and_cancelled >> 1) << 32 | (uint32_t)(s)->count_lo)
+#define STATUS_CANCELLED(s) ((s)->count_hi_and_cancelled & 1)
+#else
+static inline int64_t back_status_bytes(const MPI_Status *s) {
+    MPI_Count n;
+    return MPI_Get_elements_x(s, MPI_BYTE, &n) == MPI_SUCCESS && n >= 0 ? n : 0;
+}
+static inline int back_status_cancelled(const MPI_Status *s) {
+    int flag = 0;
+    MPI_Test_cancelled(s, &flag);
+    return flag;
+}
+#define STATUS_BYTES(s) back_status_bytes(s)
+#define STATUS_CANCELLED(s) back_status_cancelled(s)
+#endif
+
+static inline void canon_status(const MPI_Status *s, ckpt_mpi_status *c) {
+    c->source = canon_rank(s->MPI_SOURCE);
+    c->tag = s->MPI_TAG == MPI_ANY_TAG ? CANON_ANY_TAG : s->MPI_TAG;
+    c->error = 0;
+    c->cancelled = STATUS_CANCELLED(s);
+    c->bytes = STATUS_BYTES(s);
+}
+
+/* The status of a call that completed nothing. */
+static inline void empty_status(ckpt_mpi_status *c) {
+    if (c != NULL)
+        *c = (ckpt_mpi_status){CANON_ANY_SOURCE, CANON_ANY_TAG, 0, 0, 0};
+}
+
+/* A message from nobody; MPICH's non-blocking receives say MPI_ANY_SOURCE here. */
+static inline void proc_null_status(ckpt_mpi_status *c) {
+    *c = (ckpt_mpi_status){CANON_PROC_NULL, CANON_ANY_TAG, 0, 0, 0};
+}
+
+/* ---- errors (error.c) ---- */
+
+long back_error_slow(int rc) __attribute__((cold));
+static inline long back_error(int rc) {
+    return __builtin_expect(rc == MPI_SUCCESS, 1) ? 0 : back_error_slow(rc);
+}
+int back_canon_class(int class); /* gen/zz_constants.c */
+#define CANON_ERR(class) CANON_ERRCLASS_ERR_##class
+
+/* A receive that failed still took its message, when that was only too long. */
+static inline int back_took(int rc) {
+    return rc == MPI_SUCCESS || (back_error_slow(rc) & 0xff) == CANON_ERR(TRUNCATE);
+}
+
+/* ---- requests (request.c) ---- */
+
+enum {
+    REQUEST_OTHER = 0, /* counts nothing: collectives, files */
+    REQUEST_SEND = 1,
+    REQUEST_RECV = 2,
+    REQUEST_KIND = 3,
+    REQUEST_PERSISTENT = 4,
+    REQUEST_ACTIVE = 8,
+    REQUEST_CANCELLED = 16, /* MPI_Cancel was called: ask the status */
+    REQUEST_IDUP = 32,      /* extra is a back_idup */
+    REQUEST_DONE = 64, /* completed by draining: real is a generalized request with the status */
+    REQUEST_DEFERRED = 128, /* a collective that is not started: extra is its struct deferred */
+    REQUEST_SYNC = 256,     /* a synchronous send */
+    REQUEST_USER_OP = 512,  /* a collective that calls a function of the application */
+    REQUEST_MATCHED = 1024  /* receives a matched message: it cannot be posted again */
+};
+/* A request's slot: real, clock: virtual id of its communicator, a: flags above, b: peer of a
+ * message (canonical rank), extra: memory to free when it is complete; persistent: its struct
+ * persistent. */
+
+/* Gives a real request a virtual id. */
+long back_new_request(MPI_Request real, int flags, int peer, ckpt_vid comm, ckpt_vid *vid);
+
+/* Completes *request, giving the rest of the process a turn.  The thread is never held here.
+ * Returns the real MPI's error code. */
+int back_wait(MPI_Request *request, MPI_Status *status);
+
+/* ---- while a checkpoint is pending (wait.c) ---- */
+
+static inline unsigned back_pending(void) {
+    return __builtin_expect(__atomic_load_n(&back.tables->pending, __ATOMIC_RELAXED), 0);
+}
+/* What every call does then. */
+void back_attend(void);
+/* One turn of a loop that waits, in a call that can be issued again with its arguments as they are
+ * now: the thread may be held.  turn counts from 0.  Returns 1 when the real handle of any request
+ * may be another one now. */
+int back_turn(unsigned turn);
+
+/* A send of a blocking call, while its thread is held.  Once it is complete the call's arguments
+ * say that it sends to nobody, so that a restart does not send again. */
+struct back_held {
+    struct back_held *next;
+    MPI_Request *request;
+    long *dest;       /* the argument */
+    const char *sync; /* the call's name when the send is synchronous, else NULL */
+};
+/* Completes the send of a blocking call; the thread may be held. */
+int back_wait_send(MPI_Request *request, const long *dest, const char *sync);
+
+/* A receive of a blocking call. */
+struct back_take {
+    void *buf;
+    int count;
+    MPI_Datatype type;
+    long source, tag, comm; /* canonical; virtual id */
+    struct back_held *send; /* the same call's send, NULL when there is none */
+};
+/* Receives: the drained messages first.  Fills status, which is not NULL.  Returns a canonical
+ * error. */
+long back_take(const struct back_take *take, ckpt_mpi_status *status);
+
+/* ---- drained messages (drain.c) ---- */
+
+struct drained;
+/* Takes the first drained message that matches and receives it; 0 when there is none. */
+int back_drained_recv(const struct back_take *take, ckpt_mpi_status *status, int *rc);
+/* Tells about it and leaves it there. */
+int back_drained_probe(long source, long tag, long comm, ckpt_mpi_status *status);
+/* Takes it for MPI_Mprobe: what the extra of a message's slot points to. */
+struct drained *back_drained_match(long source, long tag, long comm, ckpt_mpi_status *status);
+/* A message that the real MPI has matched. */
+struct drained *back_matched(const MPI_Status *status, long comm);
+/* Receives a matched message that was drained, and frees it; 0 when the real MPI still has it. */
+int back_drained_mrecv(struct drained *m, void *buf, int count, MPI_Datatype type,
+                       ckpt_mpi_status *status, int *rc);
+
+/* A complete request with that status and error code. */
+int back_done_request(const ckpt_mpi_status *status, int rc, MPI_Request *request);
+/* Remembers what MPI_Irecv was called with, for a restart. */
+void back_posted(ckpt_vid request, const long *a);
+int back_drain(void *ctx);
+/* What draining makes of a request that is complete. */
+void back_request_done(ckpt_slot *s, const MPI_Status *status, int rc);
+
+/* What a persistent request was made with. */
+struct persistent {
+    uint64_t real; /* while REQUEST_DONE: the persistent request itself */
+    int mode;      /* 0: receive; 1 to 4: send, bsend, ssend, rsend */
+    long a[6];
+    uint32_t type_generation, comm_generation;
+};
+int back_make_persistent(const struct persistent *p, MPI_Request *r);
+
+/* ---- in images (save.c) ---- */
+
+long back_save(void *ctx, void *buffer, size_t bytes);
+int back_load(void *ctx, const void *saved, size_t bytes);
+
+/* ---- collective calls (clock.c) ---- */
+
+/* The table of functions, with the collective ones behind the clock. */
+ckpt_back_fn *const *back_clocked_table(void);
+/* Waits until a call that all members must make together may go on; returns its number. */
+uint64_t back_gate(long comm, int mode);
+void back_gate_return(long comm, uint64_t k);
+/* Tells libckpt, once the job is open, who takes part in the calls on MPI_COMM_WORLD. */
+int back_clock_world(void);
+/* Starts what was deferred and may start now. */
+void back_start_deferred(void);
+
+static inline void back_count_sent(const ckpt_slot *comm, int dest) {
+    if (dest >= 0 && (comm->generation & 1) && comm->extra != 0)
+        ckpt_sent(comm, dest, back.shared);
+}
+static inline void back_count_received(const ckpt_slot *comm, const MPI_Status *s) {
+    if (s->MPI_SOURCE >= 0 && (comm->generation & 1) && comm->extra != 0)
+        ckpt_received(comm, s->MPI_SOURCE, back.shared);
+}
+
+/* Completes receives that were freed before they were complete, where that is possible; how many
+ * are left. */
+int back_poll_orphans(void);
+/* What holds a checkpoint back (ckpt_runtime_ops.holds). */
+int back_holds(void *ctx, char *why, size_t bytes);
+
+/* ---- objects ---- */
+
+/* Registers a communicator that the parent's members just made, or VID_COMM_NULL when like is
+ * MPI_COMM_NULL.  It is described like `like`: itself, or the parent whose duplicate it will be,
+ * real being MPI_COMM_NULL then.  identity 0: follows from the parent's. */
+long back_new_comm(MPI_Comm real, MPI_Comm like, ckpt_vid parent, uint64_t identity, ckpt_vid *vid);
+/* An identity that rank 0 of comm gives out, for communicators whose members cannot all know the
+ * same number of siblings.  Collective over comm. */
+uint64_t back_agree_identity(MPI_Comm comm);
+/* What a request of MPI_Comm_idup leads to. */
+struct back_idup {
+    MPI_Comm comm;
+    ckpt_vid vid;
+};
+int back_bind_comms(ckpt_job *job);
+int back_bind_datatype(ckpt_job *job, uint32_t index, MPI_Datatype type);
+int back_bind_op(ckpt_job *job, uint32_t index, MPI_Op op);
+int back_bind_constants(ckpt_job *job);
+int back_rebuild_comm(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real);
+int back_rebuild_type(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real);
+int back_rebuild_op(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real);
+
+/* A handle of its own, for the application, of a datatype that may have been freed; predefined ones
+ * are given as they are. */
+long back_type_again(ckpt_vid type, ckpt_vid *vid);
+
+/* comm's or a window's or file's members: size out, ckpt_mpi_group out (NULL: only the size). */
+long back_group_out(MPI_Group group, int is_member, int *size, ckpt_mpi_group *out);
+
+/* Infos and groups of the front, for the length of one call. */
+MPI_Info back_info(const char *content);
+void back_info_done(MPI_Info *info);
+MPI_Group back_group(const ckpt_mpi_group *g);
+void back_group_done(MPI_Group *group);
+
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * p2p.c: messages.  A blocking call is the non-blocking one and back_wait, so that a thread is
+ * never held inside the real MPI.
+ *
+ * Bookmarks: a message counts as sent when its send is posted, as received when its receive is
+ * complete; the difference is what the network holds.
+ */
+#include <limits.h>
+#include <stdlib.h>
+
+#include "impl.h"
+
+typedef int isend_fn(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
+
+/* buf, count, type, dest, tag, comm */
+static inline __attribute__((always_inline)) long send(const long *a, isend_fn *isend,
+                                                       const char *sync) {
+    const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, a[5]);
+    int dest = real_rank(a[3]);
+    MPI_Request r;
+    int rc = isend(real_buf(a[0]), (int)a[1], real_type(a[2]), dest, real_tag(a[4]),
+                   (MPI_Comm)(uintptr_t)comm->real, &r);
+    if (rc != MPI_SUCCESS)
+        return back_error(rc);
+    back_count_sent(comm, (int)a[3]);
+    return back_error(back_wait_send(&r, a + 3, sync));
+}
+
+/* ..., request */
+static inline __attribute__((always_inline)) long start_send(const long *a, isend_fn *isend,
+                                                             int flags) {
+    const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, a[5]);
+    MPI_Request r;
+    int rc = isend(real_buf(a[0]), (int)a[1], real_type(a[2]), real_rank(a[3]), real_tag(a[4]),
+                   (MPI_Comm)(uintptr_t)comm->real, &r);
+    if (rc != MPI_SUCCESS)
+        return back_error(rc);
+    back_count_sent(comm, (int)a[3]);
+    return back_new_request(r, REQUEST_SEND | flags, (int)a[3], (ckpt_vid)a[5], (ckpt_vid *)a[6]);
+}
+
+/* Persistent: nothing is sent before MPI_Start. */
+int back_make_persistent(const struct persistent *p, MPI_Request *r) {
+    static isend_fn *const init[] = {MPI_Send_init, MPI_Bsend_init, MPI_Ssend_init, MPI_Rsend_init};
+    const long *a = p->a;
+    if (p->mode == 0)
+        return MPI_Recv_init((void *)a[0], (int)a[1], real_type(a[2]), real_rank(a[3]),
+                             real_tag(a[4]), real_comm(a[5]), r);
+    return init[p->mode - 1](real_buf(a[0]), (int)a[1], real_type(a[2]), real_rank(a[3]),
+                             real_tag(a[4]), real_comm(a[5]), r);
+}
+
+static long init_request(const long *a, int mode) {
+    MPI_Request r;
+    struct persistent *p = calloc(1, sizeof *p);
+    if (p == NULL)
+        return CANON_ERR(NO_MEM);
+    p->mode = mode;
+    memcpy(p->a, a, sizeof p->a);
+    p->type_generation = back_slot(CKPT_KIND_DATATYPE, a[2])->generation;
+    p->comm_generation = back_slot(CKPT_KIND_COMM, a[5])->generation;
+    int rc = back_make_persistent(p, &r);
+    if (rc != MPI_SUCCESS) {
+        free(p);
+        return back_error(rc);
+    }
+    int flags = (mode == 0 ? REQUEST_RECV : mode == 3 ? REQUEST_SEND | REQUEST_SYNC : REQUEST_SEND);
+    long canon = back_new_request(r, flags | REQUEST_PERSISTENT, (int)a[3], (ckpt_vid)a[5],
+                                  (ckpt_vid *)a[6]);
+    if (canon == 0)
+        back_slot(CKPT_KIND_REQUEST, *(ckpt_vid *)a[6])->extra = (uint64_t)(uintptr_t)p;
+    else
+        free(p);
+    return canon;
+}
+
+#define SENDS(mode, isend, number, sync)                                                           \
+    long back_##mode##send(const long *a) { return send(a, isend, sync); }                         \
+    long back_##mode##send_init(const long *a) { return init_request(a, number); }
+
+long back_Send(const long *a) { return send(a, MPI_Isend, NULL); }
+long back_Send_init(const long *a) { return init_request(a, 1); }
+SENDS(B, MPI_Ibsend, 2, NULL)
+SENDS(S, MPI_Issend, 3, "MPI_Ssend")
+SENDS(R, MPI_Irsend, 4, NULL)
+
+long back_Isend(const long *a) { return start_send(a, MPI_Isend, 0); }
+long back_Ibsend(const long *a) { return start_send(a, MPI_Ibsend, 0); }
+long back_Issend(const long *a) { return start_send(a, MPI_Issend, REQUEST_SYNC); }
+long back_Irsend(const long *a) { return start_send(a, MPI_Irsend, 0); }
+
+long back_Recv(const long *a) {
+    const struct back_take take = {(void *)a[0], (int)a[1], real_type(a[2]), a[3], a[4],
+                                   a[5],         NULL};
+    ckpt_mpi_status ignored;
+    return back_take(&take, a[6] ? (ckpt_mpi_status *)a[6] : &ignored);
+}
+
+/* A request for a message that was drained; 0 when there is none. */
+static int recv_drained(const long *a, long *canon) {
+    const struct back_take take = {(void *)a[0], (int)a[1], real_type(a[2]), a[3], a[4],
+                                   a[5],         NULL};
+    ckpt_mpi_status st;
+    MPI_Request r;
+    int rc;
+    if (!back_drained_recv(&take, &st, &rc))
+        return 0;
+    *canon = back_error(back_done_request(&st, rc, &r));
+    if (*canon == 0)
+        *canon = back_new_request(r, REQUEST_RECV | REQUEST_DONE, (int)a[3], (ckpt_vid)a[5],
+                                  (ckpt_vid *)a[6]);
+    return 1;
+}
+
+long back_Irecv(const long *a) {
+    MPI_Request r;
+    long canon;
+    if (__builtin_expect(back.drained, 0) && recv_drained(a, &canon))
+        return canon;
+    int rc = MPI_Irecv((void *)a[0], (int)a[1], real_type(a[2]), real_rank(a[3]), real_tag(a[4]),
+                       real_comm(a[5]), &r);
+    if (rc != MPI_SUCCESS)
+        return back_error(rc);
+    canon = back_new_request(r, REQUEST_RECV, (int)a[3], (ckpt_vid)a[5], (ckpt_vid *)a[6]);
+    if (canon == 0)
+        back_posted(*(ckpt_vid *)a[6], a);
+    return canon;
+}
+
+long back_Recv_init(const long *a) { return init_request(a, 0); }
+
+/* Both halves.  The send is posted first: whether a receive may be taken from the drained messages
+ * is asked afterwards.  args are the call's own, where its destination, source and status stand. */
+static long sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, long sendtag,
+                     const struct back_take *what, const long *dest, const long *source,
+                     const long *status) {
+    MPI_Comm real = real_comm(what->comm);
+    MPI_Request s;
+    int rc = MPI_Isend(sendbuf, sendcount, sendtype, real_rank(*dest), real_tag(sendtag), real, &s);
+    if (rc != MPI_SUCCESS)
+        return back_error(rc);
+    back_count_sent(back_slot(CKPT_KIND_COMM, what->comm), (int)*dest);
+    struct back_held h = {NULL, &s, (long *)dest, NULL};
+    struct back_take take = *what;
+    take.send = &h;
+    ckpt_mpi_status ignored;
+    long canon = back_take(&take, *status ? (ckpt_mpi_status *)*status : &ignored);
+    /* Issued again, the call has only its send left. */
+    *(long *)source = CANON_PROC_NULL;
+    *(long *)status = 0;
+    rc = canon == 0 ? back_wait_send(&s, dest, NULL) : back_wait(&s, MPI_STATUS_IGNORE);
+    return canon ? canon : back_error(rc);
+}
+
+long back_Sendrecv(const long *a) {
+    const struct back_take take = {(void *)a[5], (int)a[6], real_type(a[7]), a[8], a[9],
+                                   a[10],        NULL};
+    return sendrecv((void *)a[0], (int)a[1], real_type(a[2]), a[4], &take, a + 3, a + 8, a + 11);
+}
+
+/* The outgoing message is packed first, which frees the buffer for the incoming one. */
+long back_Sendrecv_replace(const long *a) {
+    MPI_Datatype type = real_type(a[2]);
+    MPI_Comm comm = real_comm(a[7]);
+    int bytes = 0, at = 0;
+    int rc = MPI_Pack_size((int)a[1], type, comm, &bytes);
+    if (rc != MPI_SUCCESS)
+        return back_error(rc);
+    char *packed = malloc(bytes ? (size_t)bytes : 1);
+    if (packed == NULL)
+        return CANON_ERR(NO_MEM);
+    rc = MPI_Pack((void *)a[0], (int)a[1], type, packed, bytes, &at, comm);
+    const struct back_take take = {(void *)a[0], (int)a[1], type, a[5], a[6], a[7], NULL};
+    long canon = rc == MPI_SUCCESS
+                     ? sendrecv(packed, at, MPI_PACKED, a[4], &take, a + 3, a + 5, a + 8)
+                     : back_error(rc);
+    free(packed);
+    return canon;
+}
+
+/* ---- probes ---- */
+
+long back_Iprobe(const long *a) {
+    MPI_Status st;
+    ckpt_mpi_status drained;
+    if (back_pending())
+        back_attend();
+    if (__builtin_expect(back.drained, 0) && back_drained_probe(a[0], a[1], a[2], &drained)) {
+        *(int *)a[3] = 1;
+        if (a[4])
+            *(ckpt_mpi_status *)a[4] = drained;
+        return 0;
+    }
+    int rc = MPI_Iprobe(real_rank(a[0]), real_tag(a[1]), real_comm(a[2]), (int *)a[3], &st);
+    if (rc == MPI_SUCCESS && *(int *)a[3] && a[4])
+        canon_status(&st, (ckpt_mpi_status *)a[4]);
+    return back_error(rc);
+}
+
+long back_Probe(const long *a) {
+    int flag = 0;
+    long rc, b[] = {a[0], a[1], a[2], (long)&flag, a[3]};
+    for (unsigned turn = 0; (rc = back_Iprobe(b)) == 0 && !flag; turn++)
+        back_turn(turn);
+    return rc;
+}
+
+static ckpt_vid take_message(void) {
+    ckpt_vid v;
+    while ((v = ckpt_vid_take(back.tables, CKPT_KIND_MESSAGE, back.shared)) == CKPT_VID_NONE)
+        if (ckpt_vid_grow(back.job, CKPT_KIND_MESSAGE) != 0)
+            break;
+    return v;
+}
+
+/* Slots of messages: real: while the real MPI has it, clock: communicator, extra: struct drained.
+ */
+static long new_message(MPI_Message real, long comm, struct drained *m, long out) {
+    ckpt_vid v = m == NULL ? CKPT_VID_NONE : take_message();
+    if (v == CKPT_VID_NONE)
+        return CANON_ERR(NO_MEM);
+    ckpt_slot *s = back_slot(CKPT_KIND_MESSAGE, v);
+    s->real = TO_REAL(real);
+    s->clock = (ckpt_vid)comm;
+    s->extra = (uint64_t)(uintptr_t)m;
+    *(ckpt_vid *)out = v;
+    return 0;
+}
+
+long back_Improbe(const long *a) {
+    MPI_Message m = MPI_MESSAGE_NULL;
+    MPI_Status st;
+    ckpt_mpi_status canon;
+    int *flag = (int *)a[3];
+    *(ckpt_vid *)a[4] = VID_MESSAGE_NULL;
+    if (back_pending())
+        back_attend();
+    struct drained *d = NULL;
+    if (__builtin_expect(back.drained, 0) &&
+        (d = back_drained_match(a[0], a[1], a[2], &canon)) != NULL) {
+        *flag = 1;
+        if (a[5])
+            *(ckpt_mpi_status *)a[5] = canon;
+        return new_message(MPI_MESSAGE_NULL, a[2], d, a[4]);
+    }
+    int rc = MPI_Improbe(real_rank(a[0]), real_tag(a[1]), real_comm(a[2]), flag, &m, &st);
+    if (rc != MPI_SUCCESS)
+        return back_error(rc);
+    if (!*flag)
+        return 0;
+    if (a[5])
+        canon_status(&st, (ckpt_mpi_status *)a[5]);
+    if (m == MPI_MESSAGE_NO_PROC) {
+        *(ckpt_vid *)a[4] = VID_MESSAGE_NO_PROC;
+        return 0;
+    }
+    return new_message(m, a[2], back_matched(&st, a[2]), a[4]);
+}
+
+long back_Mprobe(const long *a) {
+    int flag = 0;
+    long rc, b[] = {a[0], a[1], a[2], (long)&flag, a[3], a[4]};
+    for (unsigned turn = 0; (rc = back_Improbe(b)) == 0 && !flag; turn++)
+        back_turn(turn);
+    return rc;
+}
+
+/* Starts to receive a matched message; its id is gone then.  comm receives its communicator.  A
+ * drained one is received at once: *done is 1, and st its status. */
+static int imrecv(const long *a, MPI_Request *r, ckpt_vid *comm, int *done, ckpt_mpi_status *st) {
+    ckpt_vid *vid = (ckpt_vid *)a[3];
+    ckpt_slot *s = back_slot(CKPT_KIND_MESSAGE, *vid);
+    MPI_Message m = (MPI_Message)(uintptr_t)s->real;
+    int rc, given_out = CKPT_VID_INDEX(*vid) >= CKPT_VID_PREDEFINED;
+    struct drained *d = given_out ? (struct drained *)(uintptr_t)s->extra : NULL;
+    *comm = given_out ? s->clock : VID_COMM_NULL;
+    *done = d != NULL && back_drained_mrecv(d, (void *)a[0], (int)a[1], real_type(a[2]), st, &rc);
+    if (!*done) {
+        rc = MPI_Imrecv((void *)a[0], (int)a[1], real_type(a[2]), &m, r);
+        if (rc != MPI_SUCCESS)
+            return rc;
+        free(d);
+    }
+    if (given_out)
+        ckpt_vid_give(back.tables, CKPT_KIND_MESSAGE, *vid, back.shared);
+    *vid = VID_MESSAGE_NULL;
+    return rc;
+}
+
+long back_Mrecv(const long *a) {
+    MPI_Request r;
+    MPI_Status st;
+    ckpt_vid comm;
+    ckpt_mpi_status canon;
+    int done, rc = imrecv(a, &r, &comm, &done, &canon);
+    if (!done && rc == MPI_SUCCESS) {
+        rc = back_wait(&r, &st);
+        if (comm != VID_COMM_NULL && back_took(rc))
+            back_count_received(back_slot(CKPT_KIND_COMM, comm), &st);
+        canon_status(&st, &canon);
+    }
+    if (a[4])
+        *(ckpt_mpi_status *)a[4] = canon;
+    return back_error(rc);
+}
+
+long back_Imrecv(const long *a) {
+    MPI_Request r;
+    ckpt_vid comm;
+    ckpt_mpi_status canon;
+    int done, rc = imrecv(a, &r, &comm, &done, &canon), flags = REQUEST_RECV | REQUEST_MATCHED;
+    if (done) {
+        rc = back_done_request(&canon, rc, &r);
+        flags = REQUEST_RECV | REQUEST_DONE;
+    }
+    return rc == MPI_SUCCESS ? back_new_request(r, flags, 0, comm, (ckpt_vid *)a[4])
+                             : back_error(rc);
+}
+
+/* ---- attached buffer ---- */
+
+long back_Buffer_attach(const long *a) {
+    int rc = MPI_Buffer_attach((void *)a[0], (int)a[1]);
+    if (rc == MPI_SUCCESS) {
+        back.state->bsend_buffer = (void *)a[0];
+        back.state->bsend_bytes = (int)a[1];
+    }
+    return back_error(rc);
+}
+
+long back_Buffer_detach(const long *a) {
+    int rc = MPI_Buffer_detach((void *)a[0], (int *)a[1]);
+    if (rc == MPI_SUCCESS)
+        back.state->bsend_bytes = 0;
+    return back_error(rc);
+}
+
+/* ---- counts ---- */
+
+static int real_status(const ckpt_mpi_status *c, MPI_Status *s) {
+    memset(s, 0, sizeof *s);
+    return MPI_Status_set_elements_x(s, MPI_BYTE, c->bytes);
+}
+
+long back_Get_elements_x(const long *a) {
+    MPI_Status s;
+    int rc = real_status((const ckpt_mpi_status *)a[0], &s);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Get_elements_x(&s, real_type(a[1]), (MPI_Count *)a[2]);
+    if (rc == MPI_SUCCESS && *(MPI_Count *)a[2] == MPI_UNDEFINED)
+        *(MPI_Count *)a[2] = CANON_UNDEFINED;
+    return back_error(rc);
+}
+
+long back_Get_elements(const long *a) {
+    MPI_Count n;
+    long b[] = {a[0], a[1], (long)&n};
+    long rc = back_Get_elements_x(b);
+    if (rc == 0)
+        *(int *)a[2] = n > INT_MAX || n == CANON_UNDEFINED ? CANON_UNDEFINED : (int)n;
+    return rc;
+}

@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * request.c: requests from start to completion.
+ */
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "impl.h"
+
+enum { SMALL = 64 };
+
+/* ---- ids ---- */
+
+static ckpt_vid take(ckpt_kind kind) {
+    for (;;) {
+        ckpt_vid v = ckpt_vid_take(back.tables, kind, back.shared);
+        if (__builtin_expect(v != CKPT_VID_NONE, 1))
+            return v;
+        if (ckpt_vid_grow(back.job, kind) != 0)
+            return CKPT_VID_NONE;
+    }
+}
+
+long back_new_request(MPI_Request real, int flags, int peer, ckpt_vid comm, ckpt_vid *vid) {
+    ckpt_vid v = take(CKPT_KIND_REQUEST);
+    if (v == CKPT_VID_NONE)
+        return CANON_ERR(NO_MEM);
+    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, v);
+    s->real = TO_REAL(real);
+    s->clock = comm;
+    s->a = flags;
+    s->b = peer;
+    s->extra = 0;
+    *vid = v;
+    return 0;
+}
+
+static inline int is_null(const ckpt_slot *s) {
+    return s == back.tables->pages[CKPT_KIND_REQUEST][0];
+}
+
+static inline MPI_Request real_of(const ckpt_slot *s) { return (MPI_Request)(uintptr_t)s->real; }
+
+/* An inactive persistent request completes at once, with an empty status. */
+static inline int is_inactive(const ckpt_slot *s) {
+    return (s->a & (REQUEST_PERSISTENT | REQUEST_ACTIVE)) == REQUEST_PERSISTENT;
+}
+
+/* The status of a complete request. */
+static inline void status_of(const ckpt_slot *s, const MPI_Status *real, ckpt_mpi_status *out) {
+    if ((s->a & REQUEST_KIND) == REQUEST_RECV && s->b == CANON_PROC_NULL)
+        proc_null_status(out);
+    else
+        canon_status(real, out);
+}
+
+/* Counts what the completed request moved, and frees its id unless it is persistent. */
+static void complete(ckpt_slot *s, ckpt_vid *vid, const MPI_Status *status, int rc) {
+    const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, s->clock);
+    int cancelled = (s->a & REQUEST_CANCELLED) && STATUS_CANCELLED(status);
+    if (s->a & REQUEST_DONE) {
+        ; /* counted when it was drained */
+    } else if ((s->a & REQUEST_KIND) == REQUEST_RECV) {
+        if (!cancelled && s->b != CANON_PROC_NULL && back_took(rc))
+            back_count_received(comm, status);
+    } else if (cancelled && (s->a & REQUEST_KIND) == REQUEST_SEND && s->b >= 0 && comm->extra) {
+        __atomic_fetch_sub(&ckpt_comm_of(comm)->peer[s->b].sent, 1, __ATOMIC_RELAXED);
+    }
+    if (s->a & REQUEST_IDUP) {
+        const struct back_idup *d = (const struct back_idup *)(uintptr_t)s->extra;
+        back_slot(CKPT_KIND_COMM, d->vid)->real = TO_REAL(d->comm);
+    }
+    if (s->a & REQUEST_PERSISTENT) {
+        if (s->a & REQUEST_DONE)
+            s->real = ((struct persistent *)(uintptr_t)s->extra)->real;
+        s->a &= ~(REQUEST_ACTIVE | REQUEST_CANCELLED | REQUEST_DONE);
+        return;
+    }
+    free((void *)(uintptr_t)s->extra);
+    ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, *vid, back.shared);
+    *vid = VID_REQUEST_NULL;
+}
+
+/* Waits for one request of any state.  may_hold: the call can be issued again, for this request. */
+static long wait_one(ckpt_vid *vid, ckpt_mpi_status *out, int may_hold) {
+    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, *vid);
+    if (is_null(s)) {
+        if (*vid != VID_REQUEST_NULL)
+            return CANON_ERR(REQUEST);
+        empty_status(out);
+        return 0;
+    }
+    if (is_inactive(s)) {
+        empty_status(out);
+        return 0;
+    }
+    MPI_Status status;
+    int flag = 0, rc;
+    for (unsigned turn = 0;; turn++) {
+        MPI_Request r = real_of(s); /* draining may put another one in its place */
+        rc = MPI_Test(&r, &flag, &status);
+        if (__builtin_expect(flag || rc != MPI_SUCCESS, 1))
+            break;
+        if (may_hold)
+            back_turn(turn);
+        else if (back_pending())
+            back_attend();
+    }
+    if (out != NULL)
+        status_of(s, &status, out);
+    complete(s, vid, &status, rc);
+    return back_error(rc);
+}
+
+long back_Wait(const long *a) { return wait_one((ckpt_vid *)a[0], (ckpt_mpi_status *)a[1], 1); }
+
+/* In a call on several requests, puts one's error into its status and remembers that there was one.
+ */
+static void note_error(long rc, ckpt_mpi_status *status, long *all) {
+    if (status != NULL)
+        status->error = (int)rc;
+    if (rc != 0)
+        *all = CANON_ERR(IN_STATUS);
+}
+
+long back_Waitall(const long *a) {
+    ckpt_vid *v = (ckpt_vid *)a[1];
+    ckpt_mpi_status *statuses = (ckpt_mpi_status *)a[2];
+    long all = 0, n = a[0], *again = (long *)a;
+    for (long i = 0; i < n; i++) {
+        /* Issued again, the call has only the rest to wait for. */
+        again[0] = n - i;
+        again[1] = (long)&v[i];
+        again[2] = statuses ? (long)&statuses[i] : 0;
+        long rc = wait_one(&v[i], statuses ? &statuses[i] : NULL, all == 0);
+        note_error(rc, statuses ? &statuses[i] : NULL, &all);
+    }
+    return all;
+}
+
+/* ---- testing ---- */
+
+long back_Test(const long *a) {
+    ckpt_vid *vid = (ckpt_vid *)a[0];
+    int *flag = (int *)a[1];
+    ckpt_mpi_status *out = (ckpt_mpi_status *)a[2];
+    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, *vid);
+    if (is_null(s) || is_inactive(s)) {
+        if (is_null(s) && *vid != VID_REQUEST_NULL)
+            return CANON_ERR(REQUEST);
+        *flag = 1;
+        empty_status(out);
+        return 0;
+    }
+    MPI_Status status;
+    if (back_pending())
+        back_attend();
+    MPI_Request r = real_of(s);
+    *flag = 0;
+    int rc = MPI_Test(&r, flag, &status);
+    if (*flag || rc != MPI_SUCCESS) {
+        *flag = 1;
+        if (out != NULL)
+            status_of(s, &status, out);
+        complete(s, vid, &status, rc);
+    }
+    return back_error(rc);
+}
+
+long back_Request_get_status(const long *a) {
+    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, a[0]);
+    int *flag = (int *)a[1];
+    if (is_null(s) || is_inactive(s)) {
+        *flag = 1;
+        empty_status((ckpt_mpi_status *)a[2]);
+        return 0;
+    }
+    MPI_Status status;
+    int rc = MPI_Request_get_status(real_of(s), flag, &status);
+    if (rc == MPI_SUCCESS && *flag && a[2])
+        status_of(s, &status, (ckpt_mpi_status *)a[2]);
+    return back_error(rc);
+}
+
+/* Real requests of an array, with null for those that cannot complete.  Freed by end. */
+struct reals {
+    MPI_Request *r, small[SMALL];
+    MPI_Status *s, small_status[SMALL];
+    int *index, small_index[SMALL];
+    int n, active;
+};
+
+static int begin(struct reals *x, long n, const ckpt_vid *v) {
+    if (back_pending())
+        back_attend();
+    x->n = n > 0 ? (int)n : 0;
+    x->r = x->small, x->s = x->small_status, x->index = x->small_index;
+    if (n > SMALL) {
+        x->r = malloc((size_t)n * sizeof *x->r);
+        x->s = malloc((size_t)n * sizeof *x->s);
+        x->index = malloc((size_t)n * sizeof *x->index);
+        if (x->r == NULL || x->s == NULL || x->index == NULL)
+            return -1;
+    }
+    x->active = 0;
+    for (int i = 0; i < x->n; i++) {
+        const ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, v[i]);
+        x->r[i] = is_null(s) || is_inactive(s) ? MPI_REQUEST_NULL : real_of(s);
+        x->active += x->r[i] != MPI_REQUEST_NULL;
+    }
+    return 0;
+}
+
+/* Reads the real requests again. */
+static void again(struct reals *x, const ckpt_vid *v) {
+    for (int i = 0; i < x->n; i++) {
+        const ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, v[i]);
+        x->r[i] = is_null(s) || is_inactive(s) ? MPI_REQUEST_NULL : real_of(s);
+    }
+}
+
+static void end(struct reals *x) {
+    if (x->r != x->small)
+        free(x->r);
+    if (x->s != x->small_status)
+        free(x->s);
+    if (x->index != x->small_index)
+        free(x->index);
+}
+
+/* Completes request i of the array with status st. */
+static void complete_at(ckpt_vid *v, int i, const MPI_Status *st, int rc, ckpt_mpi_status *out) {
+    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, v[i]);
+    if (out != NULL)
+        status_of(s, st, out);
+    complete(s, &v[i], st, rc);
+}
+
+long back_Testall(const long *a) {
+    ckpt_vid *v = (ckpt_vid *)a[1];
+    ckpt_mpi_status *statuses = (ckpt_mpi_status *)a[3];
+    struct reals x;
+    long all = 0;
+    *(int *)a[2] = 0;
+    if (begin(&x, a[0], v) != 0) {
+        end(&x);
+        return CANON_ERR(NO_MEM);
+    }
+    int flag = 1;
+    for (int i = 0; i < x.n && flag; i++) /* nothing is freed unless all are complete */
+        if (x.r[i] != MPI_REQUEST_NULL)
+            MPI_Request_get_status(x.r[i], &flag, MPI_STATUS_IGNORE);
+    for (int i = 0; i < x.n && flag; i++) {
+        long rc = wait_one(&v[i], statuses ? &statuses[i] : NULL, 0);
+        note_error(rc, statuses ? &statuses[i] : NULL, &all);
+    }
+    end(&x);
+    *(int *)a[2] = flag;
+    return all;
+}
+
+static long any(long n, ckpt_vid *v, int *index, int *flag, ckpt_mpi_status *out, int wait) {
+    struct reals x;
+    MPI_Status st;
+    int rc = begin(&x, n, v) == 0 ? MPI_SUCCESS : MPI_ERR_NO_MEM;
+    *index = MPI_UNDEFINED;
+    if (rc == MPI_SUCCESS && x.active == 0) {
+        *flag = 1;
+        empty_status(out);
+        end(&x);
+        return 0;
+    }
+    *flag = 0;
+    for (unsigned turn = 0; rc == MPI_SUCCESS; turn++) {
+        rc = MPI_Testany(x.n, x.r, index, flag, &st);
+        if (*flag || !wait)
+            break;
+        if (back_turn(turn))
+            again(&x, v);
+    }
+    if (*flag && *index != MPI_UNDEFINED)
+        complete_at(v, *index, &st, rc, out);
+    else
+        *index = MPI_UNDEFINED;
+    end(&x);
+    return back_error(rc);
+}
+
+long back_Waitany(const long *a) {
+    int flag;
+    return any(a[0], (ckpt_vid *)a[1], (int *)a[2], &flag, (ckpt_mpi_status *)a[3], 1);
+}
+
+long back_Testany(const long *a) {
+    return any(a[0], (ckpt_vid *)a[1], (int *)a[2], (int *)a[3], (ckpt_mpi_status *)a[4], 0);
+}
+
+static long some(const long *a, int wait) {
+    ckpt_vid *v = (ckpt_vid *)a[1];
+    int *outcount = (int *)a[2], *indices = (int *)a[3];
+    ckpt_mpi_status *statuses = (ckpt_mpi_status *)a[4];
+    struct reals x;
+    int rc = begin(&x, a[0], v) == 0 ? MPI_SUCCESS : MPI_ERR_NO_MEM, n = 0;
+    *outcount = 0;
+    if (rc == MPI_SUCCESS && x.active == 0) {
+        *outcount = MPI_UNDEFINED;
+        end(&x);
+        return 0;
+    }
+    for (unsigned turn = 0; rc == MPI_SUCCESS; turn++) {
+        rc = MPI_Testsome(x.n, x.r, &n, x.index, x.s);
+        if (n > 0 || !wait)
+            break;
+        if (back_turn(turn))
+            again(&x, v);
+    }
+    long all =
+        rc == MPI_SUCCESS || back_canon_class(rc) == CANON_ERR(IN_STATUS) ? 0 : back_error(rc);
+    for (int i = 0; i < n && all == 0; i++) {
+        int one = rc == MPI_SUCCESS ? MPI_SUCCESS : x.s[i].MPI_ERROR;
+        indices[i] = x.index[i];
+        complete_at(v, x.index[i], &x.s[i], one, statuses ? &statuses[i] : NULL);
+        if (statuses != NULL)
+            statuses[i].error = (int)back_error(one);
+    }
+    if (all == 0) {
+        *outcount = n;
+        if (rc != MPI_SUCCESS)
+            all = CANON_ERR(IN_STATUS);
+    }
+    end(&x);
+    return all;
+}
+
+long back_Waitsome(const long *a) { return some(a, 1); }
+
+long back_Testsome(const long *a) { return some(a, 0); }
+
+/* ---- persistent requests ---- */
+
+static int start(ckpt_slot *s) {
+    MPI_Request r = real_of(s);
+    struct persistent *p = (struct persistent *)(uintptr_t)s->extra;
+    if (__builtin_expect(back.drained, 0) && (s->a & REQUEST_KIND) == REQUEST_RECV && p != NULL) {
+        const struct back_take take = {
+            (void *)p->a[0], (int)p->a[1], real_type(p->a[2]), p->a[3], p->a[4], p->a[5], NULL};
+        ckpt_mpi_status st;
+        int rc;
+        if (back_drained_recv(&take, &st, &rc)) {
+            p->real = s->real;
+            rc = back_done_request(&st, rc, &r);
+            s->real = TO_REAL(r);
+            s->a |= REQUEST_ACTIVE | REQUEST_DONE;
+            return rc;
+        }
+    }
+    int rc = MPI_Start(&r);
+    if (rc == MPI_SUCCESS) {
+        s->real = TO_REAL(r);
+        s->a |= REQUEST_ACTIVE;
+        if ((s->a & REQUEST_KIND) == REQUEST_SEND)
+            back_count_sent(back_slot(CKPT_KIND_COMM, s->clock), s->b);
+    }
+    return rc;
+}
+
+static long start_checked(ckpt_vid v) {
+    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, v);
+    return is_null(s) || !is_inactive(s) ? CANON_ERR(REQUEST) : back_error(start(s));
+}
+
+long back_Start(const long *a) { return start_checked(*(ckpt_vid *)a[0]); }
+
+long back_Startall(const long *a) {
+    const ckpt_vid *v = (const ckpt_vid *)a[1];
+    for (long i = 0; i < a[0]; i++) {
+        long rc = start_checked(v[i]);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+long back_Cancel(const long *a) {
+    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, *(ckpt_vid *)a[0]);
+    if (is_null(s))
+        return CANON_ERR(REQUEST);
+    MPI_Request r = real_of(s);
+    int rc = MPI_Cancel(&r);
+    if (rc == MPI_SUCCESS)
+        s->a |= REQUEST_CANCELLED;
+    return back_error(rc);
+}
+
+/* Receives that were freed while active: nobody else will count their messages. */
+static struct orphan {
+    MPI_Request request;
+    ckpt_vid comm;
+} * orphans;
+static int norphans;
+static pthread_mutex_t orphans_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static int adopt(MPI_Request request, ckpt_vid comm) {
+    pthread_mutex_lock(&orphans_mutex);
+    struct orphan *grown = realloc(orphans, (size_t)(norphans + 1) * sizeof *orphans);
+    if (grown != NULL) {
+        orphans = grown;
+        orphans[norphans++] = (struct orphan){request, comm};
+    }
+    pthread_mutex_unlock(&orphans_mutex);
+    return grown ? 0 : -1;
+}
+
+int back_poll_orphans(void) {
+    pthread_mutex_lock(&orphans_mutex);
+    for (int i = 0; i < norphans;) {
+        MPI_Status st;
+        int flag = 0;
+        MPI_Test(&orphans[i].request, &flag, &st);
+        if (!flag) {
+            i++;
+            continue;
+        }
+        back_count_received(back_slot(CKPT_KIND_COMM, orphans[i].comm), &st);
+        orphans[i] = orphans[--norphans];
+    }
+    int left = norphans;
+    pthread_mutex_unlock(&orphans_mutex);
+    return left;
+}
+
+long back_Request_free(const long *a) {
+    ckpt_vid *vid = (ckpt_vid *)a[0];
+    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, *vid);
+    if (is_null(s))
+        return CANON_ERR(REQUEST);
+    MPI_Request r = real_of(s);
+    int rc = MPI_SUCCESS;
+    if (s->a & REQUEST_DONE && s->a & REQUEST_PERSISTENT) {
+        MPI_Request p = (MPI_Request)(uintptr_t)((struct persistent *)(uintptr_t)s->extra)->real;
+        MPI_Request_free(&p);
+    }
+    if (!is_inactive(s) && (s->a & REQUEST_KIND) == REQUEST_RECV && !(s->a & REQUEST_DONE) &&
+        adopt(r, s->clock) == 0)
+        ; /* completes later */
+    else
+        rc = MPI_Request_free(&r);
+    free((void *)(uintptr_t)s->extra);
+    ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, *vid, back.shared);
+    *vid = VID_REQUEST_NULL;
+    return back_error(rc);
+}

@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * save.c: drained messages, matched messages and requests in an image (section "messages").
+ *
+ * 64-bit little-endian words; messages' bytes are padded to 8.
+ *
+ *   version (1)
+ *   drained messages: count, then each: communicator, source, tag, length, bytes; in order of
+ * arrival matched messages: count, then each: id, communicator, source, tag, length, bytes
+ *   requests: count, then each: id, flags, peer, communicator, state, and
+ *     STATE_DONE: source, tag, cancelled, length, canonical error
+ *     STATE_POSTED: order, buffer, count, datatype, source, tag
+ *     STATE_DEFERRED: function, number of arguments, arguments
+ *     STATE_INACTIVE: nothing
+ *     persistent ones then: mode, six arguments
+ */
+#include <stdlib.h>
+
+#include "drain.h"
+
+enum { SAVE_VERSION = 1 };
+enum { STATE_INACTIVE = 0, STATE_DONE = 1, STATE_POSTED = 2, STATE_DEFERRED = 3 };
+/* Flags that say what a request is; the others say what happened to it in this process. */
+enum {
+    LASTING = REQUEST_KIND | REQUEST_PERSISTENT | REQUEST_ACTIVE | REQUEST_CANCELLED | REQUEST_SYNC
+};
+
+/* ---- writing ---- */
+
+struct out {
+    char *p;
+    size_t n, room;
+    int failed;
+};
+
+static void out_bytes(struct out *o, const void *from, size_t n) {
+    size_t padded = (n + 7) & ~(size_t)7;
+    if (o->n + padded > o->room) {
+        size_t room = 2 * (o->n + padded) + 4096;
+        char *p = realloc(o->p, room);
+        if (p == NULL) {
+            o->failed = 1;
+            return;
+        }
+        o->p = p;
+        o->room = room;
+    }
+    memset(o->p + o->n, 0, padded);
+    if (n > 0)
+        memcpy(o->p + o->n, from, n);
+    o->n += padded;
+}
+
+static void out(struct out *o, int64_t v) { out_bytes(o, &v, 8); }
+
+static void out_message(struct out *o, const struct drained *m) {
+    out(o, m->comm);
+    out(o, m->source);
+    out(o, m->tag);
+    out(o, m->bytes);
+    out_bytes(o, m->data, (size_t)m->bytes);
+}
+
+static void out_status(struct out *o, const ckpt_slot *s) {
+    MPI_Request r = (MPI_Request)(uintptr_t)s->real;
+    MPI_Status st;
+    ckpt_mpi_status c;
+    int flag, rc = MPI_Request_get_status(r, &flag, &st);
+    canon_status(&st, &c);
+    out(o, c.source);
+    out(o, c.tag);
+    out(o, c.cancelled);
+    out(o, c.bytes);
+    out(o, back_error(rc) & 0xff);
+}
+
+static void out_request(struct out *o, const ckpt_slot *s, ckpt_vid vid) {
+    int persistent = s->a & REQUEST_PERSISTENT;
+    int state = s->a & REQUEST_DONE                      ? STATE_DONE
+                : s->a & REQUEST_DEFERRED                ? STATE_DEFERRED
+                : persistent && !(s->a & REQUEST_ACTIVE) ? STATE_INACTIVE
+                                                         : STATE_POSTED;
+    out(o, vid);
+    out(o, s->a & LASTING);
+    out(o, s->b);
+    out(o, s->clock);
+    out(o, state);
+    if (state == STATE_DONE) {
+        out_status(o, s);
+    } else if (state == STATE_POSTED) {
+        const struct posted *p = posted_of(vid);
+        out(o, (int64_t)p->serial);
+        out(o, (int64_t)(uintptr_t)p->buf);
+        out(o, p->count);
+        out(o, p->type);
+        out(o, p->source);
+        out(o, p->tag);
+    } else if (state == STATE_DEFERRED) {
+        const struct deferred *d = deferred_of(s);
+        out(o, d->function);
+        out(o, d->nargs);
+        for (int i = 0; i < d->nargs; i++)
+            out(o, d->a[i]);
+    }
+    if (persistent) {
+        const struct persistent *p = (const struct persistent *)(uintptr_t)s->extra;
+        out(o, p->mode);
+        for (int i = 0; i < 6; i++)
+            out(o, p->a[i]);
+    }
+}
+
+static int64_t live(ckpt_kind kind) {
+    int64_t n = 0;
+    for (uint32_t i = 0; next_slot(kind, &i) != NULL;)
+        n++;
+    return n;
+}
+
+long back_save(void *ctx, void *buffer, size_t bytes) {
+    (void)ctx;
+    struct out o = {0};
+    int64_t n = 0;
+    out(&o, SAVE_VERSION);
+    for (const struct drained *m = drained_first; m != NULL; m = m->next)
+        n++;
+    out(&o, n);
+    for (const struct drained *m = drained_first; m != NULL; m = m->next)
+        out_message(&o, m);
+    out(&o, live(CKPT_KIND_MESSAGE));
+    uint32_t i = 0;
+    for (const ckpt_slot *s; (s = next_slot(CKPT_KIND_MESSAGE, &i)) != NULL;) {
+        out(&o, CKPT_VID(CKPT_KIND_MESSAGE, i - 1));
+        out_message(&o, (const struct drained *)(uintptr_t)s->extra);
+    }
+    out(&o, live(CKPT_KIND_REQUEST));
+    i = 0;
+    for (const ckpt_slot *s; (s = next_slot(CKPT_KIND_REQUEST, &i)) != NULL;)
+        out_request(&o, s, CKPT_VID(CKPT_KIND_REQUEST, i - 1));
+    long need = o.failed ? CKPT_E_SYSTEM : (long)o.n;
+    if (need > 0 && (size_t)need <= bytes)
+        memcpy(buffer, o.p, o.n);
+    free(o.p);
+    return need;
+}
+
+/* ---- reading ---- */
+
+struct in {
+    const char *p;
+    size_t left;
+    int failed;
+};
+
+static int64_t in(struct in *x) {
+    int64_t v;
+    if (x->left < 8) {
+        x->failed = 1;
+        return 0;
+    }
+    memcpy(&v, x->p, 8);
+    x->p += 8;
+    x->left -= 8;
+    return v;
+}
+
+/* A word that must lie between low and high. */
+static int64_t in_range(struct in *x, int64_t low, int64_t high) {
+    int64_t v = in(x);
+    if (v < low || v > high) {
+        x->failed = 1;
+        return low;
+    }
+    return v;
+}
+
+static ckpt_vid in_vid(struct in *x, ckpt_kind kind) {
+    ckpt_vid v = (ckpt_vid)in_range(x, 0, UINT32_MAX);
+    if (CKPT_VID_KIND(v) != (uint32_t)kind)
+        x->failed = 1;
+    return v;
+}
+
+/* At most so many items can follow, of at least `words` words each. */
+static int64_t in_count(struct in *x, size_t words) {
+    return in_range(x, 0, (int64_t)(x->left / (8 * words)));
+}
+
+static struct drained *in_message(struct in *x) {
+    struct drained *m = calloc(1, sizeof *m);
+    if (m == NULL) {
+        x->failed = 1;
+        return NULL;
+    }
+    m->comm = in_vid(x, CKPT_KIND_COMM);
+    m->source = (int)in_range(x, INT32_MIN, INT32_MAX);
+    m->tag = (int)in_range(x, INT32_MIN, INT32_MAX);
+    m->bytes = in_range(x, 0, INT32_MAX);
+    m->request = MPI_REQUEST_NULL;
+    size_t padded = ((size_t)m->bytes + 7) & ~(size_t)7;
+    if (!x->failed && padded <= x->left && (m->data = malloc(padded + 1)) != NULL) {
+        memcpy(m->data, x->p, (size_t)m->bytes);
+        x->p += padded;
+        x->left -= padded;
+        return m;
+    }
+    x->failed = 1;
+    free(m);
+    return NULL;
+}
+
+/* Makes that id live, which no other has been given since. */
+static ckpt_slot *claim(ckpt_kind kind, ckpt_vid vid) {
+    uint32_t index = CKPT_VID_INDEX(vid);
+    ckpt_tables *t = back.tables;
+    if (CKPT_VID_KIND(vid) != (uint32_t)kind || index < CKPT_VID_PREDEFINED ||
+        index / CKPT_PAGE_SLOTS >= CKPT_PAGES)
+        return NULL;
+    while (t->pages[kind][index / CKPT_PAGE_SLOTS] == NULL)
+        if (ckpt_vid_grow(back.job, kind) != 0)
+            return NULL;
+    ckpt_slot *slot = t->pages[kind][index / CKPT_PAGE_SLOTS] + index % CKPT_PAGE_SLOTS;
+    uint32_t at = (uint32_t)t->free[kind] & 0x0fffffffu;
+    if (at == index) {
+        t->free[kind] = ((t->free[kind] >> 28) + 1) << 28 | slot->extra;
+    } else {
+        ckpt_slot *s = NULL;
+        while (at != 0 && at != index) {
+            s = t->pages[kind][at / CKPT_PAGE_SLOTS] + at % CKPT_PAGE_SLOTS;
+            at = (uint32_t)s->extra;
+        }
+        if (at == 0)
+            return NULL; /* live already: the image names it twice */
+        s->extra = slot->extra;
+    }
+    slot->generation++;
+    slot->real = slot->extra = 0;
+    slot->a = slot->b = 0;
+    return slot;
+}
+
+/* A receive to be posted, once all requests are known: in the order in which they were. */
+struct repost {
+    uint64_t order;
+    ckpt_vid vid;
+    long a[6];
+};
+
+struct loading {
+    struct in in;
+    struct repost *post;
+    size_t nposts;
+    struct deferred **start;
+    size_t nstarts;
+};
+
+static int load_done(struct in *x, ckpt_slot *s) {
+    ckpt_mpi_status st = {0};
+    st.source = (int)in_range(x, INT32_MIN, INT32_MAX);
+    st.tag = (int)in_range(x, INT32_MIN, INT32_MAX);
+    st.cancelled = (int)in_range(x, 0, 1);
+    st.bytes = in_range(x, 0, INT64_MAX);
+    int64_t error = in_range(x, 0, 255);
+    MPI_Request r = MPI_REQUEST_NULL;
+    int rc = error == 0                     ? MPI_SUCCESS
+             : error == CANON_ERR(TRUNCATE) ? MPI_ERR_TRUNCATE
+                                            : MPI_ERR_OTHER;
+    if (x->failed || back_done_request(&st, rc, &r) != MPI_SUCCESS)
+        return CKPT_E_SYSTEM;
+    s->real = TO_REAL(r);
+    s->a |= REQUEST_DONE;
+    return 0;
+}
+
+static int load_deferred(struct loading *l, ckpt_slot *s, ckpt_vid vid) {
+    struct in *x = &l->in;
+    struct deferred d = {.comm = s->clock, .request = vid};
+    d.function = (int)in_range(x, 0, CKPT_FN_MPI_END - CKPT_FN_MPI - 1);
+    d.nargs = (int)in_range(x, 1, (int64_t)(sizeof d.a / sizeof *d.a));
+    for (int i = 0; i < d.nargs; i++)
+        d.a[i] = in(x);
+    if (x->failed)
+        return CKPT_E_CORRUPT;
+    if (deferred_bind(&d, s) != MPI_SUCCESS)
+        return CKPT_E_SYSTEM;
+    s->a |= REQUEST_DEFERRED;
+    l->start[l->nstarts++] = deferred_of(s);
+    return 0;
+}
+
+static int load_persistent(struct in *x, ckpt_slot *s, int state) {
+    struct persistent *p = calloc(1, sizeof *p);
+    MPI_Request r;
+    if (p == NULL)
+        return CKPT_E_SYSTEM;
+    s->extra = (uint64_t)(uintptr_t)p;
+    p->mode = (int)in_range(x, 0, 4);
+    for (int i = 0; i < 6; i++)
+        p->a[i] = in(x);
+    if (x->failed)
+        return CKPT_E_CORRUPT;
+    p->type_generation = back_slot(CKPT_KIND_DATATYPE, p->a[2])->generation;
+    p->comm_generation = back_slot(CKPT_KIND_COMM, p->a[5])->generation;
+    if (back_make_persistent(p, &r) != MPI_SUCCESS)
+        return CKPT_E_SYSTEM;
+    if (state == STATE_DONE)
+        p->real = TO_REAL(r);
+    else
+        s->real = TO_REAL(r);
+    return 0;
+}
+
+static int load_request(struct loading *l) {
+    struct in *x = &l->in;
+    ckpt_vid vid = in_vid(x, CKPT_KIND_REQUEST);
+    ckpt_slot *s = x->failed ? NULL : claim(CKPT_KIND_REQUEST, vid);
+    if (s == NULL)
+        return CKPT_E_CORRUPT;
+    s->a = (int)in(x)&LASTING;
+    s->b = (int)in_range(x, INT32_MIN, INT32_MAX);
+    s->clock = in_vid(x, CKPT_KIND_COMM);
+    int state = (int)in_range(x, STATE_INACTIVE, STATE_DEFERRED), rc = 0;
+    if (state == STATE_DONE) {
+        rc = load_done(x, s);
+    } else if (state == STATE_POSTED) {
+        struct repost *p = &l->post[l->nposts++];
+        p->vid = vid;
+        p->order = (uint64_t)in(x);
+        for (int i = 0; i < 5; i++) /* buffer, count, datatype, source, tag */
+            p->a[i] = in(x);
+        p->a[5] = s->clock;
+    } else if (state == STATE_DEFERRED) {
+        rc = load_deferred(l, s, vid);
+    }
+    if (rc == 0 && s->a & REQUEST_PERSISTENT)
+        rc = load_persistent(x, s, state);
+    return x->failed ? CKPT_E_CORRUPT : rc;
+}
+
+static int by_order(const void *x, const void *y) {
+    const struct repost *a = x, *b = y;
+    return a->order < b->order ? -1 : a->order > b->order;
+}
+
+static int post_again(const struct repost *p) {
+    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, p->vid);
+    const long *a = p->a;
+    MPI_Request r = (MPI_Request)(uintptr_t)s->real;
+    int rc = s->a & REQUEST_PERSISTENT
+                 ? MPI_Start(&r)
+                 : MPI_Irecv((void *)a[0], (int)a[1], real_type(a[2]), real_rank(a[3]),
+                             real_tag(a[4]), real_comm(a[5]), &r);
+    if (rc != MPI_SUCCESS)
+        return CKPT_E_SYSTEM;
+    s->real = TO_REAL(r);
+    back_posted(p->vid, a);
+    return 0;
+}
+
+/* In a restarted job all counts begin at 0, and no checkpoint is pending. */
+static int start_again(struct deferred *d) {
+    const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, d->comm);
+    if (!(comm->generation & 1) || comm->extra == 0)
+        return CKPT_E_CORRUPT;
+    ckpt_comm_counters *c = ckpt_comm_of(comm);
+    c->collectives++;
+    c->returned++;
+    return deferred_start(d) == 0 ? 0 : CKPT_E_SYSTEM;
+}
+
+static int load_all(struct loading *l) {
+    struct in *x = &l->in;
+    if (in(x) != SAVE_VERSION)
+        return CKPT_E_VERSION;
+    for (int64_t n = in_count(x, 4); n > 0 && !x->failed; n--) {
+        struct drained *m = in_message(x);
+        if (m != NULL)
+            drained_append(m);
+    }
+    for (int64_t n = in_count(x, 5); n > 0 && !x->failed; n--) {
+        ckpt_vid vid = in_vid(x, CKPT_KIND_MESSAGE);
+        struct drained *m = in_message(x);
+        ckpt_slot *s = m == NULL ? NULL : claim(CKPT_KIND_MESSAGE, vid);
+        if (s == NULL)
+            return CKPT_E_CORRUPT;
+        s->clock = m->comm;
+        s->real = TO_REAL(MPI_MESSAGE_NULL);
+        s->extra = (uint64_t)(uintptr_t)m;
+    }
+    int64_t n = in_count(x, 5);
+    l->post = calloc((size_t)n + 1, sizeof *l->post);
+    l->start = calloc((size_t)n + 1, sizeof *l->start);
+    if (l->post == NULL || l->start == NULL)
+        return CKPT_E_SYSTEM;
+    int rc = x->failed ? CKPT_E_CORRUPT : 0;
+    for (; n > 0 && rc == 0; n--)
+        rc = load_request(l);
+    if (rc == 0 && x->left != 0)
+        rc = CKPT_E_CORRUPT;
+    qsort(l->post, l->nposts, sizeof *l->post, by_order);
+    for (size_t i = 0; i < l->nposts && rc == 0; i++)
+        rc = post_again(&l->post[i]);
+    for (size_t i = 0; i < l->nstarts && rc == 0; i++)
+        rc = start_again(l->start[i]);
+    return rc;
+}
+
+int back_load(void *ctx, const void *saved, size_t bytes) {
+    (void)ctx;
+    struct loading l = {.in = {saved, bytes, 0}};
+    int rc = load_all(&l);
+    free(l.post);
+    free(l.start);
+    return rc;
+}

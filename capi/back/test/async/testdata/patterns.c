@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * patterns.c: programs that know nothing of checkpoints, for checkpoints at any moment.
+ *
+ *   patterns PATTERN ROUNDS
+ *
+ * Each pattern is deterministic and ends with one line "PATTERN RESULT" from rank 0, which must be
+ * the same whatever happened in between.  Between messages the ranks compute for random times,
+ * seeded by rank and round.
+ */
+#include <mpi.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static int rank, size;
+
+static uint64_t mix(uint64_t h, uint64_t v) {
+    h ^= v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
+    h *= 0xff51afd7ed558ccdull;
+    return h ^ h >> 33;
+}
+
+/* Computes for up to us microseconds. */
+static void work(uint64_t seed, unsigned us) {
+    struct timespec t, n;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    long long end = t.tv_sec * 1000000ll + t.tv_nsec / 1000 + (long long)(mix(seed, 77) % (us + 1));
+    do
+        clock_gettime(CLOCK_MONOTONIC, &n);
+    while (n.tv_sec * 1000000ll + n.tv_nsec / 1000 < end);
+}
+
+static void fail(const char *what, int round) {
+    fprintf(stderr, "rank %d round %d: %s\n", rank, round, what);
+    MPI_Abort(MPI_COMM_WORLD, 3);
+}
+
+/* Many non-blocking sends of all sizes around a ring, received late, some with wildcards. */
+static uint64_t ring(int rounds) {
+    enum { N = 40 };
+    uint64_t h = (uint64_t)rank;
+    int next = (rank + 1) % size, prev = (rank + size - 1) % size;
+    static uint64_t *out[N], *in[N];
+    for (int i = 0; i < N; i++) {
+        size_t words = i % 10 == 9 ? 40000 : (size_t)(1 + i * i);
+        out[i] = malloc(words * 8);
+        in[i] = malloc(words * 8);
+    }
+    for (int r = 0; r < rounds; r++) {
+        MPI_Request req[2 * N];
+        int n = 0;
+        for (int i = 0; i < N; i++) {
+            int words = i % 10 == 9 ? 40000 : 1 + i * i;
+            for (int w = 0; w < words; w++)
+                out[i][w] = mix((uint64_t)rank * 1000003u + (uint64_t)r, (uint64_t)(i * 65536 + w));
+            MPI_Isend(out[i], words, MPI_UINT64_T, next, i, MPI_COMM_WORLD, &req[n++]);
+        }
+        work((uint64_t)(rank * 7 + r), 3000);
+        for (int i = 0; i < N; i += 2) {
+            int words = i % 10 == 9 ? 40000 : 1 + i * i;
+            MPI_Irecv(in[i], words, MPI_UINT64_T, i % 4 ? MPI_ANY_SOURCE : prev, i, MPI_COMM_WORLD,
+                      &req[n++]);
+        }
+        work((uint64_t)(rank * 13 + r), 2000);
+        for (int i = 1; i < N; i += 2) {
+            int words = i % 10 == 9 ? 40000 : 1 + i * i;
+            MPI_Status st;
+            MPI_Recv(in[i], words, MPI_UINT64_T, i % 3 ? prev : MPI_ANY_SOURCE, i, MPI_COMM_WORLD,
+                     &st);
+            int count;
+            MPI_Get_count(&st, MPI_UINT64_T, &count);
+            if (count != words || st.MPI_SOURCE != prev || st.MPI_TAG != i)
+                fail("status of a receive", r);
+        }
+        MPI_Status sts[2 * N];
+        MPI_Waitall(n, req, sts);
+        for (int k = N; k < n; k++)
+            if (sts[k].MPI_SOURCE != prev || sts[k].MPI_TAG != 2 * (k - N))
+                fail("status of Waitall", r);
+        for (int i = 0; i < N; i++) {
+            int words = i % 10 == 9 ? 40000 : 1 + i * i;
+            for (int w = 0; w < words; w++)
+                if (in[i][w] !=
+                    mix((uint64_t)prev * 1000003u + (uint64_t)r, (uint64_t)(i * 65536 + w)))
+                    fail("content of a message", r);
+            h = mix(h, in[i][words - 1]);
+        }
+    }
+    return h;
+}
+
+/* A farm: rank 0 gives out tasks and takes results from anybody. */
+static uint64_t farm(int rounds) {
+    uint64_t sum = 0;
+    if (rank == 0) {
+        int given = 0, taken = 0;
+        for (int w = 1; w < size; w++) {
+            uint64_t task = (uint64_t)given;
+            MPI_Send(&task, 1, MPI_UINT64_T, w, given < rounds ? 1 : 2, MPI_COMM_WORLD);
+            given += given < rounds;
+        }
+        while (taken < rounds) {
+            uint64_t result[2];
+            MPI_Status st;
+            if (taken % 2) {
+                MPI_Probe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &st);
+                MPI_Recv(result, 2, MPI_UINT64_T, st.MPI_SOURCE, st.MPI_TAG, MPI_COMM_WORLD, &st);
+            } else {
+                MPI_Message m;
+                MPI_Mprobe(MPI_ANY_SOURCE, 3, MPI_COMM_WORLD, &m, &st);
+                work((uint64_t)taken, 300);
+                MPI_Mrecv(result, 2, MPI_UINT64_T, &m, &st);
+            }
+            sum += mix(result[0], result[1]);
+            taken++;
+            uint64_t task = (uint64_t)given;
+            MPI_Send(&task, 1, MPI_UINT64_T, st.MPI_SOURCE, given < rounds ? 1 : 2, MPI_COMM_WORLD);
+            given += given < rounds;
+        }
+        return sum;
+    }
+    for (;;) {
+        uint64_t task;
+        MPI_Status st;
+        MPI_Recv(&task, 1, MPI_UINT64_T, 0, MPI_ANY_TAG, MPI_COMM_WORLD, &st);
+        if (st.MPI_TAG == 2)
+            return 0;
+        work(task, 4000);
+        uint64_t result[2] = {task, mix(task, 5)};
+        MPI_Send(result, 2, MPI_UINT64_T, 0, 3, MPI_COMM_WORLD);
+    }
+}
+
+/* Never blocks: Iprobe, Improbe, Test, Testany, Testsome. */
+static uint64_t polling(int rounds) {
+    uint64_t h = 0;
+    MPI_Comm comm;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    for (int r = 0; r < rounds; r++) {
+        uint64_t mine = mix((uint64_t)rank, (uint64_t)r), got = 0;
+        MPI_Request send[8];
+        int sent = 0, have = 0, done = 0;
+        for (int p = 0; p < size; p++)
+            if (p != rank)
+                MPI_Isend(&mine, 1, MPI_UINT64_T, p, r, comm, &send[sent++]);
+        uint64_t sum = 0;
+        while (have < size - 1 || !done) {
+            int flag = 0;
+            MPI_Status st;
+            if (have < size - 1) {
+                if (r % 3 == 0) {
+                    MPI_Iprobe(MPI_ANY_SOURCE, r, comm, &flag, &st);
+                    if (flag)
+                        MPI_Recv(&got, 1, MPI_UINT64_T, st.MPI_SOURCE, r, comm, &st);
+                } else {
+                    MPI_Message m;
+                    MPI_Improbe(MPI_ANY_SOURCE, r, comm, &flag, &m, &st);
+                    if (flag) {
+                        MPI_Request q;
+                        MPI_Imrecv(&got, 1, MPI_UINT64_T, &m, &q);
+                        int f = 0;
+                        while (!f)
+                            MPI_Test(&q, &f, &st);
+                    }
+                }
+                if (flag) {
+                    if (got != mix((uint64_t)st.MPI_SOURCE, (uint64_t)r))
+                        fail("polled message", r);
+                    sum += got;
+                    have++;
+                }
+            }
+            if (!done)
+                MPI_Testall(sent, send, &done, MPI_STATUSES_IGNORE);
+            work((uint64_t)(r * size + rank), 100);
+        }
+        h = mix(h, sum);
+    }
+    MPI_Comm_free(&comm);
+    return h;
+}
+
+/* Blocking and non-blocking collectives on several communicators, members at different times. */
+static uint64_t colls(int rounds) {
+    uint64_t h = 0;
+    MPI_Comm half, dup;
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
+    MPI_Comm_dup(MPI_COMM_WORLD, &dup);
+    for (int r = 0; r < rounds; r++) {
+        uint64_t mine = mix((uint64_t)rank, (uint64_t)r), all, part, later;
+        MPI_Request q[2];
+        work((uint64_t)(rank * 31 + r), 3000);
+        MPI_Allreduce(&mine, &all, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+        work((uint64_t)(rank * 37 + r), 3000);
+        MPI_Iallreduce(&mine, &later, 1, MPI_UINT64_T, MPI_BXOR, dup, &q[0]);
+        MPI_Ibarrier(MPI_COMM_WORLD, &q[1]);
+        work((uint64_t)(rank * 41 + r), 2000);
+        MPI_Allreduce(&mine, &part, 1, MPI_UINT64_T, MPI_SUM, half);
+        uint64_t root = rank == r % size ? all : 0;
+        MPI_Waitall(2, q, MPI_STATUSES_IGNORE);
+        MPI_Bcast(&root, 1, MPI_UINT64_T, r % size, dup);
+        if (root != all)
+            fail("broadcast", r);
+        MPI_Allreduce(MPI_IN_PLACE, &part, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+        h = mix(mix(mix(h, all), part), later);
+        if (r % 16 == 0) { /* communicators come and go */
+            MPI_Comm_free(&dup);
+            MPI_Comm_dup(MPI_COMM_WORLD, &dup);
+        }
+        if (r % 8 == 0)
+            MPI_Barrier(half);
+    }
+    MPI_Comm_free(&half);
+    MPI_Comm_free(&dup);
+    return h;
+}
+
+/* Persistent requests, Sendrecv, buffered sends, a derived datatype. */
+static uint64_t halo(int rounds) {
+    enum { N = 300 };
+    static double a[N][N];
+    int next = (rank + 1) % size, prev = (rank + size - 1) % size;
+    MPI_Datatype column;
+    MPI_Request q[4];
+    MPI_Type_vector(N, 1, N, MPI_DOUBLE, &column);
+    MPI_Type_commit(&column);
+    static char buffer[1 << 20];
+    MPI_Buffer_attach(buffer, sizeof buffer);
+    for (int i = 0; i < N; i++)
+        for (int k = 0; k < N; k++)
+            a[i][k] = rank + i * 0.5 + k * 0.25;
+    MPI_Recv_init(&a[0][0], 1, column, prev, 1, MPI_COMM_WORLD, &q[0]);
+    MPI_Recv_init(&a[0][N - 1], 1, column, next, 2, MPI_COMM_WORLD, &q[1]);
+    MPI_Send_init(&a[0][1], 1, column, prev, 2, MPI_COMM_WORLD, &q[2]);
+    MPI_Send_init(&a[0][N - 2], 1, column, next, 1, MPI_COMM_WORLD, &q[3]);
+    for (int r = 0; r < rounds; r++) {
+        MPI_Startall(4, q);
+        work((uint64_t)(rank * 3 + r), 2000);
+        MPI_Waitall(4, q, MPI_STATUSES_IGNORE);
+        for (int i = 0; i < N; i++)
+            for (int k = 1; k < N - 1; k++)
+                a[i][k] = 0.25 * a[i][k - 1] + 0.5 * a[i][k] + 0.25 * a[i][k + 1];
+        double edge = a[r % N][1], other = 0;
+        MPI_Sendrecv(&edge, 1, MPI_DOUBLE, next, 9, &other, 1, MPI_DOUBLE, prev, 9, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+        a[r % N][2] += 1e-3 * other;
+        MPI_Sendrecv_replace(&other, 1, MPI_DOUBLE, prev, 10, next, 10, MPI_COMM_WORLD,
+                             MPI_STATUS_IGNORE);
+        a[r % N][3] += 1e-3 * other;
+        MPI_Bsend(&edge, 1, MPI_DOUBLE, next, 11, MPI_COMM_WORLD);
+        work((uint64_t)(rank * 5 + r), 1000);
+        MPI_Recv(&other, 1, MPI_DOUBLE, prev, 11, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        a[r % N][4] += 1e-3 * other;
+        int peer = rank ^ 1;
+        if (r % 5 == 0 && peer < size) { /* synchronous: even ranks first */
+            if (rank % 2 == 0)
+                MPI_Ssend(&edge, 1, MPI_DOUBLE, peer, 12, MPI_COMM_WORLD);
+            MPI_Recv(&other, 1, MPI_DOUBLE, MPI_ANY_SOURCE, 12, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            if (rank % 2 == 1)
+                MPI_Ssend(&edge, 1, MPI_DOUBLE, peer, 12, MPI_COMM_WORLD);
+        }
+    }
+    double sum = 0;
+    for (int i = 0; i < N; i++)
+        for (int k = 0; k < N; k++)
+            sum += a[i][k];
+    for (int i = 0; i < 4; i++)
+        MPI_Request_free(&q[i]);
+    void *p;
+    int n;
+    MPI_Buffer_detach(&p, &n);
+    MPI_Type_free(&column);
+    uint64_t bits;
+    memcpy(&bits, &sum, 8);
+    return bits;
+}
+
+/* One rank computes for long while the others wait for it in a barrier. */
+static uint64_t stuck(int rounds) {
+    uint64_t h = 0;
+    for (int r = 0; r < rounds; r++) {
+        if (rank == r % size)
+            work(1, 0), work((uint64_t)r, 60000);
+        MPI_Barrier(MPI_COMM_WORLD);
+        h = mix(h, (uint64_t)r);
+    }
+    return h;
+}
+
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        uint64_t (*run)(int);
+    } patterns[] = {{"ring", ring},   {"farm", farm}, {"polling", polling},
+                    {"colls", colls}, {"halo", halo}, {"stuck", stuck}};
+    int rounds = argc > 2 ? atoi(argv[2]) : 100;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
+        if (argc > 1 && strcmp(argv[1], patterns[i].name) == 0) {
+            uint64_t mine = patterns[i].run(rounds), sum = 0;
+            MPI_Reduce(&mine, &sum, 1, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
+            if (rank == 0)
+                printf("%s %016llx\n", argv[1], (unsigned long long)sum);
+            MPI_Finalize();
+            return 0;
+        }
+    fprintf(stderr, "usage: patterns ring|farm|polling|colls|halo|stuck ROUNDS\n");
+    MPI_Finalize();
+    return 2;
+}

@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * type.c: datatypes.  Each constructor's arguments become the descriptor (describe.h), and the
+ * datatype itself is made from the descriptor, now and after a restart alike.
+ */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "describe.h"
+#include "impl.h"
+
+/* ---- making a datatype from its descriptor ---- */
+
+struct contents {
+    int combiner, ni, na, nt;
+    const int *ints;
+    MPI_Aint *addresses; /* allocated */
+    const ckpt_vid *types;
+};
+
+static int parse(const void *descriptor, size_t bytes, struct contents *c) {
+    struct reader r = reader_of(descriptor, bytes);
+    c->combiner = get(&r);
+    c->ni = get(&r);
+    c->na = get(&r);
+    c->nt = get(&r);
+    c->ints = get_ints(&r, c->ni);
+    c->addresses = NULL;
+    if (!r.failed && c->na >= 0 && (size_t)c->na <= r.n / 2)
+        c->addresses = malloc((size_t)(c->na + 1) * sizeof(MPI_Aint));
+    for (int i = 0; c->addresses && i < c->na; i++)
+        c->addresses[i] = (MPI_Aint)get64(&r);
+    c->types = (const ckpt_vid *)get_ints(&r, c->nt);
+    if (r.failed || c->addresses == NULL) {
+        free(c->addresses);
+        return -1;
+    }
+    return 0;
+}
+
+static int build(const void *descriptor, size_t bytes, MPI_Datatype *type);
+
+/* The real datatype of a vid that a descriptor names; *temporary when it was made for this use
+ * because the application has freed it. */
+static int inner(ckpt_vid vid, MPI_Datatype *type, int *temporary) {
+    const ckpt_slot *s = back_slot(CKPT_KIND_DATATYPE, vid);
+    *temporary = 0;
+    if (s != back.tables->pages[CKPT_KIND_DATATYPE][0] && s->real != 0) {
+        *type = (MPI_Datatype)(uintptr_t)s->real;
+        return MPI_SUCCESS;
+    }
+    long n = ckpt_vid_descriptor(back.job, vid, NULL, 0);
+    void *descriptor = n > 0 ? malloc((size_t)n) : NULL;
+    if (descriptor == NULL || ckpt_vid_descriptor(back.job, vid, descriptor, (size_t)n) != n) {
+        free(descriptor);
+        return MPI_ERR_TYPE;
+    }
+    int rc = build(descriptor, (size_t)n, type);
+    free(descriptor);
+    *temporary = rc == MPI_SUCCESS;
+    return rc;
+}
+
+static const int orders[] = {MPI_ORDER_C, MPI_ORDER_FORTRAN};
+static const int distributions[] = {MPI_DISTRIBUTE_BLOCK, MPI_DISTRIBUTE_CYCLIC,
+                                    MPI_DISTRIBUTE_NONE};
+
+static int real_order(int o) {
+    return o == CANON_ORDER_C || o == CANON_ORDER_FORTRAN ? orders[o] : -1000;
+}
+
+static int build_darray(const struct contents *c, MPI_Datatype old, MPI_Datatype *type) {
+    const int *v = c->ints;
+    int n = c->ni >= 4 ? v[2] : -1;
+    if (n < 0 || c->ni != 4 + 4 * n)
+        return MPI_ERR_ARG;
+    int *real = malloc((size_t)(2 * n + 1) * sizeof(int));
+    if (real == NULL)
+        return MPI_ERR_NO_MEM;
+    for (int i = 0; i < n; i++) {
+        int d = v[3 + n + i], g = v[3 + 2 * n + i];
+        real[i] = d >= 0 && d <= 2 ? distributions[d] : -1000;
+        real[n + i] = g == CANON_DISTRIBUTE_DFLT_DARG ? MPI_DISTRIBUTE_DFLT_DARG : g;
+    }
+    int rc = MPI_Type_create_darray(v[0], v[1], n, v + 3, real, real + n, v + 3 + 3 * n,
+                                    real_order(v[3 + 4 * n]), old, type);
+    free(real);
+    return rc;
+}
+
+/* Calls the constructor.  t holds the real inner datatypes. */
+static int construct(const struct contents *c, const MPI_Datatype *t, MPI_Datatype *type) {
+    const int *v = c->ints;
+    switch (c->combiner) {
+    case CANON_COMBINER_DUP:
+        return MPI_Type_dup(t[0], type);
+    case CANON_COMBINER_CONTIGUOUS:
+        return MPI_Type_contiguous(v[0], t[0], type);
+    case CANON_COMBINER_VECTOR:
+        return MPI_Type_vector(v[0], v[1], v[2], t[0], type);
+    case CANON_COMBINER_HVECTOR:
+        return MPI_Type_create_hvector(v[0], v[1], c->addresses[0], t[0], type);
+    case CANON_COMBINER_INDEXED:
+        return MPI_Type_indexed(v[0], v + 1, v + 1 + v[0], t[0], type);
+    case CANON_COMBINER_HINDEXED:
+        return MPI_Type_create_hindexed(v[0], v + 1, c->addresses, t[0], type);
+    case CANON_COMBINER_INDEXED_BLOCK:
+        return MPI_Type_create_indexed_block(v[0], v[1], v + 2, t[0], type);
+    case CANON_COMBINER_HINDEXED_BLOCK:
+        return MPI_Type_create_hindexed_block(v[0], v[1], c->addresses, t[0], type);
+    case CANON_COMBINER_STRUCT:
+        return MPI_Type_create_struct(v[0], v + 1, c->addresses, t, type);
+    case CANON_COMBINER_SUBARRAY:
+        return MPI_Type_create_subarray(v[0], v + 1, v + 1 + v[0], v + 1 + 2 * v[0],
+                                        real_order(v[1 + 3 * v[0]]), t[0], type);
+    case CANON_COMBINER_DARRAY:
+        return build_darray(c, t[0], type);
+    case CANON_COMBINER_RESIZED:
+        return MPI_Type_create_resized(t[0], c->addresses[0], c->addresses[1], type);
+    case CANON_COMBINER_F90_REAL:
+        return MPI_Type_create_f90_real(v[0], v[1], type);
+    case CANON_COMBINER_F90_COMPLEX:
+        return MPI_Type_create_f90_complex(v[0], v[1], type);
+    case CANON_COMBINER_F90_INTEGER:
+        return MPI_Type_create_f90_integer(v[0], type);
+    default:
+        return MPI_ERR_ARG;
+    }
+}
+
+static int build(const void *descriptor, size_t bytes, MPI_Datatype *type) {
+    struct contents c;
+    if (parse(descriptor, bytes, &c) != 0)
+        return MPI_ERR_ARG;
+    MPI_Datatype *t = malloc((size_t)(c.nt + 1) * sizeof *t);
+    int *temporary = calloc((size_t)c.nt + 1, sizeof *temporary);
+    int rc = t && temporary ? MPI_SUCCESS : MPI_ERR_NO_MEM;
+    for (int i = 0; rc == MPI_SUCCESS && i < c.nt; i++)
+        rc = inner(c.types[i], &t[i], &temporary[i]);
+    if (rc == MPI_SUCCESS)
+        rc = construct(&c, t, type);
+    for (int i = 0; temporary && i < c.nt; i++)
+        if (temporary[i])
+            MPI_Type_free(&t[i]);
+    free(t);
+    free(temporary);
+    free(c.addresses);
+    return rc;
+}
+
+/* ---- registering ---- */
+
+static void set_size(ckpt_vid vid, MPI_Datatype type) {
+    MPI_Count size = 0;
+    ckpt_slot *s = back_slot(CKPT_KIND_DATATYPE, vid);
+    if (MPI_Type_size_x(type, &size) != MPI_SUCCESS || size == MPI_UNDEFINED)
+        size = 0;
+    s->a = size > INT_MAX ? -1 : (int)size;
+    s->extra = (uint64_t)size;
+}
+
+int back_bind_datatype(ckpt_job *job, uint32_t index, MPI_Datatype type) {
+    if (type == MPI_DATATYPE_NULL) /* this MPI was built without it */
+        return 0;
+    ckpt_vid v = CKPT_VID(CKPT_KIND_DATATYPE, index);
+    int rc = ckpt_vid_bind(job, v, TO_REAL(type));
+    if (rc == 0)
+        set_size(v, type);
+    return rc;
+}
+
+/* Registers a real datatype with the descriptor in w, which it frees. */
+static long new_type(MPI_Datatype type, struct writer *w, const ckpt_vid *needs, int n,
+                     ckpt_vid *vid) {
+    ckpt_vid v = w->failed ? CKPT_VID_NONE
+                           : ckpt_vid_new(back.job, CKPT_KIND_DATATYPE, TO_REAL(type), w->word,
+                                          4 * w->n, needs, (size_t)n, 0);
+    free(w->word);
+    if (v == CKPT_VID_NONE) {
+        MPI_Type_free(&type);
+        return CANON_ERR(NO_MEM);
+    }
+    set_size(v, type);
+    *vid = v;
+    return 0;
+}
+
+/* Makes a datatype from the descriptor in w, and registers it at *vid. */
+static long make(struct writer *w, const ckpt_vid *types, int n, ckpt_vid *vid) {
+    MPI_Datatype type;
+    int rc = w->failed ? MPI_ERR_NO_MEM : build(w->word, 4 * w->n, &type);
+    if (rc != MPI_SUCCESS) {
+        free(w->word);
+        return back_error(rc);
+    }
+    return new_type(type, w, types, n, vid);
+}
+
+int back_rebuild_type(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real) {
+    MPI_Datatype type;
+    if (build(descriptor, bytes, &type) != MPI_SUCCESS || MPI_Type_commit(&type) != MPI_SUCCESS)
+        return CKPT_E_SYSTEM;
+    *real = TO_REAL(type);
+    set_size(vid, type);
+    return 0;
+}
+
+/* ---- constructors: the order of words is that of MPI_Type_get_contents ---- */
+
+static struct writer head(int combiner, int ni, int na, int nt) {
+    struct writer w = {0};
+    put(&w, DESCRIBE_VERSION);
+    put(&w, combiner);
+    put(&w, ni);
+    put(&w, na);
+    put(&w, nt);
+    return w;
+}
+
+static void put_addresses(struct writer *w, const MPI_Aint *v, int n) {
+    for (int i = 0; i < n; i++)
+        put64(w, (uint64_t)v[i]);
+}
+
+/* A constructor with one inner datatype. */
+static long make1(struct writer *w, long old, long newtype) {
+    ckpt_vid v = (ckpt_vid)old;
+    put(w, (int32_t)v);
+    return make(w, &v, 1, (ckpt_vid *)newtype);
+}
+
+/* Negative counts are the real MPI's to refuse; no array is read for them. */
+static int count_of(long n) { return n > 0 ? (int)n : 0; }
+
+long back_Type_dup(const long *a) {
+    struct writer w = head(CANON_COMBINER_DUP, 0, 0, 1);
+    return make1(&w, a[0], a[1]);
+}
+
+long back_Type_contiguous(const long *a) {
+    struct writer w = head(CANON_COMBINER_CONTIGUOUS, 1, 0, 1);
+    put(&w, a[0]);
+    return make1(&w, a[1], a[2]);
+}
+
+long back_Type_vector(const long *a) {
+    struct writer w = head(CANON_COMBINER_VECTOR, 3, 0, 1);
+    put(&w, a[0]);
+    put(&w, a[1]);
+    put(&w, a[2]);
+    return make1(&w, a[3], a[4]);
+}
+
+long back_Type_create_hvector(const long *a) {
+    struct writer w = head(CANON_COMBINER_HVECTOR, 2, 1, 1);
+    put(&w, a[0]);
+    put(&w, a[1]);
+    put64(&w, (uint64_t)a[2]);
+    return make1(&w, a[3], a[4]);
+}
+
+long back_Type_indexed(const long *a) {
+    int n = count_of(a[0]);
+    struct writer w = head(CANON_COMBINER_INDEXED, 1 + 2 * n, 0, 1);
+    put(&w, a[0]);
+    put_ints(&w, (const int *)a[1], n);
+    put_ints(&w, (const int *)a[2], n);
+    return make1(&w, a[3], a[4]);
+}
+
+long back_Type_create_hindexed(const long *a) {
+    int n = count_of(a[0]);
+    struct writer w = head(CANON_COMBINER_HINDEXED, 1 + n, n, 1);
+    put(&w, a[0]);
+    put_ints(&w, (const int *)a[1], n);
+    put_addresses(&w, (const MPI_Aint *)a[2], n);
+    return make1(&w, a[3], a[4]);
+}
+
+long back_Type_create_indexed_block(const long *a) {
+    int n = count_of(a[0]);
+    struct writer w = head(CANON_COMBINER_INDEXED_BLOCK, 2 + n, 0, 1);
+    put(&w, a[0]);
+    put(&w, a[1]);
+    put_ints(&w, (const int *)a[2], n);
+    return make1(&w, a[3], a[4]);
+}
+
+long back_Type_create_hindexed_block(const long *a) {
+    int n = count_of(a[0]);
+    struct writer w = head(CANON_COMBINER_HINDEXED_BLOCK, 2, n, 1);
+    put(&w, a[0]);
+    put(&w, a[1]);
+    put_addresses(&w, (const MPI_Aint *)a[2], n);
+    return make1(&w, a[3], a[4]);
+}
+
+long back_Type_create_struct(const long *a) {
+    int n = count_of(a[0]);
+    const ckpt_vid *types = (const ckpt_vid *)a[3];
+    struct writer w = head(CANON_COMBINER_STRUCT, 1 + n, n, n);
+    put(&w, a[0]);
+    put_ints(&w, (const int *)a[1], n);
+    put_addresses(&w, (const MPI_Aint *)a[2], n);
+    put_ints(&w, (const int *)types, n);
+    return make(&w, types, n, (ckpt_vid *)a[4]);
+}
+
+long back_Type_create_subarray(const long *a) {
+    int n = count_of(a[0]);
+    struct writer w = head(CANON_COMBINER_SUBARRAY, 2 + 3 * n, 0, 1);
+    put(&w, a[0]);
+    put_ints(&w, (const int *)a[1], n);
+    put_ints(&w, (const int *)a[2], n);
+    put_ints(&w, (const int *)a[3], n);
+    put(&w, a[4]);
+    return make1(&w, a[5], a[6]);
+}
+
+long back_Type_create_darray(const long *a) {
+    int n = count_of(a[2]);
+    struct writer w = head(CANON_COMBINER_DARRAY, 4 + 4 * n, 0, 1);
+    put(&w, a[0]);
+    put(&w, a[1]);
+    put(&w, a[2]);
+    for (int i = 3; i <= 6; i++)
+        put_ints(&w, (const int *)a[i], n);
+    put(&w, a[7]);
+    return make1(&w, a[8], a[9]);
+}
+
+long back_Type_create_resized(const long *a) {
+    struct writer w = head(CANON_COMBINER_RESIZED, 0, 2, 1);
+    put64(&w, (uint64_t)a[1]);
+    put64(&w, (uint64_t)a[2]);
+    return make1(&w, a[0], a[3]);
+}
+
+/* These are predefined: never freed, so each is registered once. */
+static long make_f90(int combiner, const long *a, int n) {
+    struct writer w = head(combiner, n, 0, 0);
+    for (int i = 0; i < n; i++)
+        put(&w, a[i]);
+    MPI_Datatype type;
+    int rc = w.failed ? MPI_ERR_NO_MEM : build(w.word, 4 * w.n, &type);
+    ckpt_vid known = rc == MPI_SUCCESS ? ckpt_vid_find(back.job, CKPT_KIND_DATATYPE, TO_REAL(type))
+                                       : CKPT_VID_NONE;
+    if (rc != MPI_SUCCESS || known != CKPT_VID_NONE) {
+        free(w.word);
+        if (rc == MPI_SUCCESS)
+            *(ckpt_vid *)a[n] = known;
+        return back_error(rc);
+    }
+    return new_type(type, &w, NULL, 0, (ckpt_vid *)a[n]);
+}
+
+long back_Type_create_f90_real(const long *a) { return make_f90(CANON_COMBINER_F90_REAL, a, 2); }
+
+long back_Type_create_f90_complex(const long *a) {
+    return make_f90(CANON_COMBINER_F90_COMPLEX, a, 2);
+}
+
+long back_Type_create_f90_integer(const long *a) {
+    return make_f90(CANON_COMBINER_F90_INTEGER, a, 1);
+}
+
+long back_Type_match_size(const long *a) {
+    static const int classes[] = {0, MPI_TYPECLASS_REAL, MPI_TYPECLASS_INTEGER,
+                                  MPI_TYPECLASS_COMPLEX};
+    MPI_Datatype type;
+    int rc = MPI_Type_match_size(a[0] >= 1 && a[0] <= 3 ? classes[a[0]] : -1000, (int)a[1], &type);
+    if (rc != MPI_SUCCESS)
+        return back_error(rc);
+    ckpt_vid v = ckpt_vid_find(back.job, CKPT_KIND_DATATYPE, TO_REAL(type));
+    if (v == CKPT_VID_NONE)
+        return CANON_ERR(ARG);
+    *(ckpt_vid *)a[2] = v;
+    return 0;
+}
+
+/* ---- the rest of a datatype's life ---- */
+
+long back_Type_commit(const long *a) {
+    MPI_Datatype type = real_type(*(ckpt_vid *)a[0]);
+    return back_error(MPI_Type_commit(&type));
+}
+
+long back_Type_free(const long *a) {
+    ckpt_vid v = *(ckpt_vid *)a[0];
+    MPI_Datatype type = real_type(v);
+    int rc = MPI_Type_free(&type);
+    if (rc == MPI_SUCCESS)
+        ckpt_vid_free(back.job, v);
+    return back_error(rc);
+}
+
+/* A copy of the descriptor, parsed; the caller frees *descriptor and c->addresses. */
+static long contents_of(long vid, void **descriptor, struct contents *c) {
+    long n = ckpt_vid_descriptor(back.job, (ckpt_vid)vid, NULL, 0);
+    *descriptor = n > 0 ? malloc((size_t)n) : NULL;
+    if (*descriptor == NULL)
+        return CANON_ERR(TYPE);
+    if (ckpt_vid_descriptor(back.job, (ckpt_vid)vid, *descriptor, (size_t)n) != n ||
+        parse(*descriptor, (size_t)n, c) != 0) {
+        free(*descriptor);
+        return CANON_ERR(INTERN);
+    }
+    return 0;
+}
+
+long back_Type_get_envelope(const long *a) {
+    if (real_type(a[0]) == MPI_DATATYPE_NULL)
+        return CANON_ERR(TYPE);
+    struct contents c = {.combiner = CANON_COMBINER_NAMED};
+    if (CKPT_VID_INDEX((ckpt_vid)a[0]) >= CKPT_VID_PREDEFINED) {
+        void *descriptor;
+        long rc = contents_of(a[0], &descriptor, &c);
+        if (rc != 0)
+            return rc;
+        free(descriptor);
+        free(c.addresses);
+    }
+    *(int *)a[1] = c.ni;
+    *(int *)a[2] = c.na;
+    *(int *)a[3] = c.nt;
+    *(int *)a[4] = c.combiner;
+    return 0;
+}
+
+long back_type_again(ckpt_vid inner_vid, ckpt_vid *out) {
+    void *descriptor;
+    struct contents c;
+    if (CKPT_VID_INDEX(inner_vid) < CKPT_VID_PREDEFINED) {
+        *out = inner_vid;
+        return 0;
+    }
+    long rc = contents_of(inner_vid, &descriptor, &c);
+    if (rc != 0)
+        return rc;
+    long n = ckpt_vid_descriptor(back.job, inner_vid, NULL, 0);
+    struct writer w = {.word = descriptor, .n = (size_t)n / 4, .capacity = (size_t)n / 4};
+    rc = make(&w, c.types, c.nt, out);
+    free(c.addresses);
+    return rc;
+}
+
+/* type, room for each sort, arrays; count of datatypes, combiner */
+long back_Type_get_contents(const long *a) {
+    void *descriptor;
+    struct contents c;
+    if (CKPT_VID_INDEX((ckpt_vid)a[0]) < CKPT_VID_PREDEFINED)
+        return CANON_ERR(TYPE);
+    long rc = contents_of(a[0], &descriptor, &c);
+    if (rc != 0)
+        return rc;
+    if (c.ni > a[1] || c.na > a[2] || c.nt > a[3]) {
+        rc = CANON_ERR(ARG);
+    } else {
+        memcpy((void *)a[4], c.ints, (size_t)c.ni * sizeof(int));
+        memcpy((void *)a[5], c.addresses, (size_t)c.na * sizeof(MPI_Aint));
+        for (int i = 0; rc == 0 && i < c.nt; i++)
+            rc = back_type_again(c.types[i], (ckpt_vid *)a[6] + i);
+        *(int *)a[7] = c.nt;
+        *(int *)a[8] = c.combiner;
+    }
+    free(c.addresses);
+    free(descriptor);
+    return rc;
+}

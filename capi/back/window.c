@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * window.c: windows and files: their handles.  They are not made again yet: one that is open holds
+ * a checkpoint back.
+ */
+#include "impl.h"
+
+/* An object without a descriptor; comm is what it was made on. */
+static long register_handle(ckpt_kind kind, uint64_t real, long comm, ckpt_vid *vid) {
+    ckpt_vid v = ckpt_vid_new(back.job, kind, real, NULL, 0, NULL, 0, 0);
+    if (v == CKPT_VID_NONE)
+        return CANON_ERR(NO_MEM);
+    back_slot(kind, v)->clock = (ckpt_vid)comm;
+    *vid = v;
+    return 0;
+}
+
+static long new_win(int rc, MPI_Win win, long comm, long vid) {
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    if (rc != MPI_SUCCESS)
+        return back_error(rc);
+    return register_handle(CKPT_KIND_WIN, TO_REAL(win), comm, (ckpt_vid *)vid);
+}
+
+long back_Win_create(const long *a) {
+    MPI_Win win;
+    MPI_Info info = back_info((const char *)a[3]);
+    int rc = MPI_Win_create((void *)a[0], a[1], (int)a[2], info, real_comm(a[4]), &win);
+    back_info_done(&info);
+    return new_win(rc, win, a[4], a[5]);
+}
+
+/* The front allocates the memory, which belongs to the application, and creates a window on it. */
+long back_Win_allocate(const long *a) { return back_missing(a); }
+
+long back_Win_allocate_shared(const long *a) {
+    MPI_Win win;
+    MPI_Info info = back_info((const char *)a[2]);
+    int rc = MPI_Win_allocate_shared(a[0], (int)a[1], info, real_comm(a[3]), (void *)a[4], &win);
+    back_info_done(&info);
+    return new_win(rc, win, a[3], a[5]);
+}
+
+long back_Win_create_dynamic(const long *a) {
+    MPI_Win win;
+    MPI_Info info = back_info((const char *)a[0]);
+    int rc = MPI_Win_create_dynamic(info, real_comm(a[1]), &win);
+    back_info_done(&info);
+    return new_win(rc, win, a[1], a[2]);
+}
+
+long back_Win_free(const long *a) {
+    ckpt_vid v = *(ckpt_vid *)a[0];
+    MPI_Win win = real_win(v);
+    int rc = MPI_Win_free(&win);
+    if (rc == MPI_SUCCESS)
+        ckpt_vid_free(back.job, v);
+    return back_error(rc);
+}
+
+long back_Win_get_group(const long *a) {
+    MPI_Group group;
+    int rc = MPI_Win_get_group(real_win(a[0]), &group);
+    if (rc != MPI_SUCCESS)
+        return back_error(rc);
+    long canon = back_group_out(group, 1, (int *)a[1], (ckpt_mpi_group *)a[2]);
+    MPI_Group_free(&group);
+    return canon;
+}
+
+/* ---- files ---- */
+
+/* Slots of files: a, b: ids of the view's element type and file type.  They are kept as needs of
+ * the file, so that the view can be told when the application has freed them. */
+
+static long set_view(ckpt_vid vid, ckpt_vid etype, ckpt_vid filetype) {
+    const ckpt_vid needs[2] = {etype, filetype};
+    if (ckpt_vid_describe(back.job, vid, NULL, 0, needs, 2) != 0)
+        return CANON_ERR(INTERN);
+    ckpt_slot *s = back_slot(CKPT_KIND_FILE, vid);
+    s->a = (int32_t)etype;
+    s->b = (int32_t)filetype;
+    return 0;
+}
+
+long back_File_open(const long *a) {
+    MPI_File file;
+    MPI_Info info = back_info((const char *)a[3]);
+    int rc = MPI_File_open(real_comm(a[0]), (const char *)a[1], (int)a[2], info, &file);
+    back_info_done(&info);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_File_set_errhandler(file, MPI_ERRORS_RETURN);
+    if (rc != MPI_SUCCESS)
+        return back_error(rc);
+    const ckpt_vid byte = CKPT_VID(CKPT_KIND_DATATYPE, CANON_DATATYPE_BYTE);
+    long canon = register_handle(CKPT_KIND_FILE, TO_REAL(file), a[0], (ckpt_vid *)a[4]);
+    return canon ? canon : set_view(*(ckpt_vid *)a[4], byte, byte);
+}
+
+long back_File_close(const long *a) {
+    ckpt_vid v = *(ckpt_vid *)a[0];
+    MPI_File file = real_file(v);
+    int rc = MPI_File_close(&file);
+    if (rc == MPI_SUCCESS)
+        ckpt_vid_free(back.job, v);
+    return back_error(rc);
+}
+
+long back_File_get_group(const long *a) {
+    MPI_Group group;
+    int rc = MPI_File_get_group(real_file(a[0]), &group);
+    if (rc != MPI_SUCCESS)
+        return back_error(rc);
+    long canon = back_group_out(group, 1, (int *)a[1], (ckpt_mpi_group *)a[2]);
+    MPI_Group_free(&group);
+    return canon;
+}
+
+long back_File_set_view(const long *a) {
+    MPI_Info info = back_info((const char *)a[5]);
+    int rc = MPI_File_set_view(real_file(a[0]), a[1], real_type(a[2]), real_type(a[3]),
+                               (const char *)a[4], info);
+    back_info_done(&info);
+    return rc == MPI_SUCCESS ? set_view((ckpt_vid)a[0], (ckpt_vid)a[2], (ckpt_vid)a[3])
+                             : back_error(rc);
+}
+
+long back_File_get_view(const long *a) {
+    MPI_Datatype etype, filetype;
+    int rc =
+        MPI_File_get_view(real_file(a[0]), (MPI_Offset *)a[1], &etype, &filetype, (char *)a[4]);
+    if (rc != MPI_SUCCESS)
+        return back_error(rc);
+    if (ckpt_vid_find(back.job, CKPT_KIND_DATATYPE, TO_REAL(etype)) == CKPT_VID_NONE)
+        MPI_Type_free(&etype); /* a duplicate for us, like the next one */
+    if (ckpt_vid_find(back.job, CKPT_KIND_DATATYPE, TO_REAL(filetype)) == CKPT_VID_NONE)
+        MPI_Type_free(&filetype);
+    const ckpt_slot *s = back_slot(CKPT_KIND_FILE, a[0]);
+    long canon = back_type_again((ckpt_vid)s->a, (ckpt_vid *)a[2]);
+    return canon ? canon : back_type_again((ckpt_vid)s->b, (ckpt_vid *)a[3]);
+}

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command capi is libckpt.so: the C interface of include/ckpt.h and include/mpix_checkpoint.h, and
+// the functions that ckptrun calls (host/hostgo.h).
+//
+// It owns the border between C and Go: types, ownership of strings, errors as codes and lines. It
+// decides nothing: every export calls into package ckpt, launch or vid.
+package main
+
+func main() {} // c-shared wants one; nobody calls it

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * coll.c: operations, and the collectives with an array of datatypes a side.
+ */
+#include <stdlib.h>
+
+#include "front.h"
+
+/* ---- operations ---- */
+
+/* Called from below for each piece of a reduction, with the function that the application gave. */
+static long user_thunk(void *in, void *inout, int *len, long type, void *function) {
+    MPI_Datatype t = out_type((ckpt_vid)type);
+    ((MPI_User_function *)function)(in, inout, len, &t);
+    return 0;
+}
+
+FRONT(int, Op_create, (MPI_User_function * function, int commute, MPI_Op *op)) {
+    ckpt_vid v = VID_OP_NULL;
+    ckpt_mpi_user_thunk *thunk = user_thunk;
+    long a[] = {(long)function, commute, (long)&v, (long)thunk};
+    long rc = front_call(CKPT_FN_MPI_OP_CREATE, a);
+    if (rc != 0)
+        return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_OP_CREATE, rc);
+    *op = out_op(v);
+    return MPI_SUCCESS;
+}
+
+FRONT(int, Op_free, (MPI_Op * op)) {
+    ckpt_vid v = in_op(*op);
+    if (CKPT_VID_INDEX(v) < CKPT_VID_PREDEFINED)
+        return FRONT_ERR(CKPT_FN_MPI_OP_FREE, OP);
+    long a[] = {(long)&v};
+    long rc = front_call(CKPT_FN_MPI_OP_FREE, a);
+    if (rc != 0)
+        return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_OP_FREE, rc);
+    *op = MPI_OP_NULL;
+    return MPI_SUCCESS;
+}
+
+FRONT(int, Op_commutative, (MPI_Op op, int *commute)) {
+    const ckpt_slot *s = front_slot(CKPT_FN_MPI_OP_COMMUTATIVE, CKPT_KIND_OP, in_op(op));
+    if (front_is_null(CKPT_KIND_OP, s))
+        return FRONT_ERR(CKPT_FN_MPI_OP_COMMUTATIVE, OP);
+    *commute = s->a;
+    return MPI_SUCCESS;
+}
+
+/* ---- all-to-all with a datatype for each peer ---- */
+
+int PMPI_Comm_rank(MPI_Comm, int *);
+int PMPI_Comm_size(MPI_Comm, int *);
+int PMPI_Comm_test_inter(MPI_Comm, int *);
+int PMPI_Comm_remote_size(MPI_Comm, int *);
+int PMPI_Topo_test(MPI_Comm, int *);
+int PMPI_Cartdim_get(MPI_Comm, int *);
+int PMPI_Graph_neighbors_count(MPI_Comm, int, int *);
+int PMPI_Dist_graph_neighbors_count(MPI_Comm, int *, int *, int *);
+
+/* How many datatypes there are on each side. */
+static int widths(MPI_Comm comm, int neighbors, int *out, int *in) {
+    int rc, flag;
+    if (!neighbors) {
+        if ((rc = PMPI_Comm_test_inter(comm, &flag)) != MPI_SUCCESS)
+            return rc;
+        rc = flag ? PMPI_Comm_remote_size(comm, out) : PMPI_Comm_size(comm, out);
+        *in = *out;
+        return rc;
+    }
+    if ((rc = PMPI_Topo_test(comm, &flag)) != MPI_SUCCESS)
+        return rc;
+    *out = *in = 0;
+    if (flag == out_topo(CANON_CART)) {
+        rc = PMPI_Cartdim_get(comm, out);
+        *in = *out = 2 * *out;
+    } else if (flag == out_topo(CANON_GRAPH)) {
+        int rank;
+        PMPI_Comm_rank(comm, &rank);
+        rc = PMPI_Graph_neighbors_count(comm, rank, out);
+        *in = *out;
+    } else if (flag == out_topo(CANON_DIST_GRAPH)) {
+        rc = PMPI_Dist_graph_neighbors_count(comm, in, out, &flag);
+    }
+    return rc;
+}
+
+struct side {
+    ckpt_vid small[FRONT_SMALL], *vids;
+};
+
+static void convert(struct side *s, const MPI_Datatype *types, int n) {
+    s->vids = front_vids(s->small, n);
+    for (int i = 0; i < n; i++)
+        s->vids[i] = in_type(types[i]);
+}
+
+/* counts and displacements are arrays of int or MPI_Aint, which go through as they are; the back
+ * copies the datatypes when the call is not blocking. */
+static int alltoallw(unsigned fn, int neighbors, const void *sendbuf, const void *sendcounts,
+                     const void *sdispls, const MPI_Datatype *sendtypes, void *recvbuf,
+                     const void *recvcounts, const void *rdispls, const MPI_Datatype *recvtypes,
+                     MPI_Comm comm, ckpt_vid *request) {
+    int out, in, rc = widths(comm, neighbors, &out, &in);
+    if (rc != MPI_SUCCESS)
+        return rc;
+    struct side s, r;
+    int in_place = in_buf(sendbuf) == CANON_IN_PLACE;
+    convert(&s, sendtypes, in_place ? 0 : out);
+    convert(&r, recvtypes, in);
+    long a[] = {in_buf(sendbuf), (long)sendcounts, (long)sdispls,      (long)s.vids,
+                (long)recvbuf,   (long)recvcounts, (long)rdispls,      (long)r.vids,
+                in_comm(comm),   (long)request,    in_place ? 0 : out, in};
+    long below = front_call(fn, a);
+    front_vids_done(s.vids, s.small);
+    front_vids_done(r.vids, r.small);
+    return below ? front_error(FRONT_COMM, in_comm(comm), fn, below) : MPI_SUCCESS;
+}
+
+FRONT(int, Alltoallw,
+      (const void *sendbuf, const int *sendcounts, const int *sdispls,
+       const MPI_Datatype *sendtypes, void *recvbuf, const int *recvcounts, const int *rdispls,
+       const MPI_Datatype *recvtypes, MPI_Comm comm)) {
+    return alltoallw(CKPT_FN_MPI_ALLTOALLW, 0, sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
+                     recvcounts, rdispls, recvtypes, comm, NULL);
+}
+
+FRONT(int, Ialltoallw,
+      (const void *sendbuf, const int *sendcounts, const int *sdispls,
+       const MPI_Datatype *sendtypes, void *recvbuf, const int *recvcounts, const int *rdispls,
+       const MPI_Datatype *recvtypes, MPI_Comm comm, MPI_Request *request)) {
+    ckpt_vid v = VID_REQUEST_NULL;
+    int rc = alltoallw(CKPT_FN_MPI_IALLTOALLW, 0, sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
+                       recvcounts, rdispls, recvtypes, comm, &v);
+    if (rc == MPI_SUCCESS)
+        *request = out_request(v);
+    return rc;
+}
+
+FRONT(int, Neighbor_alltoallw,
+      (const void *sendbuf, const int *sendcounts, const MPI_Aint *sdispls,
+       const MPI_Datatype *sendtypes, void *recvbuf, const int *recvcounts, const MPI_Aint *rdispls,
+       const MPI_Datatype *recvtypes, MPI_Comm comm)) {
+    return alltoallw(CKPT_FN_MPI_NEIGHBOR_ALLTOALLW, 1, sendbuf, sendcounts, sdispls, sendtypes,
+                     recvbuf, recvcounts, rdispls, recvtypes, comm, NULL);
+}
+
+FRONT(int, Ineighbor_alltoallw,
+      (const void *sendbuf, const int *sendcounts, const MPI_Aint *sdispls,
+       const MPI_Datatype *sendtypes, void *recvbuf, const int *recvcounts, const MPI_Aint *rdispls,
+       const MPI_Datatype *recvtypes, MPI_Comm comm, MPI_Request *request)) {
+    ckpt_vid v = VID_REQUEST_NULL;
+    int rc = alltoallw(CKPT_FN_MPI_INEIGHBOR_ALLTOALLW, 1, sendbuf, sendcounts, sdispls, sendtypes,
+                       recvbuf, recvcounts, rdispls, recvtypes, comm, &v);
+    if (rc == MPI_SUCCESS)
+        *request = out_request(v);
+    return rc;
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core.c: loading the back, the state of MPI as the application sees it, and the front's own
+ * memory.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "front.h"
+
+int front_state = FRONT_BEFORE;
+
+/* Guards everything the front keeps.  Never held over a call through the gate or into the
+ * application. */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+void front_lock(void) { pthread_mutex_lock(&mutex); }
+
+void front_unlock(void) { pthread_mutex_unlock(&mutex); }
+
+__attribute__((constructor)) static void load_back(void) {
+    const long args[] = {(long)FRONT_ABI_NAME};
+    front_call_always(CKPT_FN_LOAD_BACK, args);
+}
+
+const char *front_name(unsigned fn) {
+    static const char *const names[CKPT_FN_MPI_END - CKPT_FN_MPI] = {
+#define X(number, name) [number - CKPT_FN_MPI] = #name,
+        CKPT_MPI_FUNCTIONS(X)
+#undef X
+    };
+    return fn >= CKPT_FN_MPI && fn < CKPT_FN_MPI_END ? names[fn - CKPT_FN_MPI] : "an MPI function";
+}
+
+void front_not_running(unsigned fn) {
+    fprintf(stderr, "libckpt: %s was called %s.\n", front_name(fn),
+            front_state == FRONT_BEFORE ? "before MPI_Init" : "after MPI_Finalize");
+    exit(1);
+}
+
+static void *or_die(void *p) {
+    if (p == NULL) {
+        static const char text[] = "libckpt: out of memory in the MPI library.\n";
+        if (write(2, text, sizeof text - 1) < 0)
+            _exit(2);
+        abort();
+    }
+    return p;
+}
+
+void *front_alloc(size_t bytes) { return or_die(calloc(1, bytes ? bytes : 1)); }
+
+char *front_strdup(const char *s, size_t max) {
+    size_t n = strnlen(s, max);
+    char *copy = front_alloc(n + 1);
+    memcpy(copy, s, n);
+    return copy;
+}
+
+/* ---- tables by virtual id: two levels, so that records never move ---- */
+
+enum { PAGE = 4096, PAGES = 65536 };
+
+struct directory {
+    void **page[PAGES];
+};
+
+static void **place(struct directory *d, ckpt_vid vid) {
+    uint32_t i = CKPT_VID_INDEX(vid);
+    void ***page = &d->page[i / PAGE];
+    if (*page == NULL)
+        *page = front_alloc(PAGE * sizeof(void *));
+    return *page + i % PAGE;
+}
+
+static struct directory sides[FRONT_SORTS];
+
+struct front_side *front_side(int sort, ckpt_vid vid) {
+    front_lock();
+    void **p = place(&sides[sort], vid);
+    if (*p == NULL) {
+        struct front_side *s = *p = front_alloc(sizeof *s);
+        /* MPI: errors of files return by default, all others are fatal. */
+        s->errhandler =
+            CKPT_VID(CKPT_KIND_ERRHANDLER, sort == FRONT_FILE ? ERRH_RETURN : ERRH_FATAL);
+    }
+    front_unlock();
+    return *p;
+}
+
+void front_side_drop(int sort, ckpt_vid vid) {
+    front_lock();
+    void **p = place(&sides[sort], vid);
+    struct front_side *s = *p;
+    *p = NULL;
+    front_unlock();
+    if (s == NULL)
+        return;
+    front_errhandler_release(s->errhandler);
+    free(s->name);
+    free((void *)s->info);
+    free(s->window);
+    free(s);
+}
+
+/* ---- objects of the front alone ---- */
+
+static struct {
+    struct directory d;
+    uint32_t next;   /* never given out from here on */
+    uint32_t *freed; /* indices to give out again */
+    uint32_t nfreed, capacity;
+} objects[CKPT_KINDS];
+
+ckpt_vid front_object_new(ckpt_kind kind, void *object) {
+    front_lock();
+    uint32_t i = objects[kind].nfreed ? objects[kind].freed[--objects[kind].nfreed]
+                                      : CKPT_VID_PREDEFINED + objects[kind].next++;
+    *place(&objects[kind].d, i) = object;
+    front_unlock();
+    return CKPT_VID(kind, i);
+}
+
+void *front_object(ckpt_kind kind, ckpt_vid vid) {
+    if (CKPT_VID_KIND(vid) != (uint32_t)kind || CKPT_VID_INDEX(vid) < CKPT_VID_PREDEFINED)
+        return NULL;
+    front_lock();
+    void **page = objects[kind].d.page[CKPT_VID_INDEX(vid) / PAGE];
+    void *object = page ? page[CKPT_VID_INDEX(vid) % PAGE] : NULL;
+    front_unlock();
+    return object;
+}
+
+void front_object_drop(ckpt_kind kind, ckpt_vid vid) {
+    front_lock();
+    *place(&objects[kind].d, vid) = NULL;
+    if (objects[kind].nfreed == objects[kind].capacity) {
+        uint32_t capacity = objects[kind].capacity ? 2 * objects[kind].capacity : 64;
+        objects[kind].freed = or_die(realloc(objects[kind].freed, capacity * sizeof(uint32_t)));
+        objects[kind].capacity = capacity;
+    }
+    objects[kind].freed[objects[kind].nfreed++] = CKPT_VID_INDEX(vid);
+    front_unlock();
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stub.c: libckpt.so.1 of the upper half.  A program that was linked with -lckpt finds this one
+ * when it runs under ckptrun; it hands the calls on.
+ */
+#include <stdint.h>
+
+#include "ckpt/gate.h"
+#include "mpix_checkpoint.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum { OK = 0, ERR_ARG = 12 };
+
+static long call(unsigned fn, const void *args) {
+    long rc;
+    do
+        rc = CKPT_GATE->gate(fn, args);
+    while (rc == CKPT_GATE_RETRY);
+    return rc;
+}
+
+EXPORT int MPIX_Checkpoint(MPIX_CR_state_t *state) {
+    if (state == NULL)
+        return ERR_ARG;
+    int s = MPIX_CR_STATE_IGNORE;
+    const long args[] = {(long)&s};
+    long rc = call(CKPT_FN_CHECKPOINT, args);
+    *state = rc == CKPT_GATE_RESTART ? MPIX_CR_STATE_RESTART : (MPIX_CR_state_t)s;
+    return OK;
+}
+
+EXPORT int MPIX_Checkpoint_reason(char *text, size_t bytes) {
+    const long args[] = {(long)text, (long)bytes};
+    if (text == NULL || bytes == 0)
+        return ERR_ARG;
+    text[0] = 0;
+    call(CKPT_FN_REASON, args);
+    return OK;
+}
+
+/* Regions mode is for programs that run without ckptrun: here the whole process is saved. */
+
+EXPORT int MPIX_Checkpoint_protect(int id, void *base, size_t bytes) {
+    (void)id, (void)base, (void)bytes;
+    return OK;
+}
+
+EXPORT int MPIX_Checkpoint_recover(MPIX_CR_state_t *state) {
+    if (state == NULL)
+        return ERR_ARG;
+    *state = MPIX_CR_STATE_IGNORE;
+    return OK;
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// mpis are the MPIs of the distribution: how to compile for one and how to start ranks with it.
+var mpis = map[string]struct {
+	compiler, fortran string
+	launcher          []string
+}{
+	"mpich":   {"mpicc.mpich", "mpif90.mpich", []string{"mpiexec.mpich", "-n"}},
+	"openmpi": {"mpicc.openmpi", "mpif90.openmpi", []string{"mpiexec.openmpi", "--oversubscribe", "-n"}},
+}
+
+const ranks = "4"
+
+var warnings = []string{"-Wall", "-Wextra"}
+
+func buildTree(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../../../build")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Looking at each part also tells `go test` that its result depends on them.
+	for _, pattern := range []string{"bin/ckptrun", "lib/libckpt.so", "lib/ckpt/front/*", "lib/ckpt/back/*"} {
+		parts, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil || len(parts) == 0 {
+			t.Fatalf("nothing at %s (%v): run make first", pattern, err)
+		}
+		for _, p := range parts {
+			if _, err := os.Stat(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return dir
+}
+
+// compile builds a program of testdata for one MPI.
+func compile(t *testing.T, mpi, source string, flags ...string) string {
+	t.Helper()
+	build := buildTree(t)
+	if _, err := os.Stat(filepath.Join("testdata", source)); err != nil {
+		t.Fatal(err)
+	}
+	compiler := mpis[mpi].compiler
+	if strings.EqualFold(filepath.Ext(source), ".f90") {
+		compiler = mpis[mpi].fortran
+	}
+	out := filepath.Join(t.TempDir(), strings.TrimSuffix(source, filepath.Ext(source))+"-"+mpi)
+	args := append([]string{"-g", "-I../../../include", "-o", out, filepath.Join("testdata", source)}, flags...)
+	args = append(args, "-L"+filepath.Join(build, "lib"), "-lckpt", "-Wl,-rpath,"+filepath.Join(build, "lib"))
+	run(t, nil, append([]string{compiler}, args...)...)
+	return out
+}
+
+// launch runs a command on all ranks under one MPI's launcher.
+func launch(t *testing.T, mpi string, command ...string) string {
+	t.Helper()
+	env := []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}
+	return run(t, env, append(append(append([]string{}, mpis[mpi].launcher...), ranks), command...)...)
+}
+
+func run(t *testing.T, env []string, argv ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.WaitDelay = 10 * time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(argv, " "), err, out)
+	}
+	return string(out)
+}
+
+func expect(t *testing.T, out, line string) {
+	t.Helper()
+	for l := range strings.Lines(out) {
+		if strings.TrimSpace(l) == line {
+			return
+		}
+	}
+	t.Fatalf("no line %q in\n%s", line, out)
+}
+
+// TestObjects: one of each object, made under one MPI, saved, and checked again under each MPI; for
+// programs compiled against either.
+func TestObjects(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts some 80 MPI processes")
+	}
+	ckptrun := filepath.Join(buildTree(t), "bin/ckptrun")
+	for abi := range mpis {
+		for pie := range pieFlags {
+			program := compile(t, abi, "objects.c", append(warnings, pieFlags[pie]...)...)
+			t.Run(abi+" program "+pie, func(t *testing.T) {
+				expect(t, launch(t, abi, program), "objects: ok")
+				for first := range mpis {
+					dir := t.TempDir()
+					expect(t, launch(t, first, ckptrun, "--dir", dir, program, "save"), "objects: ok")
+					for second := range mpis {
+						t.Run(first+" then "+second, func(t *testing.T) {
+							expect(t, launch(t, second, ckptrun, "--restart", dir), "objects: ok, restarted")
+						})
+					}
+				}
+			})
+		}
+	}
+}
+
+// A program that is not position independent copies Open MPI's handle objects into itself.
+var pieFlags = map[string][]string{"pie": {"-fPIE", "-pie"}, "no-pie": {"-fno-pie", "-no-pie"}}
+
+// TestWindowsAndFiles: they work, and while they are open a checkpoint is refused with the reason.
+func TestWindowsAndFiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts some 24 MPI processes")
+	}
+	ckptrun := filepath.Join(buildTree(t), "bin/ckptrun")
+	for abi := range mpis {
+		program := compile(t, abi, "windows.c", warnings...)
+		file := filepath.Join(t.TempDir(), "shared.dat")
+		expect(t, launch(t, abi, program, file), "windows: ok")
+		for below := range mpis {
+			t.Run(abi+" program above "+below, func(t *testing.T) {
+				expect(t, launch(t, below, ckptrun, "--dir", t.TempDir(), program, file, "save"), "windows: ok")
+			})
+		}
+	}
+}
+
+// TestFortran: what Fortran treats in its own way, natively, saved under one MPI, and checked again
+// under each; for programs of each binding compiled against either MPI.
+func TestFortran(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts some 168 MPI processes")
+	}
+	ckptrun := filepath.Join(buildTree(t), "bin/ckptrun")
+	for abi := range mpis {
+		for binding, b := range map[string]struct{ source, flag string }{
+			"mpif.h":      {"fortran.F90", "-UBINDING_MODULE"},
+			"use mpi":     {"fortran.F90", "-DBINDING_MODULE"},
+			"use mpi_f08": {"fortran08.f90", "-g"},
+		} {
+			name := strings.TrimSuffix(b.source, filepath.Ext(b.source))
+			program := compile(t, abi, b.source, "-fallow-argument-mismatch", b.flag)
+			t.Run(abi+" "+binding, func(t *testing.T) {
+				expect(t, launch(t, abi, program), name+": ok")
+				for first := range mpis {
+					dir := t.TempDir()
+					expect(t, launch(t, first, ckptrun, "--dir", dir, program, "save"), name+": ok, saved")
+					for second := range mpis {
+						t.Run(first+" then "+second, func(t *testing.T) {
+							expect(t, launch(t, second, ckptrun, "--restart", dir), name+": ok, restarted")
+						})
+					}
+				}
+			})
+		}
+	}
+}

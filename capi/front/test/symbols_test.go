@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package test
+
+import (
+	"debug/elf"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const system = "/usr/lib/x86_64-linux-gnu"
+
+// own are the symbols of real MPIs that no program is meant to use: the libraries' own parts that
+// happen to be exported, and the tables that debuggers read.
+var own = regexp.MustCompile(`^(MPIR_|MPII_|MPIX_|PMPIX_|MPID|mpid|mpiext_|mpimsgq_|mpidbg_|MPI_T_PVAR_ALL_HANDLES)`)
+
+// symbols returns an ELF file's dynamic symbols, defined and not.
+func symbols(t *testing.T, file string) (defined map[string]elf.Symbol, needed []string) {
+	t.Helper()
+	f, err := elf.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	all, err := f.DynamicSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defined = map[string]elf.Symbol{}
+	for _, s := range all {
+		if s.Section == elf.SHN_UNDEF {
+			needed = append(needed, s.Name)
+		} else {
+			defined[s.Name] = s
+		}
+	}
+	return defined, needed
+}
+
+// TestExportedSymbols: a front has each function and each datum of MPI that the real library has,
+// data of the same size.
+func TestExportedSymbols(t *testing.T) {
+	for front, real := range map[string]string{
+		"libmpich.so.12": "libmpich.so.12",
+		"libmpi.so.40":   "libmpi.so.40",
+	} {
+		t.Run(front, func(t *testing.T) {
+			ours, _ := symbols(t, filepath.Join(buildTree(t), "lib/ckpt/front", front))
+			theirs, _ := symbols(t, filepath.Join(system, real))
+			mpi := 0
+			for name, s := range theirs {
+				if !regexp.MustCompile(`^(?i:p?mpi)`).MatchString(name) && ours[name].Name == "" || own.MatchString(name) {
+					continue
+				}
+				mpi++
+				o, ok := ours[name]
+				if !ok {
+					t.Errorf("%s is missing", name)
+				} else if elf.ST_TYPE(s.Info) == elf.STT_OBJECT && o.Size != s.Size {
+					t.Errorf("%s has %d bytes, want %d", name, o.Size, s.Size)
+				}
+			}
+			if mpi < 700 {
+				t.Errorf("only %d symbols of MPI found in %s", mpi, real)
+			}
+		})
+	}
+}
+
+// TestCompanions: what the real Fortran libraries use of the real MPI is in the fronts.
+func TestCompanions(t *testing.T) {
+	// Used by functions that our libmpi_mpifh replaces, and nobody else.
+	replaced := regexp.MustCompile(`^ompi_(attr_[gs]et_[af]int|datatype_match_size)$`)
+	for companion, c := range map[string]struct {
+		real   string
+		fronts []string
+	}{
+		"libmpichfort.so.12":             {"libmpich.so.12", []string{"libmpich.so.12"}},
+		"libmpi_mpifh.so.40":             {"libmpi.so.40", []string{"libmpi.so.40"}},
+		"libmpi_usempif08.so.40":         {"libmpi.so.40", []string{"libmpi.so.40"}},
+		"libmpi_usempi_ignore_tkr.so.40": {"libmpi.so.40", []string{"libmpi.so.40"}},
+	} {
+		t.Run(companion, func(t *testing.T) {
+			theirs, _ := symbols(t, filepath.Join(system, c.real))
+			_, needed := symbols(t, filepath.Join(system, companion))
+			ours := map[string]bool{}
+			for _, f := range c.fronts {
+				defined, _ := symbols(t, filepath.Join(buildTree(t), "lib/ckpt/front", f))
+				for name := range defined {
+					ours[name] = true
+				}
+			}
+			for _, name := range needed {
+				if _, ok := theirs[name]; ok && !ours[name] && !replaced.MatchString(name) &&
+					!strings.Contains(name, "MPIX_") {
+					t.Errorf("%s is missing", name)
+				}
+			}
+		})
+	}
+}
+
+// TestReplacedFortran: each function of ours in libmpi_mpifh has the names of the real one.
+func TestReplacedFortran(t *testing.T) {
+	ours, _ := symbols(t, filepath.Join(buildTree(t), "lib/ckpt/front/libmpi_mpifh.so.40"))
+	theirs, _ := symbols(t, filepath.Join(system, "libmpi_mpifh.so.40"))
+	address := map[uint64]bool{}
+	for name := range ours {
+		s, ok := theirs[name]
+		if !ok {
+			t.Errorf("%s is not in the real library", name)
+		}
+		address[s.Value] = true
+	}
+	for name, s := range theirs {
+		if _, ok := ours[name]; address[s.Value] && !ok {
+			t.Errorf("%s is another name of a function that ours replaces", name)
+		}
+	}
+	if len(address) < 25 {
+		t.Errorf("%d functions are replaced, want all that look into objects", len(address))
+	}
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+/*
+#cgo CFLAGS: -I${SRCDIR}/../include -I${SRCDIR}/host -DCKPT_TYPES_ONLY
+#include <stdlib.h>
+#include "hostgo.h"
+
+static int call_park(const struct host_ops *o, int ms, char *why, size_t n) { return o->park(ms, why, n); }
+static void call_release(const struct host_ops *o) { o->release(); }
+static long call_save(const struct host_ops *o, void *b, size_t n) { return o->save(b, n); }
+static int call_freeze(const struct host_ops *o) { return o->freeze(); }
+static void call_thaw(const struct host_ops *o, int pid) { o->thaw(pid); }
+static int call_fds(const struct host_ops *o, int *l, int n) { return o->fds(l, n); }
+static int call_place(const struct host_ops *o, int n, int f, int c) { return o->place(n, f, c); }
+static int call_original(const struct host_ops *o, int i) { return o->original(i); }
+static void call_set_tables(const struct host_ops *o, size_t t) { o->set_tables((void *)t); }
+static void call_end(const struct host_ops *o, int s) { o->end(s); }
+static int call_errand(const struct host_ops *o) { return o->errand(); }
+static int call_load(const struct host_ops *o, void *b, size_t n, char *why, size_t m) {
+    return o->load(b, n, why, m);
+}
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// host is ckptrun, as package ckpt sees it.
+type host struct{ ops *C.struct_host_ops }
+
+const whyBytes = 1000
+
+func (h host) Park(timeout time.Duration) error {
+	why := (*C.char)(C.calloc(1, whyBytes))
+	defer C.free(unsafe.Pointer(why))
+	if r := C.call_park(h.ops, C.int(timeout.Milliseconds()), why, whyBytes); r != 0 {
+		return errors.New(C.GoString(why))
+	}
+	return nil
+}
+
+func (h host) Release() { C.call_release(h.ops) }
+
+func (h host) State() ([]byte, error) {
+	n := C.call_save(h.ops, nil, 0)
+	b := C.malloc(C.size_t(n))
+	defer C.free(b)
+	if m := C.call_save(h.ops, b, C.size_t(n)); m != n {
+		return nil, fmt.Errorf("threads changed while the program was stopped (%d, then %d bytes)", n, m)
+	}
+	return C.GoBytes(b, C.int(n)), nil
+}
+
+func (h host) Freeze() (int, error) {
+	pid := C.call_freeze(h.ops)
+	if pid < 0 {
+		return 0, fmt.Errorf("a copy of the process: %w", unix.Errno(-pid))
+	}
+	return int(pid), nil
+}
+
+func (h host) Thaw(pid int) { C.call_thaw(h.ops, C.int(pid)) }
+
+func (h host) Descriptors() []int {
+	var list [256]C.int
+	n := C.call_fds(h.ops, &list[0], C.int(len(list)))
+	out := make([]int, n)
+	for i := range out {
+		out[i] = int(list[i])
+	}
+	return out
+}
+
+func (h host) Original(i int) int { return int(C.call_original(h.ops, C.int(i))) }
+
+func (h host) Place(number, from int, cloexec bool) error {
+	c := C.int(0)
+	if cloexec {
+		c = 1
+	}
+	if r := C.call_place(h.ops, C.int(number), C.int(from), c); r != 0 {
+		return unix.Errno(-r)
+	}
+	return nil
+}
+
+func (h host) SetTables(addr uintptr) { C.call_set_tables(h.ops, C.size_t(addr)) }
+
+func (h host) Load(state []byte) error {
+	why := (*C.char)(C.calloc(1, whyBytes))
+	defer C.free(unsafe.Pointer(why))
+	b := C.CBytes(state)
+	defer C.free(b)
+	if r := C.call_load(h.ops, b, C.size_t(len(state)), why, whyBytes); r != 0 {
+		return errors.New(C.GoString(why))
+	}
+	return nil
+}
+
+// errand is what a stopped thread of the program is to run. One at a time.
+var errand struct {
+	sync.Mutex
+	f func()
+}
+
+func (h host) Errand(f func()) error {
+	errand.Lock()
+	defer errand.Unlock()
+	errand.f = f
+	defer func() { errand.f = nil }()
+	if r := C.call_errand(h.ops); r != 0 {
+		return fmt.Errorf("no thread of the program can do it: %w", unix.Errno(-r))
+	}
+	return nil
+}
+
+//export ckpt_host_serve
+func ckpt_host_serve() {
+	if f := errand.f; f != nil {
+		f()
+	}
+}
+
+func (h host) End(status int) { C.call_end(h.ops, C.int(status)) }

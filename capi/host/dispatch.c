@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// dispatch.c: what happens to a system call that was trapped.
+//
+// It runs in the SIGSYS handler: on the thread's lower signal stack, with the lower FS base and all
+// signals blocked.  The upper context is the signal frame; the result goes into its rax.  On the
+// way out signals that came meanwhile are delivered and a wish to park is honoured, so both happen
+// only when the thread stands between two instructions of upper code.
+#include "host.h"
+
+#include <errno.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
+#include "traps.h"
+
+#define PLAIN(f) {.fn = (f)}
+#define AGAIN(f) {.fn = (f), .restartable = true}
+#define IF(f) {.fn = (f), .when = true}
+
+const struct trap traps[TRAPS] = {
+    // addresses
+    [SYS_mmap] = PLAIN(sys_mmap),
+    [SYS_munmap] = PLAIN(sys_munmap),
+    [SYS_mremap] = PLAIN(sys_mremap),
+    [SYS_brk] = PLAIN(sys_brk),
+    [SYS_shmat] = PLAIN(sys_shmat),
+    [SYS_shmdt] = PLAIN(sys_shmdt),
+    // thread and process state
+    [SYS_arch_prctl] = PLAIN(sys_arch_prctl),
+    [SYS_set_tid_address] = PLAIN(sys_set_tid_address),
+    [SYS_set_robust_list] = PLAIN(sys_zero),
+    [SYS_rseq] = PLAIN(sys_enosys),
+    [SYS_getpid] = PLAIN(sys_getpid),
+    [SYS_gettid] = PLAIN(sys_gettid),
+    [SYS_getppid] = PLAIN(sys_getppid),
+    [SYS_getpgrp] = PLAIN(sys_getpgrp),
+    [SYS_getpgid] = PLAIN(sys_by_pid),
+    [SYS_getsid] = PLAIN(sys_by_pid),
+    [SYS_setpgid] = PLAIN(sys_setpgid),
+    [SYS_prlimit64] = PLAIN(sys_by_tid),
+    [SYS_sched_setaffinity] = PLAIN(sys_by_tid),
+    [SYS_sched_getaffinity] = PLAIN(sys_by_tid),
+    [SYS_sched_setscheduler] = PLAIN(sys_by_tid),
+    [SYS_sched_getscheduler] = PLAIN(sys_by_tid),
+    [SYS_sched_setparam] = PLAIN(sys_by_tid),
+    [SYS_sched_getparam] = PLAIN(sys_by_tid),
+    [SYS_sched_rr_get_interval] = PLAIN(sys_by_tid),
+    [SYS_sched_setattr] = PLAIN(sys_by_tid),
+    [SYS_sched_getattr] = PLAIN(sys_by_tid),
+    [SYS_kill] = PLAIN(sys_kill),
+    [SYS_tgkill] = PLAIN(sys_tgkill),
+    [SYS_tkill] = PLAIN(sys_tkill),
+    [SYS_rt_sigqueueinfo] = PLAIN(sys_sigqueueinfo),
+    [SYS_rt_tgsigqueueinfo] = PLAIN(sys_sigqueueinfo),
+    [SYS_timer_create] = PLAIN(sys_timer_create),
+    [SYS_timer_delete] = PLAIN(sys_timer_delete),
+    // processes
+    [SYS_wait4] = AGAIN(sys_wait4),
+    [SYS_waitid] = AGAIN(sys_waitid),
+    [SYS_clone] = PLAIN(sys_clone),
+    [SYS_clone3] = PLAIN(sys_enosys), // glibc falls back to clone
+    [SYS_fork] = PLAIN(sys_fork),
+    [SYS_vfork] = PLAIN(sys_vfork),
+    [SYS_execve] = PLAIN(sys_execve),
+    [SYS_execveat] = PLAIN(sys_execveat),
+    [SYS_exit] = PLAIN(sys_exit),
+    [SYS_exit_group] = PLAIN(sys_exit_group),
+    // signals
+    [SYS_rt_sigaction] = PLAIN(sys_rt_sigaction),
+    [SYS_rt_sigprocmask] = PLAIN(sys_rt_sigprocmask),
+    [SYS_rt_sigreturn] = PLAIN(sys_rt_sigreturn),
+    [SYS_sigaltstack] = PLAIN(sys_sigaltstack),
+    [SYS_rt_sigsuspend] = PLAIN(sys_rt_sigsuspend),
+    [SYS_rt_sigtimedwait] = PLAIN(sys_rt_sigtimedwait),
+    [SYS_pause] = PLAIN(sys_pause),
+    // descriptors
+    [SYS_open] = AGAIN(sys_open),
+    [SYS_openat] = AGAIN(sys_openat),
+    [SYS_openat2] = AGAIN(sys_newfd),
+    [SYS_creat] = AGAIN(sys_creat),
+    [SYS_close] = PLAIN(sys_close),
+    [SYS_close_range] = PLAIN(sys_close_range),
+    [SYS_dup] = PLAIN(sys_dup),
+    [SYS_dup2] = PLAIN(sys_dup2),
+    [SYS_dup3] = PLAIN(sys_dup3),
+    [SYS_fcntl] = IF(sys_fcntl),
+    [SYS_fstat] = PLAIN(sys_fstat),
+    [SYS_newfstatat] = IF(sys_newfstatat),
+    [SYS_statx] = IF(sys_statx),
+    [SYS_pipe] = PLAIN(sys_pipe),
+    [SYS_pipe2] = PLAIN(sys_pipe),
+    [SYS_socket] = PLAIN(sys_newfd),
+    [SYS_socketpair] = PLAIN(sys_socketpair),
+    [SYS_accept] = AGAIN(sys_accept),
+    [SYS_accept4] = AGAIN(sys_accept),
+    [SYS_eventfd] = PLAIN(sys_newfd),
+    [SYS_eventfd2] = PLAIN(sys_newfd),
+    [SYS_epoll_create] = PLAIN(sys_newfd),
+    [SYS_epoll_create1] = PLAIN(sys_newfd),
+    [SYS_memfd_create] = PLAIN(sys_newfd),
+    [SYS_timerfd_create] = PLAIN(sys_newfd),
+    [SYS_signalfd] = PLAIN(sys_newfd),
+    [SYS_signalfd4] = PLAIN(sys_newfd),
+    [SYS_inotify_init] = PLAIN(sys_newfd),
+    [SYS_inotify_init1] = PLAIN(sys_newfd),
+    [SYS_fanotify_init] = PLAIN(sys_newfd),
+    [SYS_pidfd_open] = PLAIN(sys_newfd),
+    [SYS_pidfd_getfd] = PLAIN(sys_newfd),
+    [SYS_open_by_handle_at] = PLAIN(sys_newfd),
+    [SYS_perf_event_open] = PLAIN(sys_newfd),
+    [SYS_userfaultfd] = PLAIN(sys_newfd),
+    [SYS_mq_open] = PLAIN(sys_newfd),
+    [SYS_io_uring_setup] = PLAIN(sys_enosys),
+    [SYS_readlink] = PLAIN(sys_readlink),
+    [SYS_readlinkat] = PLAIN(sys_readlinkat),
+    // waits that a handler ends with EINTR whatever its flags: parking must not show (P9)
+    [SYS_nanosleep] = PLAIN(sys_nanosleep),
+    [SYS_clock_nanosleep] = PLAIN(sys_clock_nanosleep),
+    [SYS_poll] = PLAIN(sys_poll),
+    [SYS_ppoll] = PLAIN(sys_ppoll),
+    [SYS_select] = PLAIN(sys_select),
+    [SYS_pselect6] = PLAIN(sys_pselect6),
+    [SYS_epoll_wait] = PLAIN(sys_epoll_wait),
+    [SYS_epoll_pwait] = PLAIN(sys_epoll_wait),
+    [SYS_epoll_pwait2] = PLAIN(sys_epoll_pwait2),
+    [SYS_futex] = {.fn = sys_futex, .when = true, .restartable = true},
+    [SYS_semop] = PLAIN(sys_blocking),
+    [SYS_semtimedop] = PLAIN(sys_blocking),
+    [SYS_msgrcv] = PLAIN(sys_blocking),
+    [SYS_msgsnd] = PLAIN(sys_blocking),
+    [SYS_io_getevents] = PLAIN(sys_blocking),
+};
+
+long sys_enosys(struct call *c) {
+    (void)c;
+    return -ENOSYS;
+}
+
+long sys_zero(struct call *c) {
+    (void)c;
+    return 0;
+}
+
+// The gate found its attention word set; the way out of the dispatcher does the rest.
+long sys_attention(struct call *c) {
+    (void)c;
+    return 0;
+}
+
+// Everything that Syscall User Dispatch traps and nobody emulates.
+long sys_passthrough(struct call *c) { return blocking(c, c->nr, c->a); }
+long sys_blocking(struct call *c) { return blocking(c, c->nr, c->a); }
+
+long blocking(struct call *c, long nr, const long a[6]) {
+    return blocking_masked(c, nr, a, uc_mask(c->uc));
+}
+
+// Runs a call that may wait, with the application's signals let in.  Their handlers only queue; the
+// attention word makes the call end, even when the signal comes just before the call.
+long blocking_masked(struct call *c, long nr, const long a[6], kmask mask) {
+    for (;;) {
+        set_kernel_mask(mask & ~OURS);
+        long r = host_cancelable(&c->t->attention, nr, a);
+        block_all();
+        if (r != -EINTR) return r;
+        bool restart;
+        if (pending_deliverable(c->t, mask, &restart)) return -EINTR;
+        if (c->t->attention & ATTN_PARK) return CUT;
+        // A signal of the lower half's own (Go preempting, a profiler) must not show.
+        c->t->attention &= ~ATTN_SIGNAL;
+        if (c->t->pending_count) c->t->attention |= ATTN_SIGNAL;
+        if (c->t->attention) return -EINTR;
+    }
+}
+
+bool copy_string(char *to, size_t bytes, uint64_t from) {
+    size_t got = 0;
+    while (got < bytes) {
+        // Not across a page: the next one may be unreadable, and the string may end before it.
+        size_t n = 4096 - ((from + got) & 4095);
+        if (n > bytes - got) n = bytes - got;
+        struct iovec local = {to + got, n}, remote = {(void *)(from + got), n};
+        long r = RAW6(SYS_process_vm_readv, RAW0(SYS_getpid), &local, 1, &remote, 1, 0);
+        if (r <= 0) return false;
+        for (size_t i = 0; i < (size_t)r; i++)
+            if (!to[got + i]) return true;
+        got += (size_t)r;
+    }
+    return false;
+}
+
+static void rewind_call(ucontext_t *uc, long nr) {
+    uc->uc_mcontext.gregs[REG_RIP] -= 2;
+    uc->uc_mcontext.gregs[REG_RAX] = nr;
+}
+
+void sigsys(struct thread *t, siginfo_t *si, ucontext_t *uc) {
+    greg_t *r = uc->uc_mcontext.gregs;
+    struct call c = {
+        .t = t,
+        .uc = uc,
+        .nr = si->si_syscall,
+        .a = {r[REG_RDI], r[REG_RSI], r[REG_RDX], r[REG_R10], r[REG_R8], r[REG_R9]},
+    };
+    // Under SUD rax still holds the number; under seccomp too.
+    const struct trap *trap = c.nr >= 0 && (unsigned long)c.nr < TRAPS ? &traps[c.nr] : NULL;
+    emulation fn = trap && trap->fn ? trap->fn : sys_passthrough;
+    if (c.nr == NR_ATTENTION) fn = sys_attention;
+    long result = fn(&c);
+    if (result == CUT) {
+        rewind_call(uc, c.nr);
+    } else if (result != DONE_REGISTERS) {
+        bool restart = false;
+        kmask mask = t->suspended ? t->suspend_mask : uc_mask(uc);
+        if (result == -EINTR && (trap && trap->fn ? trap->restartable : true) &&
+            pending_deliverable(t, mask, &restart) && restart)
+            rewind_call(uc, c.nr);
+        else
+            r[REG_RAX] = result;
+    }
+    deliver_pending(t, uc);
+    if ((t->attention & ATTN_PARK) && !borrowed()) {
+        // Blocked here; comes the moment the upper context is back.
+        t->attention &= ~ATTN_PARK;
+        if (H.park_gen & 1) RAW3(SYS_tgkill, H.pid, t->tid, SIG_PARK);
+    }
+}

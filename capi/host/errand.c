@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// errand.c: what a stopped thread does while it is stopped.
+//
+// MPI may be called only by the program's own thread, also when the program stands still and its
+// messages have to be received.  So that thread, stopped wherever it is, is woken for an errand: it
+// calls into libckpt, on its lower stack and with its lower FS base, and is stopped again afterwards.
+// It runs no upper code meanwhile, and its saved context stays what it was.
+#include "host.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+
+static void futex_wait(volatile uint32_t *word, uint32_t value) {
+    RAW6(SYS_futex, word, FUTEX_WAIT, value, NULL, 0, 0);
+}
+
+static void futex_wake(volatile uint32_t *word) {
+    RAW6(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, 0, 0);
+}
+
+static long serve(void *unused) {
+    (void)unused;
+    H.go.serve();
+    return 0;
+}
+
+// Runs what the thread was woken for.  from_upper: called by the handler that interrupted upper code,
+// on the signal stack; the thread's lower stack is free then.
+void thread_errand(struct thread *t, bool from_upper) {
+    if (from_upper)
+        host_on_stack(serve, NULL, t->lower_sp);
+    else
+        serve(NULL);
+    __atomic_store_n(&t->errand, 0, __ATOMIC_SEQ_CST);
+    futex_wake(&t->errand);
+}
+
+int op_errand(void) {
+    kmask old = block_all();
+    lock();
+    struct thread *to = NULL;
+    for (struct thread *t = H.threads; t; t = t->next)
+        if (t->state != T_RUNNING && (!to || t->mpi || (t->main && !to->mpi))) to = t;
+    if (to) to->errand = 1;
+    unlock();
+    set_kernel_mask(old);
+    if (!to) return -ESRCH;
+    threads_ring();
+    while (__atomic_load_n(&to->errand, __ATOMIC_SEQ_CST)) futex_wait(&to->errand, 1);
+    return 0;
+}
+
+// ---- for the back ------------------------------------------------------------------------------
+
+void back_hold(void) {
+    struct thread *t = self();
+    uint32_t gen = H.park_gen;
+    if (!(gen & 1) || t->upcalls || H.child) {
+        RAW0(SYS_sched_yield);
+        return;
+    }
+    t->retry = true;
+    thread_hold(t);
+    while (H.park_gen == gen) {
+        uint32_t bell = __atomic_load_n(&H.bell, __ATOMIC_SEQ_CST);
+        if (H.park_gen != gen) break;
+        if (t->errand)
+            thread_errand(t, false);
+        else
+            futex_wait(&H.bell, bell);
+    }
+    thread_unhold(t);
+    t->retry = false;
+}
+
+void back_mine(void) { self()->mpi = true; }

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// fds.c: the application's descriptors keep the numbers they would have natively.
+//
+// Numbers below FD_FENCE are the application's; those it does not use hold a placeholder, so that
+// whatever the lower half opens lands above.  A call that makes a descriptor therefore returns a
+// high one, which is moved down to the lowest free number (SPLIT.md P16).  All other calls on
+// descriptors need no translation and are not trapped.
+#include "host.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+struct fd_table {
+    bool used[FD_FENCE];
+};
+
+static struct fd_table table;
+static int placeholder = -1; // high-numbered; O_PATH, so that reads and writes give EBADF
+static int originals[3] = {-1, -1, -1};
+
+// A vfork child has a descriptor table of its own in memory that is its parent's.
+static struct fd_table *fds_of(struct thread *t) {
+    return t->vfork_fds && borrowed() ? t->vfork_fds : &table;
+}
+
+void fds_vfork_begin(struct thread *t) {
+    static const size_t bytes = sizeof(struct fd_table);
+    t->vfork_fds = (struct fd_table *)RAW6(SYS_mmap, 0, bytes, 3, 0x22, -1, 0);
+    if ((long)t->vfork_fds < 0)
+        t->vfork_fds = NULL;
+    else
+        memcpy(t->vfork_fds, &table, bytes);
+}
+
+void fds_vfork_end(struct thread *t) {
+    if (t->vfork_fds) RAW2(SYS_munmap, t->vfork_fds, sizeof(struct fd_table));
+    t->vfork_fds = NULL;
+}
+
+// ---- start -------------------------------------------------------------------------------------
+
+// Launchers name inherited descriptors in the environment; the lower half reads these.
+static void rename_in_environment(int from, int to) {
+    static const char *const names[] = {"PMI_FD", "HYDI_CONTROL_FD", "PMIX_FD"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *v = getenv(names[i]);
+        char text[16];
+        if (!v || atoi(v) != from) continue;
+        snprintf(text, sizeof text, "%d", to);
+        setenv(names[i], text, 1);
+    }
+}
+
+void fds_isolate(char **envp) {
+    (void)envp;
+    struct rlimit rl;
+    if (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < 4096) {
+        rl.rlim_cur = rl.rlim_max < 4096 ? rl.rlim_max : 4096;
+        setrlimit(RLIMIT_NOFILE, &rl);
+    }
+    bool open[FD_FENCE] = {false};
+    for (int fd = 0; fd < FD_FENCE; fd++) {
+        if (fcntl(fd, F_GETFD) < 0) continue;
+        open[fd] = true;
+        if (fd < 3) continue;
+        int high = fcntl(fd, F_DUPFD, FD_FENCE);
+        if (high >= 0) rename_in_environment(fd, high);
+    }
+    int path = openat(AT_FDCWD, "/dev/null", O_PATH | O_CLOEXEC);
+    placeholder = fcntl(path, F_DUPFD_CLOEXEC, FD_FENCE);
+    close(path);
+    for (int fd = 0; fd < FD_FENCE; fd++) {
+        if (fd < 3 && open[fd]) {
+            table.used[fd] = true;
+            originals[fd] = fcntl(fd, F_DUPFD_CLOEXEC, FD_FENCE);
+        } else {
+            dup3(placeholder, fd, O_CLOEXEC);
+        }
+    }
+}
+
+// A forked child has no lower half but this code: sockets that stayed open in it would keep the
+// other ranks from noticing that this one was killed.
+void fds_forked(void) {
+    RAW3(SYS_dup3, placeholder, FD_FENCE, O_CLOEXEC);
+    placeholder = FD_FENCE;
+    RAW3(SYS_close_range, FD_FENCE + 1, ~0u, 0);
+}
+
+// ---- for Go ------------------------------------------------------------------------------------
+
+int fds_used(int *list, int max) {
+    int n = 0;
+    for (int fd = 0; fd < FD_FENCE; fd++)
+        if (table.used[fd] && n < max) list[n++] = fd;
+    return n;
+}
+
+int fds_place(int number, int from, bool cloexec) {
+    if (number < 0 || number >= FD_FENCE) return -EBADF;
+    if (from < 0) { // close it
+        dup3(placeholder, number, O_CLOEXEC);
+        table.used[number] = false;
+        return 0;
+    }
+    if (from == number) {
+        table.used[number] = true;
+        return 0;
+    }
+    if (dup3(from, number, cloexec ? O_CLOEXEC : 0) < 0) return -errno;
+    table.used[number] = true;
+    return 0;
+}
+
+int fds_original(int i) { return i >= 0 && i < 3 ? originals[i] : -1; }
+
+// ---- the calls ---------------------------------------------------------------------------------
+
+// Moves a descriptor that the kernel just made down to the lowest free number from min on.
+static long settle_from(struct call *c, long high, int min) {
+    if (high < FD_FENCE) return high; // an error
+    struct fd_table *f = fds_of(c->t);
+    lock();
+    for (int fd = min; fd < FD_FENCE; fd++) {
+        if (f->used[fd]) continue;
+        long flags = RAW2(SYS_fcntl, high, F_GETFD);
+        long r = RAW3(SYS_dup3, high, fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0);
+        if (r >= 0) f->used[fd] = true;
+        unlock();
+        RAW1(SYS_close, high);
+        return r;
+    }
+    unlock();
+    RAW1(SYS_close, high);
+    return -EMFILE;
+}
+
+static long settle(struct call *c, long high) { return settle_from(c, high, 0); }
+
+static bool is_used(struct call *c, long fd) {
+    return fd >= 0 && fd < FD_FENCE && fds_of(c->t)->used[fd];
+}
+
+static long release_fd(struct call *c, int fd) {
+    struct fd_table *f = fds_of(c->t);
+    lock();
+    if (!f->used[fd]) {
+        unlock();
+        return -EBADF;
+    }
+    // One step: the number is never free, or the lower half could get it.
+    RAW3(SYS_dup3, placeholder, fd, O_CLOEXEC);
+    f->used[fd] = false;
+    unlock();
+    return 0;
+}
+
+// open, for reading: the fronts stand in for the MPI libraries, and /proc/self/exe is the program.
+static long open_at(struct call *c, long dir, long path, long flags, long mode) {
+    long a[6] = {dir, path, flags, mode};
+    char name[4096];
+    if ((flags & O_ACCMODE) == O_RDONLY && copy_string(name, sizeof name, (uint64_t)path)) {
+        const char *front = front_for(name);
+        if (front) a[1] = (long)front;
+        if (!strcmp(name, "/proc/self/exe")) a[1] = (long)H.exe;
+    }
+    return settle(c, blocking(c, SYS_openat, a));
+}
+
+long sys_open(struct call *c) { return open_at(c, AT_FDCWD, c->a[0], c->a[1], c->a[2]); }
+long sys_openat(struct call *c) { return open_at(c, c->a[0], c->a[1], c->a[2], c->a[3]); }
+long sys_creat(struct call *c) {
+    return open_at(c, AT_FDCWD, c->a[0], O_CREAT | O_WRONLY | O_TRUNC, c->a[1]);
+}
+
+// Every other call that returns one new descriptor.
+long sys_newfd(struct call *c) {
+    // signalfd of an existing descriptor changes that one
+    if ((c->nr == SYS_signalfd || c->nr == SYS_signalfd4) && (int)c->a[0] >= 0)
+        return raw6(c->nr, c->a[0], c->a[1], c->a[2], c->a[3], 0, 0);
+    if (c->nr == SYS_pidfd_open) c->a[0] = to_real((pid_t)c->a[0]);
+    return settle(c, raw6(c->nr, c->a[0], c->a[1], c->a[2], c->a[3], c->a[4], c->a[5]));
+}
+
+long sys_accept(struct call *c) { return settle(c, blocking(c, c->nr, c->a)); }
+
+long sys_close(struct call *c) {
+    if (c->a[0] < 0 || c->a[0] >= FD_FENCE) return -EBADF;
+    return release_fd(c, (int)c->a[0]);
+}
+
+long sys_close_range(struct call *c) {
+    unsigned long first = (unsigned)c->a[0], last = (unsigned)c->a[1], flags = (unsigned)c->a[2];
+    if (first > last || (flags & ~6ul)) return -EINVAL;
+    for (unsigned long fd = first; fd <= last && fd < FD_FENCE; fd++) {
+        if (!fds_of(c->t)->used[fd]) continue;
+        if (flags & 4 /* CLOSE_RANGE_CLOEXEC */)
+            RAW3(SYS_fcntl, fd, F_SETFD, FD_CLOEXEC);
+        else
+            release_fd(c, (int)fd);
+    }
+    return 0;
+}
+
+long sys_dup(struct call *c) {
+    if (!is_used(c, c->a[0])) return -EBADF;
+    return settle(c, RAW3(SYS_fcntl, c->a[0], F_DUPFD, FD_FENCE));
+}
+
+static long dup_to(struct call *c, long from, long to, long flags) {
+    if (!is_used(c, from) || to < 0 || to >= FD_FENCE) return -EBADF;
+    lock();
+    long r = RAW3(SYS_dup3, from, to, flags);
+    if (r >= 0) fds_of(c->t)->used[to] = true;
+    unlock();
+    return r;
+}
+
+long sys_dup2(struct call *c) {
+    if (c->a[0] == c->a[1]) return is_used(c, c->a[0]) ? c->a[0] : -EBADF;
+    return dup_to(c, c->a[0], c->a[1], 0);
+}
+
+long sys_dup3(struct call *c) {
+    if (c->a[0] == c->a[1]) return -EINVAL;
+    return dup_to(c, c->a[0], c->a[1], c->a[2]);
+}
+
+long sys_fcntl(struct call *c) {
+    if (!is_used(c, c->a[0])) return -EBADF;
+    if (c->a[1] != F_DUPFD && c->a[1] != F_DUPFD_CLOEXEC) return blocking(c, SYS_fcntl, c->a);
+    if (c->a[2] < 0 || c->a[2] >= FD_FENCE) return c->a[2] < 0 ? -EINVAL : -EMFILE;
+    return settle_from(c, RAW3(SYS_fcntl, c->a[0], c->a[1], FD_FENCE), (int)c->a[2]);
+}
+
+// A placeholder could be looked at; the application must see a closed descriptor.
+long sys_fstat(struct call *c) {
+    if (!is_used(c, c->a[0])) return -EBADF;
+    return RAW2(SYS_fstat, c->a[0], c->a[1]);
+}
+
+// Does a call with AT_EMPTY_PATH look at a descriptor that the application has not?
+static bool of_nothing(struct call *c, long flags) {
+    char first;
+    return (flags & AT_EMPTY_PATH) && (int)c->a[0] != AT_FDCWD && !is_used(c, c->a[0]) &&
+           copy_string(&first, 1, (uint64_t)c->a[1]) && !first;
+}
+
+long sys_newfstatat(struct call *c) {
+    if (of_nothing(c, c->a[3])) return -EBADF;
+    return RAW4(SYS_newfstatat, c->a[0], c->a[1], c->a[2], c->a[3]);
+}
+
+long sys_statx(struct call *c) {
+    if (of_nothing(c, c->a[2])) return -EBADF;
+    return raw6(SYS_statx, c->a[0], c->a[1], c->a[2], c->a[3], c->a[4], 0);
+}
+
+static long settle_pair(struct call *c, long r, int *pair, int *out) {
+    if (r < 0) return r;
+    long one = settle(c, pair[0]);
+    if (one < 0) {
+        RAW1(SYS_close, pair[1]);
+        return one;
+    }
+    long two = settle(c, pair[1]);
+    if (two < 0) {
+        release_fd(c, (int)one);
+        return two;
+    }
+    out[0] = (int)one;
+    out[1] = (int)two;
+    return 0;
+}
+
+long sys_pipe(struct call *c) {
+    int pair[2];
+    long r = RAW2(SYS_pipe2, pair, c->nr == SYS_pipe2 ? c->a[1] : 0);
+    return settle_pair(c, r, pair, (int *)c->a[0]);
+}
+
+long sys_socketpair(struct call *c) {
+    int pair[2];
+    long r = RAW4(SYS_socketpair, c->a[0], c->a[1], c->a[2], pair);
+    return settle_pair(c, r, pair, (int *)c->a[3]);
+}
+
+// ---- names -------------------------------------------------------------------------------------
+
+static long read_exe(long buffer, long bytes) {
+    if (bytes <= 0) return -EINVAL;
+    long n = (long)strlen(H.exe);
+    if (n > bytes) n = bytes;
+    memcpy((void *)buffer, H.exe, (size_t)n);
+    return n;
+}
+
+static bool names_exe(uint64_t path) {
+    char name[64], own[40];
+    if (!copy_string(name, sizeof name, path)) return false;
+    snprintf(own, sizeof own, "/proc/%d/exe", to_virtual(H.pid));
+    return !strcmp(name, "/proc/self/exe") || !strcmp(name, own);
+}
+
+long sys_readlink(struct call *c) {
+    if (names_exe((uint64_t)c->a[0])) return read_exe(c->a[1], c->a[2]);
+    return RAW3(SYS_readlink, c->a[0], c->a[1], c->a[2]);
+}
+
+long sys_readlinkat(struct call *c) {
+    if (names_exe((uint64_t)c->a[1])) return read_exe(c->a[2], c->a[3]);
+    return RAW4(SYS_readlinkat, c->a[0], c->a[1], c->a[2], c->a[3]);
+}
+
+static struct {
+    char *name, *path;
+} fronts[64];
+static int nfronts;
+
+void fronts_scan(void) {
+    char dir[4200], path[4500];
+    snprintf(dir, sizeof dir, "%s/ckpt/front", H.libdir);
+    DIR *d = opendir(dir);
+    if (!d) return;
+    for (struct dirent *e; (e = readdir(d)) && nfronts < 64;) {
+        if (!strstr(e->d_name, ".so")) continue;
+        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        fronts[nfronts].name = strdup(e->d_name);
+        fronts[nfronts++].path = strdup(path);
+    }
+    closedir(d);
+}
+
+const char *front_for(const char *path) {
+    const char *base = strrchr(path, '/');
+    base = base ? base + 1 : path;
+    if (strncmp(base, "lib", 3)) return NULL;
+    for (int i = 0; i < nfronts; i++)
+        if (!strcmp(base, fronts[i].name)) return fronts[i].path;
+    return NULL;
+}

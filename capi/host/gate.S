@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// gate.S: the crossing between the halves.  GS base is the thread record (struct thread in host.h);
+// offsets used here: 8 lower_fs, 16 upper_fs, 24 lower_sp, 32 upper_sp, 40 attention, 44 upcalls,
+// 48 vdso_sp.
+//
+// gate_code..gate_code_end is copied into the first page of the arena.  It lies in the arena so
+// that a thread interrupted anywhere in it is an ordinary upper thread whose context can be saved:
+// on restart the same code stands at the same address.  It must therefore be position independent,
+// and its layout is part of the image version.
+    .intel_syntax noprefix
+    .text
+
+    .set GATE_PAGE, 0x100000000000
+    .set GATE_FUNCTIONS, GATE_PAGE + 0x100   // table of lower functions; CKPT_GATE_FUNCTIONS
+    .set GATE_LIMIT, 1024
+    .set NR_ATTENTION, 0x434b
+
+    .globl gate_code, gate_commit, gate_in, gate_tail, gate_code_end
+    .balign 64
+// long gate(unsigned fn, const void *args)
+gate_code:
+    push rbp
+    push rbx
+    push r12
+    push r13
+    push r14
+    push r15
+    sub rsp, 8
+    stmxcsr [rsp]
+    fnstcw [rsp + 4]
+// From here to gate_in everything can be done twice: a handler that finds us here with the upper FS
+// sends us back to gate_commit, since its own use of the gate overwrites upper_sp.
+gate_commit:
+    mov gs:[32], rsp
+    mov rax, gs:[8]
+    wrfsbase rax
+gate_in:                                // FS is the lower one: this thread is in the lower half
+    mov rsp, gs:[24]                    // C to Go on a foreign stack costs milliseconds (P4)
+    mov edi, edi
+    mov rax, -38                        // -ENOSYS: the front is newer than this host
+    cmp edi, GATE_LIMIT
+    jae 1f
+    movabs rax, [GATE_FUNCTIONS]
+    mov rax, [rax + rdi*8]
+    mov rdi, rsi
+    call rax
+1:  mov rsp, gs:[32]
+    mov rcx, gs:[16]
+    wrfsbase rcx
+gate_tail:                              // FS is the upper one: this thread is in the upper half
+    cmp dword ptr gs:[40], 0
+    jne 3f
+2:  ldmxcsr [rsp]
+    fldcw [rsp + 4]
+    add rsp, 8
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbx
+    pop rbp
+    ret
+3:  mov rbx, rax                        // saved above
+    mov eax, NR_ATTENTION               // trapped: the dispatcher delivers signals or parks
+    syscall
+    mov rax, rbx
+    jmp 2b
+gate_code_end:
+
+// _Noreturn void host_resume_gate(struct thread *t, long result): leaves the gate call in which t
+// was held when its image was taken, with that result.
+    .globl host_resume_gate
+host_resume_gate:
+    mov rax, rsi
+    mov rsp, gs:[32]
+    mov rcx, gs:[16]
+    movabs rdx, GATE_PAGE + 0x400       // CKPT_GATE_CODE
+    lea r8, [rip + gate_code]
+    lea r9, [rip + gate_tail]
+    sub r9, r8
+    add rdx, r9
+    wrfsbase rcx
+    jmp rdx
+
+// long host_upcall(void *fn, const long args[6]): calls application code from the lower half, on
+// the upper stack below the innermost gate frame.
+    .globl host_upcall
+host_upcall:
+    push rbp
+    push rbx
+    push r12
+    push r13
+    push r14
+    push r15
+    push qword ptr gs:[24]
+    push qword ptr gs:[32]
+    sub rsp, 8                          // 8 words and the return address: aligned to 16 again
+    mov gs:[24], rsp
+    inc dword ptr gs:[44]
+    mov rbx, rdi
+    mov r12, rsi
+    mov rax, gs:[32]
+    sub rax, 128
+    and rax, -16
+    mov rcx, gs:[16]
+    wrfsbase rcx
+    mov rsp, rax
+    mov rdi, [r12]
+    mov rsi, [r12 + 8]
+    mov rdx, [r12 + 16]
+    mov rcx, [r12 + 24]
+    mov r8, [r12 + 32]
+    mov r9, [r12 + 40]
+    call rbx
+    mov rcx, gs:[8]
+    wrfsbase rcx
+    mov rsp, gs:[24]
+    dec dword ptr gs:[44]
+    add rsp, 8
+    pop qword ptr gs:[32]
+    pop qword ptr gs:[24]
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbx
+    pop rbp
+    ret
+
+// long host_cancelable(volatile uint32_t *attention, long nr, const long args[6])
+    .globl host_cancelable, cancel_begin, cancel_end, cancel_out
+host_cancelable:
+    push rbx
+    mov rbx, rdi
+    mov rax, rsi
+    mov r11, rdx
+    mov rdi, [r11]
+    mov rsi, [r11 + 8]
+    mov rdx, [r11 + 16]
+    mov r10, [r11 + 24]
+    mov r8, [r11 + 32]
+    mov r9, [r11 + 40]
+cancel_begin:
+    cmp dword ptr [rbx], 0
+    jne cancel_out
+    syscall
+cancel_end:                             // the system call has returned: its result stands
+    pop rbx
+    ret
+cancel_out:
+    mov rax, -4
+    pop rbx
+    ret
+
+// _Noreturn void host_sigreturn(ucontext_t *frame, uint64_t fs): continues at the context, which
+// lies where the kernel expects a signal frame.
+    .globl host_sigreturn
+host_sigreturn:
+    mov rsp, rdi
+    wrfsbase rsi
+    mov eax, 15
+    syscall
+    ud2
+
+// _Noreturn void host_enter(uint64_t ip, uint64_t sp): starts the program as the kernel would.
+    .globl host_enter
+host_enter:
+    mov r11, rdi
+    mov rsp, rsi
+    mov rax, gs:[16]
+    wrfsbase rax
+    xor eax, eax
+    xor ebx, ebx
+    xor ecx, ecx
+    xor edx, edx
+    xor esi, esi
+    xor edi, edi
+    xor ebp, ebp
+    xor r8d, r8d
+    xor r9d, r9d
+    xor r10d, r10d
+    xor r12d, r12d
+    xor r13d, r13d
+    xor r14d, r14d
+    xor r15d, r15d
+    jmp r11
+
+// long host_on_stack(long (*fn)(void *), void *arg, uint64_t sp)
+    .globl host_on_stack
+host_on_stack:
+    push rbp
+    mov rbp, rsp
+    mov rax, rdi
+    mov rdi, rsi
+    mov rsp, rdx
+    and rsp, -16
+    call rax
+    mov rsp, rbp
+    pop rbp
+    ret
+
+// long host_vfork(long flags, void *child_stack, void (*child)(void *), void *arg): clone with
+// CLONE_VM; the child runs child(arg) on child_stack and never returns here.
+    .globl host_vfork
+host_vfork:
+    push rbx
+    push r12
+    mov rbx, rdx
+    mov r12, rcx
+    mov eax, 56
+    xor edx, edx
+    xor r10d, r10d
+    xor r8d, r8d
+    syscall
+    test rax, rax
+    jz 1f
+    pop r12
+    pop rbx
+    ret
+1:  mov rdi, r12
+    and rsp, -16
+    call rbx
+    ud2
+
+// The restorer of handlers that we install with the raw system call.
+    .globl host_restorer
+host_restorer:
+    mov eax, 15
+    syscall
+    ud2
+
+    .section .note.GNU-stack, "", @progbits

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// hostgo.h: what ckptrun (C) and libckpt.so (Go) know of each other.  Private to this release: the
+// two are always installed together, and check HOSTGO_VERSION.
+#ifndef HOSTGO_H
+#define HOSTGO_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define HOSTGO_VERSION 2
+
+enum plan_action { PLAN_EXIT = 0, PLAN_RUN = 1, PLAN_RESTART = 2 };
+
+// What the command line asks for.  Filled by Go; strings live as long as the process.
+struct host_plan {
+    int version;
+    int action;      // plan_action
+    int exit_status; // PLAN_EXIT
+    char *message;   // PLAN_EXIT: for stdout when exit_status is 0, else for stderr
+    char *exe;       // absolute path of the ELF program (a script's interpreter)
+    char *interp;    // its PT_INTERP
+    char *comm;      // name of the process, as the kernel would choose it
+    char **argv;     // of the program, NULL-terminated
+    int own_argc;    // how many of ckptrun's own arguments come before the program
+    int sud;         // --trap sud
+    char *back;      // "mpich", "openmpi", a path, or "" when no launcher is seen
+    int restart_mpi; // PLAN_RESTART: the image is of an MPI program
+    uint64_t trigger_mask; // --signal: these do not reach the program; each writes its number to
+    int trigger_fd;        // this descriptor
+};
+
+// A thread in an image: header, then xsave_bytes of extended state.
+struct thread_image {
+    uint32_t bytes;       // of header and state, multiple of 8
+    uint32_t kind;        // 1: resumes from a signal frame; 2: stands in a gate call that returns
+                          // CKPT_GATE_RESTART, 3: in one that is issued again
+    int32_t vtid;
+    uint32_t main;
+    uint64_t upper_fs, upper_sp, clear_tid, mask, hidden_mask;
+    uint64_t altstack_sp, altstack_size, altstack_flags;
+    uint64_t cut_ip, cut_sp;
+    int64_t cut_left;     // nanoseconds of the wait that are left
+    uint64_t regs[23];    // gregs of ucontext
+    uint32_t xsave_bytes, pending;
+    char comm[16];
+    uint32_t flags, reserved; // THREAD_*
+};
+
+#define THREAD_MPI 1u // initialized MPI
+
+struct action_image {
+    uint64_t handler, flags, restorer, mask;
+};
+
+// State of the process that is not in its memory.
+struct process_image {
+    uint32_t bytes, version;
+    int32_t ids[4]; // virtual ids: process, parent, group, session
+    uint32_t xsave_max, reserved;
+    uint64_t brk;
+    uint64_t fake_vdso;
+    struct action_image actions[65];
+    uint64_t itimer[3][4]; // interval s, us; value s, us
+    uint64_t arguments[4];
+    char exe[4096];
+};
+
+// Given by C to Go.  All functions may be called from any Go thread unless said otherwise.
+struct host_ops {
+    size_t size;
+    // Stops every upper thread; threads that stand in a held gate call count as stopped.  0, or
+    // -ETIMEDOUT with a line in why, or -ESRCH while the program is ending.
+    int (*park)(int timeout_ms, char *why, size_t bytes);
+    void (*release)(void);
+    // Writes process_image and the thread images of the parked threads; returns the bytes needed.
+    long (*save)(void *buffer, size_t bytes);
+    // A child that is a frozen copy of this process; it dies with us.  Only while parked.
+    int (*freeze)(void);
+    void (*thaw)(int pid);
+    int (*fds)(int *list, int max);
+    int (*place)(int number, int from, int cloexec);
+    int (*original)(int i);
+    void (*set_tables)(void *tables);
+    // Ends the process at once: with the exit status, or by SIGKILL when it is negative.
+    void (*end)(int status);
+    // Restart: takes over what save wrote; the memory is mapped already.
+    int (*load)(const void *buffer, size_t bytes, char *why, size_t whybytes);
+    // Only while parked: one of the stopped threads, the one that initialized MPI, calls serve; the
+    // caller waits until that has returned.  -ESRCH when no thread is there.
+    int (*errand)(void);
+};
+
+// Exported by Go, found by dlsym.
+struct host_go {
+    int (*plan)(struct host_plan *plan, int argc, char **argv, const struct host_ops *ops);
+    // PLAN_RUN, before the program starts: opens the control endpoint.  Non-zero: message is set.
+    int (*start)(char **message);
+    // PLAN_RESTART of a program without MPI: maps the image and calls ops->load.
+    int (*restore)(char **message, int *status);
+    // MPIX_Checkpoint without MPI, by a held thread.  Returns the MPIX_CR_state.
+    int (*checkpoint)(char *why, size_t bytes);
+    // The program ends with this status; returns when nothing is left to be written.
+    void (*ending)(int status);
+    // Work for a stopped thread of the program (errand).
+    void (*serve)(void);
+};
+
+#endif

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// lower.c: loads what lives in the lower half, libckpt.so and the back of the real MPI, and holds
+// the table of functions that the gate calls.
+#include "host.h"
+
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../back/back.h"
+
+#define FUNCTIONS 1024 // GATE_LIMIT in gate.S
+
+static long (*functions[FUNCTIONS])(const long *);
+static const struct ckpt_back *back;
+static char *back_name; // from the plan
+
+_Noreturn void die(int status, const char *format, ...) {
+    va_list ap;
+    va_start(ap, format);
+    char text[6000];
+    vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    dprintf(2, "ckptrun: %s\n", text);
+    _exit(status);
+}
+
+static long fn_missing(const long *a) {
+    (void)a;
+    return -38; // -ENOSYS
+}
+
+static void *need(void *lib, const char *name) {
+    void *p = dlsym(lib, name);
+    if (!p) die(1, "libckpt.so lacks %s: the installation mixes two versions", name);
+    return p;
+}
+
+void lower_open(void) {
+    char path[4200];
+    snprintf(path, sizeof path, "%s/libckpt.so.1", H.libdir);
+    void *lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    if (!lib) die(1, "cannot load %s: %s", path, dlerror());
+    H.go.plan = need(lib, "ckpt_host_plan");
+    H.go.start = need(lib, "ckpt_host_start");
+    H.go.restore = need(lib, "ckpt_host_restore");
+    H.go.checkpoint = need(lib, "ckpt_host_checkpoint");
+    H.go.ending = need(lib, "ckpt_host_ending");
+    H.go.serve = need(lib, "ckpt_host_serve");
+    for (int i = 0; i < FUNCTIONS; i++) functions[i] = fn_missing;
+    functions[CKPT_FN_LOAD_BACK] = fn_load_back;
+    functions[CKPT_FN_CHECKPOINT] = fn_checkpoint;
+    functions[CKPT_FN_REASON] = fn_reason;
+    gate_page_set_functions(functions);
+}
+
+// ---- the back ----------------------------------------------------------------------------------
+
+static long upcall(void *fn, const long args[6]) { return host_upcall(fn, args); }
+
+const char *back_load(const char *name) {
+    static char why[5000];
+    if (back) return NULL;
+    if (!*name)
+        return "this is an MPI program, but no MPI launcher was found: start it as `mpiexec -n N "
+               "ckptrun PROGRAM`, or name the MPI with --mpi mpich|openmpi";
+    char path[4300];
+    if (strchr(name, '/'))
+        snprintf(path, sizeof path, "%s", name);
+    else
+        snprintf(path, sizeof path, "%s/ckpt/back/libckptback-%s.so", H.libdir, name);
+    // What MPI starts inherits this thread's mask: its threads should not hear the application's
+    // signals.  UCX must leave fault handlers alone (SPLIT.md P3).
+    kmask old = block_all();
+    setenv("UCX_HANDLE_ERRORS", "none", 1);
+    void *lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    const struct ckpt_back *(*entry)(const struct ckpt_back_host *) =
+        lib ? (const struct ckpt_back *(*)(const struct ckpt_back_host *))dlsym(lib,
+                                                                                "ckpt_back_entry")
+            : NULL;
+    static const struct ckpt_back_host host = {
+        .size = sizeof host, .upcall = upcall, .hold = back_hold, .mine = back_mine};
+    if (entry) back = entry(&host);
+    set_kernel_mask(old);
+    if (!back) {
+        snprintf(why, sizeof why, "cannot load the real MPI through %s: %s", path,
+                 lib ? "it is no back of this version" : dlerror());
+        return why;
+    }
+    for (unsigned i = 0; i < back->nfn && CKPT_FN_MPI + i < FUNCTIONS; i++)
+        if (back->fn[i]) functions[CKPT_FN_MPI + i] = back->fn[i];
+    signals_wrap_lower();
+    return NULL;
+}
+
+// const char *abi: the front's.  Ends the process when there is no MPI to be had: the front's
+// constructor has nobody to report to.
+long fn_load_back(const long *a) {
+    (void)a;
+    const char *error = back_load(back_name ? back_name : "");
+    if (error) die(1, "%s", error);
+    return 0;
+}
+
+void back_choose(char *name) { back_name = name; }
+
+int back_restart(char **message) {
+    static ckpt_error error = {.size = sizeof error};
+    const char *why = back_load(back_name ? back_name : "");
+    if (!why && back->restart(&error) == 0) return 0;
+    *message = why ? (char *)why : error.message;
+    return 1;
+}
+
+// ---- MPIX --------------------------------------------------------------------------------------
+
+static char reason[1000]; // why the last one was not made
+
+long fn_checkpoint(const long *a) {
+    struct thread *t = self();
+    int *state = (int *)a[0];
+    if (H.child || t->upcalls) {
+        *state = CKPT_STATE_IGNORE;
+        snprintf(reason, sizeof reason, "%s",
+                 H.child ? "this is a forked child of the job" : "called from a callback of MPI");
+        return 0;
+    }
+    bool mpi = back && back->job();
+    if (mpi) back->enter();
+    // This thread stands at a place from which it can be continued.
+    thread_hold(t);
+    long r = 0;
+    ckpt_error error = {.size = sizeof error};
+    if (mpi)
+        r = back->checkpoint(state, &error);
+    else
+        *state = H.go.checkpoint(error.message, sizeof error.message);
+    memcpy(reason, error.message, sizeof reason);
+    thread_unhold(t);
+    // A failed checkpoint is no error of the call; its state tells.
+    return r == CKPT_E_ARG ? r : 0;
+}
+
+long fn_reason(const long *a) {
+    if (!a[1]) return 0;
+    size_t n = strnlen(reason, sizeof reason - 1);
+    if (n > (size_t)a[1] - 1) n = (size_t)a[1] - 1;
+    memcpy((char *)a[0], reason, n);
+    ((char *)a[0])[n] = 0;
+    return 0;
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// main.c: ckptrun.
+//
+//   descriptors out of the way -> libckpt.so (Go) -> options -> run:     gate page, program, trap, go
+//                                                            -> restart: gate page, image, trap, go
+// The order matters: descriptors before anything opens some (P16), signals of Go and MPI wrapped
+// before upper code runs (P2), the trap armed last.
+#include "host.h"
+
+#include <cpuid.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+struct host H;
+
+void back_choose(char *name);
+
+static void find_parts(void) {
+    static char exe[4096];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 16);
+    if (n <= 0) die(1, "cannot read /proc/self/exe: %s", strerror(errno));
+    exe[n] = 0;
+    char *slash = strrchr(exe, '/');
+    *slash = 0;
+    slash = strrchr(exe, '/');
+    strcpy(slash ? slash : exe, "/lib");
+    H.libdir = strdup(exe);
+}
+
+static void check_machine(void) {
+    if (!(getauxval(AT_HWCAP2) & 2)) // HWCAP2_FSGSBASE
+        die(1, "this kernel or processor lacks FSGSBASE (Linux 5.9 and later, x86-64 with "
+               "fsgsbase); the split process needs it");
+    unsigned a, b, c, d;
+    __cpuid_count(0xd, 0, a, b, c, d);
+    H.xsave_max = ((c > b ? c : b) + 4 + 63) & ~63u;
+    if (H.xsave_max > 16384)
+        die(1, "this processor's extended state (%u bytes) is larger than this version can keep",
+            H.xsave_max);
+}
+
+static void know_ids(void) {
+    pid_t ids[4] = {getpid(), getppid(), getpgrp(), getsid(0)};
+    for (int i = 0; i < 4; i++) H.ids[i].real = H.ids[i].virtual = ids[i];
+    H.pid = ids[0];
+}
+
+static void know_signals(void) {
+    for (int sig = 1; sig < NSIGNALS; sig++) RAW4(SYS_rt_sigaction, sig, NULL, &H.app[sig], 8);
+}
+
+int main(int argc, char **argv, char **envp) {
+    size_t nenv = 0;
+    while (envp[nenv]) nenv++;
+    char **environment = malloc((nenv + 1) * sizeof *environment); // before setenv changes it
+    memcpy(environment, envp, (nenv + 1) * sizeof *environment);
+
+    check_machine();
+    know_ids();
+    know_signals();
+    find_parts();
+    fds_isolate(envp);
+    arena_init();
+    struct thread *t = thread_new();
+    if (!t) die(1, "no memory");
+    t->main = true;
+    thread_attach(t);
+    t->vtid = t->tid;
+    signals_install();
+    const char *error = gate_page_map();
+    if (error) die(1, "%s", error);
+
+    // Threads of Go inherit this mask: the application's signals are for its own threads.
+    H.start_mask = block_all();
+    lower_open();
+    struct host_plan plan = {.version = HOSTGO_VERSION};
+    if (H.go.plan(&plan, argc, argv, &host_operations) != 0)
+        die(1, "libckpt.so and ckptrun are of different versions");
+    if (plan.action == PLAN_EXIT) {
+        dprintf(plan.exit_status ? 2 : 1, "%s", plan.message);
+        return plan.exit_status;
+    }
+    back_choose(plan.back);
+    H.argc_own = plan.own_argc;
+    H.argv_own = argv;
+    H.sud = plan.sud;
+    H.trigger_mask = plan.trigger_mask;
+    H.trigger_fd = plan.trigger_fd;
+    signals_wrap_lower();
+    fronts_scan();
+
+    if (plan.action == PLAN_RESTART) {
+        char *message = NULL;
+        int status = 1;
+        bool failed = plan.restart_mpi ? (status = back_restart(&message)) != 0
+                                       : H.go.restore(&message, &status) != 0;
+        if (failed) die(status ? status : 1, "%s", message ? message : "restart failed");
+        signals_wrap_lower();
+        signals_reinstall();
+        threads_continue();
+    }
+
+    H.brk = ARENA_BRK;
+    snprintf(H.exe, sizeof H.exe, "%s", plan.exe);
+    struct program program;
+    error = vdso_load();
+    if (!error) error = program_load(plan.exe, &program);
+    if (error) die(1, "%s", error);
+    uint64_t sp = program_stack(&program, plan.exe, plan.argv, environment);
+    if (!sp) die(1, "no memory for the program's stack");
+    program_show(plan.comm);
+    char *message = NULL;
+    if (H.go.start(&message) != 0) die(1, "%s", message);
+    signals_reinstall();
+    H.threads = t;
+    error = trap_arm_process();
+    if (error) die(1, "%s", error);
+    thread_run_main(program.interp_entry, sp);
+}

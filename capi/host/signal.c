@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// signal.c: one set of kernel handlers, two owners.
+//
+// The kernel knows only our handlers.  Each looks at the FS base (SPLIT.md P2, P5, P6):
+//   upper FS                the application's disposition counts: its handler is entered on a frame
+//                           that we build on its own stack, exactly as the kernel's (P7)
+//   lower FS of its record  the thread is inside the lower half: faults go to whoever of Go and MPI
+//                           had a handler; the rest is queued and delivered on the way up (P8)
+//   neither                 a thread of Go's or MPI's: its own signals go to their handler, the
+//                           application's are passed on to one of its threads
+// H.app holds what the application asked for, H.lower what Go and MPI installed.
+#include "host.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SA_RESTORER_FLAG 0x04000000ull
+#define DFL ((uint64_t)SIG_DFL)
+#define IGN ((uint64_t)SIG_IGN)
+
+static void on_signal(int sig, siginfo_t *si, void *v);
+static void on_sigsys(int sig, siginfo_t *si, void *v);
+
+static void raw_action(int sig, const struct kaction *new, struct kaction *old) {
+    RAW4(SYS_rt_sigaction, sig, new, old, 8);
+}
+
+// Our handlers run on the lower signal stack with everything blocked.
+void kernel_action(int sig, uint64_t handler, uint64_t flags) {
+    struct kaction k = {handler, flags | SA_RESTORER_FLAG, (uint64_t)host_restorer, ~0ull};
+    if (handler != DFL && handler != IGN) k.flags |= SA_SIGINFO | SA_ONSTACK;
+    raw_action(sig, &k, NULL);
+}
+
+static bool is_fault(int sig) {
+    return sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL || sig == SIGTRAP;
+}
+
+static bool has_lower(int sig) { return H.lower[sig].handler > 1; }
+
+static bool ours(uint64_t handler) {
+    return handler == (uint64_t)on_signal || handler == (uint64_t)on_sigsys ||
+           handler == (uint64_t)on_park;
+}
+
+void signals_install(void) {
+    kernel_action(SIGSYS, (uint64_t)on_sigsys, 0);
+    kernel_action(SIG_PARK, (uint64_t)on_park, SA_RESTART);
+}
+
+void signals_wrap_lower(void) {
+    for (int sig = 1; sig < NSIGNALS; sig++) {
+        struct kaction k;
+        raw_action(sig, NULL, &k);
+        if (k.handler <= 1 || ours(k.handler)) continue;
+        H.lower[sig] = k;
+        kernel_action(sig, (uint64_t)on_signal, k.flags & SA_RESTART);
+    }
+}
+
+// Makes the kernel's disposition what the application's asks for.
+void install_app_action(int sig) {
+    const struct kaction *a = &H.app[sig];
+    uint64_t keep = a->flags & (SA_RESTART | SA_NOCLDSTOP | SA_NOCLDWAIT);
+    if (sig == SIGSYS || sig == SIG_PARK || sig == SIGKILL || sig == SIGSTOP) return;
+    if (H.trigger_mask & KBIT(sig))
+        kernel_action(sig, (uint64_t)on_signal, SA_RESTART);
+    else if (a->handler > 1)
+        kernel_action(sig, (uint64_t)on_signal, keep);
+    else if (has_lower(sig))
+        kernel_action(sig, (uint64_t)on_signal, H.lower[sig].flags & SA_RESTART);
+    else
+        kernel_action(sig, a->handler, keep);
+}
+
+void signals_reinstall(void) {
+    for (int sig = 1; sig < NSIGNALS; sig++) install_app_action(sig);
+}
+
+// A program started by exec inherits what is ignored: what the application ignores, not what we
+// catch for the lower half's sake.
+void signals_before_exec(void) {
+    for (int sig = 1; sig < NSIGNALS; sig++)
+        if (has_lower(sig) && H.app[sig].handler <= 1)
+            kernel_action(sig, H.app[sig].handler, 0);
+}
+
+// ---- frames ------------------------------------------------------------------------------------
+
+// The kernel's struct rt_sigframe; the extended state lies above it.
+struct frame {
+    uint64_t pretcode;
+    uint8_t uc[KUC_BYTES];
+    siginfo_t info;
+};
+_Static_assert(KUC_BYTES == 304, "kernel's struct ucontext");
+
+static bool on_altstack(const struct thread *t, uint64_t sp) {
+    uint64_t base = (uint64_t)t->app_altstack.ss_sp;
+    return t->app_altstack.ss_size && sp > base && sp - base <= t->app_altstack.ss_size;
+}
+
+// The sender's process id as the application knows it: glibc's pthread_cancel compares it with its
+// own.
+void signal_virtual(siginfo_t *si) {
+    if (si->si_code <= 0 && si->si_code != SI_TIMER && si->si_code != SI_SIGIO)
+        si->si_pid = to_virtual(si->si_pid);
+}
+
+// Turns the upper context uc into one that is about to run the application's handler.
+static void build_frame(struct thread *t, ucontext_t *uc, const siginfo_t *si) {
+    int sig = si->si_signo;
+    struct kaction act = H.app[sig];
+    greg_t *r = uc->uc_mcontext.gregs;
+    uint64_t sp = (uint64_t)r[REG_RSP] - 128; // the red zone
+    if ((act.flags & SA_ONSTACK) && t->app_altstack.ss_size &&
+        !(t->app_altstack.ss_flags & SS_DISABLE) && !on_altstack(t, (uint64_t)r[REG_RSP]))
+        sp = (uint64_t)t->app_altstack.ss_sp + t->app_altstack.ss_size;
+    uint32_t xbytes = xsave_size(uc);
+    sp = (sp - xbytes) & ~63ull;
+    uint64_t xsave = sp;
+    sp = ((sp - sizeof(struct frame)) & ~15ull) - 8;
+    struct frame *f = (struct frame *)sp;
+
+    memcpy((void *)xsave, uc->uc_mcontext.fpregs, xbytes);
+    ucontext_t *fuc = (ucontext_t *)f->uc;
+    memcpy(fuc, uc, KUC_BYTES);
+    fuc->uc_link = NULL;
+    fuc->uc_stack = t->app_altstack;
+    if (t->app_altstack.ss_size == 0) fuc->uc_stack.ss_flags = SS_DISABLE;
+    fuc->uc_mcontext.fpregs = (fpregset_t)xsave;
+    *(kmask *)&fuc->uc_sigmask = uc_mask(uc) | t->hidden_mask;
+    f->info = *si;
+    signal_virtual(&f->info);
+    f->pretcode = act.restorer;
+
+    kmask mask = uc_mask(uc) | act.mask;
+    if (!(act.flags & SA_NODEFER)) mask |= KBIT(sig);
+    t->hidden_mask |= mask & OURS;
+    uc_set_mask(uc, mask);
+    r[REG_RDI] = sig;
+    r[REG_RSI] = (greg_t)&f->info;
+    r[REG_RDX] = (greg_t)fuc;
+    r[REG_RAX] = 0;
+    r[REG_RSP] = (greg_t)sp;
+    r[REG_RIP] = (greg_t)act.handler;
+    r[REG_EFL] &= ~(greg_t)(0x400 | 0x100); // direction and trap flags, as the kernel does
+    if (act.flags & SA_RESETHAND) {
+        H.app[sig].handler = DFL;
+        install_app_action(sig);
+    }
+}
+
+long sys_rt_sigreturn(struct call *c) {
+    greg_t *r = c->uc->uc_mcontext.gregs;
+    const struct frame *f = (const struct frame *)((uint64_t)r[REG_RSP] - 8);
+    const ucontext_t *from = (const ucontext_t *)f->uc;
+    const void *xsave = from->uc_mcontext.fpregs;
+    if (xsave) {
+        uint32_t bytes = xsave_size(from), room = xsave_size(c->uc);
+        // Both come from the same machine's frames; a smaller one leaves the rest as it is.
+        memcpy(c->uc->uc_mcontext.fpregs, xsave, bytes < room ? bytes : room);
+    }
+    greg_t cs = r[REG_CSGSFS];
+    memcpy(r, from->uc_mcontext.gregs, sizeof(gregset_t));
+    r[REG_CSGSFS] = cs;
+    kmask mask = uc_mask(from);
+    c->t->hidden_mask = mask & OURS;
+    uc_set_mask(c->uc, mask);
+    if (!on_altstack(c->t, (uint64_t)r[REG_RSP])) c->t->app_altstack = from->uc_stack;
+    return DONE_REGISTERS;
+}
+
+// ---- delivery ----------------------------------------------------------------------------------
+
+// Ends the process as the default action of sig does; returns for one whose default is to stop or
+// to be ignored.
+static void default_action(int sig) {
+    if (sig == SIGCHLD || sig == SIGURG || sig == SIGWINCH || sig == SIGCONT) return;
+    kernel_action(sig, DFL, 0);
+    kmask only = ~KBIT(sig);
+    RAW3(SYS_tgkill, RAW0(SYS_getpid), RAW0(SYS_gettid), sig);
+    set_kernel_mask(only); // delivered here; a stop signal lets us go on
+    block_all();
+    install_app_action(sig);
+}
+
+bool pending_deliverable(struct thread *t, kmask mask, bool *restart) {
+    bool any = false;
+    *restart = true;
+    for (uint32_t i = 0; i < t->pending_count; i++) {
+        int sig = t->pending[i].si_signo;
+        if (mask & KBIT(sig)) continue;
+        if (H.app[sig].handler > 1) {
+            any = true;
+            if (!(H.app[sig].flags & SA_RESTART)) *restart = false;
+        } else if (H.app[sig].handler == DFL) {
+            any = true;
+        }
+    }
+    return any;
+}
+
+void deliver_pending(struct thread *t, ucontext_t *uc) {
+    for (uint32_t i = 0; i < t->pending_count; i++) {
+        siginfo_t si = t->pending[i];
+        int sig = si.si_signo;
+        kmask mask = t->suspended ? t->suspend_mask : uc_mask(uc);
+        t->suspended = false; // the first one ends rt_sigsuspend
+        if (mask & KBIT(sig)) // everything is blocked now, so the kernel keeps it
+            RAW4(SYS_rt_tgsigqueueinfo, RAW0(SYS_getpid), RAW0(SYS_gettid), sig, &si);
+        else if (H.app[sig].handler > 1)
+            build_frame(t, uc, &si);
+        else if (H.app[sig].handler == DFL)
+            default_action(sig);
+    }
+    t->suspended = false;
+    t->pending_count = 0;
+    t->attention &= ~ATTN_SIGNAL;
+}
+
+static void queue(struct thread *t, const siginfo_t *si) {
+    if (si->si_signo < 32) // standard signals do not queue twice
+        for (uint32_t i = 0; i < t->pending_count; i++)
+            if (t->pending[i].si_signo == si->si_signo) return;
+    if (t->pending_count < sizeof t->pending / sizeof *t->pending)
+        t->pending[t->pending_count++] = *si;
+    t->attention |= ATTN_SIGNAL;
+}
+
+void rewind_vdso(struct thread *t, ucontext_t *uc) {
+    greg_t *r = uc->uc_mcontext.gregs;
+    uint64_t ip = (uint64_t)r[REG_RIP];
+    if (ip >= H.vdso_start && ip < H.vdso_end && t->vdso_sp) {
+        r[REG_RSP] = (greg_t)t->vdso_sp;
+        r[REG_RIP] = *(greg_t *)t->vdso_sp;
+    }
+    // Between gate_commit and gate_in the gate's own work is done again (gate.S).
+    uint64_t code = ARENA + 0x400, commit = code + (uint64_t)(gate_commit - gate_code);
+    if (ip > commit && ip < code + (uint64_t)(gate_in - gate_code)) r[REG_RIP] = (greg_t)commit;
+}
+
+__attribute__((noinline)) static void upper_signal(struct thread *t, siginfo_t *si,
+                                                   ucontext_t *uc) {
+    int sig = si->si_signo;
+    // Go preempts its goroutines with SIGURG; a thread may be in upper code by the time it comes.
+    if (sig == SIGURG && si->si_code == SI_TKILL && si->si_pid == H.pid && has_lower(sig)) return;
+    if (H.app[sig].handler == IGN && !(is_fault(sig) && si->si_code > 0)) return;
+    if (H.app[sig].handler <= 1) {
+        if (is_fault(sig) && si->si_code > 0)
+            kernel_action(sig, DFL, 0); // the instruction faults again and ends the process
+        else
+            default_action(sig);
+        return;
+    }
+    rewind_vdso(t, uc);
+    build_frame(t, uc, si);
+}
+
+__attribute__((noinline)) static void lower_signal(struct thread *t, siginfo_t *si,
+                                                   ucontext_t *uc) {
+    int sig = si->si_signo;
+    bool fault = is_fault(sig) && si->si_code > 0;
+    bool internal = fault || sig == SIGPIPE ||
+                    (sig == SIGURG && si->si_code == SI_TKILL && si->si_pid == H.pid);
+    if (internal && has_lower(sig)) {
+        ((void (*)(int, siginfo_t *, void *))H.lower[sig].handler)(sig, si, uc);
+        return;
+    }
+    if (fault) {
+        kernel_action(sig, DFL, 0);
+        return;
+    }
+    if (sig == SIGPIPE) return;
+    if (t) {
+        queue(t, si);
+        uint64_t ip = (uint64_t)uc->uc_mcontext.gregs[REG_RIP];
+        if (ip >= (uint64_t)cancel_begin && ip < (uint64_t)cancel_end)
+            uc->uc_mcontext.gregs[REG_RIP] = (greg_t)cancel_out;
+        return;
+    }
+    // A thread of the lower half: the application's threads are the ones to hear it.
+    struct thread *to = H.threads;
+    if (to) RAW4(SYS_rt_tgsigqueueinfo, H.pid, to->tid, sig, si);
+}
+
+static void on_signal(int sig, siginfo_t *si, void *v) {
+    struct thread *t = self();
+    uint64_t fs = get_fs();
+    if (H.trigger_mask & KBIT(sig)) { // asks for a checkpoint; never the application's
+        uint8_t byte = (uint8_t)sig;
+        if (!H.child) RAW3(SYS_write, H.trigger_fd, &byte, 1);
+        return;
+    }
+    if (t && fs == t->upper_fs) {
+        set_fs(t->lower_fs);
+        upper_signal(t, si, v);
+        set_fs(t->upper_fs);
+        return;
+    }
+    int keep = errno;
+    lower_signal(t && fs == t->lower_fs ? t : NULL, si, v);
+    errno = keep;
+}
+
+static void on_sigsys(int sig, siginfo_t *si, void *v) {
+    struct thread *t = self();
+    uint64_t fs = get_fs();
+    if (si->si_code != 1 /* SYS_SECCOMP */ && si->si_code != 2 /* SYS_USER_DISPATCH */) {
+        on_signal(sig, si, v);
+        return;
+    }
+    if (!t || fs != t->upper_fs) return; // cannot be: only code in the arena is trapped
+    set_fs(t->lower_fs);
+    sigsys(t, si, v);
+    set_fs(t->upper_fs);
+}
+
+// ---- the calls ---------------------------------------------------------------------------------
+
+long sys_rt_sigaction(struct call *c) {
+    long sig = c->a[0];
+    const struct kaction *new = (const struct kaction *)c->a[1];
+    struct kaction *old = (struct kaction *)c->a[2];
+    if (c->a[3] != 8 || sig < 1 || sig >= NSIGNALS) return -EINVAL;
+    if (new && (sig == SIGKILL || sig == SIGSTOP)) return -EINVAL;
+    struct kaction copy;
+    if (new) copy = *new;
+    if (old) *old = H.app[sig];
+    if (!new) return 0;
+    if (borrowed()) { // before exec: only what is inherited matters, and H.app is the parent's
+        if (copy.handler <= 1 && sig != SIGSYS && sig != SIG_PARK)
+            kernel_action((int)sig, copy.handler, 0);
+        return 0;
+    }
+    H.app[sig] = copy;
+    H.app[sig].mask &= ~(KBIT(SIGKILL) | KBIT(SIGSTOP));
+    install_app_action((int)sig);
+    return 0;
+}
+
+long sys_rt_sigprocmask(struct call *c) {
+    const kmask *set = (const kmask *)c->a[1];
+    kmask *old = (kmask *)c->a[2];
+    if (c->a[3] != 8) return -EINVAL;
+    kmask now = uc_mask(c->uc) | c->t->hidden_mask, want = now;
+    if (set) {
+        kmask s = *set & ~(KBIT(SIGKILL) | KBIT(SIGSTOP));
+        if (c->a[0] == SIG_BLOCK)
+            want = now | s;
+        else if (c->a[0] == SIG_UNBLOCK)
+            want = now & ~s;
+        else if (c->a[0] == SIG_SETMASK)
+            want = s;
+        else
+            return -EINVAL;
+    }
+    if (old) *old = now;
+    c->t->hidden_mask = want & OURS;
+    uc_set_mask(c->uc, want);
+    return 0;
+}
+
+long sys_sigaltstack(struct call *c) {
+    const stack_t *new = (const stack_t *)c->a[0];
+    stack_t *old = (stack_t *)c->a[1];
+    struct thread *t = c->t;
+    bool on = on_altstack(t, (uint64_t)c->uc->uc_mcontext.gregs[REG_RSP]);
+    stack_t now = t->app_altstack;
+    if (!now.ss_size) now.ss_flags = SS_DISABLE;
+    if (on) now.ss_flags |= SS_ONSTACK;
+    if (new) {
+        stack_t s = *new;
+        if (on) return -EPERM;
+        if (s.ss_flags & SS_DISABLE)
+            memset(&s, 0, sizeof s);
+        else if (s.ss_size < 2048)
+            return -ENOMEM;
+        t->app_altstack = s;
+    }
+    if (old) *old = now;
+    return 0;
+}
+
+long sys_rt_sigsuspend(struct call *c) {
+    if (c->a[1] != 8) return -EINVAL;
+    kmask mask = *(const kmask *)c->a[0] & ~(KBIT(SIGKILL) | KBIT(SIGSTOP) | OURS);
+    c->t->suspended = true;
+    c->t->suspend_mask = mask;
+    static const long none[6];
+    long r = blocking_masked(c, SYS_pause, none, mask);
+    if (r == CUT) c->t->suspended = false;
+    return r;
+}
+
+long sys_pause(struct call *c) { return blocking(c, SYS_pause, c->a); }
+
+long sys_rt_sigtimedwait(struct call *c) {
+    // Waits for blocked signals; those of ours are never blocked for long and cannot be waited for.
+    kmask set = *(const kmask *)c->a[0] & ~OURS;
+    long a[6] = {(long)&set, c->a[1], c->a[2], 8};
+    if (c->a[3] != 8) return -EINVAL;
+    // A signal that is both waited for and unblocked may reach a handler first, as natively.
+    const struct timespec *ts = (const struct timespec *)c->a[2];
+    int64_t when = ts ? wait_deadline(c, ts) : 0;
+    struct timespec left;
+    if (ts) {
+        left = wait_left(when);
+        a[2] = (long)&left;
+    }
+    long r = blocking(c, SYS_rt_sigtimedwait, a);
+    if (ts) wait_remember(c, r, when);
+    if (r > 0 && c->a[1]) signal_virtual((siginfo_t *)c->a[1]);
+    return r;
+}

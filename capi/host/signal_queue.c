@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// signal_queue.c: signals that are pending in the kernel when the process is stopped.
+//
+// They would be lost with the process: a pthread_cancel that was sent and not yet seen, an alarm.
+// So each stopped thread takes its own out of the kernel's queue, one of them also those of the
+// process, and puts them back when it goes on, here or after a restart.  An interval timer runs
+// again only once its signal is taken, so timers are read after that.
+#include "host.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+// SigPnd and ShdPnd of the calling thread.  No stdio: a held thread may have interrupted anything.
+static bool pending_masks(kmask *own, kmask *shared) {
+    char b[4096];
+    long fd = RAW3(SYS_open, "/proc/thread-self/status", O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return false;
+    long n = RAW3(SYS_read, fd, b, sizeof b - 1);
+    RAW1(SYS_close, fd);
+    if (n <= 0) return false;
+    b[n] = 0;
+    const char *p = strstr(b, "SigPnd:"), *q = strstr(b, "ShdPnd:");
+    if (!p || !q) return false;
+    *own = strtoull(p + 7, NULL, 16);
+    *shared = strtoull(q + 7, NULL, 16);
+    return true;
+}
+
+static void take(struct thread *t, kmask set, bool shared) {
+    static const struct timespec now;
+    siginfo_t info;
+    while (t->kept_count < sizeof t->kept / sizeof *t->kept &&
+           RAW4(SYS_rt_sigtimedwait, &set, &info, &now, 8) > 0) {
+        signal_virtual(&info); // the process that goes on may have another id
+        t->kept[t->kept_count++] = (struct kept_signal){info, shared};
+    }
+}
+
+void signals_collect(struct thread *t, bool shared) {
+    kmask own, process;
+    if (!pending_masks(&own, &process)) return;
+    // A thread's own queue is served first, so what is taken under its mask is its own; signals of
+    // the same number that are pending for the process too become this thread's.
+    if (own & ~OURS) take(t, own & ~OURS, false);
+    if (shared && (process & ~OURS)) take(t, process & ~OURS, true);
+}
+
+void signals_requeue(struct thread *t) {
+    for (uint32_t i = 0; i < t->kept_count; i++) {
+        siginfo_t *si = &t->kept[i].info;
+        if (t->kept[i].shared)
+            RAW3(SYS_rt_sigqueueinfo, H.pid, si->si_signo, si);
+        else
+            RAW4(SYS_rt_tgsigqueueinfo, H.pid, t->tid, si->si_signo, si);
+    }
+    t->kept_count = 0;
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// sys_mem.c: the upper half's mappings get their addresses in the arena.
+//
+// The lower libc's functions are called, not raw system calls: UCX and others patch them to learn
+// of memory that goes away (SPLIT.md P25).
+#include "host.h"
+
+#include <errno.h>
+#include <linux/prctl.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/syscall.h>
+
+#define PAGE 4096ull
+#define HUGE (2ull << 20)
+#define UP(x) (((uint64_t)(x) + PAGE - 1) & ~(PAGE - 1))
+#define MAP_32BIT_FLAG 0x40
+
+static uint64_t alignment(uint64_t bytes) { return bytes >= HUGE ? HUGE : PAGE; }
+
+static long mapped(void *p) { return p == MAP_FAILED ? -errno : (long)p; }
+
+long sys_mmap(struct call *c) {
+    uint64_t addr = (uint64_t)c->a[0], bytes = UP(c->a[1]);
+    int prot = (int)c->a[2], flags = (int)c->a[3], fd = (int)c->a[4];
+    if (!c->a[1]) return -EINVAL;
+    if (!bytes || bytes > ARENA_END - ARENA_MMAP) return -ENOMEM;
+    if (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) {
+        // Fixed addresses are for what the program has already, or for low ones of its own choice.
+        // Elsewhere nothing of the lower half may be replaced.
+        bool own = (addr >= ARENA_STACK && addr + bytes <= ARENA_END) || addr + bytes <= LOW_END;
+        if (!own) flags = (flags & ~MAP_FIXED) | MAP_FIXED_NOREPLACE;
+        lock();
+        void *p = mmap((void *)addr, bytes, prot, flags, fd, c->a[5]);
+        long r = mapped(p);
+        if (r >= 0) arena_claim(addr, addr + bytes);
+        unlock();
+        return r;
+    }
+    if (flags & MAP_32BIT_FLAG) return mapped(mmap(NULL, bytes, prot, flags, fd, c->a[5]));
+    lock();
+    if (addr >= ARENA_MMAP && addr + bytes <= ARENA_END && !(addr & (PAGE - 1))) { // a hint
+        void *p = mmap((void *)addr, bytes, prot, flags | MAP_FIXED_NOREPLACE, fd, c->a[5]);
+        if (p != MAP_FAILED) {
+            arena_claim(addr, addr + bytes);
+            unlock();
+            return (long)p;
+        }
+    }
+    uint64_t at = arena_reserve(bytes, alignment(bytes));
+    long r = -ENOMEM;
+    if (at) {
+        r = mapped(mmap((void *)at, bytes, prot, flags | MAP_FIXED_NOREPLACE, fd, c->a[5]));
+        if (r < 0) arena_free(at, at + bytes);
+    }
+    unlock();
+    return r;
+}
+
+long sys_munmap(struct call *c) {
+    uint64_t addr = (uint64_t)c->a[0], bytes = UP(c->a[1]);
+    if ((addr & (PAGE - 1)) || !bytes) return -EINVAL;
+    if (!in_upper(addr)) return -EINVAL;
+    lock();
+    long r = munmap((void *)addr, bytes) ? -errno : 0;
+    if (!r) arena_free(addr, addr + bytes);
+    unlock();
+    return r;
+}
+
+long sys_mremap(struct call *c) {
+    uint64_t addr = (uint64_t)c->a[0], old = UP(c->a[1]), new = UP(c->a[2]);
+    int flags = (int)c->a[3];
+    if (!new || (addr & (PAGE - 1))) return -EINVAL;
+    lock();
+    long r;
+    if (flags & MREMAP_FIXED) {
+        uint64_t to = (uint64_t)c->a[4];
+        r = in_upper(to) ? mapped(mremap((void *)addr, old, new, flags, (void *)to)) : -EINVAL;
+        if (r >= 0) {
+            if (!(flags & MREMAP_DONTUNMAP)) arena_free(addr, addr + old);
+            arena_claim(to, to + new);
+        }
+        unlock();
+        return r;
+    }
+    // In place first: the kernel grows only into free addresses, and those are ours to give.
+    r = flags & MREMAP_DONTUNMAP ? -ENOMEM : mapped(mremap((void *)addr, old, new, 0));
+    if (r >= 0) {
+        if (new < old)
+            arena_free(addr + new, addr + old);
+        else
+            arena_claim(addr + old, addr + new);
+    } else if (r == -ENOMEM && (flags & MREMAP_MAYMOVE)) {
+        uint64_t to = arena_reserve(new, alignment(new));
+        if (to) {
+            r = mapped(mremap((void *)addr, old, new, flags | MREMAP_FIXED, (void *)to));
+            if (r < 0)
+                arena_free(to, to + new);
+            else if (old && !(flags & MREMAP_DONTUNMAP))
+                arena_free(addr, addr + old);
+        }
+    }
+    unlock();
+    return r;
+}
+
+long sys_brk(struct call *c) {
+    uint64_t want = (uint64_t)c->a[0];
+    lock();
+    if (want < ARENA_BRK || want > ARENA_BRK_END) {
+        unlock();
+        return (long)H.brk;
+    }
+    uint64_t from = UP(H.brk), to = UP(want);
+    bool ok = true;
+    if (to > from)
+        ok = mmap((void *)from, to - from, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != MAP_FAILED;
+    else if (to < from)
+        munmap((void *)to, from - to);
+    if (ok) H.brk = want;
+    unlock();
+    return (long)H.brk;
+}
+
+// Segments are shared with other processes, so they hold a checkpoint back.
+long sys_shmat(struct call *c) {
+    struct shmid_ds ds;
+    if (c->a[1]) return -EINVAL;
+    if (RAW3(SYS_shmctl, c->a[0], IPC_STAT, &ds) < 0) return -EINVAL;
+    lock();
+    uint64_t at = arena_reserve(UP(ds.shm_segsz), PAGE);
+    long r = at ? RAW3(SYS_shmat, c->a[0], at, c->a[2]) : -ENOMEM;
+    if (r < 0 && at) arena_free(at, at + UP(ds.shm_segsz));
+    if (r >= 0) H.shm++;
+    unlock();
+    return r;
+}
+
+long sys_shmdt(struct call *c) {
+    lock();
+    long r = RAW1(SYS_shmdt, c->a[0]);
+    if (r == 0) H.shm--; // its addresses stay taken: their number is not known here
+    unlock();
+    return r;
+}
+
+long sys_arch_prctl(struct call *c) {
+    switch (c->a[0]) {
+    case 0x1002: // ARCH_SET_FS: the FS base itself changes on the way up
+        c->t->upper_fs = (uint64_t)c->a[1];
+        return 0;
+    case 0x1003: // ARCH_GET_FS
+        *(uint64_t *)c->a[1] = c->t->upper_fs;
+        return 0;
+    case 0x1001: // ARCH_SET_GS: the gate needs it
+    case 0x1004:
+        return -EPERM;
+    default:
+        return RAW2(SYS_arch_prctl, c->a[0], c->a[1]);
+    }
+}

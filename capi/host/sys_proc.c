@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// sys_proc.c: ids, children, exec, exit.
+//
+// The application keeps the process and thread ids of its first start (P15).  Children are ordinary
+// processes with ids of their own; a forked one goes on in upper code without Go, and cannot be
+// saved; what it starts by exec runs natively.
+#include "host.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+pid_t to_real(pid_t virtual) {
+    for (int i = 0; i < 4; i++)
+        if (H.ids[i].virtual == virtual) return H.ids[i].real;
+    return virtual;
+}
+
+pid_t to_virtual(pid_t real) {
+    for (int i = 0; i < 4; i++)
+        if (H.ids[i].real == real) return H.ids[i].virtual;
+    return real;
+}
+
+// In the vfork child the thread record is the parent's.
+static bool is_record_of_caller(const struct thread *t) { return RAW0(SYS_gettid) == t->tid; }
+
+long sys_getpid(struct call *c) {
+    (void)c;
+    return to_virtual((pid_t)RAW0(SYS_getpid));
+}
+
+long sys_getppid(struct call *c) {
+    (void)c;
+    return to_virtual((pid_t)RAW0(SYS_getppid));
+}
+
+long sys_getpgrp(struct call *c) {
+    (void)c;
+    return to_virtual((pid_t)RAW0(SYS_getpgrp));
+}
+
+long sys_gettid(struct call *c) {
+    return is_record_of_caller(c->t) ? c->t->vtid : RAW0(SYS_gettid);
+}
+
+long sys_set_tid_address(struct call *c) {
+    c->t->clear_tid = (uint64_t)c->a[0];
+    return sys_gettid(c);
+}
+
+static pid_t real_tid(pid_t vtid) {
+    lock();
+    struct thread *t = thread_by_vtid(vtid);
+    pid_t tid = t ? t->tid : to_real(vtid);
+    unlock();
+    return tid;
+}
+
+// Calls whose first argument is a process id and that return one or 0.
+long sys_by_pid(struct call *c) {
+    long r = RAW1(c->nr, to_real((pid_t)c->a[0]));
+    return r > 0 ? to_virtual((pid_t)r) : r;
+}
+
+// Calls whose first argument is a thread id (0: the caller).
+long sys_by_tid(struct call *c) {
+    long a = c->a[0] ? real_tid((pid_t)c->a[0]) : 0;
+    return raw6(c->nr, a, c->a[1], c->a[2], c->a[3], c->a[4], c->a[5]);
+}
+
+long sys_setpgid(struct call *c) {
+    return RAW2(SYS_setpgid, to_real((pid_t)c->a[0]), to_real((pid_t)c->a[1]));
+}
+
+static pid_t real_target(pid_t pid) { return pid < -1 ? -to_real(-pid) : to_real(pid); }
+
+long sys_kill(struct call *c) {
+    // All signals are blocked here: one to ourselves arrives when the upper context is back.
+    return RAW2(SYS_kill, real_target((pid_t)c->a[0]), c->a[1]);
+}
+
+long sys_tgkill(struct call *c) {
+    return RAW3(SYS_tgkill, to_real((pid_t)c->a[0]), real_tid((pid_t)c->a[1]), c->a[2]);
+}
+
+long sys_tkill(struct call *c) { return RAW2(SYS_tkill, real_tid((pid_t)c->a[0]), c->a[1]); }
+
+long sys_sigqueueinfo(struct call *c) {
+    if (c->nr == SYS_rt_sigqueueinfo)
+        return RAW3(c->nr, to_real((pid_t)c->a[0]), c->a[1], c->a[2]);
+    return RAW4(c->nr, to_real((pid_t)c->a[0]), real_tid((pid_t)c->a[1]), c->a[2], c->a[3]);
+}
+
+// POSIX timers are not saved yet; live ones hold a checkpoint back.
+long sys_timer_create(struct call *c) {
+    struct sigevent ev, *p = (struct sigevent *)c->a[1];
+    if (p) {
+        ev = *p;
+        if (ev.sigev_notify == SIGEV_THREAD_ID)
+            ev._sigev_un._tid = real_tid(ev._sigev_un._tid);
+    }
+    long r = RAW3(SYS_timer_create, c->a[0], p ? &ev : NULL, c->a[2]);
+    if (r == 0) __atomic_add_fetch(&H.timers, 1, __ATOMIC_RELAXED);
+    return r;
+}
+
+long sys_timer_delete(struct call *c) {
+    long r = RAW1(SYS_timer_delete, c->a[0]);
+    if (r == 0) __atomic_sub_fetch(&H.timers, 1, __ATOMIC_RELAXED);
+    return r;
+}
+
+// ---- children ----------------------------------------------------------------------------------
+
+long sys_wait4(struct call *c) {
+    long a[6] = {real_target((pid_t)c->a[0]), c->a[1], c->a[2], c->a[3]};
+    return blocking(c, SYS_wait4, a);
+}
+
+long sys_waitid(struct call *c) {
+    long a[6] = {c->a[0], c->a[1], c->a[2], c->a[3], c->a[4]};
+    if (a[0] == P_PID || a[0] == P_PGID) a[1] = to_real((pid_t)a[1]);
+    return blocking(c, SYS_waitid, a);
+}
+
+// A copy of the process.  The lower libc's fork, since it keeps the lower malloc usable in the
+// child; the upper libc does the same for its own half around the call.
+static long do_fork(struct call *c, unsigned long flags, pid_t *ctid) {
+    lock(); // so that the child does not inherit it held by another thread
+    pid_t pid = fork();
+    if (pid < 0) {
+        unlock();
+        return -errno;
+    }
+    if (pid > 0) {
+        unlock();
+        return pid;
+    }
+    H.child = true;
+    H.pid = (pid_t)RAW0(SYS_getpid);
+    thread_forked(c->t);
+    fds_forked();
+    unlock();
+    trap_arm_thread();
+    c->t->clear_tid = flags & CLONE_CHILD_CLEARTID ? (uint64_t)ctid : 0;
+    if (flags & CLONE_CHILD_SETTID) *ctid = H.pid;
+    return 0;
+}
+
+long sys_fork(struct call *c) { return do_fork(c, 0, NULL); }
+
+// What a vfork child needs to go on in upper code.  It borrows our memory but not our signal
+// stack: the parent sleeps in this very handler on that one (P13).
+struct borrower {
+    struct thread *t;
+    uint8_t *stack; // the child's lower signal stack
+    size_t bytes;
+    kmask mask;
+    uint64_t fs;
+    ucontext_t *uc; // context to continue, in the kernel's frame layout
+};
+
+static void borrower_run(void *arg) {
+    struct borrower *b = arg;
+    stack_t ss = {.ss_sp = b->stack, .ss_size = b->bytes};
+    RAW2(SYS_sigaltstack, &ss, NULL);
+    trap_arm_thread();
+    b->uc->uc_stack = ss;
+    host_sigreturn(b->uc, b->fs);
+}
+
+static long do_vfork(struct call *c, uint64_t stack) {
+    enum { ALT = 128 << 10, RUN = 64 << 10 };
+    size_t bytes = ALT + RUN;
+    uint8_t *m = (uint8_t *)RAW6(SYS_mmap, 0, bytes, 3 /* rw */, 0x22 /* private anonymous */, -1, 0);
+    if ((long)m < 0) return -ENOMEM;
+    // The frame: context, then extended state, below the top of the run stack.
+    uint32_t xbytes = xsave_size(c->uc);
+    uint8_t *x = (uint8_t *)(((uint64_t)(m + bytes) - xbytes - 64) & ~63ull);
+    memcpy(x, c->uc->uc_mcontext.fpregs, xbytes);
+    ucontext_t *uc = (ucontext_t *)(((uint64_t)x - 1024) & ~15ull);
+    memcpy(uc, c->uc, KUC_BYTES);
+    uc->uc_mcontext.fpregs = (fpregset_t)x;
+    uc->uc_mcontext.gregs[REG_RAX] = 0;
+    if (stack) uc->uc_mcontext.gregs[REG_RSP] = (greg_t)stack;
+    struct borrower b = {c->t, m, ALT, uc_mask(c->uc), c->t->upper_fs, uc};
+    uint64_t keep_fs = c->t->upper_fs, keep_clear = c->t->clear_tid, keep_hidden = c->t->hidden_mask;
+    stack_t keep_alt = c->t->app_altstack;
+    fds_vfork_begin(c->t);
+    long pid = host_vfork(CLONE_VM | CLONE_VFORK | SIGCHLD, (uint8_t *)uc - 256, borrower_run, &b);
+    fds_vfork_end(c->t);
+    c->t->upper_fs = keep_fs;
+    c->t->clear_tid = keep_clear;
+    c->t->hidden_mask = keep_hidden;
+    c->t->app_altstack = keep_alt;
+    c->t->attention = c->t->pending_count ? ATTN_SIGNAL : 0;
+    if (H.park_gen & 1) c->t->attention |= ATTN_PARK;
+    RAW2(SYS_munmap, m, bytes);
+    return pid;
+}
+
+long sys_vfork(struct call *c) {
+    if (borrowed()) return do_fork(c, 0, NULL);
+    return do_vfork(c, 0);
+}
+
+long sys_clone(struct call *c) {
+    unsigned long flags = (unsigned long)c->a[0];
+    pid_t *ptid = (pid_t *)c->a[2], *ctid = (pid_t *)c->a[3];
+    const unsigned long ids = CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | CLONE_PARENT_SETTID;
+    if (flags & CLONE_THREAD) return thread_create(c);
+    if ((flags & (CLONE_VM | CLONE_VFORK)) == (CLONE_VM | CLONE_VFORK) && !borrowed()) {
+        long r = do_vfork(c, (uint64_t)c->a[1]);
+        if (r > 0 && (flags & CLONE_PARENT_SETTID)) *ptid = (pid_t)r;
+        return r;
+    }
+    if (!(flags & ~(ids | 0xff)) && (flags & 0xff) == SIGCHLD && !c->a[1]) {
+        long r = do_fork(c, flags, ctid);
+        if (r > 0 && (flags & CLONE_PARENT_SETTID)) *ptid = (pid_t)r;
+        return r;
+    }
+    return -EINVAL; // processes that share memory without vfork, or in other namespaces
+}
+
+// ---- exec --------------------------------------------------------------------------------------
+
+// Does path name something that ckptrun can run again?  Otherwise the call fails as the kernel's
+// would, before anything is torn down.
+static long can_exec(const char *path) {
+    if (RAW2(SYS_access, path, X_OK) < 0) return RAW2(SYS_access, path, F_OK) < 0 ? -ENOENT : -EACCES;
+    return 0;
+}
+
+static bool dynamic_or_script(const char *path) {
+    unsigned char b[4096];
+    long fd = RAW3(SYS_open, path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return false;
+    long n = RAW3(SYS_read, fd, b, sizeof b);
+    RAW1(SYS_close, fd);
+    if (n > 2 && b[0] == '#' && b[1] == '!') return true;
+    if (n < 64 || memcmp(b, "\177ELF\2", 5)) return false;
+    uint64_t phoff;
+    uint16_t size, num;
+    memcpy(&phoff, b + 32, 8);
+    memcpy(&size, b + 54, 2);
+    memcpy(&num, b + 56, 2);
+    for (uint16_t i = 0; i < num && phoff + (uint64_t)(i + 1) * size <= (uint64_t)n; i++) {
+        uint32_t type;
+        memcpy(&type, b + phoff + (uint64_t)i * size, 4);
+        if (type == 3 /* PT_INTERP */) return true;
+    }
+    return false;
+}
+
+// The job's own process replaces itself: ckptrun starts again, with the options it had.
+static long exec_again(const char *path, char *const *argv, char *const *envp) {
+    long r = can_exec(path);
+    if (r) return r;
+    if (!dynamic_or_script(path)) return RAW3(SYS_execve, path, argv, envp);
+    static char *args[4096];
+    static char exe[4096];
+    int n = 0, argc = 0;
+    while (argv && argv[argc]) argc++;
+    if (argc + H.argc_own + 6 > 4096) return -E2BIG;
+    args[n++] = H.argv_own[0];
+    for (int i = 1; i < H.argc_own; i++) args[n++] = H.argv_own[i];
+    args[n++] = "--argv0";
+    args[n++] = argc ? argv[0] : "";
+    args[n++] = "--";
+    args[n++] = (char *)path;
+    for (int i = 1; i < argc; i++) args[n++] = argv[i];
+    args[n] = NULL;
+    long m = RAW3(SYS_readlink, "/proc/self/exe", exe, sizeof exe - 1);
+    if (m <= 0) return -ENOEXEC;
+    exe[m] = 0;
+    return RAW3(SYS_execve, exe, args, envp);
+}
+
+static long do_exec(struct call *c, const char *path, char *const *argv, char *const *envp) {
+    bool child = H.child || borrowed();
+    if (!child) H.ending = 1; // no checkpoint from here on
+    signals_before_exec();
+    set_kernel_mask(uc_mask(c->uc)); // inherited (P14)
+    long r = child ? RAW3(SYS_execve, path, argv, envp) : exec_again(path, argv, envp);
+    block_all();
+    if (!borrowed()) signals_reinstall();
+    if (!child) H.ending = 0;
+    return r;
+}
+
+long sys_execve(struct call *c) {
+    char path[4096];
+    if (!copy_string(path, sizeof path, (uint64_t)c->a[0])) return -EFAULT;
+    return do_exec(c, strcmp(path, "/proc/self/exe") ? path : H.exe, (char *const *)c->a[1],
+                   (char *const *)c->a[2]);
+}
+
+long sys_execveat(struct call *c) {
+    if (!H.child && !borrowed()) return -ENOSYS; // glibc's fexecve falls back to execve
+    signals_before_exec();
+    set_kernel_mask(uc_mask(c->uc));
+    long r = raw6(SYS_execveat, c->a[0], c->a[1], c->a[2], c->a[3], c->a[4], 0);
+    block_all();
+    return r;
+}
+
+// ---- exit --------------------------------------------------------------------------------------
+
+long sys_exit(struct call *c) {
+    if (borrowed()) RAW1(SYS_exit, c->a[0]);
+    thread_leave(c->t);
+}
+
+static long tell_ending(void *status) {
+    H.go.ending((int)(long)status);
+    return 0;
+}
+
+long sys_exit_group(struct call *c) {
+    if (!H.child && !borrowed()) {
+        H.ending = 1;
+        thread_call_lower(c->t, tell_ending, (void *)c->a[0]);
+    }
+    RAW1(SYS_exit_group, c->a[0]);
+    __builtin_unreachable();
+}

@@ -1,0 +1,686 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// thread.c: threads of the upper half: begun, ended, stopped, saved, continued.
+//
+// Each is carried by a lower pthread of its own, whose stack serves the gate.  A thread starts,
+// and starts again after a restart, by a sigreturn from a frame with its upper context: one path
+// for new, restarted and main threads (P12).
+//
+// Stopping.  park() raises H.park_gen to an odd number and signals every thread.  A thread in upper
+// code saves its context in the handler and sleeps there; one in the lower half gets ATTN_PARK and
+// does so on its way up; one that waits in a held gate call (MPIX_Checkpoint, or a call that can be
+// issued again) counts as stopped.
+// When all are stopped no upper instruction runs and no lock of the lower half is held by them.
+#include "host.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define ALTSTACK (256u << 10)
+
+static struct thread *pool; // records of ended threads; never unmapped, since a thread of Go's may
+                            // have inherited the address as its GS base (P5)
+
+static long futex(volatile uint32_t *word, int op, uint32_t value, const struct timespec *ts) {
+    return RAW6(SYS_futex, word, op, value, ts, 0, 0);
+}
+
+// Waits until *word differs from value; whoever changes one of the words rings.
+static void wait_for_bell(volatile uint32_t *word, uint32_t value) {
+    for (;;) {
+        uint32_t b = H.bell;
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        if (*word != value) return;
+        futex(&H.bell, FUTEX_WAIT, b, NULL);
+    }
+}
+
+void threads_ring(void) {
+    __atomic_add_fetch(&H.bell, 1, __ATOMIC_SEQ_CST);
+    futex(&H.bell, FUTEX_WAKE, INT32_MAX, NULL);
+}
+
+// ---- records -----------------------------------------------------------------------------------
+
+struct thread *thread_new(void) {
+    kmask old = block_all();
+    lock();
+    struct thread *t = pool;
+    if (t) pool = t->next;
+    unlock();
+    set_kernel_mask(old);
+    void *altstack = NULL;
+    uint8_t *xsave = NULL;
+    if (t) {
+        altstack = t->altstack;
+        xsave = t->xsave;
+    } else {
+        size_t record = (sizeof(struct thread) + 63) & ~63ul;
+        uint8_t *m = mmap(NULL, record + H.xsave_max + 64 + ALTSTACK, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (m == MAP_FAILED) return NULL;
+        t = (struct thread *)m;
+        xsave = m + record;
+        altstack = m + record + ((H.xsave_max + 63) & ~63u);
+    }
+    memset(t, 0, sizeof *t);
+    t->self = t;
+    t->altstack = altstack;
+    t->xsave = xsave;
+    return t;
+}
+
+static void use_altstack(struct thread *t, size_t bytes) {
+    stack_t ss = {.ss_sp = t->altstack, .ss_size = bytes};
+    RAW2(SYS_sigaltstack, &ss, NULL);
+}
+
+// Makes the calling lower thread the carrier of t.
+void thread_attach(struct thread *t) {
+    t->tid = (pid_t)RAW0(SYS_gettid);
+    t->lower_fs = get_fs();
+    set_gs(t);
+    use_altstack(t, ALTSTACK);
+    trap_arm_thread();
+}
+
+static void enlist(struct thread *t) {
+    lock();
+    t->next = H.threads;
+    H.threads = t;
+    unlock();
+}
+
+struct thread *thread_by_vtid(pid_t vtid) {
+    for (struct thread *t = H.threads; t; t = t->next)
+        if (t->vtid == vtid) return t;
+    return NULL;
+}
+
+// The kernel's number, unless a restarted thread goes by it already.
+static pid_t choose_vtid(pid_t tid) {
+    while (thread_by_vtid(tid)) tid += 1 << 22; // above any pid the kernel gives
+    return tid;
+}
+
+void thread_forked(struct thread *t) {
+    H.threads = t;
+    t->next = NULL;
+    t->tid = t->vtid = (pid_t)RAW0(SYS_gettid);
+    t->main = true;
+    H.park_gen = 0;
+    t->attention &= ~ATTN_PARK;
+}
+
+// Continues t in upper code at its saved context.  Called on its lower stack, signals blocked.
+static _Noreturn void resume_upper(struct thread *t) {
+    uint8_t area[sizeof(ucontext_t) + 16384 + 128] __attribute__((aligned(64)));
+    uint8_t *x = area + ((sizeof(ucontext_t) + 63) & ~63ul);
+    memcpy(x, t->xsave, t->xsave_bytes);
+    ucontext_t *uc = (ucontext_t *)area;
+    memcpy(uc, &t->uc, KUC_BYTES);
+    uc->uc_mcontext.fpregs = (fpregset_t)x;
+    uc->uc_stack = (stack_t){.ss_sp = t->altstack, .ss_size = ALTSTACK};
+    uc_set_mask(uc, t->uc_mask);
+    host_sigreturn(uc, t->upper_fs);
+}
+
+// A thread of an image goes on: in the gate call in which it was held, or in upper code.
+static _Noreturn void go_on(struct thread *t) {
+    t->state = T_RUNNING;
+    RAW2(SYS_prctl, 15 /* PR_SET_NAME */, t->comm);
+    signals_requeue(t);
+    if (t->in_gate) {
+        t->in_gate = false;
+        set_kernel_mask(t->uc_mask & ~OURS);
+        host_resume_gate(t, t->gate_result);
+    }
+    resume_upper(t);
+}
+
+static void keep_context(struct thread *t, const ucontext_t *uc) {
+    memcpy(&t->uc, uc, KUC_BYTES);
+    t->xsave_bytes = xsave_size(uc);
+    memcpy(t->xsave, uc->uc_mcontext.fpregs, t->xsave_bytes);
+    t->uc_mask = uc_mask(uc);
+}
+
+struct lower_call {
+    struct thread *t;
+    long (*fn)(void *);
+    void *arg;
+};
+
+// The handler that we come from keeps its frames in the upper part of the signal stack; the kernel
+// would begin there again, since we have left it.
+static long run_lower(void *p) {
+    struct lower_call *c = p;
+    use_altstack(c->t, ALTSTACK / 2);
+    long r = c->fn(c->arg);
+    use_altstack(c->t, ALTSTACK);
+    return r;
+}
+
+long thread_call_lower(struct thread *t, long (*fn)(void *), void *arg) {
+    struct lower_call c = {t, fn, arg};
+    return host_on_stack(run_lower, &c, t->lower_sp - 256);
+}
+
+// ---- begin and end -----------------------------------------------------------------------------
+
+// The upper thread is gone.  Nothing upper may be touched after clear_tid is 0: a joiner may unmap
+// the stack.  It is cleared before the thread leaves the list, so that an image never lacks a
+// thread that a joiner waits for.
+static void farewell(struct thread *t) {
+    uint32_t *word = (uint32_t *)t->clear_tid;
+    if (word) {
+        __atomic_store_n(word, 0, __ATOMIC_RELEASE);
+        futex(word, FUTEX_WAKE, 1, NULL);
+    }
+    lock();
+    for (struct thread **p = &H.threads; *p; p = &(*p)->next)
+        if (*p == t) {
+            *p = t->next;
+            break;
+        }
+    bool last = !H.threads;
+    unlock();
+    if (last) { // the program ends with its last thread
+        H.ending = 1;
+        if (!H.child) H.go.ending(0);
+        RAW1(SYS_exit_group, 0);
+    }
+}
+
+static void detach(struct thread *t) {
+    stack_t off = {.ss_flags = SS_DISABLE};
+    RAW2(SYS_sigaltstack, &off, NULL);
+    set_gs(NULL);
+    lock();
+    t->upper_fs = t->lower_fs = UINT64_MAX; // matches no thread's FS base
+    t->next = pool;
+    pool = t;
+    unlock();
+}
+
+_Noreturn void thread_leave(struct thread *t) { siglongjmp(t->leave, 1); }
+
+// Where the gate of this thread begins its calls: below the caller's frame.
+#define GATE_STACK(frame) (((uint64_t)(frame)-1024) & ~15ull)
+
+static void *thread_start(void *arg) {
+    struct thread *t = arg;
+    block_all();
+    thread_attach(t);
+    if (sigsetjmp(t->leave, 0) == 0) {
+        t->lower_sp = GATE_STACK(__builtin_frame_address(0) - 4096);
+        if (!t->vtid) {
+            lock();
+            t->vtid = choose_vtid(t->tid);
+            unlock();
+            for (int i = 0; i < 2; i++)
+                if (t->set_tid[i]) *t->set_tid[i] = t->vtid;
+        }
+        bool restart = t->born == 2;
+        if (!restart) enlist(t);
+        t->born = 1;
+        futex(&t->born, FUTEX_WAKE, 1, NULL);
+        if (restart) // until the whole process is there again
+            for (uint32_t g; (g = H.park_gen) & 1;) wait_for_bell(&H.park_gen, g);
+        go_on(t);
+    }
+    farewell(t);
+    detach(t);
+    return NULL;
+}
+
+static int carry(struct thread *t) {
+    pthread_t id;
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attr, 8u << 20);
+    int error = pthread_create(&id, &attr, thread_start, t);
+    pthread_attr_destroy(&attr);
+    if (error) return error;
+    uint32_t b;
+    while ((b = t->born) != 1) futex(&t->born, FUTEX_WAIT, b, NULL);
+    return 0;
+}
+
+long thread_create(struct call *c) {
+    unsigned long flags = (unsigned long)c->a[0];
+    struct thread *t = thread_new();
+    if (!t) return -EAGAIN;
+    keep_context(t, c->uc);
+    t->uc.uc_mcontext.gregs[REG_RAX] = 0;
+    if (c->a[1]) t->uc.uc_mcontext.gregs[REG_RSP] = c->a[1];
+    t->upper_fs = flags & CLONE_SETTLS ? (uint64_t)c->a[4] : c->t->upper_fs;
+    t->clear_tid = flags & CLONE_CHILD_CLEARTID ? (uint64_t)c->a[3] : 0;
+    t->hidden_mask = c->t->hidden_mask;
+    t->set_tid[0] = flags & CLONE_PARENT_SETTID ? (pid_t *)c->a[2] : NULL;
+    t->set_tid[1] = flags & CLONE_CHILD_SETTID ? (pid_t *)c->a[3] : NULL;
+    if (carry(t)) {
+        kmask old = block_all();
+        lock();
+        t->next = pool;
+        pool = t;
+        unlock();
+        set_kernel_mask(old);
+        return -EAGAIN;
+    }
+    return t->vtid;
+}
+
+_Noreturn void thread_run_main(uint64_t ip, uint64_t sp) {
+    struct thread *t = self();
+    if (sigsetjmp(t->leave, 0) == 0) {
+        t->lower_sp = GATE_STACK(__builtin_frame_address(0) - 4096);
+        set_kernel_mask(H.start_mask & ~OURS);
+        host_enter(ip, sp);
+    }
+    farewell(t);
+    detach(t);
+    for (;;) RAW0(SYS_pause); // other threads go on; the process ends with the last
+}
+
+_Noreturn void threads_continue(void) {
+    struct thread *t = self();
+    if (sigsetjmp(t->leave, 0) == 0) {
+        t->lower_sp = GATE_STACK(__builtin_frame_address(0) - 32768);
+        H.park_gen++; // even: all threads go
+        threads_ring();
+        if (H.main_gone) {
+            detach(t);
+            for (;;) RAW0(SYS_pause);
+        }
+        go_on(t);
+    }
+    farewell(t);
+    detach(t);
+    for (;;) RAW0(SYS_pause);
+}
+
+// ---- stop --------------------------------------------------------------------------------------
+
+static void park_upper(struct thread *t, ucontext_t *uc) {
+    uint32_t gen = H.park_gen;
+    if (!(gen & 1)) return; // too late: released already
+    rewind_vdso(t, uc);
+    // Elsewhere than in upper code the context could not be continued; the parker signals again.
+    if (!in_upper((uint64_t)uc->uc_mcontext.gregs[REG_RIP])) return;
+    // Nor inside a callback of the lower half, whose frames are in no image: once that is over.
+    if (t->upcalls) {
+        t->attention |= ATTN_PARK;
+        return;
+    }
+    keep_context(t, uc);
+    RAW2(SYS_prctl, 16 /* PR_GET_NAME */, t->comm);
+    t->collected = H.collect;
+    t->state = T_PARKED;
+    while (H.park_gen == gen) {
+        uint32_t b = H.bell, round = H.collect;
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        if (t->collected != round) {
+            signals_collect(t, H.collector == t);
+            t->collected = round;
+        }
+        if (t->errand) {
+            thread_errand(t, true);
+            continue;
+        }
+        if (H.park_gen == gen && H.collect == round) futex(&H.bell, FUTEX_WAIT, b, NULL);
+    }
+    t->state = T_RUNNING;
+    signals_requeue(t); // they come when the upper context is back
+}
+
+// All threads are stopped: the pending signals of each.
+static void collect_signals(void) {
+    kmask old = block_all();
+    lock();
+    H.collector = NULL;
+    for (struct thread *t = H.threads; t; t = t->next)
+        if (t->state == T_PARKED) H.collector = t;
+    H.collect++;
+    unlock();
+    threads_ring();
+    for (struct thread *t = H.threads; t; t = t->next)
+        while (t->state == T_PARKED && t->collected != H.collect)
+            nanosleep(&(struct timespec){0, 20000}, NULL);
+    set_kernel_mask(old);
+}
+
+void on_park(int sig, siginfo_t *si, void *v) {
+    (void)sig;
+    (void)si;
+    struct thread *t = self();
+    uint64_t fs = get_fs();
+    ucontext_t *uc = v;
+    if (t && fs == t->upper_fs) {
+        set_fs(t->lower_fs);
+        park_upper(t, uc);
+        set_fs(t->upper_fs);
+    } else if (t && fs == t->lower_fs) {
+        t->attention |= ATTN_PARK;
+        uint64_t ip = (uint64_t)uc->uc_mcontext.gregs[REG_RIP];
+        if (ip >= (uint64_t)cancel_begin && ip < (uint64_t)cancel_end)
+            uc->uc_mcontext.gregs[REG_RIP] = (greg_t)cancel_out;
+    }
+}
+
+void thread_hold(struct thread *t) {
+    t->uc_mask = block_all();
+    t->xsave_bytes = 0; // the gate frame has all that a call preserves
+    signals_collect(t, true);
+    RAW2(SYS_prctl, 16 /* PR_GET_NAME */, t->comm);
+    t->state = T_HELD;
+    set_kernel_mask(t->uc_mask);
+}
+
+void thread_unhold(struct thread *t) {
+    kmask old = block_all();
+    lock();
+    for (uint32_t gen; (gen = H.park_gen) & 1;) {
+        unlock();
+        wait_for_bell(&H.park_gen, gen);
+        lock();
+    }
+    t->state = T_RUNNING;
+    unlock();
+    signals_requeue(t);
+    set_kernel_mask(old);
+}
+
+static void op_release(void) {
+    kmask old = block_all();
+    lock();
+    H.park_gen++;
+    for (struct thread *t = H.threads; t; t = t->next) t->attention &= ~ATTN_PARK;
+    unlock();
+    threads_ring();
+    set_kernel_mask(old);
+}
+
+// Signals those that still run; how many there are, one of them in *which.
+static int signal_running(pid_t *which, bool *in_lower) {
+    kmask old = block_all();
+    lock();
+    int running = 0;
+    for (struct thread *t = H.threads; t; t = t->next) {
+        if (t->state != T_RUNNING) continue;
+        running++;
+        *which = t->vtid;
+        *in_lower = t->attention & ATTN_PARK;
+        RAW3(SYS_tgkill, H.pid, t->tid, SIG_PARK);
+    }
+    unlock();
+    set_kernel_mask(old);
+    return running;
+}
+
+static int op_park(int timeout_ms, char *why, size_t bytes) {
+    if (H.ending) {
+        snprintf(why, bytes, "the program is ending");
+        return -ESRCH;
+    }
+    if (H.shm || H.timers) {
+        snprintf(why, bytes, "%s cannot be saved yet",
+                 H.shm ? "a System V shared memory segment is attached; it"
+                       : "a POSIX timer exists (timer_create); it");
+        return -EBUSY;
+    }
+    kmask old = block_all();
+    lock(); // orders this before or after any thread_unhold
+    H.park_gen++;
+    unlock();
+    set_kernel_mask(old);
+    int64_t end = now_ns() + timeout_ms * 1000000ll, pause = 20000;
+    pid_t which = 0;
+    bool in_lower = false;
+    while (signal_running(&which, &in_lower)) {
+        if (now_ns() > end || H.ending) {
+            op_release();
+            snprintf(why, bytes, "thread %d %s", (int)which,
+                     H.ending ? "ended the program"
+                     : in_lower
+                         ? "is inside an MPI call that has not returned"
+                         : "cannot be stopped (it waits inside the kernel, or for a child of vfork)");
+            return H.ending ? -ESRCH : -ETIMEDOUT;
+        }
+        struct timespec ts = {0, pause};
+        nanosleep(&ts, NULL);
+        if (pause < 2000000) pause *= 2;
+    }
+    collect_signals();
+    return 0;
+}
+
+// ---- save and load -----------------------------------------------------------------------------
+
+// Layout of a thread in an image: header, signals, extended state, padding to 8 bytes.
+static size_t thread_bytes(const struct thread *t) {
+    size_t signals = (t->kept_count + t->pending_count) * sizeof(struct kept_signal);
+    return (sizeof(struct thread_image) + signals + t->xsave_bytes + 7) & ~7ul;
+}
+
+static void thread_save(const struct thread *t, struct thread_image *im) {
+    *im = (struct thread_image){
+        .bytes = (uint32_t)thread_bytes(t),
+        .kind = t->state != T_HELD ? 1 : t->retry ? 3 : 2,
+        .flags = t->mpi ? THREAD_MPI : 0,
+        .vtid = t->vtid,
+        .main = t->main,
+        .upper_fs = t->upper_fs,
+        .upper_sp = t->upper_sp,
+        .clear_tid = t->clear_tid,
+        .mask = t->uc_mask,
+        .hidden_mask = t->hidden_mask,
+        .altstack_sp = (uint64_t)t->app_altstack.ss_sp,
+        .altstack_size = t->app_altstack.ss_size,
+        .altstack_flags = (uint64_t)t->app_altstack.ss_flags,
+        .cut_ip = t->cut.ip,
+        .cut_sp = t->cut.sp,
+        .cut_left = t->cut.ip ? t->cut.deadline - now_ns() : 0,
+        .xsave_bytes = t->xsave_bytes,
+        .pending = t->kept_count + t->pending_count,
+    };
+    memcpy(im->comm, t->comm, sizeof im->comm);
+    memcpy(im->regs, t->uc.uc_mcontext.gregs, sizeof im->regs);
+    struct kept_signal *k = (struct kept_signal *)(im + 1);
+    memcpy(k, t->kept, t->kept_count * sizeof *k);
+    k += t->kept_count;
+    for (uint32_t i = 0; i < t->pending_count; i++) // came while it was held
+        *k++ = (struct kept_signal){t->pending[i], false};
+    memcpy(k, t->xsave, t->xsave_bytes);
+}
+
+static void thread_load(struct thread *t, const struct thread_image *im) {
+    t->vtid = im->vtid;
+    t->main = im->main;
+    t->upper_fs = im->upper_fs;
+    t->upper_sp = im->upper_sp;
+    t->clear_tid = im->clear_tid;
+    t->uc_mask = im->mask;
+    t->hidden_mask = im->hidden_mask;
+    t->app_altstack = (stack_t){.ss_sp = (void *)im->altstack_sp,
+                                .ss_size = im->altstack_size,
+                                .ss_flags = (int)im->altstack_flags};
+    t->cut = (struct cut_wait){im->cut_ip, im->cut_sp, now_ns() + im->cut_left};
+    memcpy(t->comm, im->comm, sizeof t->comm);
+    t->comm[sizeof t->comm - 1] = 0;
+    memset(&t->uc, 0, KUC_BYTES);
+    t->uc.uc_flags = 7; // extended state, and the segment registers as we are given them
+    memcpy(t->uc.uc_mcontext.gregs, im->regs, sizeof im->regs);
+    const struct kept_signal *k = (const struct kept_signal *)(im + 1);
+    const uint32_t room = sizeof t->kept / sizeof *t->kept;
+    t->kept_count = im->pending < room ? im->pending : room;
+    memcpy(t->kept, k, t->kept_count * sizeof *k);
+    t->xsave_bytes = im->xsave_bytes;
+    memcpy(t->xsave, k + im->pending, im->xsave_bytes);
+    t->in_gate = im->kind == 2 || im->kind == 3;
+    t->gate_result = im->kind == 2 ? CKPT_GATE_RESTART : CKPT_GATE_RETRY;
+    t->mpi = im->flags & THREAD_MPI;
+    t->state = T_PARKED;
+}
+
+static long op_save(void *buffer, size_t bytes) {
+    size_t need = sizeof(struct process_image);
+    for (struct thread *t = H.threads; t; t = t->next) need += thread_bytes(t);
+    if (need > bytes) return (long)need;
+    struct process_image *p = buffer;
+    memset(p, 0, sizeof *p);
+    p->bytes = sizeof *p;
+    p->version = HOSTGO_VERSION;
+    p->xsave_max = H.xsave_max;
+    p->brk = H.brk;
+    p->fake_vdso = H.fake_vdso;
+    for (int i = 0; i < 4; i++) p->ids[i] = H.ids[i].virtual;
+    for (int i = 1; i < NSIGNALS; i++)
+        memcpy(&p->actions[i], &H.app[i], sizeof p->actions[i]);
+    for (int i = 0; i < 3; i++) RAW2(SYS_getitimer, i, p->itimer[i]);
+    memcpy(p->arguments, H.arguments, sizeof p->arguments);
+    snprintf(p->exe, sizeof p->exe, "%s", H.exe);
+    uint8_t *at = (uint8_t *)(p + 1);
+    for (struct thread *t = H.threads; t; t = t->next) {
+        thread_save(t, (struct thread_image *)at);
+        at += thread_bytes(t);
+    }
+    return (long)need;
+}
+
+static void arena_of_maps(void) {
+    FILE *f = fopen("/proc/self/maps", "re");
+    char line[4400];
+    while (f && fgets(line, sizeof line, f)) {
+        unsigned long start, end;
+        if (sscanf(line, "%lx-%lx", &start, &end) == 2 && start >= ARENA_MMAP && end <= ARENA_END)
+            arena_claim(start, end);
+    }
+    if (f) fclose(f);
+}
+
+// The upper half's memory is mapped; make its threads.  The caller is the process's main thread,
+// which carries the saved main thread.
+static int op_load(const void *buffer, size_t bytes, char *why, size_t whybytes) {
+    const struct process_image *p = buffer;
+    if (bytes < sizeof *p || p->bytes != sizeof *p || p->version != HOSTGO_VERSION) {
+        snprintf(why, whybytes, "the image was written by another version of ckptrun");
+        return -EINVAL;
+    }
+    if (p->xsave_max > H.xsave_max) {
+        snprintf(why, whybytes,
+                 "this processor keeps less state than the one of the image (%u bytes, not %u); "
+                 "restart on the same kind of processor",
+                 H.xsave_max, p->xsave_max);
+        return -ENOTSUP;
+    }
+    H.brk = p->brk;
+    H.fake_vdso = p->fake_vdso;
+    for (int i = 0; i < 4; i++) H.ids[i].virtual = p->ids[i];
+    for (int i = 1; i < NSIGNALS; i++)
+        memcpy(&H.app[i], &p->actions[i], sizeof p->actions[i]);
+    memcpy(H.arguments, p->arguments, sizeof H.arguments);
+    program_show(NULL);
+    memcpy(H.exe, p->exe, sizeof H.exe);
+    H.exe[sizeof H.exe - 1] = 0;
+    arena_of_maps();
+    const uint8_t *at = (const uint8_t *)(p + 1), *end = (const uint8_t *)buffer + bytes;
+    // Before any thread is made: they inherit the filter.
+    const char *error = trap_arm_process();
+    if (error) {
+        snprintf(why, whybytes, "%s", error);
+        return -EPERM;
+    }
+    block_all();
+    if (!(H.park_gen & 1)) H.park_gen++;
+    bool main_found = false;
+    for (const uint8_t *q = at; q < end;) {
+        const struct thread_image *im = (const struct thread_image *)q;
+        if ((size_t)(end - q) < sizeof *im || im->bytes > (size_t)(end - q) ||
+            im->bytes < sizeof *im || im->xsave_bytes > H.xsave_max || im->pending > 128 ||
+            im->pending * sizeof(struct kept_signal) + im->xsave_bytes > im->bytes - sizeof *im) {
+            snprintf(why, whybytes, "section \"threads\" of the image is damaged");
+            return -EINVAL;
+        }
+        q += im->bytes;
+        struct thread *t = im->main ? self() : thread_new();
+        if (!t) return -ENOMEM;
+        thread_load(t, im);
+        if (im->main) {
+            main_found = true;
+            enlist(t);
+            continue;
+        }
+        enlist(t);
+        t->state = T_RUNNING;
+        t->born = 2;
+        if (carry(t)) {
+            snprintf(why, whybytes, "no more threads can be made (ulimit -u)");
+            return -EAGAIN;
+        }
+    }
+    if (!main_found) { // the main thread had ended by pthread_exit: it carries nothing
+        H.main_gone = true;
+    }
+    signals_reinstall();
+    for (int i = 0; i < 3; i++)
+        if (p->itimer[i][2] || p->itimer[i][3]) RAW3(SYS_setitimer, i, p->itimer[i], NULL);
+    return 0;
+}
+
+// ---- frozen copy -------------------------------------------------------------------------------
+
+// A child that only exists: its memory is this moment's.  No exit signal, so that the application's
+// wait() never sees it; no descriptors, so that no pipe of the application stays open in it.
+static int op_freeze(void) {
+    kmask old = block_all();
+    pid_t parent = H.pid;
+    long pid = RAW6(SYS_clone, 0, 0, 0, 0, 0, 0);
+    if (pid == 0) {
+        RAW6(SYS_prctl, 1 /* PR_SET_PDEATHSIG */, SIGKILL, 0, 0, 0, 0);
+        if (RAW0(SYS_getppid) != parent) RAW1(SYS_exit_group, 0);
+        RAW3(SYS_close_range, 0, ~0u, 0);
+        for (;;) RAW0(SYS_pause);
+    }
+    set_kernel_mask(old);
+    return (int)pid;
+}
+
+static void op_thaw(int pid) {
+    int status;
+    RAW2(SYS_kill, pid, SIGKILL);
+    RAW4(SYS_wait4, pid, &status, 0x80000000 /* __WCLONE */, 0);
+}
+
+static void op_end(int status) {
+    H.ending = 1;
+    if (status < 0) RAW2(SYS_kill, H.pid, SIGKILL);
+    RAW1(SYS_exit_group, status);
+}
+
+static int op_place(int number, int from, int cloexec) { return fds_place(number, from, cloexec); }
+
+const struct host_ops host_operations = {
+    .size = sizeof host_operations,
+    .park = op_park,
+    .release = op_release,
+    .save = op_save,
+    .freeze = op_freeze,
+    .thaw = op_thaw,
+    .fds = fds_used,
+    .place = op_place,
+    .original = fds_original,
+    .set_tables = gate_page_set_tables,
+    .end = op_end,
+    .load = op_load,
+    .errand = op_errand,
+};

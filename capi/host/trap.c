@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// trap.c: makes the kernel hand us the upper half's system calls.
+//
+// seccomp: a filter looks at the number first and at the instruction pointer only for the numbers
+// that are emulated; all else runs at native cost (SPLIT.md section 2).  --trap sud: Syscall User
+// Dispatch traps everything below the end of the arena, with no selector; per thread.
+#include "host.h"
+
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include "traps.h"
+
+#define FIELD(name) ((uint32_t)offsetof(struct seccomp_data, name))
+#define LOAD(off) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, off)
+#define JEQ(v, t, f) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, v, t, f)
+#define JGE(v, t, f) BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, v, t, f)
+#define RET(v) BPF_STMT(BPF_RET | BPF_K, v)
+
+static const char *arm_seccomp(void) {
+    static struct sock_filter code[256];
+    static char why[200];
+    unsigned n = 0;
+    // Layout: head, one test a number, tests of the numbers with conditions, allow, the conditions,
+    // test of the address.
+    enum { CONDITIONS = 4 };
+    static const uint32_t numbers[CONDITIONS] = {SYS_futex, SYS_fcntl, SYS_newfstatat, SYS_statx};
+    unsigned jump[CONDITIONS];
+    struct sock_filter *pending[16];
+    unsigned npending = 0;
+    code[n++] = (struct sock_filter)LOAD(FIELD(arch));
+    code[n++] = (struct sock_filter)JEQ(AUDIT_ARCH_X86_64, 1, 0);
+    code[n++] = (struct sock_filter)RET(SECCOMP_RET_ALLOW);
+    code[n++] = (struct sock_filter)LOAD(FIELD(nr));
+    unsigned first = n;
+    for (unsigned nr = 0; nr < TRAPS; nr++)
+        if (traps[nr].fn && !traps[nr].when) code[n++] = (struct sock_filter)JEQ(nr, 0, 0);
+    code[n++] = (struct sock_filter)JEQ(NR_ATTENTION, 0, 0);
+    unsigned last = n;
+    for (unsigned i = 0; i < CONDITIONS; i++) {
+        jump[i] = n;
+        code[n++] = (struct sock_filter)JEQ(numbers[i], 0, 0);
+    }
+    code[n++] = (struct sock_filter)RET(SECCOMP_RET_ALLOW);
+
+#define TRAP_IF(test) (pending[npending++] = &code[n], code[n++] = (struct sock_filter)test)
+    // futex: only waits with a timeout, which the kernel would not restart after parking.
+    code[jump[0]].jt = (uint8_t)(n - jump[0] - 1);
+    code[n++] = (struct sock_filter)LOAD(FIELD(args[3]));
+    code[n++] = (struct sock_filter)JEQ(0, 0, 2);
+    code[n++] = (struct sock_filter)LOAD(FIELD(args[3]) + 4);
+    code[n++] = (struct sock_filter)JEQ(0, 5, 0);
+    code[n++] = (struct sock_filter)LOAD(FIELD(args[1]));
+    code[n++] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 127);
+    TRAP_IF(JEQ(0 /* FUTEX_WAIT */, 0, 0));
+    TRAP_IF(JEQ(9 /* FUTEX_WAIT_BITSET */, 0, 0));
+    TRAP_IF(JEQ(6 /* FUTEX_LOCK_PI */, 0, 0));
+    code[n++] = (struct sock_filter)RET(SECCOMP_RET_ALLOW);
+    // fcntl: commands that make a descriptor, and those that a placeholder would answer.
+    code[jump[1]].jt = (uint8_t)(n - jump[1] - 1);
+    code[n++] = (struct sock_filter)LOAD(FIELD(args[1]));
+    TRAP_IF(JEQ(0 /* F_DUPFD */, 0, 0));
+    TRAP_IF(JEQ(1030 /* F_DUPFD_CLOEXEC */, 0, 0));
+    TRAP_IF(JEQ(1 /* F_GETFD */, 0, 0));
+    TRAP_IF(JEQ(2 /* F_SETFD */, 0, 0));
+    TRAP_IF(JEQ(3 /* F_GETFL */, 0, 0));
+    code[n++] = (struct sock_filter)RET(SECCOMP_RET_ALLOW);
+    // newfstatat and statx: only of a descriptor (AT_EMPTY_PATH), which may be a placeholder.
+    static const uint32_t flags[2] = {FIELD(args[3]), FIELD(args[2])};
+    for (unsigned i = 0; i < 2; i++) {
+        code[jump[2 + i]].jt = (uint8_t)(n - jump[2 + i] - 1);
+        code[n++] = (struct sock_filter)LOAD(flags[i]);
+        TRAP_IF(BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x1000 /* AT_EMPTY_PATH */, 0, 0));
+        code[n++] = (struct sock_filter)RET(SECCOMP_RET_ALLOW);
+    }
+    if (n - first > 255) return "internal: the filter is too long for its jumps";
+    for (unsigned i = first; i < last; i++) code[i].jt = (uint8_t)(n - i - 1);
+    for (unsigned i = 0; i < npending; i++)
+        pending[i]->jt = (uint8_t)(&code[n] - pending[i] - 1);
+    code[n++] = (struct sock_filter)LOAD(FIELD(instruction_pointer) + 4);
+    code[n++] = (struct sock_filter)JGE((uint32_t)(ARENA >> 32), 0, 1);
+    code[n++] = (struct sock_filter)JGE((uint32_t)(ARENA_END >> 32), 0, 1);
+    code[n++] = (struct sock_filter)RET(SECCOMP_RET_ALLOW);
+    code[n++] = (struct sock_filter)RET(SECCOMP_RET_TRAP);
+    struct sock_fprog prog = {.len = (unsigned short)n, .filter = code};
+    // With privilege the program keeps its setuid children; without, they lose their bit.
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) == 0) return NULL;
+    if (errno == EACCES) {
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) == 0) return NULL;
+    }
+    snprintf(why, sizeof why,
+             "the kernel refuses a seccomp filter (%s); try --trap sud (Linux 5.11 and later), "
+             "and see `ckptctl doctor`",
+             strerror(errno));
+    return why;
+}
+
+static long arm_sud(void) {
+    return RAW6(SYS_prctl, 59 /* PR_SET_SYSCALL_USER_DISPATCH */, 1, ARENA_END,
+                0x7fff00000000ull, 0, 0);
+}
+
+const char *trap_arm_process(void) {
+    if (!H.sud) return arm_seccomp();
+    static char why[200];
+    long r = arm_sud();
+    if (r == 0) return NULL;
+    snprintf(why, sizeof why,
+             "the kernel refuses Syscall User Dispatch (%s); use --trap seccomp, and see `ckptctl "
+             "doctor`",
+             strerror((int)-r));
+    return why;
+}
+
+// Syscall User Dispatch is dropped by clone and fork.
+void trap_arm_thread(void) {
+    if (H.sud) arm_sud();
+}

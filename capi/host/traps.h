@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// traps.h: which system calls of the upper half are emulated, and by whom.
+#ifndef TRAPS_H
+#define TRAPS_H
+
+#include "host.h"
+
+#define TRAPS 462u
+
+struct trap {
+    emulation fn;
+    bool when;        // the filter looks at an argument too (trap.c)
+    bool restartable; // a handler with SA_RESTART makes the kernel issue the call again
+};
+extern const struct trap traps[TRAPS];
+
+#endif

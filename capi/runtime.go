@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+/*
+#include <stdlib.h>
+#include <string.h>
+#include "ckpt.h"
+
+static int op_rank(const ckpt_runtime_ops *o, void *c) { return o->rank(c); }
+static int op_ranks(const ckpt_runtime_ops *o, void *c) { return o->ranks(c); }
+static int op_allgather(const ckpt_runtime_ops *o, void *c, void *m, void *a, size_t n) {
+    return o->oob_allgather(c, m, a, n);
+}
+static void op_progress(const ckpt_runtime_ops *o, void *c) { if (o->progress) o->progress(c); }
+static int op_holds(const ckpt_runtime_ops *o, void *c, char *w, size_t n) {
+    return o->holds ? o->holds(c, w, n) : 0;
+}
+static int op_bind(const ckpt_runtime_ops *o, void *c, ckpt_job *j) { return o->bind ? o->bind(c, j) : 0; }
+static int op_rebuild(const ckpt_runtime_ops *o, void *c, int k, ckpt_vid v, void *d, size_t n, uint64_t *r) {
+    return o->rebuild(c, (ckpt_kind)k, v, d, n, r);
+}
+static int op_drain(const ckpt_runtime_ops *o, void *c) { return o->drain ? o->drain(c) : 0; }
+static long op_save(const ckpt_runtime_ops *o, void *c, void *b, size_t n) {
+    return o->save ? o->save(c, b, n) : 0;
+}
+static int op_load(const ckpt_runtime_ops *o, void *c, const void *b, size_t n) {
+    return o->load ? o->load(c, b, n) : n ? CKPT_E_NOTSUP : 0;
+}
+static int op_finalize(const ckpt_runtime_ops *o, void *c) { return o->finalize ? o->finalize(c) : 0; }
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unsafe"
+
+	"github.com/libckpt/libckpt/ckpt"
+	"github.com/libckpt/libckpt/ckpt/control"
+	"github.com/libckpt/libckpt/ckpt/image"
+	"github.com/libckpt/libckpt/ckpt/snapshot"
+	"github.com/libckpt/libckpt/vid"
+)
+
+// mpiRuntime is an MPI that opened the job, as package ckpt sees it.
+type mpiRuntime struct {
+	ops           C.ckpt_runtime_ops
+	ctx           unsafe.Pointer
+	name, version string
+}
+
+func (r *mpiRuntime) Name() string    { return r.name }
+func (r *mpiRuntime) Version() string { return r.version }
+func (r *mpiRuntime) Rank() int       { return int(C.op_rank(&r.ops, r.ctx)) }
+func (r *mpiRuntime) Ranks() int      { return int(C.op_ranks(&r.ops, r.ctx)) }
+func (r *mpiRuntime) Progress()       { C.op_progress(&r.ops, r.ctx) }
+
+func (r *mpiRuntime) Allgather(mine []byte) ([][]byte, error) {
+	n, ranks := len(mine), r.Ranks()
+	in, out := C.CBytes(mine), C.malloc(C.size_t(n*ranks))
+	defer C.free(in)
+	defer C.free(out)
+	if e := C.op_allgather(&r.ops, r.ctx, in, out, C.size_t(n)); e != 0 {
+		return nil, fmt.Errorf("the runtime's all-gather failed (%d)", e)
+	}
+	all := C.GoBytes(out, C.int(n*ranks))
+	list := make([][]byte, ranks)
+	for i := range list {
+		list[i] = all[i*n : (i+1)*n]
+	}
+	return list, nil
+}
+
+func (r *mpiRuntime) Holds() string {
+	why := (*C.char)(C.calloc(1, whyBytes))
+	defer C.free(unsafe.Pointer(why))
+	if C.op_holds(&r.ops, r.ctx, why, whyBytes) == 0 {
+		return ""
+	}
+	return C.GoString(why)
+}
+
+func (r *mpiRuntime) Drain() (int, error) {
+	n := int(C.op_drain(&r.ops, r.ctx))
+	if n < 0 {
+		return 0, fmt.Errorf("receiving what is under way: the runtime reports %d", n)
+	}
+	return n, nil
+}
+
+func (r *mpiRuntime) Save() ([]byte, error) {
+	n := C.op_save(&r.ops, r.ctx, nil, 0)
+	if n < 0 {
+		return nil, fmt.Errorf("messages and requests: the runtime reports %d", n)
+	}
+	b := C.malloc(C.size_t(max(n, 1)))
+	defer C.free(b)
+	if m := C.op_save(&r.ops, r.ctx, b, C.size_t(n)); m != n {
+		return nil, fmt.Errorf("messages and requests changed while the program was stopped (%d, then %d bytes)", n, m)
+	}
+	return append([]byte(nil), unsafe.Slice((*byte)(b), int(n))...), nil
+}
+
+func (r *mpiRuntime) Load(state []byte) error {
+	b := C.CBytes(state)
+	defer C.free(b)
+	if e := C.op_load(&r.ops, r.ctx, b, C.size_t(len(state))); e != 0 {
+		if e == C.CKPT_E_CORRUPT {
+			return fmt.Errorf("%w: messages and requests of the image", vid.ErrCorrupt)
+		}
+		return fmt.Errorf("messages and requests of the image: the runtime reports %d", e)
+	}
+	return nil
+}
+
+func (r *mpiRuntime) Rebuild(kind, id uint32, descriptor []byte, real uint64) (uint64, error) {
+	d := C.CBytes(descriptor)
+	defer C.free(d)
+	out := C.uint64_t(real)
+	if e := C.op_rebuild(&r.ops, r.ctx, C.int(kind), C.ckpt_vid(id), d, C.size_t(len(descriptor)), &out); e != 0 {
+		return 0, fmt.Errorf("the runtime could not make it again (%d)", e)
+	}
+	return uint64(out), nil
+}
+
+func (r *mpiRuntime) Finalize() error {
+	if e := C.op_finalize(&r.ops, r.ctx); e != 0 {
+		return fmt.Errorf("the runtime reports %d", e)
+	}
+	return nil
+}
+
+// opened is the job that C holds. One a process: a second ckpt_open fails.
+var opened struct {
+	c       *C.ckpt_job
+	tables  *vid.Tables
+	runtime *mpiRuntime
+	state   unsafe.Pointer // of ckpt_runtime_state
+	bytes   C.size_t
+	saved   []byte // what the image had for it
+}
+
+// report puts err into a ckpt_error and returns its code.
+func report(e *C.ckpt_error, err error) C.int {
+	code := codeOf(err)
+	if e != nil && e.size >= C.sizeof_ckpt_error {
+		e.code = code
+		putText(&e.message[0], C.size_t(len(e.message)), err)
+	}
+	return code
+}
+
+func codeOf(err error) C.int {
+	var refused *control.RefusedError
+	var corrupt *image.CorruptError
+	switch {
+	case err == nil:
+		return C.CKPT_OK
+	case errors.As(err, &refused):
+		return C.CKPT_E_STATE
+	case errors.As(err, &corrupt), errors.Is(err, vid.ErrCorrupt):
+		return C.CKPT_E_CORRUPT
+	}
+	return C.CKPT_E_SYSTEM
+}
+
+//export ckpt_open
+func ckpt_open(config *C.ckpt_config, ops *C.ckpt_runtime_ops, ctx unsafe.Pointer, e *C.ckpt_error) *C.ckpt_job {
+	job, err := open(config, ops, ctx)
+	report(e, err)
+	if err != nil {
+		return nil
+	}
+	return job
+}
+
+func open(config *C.ckpt_config, ops *C.ckpt_runtime_ops, ctx unsafe.Pointer) (*C.ckpt_job, error) {
+	switch {
+	case config.size < C.sizeof_ckpt_config || ops.size > C.sizeof_ckpt_runtime_ops:
+		return nil, errors.New("the runtime was compiled against another version of ckpt.h")
+	case config.api_major != C.CKPT_API_MAJOR:
+		return nil, fmt.Errorf("the runtime was compiled against API %d, this is %d", config.api_major, C.CKPT_API_MAJOR)
+	case opened.c != nil:
+		return nil, errors.New("this process has an open job already")
+	}
+	rt := &mpiRuntime{ctx: ctx, name: C.GoString(config.runtime), version: shortVersion(C.GoString(config.runtime_version))}
+	C.memcpy(unsafe.Pointer(&rt.ops), unsafe.Pointer(ops), ops.size)
+	var at uintptr
+	if process.host.ops != nil {
+		at = snapshot.Tables
+	}
+	tables, err := vid.Open(at, snapshot.TablesBytes)
+	if err != nil {
+		return nil, err
+	}
+	c := (*C.ckpt_job)(C.calloc(1, C.sizeof_ckpt_job))
+	a := tables.Address()
+	c.tables = *(**C.ckpt_tables)(unsafe.Pointer(&a))
+	opened.c, opened.tables, opened.runtime = c, tables, rt
+	if err := openJob(rt, tables); err != nil {
+		_ = tables.Close()
+		C.free(unsafe.Pointer(c))
+		opened.c, opened.tables = nil, nil
+		return nil, err
+	}
+	return c, nil
+}
+
+func openJob(rt *mpiRuntime, tables *vid.Tables) error {
+	bind := func() error {
+		if e := C.op_bind(&rt.ops, rt.ctx, opened.c); e != 0 {
+			return fmt.Errorf("the runtime could not bind its predefined objects (%d)", e)
+		}
+		return nil
+	}
+	if process.restart == nil {
+		if process.job == nil { // outside ckptrun: virtual ids and counters work, nothing is saved
+			return bind()
+		}
+		if err := bind(); err != nil {
+			return err
+		}
+		return process.job.OpenRuntime(rt, tables)
+	}
+	job, err := ckpt.ContinueRuntime(process.host, process.options, process.restart, rt, tables, process.log)
+	if err != nil {
+		return err
+	}
+	process.job = job
+	process.restart = nil
+	opened.saved = job.RuntimeState()
+	if err := bind(); err != nil {
+		return err
+	}
+	return job.RebuildObjects()
+}
+
+// shortVersion finds "4.0.2" in what MPI_Get_library_version says.
+func shortVersion(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	for _, word := range strings.Fields(line) {
+		word = strings.Trim(strings.TrimPrefix(word, "v"), ",")
+		if word != "" && word[0] >= '0' && word[0] <= '9' {
+			return word
+		}
+	}
+	return strings.TrimSpace(line)
+}
+
+//export ckpt_close
+func ckpt_close(job *C.ckpt_job, e *C.ckpt_error) C.int {
+	if job == nil || job != opened.c {
+		return C.CKPT_E_ARG
+	}
+	var err error
+	if process.job != nil {
+		err = process.job.Close()
+	}
+	// The tables stay mapped: the application may still hold ids.
+	opened.c = nil
+	return report(e, err)
+}
+
+//export ckpt_restarted
+func ckpt_restarted(job *C.ckpt_job) C.int {
+	if job != nil && process.job != nil && process.job.Restarted() {
+		return 1
+	}
+	return 0
+}
+
+//export ckpt_runtime_state
+func ckpt_runtime_state(job *C.ckpt_job, bytes C.size_t) unsafe.Pointer {
+	if job == nil || job != opened.c {
+		return nil
+	}
+	if opened.state == nil {
+		opened.state, opened.bytes = C.calloc(1, max(bytes, 1)), bytes
+		b := unsafe.Slice((*byte)(opened.state), int(bytes))
+		copy(b, opened.saved)
+		if process.job != nil {
+			process.job.SetRuntimeState(b)
+		}
+	}
+	return opened.state
+}
+
+//export ckpt_checkpoint
+func ckpt_checkpoint(job *C.ckpt_job, task C.int, state *C.ckpt_state, e *C.ckpt_error) C.int {
+	if job == nil || job != opened.c || state == nil || task != 0 {
+		return C.CKPT_E_ARG
+	}
+	if process.job == nil {
+		*state = C.CKPT_STATE_IGNORE
+		return report(e, errors.New(withoutCkptrun))
+	}
+	s, err := process.job.Cooperative()
+	*state = C.ckpt_state(s)
+	return report(e, err)
+}
+
+func putString(to *C.char, bytes C.size_t, s string) { putText(to, bytes, errors.New(s)) }

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"runtime"
+	"runtime/debug"
+	"time"
+)
+
+// startStress keeps Go's runtime as busy as it can be beside the application, when the environment
+// has CKPT_DEBUG=gcstress: the collector runs without pause, goroutines come and go on many threads,
+// and preemption signals fly. It is for tests: whatever Go does below must not show above.
+func startStress() {
+	if os.Getenv("CKPT_DEBUG") != "gcstress" {
+		return
+	}
+	debug.SetGCPercent(5)
+	go func() {
+		for {
+			runtime.GC()
+		}
+	}()
+	for range 4 {
+		go func() {
+			var recent [16][]byte // reachable for a moment
+			for i := 0; ; i++ {
+				b := make([]byte, 1<<(8+i%12))
+				b[len(b)-1] = byte(i)
+				recent[i%len(recent)] = b
+				done := make(chan int)
+				go func() {
+					runtime.LockOSThread() // ends with its thread: threads come and go too
+					defer func() {
+						if i%64 != 0 {
+							runtime.UnlockOSThread()
+						}
+					}()
+					s := 0
+					for k := range 1 << 12 { // long enough to be preempted at times
+						s += k
+					}
+					done <- s
+				}()
+				<-done
+				if i%8 == 0 {
+					time.Sleep(time.Millisecond)
+				}
+			}
+		}()
+	}
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/libckpt/libckpt/ckpt/control"
+)
+
+func init() { register(newCheckpointCmd) }
+
+func newCheckpointCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "checkpoint DIR",
+		GroupID: groupLive,
+		Short:   "Save a running job",
+		Long: `Save the job that runs in a directory, and print the number of its epoch.
+
+Returns once the epoch is committed: from then on the job can be restarted from it. When another request
+for the same is under way, this one joins it and prints the same epoch; one that wants something else
+afterwards waits its turn.
+
+--then says what happens to the job after the commit: "continue" lets it go on; "exit" finalizes MPI and
+ends every rank in an orderly way; "kill" kills every rank.
+
+When the checkpoint is refused, every reason is printed, and nothing has changed. When the time of
+--timeout is over, the checkpoint is given up and the job goes on; so it does when this command is
+interrupted, but then the checkpoint goes on too.`,
+		Example: `  ckptctl checkpoint ckpt
+  ckptctl checkpoint ckpt --then exit --timeout 10m`,
+		Args: cobra.ExactArgs(1),
+	}
+	asJSON := addJSON(cmd)
+	then := cmd.Flags().String("then", string(control.Continue), "what happens to the job after the commit: `continue|exit|kill`")
+	timeout := cmd.Flags().Duration("timeout", 0, "give up after this `time`, e.g. 90s or 10m (default: never)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		request, err := newRequest(*then, *timeout)
+		if err != nil {
+			return usageError{err}
+		}
+		job, err := findJob(args[0])
+		if err != nil {
+			return err
+		}
+		result, err := job.checkpoint(cmd.Context(), request, cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return printJSON(cmd.OutOrStdout(), result)
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), result.Epoch)
+		return err
+	}
+	return cmd
+}
+
+func newRequest(then string, timeout time.Duration) (control.Request, error) {
+	t, err := control.ParseThen(then)
+	if err != nil {
+		return control.Request{}, fmt.Errorf("--then: %w", err)
+	}
+	if timeout < 0 {
+		return control.Request{}, fmt.Errorf("--timeout %v: a time cannot be negative", timeout)
+	}
+	return control.Request{Then: t, Timeout: timeout}, nil
+}
+
+// checkpoint asks for a checkpoint and shows its progress on stderr, if that is a terminal.
+func (j *liveJob) checkpoint(ctx context.Context, r control.Request, stderr io.Writer) (control.Result, error) {
+	before := newest(j.store)
+	show := newPhases(stderr)
+	result, err := j.client.Checkpoint(ctx, r, show.event)
+	show.end(err == nil)
+
+	var refused *control.RefusedError
+	switch {
+	case err == nil:
+		if stderr, ok := terminal(stderr); ok {
+			_, _ = fmt.Fprintln(stderr, resultText(result))
+		}
+		return result, nil
+	case errors.As(err, &refused):
+		return control.Result{}, fmt.Errorf("refused; the job goes on unchanged, and can be asked again:\n  - %s",
+			strings.Join(refused.Reasons, "\n  - "))
+	case errors.Is(err, control.ErrEnding):
+		return control.Result{}, fmt.Errorf("%w; no epoch was made for this request", err)
+	case errors.Is(err, control.ErrTimeout):
+		return control.Result{}, fmt.Errorf("no epoch within %v; the job goes on: %w", r.Timeout, err)
+	case ctx.Err() != nil:
+		return control.Result{}, fmt.Errorf("interrupted; the checkpoint goes on, see `ckptctl status %s`", j.store.Dir())
+	case r.Then != control.Continue && connectionLost(err):
+		return j.committedAfter(before, err)
+	}
+	return control.Result{}, j.explain(err)
+}
+
+// committedAfter finds out what became of a checkpoint when the job was gone before it could tell: as
+// it was asked to end after the commit, that may be a success.
+func (j *liveJob) committedAfter(before int, lost error) (control.Result, error) {
+	epoch := newest(j.store)
+	if epoch <= before {
+		return control.Result{}, fmt.Errorf("the job ended before an epoch was committed: %w; %s", lost, howToRun(j.store))
+	}
+	m, err := j.store.Manifest(epoch)
+	if err != nil {
+		return control.Result{}, err
+	}
+	result := control.Result{Epoch: epoch}
+	for _, image := range m.Images {
+		result.Bytes += uint64(image.Bytes)
+	}
+	return result, nil
+}
+
+// connectionLost tells whether err is the end of the connection, not something that the job said.
+func connectionLost(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+func resultText(r control.Result) string {
+	s := fmt.Sprintf("epoch %d: %s in %s", r.Epoch, sizeText(r.Bytes), durationText(secondsOf(r.Seconds)))
+	if r.Stopped > 0 {
+		s += fmt.Sprintf(", of which the job stood still for %s", durationText(secondsOf(r.Stopped)))
+	}
+	return s
+}
+
+func secondsOf(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/libckpt/libckpt/internal/probe"
+)
+
+func init() { register(newDoctorCmd) }
+
+func newDoctorCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "doctor",
+		GroupID: groupPlan,
+		Short:   "Say what this machine and its MPI allow",
+		Long: `Try what libckpt needs from this machine, and say for each thing what it is for and, when it is
+missing, what to do about it. Answers are "yes", "no" and "unknown", which means that it could not be
+found out. Run it where the job will run: on a compute node, inside the container, as the same user.
+
+Exit status 1 when something is missing without which ckptrun does not work.`,
+		Example: `  ckptctl doctor
+  srun -N1 ckptctl doctor --json`,
+		Args: cobra.NoArgs,
+	}
+	asJSON := addJSON(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		results := probe.Run(cmd.Context())
+		var err error
+		if *asJSON {
+			err = printJSON(cmd.OutOrStdout(), results)
+		} else {
+			err = printResults(cmd.OutOrStdout(), results)
+		}
+		if err != nil {
+			return err
+		}
+		return judge(results)
+	}
+	return cmd
+}
+
+func printResults(w io.Writer, results []probe.Result) error {
+	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	for _, r := range results {
+		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\n", r.Outcome, r.Name, r.Detail)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	head := "\nWhat to do:\n"
+	for _, r := range results {
+		if r.Outcome == probe.Yes {
+			continue
+		}
+		weight := "helps"
+		if r.Needed {
+			weight = "needed"
+		}
+		_, _ = fmt.Fprintf(w, "%s  %s (%s: for %s)\n      %s\n", head, r.Name, weight, r.For, r.Advice)
+		head = ""
+	}
+	return nil
+}
+
+// Names of the two ways to catch system calls, of which one is enough.
+const (
+	probeSeccomp = "seccomp filter"
+	probeSUD     = "Syscall User Dispatch"
+)
+
+// judge fails when ckptrun cannot work. What could not be found out is no reason.
+func judge(results []probe.Result) error {
+	var errs []error
+	noTrap := 0
+	for _, r := range results {
+		if r.Outcome != probe.No {
+			continue
+		}
+		if r.Needed {
+			errs = append(errs, fmt.Errorf("%s is missing, which ckptrun needs", r.Name))
+		}
+		if r.Name == probeSeccomp || r.Name == probeSUD {
+			noTrap++
+		}
+	}
+	if noTrap == 2 {
+		errs = append(errs, fmt.Errorf("neither %s nor %s works, and ckptrun needs one of them", probeSeccomp, probeSUD))
+	}
+	return errors.Join(errs...)
+}

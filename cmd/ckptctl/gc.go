@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/libckpt/libckpt/ckpt/store"
+)
+
+func init() { register(newGCCmd) }
+
+func newGCCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "gc DIR[@EPOCH]",
+		GroupID: groupSaved,
+		Short:   "Remove old epochs",
+		Long: `Remove old epochs: all but the newest --keep committed ones, and incomplete ones older than the newest
+committed one. With an epoch, remove that one alone.
+
+Never removed are the newest committed epoch, epochs that a kept one was built upon, and incomplete
+epochs newer than every committed one, which may be under way. Epochs with a damaged manifest stay
+unless they are named.`,
+		Example: `  ckptctl gc ckpt --keep 3 --dry-run
+  ckptctl gc ckpt@2`,
+		Args: cobra.ExactArgs(1),
+	}
+	asJSON := addJSON(cmd)
+	keep := cmd.Flags().Int("keep", 0, "committed epochs to keep (default: CKPT_KEEP, or 2)")
+	dry := cmd.Flags().Bool("dry-run", false, "only say what would be removed")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !cmd.Flags().Changed("keep") {
+			var err error
+			if *keep, err = keepFromEnv(); err != nil {
+				return err
+			}
+		}
+		if *keep < 1 {
+			return usagef("--keep %d: at least one epoch is always kept", *keep)
+		}
+		report, err := collect(args[0], *keep, *dry)
+		if report != nil {
+			if *asJSON {
+				_ = printJSON(cmd.OutOrStdout(), report)
+			} else {
+				report.print(cmd.OutOrStdout())
+			}
+		}
+		return err
+	}
+	return cmd
+}
+
+func keepFromEnv() (int, error) {
+	v := os.Getenv("CKPT_KEEP")
+	if v == "" {
+		return 2, nil
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil {
+		return 0, usagef("CKPT_KEEP=%q is not a number", v)
+	}
+	return n, nil
+}
+
+// gcReport is what `gc` prints.
+type gcReport struct {
+	Dir     string `json:"dir"`
+	DryRun  bool   `json:"dryRun"`
+	Removed []int  `json:"removed"`
+	Kept    []int  `json:"kept"`
+}
+
+func collect(spec string, keep int, dry bool) (*gcReport, error) {
+	dir, epoch, err := store.SplitSpec(spec)
+	if err != nil {
+		return nil, err
+	}
+	s, err := store.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	r := &gcReport{Dir: dir, DryRun: dry, Removed: []int{}, Kept: []int{}}
+	if epoch != 0 {
+		if dry {
+			return nil, usagef("--dry-run goes with a directory, not with one epoch")
+		}
+		if err := s.Remove(epoch); err != nil {
+			return nil, err
+		}
+		r.Removed = append(r.Removed, epoch)
+	} else if dry {
+		plan, err := s.PlanRetire(keep)
+		r.Removed = append(r.Removed, plan.Remove...)
+		r.Kept = append(r.Kept, plan.Keep...)
+		return r, err
+	} else {
+		removed, err := s.Retire(keep)
+		r.Removed = append(r.Removed, removed...)
+		if err != nil {
+			return r, err
+		}
+	}
+	left, err := s.Epochs()
+	for _, e := range left {
+		r.Kept = append(r.Kept, e.Number)
+	}
+	return r, err
+}
+
+func (r *gcReport) print(w io.Writer) {
+	verb := "removed"
+	if r.DryRun {
+		verb = "would remove"
+	}
+	for _, n := range r.Removed {
+		_, _ = fmt.Fprintf(w, "%s epoch %d\n", verb, n)
+	}
+	_, _ = fmt.Fprintf(w, "%s: %d epochs %s, %d kept\n", r.Dir, len(r.Removed), verb, len(r.Kept))
+}

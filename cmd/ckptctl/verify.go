@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/libckpt/libckpt/ckpt/image"
+	"github.com/libckpt/libckpt/ckpt/store"
+)
+
+func init() { register(newVerifyCmd) }
+
+func newVerifyCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "verify DIR[@EPOCH] | IMAGE",
+		GroupID: groupSaved,
+		Short:   "Check that an epoch is what was written",
+		Long: `Read an epoch and compare every byte with the digests made when it was written: the manifest, and of
+each rank's image header, sections, index and pages. With --quick the pages' content is left out, so
+that a large epoch is checked in a moment. The file of a single image can be named too.
+
+Exit status 1 when anything is damaged: the message names file, section and offset. Nothing is
+changed.`,
+		Example: `  ckptctl verify ckpt
+  ckptctl verify ckpt@3 --quick --json
+  ckptctl verify ckpt/epoch-000003/rank-00000.ckpt`,
+		Args: cobra.ExactArgs(1),
+	}
+	asJSON := addJSON(cmd)
+	quick := cmd.Flags().Bool("quick", false, "leave out the content of pages")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		report, err := verify(cmd.Context(), args[0], *quick)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			err = printJSON(cmd.OutOrStdout(), report)
+		} else {
+			report.print(cmd.OutOrStdout())
+		}
+		if err == nil && report.Damaged > 0 {
+			err = fmt.Errorf("%s: %d of %d images are damaged", args[0], report.Damaged, len(report.Images))
+		}
+		return err
+	}
+	return cmd
+}
+
+// verifyReport is what `verify` prints.
+type verifyReport struct {
+	Path    string        `json:"path"`
+	Epoch   int           `json:"epoch,omitempty"`
+	Quick   bool          `json:"quick"`
+	Damaged int           `json:"damaged"`
+	Images  []verifyImage `json:"images"`
+}
+
+type verifyImage struct {
+	Rank  int    `json:"rank"` // -1 for a single file
+	File  string `json:"file"`
+	Bytes int64  `json:"bytes"`
+	OK    bool   `json:"ok"`
+	Error string `json:"error,omitempty"`
+	// Where the damage is, when it is damage and not an error of the disk.
+	Section string `json:"section,omitempty"`
+	Offset  int64  `json:"offset,omitempty"`
+}
+
+func verify(ctx context.Context, spec string, quick bool) (*verifyReport, error) {
+	if isImageFile(spec) {
+		r := &verifyReport{Path: spec, Quick: quick}
+		f, err := image.Open(spec)
+		if err == nil {
+			if !quick {
+				err = f.Verify(ctx, nil)
+			}
+			err = errors.Join(err, f.Close())
+		}
+		st, _ := os.Stat(spec)
+		r.add(-1, spec, st.Size(), err)
+		return r, ctx.Err()
+	}
+	s, epoch, err := store.Resolve(spec)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.Manifest(epoch)
+	if err != nil {
+		return nil, err
+	}
+	r := &verifyReport{Path: s.EpochDir(epoch), Epoch: epoch, Quick: quick}
+	for _, im := range m.Images {
+		err := s.VerifyImage(ctx, m, im.Rank, quick, nil)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		r.add(im.Rank, im.File, im.Bytes, err)
+	}
+	return r, nil
+}
+
+func (r *verifyReport) add(rank int, file string, bytes int64, err error) {
+	line := verifyImage{Rank: rank, File: file, Bytes: bytes, OK: err == nil}
+	if err != nil {
+		r.Damaged++
+		line.Error = err.Error()
+		if c, ok := errors.AsType[*image.CorruptError](err); ok {
+			line.Section, line.Offset = c.Section, c.Offset
+		}
+	}
+	r.Images = append(r.Images, line)
+}
+
+func (r *verifyReport) print(w io.Writer) {
+	var total int64
+	for _, im := range r.Images {
+		total += im.Bytes
+		if im.OK {
+			_, _ = fmt.Fprintf(w, "%s: sound (%s)\n", im.File, sizeText(im.Bytes))
+		} else {
+			_, _ = fmt.Fprintf(w, "%s: DAMAGED: %s\n", im.File, im.Error)
+		}
+	}
+	if r.Damaged == 0 {
+		what := "every byte"
+		if r.Quick {
+			what = "lengths and metadata (not the content of pages)"
+		}
+		_, _ = fmt.Fprintf(w, "%s: %d images, %s: checked %s, all sound\n", r.Path, len(r.Images), sizeText(total), what)
+	}
+}
+
+// isImageFile tells whether the argument names a file rather than a directory of checkpoints.
+func isImageFile(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.Mode().IsRegular()
+}

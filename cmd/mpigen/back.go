@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// backChapter writes the generated functions of one chapter, compiled once per real MPI.
+func backChapter(fs []*function) []byte {
+	var b bytes.Buffer
+	b.WriteString(banner + "#include \"../impl.h\"\n")
+	for _, f := range fs {
+		if f.class == "translate" {
+			backWrapper(&b, f)
+		}
+	}
+	return b.Bytes()
+}
+
+func backWrapper(b *bytes.Buffer, f *function) {
+	fmt.Fprintf(b, "\nlong back_%s(const long *a)\n{\n", f.name)
+	owner := "CKPT_VID_NONE"
+	for i, p := range f.params {
+		if p.kind == "comm" || p.kind == "win" || p.kind == "file" {
+			owner = fmt.Sprintf("(ckpt_vid)a[%d]", i)
+			break
+		}
+	}
+	var args []string
+	var finally, after strings.Builder
+	for i, p := range f.params {
+		k := kinds[p.kind]
+		if k.arg == "" {
+			panic(fmt.Sprintf("%s: parameter %s of kind %s cannot be generated in the back", f.name, p.name, p.kind))
+		}
+		sub := func(s string) string {
+			s = strings.ReplaceAll(s, "OWNER", owner)
+			s = strings.ReplaceAll(s, "%d", fmt.Sprint(i))
+			return strings.ReplaceAll(s, "$", fmt.Sprintf("a[%d]", i))
+		}
+		if k.backBefore != "" {
+			fmt.Fprintf(b, "    %s\n", sub(k.backBefore))
+		}
+		args = append(args, sub(k.arg))
+		if k.backFinally != "" {
+			fmt.Fprintf(&finally, "    %s\n", sub(k.backFinally))
+		}
+		if k.backAfter != "" {
+			fmt.Fprintf(&after, "    %s\n", sub(k.backAfter))
+		}
+	}
+	fmt.Fprintf(b, "    int rc = MPI_%s(%s);\n%s", f.name, strings.Join(args, ", "), finally.String())
+	if after.Len() == 0 {
+		b.WriteString("    return back_error(rc);\n}\n")
+		return
+	}
+	b.WriteString("    if (rc != MPI_SUCCESS)\n        return back_error(rc);\n")
+	b.WriteString(after.String())
+	if !strings.Contains(after.String(), "return") {
+		b.WriteString("    return 0;\n")
+	}
+	b.WriteString("}\n")
+}
+
+// below reports whether the back has the function.
+func (f *function) below() bool { return !slices.Contains([]string{"ask", "large", "none"}, f.class) }
+
+// backTable writes the table that the gate indexes.
+func backTable(fs []*function) []byte {
+	var b bytes.Buffer
+	b.WriteString(banner + "#include \"../impl.h\"\n\n")
+	for _, f := range fs {
+		if f.below() {
+			fmt.Fprintf(&b, "long back_%s(const long *a);\n", f.name)
+		}
+	}
+	b.WriteString("\nckpt_back_fn *const back_table[CKPT_FN_MPI_END - CKPT_FN_MPI] = {\n")
+	for _, f := range fs {
+		fn := "back_" + f.name
+		if !f.below() {
+			fn = "back_missing"
+		}
+		fmt.Fprintf(&b, "    [%s - CKPT_FN_MPI] = %s,\n", f.fnConst(), fn)
+	}
+	b.WriteString("};\n")
+	return b.Bytes()
+}
+
+// backConstants binds predefined objects to the real MPI's, those that it has.
+func backConstants(all map[string][]constant) []byte {
+	var b bytes.Buffer
+	b.WriteString(banner + "#include \"../impl.h\"\n")
+	b.WriteString("\nint back_bind_constants(ckpt_job *job)\n{\n")
+	for _, sort := range []string{"datatype", "op"} {
+		for _, c := range all[sort] {
+			has := "defined(MPI_" + c.name + ")"
+			if c.openmpi == "-" { // a removed name there, whose use is an error
+				has += " && !defined(OMPI_MAJOR_VERSION)"
+			}
+			fmt.Fprintf(&b, "#if %s\n    if (back_bind_%s(job, %d, MPI_%s))\n        return -1;\n#endif\n", has, sort, c.number, c.name)
+		}
+	}
+	b.WriteString("    return 0;\n}\n")
+	b.WriteString("\n/* Our number of an error class of the real MPI; MPI_ERR_OTHER's when we have none. */\nint back_canon_class(int class)\n{\n    switch (class) {\n    case MPI_SUCCESS:\n        return 0;\n")
+	for _, c := range all["errclass"] {
+		fmt.Fprintf(&b, "#ifdef MPI_%s\n    case MPI_%s:\n        return CANON_ERRCLASS_%s;\n#endif\n", c.name, c.name, c.name)
+	}
+	b.WriteString("    default:\n        return CANON_ERRCLASS_ERR_OTHER;\n    }\n}\n")
+	return b.Bytes()
+}

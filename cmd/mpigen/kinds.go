@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import "strings"
+
+// kind says how a parameter of a function is handled on both sides. In the texts, $ is the
+// parameter's name in the front and its word of the argument array in the back.
+type kind struct {
+	ctype string // C type in the front, $ where the name goes; "T *$" and so on
+
+	// Front: in is the word that goes through the gate; before and after are statements around the
+	// call ("" for none); after runs only when the call succeeded.
+	in, before, after string
+
+	// Back: arg is the argument of the real function; backBefore and backAfter are statements around
+	// it. backAfter runs only when the call succeeded.
+	arg, backBefore, backAfter string
+
+	backFinally string // statement after the call in any case
+}
+
+// plain is a parameter that goes through as it is.
+func plain(ctype string) kind {
+	t := strings.TrimSpace(strings.ReplaceAll(ctype, "$", ""))
+	return kind{ctype: ctype, in: "(long)$", arg: "(" + strings.ReplaceAll(t, "[]", "*") + ")$"}
+}
+
+// frontOnly is a kind of parameter that only functions answered by the front, or by hand, have.
+func frontOnly(ctype string) kind { return kind{ctype: ctype, in: "(long)$"} }
+
+// handle is a handle that goes in.
+func handle(ctype, short string) kind {
+	return kind{ctype: ctype + " $", in: "(long)in_" + short + "($)", arg: "real_" + short + "($)"}
+}
+
+// handleOut is a handle that comes out.
+func handleOut(ctype, short string) kind {
+	return kind{ctype: ctype + " *$", before: "ckpt_vid v_$ = CKPT_VID_NONE;", in: "(long)&v_$",
+		after: "*$ = out_" + short + "(v_$);"}
+}
+
+// handleInOut is a handle that a call may change.
+func handleInOut(ctype, short string) kind {
+	return kind{ctype: ctype + " *$", before: "ckpt_vid v_$ = in_" + short + "(*$);", in: "(long)&v_$",
+		after: "*$ = out_" + short + "(v_$);"}
+}
+
+var kinds = map[string]kind{
+	// words
+	"int":     plain("int $"),
+	"aint":    plain("MPI_Aint $"),
+	"count":   plain("MPI_Count $"),
+	"large":   frontOnly("MPI_Count $"), // an int of the function that a class large function calls
+	"offset":  plain("MPI_Offset $"),
+	"ints":    plain("const int *$"),
+	"intp":    plain("int *$"),
+	"aints":   plain("const MPI_Aint *$"),
+	"aintp":   plain("MPI_Aint *$"),
+	"countp":  plain("MPI_Count *$"),
+	"offsetp": plain("MPI_Offset *$"),
+	"cstr":    plain("const char *$"),
+	"str":     plain("char *$"),
+	"vptr":    plain("void *$"),
+	"cvptr":   plain("const void *$"),
+	"strs":    frontOnly("char **$"),
+	"strsp":   frontOnly("char ***$"),
+	"ranges":  frontOnly("int ($)[3]"),
+
+	// values with special meanings
+	"buf":       {ctype: "const void *$", in: "in_buf($)", arg: "real_buf($)"},
+	"mbuf":      {ctype: "void *$", in: "in_buf($)", arg: "real_buf($)"},
+	"rank":      {ctype: "int $", in: "in_rank($)", arg: "real_rank($)"},
+	"tag":       {ctype: "int $", in: "in_tag($)", arg: "real_tag($)"},
+	"cweights":  {ctype: "const int *$", in: "in_weights($)", arg: "real_weights($)"},
+	"weights":   {ctype: "int *$", in: "in_weights($)", arg: "real_weights($)"},
+	"order":     {ctype: "int $", in: "in_order($)"},
+	"distribs":  {ctype: "const int *$", in: "(long)$"},
+	"dargs":     {ctype: "const int *$", in: "(long)$"},
+	"typeclass": {ctype: "int $", in: "in_typeclass($)"},
+	"assert":    {ctype: "int $", in: "in_assert($)", arg: "real_assert($)"},
+	"lock":      {ctype: "int $", in: "in_lock($)", arg: "real_lock($)"},
+	"orank": {ctype: "int *$", in: "(long)$", after: "*$ = out_rank(*$);",
+		arg: "(int *)$", backAfter: "*(int *)$ = canon_rank(*(int *)$);"},
+	"otopo": {ctype: "int *$", in: "(long)$", after: "*$ = out_topo(*$);",
+		arg: "(int *)$", backAfter: "*(int *)$ = canon_topo(*(int *)$);"},
+
+	// statuses
+	"ostatus": {ctype: "MPI_Status *$", before: "ckpt_mpi_status s_$;",
+		in:         "is_status($) ? (long)&s_$ : 0",
+		after:      "if (is_status($)) out_status(&s_$, $);",
+		backBefore: "MPI_Status s_%d;", arg: "&s_%d", backAfter: "if ($) canon_status(&s_%d, (ckpt_mpi_status *)$);"},
+	"cstatus": {ctype: "const MPI_Status *$", before: "ckpt_mpi_status s_$;\n    in_status($, &s_$);",
+		in: "(long)&s_$"},
+	"iostatus": frontOnly("MPI_Status *$"),
+	"statuses": frontOnly("MPI_Status *$"),
+
+	// handles
+	"comm":      handle("MPI_Comm", "comm"),
+	"type":      handle("MPI_Datatype", "type"),
+	"op":        handle("MPI_Op", "op"),
+	"request":   handle("MPI_Request", "request"),
+	"message":   handle("MPI_Message", "message"),
+	"win":       handle("MPI_Win", "win"),
+	"file":      handle("MPI_File", "file"),
+	"ocomm":     handleOut("MPI_Comm", "comm"),
+	"otype":     handleOut("MPI_Datatype", "type"),
+	"oop":       handleOut("MPI_Op", "op"),
+	"omessage":  handleOut("MPI_Message", "message"),
+	"owin":      handleOut("MPI_Win", "win"),
+	"ofile":     handleOut("MPI_File", "file"),
+	"iocomm":    handleInOut("MPI_Comm", "comm"),
+	"iotype":    handleInOut("MPI_Datatype", "type"),
+	"ioop":      handleInOut("MPI_Op", "op"),
+	"iorequest": handleInOut("MPI_Request", "request"),
+	"iomessage": handleInOut("MPI_Message", "message"),
+	"iowin":     handleInOut("MPI_Win", "win"),
+	"iofile":    handleInOut("MPI_File", "file"),
+	"orequest": {ctype: "MPI_Request *$", before: "ckpt_vid v_$ = CKPT_VID_NONE;", in: "(long)&v_$",
+		after:      "*$ = out_request(v_$);",
+		backBefore: "MPI_Request r_%d = MPI_REQUEST_NULL;", arg: "&r_%d",
+		backAfter: "return back_new_request(r_%d, REQUEST_OTHER, 0, OWNER, (ckpt_vid *)$);"},
+	// Infos and groups live in the front; what crosses is their content (capi/mpi_canon.h).
+	"info": {ctype: "MPI_Info $", in: "(long)in_info($)",
+		backBefore: "MPI_Info i_%d = back_info((const char *)$);", arg: "i_%d",
+		backFinally: "back_info_done(&i_%d);"},
+	"group": {ctype: "MPI_Group $", in: "(long)in_group($)",
+		backBefore: "MPI_Group g_%d = back_group((const ckpt_mpi_group *)$);", arg: "g_%d",
+		backFinally: "back_group_done(&g_%d);"},
+	"errh":     frontOnly("MPI_Errhandler $"),
+	"oerrh":    frontOnly("MPI_Errhandler *$"),
+	"ioerrh":   frontOnly("MPI_Errhandler *$"),
+	"oinfo":    frontOnly("MPI_Info *$"),
+	"ioinfo":   frontOnly("MPI_Info *$"),
+	"ogroup":   frontOnly("MPI_Group *$"),
+	"iogroup":  frontOnly("MPI_Group *$"),
+	"infos":    frontOnly("const MPI_Info *$"),
+	"types":    frontOnly("const MPI_Datatype *$"),
+	"otypes":   frontOnly("MPI_Datatype *$"),
+	"requests": frontOnly("MPI_Request *$"),
+
+	// functions of the application
+	"fn":         frontOnly("void *$"),
+	"userfn":     frontOnly("MPI_User_function *$"),
+	"commehfn":   frontOnly("MPI_Comm_errhandler_function *$"),
+	"winehfn":    frontOnly("MPI_Win_errhandler_function *$"),
+	"fileehfn":   frontOnly("MPI_File_errhandler_function *$"),
+	"commcopyfn": frontOnly("MPI_Comm_copy_attr_function *$"),
+	"commdelfn":  frontOnly("MPI_Comm_delete_attr_function *$"),
+	"typecopyfn": frontOnly("MPI_Type_copy_attr_function *$"),
+	"typedelfn":  frontOnly("MPI_Type_delete_attr_function *$"),
+	"wincopyfn":  frontOnly("MPI_Win_copy_attr_function *$"),
+	"windelfn":   frontOnly("MPI_Win_delete_attr_function *$"),
+}
+
+// declare writes a parameter's declaration.
+func declare(p param) string { return strings.ReplaceAll(kinds[p.kind].ctype, "$", p.name) }

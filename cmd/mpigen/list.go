@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+//go:embed functions.list
+var functionsList string
+
+//go:embed constants.list
+var constantsList string
+
+// classes of functions, in the order of the coverage table's summary.
+var classes = []string{"translate", "hand", "pair", "ask", "large", "none"}
+
+type param struct {
+	kind, name string
+}
+
+type function struct {
+	number  int
+	name    string // without MPI_
+	class   string
+	chapter string
+	result  string // kind or C type of the result, "" for the usual error code
+	params  []param
+}
+
+// fnConst is the name of the function's number in C.
+func (f *function) fnConst() string { return "CKPT_FN_MPI_" + strings.ToUpper(f.name) }
+
+func parseFunctions(text string) ([]*function, error) {
+	var all []*function
+	names, numbers := map[string]bool{}, map[int]bool{}
+	chapter := ""
+	for i, line := range strings.Split(text, "\n") {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || fields[0][0] == '#' {
+			continue
+		}
+		if line[0] == '[' {
+			chapter = strings.Trim(line, "[]")
+			continue
+		}
+		f, err := parseFunction(fields)
+		if err != nil {
+			return nil, fmt.Errorf("functions.list:%d: %w", i+1, err)
+		}
+		if names[f.name] || numbers[f.number] {
+			return nil, fmt.Errorf("functions.list:%d: name %s or number %d is used twice", i+1, f.name, f.number)
+		}
+		names[f.name], numbers[f.number] = true, true
+		f.chapter = chapter
+		all = append(all, f)
+	}
+	return all, nil
+}
+
+func parseFunction(fields []string) (*function, error) {
+	if len(fields) < 3 {
+		return nil, fmt.Errorf("want NUMBER NAME CLASS ..., have %q", fields)
+	}
+	n, err := strconv.Atoi(fields[0])
+	if err != nil || n < 0 {
+		return nil, fmt.Errorf("%q is no number", fields[0])
+	}
+	f := &function{number: n, name: fields[1], class: fields[2]}
+	known := false
+	for _, c := range classes {
+		known = known || c == f.class
+	}
+	if !known {
+		return nil, fmt.Errorf("%s: unknown class %q", f.name, f.class)
+	}
+	rest := fields[3:]
+	if len(rest) >= 2 && rest[0] == "->" {
+		f.result, rest = rest[1], rest[2:]
+	}
+	for _, s := range rest {
+		kind, name, ok := strings.Cut(s, ":")
+		if _, known := kinds[kind]; !ok || !known {
+			return nil, fmt.Errorf("%s: %q is no KIND:PARAMETER of a known kind", f.name, s)
+		}
+		f.params = append(f.params, param{kind, name})
+	}
+	return f, nil
+}
+
+// constant is a predefined object or an error class.
+type constant struct {
+	name           string
+	number         int
+	mpich, openmpi string // "-" where that ABI has none
+	fortran        string // the Fortran handle of Open MPI; MPICH's is that of C
+}
+
+func parseConstants(text string) (map[string][]constant, error) {
+	all := map[string][]constant{}
+	seen := map[string]bool{}
+	for i, line := range strings.Split(text, "\n") {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || fields[0][0] == '#' {
+			continue
+		}
+		if len(fields) != 6 {
+			return nil, fmt.Errorf("constants.list:%d: want SORT NAME NUMBER MPICH OPENMPI FORTRAN", i+1)
+		}
+		n, err := strconv.ParseInt(fields[2], 0, 32)
+		if err != nil || n <= 0 || n > 255 {
+			return nil, fmt.Errorf("constants.list:%d: number %q is not in 1 to 255", i+1, fields[2])
+		}
+		key := fmt.Sprint(fields[0], n)
+		if seen[key] {
+			return nil, fmt.Errorf("constants.list:%d: number %d of %s is used twice", i+1, n, fields[0])
+		}
+		seen[key] = true
+		all[fields[0]] = append(all[fields[0]], constant{fields[1], int(n), fields[3], fields[4], fields[5]})
+	}
+	return all, nil
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseFunctions(t *testing.T) {
+	got, err := parseFunctions("# comment\n[p2p]\n3 Send hand buf:buf int:count\n4 Wtime ask -> double\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []*function{
+		{number: 3, name: "Send", class: "hand", chapter: "p2p", params: []param{{"buf", "buf"}, {"int", "count"}}},
+		{number: 4, name: "Wtime", class: "ask", chapter: "p2p", result: "double"},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(function{}, param{})); diff != "" {
+		t.Errorf("functions (-want +got):\n%s", diff)
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for name, text := range map[string]string{
+		"number used twice": "1 A ask\n1 B ask\n",
+		"name used twice":   "1 A ask\n2 A ask\n",
+		"no number":         "x A ask\n",
+		"unknown class":     "1 A often\n",
+		"unknown kind":      "1 A ask thing:x\n",
+		"no name of a kind": "1 A ask int\n",
+		"too short":         "1 A\n",
+	} {
+		if _, err := parseFunctions(text); err == nil || !strings.HasPrefix(err.Error(), "functions.list:") {
+			t.Errorf("%s: error %v, want one that names the line", name, err)
+		}
+	}
+	for name, text := range map[string]string{
+		"too short":         "op MAX 1 2\n",
+		"number out of 255": "op MAX 256 - - -\n",
+		"number used twice": "op MAX 1 - - -\nop MIN 1 - - -\n",
+	} {
+		if _, err := parseConstants(text); err == nil {
+			t.Errorf("constants, %s: accepted", name)
+		}
+	}
+}
+
+// TestGeneratedFilesAreFresh is what -check does.
+func TestGeneratedFilesAreFresh(t *testing.T) {
+	if err := run("../..", true); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStaleFilesAreFound(t *testing.T) {
+	root := t.TempDir()
+	if err := run(root, true); err == nil {
+		t.Fatal("nothing is there, and -check is content")
+	}
+	if err := run(root, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(root, true); err != nil {
+		t.Fatalf("just written, yet stale: %v", err)
+	}
+	old := filepath.Join(root, "capi/front/gen/zz_gone.c")
+	if err := os.WriteFile(old, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(root, true); err == nil || !strings.Contains(err.Error(), "zz_gone.c") {
+		t.Errorf("a file that is not generated any more: %v", err)
+	}
+}
+
+// TestEveryFunctionIsDefinedOnce: generated or by hand, in the front, and as its class says in the
+// back.
+func TestEveryFunctionIsDefinedOnce(t *testing.T) {
+	fs, err := parseFunctions(functionsList)
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := definitions(t, "../../capi/front", regexp.MustCompile(`(?m)^(?:FRONT\(.+?, |int PMPI_)(\w+?)(?:,$|, \(|\()`))
+	macro := definitions(t, "../../capi/front", regexp.MustCompile(`(?m)^HANDLE\((\w+),`))
+	infos := definitions(t, "../../capi/front", regexp.MustCompile(`(?m)^INFOS\((\w+),`))
+	back := definitions(t, "../../capi/back", regexp.MustCompile(`(?m)^long back_(\w+)\(const long \*a\)(?: \{.*)?$`))
+	sends := regexp.MustCompile(`^[BSR]send(_init)?$`)
+	for _, f := range fs {
+		n := front[f.name]
+		if kind, ok := strings.CutSuffix(f.name, "_c2f"); ok && macro[kind] > 0 {
+			n++
+		}
+		if kind, ok := strings.CutSuffix(f.name, "_f2c"); ok && macro[kind] > 0 {
+			n++
+		}
+		if kind, ok := strings.CutSuffix(f.name, "_info"); ok && infos[strings.Split(kind, "_")[0]] > 0 {
+			n++
+		}
+		if n == 0 {
+			t.Errorf("MPI_%s (%s) is not in the front", f.name, f.class)
+		}
+		want := 1
+		if !f.below() {
+			want = 0
+		}
+		if got := back[f.name]; got != want && !sends.MatchString(f.name) {
+			t.Errorf("MPI_%s (%s) is in the back %d times, want %d", f.name, f.class, got, want)
+		}
+	}
+}
+
+// definitions counts what re finds in all C files below dir, by its first group.
+func definitions(t *testing.T, dir string, re *regexp.Regexp) map[string]int {
+	t.Helper()
+	count := map[string]int{}
+	for _, pattern := range []string{"*.c", "gen/*.c"} {
+		files, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range re.FindAllStringSubmatch(string(text), -1) {
+				count[m[1]]++
+			}
+		}
+	}
+	return count
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ckpt.h: libckpt for MPI runtimes.
+ *
+ * A runtime opens a job once it knows its rank and can all-gather a few bytes, gives virtual ids to
+ * the objects that it hands to the application, counts what it sends and receives, and calls
+ * ckpt_checkpoint.  libckpt calls back through ckpt_runtime_ops.  All of libckpt's state hangs off
+ * ckpt_job; a process may hold several.
+ *
+ * Conventions.  Structs that cross the border begin with their size in bytes, set by whoever made
+ * them, and grow at the end only.  Functions that can fail return 0 or a negative CKPT_E code and
+ * fill ckpt_error when it is not NULL.  libckpt never prints, exits or aborts.  Unless said
+ * otherwise a function may be called by any thread, outside signal handlers.
+ */
+#ifndef CKPT_H
+#define CKPT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ckpt/tables.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Versions a runtime was compiled against; ckpt_open refuses another major number. */
+#define CKPT_API_MAJOR 1
+#define CKPT_API_MINOR 0
+
+/* Errors. */
+enum {
+    CKPT_OK = 0,
+    CKPT_E_ARG = -1,       /* an argument is wrong */
+    CKPT_E_STATE = -2,     /* not possible now (the message says what holds it back) */
+    CKPT_E_SYSTEM = -3,    /* the operating system refused */
+    CKPT_E_CORRUPT = -4,   /* an image or table is damaged */
+    CKPT_E_PEER = -5,      /* another rank is lost or failed */
+    CKPT_E_NOTSUP = -6,    /* not supported here (the message says what and why) */
+    CKPT_E_VERSION = -7    /* made for another version */
+};
+
+typedef struct ckpt_error {
+    size_t size;        /* sizeof(ckpt_error), set by the caller */
+    int code;           /* CKPT_E_* */
+    char message[1000]; /* one line, no newline, NUL-terminated */
+} ckpt_error;
+
+/* What a checkpoint did; same values as MPIX_CR_state_t. */
+typedef enum {
+    CKPT_STATE_ERROR = 0,
+    CKPT_STATE_CHECKPOINT = 1,
+    CKPT_STATE_RESTART = 2,
+    CKPT_STATE_IGNORE = 3
+} ckpt_state;
+
+typedef struct ckpt_config {
+    size_t size;
+    int api_major, api_minor;    /* CKPT_API_MAJOR, CKPT_API_MINOR */
+    const char *runtime;         /* name, e.g. "mpich" */
+    const char *runtime_version; /* free text, stored in the manifest */
+} ckpt_config;
+
+/* Callbacks of the runtime.  ctx is the pointer given to ckpt_open.  All of them are called on a
+ * thread that is inside a ckpt_* call of the runtime, never on libckpt's own threads.  A callback
+ * that returns int returns 0 or a negative CKPT_E code. */
+typedef struct ckpt_runtime_ops {
+    size_t size;
+    int (*rank)(void *ctx);
+    int (*ranks)(void *ctx);
+    /* All ranks give bytes bytes at mine and receive ranks*bytes at all, in rank order. */
+    int (*oob_allgather)(void *ctx, const void *mine, void *all, size_t bytes);
+    /* Drives the runtime's communication once, without blocking; called while a thread waits inside
+     * ckpt_checkpoint, because peers may need it.  May be NULL. */
+    int (*progress)(void *ctx);
+    /* What holds a checkpoint back on this rank (an unfinished request, an open epoch): writes one
+     * line of at most bytes-1 characters and returns 1; returns 0 when nothing does.  May be NULL. */
+    int (*holds)(void *ctx, char *why, size_t bytes);
+    /* Makes the object again in a fresh runtime.  Called in ckpt_open of a restart, in the order that
+     * the descriptors need (see ckpt_vid_new), on every rank in one global order per communicator.
+     * Stores the new handle through real. */
+    int (*rebuild)(void *ctx, ckpt_kind kind, ckpt_vid vid, const void *descriptor, size_t bytes,
+                   uint64_t *real);
+    /* Thread-based runtimes: how many ranks live in this process, and how one of them is parked and
+     * let go.  NULL for one rank a process. */
+    int (*local_tasks)(void *ctx);
+    void (*park)(void *ctx, int task);
+    void (*unpark)(void *ctx, int task);
+    void (*yield)(void *ctx);
+    /* Called once in ckpt_open, when the tables exist and before anything is rebuilt: the runtime
+     * binds its predefined objects (ckpt_vid_bind).  job is the one that ckpt_open will return. */
+    int (*bind)(void *ctx, ckpt_job *job);
+    /* Ends the runtime (MPI_Finalize): a checkpoint was asked for with "then exit" and is committed.
+     * The process ends right after.  May be NULL. */
+    int (*finalize)(void *ctx);
+    /* A checkpoint at any moment.  Called while every thread of the program is stopped, on one of them.
+     * drain makes one turn, without blocking: it receives messages that were sent to this rank (into
+     * memory of the runtime's own where the application posted no receive), completes operations that
+     * can be completed, and returns how many are left that must be before the rank can be saved, or a
+     * negative CKPT_E code.  It is called until none is left and the counters of all communicators
+     * agree with those of the peers. */
+    int (*drain)(void *ctx);
+    /* Writes the messages that were received that way, and all requests, to buffer, and returns how many
+     * bytes that takes; writes nothing when bytes are fewer. */
+    long (*save)(void *ctx, void *buffer, size_t bytes);
+    /* Makes them again in a fresh runtime.  Called in ckpt_open of a restart, after all rebuilds. */
+    int (*load)(void *ctx, const void *saved, size_t bytes);
+} ckpt_runtime_ops;
+
+/* Collective calls (ckpt_coll_call). */
+enum {
+    CKPT_COLL_BLOCKING = 0,
+    CKPT_COLL_NONBLOCKING = 1, /* may be answered by CKPT_COLL_DEFER */
+    CKPT_COLL_GATED = 2 /* asks always: enters only when all members have called (MPI_Finalize) */
+};
+enum {
+    CKPT_COLL_WAIT = 0,  /* ask ckpt_coll_permitted until it says something else */
+    CKPT_COLL_ENTER = 1, /* go on into the call */
+    CKPT_COLL_DEFER = 2  /* return a request that is not complete; ckpt_coll_start says when to start */
+};
+
+#ifndef CKPT_TYPES_ONLY /* libckpt itself defines the functions */
+
+/* ---- the job ---------------------------------------------------------------------------------- */
+
+/* Opens the job.  Collective over all ranks.  In a process that ckptrun restarted it reads this
+ * rank's image and rebuilds every object before it returns; ckpt_restarted tells.  NULL on error. */
+ckpt_job *ckpt_open(const ckpt_config *config, const ckpt_runtime_ops *ops, void *ctx,
+                    ckpt_error *error);
+
+/* Closes the job: waits until an epoch that is being written is committed or given up.  Collective. */
+int ckpt_close(ckpt_job *job, ckpt_error *error);
+
+/* 1 when this process was continued from an image, else 0. */
+int ckpt_restarted(ckpt_job *job);
+
+/* Bytes that the runtime wants back after a restart (thread level, counters, ...).  Saved with every
+ * image as they are at that moment; after ckpt_open of a restart they hold what was saved.  The
+ * memory is libckpt's, zeroed at first, and stays in place until ckpt_close. */
+void *ckpt_runtime_state(ckpt_job *job, size_t bytes);
+
+/* Saves the job.  Collective; called by each local task (0 for one rank a process).  Returns once the
+ * snapshot is taken, or with CKPT_STATE_IGNORE and the reason in error when something holds it back. */
+int ckpt_checkpoint(ckpt_job *job, int local_task, ckpt_state *state, ckpt_error *error);
+
+/* ---- virtual ids (DESIGN 5; inline look-up in ckpt/vid.h) --------------------------------------- */
+
+/* Gives the object a virtual id and keeps its descriptor: bytes that the runtime's rebuild callback
+ * understands.  needs lists the ids (nneeds of them) that the descriptor refers to: they are rebuilt
+ * first, and their descriptors live as long as this one does, even when freed.  order ranks
+ * objects whose rebuilding is collective: smaller first, equal on all members (0 when local).
+ * Returns CKPT_VID_NONE on error. */
+ckpt_vid ckpt_vid_new(ckpt_job *job, ckpt_kind kind, uint64_t real, const void *descriptor,
+                      size_t bytes, const ckpt_vid *needs, size_t nneeds, uint64_t order);
+
+/* Binds a predefined object (index below CKPT_VID_PREDEFINED) to its real handle; such objects have
+ * no descriptor.  The runtime does so at start, after every restart too. */
+int ckpt_vid_bind(ckpt_job *job, ckpt_vid vid, uint64_t real);
+
+/* Replaces the descriptor of a live object (a name, an attribute was set). */
+int ckpt_vid_describe(ckpt_job *job, ckpt_vid vid, const void *descriptor, size_t bytes,
+                      const ckpt_vid *needs, size_t nneeds);
+
+/* The application freed the object: the id becomes stale and may be reused with a new generation. */
+int ckpt_vid_free(ckpt_job *job, ckpt_vid vid);
+
+/* Copies at most bytes of the descriptor to buffer and returns its full length, or CKPT_E_ARG. */
+long ckpt_vid_descriptor(ckpt_job *job, ckpt_vid vid, void *buffer, size_t bytes);
+
+/* The id of a live object by its real handle; CKPT_VID_NONE when there is none. */
+ckpt_vid ckpt_vid_find(ckpt_job *job, ckpt_kind kind, uint64_t real);
+
+/* Says who can be reached over a communicator, and gives it its counters (slot.extra).  rank and size
+ * go to the slot; world holds the world rank of each of the npeers processes that messages are sent to
+ * (the remote group of an intercommunicator), -1 for one outside the world of this job; identity is
+ * equal on all members and differs from that of every other communicator. */
+int ckpt_vid_comm(ckpt_job *job, ckpt_vid comm, int rank, int size, const int *world, int npeers,
+                  uint64_t identity);
+
+/* The name that people see when a communicator is mentioned ("grid"). */
+int ckpt_vid_name(ckpt_job *job, ckpt_vid vid, const char *name);
+
+/* ---- collective calls -------------------------------------------------------------------------- */
+
+/* A checkpoint at any moment needs to know which collective calls are under way.  The runtime counts
+ * them itself, without a fence: per call, k = ++ckpt_comm_counters.collectives; when then
+ * ckpt_tables.pending is 0 it goes on; at the end it sets returned = k, and when pending is not 0
+ * then, calls ckpt_coll_returned.  When pending was not 0 it asks first. */
+/* Who takes part in collective calls on comm: world ranks, in an order that is equal on all members. */
+int ckpt_coll_members(ckpt_job *job, ckpt_vid comm, const int *world, int n, uint64_t identity);
+int ckpt_coll_call(ckpt_job *job, ckpt_vid comm, uint64_t k, int mode);
+int ckpt_coll_permitted(ckpt_job *job, ckpt_vid comm, uint64_t k);
+void ckpt_coll_returned(ckpt_job *job, ckpt_vid comm, uint64_t k);
+/* The next deferred call that may be started now; 0 when there is none.  ckpt_coll_started answers. */
+int ckpt_coll_start(ckpt_job *job, ckpt_vid *comm, uint64_t *k);
+void ckpt_coll_started(ckpt_job *job, ckpt_vid comm, uint64_t k);
+
+/* Adds a page of free slots of a kind whose ids are given out in C (ckpt/vid.h). */
+int ckpt_vid_grow(ckpt_job *job, ckpt_kind kind);
+
+#endif /* CKPT_TYPES_ONLY */
+
+#ifdef __cplusplus
+}
+#endif
+#endif
