@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// report is what one study found.
+type report struct {
+	Title       string        `json:"title"`
+	Text        string        `json:"-"`
+	Machine     machine       `json:"machine"`
+	Command     string        `json:"command"` // that makes it again
+	Comparisons []*comparison `json:"comparisons"`
+	Saves       []*save       `json:"saves,omitempty"`
+}
+
+// save writes name.json and name.md into dir, and the tables to the terminal.
+func (r *report) save(dir, name string, b *bench) error {
+	r.Machine = b.machine
+	r.Command = "make bench ONLY=" + name
+	if b.full {
+		r.Command += " FULL=1"
+	}
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, name+".json"), append(data, '\n'), 0o666); err != nil {
+		return err
+	}
+	tables := r.tables()
+	fmt.Print(tables)
+	text := "<!-- Written by `" + r.Command + "`. -->\n# " + r.Title + "\n\n" + r.Text +
+		"\n\nMedians of the rounds, with the least and the largest of them; in every round all ways took turns. " +
+		"Differences and ratios are those within a round; a figure without a spread is of one round. Every round is in `" + name + ".json`.\n\n" +
+		"Machine: " + r.Machine.summary() + ".\n\nAgain: `" + r.Command + "`\n" + tables
+	return os.WriteFile(filepath.Join(dir, name+".md"), []byte(text), 0o666)
+}
+
+func (r *report) tables() string {
+	var out strings.Builder
+	for _, c := range r.Comparisons {
+		c.table(&out)
+	}
+	if r.Saves != nil {
+		tableOfSaves(&out, r.Saves)
+		tableOfRestarts(&out, r.Saves)
+	}
+	return out.String()
+}
+
+// number has three digits that mean something, and no more behind the point than two.
+func number(v float64) string {
+	switch a := math.Abs(v); {
+	case a == 0 || a >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case a >= 10:
+		return fmt.Sprintf("%.1f", v)
+	case a >= 0.1:
+		return fmt.Sprintf("%.2f", v)
+	}
+	return fmt.Sprintf("%.3f", v)
+}
+
+// spread is a median with the least and the largest.
+func spread(s series) string {
+	if len(s) < 2 {
+		return number(s.median())
+	}
+	return fmt.Sprintf("%s (%s to %s)", number(s.median()), number(s.least()), number(s.largest()))
+}
+
+func line(out *strings.Builder, cells ...string) {
+	fmt.Fprintf(out, "| %s |\n", strings.Join(cells, " | "))
+}
+
+func head(out *strings.Builder, cells ...string) {
+	line(out, cells...)
+	out.WriteString("|" + strings.Repeat("---|", len(cells)) + "\n")
+}
+
+func (c *comparison) table(out *strings.Builder) {
+	fmt.Fprintf(out, "\n## %s\n\n", strings.ToUpper(c.Title[:1])+c.Title[1:])
+	for _, w := range c.Ways {
+		fmt.Fprintf(out, "    %s\n", w.Shown)
+	}
+	out.WriteString("\n")
+	columns := []string{"", c.Ways[0].Name + ", " + c.Unit}
+	for _, w := range c.Ways[1:] {
+		columns = append(columns, w.Name+", "+c.Unit, "difference, "+c.Unit, "ratio")
+	}
+	if c.goals != nil {
+		columns = append(columns, "goal")
+	}
+	head(out, columns...)
+	for _, r := range c.Rows {
+		cells := []string{r.Name, spread(r.Values[0])}
+		for i := 1; i < len(c.Ways); i++ {
+			cells = append(cells, spread(r.Values[i]), spread(r.difference(i)), number(r.ratio(i).median()))
+		}
+		if c.goals != nil {
+			cells = append(cells, r.verdict())
+		}
+		line(out, cells...)
+	}
+}
+
+// met tells whether the median difference of the last way keeps to the goal.
+func (r *row) met() bool { return r.difference(len(r.Values)-1).median() <= r.Goal }
+
+func (r *row) verdict() string {
+	if r.Goal == 0 {
+		return "none"
+	}
+	word := "missed"
+	if r.met() {
+		word = "met"
+	}
+	return fmt.Sprintf("at most %s: %s", number(r.Goal), word)
+}
+
+// goals counts the goals that were met, and names those that were not.
+func (r *report) goals() (met int, missed []string) {
+	for _, c := range r.Comparisons {
+		for _, row := range c.Rows {
+			switch {
+			case row.Goal == 0:
+			case row.met():
+				met++
+			default:
+				missed = append(missed, fmt.Sprintf("%s, %s: %s %s more than natively, goal %s", c.Title, row.Name,
+					number(row.difference(len(row.Values)-1).median()), c.Unit, number(row.Goal)))
+			}
+		}
+	}
+	return met, missed
+}
+
+func (s *save) cells() []string {
+	return []string{fmt.Sprint(s.MiB), s.Data, s.Snapshot, s.Compress}
+}
+
+func tableOfSaves(out *strings.Builder, saves []*save) {
+	last := saves[len(saves)-1]
+	fmt.Fprintf(out, "\n## Checkpoint\n\n    %s\n\n", last.Commands[0])
+	head(out, "MiB a rank", "data", "snapshot", "compress", "stopped, ms", "committed, s", "dd, s",
+		"committed / dd", "image, MiB a rank", "image / data")
+	for _, s := range saves {
+		ms := pairwise(s.Stopped, s.Stopped, func(a, _ float64) float64 { return a * 1000 })
+		line(out, append(s.cells(), spread(ms), spread(s.Committed), spread(s.DD),
+			number(pairwise(s.Committed, s.DD, over).median()), number(s.Image.median()),
+			number(s.Image.median()/float64(s.MiB)))...)
+	}
+}
+
+func tableOfRestarts(out *strings.Builder, saves []*save) {
+	last := saves[len(saves)-1]
+	fmt.Fprintf(out, "\n## Restart\n\n    %s\n\n", last.Commands[1])
+	head(out, "MiB a rank", "data", "snapshot", "compress", "restart, s", "read, s", "cold restart, s", "cold read, s",
+		"touch, s")
+	for _, s := range saves {
+		line(out, append(s.cells(), spread(s.Warm), spread(s.WarmRead), spread(s.Cold), spread(s.ColdRead),
+			spread(s.Touched))...)
+	}
+}

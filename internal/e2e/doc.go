@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package e2e runs programs that know nothing of libckpt, natively and under ckptrun, and compares.
+//
+// It owns the programs (programs/), the ways to build and start them, and the cycles: start, save at a
+// random moment, kill, restart, until the program ends. It uses the commands as a user does, build/bin
+// must be there; it may not import any other package of libckpt.
+//
+// Nothing waits without a limit: a process that does not end in time is a failure, and what its threads
+// were doing is part of the message. Everything that was started is found again by a mark in its
+// environment and ended; a process or file that is left behind is a failure too.
+package e2e

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Signals to self and between threads: SA_SIGINFO with values, SA_RESTART and without, masks,
+// pending signals, sigsuspend, sigwait, sigtimedwait, interval timers, nested handlers.
+// usage: signals ROUNDS
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t usr1, usr2, depth, deepest, alarms;
+static volatile uint64_t values;
+static volatile int wrong_sender;
+static pid_t self;
+
+static void on_value(int sig, siginfo_t *info, void *context) {
+    (void)context;
+    usr1++;
+    if (info->si_signo != sig || info->si_code != SI_QUEUE || info->si_pid != self)
+        wrong_sender++;
+    values = values * 31 + (uint64_t)info->si_value.sival_int;
+}
+
+static void on_nested(int sig) {
+    if (++depth > deepest)
+        deepest = depth;
+    usr2++;
+    if (depth < 4)
+        raise(sig); // SA_NODEFER: enters again at once
+    depth--;
+}
+
+static void on_alarm(int sig) {
+    (void)sig;
+    alarms++;
+}
+
+static void handle(int sig, void (*f)(int), int flags) {
+    struct sigaction a;
+    memset(&a, 0, sizeof a);
+    a.sa_handler = f;
+    a.sa_flags = flags;
+    if (sigaction(sig, &a, NULL) != 0) {
+        perror("sigaction");
+        exit(1);
+    }
+}
+
+// A blocking read is restarted by the kernel with SA_RESTART and fails with EINTR without.
+static volatile int interrupted;
+
+static void *interrupt_main(void *arg) {
+    pthread_t target = *(pthread_t *)arg;
+    struct timespec pause = {0, 3000000};
+    while (!interrupted) {
+        nanosleep(&pause, NULL);
+        pthread_kill(target, SIGRTMIN + 1);
+    }
+    return NULL;
+}
+
+static int write_end;
+
+static void *interrupt_then_write(void *arg) {
+    pthread_t target = *(pthread_t *)arg;
+    struct timespec pause = {0, 3000000};
+    for (int i = 0; i < 3; i++) {
+        nanosleep(&pause, NULL);
+        pthread_kill(target, SIGRTMIN + 1);
+    }
+    if (write(write_end, "x", 1) != 1)
+        abort();
+    return NULL;
+}
+
+static volatile sig_atomic_t pokes;
+static void on_poke(int sig) {
+    (void)sig;
+    pokes++;
+}
+
+static void restartable(void) {
+    int p[2];
+    if (pipe(p) != 0)
+        abort();
+    write_end = p[1];
+    pthread_t main_thread = pthread_self(), t;
+    handle(SIGRTMIN + 1, on_poke, SA_RESTART);
+    pthread_create(&t, NULL, interrupt_then_write, &main_thread);
+    char c = 0;
+    ssize_t n = read(p[0], &c, 1);
+    pthread_join(t, NULL);
+    if (n != 1 || c != 'x')
+        printf("restarted read: %zd, errno %d\n", n, errno);
+
+    handle(SIGRTMIN + 1, on_poke, 0);
+    interrupted = 0;
+    pthread_create(&t, NULL, interrupt_main, &main_thread);
+    n = read(p[0], &c, 1);
+    int e = errno;
+    interrupted = 1;
+    pthread_join(t, NULL);
+    if (n != -1 || e != EINTR)
+        printf("interrupted read: %zd, errno %d\n", n, e);
+    close(p[0]);
+    close(p[1]);
+}
+
+static void *wait_for_it(void *arg) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGRTMIN + 2);
+    long sum = 0;
+    for (;;) {
+        siginfo_t info;
+        if (sigwaitinfo(&set, &info) < 0) {
+            if (errno == EINTR)
+                continue;
+            perror("sigwaitinfo");
+            exit(1);
+        }
+        if (info.si_value.sival_int < 0)
+            break;
+        sum += info.si_value.sival_int;
+    }
+    *(long *)arg = sum;
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    int rounds = argc > 1 ? atoi(argv[1]) : 100;
+    self = getpid();
+    struct sigaction a;
+    memset(&a, 0, sizeof a);
+    a.sa_sigaction = on_value;
+    a.sa_flags = SA_SIGINFO | SA_RESTART;
+    sigaction(SIGUSR1, &a, NULL);
+    handle(SIGUSR2, on_nested, SA_NODEFER);
+    handle(SIGALRM, on_alarm, SA_RESTART);
+
+    // The waiter blocks everything, so that signals to the process come to this thread.
+    sigset_t all, waited;
+    sigfillset(&all);
+    sigemptyset(&waited);
+    sigaddset(&waited, SIGRTMIN + 2);
+    pthread_sigmask(SIG_BLOCK, &all, NULL);
+    long sum = 0;
+    pthread_t waiter;
+    pthread_create(&waiter, NULL, wait_for_it, &sum);
+    pthread_sigmask(SIG_SETMASK, &waited, NULL);
+
+    struct itimerval every = {{0, 5000}, {0, 5000}};
+    setitimer(ITIMER_REAL, &every, NULL);
+    int pending_ok = 0, suspended = 0, timed = 0;
+    for (int i = 0; i < rounds; i++) {
+        sigqueue(self, SIGUSR1, (union sigval){.sival_int = i});
+        raise(SIGUSR2);
+
+        // Blocked, it stays pending; sigsuspend lets it in.
+        sigset_t block, old, pending;
+        sigemptyset(&block);
+        sigaddset(&block, SIGUSR1);
+        sigprocmask(SIG_BLOCK, &block, &old);
+        int before = usr1;
+        sigqueue(self, SIGUSR1, (union sigval){.sival_int = -i});
+        sigpending(&pending);
+        pending_ok += sigismember(&pending, SIGUSR1) == 1 && usr1 == before;
+        while (usr1 == before) {
+            sigset_t open = old;
+            sigdelset(&open, SIGUSR1);
+            sigsuspend(&open);
+        }
+        suspended += usr1 == before + 1;
+        sigprocmask(SIG_SETMASK, &old, NULL);
+
+        sigqueue(self, SIGRTMIN + 2, (union sigval){.sival_int = i});
+
+        struct timespec soon = {0, 1000000};
+        sigset_t never;
+        sigemptyset(&never);
+        sigaddset(&never, SIGRTMIN + 3);
+        pthread_sigmask(SIG_BLOCK, &never, NULL);
+        int r;
+        while ((r = sigtimedwait(&never, NULL, &soon)) < 0 && errno == EINTR)
+            ;
+        timed += r < 0 && errno == EAGAIN;
+        if (i % 10 == 0)
+            restartable();
+    }
+    while (alarms < rounds / 10)
+        pause();
+    setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, NULL);
+    sigqueue(self, SIGRTMIN + 2, (union sigval){.sival_int = -1});
+    pthread_join(waiter, NULL);
+    printf("values %016lx received %d wrong sender %d\n", (unsigned long)values, (int)usr1, wrong_sender);
+    printf("nested %d deepest %d pending %d suspended %d timed %d waited %ld\n", (int)usr2, (int)deepest,
+           pending_ok, suspended, timed, sum);
+    printf("pid %s\n", self == getpid() ? "same" : "changed");
+    return 0;
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Other programs: system, popen both ways, posix_spawn with file actions and of a missing file, vfork
+// and exec, fork with a shared file offset, exit statuses, and what a failing exec says.
+// usage: spawn ROUNDS
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+// Works for a while without any child, so that there are moments for everything.
+static uint64_t compute(uint64_t v) {
+    for (int i = 0; i < 15000000; i++)
+        v = v * 6364136223846793005u + 1442695040888963407u;
+    return v;
+}
+
+static void show(const char *what, int status) {
+    if (WIFEXITED(status))
+        printf("%s: exit %d\n", what, WEXITSTATUS(status));
+    else
+        printf("%s: signal %d\n", what, WTERMSIG(status));
+}
+
+static void run_shell(int i) {
+    char command[100];
+    snprintf(command, sizeof command, "echo from system %d; exit %d", i, i % 7);
+    fflush(stdout);
+    show("system", system(command));
+}
+
+static void read_from(int i) {
+    char command[100], line[100] = "";
+    snprintf(command, sizeof command, "echo $((%d * %d)) | tr 0-9 a-j", i + 1000, i + 77);
+    FILE *f = popen(command, "r");
+    if (f == NULL || fgets(line, sizeof line, f) == NULL)
+        printf("popen: %s\n", strerror(errno));
+    printf("popen read %s", line);
+    show("pclose", pclose(f));
+}
+
+static void write_to(int i) {
+    fflush(stdout);
+    FILE *f = popen("tr a-z A-Z", "w");
+    fprintf(f, "to be shouted %d\n", i);
+    show("pclose", pclose(f));
+}
+
+static void spawn(void) {
+    pid_t pid;
+    char *missing[] = {"/no/such/program", NULL};
+    printf("posix_spawn of a missing file: %s\n", strerror(posix_spawn(&pid, missing[0], NULL, NULL, missing, environ)));
+    printf("posix_spawnp of a missing file: %s\n", strerror(posix_spawnp(&pid, "no-such-program", NULL, NULL, missing, environ)));
+    char *folder[] = {"/", NULL};
+    printf("posix_spawn of a directory: %s\n", strerror(posix_spawn(&pid, folder[0], NULL, NULL, folder, environ)));
+
+    int p[2];
+    if (pipe2(p, O_CLOEXEC) != 0)
+        abort();
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, p[1], 1);
+    char *echo[] = {"sh", "-c", "echo spawned; exit 5", NULL};
+    int e = posix_spawnp(&pid, "sh", &actions, NULL, echo, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(p[1]);
+    char text[100] = "";
+    ssize_t n = e == 0 ? read(p[0], text, sizeof text - 1) : 0;
+    close(p[0]);
+    int status = 0;
+    if (e == 0)
+        waitpid(pid, &status, 0);
+    printf("posix_spawnp: %s, %zd bytes: %s", strerror(e), n, text);
+    show("spawned", status);
+}
+
+static void fork_sharing_offset(int i) {
+    FILE *f = tmpfile();
+    int fd = fileno(f);
+    if (write(fd, "parent ", 7) != 7)
+        abort();
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (write(fd, "child ", 6) != 6)
+            _exit(1);
+        _exit(i % 100);
+    }
+    int status;
+    waitpid(pid, &status, 0);
+    show("forked", status);
+    if (write(fd, "parent", 6) != 6)
+        abort();
+    char text[64] = "";
+    if (pread(fd, text, sizeof text - 1, 0) < 0)
+        abort();
+    printf("file: %s\n", text);
+    fclose(f);
+}
+
+static void vfork_exec(void) {
+    pid_t pid = vfork();
+    if (pid == 0) {
+        execl("/bin/sh", "sh", "-c", "kill -TERM $$", (char *)NULL);
+        _exit(127);
+    }
+    int status;
+    waitpid(pid, &status, 0);
+    show("vfork and exec", status);
+    volatile int error = 0;
+    pid = vfork();
+    if (pid == 0) {
+        execl("/no/such/program", "x", (char *)NULL);
+        error = errno; // the memory is shared with the parent
+        _exit(126);
+    }
+    waitpid(pid, &status, 0);
+    show("vfork and failing exec", status);
+    printf("its error: %s\n", strerror(error));
+}
+
+int main(int argc, char **argv) {
+    int rounds = argc > 1 ? atoi(argv[1]) : 10;
+    uint64_t v = 1;
+    pid_t self = getpid(), parent_of_child = 0;
+    for (int i = 0; i < rounds; i++) {
+        v = compute(v);
+        run_shell(i);
+        v = compute(v);
+        read_from(i);
+        write_to(i);
+        v = compute(v);
+        spawn();
+        fork_sharing_offset(i);
+        v = compute(v);
+        vfork_exec();
+        int p[2];
+        if (pipe(p) != 0)
+            abort();
+        pid_t child = fork();
+        if (child == 0) {
+            pid_t pp = getppid();
+            _exit(write(p[1], &pp, sizeof pp) != sizeof pp);
+        }
+        if (read(p[0], &parent_of_child, sizeof parent_of_child) != sizeof parent_of_child)
+            abort();
+        pid_t ended = wait(NULL);
+        close(p[0]);
+        close(p[1]);
+        printf("child: its parent is %s, waited for %s, no more: %s\n", parent_of_child == self ? "me" : "another",
+               ended == child ? "it" : "another", wait(NULL) < 0 ? strerror(errno) : "?");
+        fflush(stdout);
+    }
+    printf("pid %s, result %016lx\n", self == getpid() ? "same" : "changed", (unsigned long)v);
+    return 0;
+}

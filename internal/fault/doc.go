@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fault provides named fault points: places in a path that touches disk or network where a
+// test, or an operator who wants to see what happens, can make the next step fail.
+//
+// A point stands in the code, before the step that it makes fail:
+//
+//	if err := fault.Point("store.commit.rename"); err != nil {
+//		return err
+//	}
+//
+// Points are armed through the environment variable CKPT_FAULT, read once when the program starts,
+// or with Arm in a test. The specification is a list separated by commas:
+//
+//	NAME=ACTION      at every visit of the point
+//	NAME=ACTION:N    at the N-th visit alone, counted from 1
+//
+// NAME is a point, or * for all points together (so *=error:7 fails the seventh step, whichever it
+// is). ACTION is error (Point returns ErrInjected), enospc (Point returns an error that wraps
+// ENOSPC) or kill (the process ends with SIGKILL, as in a power cut). When nothing is armed a point
+// costs one atomic load.
+//
+// Owns: the syntax of CKPT_FAULT and the counters. May not know: what the points are for.
+package fault

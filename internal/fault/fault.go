@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+)
+
+// EnvName is the environment variable that arms points.
+const EnvName = "CKPT_FAULT"
+
+// ErrInjected is what an armed point returns for the action "error".
+var ErrInjected = errors.New("injected fault")
+
+type action int
+
+const (
+	actError action = iota
+	actENOSPC
+	actKill
+)
+
+// rule says what happens at the visits of one point.
+type rule struct {
+	name string // "*" for all points together
+	act  action
+	at   int64 // the visit that fails; 0 for every visit
+	seen atomic.Int64
+}
+
+// plan is everything that is armed; immutable but for the counters.
+type plan struct {
+	rules []*rule
+	bad   error // the specification could not be understood: every point returns this
+	trace func(name string)
+}
+
+var (
+	armed atomic.Pointer[plan]
+	armMu sync.Mutex // serializes Arm and Trace
+)
+
+func init() {
+	if spec := os.Getenv(EnvName); spec != "" {
+		p, err := parse(spec)
+		if err != nil {
+			// A library does not print or exit, and a misspelt fault must not go unnoticed.
+			p = &plan{bad: err}
+		}
+		armed.Store(p)
+	}
+}
+
+// Point returns nil unless name is armed.
+func Point(name string) error {
+	p := armed.Load()
+	if p == nil {
+		return nil
+	}
+	return p.visit(name)
+}
+
+// Arm arms the points of spec, in place of what was armed before, and returns the function that
+// restores the former state.
+func Arm(spec string) (disarm func(), err error) {
+	p, err := parse(spec)
+	if err != nil {
+		return nil, err
+	}
+	return swap(p), nil
+}
+
+// Trace calls f with the name of every point that is visited, until the returned function is
+// called. Tests use it to find out which points a path has.
+func Trace(f func(name string)) (stop func()) {
+	return swap(&plan{trace: f})
+}
+
+func swap(p *plan) func() {
+	armMu.Lock()
+	defer armMu.Unlock()
+	old := armed.Swap(p)
+	return func() {
+		armMu.Lock()
+		defer armMu.Unlock()
+		armed.Store(old)
+	}
+}
+
+func (p *plan) visit(name string) error {
+	if p.bad != nil {
+		return p.bad
+	}
+	if p.trace != nil {
+		p.trace(name)
+	}
+	for _, r := range p.rules {
+		if r.name != name && r.name != "*" {
+			continue
+		}
+		if n := r.seen.Add(1); r.at != 0 && n != r.at {
+			continue
+		}
+		switch r.act {
+		case actKill:
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {} // the signal needs a moment to arrive; nothing may happen after the point
+		case actENOSPC:
+			return fmt.Errorf("fault point %s: %w", name, syscall.ENOSPC)
+		default:
+			return fmt.Errorf("fault point %s: %w", name, ErrInjected)
+		}
+	}
+	return nil
+}
+
+func parse(spec string) (*plan, error) {
+	p := &plan{}
+	for item := range strings.SplitSeq(spec, ",") {
+		name, what, ok := strings.Cut(item, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("%s: %q: want NAME=error|enospc|kill[:N]", EnvName, item)
+		}
+		verb, count, counted := strings.Cut(what, ":")
+		r := &rule{name: name}
+		switch verb {
+		case "error":
+			r.act = actError
+		case "enospc":
+			r.act = actENOSPC
+		case "kill":
+			r.act = actKill
+		default:
+			return nil, fmt.Errorf("%s: %q: unknown action %q: want error, enospc or kill",
+				EnvName, item, verb)
+		}
+		if counted {
+			n, err := strconv.ParseInt(count, 10, 64)
+			if err != nil || n < 1 {
+				return nil, fmt.Errorf("%s: %q: %q is no count: want a number from 1 on",
+					EnvName, item, count)
+			}
+			r.at = n
+		}
+		p.rules = append(p.rules, r)
+	}
+	return p, nil
+}

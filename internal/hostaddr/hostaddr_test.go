@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostaddr
+
+import (
+	"net"
+	"testing"
+)
+
+func TestHereIsStable(t *testing.T) {
+	a, err := Here()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Here()
+	if err != nil || a != b || a == (ID{}) {
+		t.Errorf("got %x, then %x, %v", a, b, err)
+	}
+}
+
+func TestPublishedAreUsableElsewhere(t *testing.T) {
+	addrs, err := Published()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen6 := false
+	for i, a := range addrs {
+		if a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsMulticast() || a.IsUnspecified() || a.Is4In6() {
+			t.Errorf("%v is published", a)
+		}
+		if a.Is4() && seen6 {
+			t.Errorf("%v comes after an IPv6 address: %v", a, addrs)
+		}
+		seen6 = seen6 || a.Is6()
+		for _, b := range addrs[:i] {
+			if a == b {
+				t.Errorf("%v is published twice", a)
+			}
+		}
+	}
+}
+
+func TestListeners(t *testing.T) {
+	for name, listen := range map[string]func() (net.Listener, error){"loopback": ListenLoopback, "all": ListenAll} {
+		ln, err := listen()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ap := Of(ln)
+		if ap.Port() == 0 || name == "loopback" && !ap.Addr().IsLoopback() || name == "all" && !ap.Addr().IsUnspecified() {
+			t.Errorf("%s listens on %v", name, ap)
+		}
+		_ = ln.Close()
+	}
+}

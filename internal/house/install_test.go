@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package house
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// run runs a command to its end and returns what it printed; status 0 is demanded.
+func run(t *testing.T, dir string, env []string, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// userProgram asks for a checkpoint and prints the answer.
+const userProgram = `
+#include <mpix_checkpoint.h>
+#include <stdio.h>
+int main(void) {
+    MPIX_CR_state_t state = MPIX_CR_STATE_ERROR;
+    int rc = MPIX_Checkpoint(&state);
+    printf("rc %d state %d\n", rc, (int)state);
+    return 0;
+}
+`
+
+// TestInstalledTreeWorksElsewhere installs under a name with a space, moves the tree, and uses it as
+// ckptrun, as ckptctl, and as a library to link with. Nothing of the build tree may be needed.
+func TestInstalledTreeWorksElsewhere(t *testing.T) {
+	build := buildDir(t)
+	temp := t.TempDir()
+	first, prefix := filepath.Join(temp, "in stalled"), filepath.Join(temp, "moved away")
+	install, err := filepath.Abs(filepath.Join(root, "scripts", "install.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, temp, nil, install, build, first)
+	if err := os.Rename(first, prefix); err != nil {
+		t.Fatal(err)
+	}
+
+	t.Run("ckptctl", func(t *testing.T) {
+		if out := run(t, temp, nil, filepath.Join(prefix, "bin", "ckptctl"), "--help"); !strings.Contains(out, "ls") {
+			t.Errorf("help without commands:\n%s", out)
+		}
+	})
+
+	t.Run("ckptrun", func(t *testing.T) {
+		maps := run(t, temp, nil, filepath.Join(prefix, "bin", "ckptrun"), "--", "cat", "/proc/self/maps")
+		if !strings.Contains(maps, filepath.Join(prefix, "lib", "libckpt.so")) {
+			t.Errorf("libckpt.so of the moved tree is not used:\n%s", maps)
+		}
+		if strings.Contains(maps, build+"/") {
+			t.Errorf("something of %s is used:\n%s", build, maps)
+		}
+	})
+
+	t.Run("library", func(t *testing.T) {
+		if err := os.WriteFile(filepath.Join(temp, "user.c"), []byte(userProgram), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		lib := filepath.Join(prefix, "lib")
+		run(t, temp, nil, "gcc", "-Wall", "-Werror", "-I"+filepath.Join(prefix, "include"), "-o", "user", "user.c",
+			"-L"+lib, "-lckpt")
+		out := run(t, temp, []string{"LD_LIBRARY_PATH=" + lib}, filepath.Join(temp, "user"))
+		if want := "rc 0 state 3\n"; out != want { // MPIX_CR_STATE_IGNORE
+			t.Errorf("without ckptrun: %q, want %q", out, want)
+		}
+	})
+
+	t.Run("no path of the build", func(t *testing.T) {
+		texts, err := filepath.Glob(filepath.Join(prefix, "lib", "*", "*", "*.cmake"))
+		if err != nil || len(texts) == 0 {
+			t.Fatalf("no CMake files installed (%v)", err)
+		}
+		for _, name := range append(texts, filepath.Join(prefix, "lib", "pkgconfig", "ckpt.pc")) {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(text), build) || strings.Contains(string(text), "@") {
+				t.Errorf("%s names the build tree, or was not filled in:\n%s", name, text)
+			}
+		}
+	})
+}

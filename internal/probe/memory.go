@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// memoryProbes ask how memory can be read, watched and copied.
+func memoryProbes() []Probe {
+	return []Probe{
+		{
+			Name: "reading memory through /proc", For: "writing images", Needed: true,
+			Advice: "/proc must be mounted, and the kernel must let a process read its own memory " +
+				"(proc_mem.force_override must not be \"never\")",
+			Run: func(context.Context) (Outcome, string) { return procMem() },
+		},
+		{
+			Name: "tracing one's own children", For: "writing while the application runs (--snapshot cow)",
+			Advice: "kernel.yama.ptrace_scope must be 0, 1 or 2 with CAP_SYS_PTRACE: " +
+				"sysctl kernel.yama.ptrace_scope=1; or use ckptrun --snapshot stop",
+			Run: func(context.Context) (Outcome, string) { return ptraceScope() },
+		},
+		{
+			Name: "PAGEMAP_SCAN", For: "finding touched pages, and later increments, quickly",
+			Advice: "needs Linux 6.7 or later; without it /proc/PID/pagemap is read, which is slower",
+			Run:    func(context.Context) (Outcome, string) { return pagemapScan() },
+		},
+		{
+			Name: "userfaultfd", For: "copying on write without a second process, and increments (later)",
+			Advice: "needs root, CAP_SYS_PTRACE, access to /dev/userfaultfd or " +
+				"sysctl vm.unprivileged_userfaultfd=1; without it a copy-on-write process is used",
+			Run: func(context.Context) (Outcome, string) { return userfault() },
+		},
+		{
+			Name: "transparent huge pages", For: "restoring memory four times as fast",
+			Advice: "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled (as root)",
+			Run: func(context.Context) (Outcome, string) {
+				return setting("/sys/kernel/mm/transparent_hugepage/enabled",
+					func(s string) bool { return !strings.Contains(s, "[never]") })
+			},
+		},
+		{
+			Name: "memory overcommit", For: "the copy-on-write snapshot of a large process",
+			Advice: "vm.overcommit_memory is 2: a snapshot then needs as much free commit limit as the job has " +
+				"memory; set it to 0 or use ckptrun --snapshot stop",
+			Run: func(context.Context) (Outcome, string) {
+				return setting("/proc/sys/vm/overcommit_memory", func(s string) bool { return s != "2" })
+			},
+		},
+		{
+			Name: "free memory", For: "pages that the application changes while its image is written",
+			Advice: "less than a tenth of the memory is available: use ckptrun --snapshot stop",
+			Run:    func(context.Context) (Outcome, string) { return freeMemory() },
+		},
+	}
+}
+
+// setting reads a file of one line and judges it.
+func setting(path string, good func(string) bool) (Outcome, string) {
+	p, err := os.ReadFile(path)
+	if err != nil {
+		return Unknown, err.Error()
+	}
+	s := strings.TrimSpace(string(p))
+	if good(s) {
+		return Yes, s
+	}
+	return No, s
+}
+
+// procMem reads a page without access rights, as images have to.
+func procMem() (Outcome, string) {
+	m, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return Unknown, err.Error()
+	}
+	defer func() { _ = unix.Munmap(m) }()
+	copy(m, "probe")
+	addr := int64(uintptr(unsafe.Pointer(&m[0])))
+	f, err := os.Open("/proc/self/mem")
+	if err != nil {
+		return No, err.Error()
+	}
+	defer func() { _ = f.Close() }()
+	got := make([]byte, 5)
+	if _, err := f.ReadAt(got, addr); err != nil {
+		return No, err.Error()
+	}
+	if err := unix.Mprotect(m, unix.PROT_NONE); err != nil {
+		return Unknown, err.Error()
+	}
+	if _, err := f.ReadAt(got, addr); err != nil {
+		return No, "pages without access rights cannot be read: " + err.Error()
+	}
+	if !bytes.Equal(got, []byte("probe")) {
+		return No, "what is read is not what was written"
+	}
+	return Yes, ""
+}
+
+func ptraceScope() (Outcome, string) {
+	const path = "/proc/sys/kernel/yama/ptrace_scope"
+	p, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return Yes, "no Yama"
+	}
+	if err != nil {
+		return Unknown, err.Error()
+	}
+	switch s := strings.TrimSpace(string(p)); s {
+	case "0", "1":
+		return Yes, "ptrace_scope " + s
+	case "2":
+		if os.Geteuid() == 0 {
+			return Yes, "ptrace_scope 2, as root"
+		}
+		return No, "ptrace_scope 2"
+	default:
+		return No, "ptrace_scope " + s
+	}
+}
+
+func pagemapScan() (Outcome, string) {
+	f, err := os.Open("/proc/self/pagemap")
+	if err != nil {
+		return Unknown, err.Error()
+	}
+	defer func() { _ = f.Close() }()
+	// struct pm_scan_arg: its size, then an empty range.
+	arg := [12]uint64{0: 96, 11: 1 << 3}
+	const pagemapScan = 0xc0606610
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), pagemapScan, uintptr(unsafe.Pointer(&arg))); errno != 0 {
+		return byErrno(errno)
+	}
+	return Yes, ""
+}
+
+func userfault() (Outcome, string) {
+	const userModeOnly = 1
+	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|unix.O_NONBLOCK, 0, 0)
+	detail := ""
+	if errno == unix.EPERM {
+		fd, _, errno = unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|unix.O_NONBLOCK|userModeOnly, 0, 0)
+		if errno == 0 {
+			_ = unix.Close(int(fd))
+			return No, "only for accesses of the process itself, not of the kernel for it"
+		}
+	}
+	if errno != 0 {
+		return byErrno(errno)
+	}
+	defer func() { _ = unix.Close(int(fd)) }()
+	// struct uffdio_api: version, features, ioctls.
+	api := [3]uint64{0: 0xaa}
+	const uffdioAPI = 0xc018aa3f
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, uffdioAPI, uintptr(unsafe.Pointer(&api))); errno != 0 {
+		return Unknown, "UFFDIO_API: " + errno.Error()
+	}
+	const writeProtect, writeProtectAsync = 1 << 0, 1 << 15
+	if api[1]&writeProtect == 0 {
+		return No, "without write protection"
+	}
+	if api[1]&writeProtectAsync != 0 {
+		detail = "with asynchronous write protection"
+	}
+	return Yes, detail
+}
+
+func freeMemory() (Outcome, string) {
+	f, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return Unknown, err.Error()
+	}
+	defer func() { _ = f.Close() }()
+	kib := map[string]uint64{}
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		name, rest, _ := strings.Cut(sc.Text(), ":")
+		if words := strings.Fields(rest); len(words) > 0 {
+			if n, err := strconv.ParseUint(words[0], 10, 64); err == nil {
+				kib[name] = n
+			}
+		}
+	}
+	total, free := kib["MemTotal"], kib["MemAvailable"]
+	if total == 0 {
+		return Unknown, "/proc/meminfo names no MemTotal"
+	}
+	detail := fmt.Sprintf("%.1f of %.1f GiB available", float64(free)/(1<<20), float64(total)/(1<<20))
+	if free < total/10 {
+		return No, detail
+	}
+	return Yes, detail
+}
