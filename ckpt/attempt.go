@@ -10,8 +10,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/control"
-	"github.com/libckpt/libckpt/ckpt/launch"
 	"github.com/libckpt/libckpt/vid"
 )
 
@@ -20,7 +20,7 @@ import (
 type attempt struct {
 	j       *Job
 	no      uint64 // equal on all ranks; names the exchanges
-	then    launch.Action
+	then    after.Action
 	asked   time.Time
 	poll    func() // drives the runtime while this thread waits; nil without
 	report  func(control.Event)
@@ -52,7 +52,7 @@ const parkTimeout = 10 * time.Second
 
 func (j *Job) newAttempt(poll func()) *attempt {
 	j.count++
-	return &attempt{j: j, no: j.count, then: launch.Continue, asked: time.Now(), poll: poll,
+	return &attempt{j: j, no: j.count, then: after.Continue, asked: time.Now(), poll: poll,
 		report: func(control.Event) {}}
 }
 
@@ -82,7 +82,7 @@ func (a *attempt) meet(ctx context.Context) error {
 type standing struct {
 	Obstacle string         `json:"obstacle,omitempty"`
 	Marks    []vid.Bookmark `json:"marks,omitempty"`
-	Then     launch.Action  `json:"then,omitempty"` // rank 0: what was asked for
+	Then     after.Action   `json:"then,omitempty"` // rank 0: what was asked for
 }
 
 // park stops the program on all ranks, or on none.
@@ -228,7 +228,7 @@ func (a *attempt) run(ctx context.Context) (written <-chan outcome, err error) {
 	if err := a.stopAll(ctx); err != nil {
 		return nil, err
 	}
-	a.held = a.then != launch.Continue
+	a.held = a.then != after.Continue
 	stoppedWrite := a.held || j.options.Snapshot == "stop"
 	a.phase("snapshot")
 	w := &writer{attempt: a}

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/control"
 	"github.com/libckpt/libckpt/ckpt/store"
 	"github.com/libckpt/libckpt/internal/fault"
@@ -292,13 +293,13 @@ func TestNumberTaken(t *testing.T) {
 	}
 }
 
-func ask(j *Job, ctx context.Context, then control.Then, progress func(control.Event)) (control.Result, error) {
+func ask(j *Job, ctx context.Context, then after.Action, progress func(control.Event)) (control.Result, error) {
 	return (*controlled)(j).Checkpoint(ctx, control.Request{Then: then}, progress)
 }
 
 // TestThen: a program that is to end does not go on after the commit, but does when there is none.
 func TestThen(t *testing.T) {
-	for then, status := range map[control.Then]int{control.Exit: 7, control.Kill: -1} {
+	for then, status := range map[after.Action]int{after.Exit: 7, after.Kill: -1} {
 		t.Run(string(then), func(t *testing.T) {
 			h := newTestHost(t)
 			j := start(t, h, testOptions(filepath.Join(t.TempDir(), "ckpt")))
@@ -352,7 +353,7 @@ func TestChildInTheWay(t *testing.T) {
 	inTheWay := func(e control.Event) bool { return strings.Contains(e.Detail, "(cat) is not finished") }
 
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err = ask(j, ctx, control.Continue, func(e control.Event) {
+	_, err = ask(j, ctx, after.Continue, func(e control.Event) {
 		if inTheWay(e) {
 			cancel()
 		}
@@ -365,7 +366,7 @@ func TestChildInTheWay(t *testing.T) {
 	wantEpochs(t, j.store)
 
 	tries := 0
-	res, err := ask(j, t.Context(), control.Continue, func(e control.Event) {
+	res, err := ask(j, t.Context(), after.Continue, func(e control.Event) {
 		if inTheWay(e) {
 			if tries++; tries == 3 {
 				in.Close()

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/control"
 	"github.com/libckpt/libckpt/ckpt/launch"
 	"github.com/libckpt/libckpt/ckpt/snapshot"
@@ -51,7 +52,7 @@ type Job struct {
 	moment *moment        // rank 0 of an MPI job: the request that is being served
 	stands map[int]string // rank 0: what the ranks say of where they are
 	asking sync.Mutex     // rank 0 of an MPI job: one request at a time
-	ended  chan launch.Action
+	ended  chan after.Action
 	frozen map[int]bool
 	closed bool
 	cost   time.Duration // of the last committed checkpoint, for --overhead
@@ -68,7 +69,7 @@ func newJob(h Host, o launch.Options, meta Meta, log *zap.Logger) *Job {
 	return &Job{
 		host: h, options: o, log: log, meta: meta, group: solo{},
 		done: make(chan struct{}), writing: closedChannel,
-		ended: make(chan launch.Action, 1), frozen: map[int]bool{},
+		ended: make(chan after.Action, 1), frozen: map[int]bool{},
 		status: control.Status{State: control.Running, Program: meta.Program, Started: time.Now()},
 	}
 }
@@ -126,9 +127,9 @@ func (j *Job) OpenRuntime(rt Runtime, tables *vid.Tables) error {
 	if j.meta.MPI.ABI == "none" {
 		j.meta.MPI.ABI = rt.Name()
 	}
-	net.Handle(kindEnd, func(_ int, payload []byte) { j.finishHere(launch.Action(payload)) })
+	net.Handle(kindEnd, func(_ int, payload []byte) { j.finishHere(after.Action(payload)) })
 	net.Handle(kindTrigger, func(from int, payload []byte) {
-		go j.ask(launch.Action(payload), fmt.Sprintf("a signal to rank %d", from))
+		go j.ask(after.Action(payload), fmt.Sprintf("a signal to rank %d", from))
 	})
 	net.Handle(kindProgress, j.heard)
 	if j.clock, err = newClockwork(net, tables, j.log); err != nil {

@@ -12,8 +12,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/control"
-	"github.com/libckpt/libckpt/ckpt/launch"
 	"github.com/libckpt/libckpt/collclock"
 )
 
@@ -30,7 +30,7 @@ const backOff = 20 * time.Millisecond
 
 // moment is what rank 0 remembers of a request while the ranks work on it.
 type moment struct {
-	then   launch.Action
+	then   after.Action
 	asked  time.Time
 	report func(control.Event)
 	result chan outcome
@@ -69,7 +69,7 @@ func (j *Job) anyMoment(ctx context.Context, r control.Request, progress func(co
 
 // oneMoment is one try. A RefusedError says that another one may succeed.
 func (j *Job) oneMoment(ctx context.Context, r control.Request, asked time.Time, progress func(control.Event)) outcome {
-	m := &moment{then: launch.Action(r.Then), asked: asked, report: progress,
+	m := &moment{then: r.Then, asked: asked, report: progress,
 		result: make(chan outcome, 1), over: make(chan struct{})}
 	j.mu.Lock()
 	if j.closed {

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/control"
 	"github.com/libckpt/libckpt/ckpt/launch"
 	"github.com/libckpt/libckpt/ckpt/store"
@@ -267,7 +268,7 @@ func TestRequest(t *testing.T) {
 	all := ranks(t, 2)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	res, err := ask(all[0].Job, ctx, control.Continue, func(control.Event) {})
+	res, err := ask(all[0].Job, ctx, after.Continue, func(control.Event) {})
 	if err != nil || res.Epoch != 1 {
 		t.Fatalf("%+v, %v", res, err)
 	}

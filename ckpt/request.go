@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/control"
-	"github.com/libckpt/libckpt/ckpt/launch"
 )
 
 // controlled is the job as the control server sees it.
@@ -45,7 +45,7 @@ func (j *Job) interrupt(ctx context.Context, r control.Request, progress func(co
 		j.attempts.Lock()
 		j.settle()
 		a := j.newAttempt(nil)
-		a.then, a.asked, a.report = launch.Action(r.Then), asked, progress
+		a.then, a.asked, a.report = r.Then, asked, progress
 		written, err := a.run(ctx)
 		j.attempts.Unlock()
 		if err == nil {
@@ -70,10 +70,10 @@ func (j *Job) interrupt(ctx context.Context, r control.Request, progress func(co
 }
 
 // Finish implements control.Job: the commit is known to those who asked.
-func (c *controlled) Finish(then control.Then) {
+func (c *controlled) Finish(then after.Action) {
 	j := (*Job)(c)
 	if j.runtime == nil {
-		j.end(launch.Action(then))
+		j.end(then)
 		return
 	}
 	for r := 1; r < j.group.size(); r++ {
@@ -81,10 +81,10 @@ func (c *controlled) Finish(then control.Then) {
 			j.log.Warn("telling a rank to end", zap.Int("rank", r), zap.Error(err))
 		}
 	}
-	j.finishHere(launch.Action(then))
+	j.finishHere(then)
 }
 
-func (j *Job) finishHere(then launch.Action) {
+func (j *Job) finishHere(then after.Action) {
 	select {
 	case j.ended <- then:
 	default:
@@ -93,7 +93,7 @@ func (j *Job) finishHere(then launch.Action) {
 
 // endAfterCommit waits, on the program's thread, until those who asked know of the commit, and ends
 // this rank.
-func (j *Job) endAfterCommit(poll func(), then launch.Action) {
+func (j *Job) endAfterCommit(poll func(), then after.Action) {
 	_, _ = await(poll, func() (struct{}, error) {
 		select {
 		case <-j.ended:
@@ -101,7 +101,7 @@ func (j *Job) endAfterCommit(poll func(), then launch.Action) {
 		}
 		return struct{}{}, nil
 	})
-	if then == launch.Exit && j.runtime != nil {
+	if then == after.Exit && j.runtime != nil {
 		if err := j.runtime.Finalize(); err != nil {
 			j.log.Warn("MPI_Finalize", zap.Error(err))
 		}
@@ -116,13 +116,13 @@ func (j *Job) networkFailed() <-chan struct{} {
 	return j.net.Failed()
 }
 
-func (j *Job) end(then launch.Action) {
+func (j *Job) end(then after.Action) {
 	if j.group.rank() == 0 {
 		if err := j.store.RemoveJob(); err != nil {
 			j.log.Warn("job.json", zap.Error(err))
 		}
 	}
-	if then == launch.Kill {
+	if then == after.Kill {
 		j.host.End(-1)
 	}
 	j.host.End(j.options.ExitCode)
@@ -250,17 +250,17 @@ func (j *Job) watchTime() {
 		case <-j.done:
 			return
 		case <-time.After(period()):
-			j.ask(launch.Continue, "the interval")
+			j.ask(after.Continue, "the interval")
 		}
 	}
 }
 
 // ask requests a checkpoint on behalf of the job itself; rank 0 only.
-func (j *Job) ask(then launch.Action, who string) {
+func (j *Job) ask(then after.Action, who string) {
 	if j.server == nil {
 		return
 	}
-	_, err := j.server.Request(context.Background(), control.Request{Then: control.Then(then)}, func(control.Event) {})
+	_, err := j.server.Request(context.Background(), control.Request{Then: then}, func(control.Event) {})
 	if err != nil && !errors.Is(err, control.ErrEnding) {
 		j.log.Warn("checkpoint", zap.String("asked by", who), zap.Error(err))
 	}

@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/libckpt/libckpt/ckpt/after"
 )
 
 const patience = time.Minute
@@ -21,7 +23,7 @@ const patience = time.Minute
 // fakeJob is a job whose checkpoints the test steers.
 type fakeJob struct {
 	calls    chan *call // one for each Checkpoint under way
-	finished chan Then
+	finished chan after.Action
 
 	mu     sync.Mutex
 	status Status
@@ -43,7 +45,7 @@ type answer struct {
 func newFakeJob() *fakeJob {
 	return &fakeJob{
 		calls:    make(chan *call),
-		finished: make(chan Then, 1),
+		finished: make(chan after.Action, 1),
 		status:   Status{State: Running, Ranks: []RankStatus{{Rank: 0, Phase: "computing"}}},
 	}
 }
@@ -63,7 +65,7 @@ func (j *fakeJob) Checkpoint(ctx context.Context, r Request, progress func(Event
 	}
 }
 
-func (j *fakeJob) Finish(t Then) { j.finished <- t }
+func (j *fakeJob) Finish(t after.Action) { j.finished <- t }
 
 func (j *fakeJob) Status() Status {
 	j.mu.Lock()
@@ -119,9 +121,9 @@ func get[T any](t *testing.T, what string, c <-chan T) T {
 
 func TestCheckpoint(t *testing.T) {
 	_, job, client := serve(t)
-	a := request(testContext(t), client, Request{Then: Continue, Timeout: time.Hour})
+	a := request(testContext(t), client, Request{Then: after.Continue, Timeout: time.Hour})
 	c := get(t, "the job is asked", job.calls)
-	if c.request.Then != Continue || c.request.Timeout <= 59*time.Minute || c.request.Timeout > time.Hour {
+	if c.request.Then != after.Continue || c.request.Timeout <= 59*time.Minute || c.request.Timeout > time.Hour {
 		t.Errorf("the job is asked %+v", c.request)
 	}
 	want := Event{Epoch: 3, Phase: "write", Ranks: 1, Of: 4, Done: 10, Total: 100, Detail: "slow disk"}
@@ -143,7 +145,7 @@ func TestCheckpoint(t *testing.T) {
 
 func TestRefusedAndFailed(t *testing.T) {
 	_, job, client := serve(t)
-	a := request(testContext(t), client, Request{Then: Kill})
+	a := request(testContext(t), client, Request{Then: after.Kill})
 	get(t, "the job is asked", job.calls).end <- answer{err: fmt.Errorf("epoch 4: %w", &RefusedError{[]string{"2 messages", "a socket"}})}
 	var refused *RefusedError
 	if err := get(t, "the answer", a.done).err; !errors.As(err, &refused) {
@@ -151,7 +153,7 @@ func TestRefusedAndFailed(t *testing.T) {
 	} else if d := cmp.Diff([]string{"2 messages", "a socket"}, refused.Reasons); d != "" {
 		t.Error(d)
 	}
-	a = request(testContext(t), client, Request{Then: Kill}) // the refusal did not end the job
+	a = request(testContext(t), client, Request{Then: after.Kill}) // the refusal did not end the job
 	get(t, "the job is asked", job.calls).end <- answer{err: errors.New("disk full")}
 	if err := get(t, "the answer", a.done).err; err == nil || err.Error() != "disk full" {
 		t.Errorf("got %v, want: disk full", err)
@@ -162,18 +164,18 @@ func TestRefusedAndFailed(t *testing.T) {
 func TestJoinAndQueue(t *testing.T) {
 	s, job, client := serve(t)
 	ctx := testContext(t)
-	first := request(ctx, client, Request{Then: Continue})
+	first := request(ctx, client, Request{Then: after.Continue})
 	c := get(t, "the job is asked", job.calls)
 	c.progress(Event{Phase: "agree"})
 	get(t, "an event", first.events)
 
-	kill := request(ctx, client, Request{Then: Kill})
+	kill := request(ctx, client, Request{Then: after.Kill})
 	for queued := false; !queued; time.Sleep(time.Millisecond) {
 		s.desk.mu.Lock()
 		queued = len(s.desk.runs) == 2
 		s.desk.mu.Unlock()
 	}
-	joined := request(ctx, client, Request{Then: Continue})
+	joined := request(ctx, client, Request{Then: after.Continue})
 	if e := get(t, "the event of before", joined.events); e.Phase != "agree" {
 		t.Errorf("one who joins is told %+v", e)
 	}
@@ -186,10 +188,10 @@ func TestJoinAndQueue(t *testing.T) {
 	}
 
 	c = get(t, "the job is asked again", job.calls)
-	if c.request.Then != Kill {
+	if c.request.Then != after.Kill {
 		t.Errorf("the job is asked %+v, want kill", c.request)
 	}
-	late := request(ctx, client, Request{Then: Exit})
+	late := request(ctx, client, Request{Then: after.Exit})
 	for queued := false; !queued; time.Sleep(time.Millisecond) {
 		s.desk.mu.Lock()
 		queued = len(s.desk.runs) == 2
@@ -199,20 +201,20 @@ func TestJoinAndQueue(t *testing.T) {
 	if r := get(t, "the result", kill.done); r.err != nil || r.result.Epoch != 2 {
 		t.Errorf("kill got %+v", r)
 	}
-	if then := get(t, "the job is told to end", job.finished); then != Kill {
+	if then := get(t, "the job is told to end", job.finished); then != after.Kill {
 		t.Errorf("the job is told to %s, want kill", then)
 	}
 	if r := get(t, "the late one is refused", late.done); !errors.Is(r.err, ErrEnding) {
 		t.Errorf("the late one got %v, want ErrEnding", r.err)
 	}
-	if _, err := s.Request(ctx, Request{Then: Continue}, nil); !errors.Is(err, ErrEnding) {
+	if _, err := s.Request(ctx, Request{Then: after.Continue}, nil); !errors.Is(err, ErrEnding) {
 		t.Errorf("a request after the end: got %v, want ErrEnding", err)
 	}
 }
 
 func TestTimeoutSaysWhoHoldsItUp(t *testing.T) {
 	_, job, client := serve(t)
-	a := request(testContext(t), client, Request{Then: Continue, Timeout: 50 * time.Millisecond})
+	a := request(testContext(t), client, Request{Then: after.Continue, Timeout: 50 * time.Millisecond})
 	get(t, "the job is asked", job.calls)
 	err := get(t, "the answer", a.done).err
 	if want := "timeout: rank 3 waits in MPI_Recv for rank 1"; !errors.Is(err, ErrTimeout) || err.Error() != want {
@@ -224,11 +226,11 @@ func TestTimeoutSaysWhoHoldsItUp(t *testing.T) {
 func TestTimeoutOfOneOfTwo(t *testing.T) {
 	s, job, client := serve(t)
 	ctx := testContext(t)
-	short := request(ctx, client, Request{Then: Continue, Timeout: 200 * time.Millisecond})
+	short := request(ctx, client, Request{Then: after.Continue, Timeout: 200 * time.Millisecond})
 	c := get(t, "the job is asked", job.calls)
 	long := make(chan answer, 1)
 	go func() {
-		r, err := s.Request(ctx, Request{Then: Continue}, nil)
+		r, err := s.Request(ctx, Request{Then: after.Continue}, nil)
 		long <- answer{r, err}
 	}()
 	if err := get(t, "the answer", short.done).err; !errors.Is(err, ErrTimeout) {
@@ -246,7 +248,7 @@ func TestTimeoutOfOneOfTwo(t *testing.T) {
 func TestClientThatDisappearsStopsNothing(t *testing.T) {
 	s, job, client := serve(t)
 	ctx, leave := context.WithCancel(testContext(t))
-	a := request(ctx, client, Request{Then: Exit})
+	a := request(ctx, client, Request{Then: after.Exit})
 	c := get(t, "the job is asked", job.calls)
 	leave()
 	if err := get(t, "the client gives up", a.done).err; !errors.Is(err, context.Canceled) {
@@ -261,14 +263,14 @@ func TestClientThatDisappearsStopsNothing(t *testing.T) {
 		t.Error("the checkpoint was given up")
 	}
 	c.end <- answer{result: Result{Epoch: 1}}
-	if then := get(t, "the job is told to end", job.finished); then != Exit {
+	if then := get(t, "the job is told to end", job.finished); then != after.Exit {
 		t.Errorf("the job is told to %s", then)
 	}
 }
 
 func TestCloseTellsThoseWhoWait(t *testing.T) {
 	s, job, client := serve(t)
-	a := request(testContext(t), client, Request{Then: Continue})
+	a := request(testContext(t), client, Request{Then: after.Continue})
 	c := get(t, "the job is asked", job.calls)
 	s.Close()
 	if !errors.Is(context.Cause(c.ctx), ErrEnding) {
@@ -399,7 +401,7 @@ func FuzzDecodeAsk(f *testing.F) {
 		if a.TimeoutMS < 0 || time.Duration(a.TimeoutMS)*time.Millisecond < 0 || time.Duration(a.PeriodMS)*time.Millisecond < 0 {
 			t.Errorf("%s has negative times: %+v", b, a)
 		}
-		if a.Do == doCheckpoint && a.Then != Continue && a.Then != Exit && a.Then != Kill {
+		if a.Do == doCheckpoint && a.Then != after.Continue && a.Then != after.Exit && a.Then != after.Kill {
 			t.Errorf("%s: then is %q", b, a.Then)
 		}
 	})

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/libckpt/libckpt/ckpt/after"
 )
 
 // grace is how long one whose timeout is over waits for the job to say what held it up, and how long
@@ -22,12 +24,12 @@ type desk struct {
 
 	mu    sync.Mutex
 	runs  []*run // the first is under way
-	ended bool   // a run with Exit or Kill was committed
+	ended bool   // a run with after.Exit or after.Kill was committed
 }
 
 // run is one checkpoint that somebody wants. Under desk.mu.
 type run struct {
-	then     Then
+	then     after.Action
 	deadline time.Time // zero: one who asked is willing to wait for ever
 	tickets  []*ticket
 	cancel   context.CancelCauseFunc // nil before it is under way
@@ -117,7 +119,7 @@ func (d *desk) do(r *run) {
 
 	d.mu.Lock()
 	d.runs = d.runs[1:]
-	ending := err == nil && r.then != Continue
+	ending := err == nil && r.then != after.Continue
 	d.ended = d.ended || ending
 	tickets := r.tickets
 	d.mu.Unlock()

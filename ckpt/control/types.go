@@ -5,32 +5,15 @@ package control
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
+
+	"github.com/libckpt/libckpt/ckpt/after"
 )
-
-// Then is what happens to the job once the checkpoint is committed.
-type Then string
-
-const (
-	Continue Then = "continue" // it goes on
-	Exit     Then = "exit"     // it finalizes MPI and ends every rank
-	Kill     Then = "kill"     // every rank is killed
-)
-
-// ParseThen reads what a user typed.
-func ParseThen(s string) (Then, error) {
-	switch t := Then(s); t {
-	case Continue, Exit, Kill:
-		return t, nil
-	}
-	return "", fmt.Errorf("%q is none of continue, exit, kill", s)
-}
 
 // Request asks for a checkpoint.
 type Request struct {
-	Then Then
+	Then after.Action
 	// Timeout is how long the caller is willing to wait; 0: for ever.
 	Timeout time.Duration
 }
@@ -116,9 +99,9 @@ type Job interface {
 	// returns soon; the application goes on. It returns a *RefusedError when something holds the
 	// checkpoint back. progress may be called at any time until Checkpoint returns; it never blocks.
 	Checkpoint(ctx context.Context, r Request, progress func(Event)) (Result, error)
-	// Finish does what is to be done after a committed checkpoint that was asked for with Exit or Kill.
+	// Finish does what is to be done after a committed checkpoint that was asked for with after.Exit or after.Kill.
 	// It is called once, when those who asked have been told of the commit.
-	Finish(Then)
+	Finish(after.Action)
 	// Status must answer at once, whatever the job is doing.
 	Status() Status
 }

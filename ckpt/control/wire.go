@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/libckpt/libckpt/ckpt/after"
 )
 
 const (
@@ -20,10 +22,10 @@ var protocol = [8]byte{'c', 'k', 'p', 't', 'c', 't', 'l', '1'}
 
 // ask is a request on the wire.
 type ask struct {
-	Do        string `json:"do"`
-	Then      Then   `json:"then,omitempty"`
-	TimeoutMS int64  `json:"timeout_ms,omitempty"`
-	PeriodMS  int64  `json:"period_ms,omitempty"`
+	Do        string       `json:"do"`
+	Then      after.Action `json:"then,omitempty"`
+	TimeoutMS int64        `json:"timeout_ms,omitempty"`
+	PeriodMS  int64        `json:"period_ms,omitempty"`
 }
 
 const (
@@ -45,9 +47,9 @@ func decodeAsk(b []byte) (ask, error) {
 	switch a.Do {
 	case doCheckpoint:
 		if a.Then == "" {
-			a.Then = Continue
+			a.Then = after.Continue
 		}
-		if _, err := ParseThen(string(a.Then)); err != nil {
+		if _, err := after.Parse(string(a.Then)); err != nil {
 			return a, fmt.Errorf("request: then: %w", err)
 		}
 	case doStatus, doWatch:

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
+	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/image"
 )
 
@@ -38,25 +39,6 @@ func usage(format string, args ...any) error {
 	return &Error{ExitUsage, fmt.Errorf(format, args...)}
 }
 
-// Action is what happens to the job after a checkpoint is committed.
-type Action string
-
-// Actions of --then and of signals.
-const (
-	Continue Action = "continue"
-	Exit     Action = "exit"
-	Kill     Action = "kill"
-)
-
-// ParseAction understands an action's name.
-func ParseAction(s string) (Action, error) {
-	switch a := Action(s); a {
-	case Continue, Exit, Kill:
-		return a, nil
-	}
-	return "", fmt.Errorf("%q is none of continue, exit, kill", s)
-}
-
 // Options are the settings of a job.
 type Options struct {
 	Dir       string
@@ -64,7 +46,7 @@ type Options struct {
 	Overhead  float64       // fraction of time that checkpoints may cost; 0: off
 	Keep      int
 	Compress  image.Compression
-	Signals   map[unix.Signal]Action
+	Signals   map[unix.Signal]after.Action
 	ExitCode  int
 	MPI       string // "mpich", "openmpi", a path, or "": none seen
 	SafeState string
@@ -184,14 +166,14 @@ func duration(v string) (time.Duration, error) {
 }
 
 func parseSignals(o *Options, v string) error {
-	o.Signals = map[unix.Signal]Action{}
+	o.Signals = map[unix.Signal]after.Action{}
 	for _, f := range strings.Split(v, ",") {
 		if f == "" {
 			continue
 		}
 		name, action, ok := strings.Cut(f, "=")
 		if !ok {
-			action = string(Continue)
+			action = string(after.Continue)
 		}
 		sig := unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(name), "SIG"))
 		if sig == 0 {
@@ -201,7 +183,7 @@ func parseSignals(o *Options, v string) error {
 		case unix.SIGKILL, unix.SIGSTOP, unix.SIGSYS, unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL:
 			return fmt.Errorf("%s cannot ask for a checkpoint", name)
 		}
-		a, err := ParseAction(action)
+		a, err := after.Parse(action)
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
 
+	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/image"
 )
 
@@ -137,7 +138,7 @@ func TestMeaning(t *testing.T) {
 	want := Options{Dir: dir, Interval: 90 * time.Second, Overhead: 0.025, Keep: 5, ExitCode: 9,
 		Compress: image.CompressZstd, SafeState: "clock", Snapshot: "cow", Trap: "seccomp", Log: "warn",
 		Files: "restore", IgnoreFD: []int{7, 9},
-		Signals: map[unix.Signal]Action{unix.SIGUSR1: Continue, unix.SIGUSR2: Exit, unix.SIGTERM: Kill}}
+		Signals: map[unix.Signal]after.Action{unix.SIGUSR1: after.Continue, unix.SIGUSR2: after.Exit, unix.SIGTERM: after.Kill}}
 	if d := cmp.Diff(want, o, cmpopts.IgnoreUnexported(Options{}), cmpopts.EquateApprox(0, 1e-12)); d != "" {
 		t.Error(d)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/control"
 )
 
@@ -40,7 +41,7 @@ interrupted, but then the checkpoint goes on too.`,
 		Args: cobra.ExactArgs(1),
 	}
 	asJSON := addJSON(cmd)
-	then := cmd.Flags().String("then", string(control.Continue), "what happens to the job after the commit: `continue|exit|kill`")
+	then := cmd.Flags().String("then", string(after.Continue), "what happens to the job after the commit: `continue|exit|kill`")
 	timeout := cmd.Flags().Duration("timeout", 0, "give up after this `time`, e.g. 90s or 10m (default: never)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		request, err := newRequest(*then, *timeout)
@@ -65,7 +66,7 @@ interrupted, but then the checkpoint goes on too.`,
 }
 
 func newRequest(then string, timeout time.Duration) (control.Request, error) {
-	t, err := control.ParseThen(then)
+	t, err := after.Parse(then)
 	if err != nil {
 		return control.Request{}, fmt.Errorf("--then: %w", err)
 	}
@@ -98,7 +99,7 @@ func (j *liveJob) checkpoint(ctx context.Context, r control.Request, stderr io.W
 		return control.Result{}, fmt.Errorf("no epoch within %v; the job goes on: %w", r.Timeout, err)
 	case ctx.Err() != nil:
 		return control.Result{}, fmt.Errorf("interrupted; the checkpoint goes on, see `ckptctl status %s`", j.store.Dir())
-	case r.Then != control.Continue && connectionLost(err):
+	case r.Then != after.Continue && connectionLost(err):
 		return j.committedAfter(before, err)
 	}
 	return control.Result{}, j.explain(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/control"
 	"github.com/libckpt/libckpt/ckpt/store"
 )
@@ -26,13 +27,13 @@ import (
 type playedJob struct {
 	checkpoint func(context.Context, control.Request, func(control.Event)) (control.Result, error)
 	status     control.Status
-	finished   chan control.Then
+	finished   chan after.Action
 }
 
 func (j *playedJob) Checkpoint(ctx context.Context, r control.Request, p func(control.Event)) (control.Result, error) {
 	return j.checkpoint(ctx, r, p)
 }
-func (j *playedJob) Finish(t control.Then)  { j.finished <- t }
+func (j *playedJob) Finish(t after.Action)  { j.finished <- t }
 func (j *playedJob) Status() control.Status { return j.status }
 
 // play starts a job in a new directory.
@@ -47,7 +48,7 @@ func play(t *testing.T) (dir string, s *store.Store, server *control.Server, job
 	if err != nil {
 		t.Fatal(err)
 	}
-	job = &playedJob{finished: make(chan control.Then, 1), status: control.Status{
+	job = &playedJob{finished: make(chan after.Action, 1), status: control.Status{
 		State: control.Checkpointing, Phase: "write", Program: "./heat", Started: time.Now().Add(-time.Hour), Epoch: 2, Pending: 3,
 		Ranks: []control.RankStatus{
 			{Rank: 0, Host: "n1", PID: 7, Phase: "write", Done: 1 << 20, Total: 4 << 20, Rate: 1 << 20},
@@ -87,7 +88,7 @@ func TestCheckpointPrintsTheEpoch(t *testing.T) {
 	dir, _, _, job := play(t)
 	result := control.Result{Epoch: 3, Bytes: 1 << 30, Seconds: 2.5, Stopped: 0.02}
 	job.checkpoint = func(_ context.Context, r control.Request, p func(control.Event)) (control.Result, error) {
-		if r.Then != control.Exit || r.Timeout <= 0 || r.Timeout > time.Minute {
+		if r.Then != after.Exit || r.Timeout <= 0 || r.Timeout > time.Minute {
 			return control.Result{}, fmt.Errorf("the request is %+v", r)
 		}
 		p(control.Event{Epoch: 3, Phase: "write"})
@@ -97,7 +98,7 @@ func TestCheckpointPrintsTheEpoch(t *testing.T) {
 	if status != 0 || out != "3\n" || errOut != "" {
 		t.Errorf("exit status %d, stdout %q, stderr %q", status, out, errOut)
 	}
-	if then := <-job.finished; then != control.Exit {
+	if then := <-job.finished; then != after.Exit {
 		t.Errorf("the job is told to %s", then)
 	}
 	dir, _, _, job = play(t)

@@ -44,11 +44,14 @@ var layers = []layer{
 	{folder: "drain", pure: true},
 	{folder: "rails", imports: []string{"internal"}},
 	{folder: "vid", imports: []string{"internal"}},
-	{folder: "ckpt/control", imports: []string{"internal"}},
+	{folder: "ckpt/control", imports: []string{"ckpt/after", "internal"}},
 	{folder: "ckpt/files", imports: []string{"internal"}},
-	{folder: "ckpt/launch", imports: []string{"ckpt/image", "ckpt/store", "internal"}},
+	{folder: "ckpt/launch", imports: []string{"ckpt/after", "ckpt/image", "ckpt/store", "internal"}},
 	{folder: "ckpt/period"},
 	{folder: "ckpt/snapshot", imports: []string{"ckpt/image", "internal"}},
+
+	// Words of all of them.
+	{folder: "ckpt/after", pure: true},
 
 	// Bytes on disk.
 	{folder: "ckpt/store", imports: []string{"ckpt/image", "internal"}},
