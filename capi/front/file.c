@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * file.c: files: opening and closing them.
+ */
+#include "front.h"
+
+FRONT(int, File_open,
+      (MPI_Comm comm, const char *filename, int amode, MPI_Info info, MPI_File *fh)) {
+    ckpt_vid v = VID_FILE_NULL;
+    long a[] = {in_comm(comm), (long)filename, amode, (long)in_info(info), (long)&v};
+    long rc = front_call(CKPT_FN_MPI_FILE_OPEN, a);
+    if (rc != 0) /* MPI: errors of opening are those of MPI_FILE_NULL */
+        return front_error(FRONT_FILE, VID_FILE_NULL, CKPT_FN_MPI_FILE_OPEN, rc);
+    ckpt_vid handler = front_side(FRONT_FILE, VID_FILE_NULL)->errhandler;
+    front_errhandler_hold(handler);
+    front_side(FRONT_FILE, v)->errhandler = handler;
+    *fh = out_file(v);
+    return MPI_SUCCESS;
+}
+
+FRONT(int, File_close, (MPI_File * fh)) {
+    ckpt_vid v = in_file(*fh), id = v;
+    long a[] = {(long)&id};
+    long rc = front_call(CKPT_FN_MPI_FILE_CLOSE, a);
+    if (rc != 0)
+        return front_error(FRONT_FILE, v, CKPT_FN_MPI_FILE_CLOSE, rc);
+    front_side_drop(FRONT_FILE, v);
+    *fh = MPI_FILE_NULL;
+    return MPI_SUCCESS;
+}
+
+FRONT(int, File_get_group, (MPI_File fh, MPI_Group *group)) {
+    return front_group_of(FRONT_FILE, CKPT_FN_MPI_FILE_GET_GROUP, in_file(fh), group);
+}
