@@ -111,7 +111,10 @@ func (a *attempt) park(ctx context.Context) (all []standing, err error) {
 			}
 			talk(a.poll)
 		})
-		err = errors.Join(err, e)
+		if e != nil { // the others wait for a word of this rank, whatever happens to it
+			mine.Obstacle = e.Error()
+			talk(nil)
+		}
 	}
 	if err == nil {
 		var reasons []string
@@ -155,8 +158,17 @@ func (a *attempt) stopAll(ctx context.Context) error {
 		return err
 	}
 	begun := 0
+	var mine beginning
+	talk := func(poll func()) {
+		var all []beginning
+		if all, err = exchange(ctx, j.group, a.tag(stepBegin), poll, mine); err == nil {
+			err = judge(all)
+		}
+		if err == nil {
+			a.epoch = all[0].Epoch
+		}
+	}
 	e := a.on(func() {
-		var mine beginning
 		if j.runtime != nil {
 			a.phase("drain")
 			if err := j.drain(stands); err != nil {
@@ -178,15 +190,13 @@ func (a *attempt) stopAll(ctx context.Context) error {
 				begun, mine.Epoch = n, n
 			}
 		}
-		var all []beginning
-		if all, err = exchange(ctx, j.group, a.tag(stepBegin), a.poll, mine); err == nil {
-			err = judge(all)
-		}
-		if err == nil {
-			a.epoch = all[0].Epoch
-		}
+		talk(a.poll)
 	})
-	if err = errors.Join(err, e); err != nil {
+	if e != nil {
+		mine.Failure = e.Error()
+		talk(nil)
+	}
+	if err != nil {
 		j.host.Release()
 		if begun != 0 {
 			err = errors.Join(err, j.store.Abandon(begun))

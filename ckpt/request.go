@@ -208,6 +208,10 @@ func (j *Job) failed(err error) {
 		j.log.Info("checkpoint refused", zap.Strings("reasons", refused.Reasons))
 		return
 	}
+	if errors.Is(err, control.ErrEnding) {
+		j.log.Info("no checkpoint: the job is ending")
+		return
+	}
 	j.status.Counters.Failed++
 	j.log.Error("checkpoint failed; the job goes on", zap.Error(err))
 }

@@ -438,12 +438,21 @@ static int op_park(int timeout_ms, char *why, size_t bytes) {
                        : "a POSIX timer exists (timer_create); it");
         return -EBUSY;
     }
-    kmask old = block_all();
-    lock(); // orders this before or after any thread_unhold
-    H.park_gen++;
-    unlock();
-    set_kernel_mask(old);
     int64_t end = now_ns() + timeout_ms * 1000000ll, pause = 20000;
+    for (;;) {
+        kmask old = block_all();
+        lock(); // orders this before or after any thread_unhold
+        bool restarting = H.park_gen & 1; // threads_continue() lets them go
+        if (!restarting) H.park_gen++;
+        unlock();
+        set_kernel_mask(old);
+        if (!restarting) break;
+        if (now_ns() > end) {
+            snprintf(why, bytes, "the restart is not over yet");
+            return -EBUSY;
+        }
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    }
     pid_t which = 0;
     bool in_lower = false;
     while (signal_running(&which, &in_lower)) {
