@@ -12,7 +12,6 @@ import (
 
 	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/control"
-	"github.com/libckpt/libckpt/vid"
 )
 
 // attempt is one try to make an epoch. All ranks go through the same stages, and decide the same
@@ -36,6 +35,7 @@ type attempt struct {
 const (
 	stepAgree = iota
 	stepStopped
+	stepOwed
 	stepBegin
 	stepCommit
 	stepOutcome
@@ -80,13 +80,12 @@ func (a *attempt) meet(ctx context.Context) error {
 
 // standing is what a rank says once it stands still, or cannot.
 type standing struct {
-	Obstacle string         `json:"obstacle,omitempty"`
-	Marks    []vid.Bookmark `json:"marks,omitempty"`
-	Then     after.Action   `json:"then,omitempty"` // rank 0: what was asked for
+	Obstacle string       `json:"obstacle,omitempty"`
+	Then     after.Action `json:"then,omitempty"` // rank 0: what was asked for
 }
 
 // park stops the program on all ranks, or on none.
-func (a *attempt) park(ctx context.Context) (all []standing, err error) {
+func (a *attempt) park(ctx context.Context) (err error) {
 	j := a.j
 	a.phase("stop")
 	a.stopped = time.Now()
@@ -94,7 +93,7 @@ func (a *attempt) park(ctx context.Context) (all []standing, err error) {
 	if a.async {
 		timeout = asyncParkTimeout
 	}
-	mine := standing{Then: a.then}
+	mine, all := standing{Then: a.then}, []standing(nil)
 	parkErr := j.host.Park(timeout)
 	talk := func(poll func()) { all, err = exchange(ctx, j.group, a.tag(stepStopped), poll, mine) }
 	if parkErr != nil {
@@ -107,7 +106,7 @@ func (a *attempt) park(ctx context.Context) (all []standing, err error) {
 	} else {
 		e := a.on(func() {
 			if j.runtime != nil {
-				mine.Obstacle, mine.Marks = j.runtime.Holds(), j.tables.Bookmarks()
+				mine.Obstacle = j.runtime.Holds()
 			}
 			talk(a.poll)
 		})
@@ -132,7 +131,7 @@ func (a *attempt) park(ctx context.Context) (all []standing, err error) {
 	if err != nil && parkErr == nil {
 		j.host.Release()
 	}
-	return all, err
+	return err
 }
 
 func (a *attempt) prefix(rank int) string {
@@ -153,7 +152,7 @@ type beginning struct {
 // rank; when all ranks could, it returns with the program stopped. Otherwise the program runs again.
 func (a *attempt) stopAll(ctx context.Context) error {
 	j := a.j
-	stands, err := a.park(ctx)
+	err := a.park(ctx)
 	if err != nil {
 		return err
 	}
@@ -171,7 +170,7 @@ func (a *attempt) stopAll(ctx context.Context) error {
 	e := a.on(func() {
 		if j.runtime != nil {
 			a.phase("drain")
-			if err := j.drain(stands); err != nil {
+			if err := a.drain(ctx); err != nil {
 				mine.Obstacles = []string{err.Error()}
 			}
 		}

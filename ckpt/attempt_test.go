@@ -5,7 +5,6 @@ package ckpt
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,69 +19,7 @@ import (
 	"github.com/libckpt/libckpt/ckpt/control"
 	"github.com/libckpt/libckpt/ckpt/store"
 	"github.com/libckpt/libckpt/internal/fault"
-	"github.com/libckpt/libckpt/vid"
 )
-
-// underWay lists what each rank must still receive.
-func underWay(all []standing) []string {
-	var out []string
-	for r := range all {
-		for _, m := range missing(owed(all, r), all[r].Marks) {
-			out = append(out, fmt.Sprintf("rank %d: %s", r, m))
-		}
-	}
-	return out
-}
-
-func TestUnderWay(t *testing.T) {
-	mark := func(comm uint64, name string, peer int32, sent, received uint64) vid.Bookmark {
-		return vid.Bookmark{Comm: comm, Name: name, Peer: peer, Sent: sent, Received: received}
-	}
-	ranks := func(marks ...[]vid.Bookmark) []standing {
-		all := make([]standing, len(marks))
-		for r := range marks {
-			all[r].Marks = marks[r]
-		}
-		return all
-	}
-	for _, c := range []struct {
-		name string
-		all  []standing
-		want []string
-	}{
-		{"nobody sent", ranks(nil, nil), nil},
-		{"all received", ranks(
-			[]vid.Bookmark{mark(1, "world", 1, 5, 2)},
-			[]vid.Bookmark{mark(1, "world", 0, 2, 5)}), nil},
-		{"one direction", ranks(
-			[]vid.Bookmark{mark(1, "world", 1, 5, 2)},
-			[]vid.Bookmark{mark(1, "world", 0, 2, 3)}),
-			[]string{`rank 1: rank 0 sent 5 messages on communicator "world", of which 3 are received`}},
-		{"the receiver has heard nothing", ranks(
-			[]vid.Bookmark{mark(0x2a, "", 1, 1, 0)}, nil),
-			[]string{`rank 1: rank 0 sent 1 messages on communicator "2a", of which 0 are received`}},
-		{"equal in sum, but not on each communicator", ranks(
-			[]vid.Bookmark{mark(1, "a", 1, 2, 0), mark(2, "", 1, 1, 0)},
-			[]vid.Bookmark{mark(1, "a", 0, 0, 1), mark(2, "b", 0, 0, 2)}),
-			[]string{
-				`rank 1: rank 0 sent 1 messages on communicator "b", of which 2 are received`,
-				`rank 1: rank 0 sent 2 messages on communicator "a", of which 1 are received`}},
-		{"equal in sum, but not from each rank", ranks(
-			[]vid.Bookmark{mark(1, "w", 2, 2, 0)},
-			[]vid.Bookmark{mark(1, "w", 2, 1, 0)},
-			[]vid.Bookmark{mark(1, "w", 0, 0, 1), mark(1, "w", 1, 0, 2)}),
-			[]string{
-				`rank 2: rank 0 sent 2 messages on communicator "w", of which 1 are received`,
-				`rank 2: rank 1 sent 1 messages on communicator "w", of which 2 are received`}},
-		{"to itself", ranks([]vid.Bookmark{mark(1, "self", 0, 2, 1)}),
-			[]string{`rank 0: rank 0 sent 2 messages on communicator "self", of which 1 are received`}},
-		{"two objects of one communicator", ranks(
-			[]vid.Bookmark{mark(1, "w", 1, 2, 0), mark(1, "w", 1, 3, 0)},
-			[]vid.Bookmark{mark(1, "w", 0, 0, 5)}), nil},
-	} {
-		equal(t, c.name, c.want, underWay(c.all))
-	}
-}
 
 func TestJudge(t *testing.T) {
 	for _, c := range []struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/libckpt/libckpt/ckpt/files"
 	"github.com/libckpt/libckpt/ckpt/image"
 	"github.com/libckpt/libckpt/ckpt/snapshot"
+	"github.com/libckpt/libckpt/drain"
 )
 
 // capture is the state of a stopped process, except for the pages of its private memory.
@@ -67,6 +68,9 @@ func (j *Job) captureStopped() (*capture, []string, error) {
 		messages, err := j.runtime.Save()
 		if err != nil {
 			return nil, nil, err
+		}
+		if _, err := drain.Decode(messages); err != nil {
+			return nil, nil, fmt.Errorf("what the runtime says of its %w", err)
 		}
 		c.sections = append(c.sections, image.Section{Name: sectionMessages, Data: messages})
 		c.sections = append(c.sections,

@@ -3,85 +3,89 @@
 package ckpt
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	goruntime "runtime"
-	"sort"
 	"strings"
 	"time"
 
-	"github.com/libckpt/libckpt/vid"
+	"github.com/libckpt/libckpt/drain"
 )
 
 // drainTimeout bounds one try to receive all messages that are under way. All their senders stand
 // still and drive their communication, so it takes as long as the network does.
 const drainTimeout = 30 * time.Second
 
-// lane is a direction between two ranks on one communicator; here towards this rank.
-type lane struct {
-	comm uint64
-	from int
-}
-
-// owed lists how many messages every rank has sent to rank me over the whole run.
-func owed(all []standing, me int) map[lane]uint64 {
-	sent := map[lane]uint64{}
-	for r, one := range all {
-		for _, m := range one.Marks {
-			if int(m.Peer) == me && m.Sent > 0 {
-				sent[lane{m.Comm, r}] += m.Sent
-			}
-		}
+// marks are this rank's counters of messages.
+func (j *Job) marks() []drain.Mark {
+	all := j.tables.Bookmarks()
+	out := make([]drain.Mark, len(all))
+	for i, m := range all {
+		out[i] = drain.Mark{Comm: m.Comm, Name: m.Name, Peer: int(m.Peer), Sent: m.Sent, Received: m.Received}
 	}
-	return sent
-}
-
-// missing says which messages this rank has not received yet.
-func missing(sent map[lane]uint64, marks []vid.Bookmark) []string {
-	received := map[lane]uint64{}
-	names := map[uint64]string{}
-	for _, m := range marks {
-		received[lane{m.Comm, int(m.Peer)}] += m.Received
-		if m.Name != "" {
-			names[m.Comm] = m.Name
-		}
-	}
-	var out []string
-	for l, n := range sent {
-		if got := received[l]; got != n {
-			name := names[l.comm]
-			if name == "" {
-				name = fmt.Sprintf("%x", l.comm)
-			}
-			out = append(out, fmt.Sprintf("rank %d sent %d messages on communicator %q, of which %d are received", l.from, n, name, got))
-		}
-	}
-	sort.Strings(out)
 	return out
 }
 
+// owed learns from the ranks that have ever sent to this one how many messages. Collective.
+func (a *attempt) owed(ctx context.Context) (*drain.Ledger, error) {
+	out := drain.Notices(a.j.marks())
+	in, err := await(a.poll, func() (map[int][]byte, error) { return a.j.group.exchange(ctx, a.tag(stepOwed), out) })
+	if err != nil {
+		return nil, err
+	}
+	return drain.NewLedger(in)
+}
+
 // drain receives what other ranks have sent to this one, until nothing is under way between them.
-func (j *Job) drain(all []standing) error {
-	sent := owed(all, j.group.rank())
+// Collective as far as the ranks' counters go; an error is this rank's alone.
+func (a *attempt) drain(ctx context.Context) error {
+	j := a.j
+	ledger, err := a.owed(ctx)
+	if err != nil {
+		return err
+	}
 	end := time.Now().Add(drainTimeout)
 	for {
 		left, err := j.runtime.Drain()
 		if err != nil {
 			return err
 		}
-		if left == 0 && len(missing(sent, j.tables.Bookmarks())) == 0 {
+		gaps := ledger.Missing(j.marks())
+		if left == 0 && len(gaps) == 0 {
 			break
 		}
+		if wrong := wrongGaps(gaps); wrong != "" {
+			return errors.New("the counts of messages cannot be right, so no image can be made: " + wrong)
+		}
 		if time.Now().After(end) {
-			reasons := missing(sent, j.tables.Bookmarks())
-			if left > 0 {
-				reasons = append(reasons, fmt.Sprintf("%d operations do not end", left))
-			}
-			return fmt.Errorf("messages under way did not arrive in %v: %s", drainTimeout, strings.Join(reasons, "; "))
+			return fmt.Errorf("messages under way did not arrive in %v: %s", drainTimeout, stillMissing(gaps, left))
 		}
 		goruntime.Gosched()
 	}
 	if why := j.runtime.Holds(); why != "" {
-		return fmt.Errorf("%s", why)
+		return errors.New(why)
 	}
 	return nil
+}
+
+func wrongGaps(gaps []drain.Gap) string {
+	var out []string
+	for _, g := range gaps {
+		if g.Wrong() {
+			out = append(out, g.String())
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+func stillMissing(gaps []drain.Gap, left int) string {
+	var out []string
+	for _, g := range gaps {
+		out = append(out, g.String())
+	}
+	if left > 0 {
+		out = append(out, fmt.Sprintf("%d operations do not end", left))
+	}
+	return strings.Join(out, "; ")
 }

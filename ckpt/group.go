@@ -17,6 +17,9 @@ type group interface {
 	size() int
 	// allgather collects what every rank gives; tag is equal on all ranks and used once.
 	allgather(ctx context.Context, tag uint64, mine []byte) ([][]byte, error)
+	// exchange delivers to each rank what others have for it; ranks that have nothing for each other do
+	// not talk. Collective like allgather, with tags of the same kind.
+	exchange(ctx context.Context, tag uint64, out map[int][]byte) (map[int][]byte, error)
 }
 
 type solo struct{}
@@ -26,6 +29,9 @@ func (solo) size() int { return 1 }
 func (solo) allgather(_ context.Context, _ uint64, mine []byte) ([][]byte, error) {
 	return [][]byte{mine}, nil
 }
+func (solo) exchange(_ context.Context, _ uint64, out map[int][]byte) (map[int][]byte, error) {
+	return out, nil
+}
 
 type networked struct{ net *signaling.Network }
 
@@ -33,6 +39,9 @@ func (n networked) rank() int { return n.net.Rank() }
 func (n networked) size() int { return n.net.Size() }
 func (n networked) allgather(ctx context.Context, tag uint64, mine []byte) ([][]byte, error) {
 	return n.net.Allgather(ctx, tag, mine)
+}
+func (n networked) exchange(ctx context.Context, tag uint64, out map[int][]byte) (map[int][]byte, error) {
+	return n.net.Exchange(ctx, tag, out)
 }
 
 // pollPeriod is how often a thread that waits for the other ranks drives its MPI: they may be inside

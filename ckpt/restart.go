@@ -19,6 +19,7 @@ import (
 	"github.com/libckpt/libckpt/ckpt/launch"
 	"github.com/libckpt/libckpt/ckpt/snapshot"
 	"github.com/libckpt/libckpt/ckpt/store"
+	"github.com/libckpt/libckpt/drain"
 	"github.com/libckpt/libckpt/vid"
 )
 
@@ -157,6 +158,9 @@ func ContinueRuntime(h Host, o launch.Options, r *Restart, rt Runtime, tables *v
 	}
 	if j.messages, err = f.Section(sectionMessages); err != nil {
 		return nil, err
+	}
+	if _, err := drain.Decode(j.messages); err != nil {
+		return nil, fmt.Errorf("%s: section %q: %w", f.Name(), sectionMessages, err)
 	}
 	if j.state, err = f.Section(sectionRuntime); err != nil {
 		return nil, err

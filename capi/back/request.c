@@ -340,7 +340,7 @@ long back_Testsome(const long *a) { return some(a, 0); }
 
 /* ---- persistent requests ---- */
 
-static int start(ckpt_slot *s) {
+static int start(ckpt_vid v, ckpt_slot *s) {
     MPI_Request r = real_of(s);
     struct persistent *p = (struct persistent *)(uintptr_t)s->extra;
     if (__builtin_expect(back.drained, 0) && (s->a & REQUEST_KIND) == REQUEST_RECV && p != NULL) {
@@ -362,13 +362,15 @@ static int start(ckpt_slot *s) {
         s->a |= REQUEST_ACTIVE;
         if ((s->a & REQUEST_KIND) == REQUEST_SEND)
             back_count_sent(back_slot(CKPT_KIND_COMM, s->clock), s->b);
+        else if ((s->a & REQUEST_KIND) == REQUEST_RECV && p != NULL)
+            back_posted(v, p->a); /* its place among the receives that are posted */
     }
     return rc;
 }
 
 static long start_checked(ckpt_vid v) {
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, v);
-    return is_null(s) || !is_inactive(s) ? CANON_ERR(REQUEST) : back_error(start(s));
+    return is_null(s) || !is_inactive(s) ? CANON_ERR(REQUEST) : back_error(start(v, s));
 }
 
 long back_Start(const long *a) { return start_checked(*(ckpt_vid *)a[0]); }

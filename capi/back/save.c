@@ -2,7 +2,8 @@
  *
  * save.c: drained messages, matched messages and requests in an image (section "messages").
  *
- * 64-bit little-endian words; messages' bytes are padded to 8.
+ * 64-bit little-endian words; messages' bytes are padded to 8.  drain/section.go reads the same bytes,
+ * and refuses an image whose section it does not understand: a change here is a change there.
  *
  *   version (1)
  *   drained messages: count, then each: communicator, source, tag, length, bytes; in order of

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package drain
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// Section is the section "messages" of an image: what was received and not asked for yet, and what the
+// program has asked for and not got. The runtime's back writes and reads the same bytes
+// (capi/back/save.c); this is what both are checked against.
+//
+// Words are 64 bits, little-endian and signed; the bytes of a message are padded with zeros to a word.
+//
+//	version
+//	drained messages, in order of arrival: how many, then of each
+//	    communicator, source, tag, length, bytes
+//	matched messages: how many, then of each
+//	    id, communicator, source, tag, length, bytes
+//	requests: how many, then of each
+//	    id, flags, peer, communicator, state, and by state
+//	      inactive: nothing
+//	      done:     source, tag, cancelled, length, error class
+//	      posted:   order, buffer, count, datatype, source, tag
+//	      deferred: function, number of arguments, arguments
+//	    and when it is persistent
+//	      mode, six arguments
+//
+// No bytes at all are an empty section: that of a runtime that drains nothing.
+type Section struct {
+	Drained  []Message
+	Matched  []Matched
+	Requests []Request
+}
+
+// Message is one that draining received.
+type Message struct {
+	Comm        uint32 // virtual ids, here and below
+	Source, Tag int32
+	Data        []byte
+}
+
+// Matched is a message that the program has matched (MPI_Mprobe) and not received.
+type Matched struct {
+	ID uint32
+	Message
+}
+
+// Request is one that the program holds, or that it has freed while it was active.
+type Request struct {
+	ID         uint32
+	Flags      int64
+	Peer       int32
+	Comm       uint32
+	State      State
+	Done       *Done
+	Posted     *Posted
+	Deferred   *Deferred
+	Persistent *Persistent
+}
+
+// State is what a request waits for. The numbers are part of images.
+type State int64
+
+// States.
+const (
+	Inactive      State = 0 // a persistent request that was not started
+	Complete      State = 1 // the program has not looked yet
+	PostedReceive State = 2 // to be posted again, in the order in which they were
+	DeferredStart State = 3 // a collective call that no member has started
+)
+
+// FlagPersistent of Request.Flags says that Persistent follows. (capi/back/impl.h has the others, which
+// mean nothing here.)
+const FlagPersistent = 4
+
+// Done is the status of a complete request.
+type Done struct {
+	Source, Tag int32
+	Cancelled   bool
+	Bytes       int64
+	Error       uint8
+}
+
+// Posted is what MPI_Irecv was called with.
+type Posted struct {
+	Order       int64
+	Buffer      uint64
+	Count       int64
+	Type        uint32
+	Source, Tag int32
+}
+
+// Deferred is a call that will be made.
+type Deferred struct {
+	Function int32
+	Args     []int64
+}
+
+// Persistent is what a persistent request was made with; mode 0 receives, 1 to 4 are the kinds of send.
+type Persistent struct {
+	Mode int64
+	Args [6]int64
+}
+
+// sectionVersion counts changes of the format; numbers are never reused.
+const sectionVersion = 1
+
+// Kinds of virtual ids (include/ckpt/tables.h).
+const (
+	kindComm     = 1
+	kindDatatype = 3
+	kindMessage  = 5
+	kindRequest  = 7
+)
+
+const (
+	// predefined is how many ids of a kind are not the program's own.
+	predefined = 256
+	// maxFunctions and maxArgs bound a deferred call.
+	maxFunctions = 1 << 12
+	maxArgs      = 14
+)
+
+// CorruptError says that the bytes are no section.
+type CorruptError struct {
+	Offset int
+	What   string
+}
+
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("messages and requests, at byte %d: %s", e.Offset, e.What)
+}
+
+// Append appends the section as it stands in an image.
+func (s *Section) Append(b []byte) []byte {
+	word := func(v int64) { b = binary.LittleEndian.AppendUint64(b, uint64(v)) }
+	message := func(m Message) {
+		word(int64(m.Comm))
+		word(int64(m.Source))
+		word(int64(m.Tag))
+		word(int64(len(m.Data)))
+		b = append(b, m.Data...)
+		b = append(b, make([]byte, -len(m.Data)&7)...)
+	}
+	word(sectionVersion)
+	word(int64(len(s.Drained)))
+	for _, m := range s.Drained {
+		message(m)
+	}
+	word(int64(len(s.Matched)))
+	for _, m := range s.Matched {
+		word(int64(m.ID))
+		message(m.Message)
+	}
+	word(int64(len(s.Requests)))
+	for _, r := range s.Requests {
+		for _, v := range r.words() {
+			word(v)
+		}
+	}
+	return b
+}
+
+func (r *Request) words() []int64 {
+	w := []int64{int64(r.ID), r.Flags, int64(r.Peer), int64(r.Comm), int64(r.State)}
+	switch d, p := r.Done, r.Posted; r.State {
+	case Complete:
+		cancelled := int64(0)
+		if d.Cancelled {
+			cancelled = 1
+		}
+		w = append(w, int64(d.Source), int64(d.Tag), cancelled, d.Bytes, int64(d.Error))
+	case PostedReceive:
+		w = append(w, p.Order, int64(p.Buffer), p.Count, int64(p.Type), int64(p.Source), int64(p.Tag))
+	case DeferredStart:
+		w = append(w, int64(r.Deferred.Function), int64(len(r.Deferred.Args)))
+		w = append(w, r.Deferred.Args...)
+	}
+	if p := r.Persistent; p != nil {
+		w = append(append(w, p.Mode), p.Args[:]...)
+	}
+	return w
+}
+
+// Decode reads a section. The messages' bytes are those of b. It takes nothing for granted, and fails
+// with a *CorruptError.
+func Decode(b []byte) (*Section, error) {
+	s := &Section{}
+	if len(b) == 0 {
+		return s, nil
+	}
+	r := &reader{b: b}
+	if v := r.word(); r.err == nil && v != sectionVersion {
+		r.fail("version %d, this libckpt reads %d", v, sectionVersion)
+	}
+	seen := map[uint32]bool{}
+	for n := r.count(4); n > 0; n-- {
+		s.Drained = append(s.Drained, r.message())
+	}
+	for n := r.count(5); n > 0; n-- {
+		s.Matched = append(s.Matched, Matched{r.fresh(kindMessage, seen), r.message()})
+	}
+	for n := r.count(5); n > 0; n-- {
+		s.Requests = append(s.Requests, r.request(seen))
+	}
+	if r.err == nil && r.at != len(b) {
+		r.fail("%d bytes too many", len(b)-r.at)
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	return s, nil
+}
+
+// reader reads words until the first that is wrong; from then on, nothing.
+type reader struct {
+	b   []byte
+	at  int
+	err error
+}
+
+func (r *reader) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = &CorruptError{r.at, fmt.Sprintf(format, args...)}
+	}
+}
+
+func (r *reader) word() int64 {
+	if r.err == nil && len(r.b)-r.at < 8 {
+		r.fail("it ends too early")
+	}
+	if r.err != nil {
+		return 0
+	}
+	v := int64(binary.LittleEndian.Uint64(r.b[r.at:]))
+	r.at += 8
+	return v
+}
+
+func (r *reader) within(what string, low, high int64) int64 {
+	at := r.at
+	v := r.word()
+	if r.err == nil && (v < low || v > high) {
+		r.at = at
+		r.fail("%s is %d, not between %d and %d", what, v, low, high)
+	}
+	if r.err != nil {
+		return 0
+	}
+	return v
+}
+
+func (r *reader) int32(what string) int32 {
+	return int32(r.within(what, math.MinInt32, math.MaxInt32))
+}
+
+// count is a number of items of at least so many words each; what follows must have room for them.
+func (r *reader) count(words int) int64 {
+	n := r.within("a number of items", 0, int64(len(r.b)/(8*words)))
+	if r.err == nil && n > int64((len(r.b)-r.at)/(8*words)) {
+		r.fail("%d items in %d bytes", n, len(r.b)-r.at)
+		return 0
+	}
+	return n
+}
+
+func (r *reader) id(kind uint32) uint32 {
+	v := uint32(r.within("a virtual id", 0, math.MaxUint32))
+	if r.err == nil && v>>28 != kind {
+		r.fail("id %#x is of kind %d, want %d", v, v>>28, kind)
+	}
+	return v
+}
+
+// fresh is the id of an object of the program's own that was not named before.
+func (r *reader) fresh(kind uint32, seen map[uint32]bool) uint32 {
+	v := r.id(kind)
+	if r.err == nil && (v&(1<<28-1) < predefined || seen[v]) {
+		r.fail("id %#x is predefined, or named twice", v)
+	}
+	seen[v] = true
+	return v
+}
+
+func (r *reader) message() Message {
+	m := Message{Comm: r.id(kindComm), Source: r.int32("a source"), Tag: r.int32("a tag")}
+	n := int(r.within("a message's length", 0, int64(len(r.b))))
+	padded := (n + 7) &^ 7
+	if r.err == nil && padded > len(r.b)-r.at {
+		r.fail("message of %d bytes, of which %d are there", n, len(r.b)-r.at)
+	}
+	if r.err != nil {
+		return m
+	}
+	m.Data = r.b[r.at : r.at+n : r.at+n]
+	for _, x := range r.b[r.at+n : r.at+padded] {
+		if x != 0 {
+			r.fail("padding that is not zero")
+		}
+	}
+	r.at += padded
+	return m
+}
+
+func (r *reader) request(seen map[uint32]bool) Request {
+	q := Request{ID: r.fresh(kindRequest, seen), Flags: r.word(), Peer: r.int32("a peer"), Comm: r.id(kindComm)}
+	q.State = State(r.within("a request's state", int64(Inactive), int64(DeferredStart)))
+	persistent := q.Flags&FlagPersistent != 0
+	switch q.State {
+	case Inactive:
+		if !persistent {
+			r.fail("request %#x is inactive, but not persistent", q.ID)
+		}
+	case Complete:
+		q.Done = &Done{Source: r.int32("a source"), Tag: r.int32("a tag"), Cancelled: r.within("cancelled", 0, 1) == 1,
+			Bytes: r.within("a length", 0, math.MaxInt64), Error: uint8(r.within("an error class", 0, math.MaxUint8))}
+	case PostedReceive:
+		q.Posted = &Posted{Order: r.word(), Buffer: uint64(r.word()), Count: r.within("a count", 0, math.MaxInt64),
+			Type: r.id(kindDatatype), Source: r.int32("a source"), Tag: r.int32("a tag")}
+	case DeferredStart:
+		q.Deferred = &Deferred{Function: int32(r.within("a function", 0, maxFunctions-1))}
+		for n := r.within("a number of arguments", 1, maxArgs); n > 0; n-- {
+			q.Deferred.Args = append(q.Deferred.Args, r.word())
+		}
+	}
+	if persistent {
+		p := &Persistent{Mode: r.within("a mode", 0, 4)}
+		for i := range p.Args {
+			p.Args[i] = r.word()
+		}
+		q.Persistent = p
+	}
+	return q
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package drain
+
+import (
+	"encoding/binary"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func id(kind, index uint32) uint32 { return kind<<28 | index }
+
+// full has one of everything.
+func full() *Section {
+	comm, world := id(kindComm, 300), id(kindComm, 1)
+	return &Section{
+		Drained: []Message{
+			{Comm: comm, Source: 3, Tag: 7, Data: []byte("five!")},
+			{Comm: world, Source: 0, Tag: 0, Data: []byte{}},
+			{Comm: world, Source: 1, Tag: 1 << 20, Data: []byte("8 bytes.")},
+		},
+		Matched: []Matched{{id(kindMessage, 256), Message{Comm: world, Source: 2, Tag: 9, Data: []byte{1}}}},
+		Requests: []Request{
+			{ID: id(kindRequest, 256), Flags: 1, Peer: 2, Comm: world, State: Complete,
+				Done: &Done{Source: -1, Tag: -1, Cancelled: true, Bytes: 5 << 30, Error: 15}},
+			{ID: id(kindRequest, 257), Flags: 2, Peer: -1, Comm: world, State: PostedReceive,
+				Posted: &Posted{Order: 4, Buffer: 0x100000001000, Count: 10, Type: id(kindDatatype, 20), Source: -1, Tag: 3}},
+			{ID: id(kindRequest, 258), Comm: comm, State: DeferredStart, Deferred: &Deferred{Function: 17, Args: []int64{1, -1, 1 << 40}}},
+			{ID: id(kindRequest, 259), Flags: FlagPersistent | 2, Peer: 1, Comm: world, State: Inactive,
+				Persistent: &Persistent{Args: [6]int64{1, 2, 3, 4, 5, 6}}},
+			{ID: id(kindRequest, 260), Flags: FlagPersistent | 8 | 1, Peer: 1, Comm: world, State: Complete, Done: &Done{},
+				Persistent: &Persistent{Mode: 4}},
+		},
+	}
+}
+
+func TestSection(t *testing.T) {
+	for _, s := range []*Section{{}, full()} {
+		got, err := Decode(s.Append(nil))
+		if diff := cmp.Diff(s, got); err != nil || diff != "" {
+			t.Errorf("%v\n%s", err, diff)
+		}
+	}
+	if s, err := Decode(nil); err != nil || cmp.Diff(&Section{}, s) != "" {
+		t.Errorf("no bytes: %v, %v", s, err)
+	}
+}
+
+// TestCorrupt: what is cut short, or has a wrong word, is refused with the place.
+func TestCorrupt(t *testing.T) {
+	whole := full().Append(nil)
+	for n := 1; n < len(whole); n++ {
+		if _, err := Decode(whole[:n]); err == nil {
+			t.Fatalf("%d of %d bytes are accepted", n, len(whole))
+		}
+	}
+	change := func(f func(*Section)) []byte {
+		s := full()
+		f(s)
+		return s.Append(nil)
+	}
+	poke := func(at int, v uint64) []byte {
+		b := full().Append(nil)
+		binary.LittleEndian.PutUint64(b[at:], v)
+		return b
+	}
+	for _, c := range []struct {
+		what string
+		b    []byte
+	}{
+		{"version 2", poke(0, 2)},
+		{"number of items", poke(8, 1<<60)},
+		{"number of items", poke(8, ^uint64(0))},
+		{"kind 3, want 1", change(func(s *Section) { s.Drained[0].Comm = id(kindDatatype, 300) })},
+		{"a message's length", poke(16+24, 1<<62)},
+		{"padding", poke(16+32, ^uint64(0))},
+		{"predefined", change(func(s *Section) { s.Matched[0].ID = id(kindMessage, 1) })},
+		{"named twice", change(func(s *Section) { s.Requests[1].ID = s.Requests[0].ID })},
+		{"not persistent", change(func(s *Section) { s.Requests[3].Flags, s.Requests[3].Persistent = 2, nil })},
+		{"state", change(func(s *Section) { s.Requests[0].State = 9 })},
+		{"number of arguments", change(func(s *Section) { s.Requests[2].Deferred.Args = make([]int64, 15) })},
+		{"mode", change(func(s *Section) { s.Requests[4].Persistent.Mode = 5 })},
+		{"8 bytes too many", append(full().Append(nil), make([]byte, 8)...)},
+	} {
+		_, err := Decode(c.b)
+		var corrupt *CorruptError
+		if !errors.As(err, &corrupt) || !strings.Contains(err.Error(), c.what) {
+			t.Errorf("want %q: %v", c.what, err)
+		}
+	}
+}
+
+// FuzzSection: no bytes make Decode fail otherwise than with a CorruptError, and what it accepts is
+// written again as it was.
+func FuzzSection(f *testing.F) {
+	f.Add([]byte{})
+	f.Add((&Section{}).Append(nil))
+	f.Add(full().Append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := Decode(b)
+		var corrupt *CorruptError
+		switch {
+		case err != nil && !errors.As(err, &corrupt):
+			t.Errorf("%T: %v", err, err)
+		case err == nil && len(b) > 0:
+			if again := s.Append(nil); string(again) != string(b) {
+				t.Errorf("%x is written again as %x", b, again)
+			}
+		}
+	})
+}
