@@ -133,7 +133,6 @@ func TestProgramsAreDeterministic(t *testing.T) {
 			if err != nil || len(text) == 0 {
 				t.Errorf("no output (%v)", err)
 			}
-			t.Logf("%v, %v", native(t, p).Time.Round(time.Millisecond), native(t, p).Exit)
 		})
 	}
 }
@@ -150,7 +149,6 @@ func TestUnderCkptrun(t *testing.T) {
 			if err := want.Same(got); err != nil {
 				t.Error(err)
 			}
-			t.Logf("%v, natively %v", got.Time.Round(time.Millisecond), want.Time.Round(time.Millisecond))
 		})
 	}
 }
