@@ -51,6 +51,7 @@ func compile(t *testing.T, mpi string) string {
 // job is one start of the ranks.
 type job struct {
 	cmd    *exec.Cmd
+	dir    string // of its checkpoints; empty for a native run
 	out    bytes.Buffer
 	exited chan error
 }
@@ -62,7 +63,8 @@ func start(t *testing.T, mpi string, args ...string) *job {
 	j := &job{cmd: exec.Command(l[0], args...), exited: make(chan error, 1)}
 	j.cmd.Env = append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
 	if i := slices.Index(args, "--dir"); i >= 0 {
-		j.cmd.Env = append(j.cmd.Env, "CKPT_TEST_JOB="+args[i+1])
+		j.dir = args[i+1]
+		j.cmd.Env = append(j.cmd.Env, "CKPT_TEST_JOB="+j.dir)
 	}
 	j.cmd.Stdout, j.cmd.Stderr = &j.out, &j.out
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -70,7 +72,10 @@ func start(t *testing.T, mpi string, args ...string) *job {
 		t.Fatal(err)
 	}
 	go func() { j.exited <- j.cmd.Wait() }()
-	t.Cleanup(func() { _ = syscall.Kill(-j.cmd.Process.Pid, syscall.SIGKILL) })
+	t.Cleanup(func() {
+		_ = syscall.Kill(-j.cmd.Process.Pid, syscall.SIGKILL)
+		j.killRanks() // which the launcher put into groups of their own
+	})
 	return j
 }
 
@@ -86,16 +91,19 @@ func (j *job) ended(wait time.Duration) bool {
 }
 
 // kill ends the ranks as a crash of their nodes would.
-func (j *job) kill(t *testing.T, dir string) {
+func (j *job) kill(t *testing.T) {
 	t.Helper()
-	// The environment names the job: the ranks' command lines are the program's.
-	all, err := filepath.Glob("/proc/[0-9]*/environ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	j.killRanks()
+	<-j.exited
+	j.exited <- nil
+}
+
+// killRanks finds the ranks by their environment: their command lines are the program's.
+func (j *job) killRanks() {
+	all, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, path := range all {
 		b, err := os.ReadFile(path)
-		if err != nil || !bytes.Contains(b, []byte("CKPT_TEST_JOB="+dir+"\x00")) {
+		if err != nil || j.dir == "" || !bytes.Contains(b, []byte("CKPT_TEST_JOB="+j.dir+"\x00")) {
 			continue
 		}
 		var pid int
@@ -103,8 +111,6 @@ func (j *job) kill(t *testing.T, dir string) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
-	<-j.exited
-	j.exited <- nil
 }
 
 func result(out string) string {
@@ -165,7 +171,7 @@ func TestAnyMoment(t *testing.T) {
 					if j.ended(pause(300)) || !save(t, j, dir) || j.ended(pause(60)) {
 						break
 					}
-					j.kill(t, dir)
+					j.kill(t)
 					if err := os.Remove(filepath.Join(dir, "job.json")); err != nil && !os.IsNotExist(err) {
 						t.Fatal(err)
 					}
