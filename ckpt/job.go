@@ -103,6 +103,14 @@ func Start(h Host, o launch.Options, p launch.Program, log *zap.Logger) (*Job, e
 
 // OpenRuntime makes the job one of all ranks of the runtime. Collective. tables are the virtual ids.
 func (j *Job) OpenRuntime(rt Runtime, tables *vid.Tables) error {
+	if err := j.connect(rt, tables); err != nil {
+		return err
+	}
+	return j.serve()
+}
+
+// connect joins the ranks by the signaling network. Collective.
+func (j *Job) connect(rt Runtime, tables *vid.Tables) error {
 	if j.runtime != nil {
 		return errors.New("a runtime has opened this process's job already; one is supported")
 	}
@@ -139,7 +147,7 @@ func (j *Job) OpenRuntime(rt Runtime, tables *vid.Tables) error {
 	net.Handle(kindWhere, func(int, []byte) { j.sayWhere() })
 	net.Handle(kindStands, j.heardWhere)
 	j.host.SetTables(tables.Address())
-	return j.serve()
+	return nil
 }
 
 // Kinds of messages of the signaling network.

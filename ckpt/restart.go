@@ -165,12 +165,23 @@ func ContinueRuntime(h Host, o launch.Options, r *Restart, rt Runtime, tables *v
 	if j.state, err = f.Section(sectionRuntime); err != nil {
 		return nil, err
 	}
-	return j, j.OpenRuntime(rt, tables)
+	return j, j.connect(rt, tables)
 }
 
 // RebuildObjects makes every object again in the fresh runtime; the runtime has bound its predefined
-// ones.
+// ones. Collective. Only then can the job be saved: a rank that is still busy here has calls under way
+// that no counter knows.
 func (j *Job) RebuildObjects() error {
+	if err := j.rebuildObjects(); err != nil {
+		return err
+	}
+	if _, err := j.runtime.Allgather([]byte{0}); err != nil {
+		return err
+	}
+	return j.serve()
+}
+
+func (j *Job) rebuildObjects() error {
 	err := j.tables.Rebuild(func(k vid.Kind, id vid.ID, desc []byte, real uint64) (uint64, error) {
 		return j.runtime.Rebuild(uint32(k), uint32(id), desc, real)
 	})

@@ -108,7 +108,6 @@ struct thread {
     volatile uint32_t collected; // the round of collecting that it has done
     void *altstack;       // lower signal stack
     struct fd_table *vfork_fds; // descriptors of a child that borrows our memory (fds.c)
-    volatile uint32_t born;     // 1: the thread runs and is on the list; 2: it is of an image
     pid_t *set_tid[2];          // CLONE_PARENT_SETTID, CLONE_CHILD_SETTID: where its number goes
     bool in_gate;               // restart: it goes on inside a gate call, which returns
     long gate_result;           // this
@@ -130,6 +129,7 @@ struct host {
     struct thread *threads;     // live upper threads
     volatile int lock;          // guards threads, arena, fds; taken with all signals blocked
     volatile uint32_t park_gen; // even: threads run; odd: they stay parked
+    volatile bool live;         // the program runs: before, there is nothing to be stopped
     volatile uint32_t collect;  // round of collecting pending signals
     struct thread *collector;   // who takes those of the process
     volatile uint32_t bell;     // futex: grows whenever park_gen or collect did

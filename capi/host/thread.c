@@ -216,8 +216,18 @@ _Noreturn void thread_leave(struct thread *t) { siglongjmp(t->leave, 1); }
 // Where the gate of this thread begins its calls: below the caller's frame.
 #define GATE_STACK(frame) (((uint64_t)(frame)-1024) & ~15ull)
 
+// How a thread begins.  It lies on its maker's stack: the thread may have ended, and its record be
+// another one's, before its maker looks.
+struct birth {
+    struct thread *t;
+    bool restart; // the thread is one of an image
+    pid_t vtid;
+    volatile uint32_t done;
+};
+
 static void *thread_start(void *arg) {
-    struct thread *t = arg;
+    struct birth *birth = arg;
+    struct thread *t = birth->t;
     block_all();
     thread_attach(t);
     if (sigsetjmp(t->leave, 0) == 0) {
@@ -229,10 +239,11 @@ static void *thread_start(void *arg) {
             for (int i = 0; i < 2; i++)
                 if (t->set_tid[i]) *t->set_tid[i] = t->vtid;
         }
-        bool restart = t->born == 2;
+        bool restart = birth->restart;
         if (!restart) enlist(t);
-        t->born = 1;
-        futex(&t->born, FUTEX_WAKE, 1, NULL);
+        birth->vtid = t->vtid;
+        __atomic_store_n(&birth->done, 1, __ATOMIC_RELEASE);
+        futex(&birth->done, FUTEX_WAKE, 1, NULL);
         if (restart) // until the whole process is there again
             for (uint32_t g; (g = H.park_gen) & 1;) wait_for_bell(&H.park_gen, g);
         go_on(t);
@@ -242,17 +253,19 @@ static void *thread_start(void *arg) {
     return NULL;
 }
 
-static int carry(struct thread *t) {
+// Returns 0 or an error number; *vtid is the new thread's id, which may have ended already.
+static int carry(struct thread *t, bool restart, pid_t *vtid) {
+    struct birth birth = {.t = t, .restart = restart};
     pthread_t id;
     pthread_attr_t attr;
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attr, 8u << 20);
-    int error = pthread_create(&id, &attr, thread_start, t);
+    int error = pthread_create(&id, &attr, thread_start, &birth);
     pthread_attr_destroy(&attr);
     if (error) return error;
-    uint32_t b;
-    while ((b = t->born) != 1) futex(&t->born, FUTEX_WAIT, b, NULL);
+    while (!__atomic_load_n(&birth.done, __ATOMIC_ACQUIRE)) futex(&birth.done, FUTEX_WAIT, 0, NULL);
+    *vtid = birth.vtid;
     return 0;
 }
 
@@ -268,7 +281,8 @@ long thread_create(struct call *c) {
     t->hidden_mask = c->t->hidden_mask;
     t->set_tid[0] = flags & CLONE_PARENT_SETTID ? (pid_t *)c->a[2] : NULL;
     t->set_tid[1] = flags & CLONE_CHILD_SETTID ? (pid_t *)c->a[3] : NULL;
-    if (carry(t)) {
+    pid_t vtid;
+    if (carry(t, false, &vtid)) {
         kmask old = block_all();
         lock();
         t->next = pool;
@@ -277,13 +291,14 @@ long thread_create(struct call *c) {
         set_kernel_mask(old);
         return -EAGAIN;
     }
-    return t->vtid;
+    return vtid;
 }
 
 _Noreturn void thread_run_main(uint64_t ip, uint64_t sp) {
     struct thread *t = self();
     if (sigsetjmp(t->leave, 0) == 0) {
         t->lower_sp = GATE_STACK(__builtin_frame_address(0) - 4096);
+        H.live = true;
         set_kernel_mask(H.start_mask & ~OURS);
         host_enter(ip, sp);
     }
@@ -297,6 +312,7 @@ _Noreturn void threads_continue(void) {
     if (sigsetjmp(t->leave, 0) == 0) {
         t->lower_sp = GATE_STACK(__builtin_frame_address(0) - 32768);
         H.park_gen++; // even: all threads go
+        H.live = true;
         threads_ring();
         if (H.main_gone) {
             detach(t);
@@ -439,20 +455,18 @@ static int op_park(int timeout_ms, char *why, size_t bytes) {
         return -EBUSY;
     }
     int64_t end = now_ns() + timeout_ms * 1000000ll, pause = 20000;
-    for (;;) {
-        kmask old = block_all();
-        lock(); // orders this before or after any thread_unhold
-        bool restarting = H.park_gen & 1; // threads_continue() lets them go
-        if (!restarting) H.park_gen++;
-        unlock();
-        set_kernel_mask(old);
-        if (!restarting) break;
+    // Before a program's first instruction there is no thread to be found; and a restart holds its
+    // threads with an odd generation itself, until threads_continue().
+    for (; !H.live; nanosleep(&(struct timespec){0, 1000000}, NULL))
         if (now_ns() > end) {
-            snprintf(why, bytes, "the restart is not over yet");
+            snprintf(why, bytes, "the program does not run yet");
             return -EBUSY;
         }
-        nanosleep(&(struct timespec){0, 1000000}, NULL);
-    }
+    kmask old = block_all();
+    lock(); // orders this before or after any thread_unhold
+    H.park_gen++;
+    unlock();
+    set_kernel_mask(old);
     pid_t which = 0;
     bool in_lower = false;
     while (signal_running(&which, &in_lower)) {
@@ -631,8 +645,8 @@ static int op_load(const void *buffer, size_t bytes, char *why, size_t whybytes)
         }
         enlist(t);
         t->state = T_RUNNING;
-        t->born = 2;
-        if (carry(t)) {
+        pid_t vtid;
+        if (carry(t, true, &vtid)) {
             snprintf(why, whybytes, "no more threads can be made (ulimit -u)");
             return -EAGAIN;
         }

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cycle
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// launchers start ranks with the two MPIs of the distribution.
+var launchers = map[string][]string{
+	"mpich":   {"mpiexec.mpich"},
+	"openmpi": {"mpiexec.openmpi", "--oversubscribe"},
+}
+
+// Pairs of MPIs: where a program runs first, and where it is continued.
+var Pairs = [][2]string{{"mpich", "mpich"}, {"openmpi", "openmpi"}, {"mpich", "openmpi"}, {"openmpi", "mpich"}}
+
+// Limit is what a job of a few seconds may take on a machine that has much else to do.
+const Limit = 3 * time.Minute
+
+// Tool finds a program of the build tree, which lies in a folder above the test's.
+func Tool(t testing.TB, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("../../../../build/bin", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("%v: run make first", err)
+	}
+	return path
+}
+
+// Compile builds a program of testdata for one MPI.
+func Compile(t testing.TB, mpi, source string, flags ...string) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), strings.TrimSuffix(source, filepath.Ext(source))+"-"+mpi)
+	args := append([]string{"-O2", "-o", out, filepath.Join("testdata", source)}, flags...)
+	cmd := exec.Command("mpicc."+mpi, args...)
+	if b, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd.Args, err, b)
+	}
+	return out
+}
+
+// Job is one start of the ranks.
+type Job struct {
+	t      testing.TB
+	cmd    *exec.Cmd
+	dir    string // of its checkpoints; empty: none
+	out    output
+	exited chan error
+}
+
+// output is what the ranks have written so far.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+// Start starts a command on all ranks.
+func Start(t testing.TB, mpi string, ranks int, command ...string) *Job {
+	t.Helper()
+	l := launchers[mpi]
+	args := append(append(append([]string{}, l[1:]...), "-n", fmt.Sprint(ranks)), command...)
+	j := &Job{t: t, cmd: exec.Command(l[0], args...), exited: make(chan error, 1)}
+	j.cmd.Env = append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+	if i := slices.Index(command, "--dir"); i >= 0 {
+		j.dir = command[i+1]
+		j.cmd.Env = append(j.cmd.Env, mark+j.dir)
+	}
+	j.cmd.Stdout, j.cmd.Stderr = &j.out, &j.out
+	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := j.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { j.exited <- j.cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = syscall.Kill(-j.cmd.Process.Pid, syscall.SIGKILL)
+		if j.dir != "" {
+			j.killRanks()
+		}
+	})
+	return j
+}
+
+// mark is the variable by which the ranks of a job are found: their command lines are the program's.
+const mark = "CKPT_TEST_JOB="
+
+func (j *Job) killRanks() {
+	all, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	for _, path := range all {
+		b, err := os.ReadFile(path)
+		if err != nil || !bytes.Contains(b, []byte(mark+j.dir+"\x00")) {
+			continue
+		}
+		var pid int
+		if _, err := fmt.Sscanf(path, "/proc/%d/environ", &pid); err == nil && pid != j.cmd.Process.Pid {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// Ended tells whether the ranks have ended by themselves, waiting at most so long.
+func (j *Job) Ended(wait time.Duration) bool {
+	select {
+	case err := <-j.exited:
+		j.exited <- err
+		return true
+	case <-time.After(wait):
+		return false
+	}
+}
+
+// Output is what the ranks have written so far.
+func (j *Job) Output() string {
+	j.out.mu.Lock()
+	defer j.out.mu.Unlock()
+	return j.out.text.String()
+}
+
+// Kill ends the ranks as a crash of their nodes would.
+func (j *Job) Kill() {
+	j.t.Helper()
+	j.killRanks()
+	if !j.Ended(Limit) {
+		j.t.Fatalf("the launcher does not end although all ranks are gone\n%s", j.Output())
+	}
+}
+
+// Result is the line of two words with which a program of ours ends; empty when there is none.
+func (j *Job) Result() string {
+	for line := range strings.Lines(j.Output()) {
+		if len(strings.Fields(line)) == 2 {
+			return strings.TrimSpace(line)
+		}
+	}
+	return ""
+}
+
+// Save makes a checkpoint; false when the job has ended meanwhile.
+func (j *Job) Save() bool {
+	j.t.Helper()
+	for !j.Ended(10 * time.Millisecond) {
+		if _, err := os.Stat(filepath.Join(j.dir, "job.json")); err == nil {
+			break
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), Limit)
+	defer cancel()
+	b, err := exec.CommandContext(ctx, Tool(j.t, "ckptctl"), "checkpoint", j.dir, "--timeout", "90s").CombinedOutput()
+	if err == nil {
+		return true
+	}
+	if !j.Ended(10 * time.Second) {
+		j.t.Fatalf("no checkpoint: %v\n%s\n%s", err, b, j.Output())
+	}
+	return false
+}
+
+// Program is what goes through the cycles.
+type Program struct {
+	Ranks   int
+	Command map[string][]string // by MPI
+	Want    string              // its result, natively
+	Kills   int                 // at most
+	Most    time.Duration       // after which it is saved, at most
+}
+
+// Native runs the program as it is and remembers its result.
+func (p *Program) Native(t testing.TB, mpi string) {
+	t.Helper()
+	j := Start(t, mpi, p.Ranks, p.Command[mpi]...)
+	if !j.Ended(Limit) {
+		t.Fatalf("%v: the native run does not end\n%s", p.Command[mpi], j.Output())
+	}
+	if p.Want = j.Result(); p.Want == "" {
+		t.Fatalf("%v: no result of the native run\n%s", p.Command[mpi], j.Output())
+	}
+}
+
+// Run saves the program at moments that nobody chose, kills it, continues it under the other MPI of
+// the pair, and so on; in the end its result must be the native one.
+func (p *Program) Run(t *testing.T, pair [2]string) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "ckpt")
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 1))
+	pause := func(most time.Duration) time.Duration { return time.Duration(r.Int64N(int64(most))) }
+	run := Tool(t, "ckptrun")
+	j := Start(t, pair[0], p.Ranks, append([]string{run, "--dir", dir}, p.Command[pair[0]]...)...)
+	kills := 0
+	for ; kills < p.Kills; kills++ {
+		if j.Ended(pause(p.Most)) || !j.Save() || j.Ended(pause(60*time.Millisecond)) {
+			break
+		}
+		j.Kill()
+		if err := os.Remove(filepath.Join(dir, "job.json")); err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		j = Start(t, pair[(kills+1)%2], p.Ranks, run, "--dir", dir, "--restart", dir)
+	}
+	if !j.Ended(Limit) {
+		t.Fatalf("seed %d: it does not end after %d restarts\n%s", seed, kills, j.Output())
+	}
+	if got := j.Result(); got != p.Want || got == "" {
+		t.Errorf("seed %d, %d restarts: got %q, want %q\n%s", seed, kills, got, p.Want, j.Output())
+	}
+	t.Logf("%d restarts", kills)
+}
