@@ -330,7 +330,7 @@ static inline kmask block_all(void) {
 }
 static inline void set_kernel_mask(kmask m) { RAW4(14, SIG_SETMASK, &m, 0, 8); }
 
-// ---- thread.c ----------------------------------------------------------------------------------
+// ---- thread.c, thread_image.c ------------------------------------------------------------------
 struct thread *thread_new(void);          // record for the calling lower thread
 void thread_attach(struct thread *t);     // FS, GS, altstack of the calling thread
 void on_park(int sig, siginfo_t *si, void *uc);
@@ -340,6 +340,12 @@ _Noreturn void thread_run_main(uint64_t ip, uint64_t sp);
 _Noreturn void threads_continue(void); // restart: all threads go on; the main one is the caller
 _Noreturn void thread_leave(struct thread *t);
 struct thread *thread_by_vtid(pid_t vtid);
+void thread_enlist(struct thread *t);
+// Makes the lower thread that carries t; restart: t is one of an image.  Returns 0 or an error number;
+// *vtid is its id, and it may have ended already.
+int thread_carry(struct thread *t, bool restart, pid_t *vtid);
+long threads_save(void *buffer, size_t bytes); // of struct host_ops
+int threads_load(const void *buffer, size_t bytes, char *why, size_t whybytes);
 // Runs fn on the thread's own lower stack, from a signal handler that interrupted upper code: Go must
 // not run on a signal stack (P4).
 long thread_call_lower(struct thread *t, long (*fn)(void *), void *arg);

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// thread_image.c: stopped threads as bytes of an image, and threads made of such bytes.
+#include "host.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+// Layout of a thread in an image: header, signals, extended state, padding to 8 bytes.
+static size_t thread_bytes(const struct thread *t) {
+    size_t signals = (t->kept_count + t->pending_count) * sizeof(struct kept_signal);
+    return (sizeof(struct thread_image) + signals + t->xsave_bytes + 7) & ~7ul;
+}
+
+static void thread_save(const struct thread *t, struct thread_image *im) {
+    *im = (struct thread_image){
+        .bytes = (uint32_t)thread_bytes(t),
+        .kind = t->state != T_HELD ? 1 : t->retry ? 3 : 2,
+        .flags = t->mpi ? THREAD_MPI : 0,
+        .vtid = t->vtid,
+        .main = t->main,
+        .upper_fs = t->upper_fs,
+        .upper_sp = t->upper_sp,
+        .clear_tid = t->clear_tid,
+        .mask = t->uc_mask,
+        .hidden_mask = t->hidden_mask,
+        .altstack_sp = (uint64_t)t->app_altstack.ss_sp,
+        .altstack_size = t->app_altstack.ss_size,
+        .altstack_flags = (uint64_t)t->app_altstack.ss_flags,
+        .cut_ip = t->cut.ip,
+        .cut_sp = t->cut.sp,
+        .cut_left = t->cut.ip ? t->cut.deadline - now_ns() : 0,
+        .xsave_bytes = t->xsave_bytes,
+        .pending = t->kept_count + t->pending_count,
+    };
+    memcpy(im->comm, t->comm, sizeof im->comm);
+    memcpy(im->regs, t->uc.uc_mcontext.gregs, sizeof im->regs);
+    struct kept_signal *k = (struct kept_signal *)(im + 1);
+    memcpy(k, t->kept, t->kept_count * sizeof *k);
+    k += t->kept_count;
+    for (uint32_t i = 0; i < t->pending_count; i++) // came while it was held
+        *k++ = (struct kept_signal){t->pending[i], false};
+    memcpy(k, t->xsave, t->xsave_bytes);
+}
+
+static void thread_load(struct thread *t, const struct thread_image *im) {
+    t->vtid = im->vtid;
+    t->main = im->main;
+    t->upper_fs = im->upper_fs;
+    t->upper_sp = im->upper_sp;
+    t->clear_tid = im->clear_tid;
+    t->uc_mask = im->mask;
+    t->hidden_mask = im->hidden_mask;
+    t->app_altstack = (stack_t){.ss_sp = (void *)im->altstack_sp,
+                                .ss_size = im->altstack_size,
+                                .ss_flags = (int)im->altstack_flags};
+    t->cut = (struct cut_wait){im->cut_ip, im->cut_sp, now_ns() + im->cut_left};
+    memcpy(t->comm, im->comm, sizeof t->comm);
+    t->comm[sizeof t->comm - 1] = 0;
+    memset(&t->uc, 0, KUC_BYTES);
+    t->uc.uc_flags = 7; // extended state, and the segment registers as we are given them
+    memcpy(t->uc.uc_mcontext.gregs, im->regs, sizeof im->regs);
+    const struct kept_signal *k = (const struct kept_signal *)(im + 1);
+    const uint32_t room = sizeof t->kept / sizeof *t->kept;
+    t->kept_count = im->pending < room ? im->pending : room;
+    memcpy(t->kept, k, t->kept_count * sizeof *k);
+    t->xsave_bytes = im->xsave_bytes;
+    memcpy(t->xsave, k + im->pending, im->xsave_bytes);
+    t->in_gate = im->kind == 2 || im->kind == 3;
+    t->gate_result = im->kind == 2 ? CKPT_GATE_RESTART : CKPT_GATE_RETRY;
+    t->mpi = im->flags & THREAD_MPI;
+    t->state = T_PARKED;
+}
+
+long threads_save(void *buffer, size_t bytes) {
+    size_t need = sizeof(struct process_image);
+    for (struct thread *t = H.threads; t; t = t->next) need += thread_bytes(t);
+    if (need > bytes) return (long)need;
+    struct process_image *p = buffer;
+    memset(p, 0, sizeof *p);
+    p->bytes = sizeof *p;
+    p->version = HOSTGO_VERSION;
+    p->xsave_max = H.xsave_max;
+    p->brk = H.brk;
+    p->fake_vdso = H.fake_vdso;
+    for (int i = 0; i < 4; i++) p->ids[i] = H.ids[i].virtual;
+    for (int i = 1; i < NSIGNALS; i++)
+        memcpy(&p->actions[i], &H.app[i], sizeof p->actions[i]);
+    for (int i = 0; i < 3; i++) RAW2(SYS_getitimer, i, p->itimer[i]);
+    memcpy(p->arguments, H.arguments, sizeof p->arguments);
+    snprintf(p->exe, sizeof p->exe, "%s", H.exe);
+    uint8_t *at = (uint8_t *)(p + 1);
+    for (struct thread *t = H.threads; t; t = t->next) {
+        thread_save(t, (struct thread_image *)at);
+        at += thread_bytes(t);
+    }
+    return (long)need;
+}
+
+static void arena_of_maps(void) {
+    FILE *f = fopen("/proc/self/maps", "re");
+    char line[4400];
+    while (f && fgets(line, sizeof line, f)) {
+        unsigned long start, end;
+        if (sscanf(line, "%lx-%lx", &start, &end) == 2 && start >= ARENA_MMAP && end <= ARENA_END)
+            arena_claim(start, end);
+    }
+    if (f) fclose(f);
+}
+
+// The upper half's memory is mapped; make its threads.  The caller is the process's main thread,
+// which carries the saved main thread.
+int threads_load(const void *buffer, size_t bytes, char *why, size_t whybytes) {
+    const struct process_image *p = buffer;
+    if (bytes < sizeof *p || p->bytes != sizeof *p || p->version != HOSTGO_VERSION) {
+        snprintf(why, whybytes, "the image was written by another version of ckptrun");
+        return -EINVAL;
+    }
+    if (p->xsave_max > H.xsave_max) {
+        snprintf(why, whybytes,
+                 "this processor keeps less state than the one of the image (%u bytes, not %u); "
+                 "restart on the same kind of processor",
+                 H.xsave_max, p->xsave_max);
+        return -ENOTSUP;
+    }
+    H.brk = p->brk;
+    H.fake_vdso = p->fake_vdso;
+    for (int i = 0; i < 4; i++) H.ids[i].virtual = p->ids[i];
+    for (int i = 1; i < NSIGNALS; i++)
+        memcpy(&H.app[i], &p->actions[i], sizeof p->actions[i]);
+    memcpy(H.arguments, p->arguments, sizeof H.arguments);
+    program_show(NULL);
+    memcpy(H.exe, p->exe, sizeof H.exe);
+    H.exe[sizeof H.exe - 1] = 0;
+    arena_of_maps();
+    const uint8_t *at = (const uint8_t *)(p + 1), *end = (const uint8_t *)buffer + bytes;
+    // Before any thread is made: they inherit the filter.
+    const char *error = trap_arm_process();
+    if (error) {
+        snprintf(why, whybytes, "%s", error);
+        return -EPERM;
+    }
+    block_all();
+    if (!(H.park_gen & 1)) H.park_gen++;
+    bool main_found = false;
+    for (const uint8_t *q = at; q < end;) {
+        const struct thread_image *im = (const struct thread_image *)q;
+        if ((size_t)(end - q) < sizeof *im || im->bytes > (size_t)(end - q) ||
+            im->bytes < sizeof *im || im->xsave_bytes > H.xsave_max || im->pending > 128 ||
+            im->pending * sizeof(struct kept_signal) + im->xsave_bytes > im->bytes - sizeof *im) {
+            snprintf(why, whybytes, "section \"threads\" of the image is damaged");
+            return -EINVAL;
+        }
+        q += im->bytes;
+        struct thread *t = im->main ? self() : thread_new();
+        if (!t) return -ENOMEM;
+        thread_load(t, im);
+        if (im->main) {
+            main_found = true;
+            thread_enlist(t);
+            continue;
+        }
+        thread_enlist(t);
+        t->state = T_RUNNING;
+        pid_t vtid;
+        if (thread_carry(t, true, &vtid)) {
+            snprintf(why, whybytes, "no more threads can be made (ulimit -u)");
+            return -EAGAIN;
+        }
+    }
+    if (!main_found) { // the main thread had ended by pthread_exit: it carries nothing
+        H.main_gone = true;
+    }
+    signals_reinstall();
+    for (int i = 0; i < 3; i++)
+        if (p->itimer[i][2] || p->itimer[i][3]) RAW3(SYS_setitimer, i, p->itimer[i], NULL);
+    return 0;
+}
