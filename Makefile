@@ -4,6 +4,7 @@
 #   make demo       kill -9 a running MPI job and continue it: the short proof
 #   make test       all tests
 #   make bench      measure; results go to bench/results/
+#   make soak       save, kill and continue random programs, hundreds of times
 #   make lint       format, vet, staticcheck, C warnings, generated files up to date
 #   make generate   write the generated files again
 #   make install    copy build/ to PREFIX (/usr/local)
@@ -158,7 +159,7 @@ examples: $(EXAMPLES)
 demo: all examples
 	scripts/demo.sh $(BUILD)
 
-test: all examples $(C_TESTS)
+test: all examples soak-programs $(C_TESTS)
 	GO=$(GO) scripts/test.sh $(BUILD) $(abspath $(C_TESTS))
 
 include bench/module.mk
@@ -166,6 +167,16 @@ include bench/module.mk
 # A few minutes; FULL=1 takes every combination and more rounds.  ONLY=query,... measures a part.
 bench: all $(BENCHES)
 	$(GO) run ./bench -build $(BUILD) $(if $(FULL),-full) $(if $(ONLY),-only $(ONLY))
+
+include internal/soak/module.mk
+
+# The programs that lead lives under ckptrun.
+soak-programs: $(SOAKS)
+
+# Hundreds of cycles of saving, killing and going on; CYCLES=n, SEED=n.
+soak: all examples soak-programs
+	$(GO) run ./bench/soak -build $(BUILD) -cycles $(or $(CYCLES),500) $(if $(SEED),-seed $(SEED)) \
+	    -log bench/results/soak.txt
 
 lint: all examples
 	GO=$(GO) scripts/lint.sh
@@ -179,7 +190,7 @@ install: all
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all setup examples demo test bench lint generate install clean FORCE
+.PHONY: all setup examples demo test bench soak soak-programs lint generate install clean FORCE
 FORCE:
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

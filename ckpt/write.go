@@ -80,7 +80,7 @@ func (w *writer) write(imaged func()) outcome {
 		return outcome{err: errors.New(d.Error)}
 	}
 	return outcome{result: control.Result{Epoch: w.epoch, Bytes: d.Bytes,
-		Seconds: time.Since(w.asked).Seconds(), Stopped: d.Stop}}
+		Seconds: time.Since(w.asked).Seconds(), Safe: w.stopped.Sub(w.asked).Seconds(), Stopped: d.Stop}}
 }
 
 // lost turns the end of the signaling network into a sentence about the epoch.

@@ -35,6 +35,7 @@ type Result struct {
 	Epoch   int     `json:"epoch"`
 	Bytes   uint64  `json:"bytes"`   // of all images
 	Seconds float64 `json:"seconds"` // from the request to the commit
+	Safe    float64 `json:"safe"`    // from the request to the safe state, in which no collective is half done
 	Stopped float64 `json:"stopped"` // seconds that the application stood still
 	Joined  bool    `json:"joined"`  // another request had started this checkpoint
 }

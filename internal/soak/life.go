@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package soak
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/libckpt/libckpt/internal/e2e"
+)
+
+// Limits of what a loaded machine may need. None of them decides whether an answer is right.
+const (
+	nativeLimit  = 5 * time.Minute  // a program without ckptrun
+	endLimit     = 10 * time.Minute // a program under ckptrun, from its last start on
+	readyLimit   = 3 * time.Minute  // from the start to the job's record
+	requestLimit = 3 * time.Minute  // a checkpoint
+	dieLimit     = time.Minute      // the launcher, after its ranks were killed
+)
+
+// mostEvents bounds what happens in one life, so that it ends.
+const mostEvents = 10
+
+// Life is one program from its start to its end, with all that happened to it.
+type Life struct {
+	Seed    uint64
+	Program *Program
+	Ranks   int
+	Argv    []string // with BIN
+	First   string   // the MPI that the program was built with
+	Dir     string   // everything of the life lies below
+
+	Cycles       int // saved or killed, and gone on
+	Events       map[string]int
+	Safe, Commit Durations
+	Err          error
+
+	tree   Tree
+	random *rand.Rand
+	story  []string // what happened, in words
+	mark   e2e.Mark
+	now    *incarnation
+	native time.Duration
+}
+
+// incarnation is one start of the ranks.
+type incarnation struct {
+	process        *e2e.Process
+	mpi            string
+	stdout, stderr string
+}
+
+// NewLife draws a life from a seed; dir must exist.
+func NewLife(seed uint64, tree Tree, from []Program, dir string) *Life {
+	l := &Life{Seed: seed, tree: tree, Dir: dir, random: rand.New(rand.NewPCG(seed, 1)), Events: map[string]int{}}
+	l.Program = draw(l.random, from)
+	l.Ranks = l.Program.Ranks[l.random.IntN(len(l.Program.Ranks))]
+	l.Argv = l.Program.Argv(l.random)
+	l.First = l.someMPI()
+	return l
+}
+
+func (l *Life) someMPI() string {
+	mpis := l.Program.MPIs
+	if mpis == nil {
+		mpis = MPIs
+	}
+	return mpis[l.random.IntN(len(mpis))]
+}
+
+// String says what is run, as one would type it.
+func (l *Life) String() string {
+	return fmt.Sprintf("%#x %s on %d ranks, built with %s: %s", l.Seed, l.Program.Name, l.Ranks, l.First, strings.Join(l.Argv, " "))
+}
+
+// Story tells what happened, an event a line.
+func (l *Life) Story() string { return strings.Join(l.story, "\n") }
+
+func (l *Life) tell(format string, args ...any) {
+	l.story = append(l.story, fmt.Sprintf(format, args...))
+}
+
+func (l *Life) count(event string) { l.Events[event]++ }
+
+// Go leads the life. The error is in l.Err, too.
+func (l *Life) Go() error {
+	l.mark = e2e.NewMark()
+	defer l.mark.KillAll()
+	l.Err = l.lead()
+	if l.Err != nil {
+		l.tell("FAILED: %v", l.Err)
+	}
+	return l.Err
+}
+
+func (l *Life) lead() error {
+	if err := os.MkdirAll(l.work(), 0o755); err != nil {
+		return err
+	}
+	want, err := l.runNative()
+	if err != nil {
+		return err
+	}
+	if err := l.start(); err != nil {
+		return err
+	}
+	for range mostEvents {
+		if l.now.process.Ended() {
+			break
+		}
+		if err := l.event(); err != nil {
+			return err
+		}
+	}
+	exit, err := l.await(l.now.process, endLimit, "the program does not end")
+	if err != nil {
+		return err
+	}
+	got, rerr := os.ReadFile(l.now.stdout)
+	if exit != (e2e.Exit{}) || rerr != nil {
+		return errors.Join(rerr, fmt.Errorf("the program ended with %v\nstdout: %s\nstderr: %s", exit, tail(l.now.stdout), tail(l.now.stderr)))
+	}
+	if string(got) != want {
+		return fmt.Errorf("wrong answer:\n%s\nnatively:\n%s\nstderr: %s", got, want, tail(l.now.stderr))
+	}
+	l.tell("ended under %s with the right answer", l.now.mpi)
+	return nil
+}
+
+func (l *Life) work() string        { return filepath.Join(l.Dir, "work") }
+func (l *Life) checkpoints() string { return filepath.Join(l.Dir, "ckpt") }
+
+// launch starts ranks, natively or under ckptrun.
+func (l *Life) launch(mpi, name string, argv ...string) (*incarnation, error) {
+	in := &incarnation{mpi: mpi, stdout: filepath.Join(l.Dir, name+".out"), stderr: filepath.Join(l.Dir, name+".err")}
+	command := append(append([]string{}, launchers[mpi]...), "-n", fmt.Sprint(l.Ranks))
+	p, err := e2e.Start(e2e.Command{Argv: append(command, argv...), Dir: l.work(), Mark: l.mark,
+		Stdout: in.stdout, Stderr: in.stderr,
+		Env: []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "LC_ALL=C"}})
+	in.process = p
+	return in, err
+}
+
+func (l *Life) runNative() (string, error) {
+	began := time.Now()
+	in, err := l.launch(l.First, "native", l.tree.command(l.Argv, l.First)...)
+	if err != nil {
+		return "", err
+	}
+	l.now = in
+	exit, err := l.await(in.process, nativeLimit, "the program does not end natively")
+	if err != nil {
+		return "", err
+	}
+	if exit != (e2e.Exit{}) {
+		return "", fmt.Errorf("natively it ended with %v: %s", exit, tail(in.stderr))
+	}
+	l.native = time.Since(began)
+	out, err := os.ReadFile(in.stdout)
+	if err == nil && len(out) == 0 {
+		err = errors.New("natively it prints nothing, so there is nothing to compare")
+	}
+	return string(out), err
+}
+
+// start begins the program, or goes on from the newest epoch if there is one.
+func (l *Life) start() error {
+	argv := []string{l.tree.Tool("ckptrun"), "--dir", l.checkpoints()}
+	mpi, how := l.First, "start"
+	if epochs, _ := filepath.Glob(filepath.Join(l.checkpoints(), "epoch-*", "manifest.json")); len(epochs) > 0 {
+		argv = append(argv, "--restart", l.checkpoints())
+		mpi, how = l.someMPI(), "restart"
+	} else {
+		argv = append(append(argv, "--"), l.tree.command(l.Argv, l.First)...)
+	}
+	l.count(how + " under " + mpi)
+	// A record of the former incarnation must not be taken for one of the next.
+	if err := os.Remove(filepath.Join(l.checkpoints(), "job.json")); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	name := fmt.Sprintf("run-%02d", l.Cycles)
+	in, err := l.launch(mpi, name, argv...)
+	l.now = in
+	l.tell("%s under %s (%s)", how, mpi, name)
+	return err
+}
+
+// ready waits until the job can be asked. It is false when the program has ended first.
+func (l *Life) ready() (bool, error) {
+	record := filepath.Join(l.checkpoints(), "job.json")
+	there := func() bool { _, err := os.Stat(record); return err == nil }
+	if e2e.Poll(readyLimit, l.now.process.Done(), there) {
+		return true, nil
+	}
+	if l.now.process.Ended() {
+		return false, nil
+	}
+	return false, l.hang("the job does not say where it listens")
+}
+
+// pause waits for a random time of at most d, or until the program has ended: it is true then.
+func (l *Life) pause(d time.Duration) bool {
+	select {
+	case <-l.now.process.Done():
+		return true
+	case <-time.After(time.Duration(l.random.Float64() * float64(d))):
+		return l.now.process.Ended()
+	}
+}
+
+// kill ends ranks as a crash of their nodes would: one or all of them.
+func (l *Life) kill(one bool) error {
+	pids := l.ranks()
+	if one && len(pids) > 0 {
+		pids = pids[l.random.IntN(len(pids)):][:1]
+	}
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by itself
+	}
+	return l.dead()
+}
+
+// ranks are the processes of this life that run ckptrun.
+func (l *Life) ranks() []int {
+	var pids []int
+	for _, pid := range l.mark.Processes() {
+		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && filepath.Base(exe) == "ckptrun" {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// dead waits until nothing of the incarnation is left.
+func (l *Life) dead() error {
+	if _, err := l.await(l.now.process, dieLimit, "the launcher does not end although ranks are dead"); err != nil {
+		return err
+	}
+	if !e2e.Poll(dieLimit, nil, func() bool { return len(l.ranks()) == 0 }) {
+		return l.hang("ranks are left behind")
+	}
+	return nil
+}
+
+// await waits for the end of a process; if it takes too long, the error says where everything stands.
+func (l *Life) await(p *e2e.Process, limit time.Duration, what string) (e2e.Exit, error) {
+	select {
+	case <-p.Done():
+		return p.Wait(limit)
+	case <-time.After(limit):
+		return e2e.Exit{}, l.hang(fmt.Sprintf("%s within %v", what, limit))
+	}
+}
+
+// hang describes where everything stands.
+func (l *Life) hang(what string) error {
+	return fmt.Errorf("HANG: %s\n%s\nstderr: %s", what, l.where(), tail(l.now.stderr))
+}
+
+func tail(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	const most = 4000
+	return string(text[max(0, len(text)-most):])
+}
