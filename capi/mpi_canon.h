@@ -115,6 +115,12 @@ typedef struct ckpt_mpi_group {
     int world[]; /* world rank of each member */
 } ckpt_mpi_group;
 
+/* The three functions of a generalized request are called through the front: what MPI_Grequest_start
+ * was given, which of the three, its status, whether it was complete. */
+enum { CANON_GREQUEST_QUERY = 1, CANON_GREQUEST_FREE = 2, CANON_GREQUEST_CANCEL = 3 };
+typedef long ckpt_mpi_grequest_thunk(void *grequest, int what, ckpt_mpi_status *status,
+                                     int complete);
+
 /* The user function of an operation is called through the front, which knows the ABI's datatype
  * handles: invec, inoutvec, address of the length, virtual id of the datatype, the function. */
 typedef long ckpt_mpi_user_thunk(void *in, void *inout, int *len, long type, void *function);

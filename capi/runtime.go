@@ -27,6 +27,7 @@ static long op_save(const ckpt_runtime_ops *o, void *c, void *b, size_t n) {
 static int op_load(const ckpt_runtime_ops *o, void *c, const void *b, size_t n) {
     return o->load ? o->load(c, b, n) : n ? CKPT_E_NOTSUP : 0;
 }
+static const char *op_inside(const ckpt_runtime_ops *o, void *c) { return o->inside ? o->inside(c) : NULL; }
 static int op_finalize(const ckpt_runtime_ops *o, void *c) { return o->finalize ? o->finalize(c) : 0; }
 */
 import "C"
@@ -80,6 +81,13 @@ func (r *mpiRuntime) Holds() string {
 		return ""
 	}
 	return C.GoString(why)
+}
+
+func (r *mpiRuntime) Inside() string {
+	if call := C.op_inside(&r.ops, r.ctx); call != nil {
+		return C.GoString(call)
+	}
+	return ""
 }
 
 func (r *mpiRuntime) Drain() (int, error) {

@@ -98,6 +98,11 @@ func (a *attempt) park(ctx context.Context) (err error) {
 	talk := func(poll func()) { all, err = exchange(ctx, j.group, a.tag(stepStopped), poll, mine) }
 	if parkErr != nil {
 		mine.Obstacle = parkErr.Error()
+		if j.runtime != nil {
+			if call := j.runtime.Inside(); call != "" {
+				mine.Obstacle += "; it waits for processes of another job in " + call
+			}
+		}
 		poll := a.poll
 		if a.async {
 			poll = nil // the thread runs

@@ -46,6 +46,9 @@ type Runtime interface {
 	Progress()
 	// Holds says what keeps a checkpoint from being made on this rank, "" for nothing.
 	Holds() string
+	// Inside names the call in which a thread of this rank waits for processes outside the job, "" when
+	// none does. Any thread may ask.
+	Inside() string
 	// Drain receives what other ranks have sent, completes what it can, and returns how many operations
 	// must still end before this rank can be saved. Only while the program is stopped.
 	Drain() (left int, err error)

@@ -227,5 +227,8 @@ func (j *Job) standsWhere() string {
 	for _, c := range s.Owes {
 		out = append(out, fmt.Sprintf("owes %d collective calls on communicator %s", c.Limit-c.Called, j.clock.name(c.Clock)))
 	}
+	if call := j.runtime.Inside(); call != "" {
+		out = append(out, "waits for processes of another job in "+call)
+	}
 	return strings.Join(out, ", ")
 }

@@ -34,6 +34,9 @@ func (*testRuntime) Progress()       {}
 func (*testRuntime) Finalize() error { return nil }
 func (r *testRuntime) Holds() string { return r.holds }
 
+// Inside: nothing waits outside the job.
+func (r *testRuntime) Inside() string { return "" }
+
 // Nothing is ever under way between these ranks.
 func (*testRuntime) Drain() (int, error)   { return 0, nil }
 func (*testRuntime) Save() ([]byte, error) { return nil, nil }

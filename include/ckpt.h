@@ -105,6 +105,9 @@ typedef struct ckpt_runtime_ops {
     long (*save)(void *ctx, void *buffer, size_t bytes);
     /* Makes them again in a fresh runtime.  Called in ckpt_open of a restart, after all rebuilds. */
     int (*load)(void *ctx, const void *saved, size_t bytes);
+    /* The call in which a thread of this rank waits for processes outside the job, so that it cannot be
+     * held; NULL when none does.  Called by any thread, at any time.  May be NULL. */
+    const char *(*inside)(void *ctx);
 } ckpt_runtime_ops;
 
 /* Collective calls (ckpt_coll_call). */

@@ -5,6 +5,7 @@
  * A communicator is described by what it is (members, topology), not by how the application came to
  * it, and made again with calls that are collective over its members only.
  */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -58,12 +59,30 @@ struct members {
     int *world, n;
 };
 
+/* Processes of other jobs get numbers after those of the world. */
+static int translate(MPI_Group group, int n, const int *ranks, int *world) {
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    int rc = MPI_Group_translate_ranks(group, n, ranks, back.everyone, world), unknown = 0;
+    for (int i = 0; rc == MPI_SUCCESS && i < n; i++)
+        unknown |= world[i] == MPI_UNDEFINED;
+    if (rc != MPI_SUCCESS || !unknown)
+        return rc;
+    pthread_mutex_lock(&mutex);
+    MPI_Group more;
+    rc = MPI_Group_union(back.everyone, group, &more);
+    if (rc == MPI_SUCCESS)
+        back.everyone = more; /* the old one stays: another thread may be using it */
+    pthread_mutex_unlock(&mutex);
+    return rc == MPI_SUCCESS ? MPI_Group_translate_ranks(group, n, ranks, back.everyone, world)
+                             : rc;
+}
+
 static int members_of(MPI_Group group, struct members *m) {
     int rc = MPI_Group_size(group, &m->n);
     m->world = NULL;
     if (rc != MPI_SUCCESS)
         return rc;
-    int *ranks = malloc((size_t)(m->n + 1) * sizeof(int));
+    int *ranks = calloc((size_t)m->n + 1, sizeof(int));
     m->world = malloc((size_t)(m->n + 1) * sizeof(int));
     if (ranks == NULL || m->world == NULL) {
         free(ranks);
@@ -72,10 +91,7 @@ static int members_of(MPI_Group group, struct members *m) {
     }
     for (int i = 0; i < m->n; i++)
         ranks[i] = i;
-    rc = MPI_Group_translate_ranks(group, m->n, ranks, back.world, m->world);
-    for (int i = 0; i < m->n; i++)
-        if (m->world[i] == MPI_UNDEFINED)
-            m->world[i] = -1;
+    rc = translate(group, m->n, ranks, m->world);
     free(ranks);
     return rc;
 }
@@ -88,6 +104,9 @@ static int comm_members(MPI_Comm comm, int remote, struct members *m) {
     if (rc != MPI_SUCCESS)
         return rc;
     rc = members_of(group, m);
+    for (int i = 0; rc == MPI_SUCCESS && i < m->n; i++)
+        if (m->world[i] >= back.size)
+            m->world[i] = -1;
     MPI_Group_free(&group);
     return rc;
 }
@@ -129,7 +148,7 @@ long back_Comm_remote_group(const long *a) { return group_out(a, 1); }
 
 MPI_Group back_group(const ckpt_mpi_group *g) {
     MPI_Group group = MPI_GROUP_NULL;
-    if (g != NULL && MPI_Group_incl(back.world, g->size, g->world, &group) != MPI_SUCCESS)
+    if (g != NULL && MPI_Group_incl(back.everyone, g->size, g->world, &group) != MPI_SUCCESS)
         group = MPI_GROUP_NULL;
     return group;
 }
@@ -240,6 +259,16 @@ static int facts_of(MPI_Comm comm, struct facts *f) {
     return rc;
 }
 
+/* Whether processes of another job are among the members. */
+static int outsiders(const struct facts *f) {
+    int n = 0;
+    for (int i = 0; i < f->local.n; i++)
+        n += f->local.world[i] < 0;
+    for (int i = 0; i < f->remote.n; i++)
+        n += f->remote.world[i] < 0;
+    return n;
+}
+
 static int describe(struct writer *w, MPI_Comm comm, const struct facts *f, uint64_t identity) {
     put(w, DESCRIBE_VERSION);
     put(w, f->inter);
@@ -315,7 +344,8 @@ long back_new_comm(MPI_Comm real, MPI_Comm like, ckpt_vid parent, uint64_t ident
     if (rc == MPI_SUCCESS) {
         v = ckpt_vid_new(back.job, CKPT_KIND_COMM, TO_REAL(real), w.word, 4 * w.n, NULL, 0,
                          identity);
-        if (v == CKPT_VID_NONE || reach(back.job, v, &f, identity) != 0)
+        if (v == CKPT_VID_NONE || reach(back.job, v, &f, identity) != 0 ||
+            (outsiders(&f) && back_reaches_outside(v, parent) != 0))
             rc = MPI_ERR_NO_MEM;
     }
     free(w.word);

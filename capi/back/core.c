@@ -7,15 +7,9 @@
 
 #include "impl.h"
 
-#if defined(OPEN_MPI)
-#define BACK_NAME "openmpi"
-#elif defined(MPICH_NAME)
-#define BACK_NAME "mpich"
-#else
-#define BACK_NAME "mpi"
-#endif
-
 struct back back;
+
+long back_Comm_get_parent(const long *a);
 
 long back_missing(const long *a) {
     (void)a;
@@ -103,6 +97,7 @@ static const ckpt_runtime_ops ops = {
     .save = back_save,
     .load = back_load,
     .finalize = ops_finalize,
+    .inside = back_inside,
 };
 
 /* ---- begin ---- */
@@ -122,7 +117,10 @@ static int start_mpi(int required, int *provided) {
         rc = MPI_Comm_dup(MPI_COMM_WORLD, &back.control);
     /* Asking for its group matters: MPI_Comm_create_group of MPICH 4.0 crashes on a communicator
      * that was never asked. */
-    return rc == MPI_SUCCESS ? MPI_Comm_group(back.control, &back.world) : rc;
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Comm_group(back.control, &back.world);
+    back.everyone = back.world;
+    return rc;
 }
 
 static int open_job(ckpt_error *error) {
@@ -138,7 +136,10 @@ static int open_job(ckpt_error *error) {
     if (back_clock_world() != 0)
         return CKPT_E_SYSTEM;
     back.state = ckpt_runtime_state(back.job, sizeof *back.state);
-    return back.state ? 0 : CKPT_E_SYSTEM;
+    if (back.state == NULL)
+        return CKPT_E_SYSTEM;
+    back_tools_open(ckpt_restarted(back.job));
+    return 0;
 }
 
 long back_Init_thread(const long *a) {
@@ -151,6 +152,9 @@ long back_Init_thread(const long *a) {
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     back.state->level = (int)a[0];
+    ckpt_vid parent; /* it gets its id now: whoever started this job may still be connected */
+    const long parent_out[] = {(long)&parent};
+    back_Comm_get_parent(parent_out);
     back.host->mine();
     *(int *)a[1] = provided;
     return 0;

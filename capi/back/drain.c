@@ -276,7 +276,7 @@ static int is_active(const ckpt_slot *s) {
 
 /* 1 when the request must still end before the rank can be saved. */
 static int drain_request(ckpt_slot *s) {
-    if (s->a & (REQUEST_DONE | REQUEST_DEFERRED) || !is_active(s))
+    if (s->a & (REQUEST_DONE | REQUEST_DEFERRED | REQUEST_GENERALIZED) || !is_active(s))
         return 0;
     MPI_Request r = (MPI_Request)(uintptr_t)s->real;
     MPI_Status st;

@@ -103,6 +103,10 @@ static int request_holds(char *why, size_t bytes) {
             posted_holds(s, CKPT_VID(CKPT_KIND_REQUEST, i - 1), why, bytes) ||
             persistent_holds(s, why, bytes))
             return 1;
+        if ((s->a & (REQUEST_GENERALIZED | REQUEST_ENDED)) == REQUEST_GENERALIZED) {
+            snprintf(why, bytes, "an unfinished generalized request (MPI_Grequest_start)");
+            return 1;
+        }
         if (s->a & REQUEST_USER_OP && !(s->a & (REQUEST_DONE | REQUEST_DEFERRED))) {
             MPI_Request_get_status((MPI_Request)(uintptr_t)s->real, &flag, MPI_STATUS_IGNORE);
             if (!flag) {
@@ -138,7 +142,7 @@ int back_holds(void *ctx, char *why, size_t bytes) {
             return 1;
         }
     }
-    if (request_holds(why, bytes))
+    if (request_holds(why, bytes) || back_jobs_hold(why, bytes) || back_tools_hold(why, bytes))
         return 1;
     int left = back_poll_orphans();
     if (left > 0) {

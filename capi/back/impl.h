@@ -21,6 +21,14 @@
 #include "ckpt/vid.h"
 #include "mpi_canon.h"
 
+#if defined(OPEN_MPI)
+#define BACK_NAME "openmpi"
+#elif defined(MPICH_NAME)
+#define BACK_NAME "mpich"
+#else
+#define BACK_NAME "mpi"
+#endif
+
 #pragma GCC visibility push(hidden)
 
 /* What libckpt keeps for the back over a restart (ckpt_runtime_state). */
@@ -29,6 +37,8 @@ struct back_state {
     int bsend_bytes;    /* attached buffer; 0: none */
     void *bsend_buffer; /* upper-half memory */
     uint64_t serial;    /* identities that this rank has given out */
+    int tools;          /* calls of MPI_T_init_thread that are not finalized */
+    int tools_level;    /* thread level of the first of them */
 };
 
 /* The back of this process. */
@@ -39,6 +49,7 @@ struct back {
     int rank, size;   /* in MPI_COMM_WORLD */
     MPI_Comm control; /* libckpt's own; the application never sees it */
     MPI_Group world;
+    MPI_Group everyone; /* world's members, then processes of other jobs that are or were reached */
     struct back_state *state;
     const ckpt_back_host *host;
     MPI_Comm self;    /* libckpt's own, of this process alone: messages to the user's buffers */
@@ -169,6 +180,7 @@ static inline long back_error(int rc) {
     return __builtin_expect(rc == MPI_SUCCESS, 1) ? 0 : back_error_slow(rc);
 }
 int back_canon_class(int class); /* gen/zz_constants.c */
+int back_real_class(int canon);  /* gen/zz_constants.c */
 #define CANON_ERR(class) CANON_ERRCLASS_ERR_##class
 
 /* A receive that failed still took its message, when that was only too long. */
@@ -191,7 +203,10 @@ enum {
     REQUEST_DEFERRED = 128, /* a collective that is not started: extra is its struct deferred */
     REQUEST_SYNC = 256,     /* a synchronous send */
     REQUEST_USER_OP = 512,  /* a collective that calls a function of the application */
-    REQUEST_MATCHED = 1024  /* receives a matched message: it cannot be posted again */
+    REQUEST_MATCHED = 1024, /* receives a matched message: it cannot be posted again */
+    REQUEST_GENERALIZED = 2048, /* extra is a struct back_grequest */
+    REQUEST_ENDED = 4096,       /* ... and MPI_Grequest_complete was called */
+    REQUEST_FREED = 8192        /* ... or MPI_Request_free, before that */
 };
 /* A request's slot: real, clock: virtual id of its communicator, a: flags above, b: peer of a
  * message (canonical rank), extra: memory to free when it is complete; persistent: its struct
@@ -271,6 +286,15 @@ struct persistent {
 };
 int back_make_persistent(const struct persistent *p, MPI_Request *r);
 
+/* ---- generalized requests (grequest.c) ---- */
+
+/* What a generalized request is made again with. */
+struct back_grequest {
+    void *upper, *thunk; /* the front's */
+};
+/* Makes one that is complete; 0 or a CKPT_E code. */
+int back_grequest_again(ckpt_slot *s, ckpt_vid vid, void *upper, void *thunk);
+
 /* ---- in images (save.c) ---- */
 
 long back_save(void *ctx, void *buffer, size_t bytes);
@@ -302,6 +326,28 @@ static inline void back_count_received(const ckpt_slot *comm, const MPI_Status *
 int back_poll_orphans(void);
 /* What holds a checkpoint back (ckpt_runtime_ops.holds). */
 int back_holds(void *ctx, char *why, size_t bytes);
+
+/* ---- processes of other jobs (jobs.c) ---- */
+
+/* Remembers that comm reaches some; parent is what it was made from. */
+int back_reaches_outside(ckpt_vid comm, ckpt_vid parent);
+/* The call in which this rank waits for some; NULL when it does not (ckpt_runtime_ops.inside). */
+const char *back_inside(void *ctx);
+int back_jobs_hold(char *why, size_t bytes);
+
+/* ---- the tools interface (tools.c) ---- */
+
+/* Once the job is open: as the saved job had initialized it. */
+void back_tools_open(int restarted);
+int back_tools_hold(char *why, size_t bytes);
+ckpt_vid back_tool_type(MPI_Datatype type);
+static inline MPI_T_pvar_handle real_pvar(long handle) {
+    return handle == -1 ? MPI_T_PVAR_ALL_HANDLES : (MPI_T_pvar_handle)handle;
+}
+#define TOOL_VERBOSITY_BASE MPI_T_VERBOSITY_USER_BASIC
+#define TOOL_BIND_BASE MPI_T_BIND_NO_OBJECT
+#define TOOL_SCOPE_BASE MPI_T_SCOPE_CONSTANT
+#define TOOL_CLASS_BASE MPI_T_PVAR_CLASS_STATE
 
 /* ---- objects ---- */
 

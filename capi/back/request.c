@@ -440,6 +440,11 @@ long back_Request_free(const long *a) {
         return CANON_ERR(REQUEST);
     MPI_Request r = real_of(s);
     int rc = MPI_SUCCESS;
+    if ((s->a & (REQUEST_GENERALIZED | REQUEST_ENDED)) == REQUEST_GENERALIZED) {
+        s->a |= REQUEST_FREED; /* the id is still good for MPI_Grequest_complete */
+        *vid = VID_REQUEST_NULL;
+        return back_error(MPI_Request_free(&r));
+    }
     if (s->a & REQUEST_DONE && s->a & REQUEST_PERSISTENT) {
         MPI_Request p = (MPI_Request)(uintptr_t)((struct persistent *)(uintptr_t)s->extra)->real;
         MPI_Request_free(&p);

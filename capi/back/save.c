@@ -12,6 +12,7 @@
  *     STATE_DONE: source, tag, cancelled, length, canonical error
  *     STATE_POSTED: order, buffer, count, datatype, source, tag
  *     STATE_DEFERRED: function, number of arguments, arguments
+ *     STATE_GENERALIZED: the front's object and thunk
  *     STATE_INACTIVE: nothing
  *     persistent ones then: mode, six arguments
  */
@@ -20,10 +21,11 @@
 #include "drain.h"
 
 enum { SAVE_VERSION = 1 };
-enum { STATE_INACTIVE = 0, STATE_DONE = 1, STATE_POSTED = 2, STATE_DEFERRED = 3 };
+enum { STATE_INACTIVE = 0, STATE_DONE = 1, STATE_POSTED = 2, STATE_DEFERRED = 3, STATE_GENERALIZED = 4 };
 /* Flags that say what a request is; the others say what happened to it in this process. */
 enum {
-    LASTING = REQUEST_KIND | REQUEST_PERSISTENT | REQUEST_ACTIVE | REQUEST_CANCELLED | REQUEST_SYNC
+    LASTING = REQUEST_KIND | REQUEST_PERSISTENT | REQUEST_ACTIVE | REQUEST_CANCELLED |
+              REQUEST_SYNC | REQUEST_GENERALIZED | REQUEST_ENDED
 };
 
 /* ---- writing ---- */
@@ -79,6 +81,7 @@ static void out_request(struct out *o, const ckpt_slot *s, ckpt_vid vid) {
     int persistent = s->a & REQUEST_PERSISTENT;
     int state = s->a & REQUEST_DONE                      ? STATE_DONE
                 : s->a & REQUEST_DEFERRED                ? STATE_DEFERRED
+                : s->a & REQUEST_GENERALIZED             ? STATE_GENERALIZED
                 : persistent && !(s->a & REQUEST_ACTIVE) ? STATE_INACTIVE
                                                          : STATE_POSTED;
     out(o, vid);
@@ -96,6 +99,10 @@ static void out_request(struct out *o, const ckpt_slot *s, ckpt_vid vid) {
         out(o, p->type);
         out(o, p->source);
         out(o, p->tag);
+    } else if (state == STATE_GENERALIZED) {
+        const struct back_grequest *g = (const struct back_grequest *)(uintptr_t)s->extra;
+        out(o, (int64_t)(uintptr_t)g->upper);
+        out(o, (int64_t)(uintptr_t)g->thunk);
     } else if (state == STATE_DEFERRED) {
         const struct deferred *d = deferred_of(s);
         out(o, d->function);
@@ -320,7 +327,7 @@ static int load_request(struct loading *l) {
     s->a = (int)in(x)&LASTING;
     s->b = (int)in_range(x, INT32_MIN, INT32_MAX);
     s->clock = in_vid(x, CKPT_KIND_COMM);
-    int state = (int)in_range(x, STATE_INACTIVE, STATE_DEFERRED), rc = 0;
+    int state = (int)in_range(x, STATE_INACTIVE, STATE_GENERALIZED), rc = 0;
     if (state == STATE_DONE) {
         rc = load_done(x, s);
     } else if (state == STATE_POSTED) {
@@ -332,6 +339,9 @@ static int load_request(struct loading *l) {
         p->a[5] = s->clock;
     } else if (state == STATE_DEFERRED) {
         rc = load_deferred(l, s, vid);
+    } else if (state == STATE_GENERALIZED) {
+        void *upper = (void *)in(x), *thunk = (void *)in(x);
+        rc = x->failed ? CKPT_E_CORRUPT : back_grequest_again(s, vid, upper, thunk);
     }
     if (rc == 0 && s->a & REQUEST_PERSISTENT)
         rc = load_persistent(x, s, state);

@@ -239,12 +239,6 @@ FRONT(int, Comm_remote_group, (MPI_Comm comm, MPI_Group *group)) {
     return front_group_of(FRONT_COMM, CKPT_FN_MPI_COMM_REMOTE_GROUP, in_comm(comm), group);
 }
 
-/* Nobody spawned this job, or it could not run here. */
-FRONT(int, Comm_get_parent, (MPI_Comm * parent)) {
-    *parent = MPI_COMM_NULL;
-    return MPI_SUCCESS;
-}
-
 /* ---- names and hints ---- */
 
 FRONT(int, Comm_set_name, (MPI_Comm comm, const char *comm_name)) {

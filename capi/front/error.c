@@ -42,6 +42,11 @@ int front_code(long rc) {
     return (int)(class | (rc & ~0xffl));
 }
 
+int front_canon(int code) {
+    int class = code & ADDED ? 0 : canon_class(code & 0xff);
+    return code == MPI_SUCCESS ? 0 : class ? class : CANON_ERRCLASS_ERR_OTHER;
+}
+
 static const char *class_text(int canon) {
     static const char *const texts[256] = {
         [0] = "no error",

@@ -132,6 +132,9 @@ MPI_Errhandler front_errhandler_new(void *function, int sort, int fortran);
 void front_errhandler_hold(ckpt_vid errhandler);
 void front_errhandler_release(ckpt_vid errhandler);
 
+/* Our number of the class of an error code that the application returned. */
+int front_canon(int code);
+
 /* ---- attr.c ---- */
 
 /* Copies attributes (with their copy functions) to a duplicate; the ABI's code of the first
@@ -160,6 +163,11 @@ MPI_Fint PMPI_File_c2f(MPI_File);
 MPI_Fint PMPI_Op_c2f(MPI_Op);
 MPI_Fint PMPI_Group_c2f(MPI_Group);
 MPI_Fint PMPI_Request_c2f(MPI_Request);
+
+/* ---- grequest.c ---- */
+
+/* The functions of the generalized request that this thread started last are Fortran's. */
+void front_grequest_fortran(void);
 
 /* ---- window.c ---- */
 

@@ -50,8 +50,14 @@ ATTRS(Comm, MPI_Comm, FRONT_COMM, in_comm)
 ATTRS(Type, MPI_Datatype, FRONT_TYPE, in_type)
 ATTRS(Win, MPI_Win, FRONT_WIN, in_win)
 
-/* MPI_Grequest_start is an error here, so that there is no request to mark. */
-EXPORT void MPII_Grequest_set_lang_f77(MPI_Request request) { (void)request; }
+/* It calls this right after MPI_Grequest_start. */
+EXPORT void MPII_Grequest_set_lang_f77(MPI_Request request) {
+    (void)request;
+    front_grequest_fortran();
+}
+
+/* Stands for the handles of a whole session. */
+EXPORT void *const MPI_T_PVAR_ALL_HANDLES = (void *)-1l;
 
 /* ---- */
 

@@ -46,6 +46,15 @@ enum {
     MPI_MAX_INFO_VAL = 1024
 };
 
+/* Where the numbers of the tools interface begin. */
+enum {
+    T_VERBOSITY_BASE = 221,
+    T_BIND_BASE = 9700,
+    T_SCOPE_BASE = 60438,
+    T_CLASS_BASE = 240,
+    MPI_MAX_PORT_NAME = 256
+};
+
 /* A predefined handle of a sort is tag << 24 | low byte; null handles map to index 0, and so does
  * whatever is no handle at all. */
 static inline ckpt_vid mpich_in(int handle, ckpt_kind kind, uint32_t tag, uint32_t add) {

@@ -45,6 +45,15 @@ enum {
     MPI_MAX_INFO_VAL = 256
 };
 
+/* Where the numbers of the tools interface begin. */
+enum {
+    T_VERBOSITY_BASE = 0,
+    T_BIND_BASE = 0,
+    T_SCOPE_BASE = 0,
+    T_CLASS_BASE = 0,
+    MPI_MAX_PORT_NAME = 1024
+};
+
 /* An exported object: the size is part of the ABI. */
 #define OMPI_OBJECT(name, bytes)                                                                   \
     extern __attribute__((visibility("default"))) struct name##_s {                                \

@@ -49,5 +49,8 @@ int ckpt_front_attr_set(int sort, MPI_Fint object, int keyval, long value, int f
 int ckpt_front_attr_get(int sort, MPI_Fint object, int keyval, long *value, int *flag);
 /* An operation whose function is Fortran's. */
 int ckpt_front_op_create(void *function, int commute, MPI_Fint *op);
+/* A generalized request whose functions are Fortran's. */
+int ckpt_front_grequest_start(void *query, void *free_fn, void *cancel, void *extra,
+                              MPI_Fint *request);
 
 #endif

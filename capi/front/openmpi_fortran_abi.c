@@ -161,6 +161,19 @@ static long fortran_thunk(void *in, void *inout, int *len, long type, void *func
     return 0;
 }
 
+int PMPI_Grequest_start(void *, void *, void *, void *, MPI_Request *);
+
+EXPORT int ckpt_front_grequest_start(void *query, void *free_fn, void *cancel, void *extra,
+                                     MPI_Fint *request) {
+    MPI_Request r;
+    int rc = PMPI_Grequest_start(query, free_fn, cancel, extra, &r);
+    if (rc != MPI_SUCCESS)
+        return rc;
+    front_grequest_fortran();
+    *request = PMPI_Request_c2f(r);
+    return MPI_SUCCESS;
+}
+
 EXPORT int ckpt_front_op_create(void *function, int commute, MPI_Fint *op) {
     ckpt_vid v = VID_OP_NULL;
     ckpt_mpi_user_thunk *thunk = fortran_thunk;
@@ -212,26 +225,40 @@ EXPORT int ompi_fortran_string_c2f(const char *c, char *fortran, int len) {
     return 0;
 }
 
-/* Argument vectors are for MPI_Comm_spawn alone, which is an error here: nobody looks at them. */
-static int no_strings(void *vector) {
-    *(char ***)vector = front_alloc(sizeof(char *));
+/* ---- argument vectors of MPI_Comm_spawn: the companion frees them ---- */
+
+static char *c_string(const char *fortran, int len) {
+    while (len > 0 && fortran[len - 1] == ' ')
+        len--;
+    return front_strdup(fortran, (size_t)len);
+}
+
+static int is_blank(const char *s, int len) {
+    while (len > 0 && s[len - 1] == ' ')
+        len--;
+    return len == 0;
+}
+
+/* n strings, one every advance bytes. */
+EXPORT int ompi_fortran_argv_count_f2c(char *array, int n, int len, int advance, char ***argv) {
+    *argv = front_alloc(((size_t)n + 1) * sizeof **argv);
+    for (int i = 0; i < n; i++)
+        (*argv)[i] = c_string(array + (size_t)i * (size_t)advance, len);
     return 0;
 }
 
+/* The same, up to a blank one. */
 EXPORT int ompi_fortran_argv_blank_f2c(char *array, int len, int advance, char ***argv) {
-    (void)array, (void)len, (void)advance;
-    return no_strings(argv);
+    int n = 0;
+    while (!is_blank(array + (size_t)n * (size_t)advance, len))
+        n++;
+    return ompi_fortran_argv_count_f2c(array, n, len, advance, argv);
 }
 
-EXPORT int ompi_fortran_argv_count_f2c(char *array, int n, int len, int advance, char ***argv) {
-    (void)array, (void)n, (void)len, (void)advance;
-    return no_strings(argv);
-}
-
+/* n programs; the strings of one stand in a row of a matrix that lies by columns. */
 EXPORT int ompi_fortran_multiple_argvs_f2c(int n, char *array, int len, char ****argv) {
-    (void)array, (void)len;
     *argv = front_alloc(((size_t)n + 1) * sizeof **argv);
     for (int i = 0; i < n; i++)
-        no_strings(&(*argv)[i]);
+        ompi_fortran_argv_blank_f2c(array + (size_t)i * (size_t)len, len, n * len, &(*argv)[i]);
     return 0;
 }

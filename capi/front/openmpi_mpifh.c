@@ -104,6 +104,12 @@ EXPORT void ompi_op_create_f(void *function, MPI_Fint *commute, MPI_Fint *op, MP
 }
 NAMES(op_create, OP_CREATE, Op_create)
 
+EXPORT void ompi_grequest_start_f(void *query, void *free_fn, void *cancel, MPI_Aint *extra,
+                                  MPI_Fint *request, MPI_Fint *ierr) {
+    set(ierr, ckpt_front_grequest_start(query, free_fn, cancel, extra, request));
+}
+NAMES(grequest_start, GREQUEST_START, Grequest_start)
+
 EXPORT void ompi_type_match_size_f(MPI_Fint *class, MPI_Fint *size, MPI_Fint *type,
                                    MPI_Fint *ierr) {
     MPI_Datatype t;

@@ -72,6 +72,11 @@ func frontWrapper(b *bytes.Buffer, f *function) {
 		fmt.Fprintf(b, "    long a[] = {%s};\n", strings.Join(words, ", "))
 		args = "a"
 	}
+	if f.chapter == "tools" { // allowed before MPI_Init, and errors have no handler
+		fmt.Fprintf(b, "    long rc = front_call_always(%s, %s);\n    if (rc != 0)\n        return front_code(rc);\n", f.fnConst(), args)
+		fmt.Fprintf(b, "%s    return MPI_SUCCESS;\n}\n", after.String())
+		return
+	}
 	kind, object := objectOf(f)
 	fmt.Fprintf(b, "    long rc = front_call(%s, %s);\n", f.fnConst(), args)
 	fmt.Fprintf(b, "    if (__builtin_expect(rc != 0, 0))\n        return front_error(FRONT_%s, %s, %s, rc);\n",

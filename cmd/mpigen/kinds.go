@@ -46,6 +46,12 @@ func handleInOut(ctype, short string) kind {
 		after: "*$ = out_" + short + "(v_$);"}
 }
 
+// toolNumber is a number that comes out of the tools interface.
+func toolNumber(what string) kind {
+	return kind{ctype: "int *$", in: "(long)$", after: "if ($ != NULL)\n        *$ += T_" + what + "_BASE;",
+		arg: "(int *)$", backAfter: "if ($)\n        *(int *)$ -= TOOL_" + what + "_BASE;"}
+}
+
 var kinds = map[string]kind{
 	// words
 	"int":     plain("int $"),
@@ -82,6 +88,19 @@ var kinds = map[string]kind{
 	"lock":      {ctype: "int $", in: "in_lock($)", arg: "real_lock($)"},
 	"orank": {ctype: "int *$", in: "(long)$", after: "*$ = out_rank(*$);",
 		arg: "(int *)$", backAfter: "*(int *)$ = canon_rank(*(int *)$);"},
+	// the tools interface: numbers that begin at another base in each MPI, and NULL for what nobody
+	// wants to know
+	"overbosity": toolNumber("VERBOSITY"),
+	"obind":      toolNumber("BIND"),
+	"oscope":     toolNumber("SCOPE"),
+	"opclass":    toolNumber("CLASS"),
+	"pclass":     {ctype: "int $", in: "$ - T_CLASS_BASE", arg: "(int)$ + TOOL_CLASS_BASE"},
+	"tooltype": {ctype: "MPI_Datatype *$", before: "ckpt_vid v_$ = VID_TYPE_NULL;", in: "(long)&v_$",
+		after:      "if ($ != NULL)\n        *$ = out_type(v_$);",
+		backBefore: "MPI_Datatype t_%d = MPI_DATATYPE_NULL;", arg: "&t_%d",
+		backAfter: "*(ckpt_vid *)$ = back_tool_type(t_%d);"},
+	"pvar": {ctype: "void *$", in: "(long)$", arg: "real_pvar($)"},
+
 	"otopo": {ctype: "int *$", in: "(long)$", after: "*$ = out_topo(*$);",
 		arg: "(int *)$", backAfter: "*(int *)$ = canon_topo(*(int *)$);"},
 

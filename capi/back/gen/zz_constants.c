@@ -664,3 +664,322 @@ int back_canon_class(int class)
         return CANON_ERRCLASS_ERR_OTHER;
     }
 }
+
+/* And back. */
+int back_real_class(int canon)
+{
+    switch (canon) {
+    case 0:
+        return MPI_SUCCESS;
+#ifdef MPI_ERR_BUFFER
+    case CANON_ERRCLASS_ERR_BUFFER:
+        return MPI_ERR_BUFFER;
+#endif
+#ifdef MPI_ERR_COUNT
+    case CANON_ERRCLASS_ERR_COUNT:
+        return MPI_ERR_COUNT;
+#endif
+#ifdef MPI_ERR_TYPE
+    case CANON_ERRCLASS_ERR_TYPE:
+        return MPI_ERR_TYPE;
+#endif
+#ifdef MPI_ERR_TAG
+    case CANON_ERRCLASS_ERR_TAG:
+        return MPI_ERR_TAG;
+#endif
+#ifdef MPI_ERR_COMM
+    case CANON_ERRCLASS_ERR_COMM:
+        return MPI_ERR_COMM;
+#endif
+#ifdef MPI_ERR_RANK
+    case CANON_ERRCLASS_ERR_RANK:
+        return MPI_ERR_RANK;
+#endif
+#ifdef MPI_ERR_REQUEST
+    case CANON_ERRCLASS_ERR_REQUEST:
+        return MPI_ERR_REQUEST;
+#endif
+#ifdef MPI_ERR_ROOT
+    case CANON_ERRCLASS_ERR_ROOT:
+        return MPI_ERR_ROOT;
+#endif
+#ifdef MPI_ERR_GROUP
+    case CANON_ERRCLASS_ERR_GROUP:
+        return MPI_ERR_GROUP;
+#endif
+#ifdef MPI_ERR_OP
+    case CANON_ERRCLASS_ERR_OP:
+        return MPI_ERR_OP;
+#endif
+#ifdef MPI_ERR_TOPOLOGY
+    case CANON_ERRCLASS_ERR_TOPOLOGY:
+        return MPI_ERR_TOPOLOGY;
+#endif
+#ifdef MPI_ERR_DIMS
+    case CANON_ERRCLASS_ERR_DIMS:
+        return MPI_ERR_DIMS;
+#endif
+#ifdef MPI_ERR_ARG
+    case CANON_ERRCLASS_ERR_ARG:
+        return MPI_ERR_ARG;
+#endif
+#ifdef MPI_ERR_UNKNOWN
+    case CANON_ERRCLASS_ERR_UNKNOWN:
+        return MPI_ERR_UNKNOWN;
+#endif
+#ifdef MPI_ERR_TRUNCATE
+    case CANON_ERRCLASS_ERR_TRUNCATE:
+        return MPI_ERR_TRUNCATE;
+#endif
+#ifdef MPI_ERR_OTHER
+    case CANON_ERRCLASS_ERR_OTHER:
+        return MPI_ERR_OTHER;
+#endif
+#ifdef MPI_ERR_INTERN
+    case CANON_ERRCLASS_ERR_INTERN:
+        return MPI_ERR_INTERN;
+#endif
+#ifdef MPI_ERR_IN_STATUS
+    case CANON_ERRCLASS_ERR_IN_STATUS:
+        return MPI_ERR_IN_STATUS;
+#endif
+#ifdef MPI_ERR_PENDING
+    case CANON_ERRCLASS_ERR_PENDING:
+        return MPI_ERR_PENDING;
+#endif
+#ifdef MPI_ERR_ACCESS
+    case CANON_ERRCLASS_ERR_ACCESS:
+        return MPI_ERR_ACCESS;
+#endif
+#ifdef MPI_ERR_AMODE
+    case CANON_ERRCLASS_ERR_AMODE:
+        return MPI_ERR_AMODE;
+#endif
+#ifdef MPI_ERR_ASSERT
+    case CANON_ERRCLASS_ERR_ASSERT:
+        return MPI_ERR_ASSERT;
+#endif
+#ifdef MPI_ERR_BAD_FILE
+    case CANON_ERRCLASS_ERR_BAD_FILE:
+        return MPI_ERR_BAD_FILE;
+#endif
+#ifdef MPI_ERR_BASE
+    case CANON_ERRCLASS_ERR_BASE:
+        return MPI_ERR_BASE;
+#endif
+#ifdef MPI_ERR_CONVERSION
+    case CANON_ERRCLASS_ERR_CONVERSION:
+        return MPI_ERR_CONVERSION;
+#endif
+#ifdef MPI_ERR_DISP
+    case CANON_ERRCLASS_ERR_DISP:
+        return MPI_ERR_DISP;
+#endif
+#ifdef MPI_ERR_DUP_DATAREP
+    case CANON_ERRCLASS_ERR_DUP_DATAREP:
+        return MPI_ERR_DUP_DATAREP;
+#endif
+#ifdef MPI_ERR_FILE_EXISTS
+    case CANON_ERRCLASS_ERR_FILE_EXISTS:
+        return MPI_ERR_FILE_EXISTS;
+#endif
+#ifdef MPI_ERR_FILE_IN_USE
+    case CANON_ERRCLASS_ERR_FILE_IN_USE:
+        return MPI_ERR_FILE_IN_USE;
+#endif
+#ifdef MPI_ERR_FILE
+    case CANON_ERRCLASS_ERR_FILE:
+        return MPI_ERR_FILE;
+#endif
+#ifdef MPI_ERR_INFO_KEY
+    case CANON_ERRCLASS_ERR_INFO_KEY:
+        return MPI_ERR_INFO_KEY;
+#endif
+#ifdef MPI_ERR_INFO_NOKEY
+    case CANON_ERRCLASS_ERR_INFO_NOKEY:
+        return MPI_ERR_INFO_NOKEY;
+#endif
+#ifdef MPI_ERR_INFO_VALUE
+    case CANON_ERRCLASS_ERR_INFO_VALUE:
+        return MPI_ERR_INFO_VALUE;
+#endif
+#ifdef MPI_ERR_INFO
+    case CANON_ERRCLASS_ERR_INFO:
+        return MPI_ERR_INFO;
+#endif
+#ifdef MPI_ERR_IO
+    case CANON_ERRCLASS_ERR_IO:
+        return MPI_ERR_IO;
+#endif
+#ifdef MPI_ERR_KEYVAL
+    case CANON_ERRCLASS_ERR_KEYVAL:
+        return MPI_ERR_KEYVAL;
+#endif
+#ifdef MPI_ERR_LOCKTYPE
+    case CANON_ERRCLASS_ERR_LOCKTYPE:
+        return MPI_ERR_LOCKTYPE;
+#endif
+#ifdef MPI_ERR_NAME
+    case CANON_ERRCLASS_ERR_NAME:
+        return MPI_ERR_NAME;
+#endif
+#ifdef MPI_ERR_NO_MEM
+    case CANON_ERRCLASS_ERR_NO_MEM:
+        return MPI_ERR_NO_MEM;
+#endif
+#ifdef MPI_ERR_NOT_SAME
+    case CANON_ERRCLASS_ERR_NOT_SAME:
+        return MPI_ERR_NOT_SAME;
+#endif
+#ifdef MPI_ERR_NO_SPACE
+    case CANON_ERRCLASS_ERR_NO_SPACE:
+        return MPI_ERR_NO_SPACE;
+#endif
+#ifdef MPI_ERR_NO_SUCH_FILE
+    case CANON_ERRCLASS_ERR_NO_SUCH_FILE:
+        return MPI_ERR_NO_SUCH_FILE;
+#endif
+#ifdef MPI_ERR_PORT
+    case CANON_ERRCLASS_ERR_PORT:
+        return MPI_ERR_PORT;
+#endif
+#ifdef MPI_ERR_QUOTA
+    case CANON_ERRCLASS_ERR_QUOTA:
+        return MPI_ERR_QUOTA;
+#endif
+#ifdef MPI_ERR_READ_ONLY
+    case CANON_ERRCLASS_ERR_READ_ONLY:
+        return MPI_ERR_READ_ONLY;
+#endif
+#ifdef MPI_ERR_RMA_CONFLICT
+    case CANON_ERRCLASS_ERR_RMA_CONFLICT:
+        return MPI_ERR_RMA_CONFLICT;
+#endif
+#ifdef MPI_ERR_RMA_SYNC
+    case CANON_ERRCLASS_ERR_RMA_SYNC:
+        return MPI_ERR_RMA_SYNC;
+#endif
+#ifdef MPI_ERR_SERVICE
+    case CANON_ERRCLASS_ERR_SERVICE:
+        return MPI_ERR_SERVICE;
+#endif
+#ifdef MPI_ERR_SIZE
+    case CANON_ERRCLASS_ERR_SIZE:
+        return MPI_ERR_SIZE;
+#endif
+#ifdef MPI_ERR_SPAWN
+    case CANON_ERRCLASS_ERR_SPAWN:
+        return MPI_ERR_SPAWN;
+#endif
+#ifdef MPI_ERR_UNSUPPORTED_DATAREP
+    case CANON_ERRCLASS_ERR_UNSUPPORTED_DATAREP:
+        return MPI_ERR_UNSUPPORTED_DATAREP;
+#endif
+#ifdef MPI_ERR_UNSUPPORTED_OPERATION
+    case CANON_ERRCLASS_ERR_UNSUPPORTED_OPERATION:
+        return MPI_ERR_UNSUPPORTED_OPERATION;
+#endif
+#ifdef MPI_ERR_WIN
+    case CANON_ERRCLASS_ERR_WIN:
+        return MPI_ERR_WIN;
+#endif
+#ifdef MPI_T_ERR_MEMORY
+    case CANON_ERRCLASS_T_ERR_MEMORY:
+        return MPI_T_ERR_MEMORY;
+#endif
+#ifdef MPI_T_ERR_NOT_INITIALIZED
+    case CANON_ERRCLASS_T_ERR_NOT_INITIALIZED:
+        return MPI_T_ERR_NOT_INITIALIZED;
+#endif
+#ifdef MPI_T_ERR_CANNOT_INIT
+    case CANON_ERRCLASS_T_ERR_CANNOT_INIT:
+        return MPI_T_ERR_CANNOT_INIT;
+#endif
+#ifdef MPI_T_ERR_INVALID_INDEX
+    case CANON_ERRCLASS_T_ERR_INVALID_INDEX:
+        return MPI_T_ERR_INVALID_INDEX;
+#endif
+#ifdef MPI_T_ERR_INVALID_ITEM
+    case CANON_ERRCLASS_T_ERR_INVALID_ITEM:
+        return MPI_T_ERR_INVALID_ITEM;
+#endif
+#ifdef MPI_T_ERR_INVALID_HANDLE
+    case CANON_ERRCLASS_T_ERR_INVALID_HANDLE:
+        return MPI_T_ERR_INVALID_HANDLE;
+#endif
+#ifdef MPI_T_ERR_OUT_OF_HANDLES
+    case CANON_ERRCLASS_T_ERR_OUT_OF_HANDLES:
+        return MPI_T_ERR_OUT_OF_HANDLES;
+#endif
+#ifdef MPI_T_ERR_OUT_OF_SESSIONS
+    case CANON_ERRCLASS_T_ERR_OUT_OF_SESSIONS:
+        return MPI_T_ERR_OUT_OF_SESSIONS;
+#endif
+#ifdef MPI_T_ERR_INVALID_SESSION
+    case CANON_ERRCLASS_T_ERR_INVALID_SESSION:
+        return MPI_T_ERR_INVALID_SESSION;
+#endif
+#ifdef MPI_T_ERR_CVAR_SET_NOT_NOW
+    case CANON_ERRCLASS_T_ERR_CVAR_SET_NOT_NOW:
+        return MPI_T_ERR_CVAR_SET_NOT_NOW;
+#endif
+#ifdef MPI_T_ERR_CVAR_SET_NEVER
+    case CANON_ERRCLASS_T_ERR_CVAR_SET_NEVER:
+        return MPI_T_ERR_CVAR_SET_NEVER;
+#endif
+#ifdef MPI_T_ERR_PVAR_NO_STARTSTOP
+    case CANON_ERRCLASS_T_ERR_PVAR_NO_STARTSTOP:
+        return MPI_T_ERR_PVAR_NO_STARTSTOP;
+#endif
+#ifdef MPI_T_ERR_PVAR_NO_WRITE
+    case CANON_ERRCLASS_T_ERR_PVAR_NO_WRITE:
+        return MPI_T_ERR_PVAR_NO_WRITE;
+#endif
+#ifdef MPI_T_ERR_PVAR_NO_ATOMIC
+    case CANON_ERRCLASS_T_ERR_PVAR_NO_ATOMIC:
+        return MPI_T_ERR_PVAR_NO_ATOMIC;
+#endif
+#ifdef MPI_ERR_RMA_RANGE
+    case CANON_ERRCLASS_ERR_RMA_RANGE:
+        return MPI_ERR_RMA_RANGE;
+#endif
+#ifdef MPI_ERR_RMA_ATTACH
+    case CANON_ERRCLASS_ERR_RMA_ATTACH:
+        return MPI_ERR_RMA_ATTACH;
+#endif
+#ifdef MPI_ERR_RMA_FLAVOR
+    case CANON_ERRCLASS_ERR_RMA_FLAVOR:
+        return MPI_ERR_RMA_FLAVOR;
+#endif
+#ifdef MPI_ERR_RMA_SHARED
+    case CANON_ERRCLASS_ERR_RMA_SHARED:
+        return MPI_ERR_RMA_SHARED;
+#endif
+#ifdef MPI_T_ERR_INVALID
+    case CANON_ERRCLASS_T_ERR_INVALID:
+        return MPI_T_ERR_INVALID;
+#endif
+#ifdef MPI_T_ERR_INVALID_NAME
+    case CANON_ERRCLASS_T_ERR_INVALID_NAME:
+        return MPI_T_ERR_INVALID_NAME;
+#endif
+#ifdef MPI_ERR_SESSION
+    case CANON_ERRCLASS_ERR_SESSION:
+        return MPI_ERR_SESSION;
+#endif
+#ifdef MPI_ERR_PROC_ABORTED
+    case CANON_ERRCLASS_ERR_PROC_ABORTED:
+        return MPI_ERR_PROC_ABORTED;
+#endif
+#ifdef MPI_ERR_VALUE_TOO_LARGE
+    case CANON_ERRCLASS_ERR_VALUE_TOO_LARGE:
+        return MPI_ERR_VALUE_TOO_LARGE;
+#endif
+#ifdef MPI_T_ERR_NOT_SUPPORTED
+    case CANON_ERRCLASS_T_ERR_NOT_SUPPORTED:
+        return MPI_T_ERR_NOT_SUPPORTED;
+#endif
+    default:
+        return MPI_ERR_OTHER;
+    }
+}

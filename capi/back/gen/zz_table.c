@@ -6,6 +6,8 @@ long back_Bsend_init(const long *a);
 long back_Buffer_attach(const long *a);
 long back_Buffer_detach(const long *a);
 long back_Cancel(const long *a);
+long back_Grequest_complete(const long *a);
+long back_Grequest_start(const long *a);
 long back_Ibsend(const long *a);
 long back_Improbe(const long *a);
 long back_Imrecv(const long *a);
@@ -86,7 +88,9 @@ long back_Reduce_scatter_block(const long *a);
 long back_Scan(const long *a);
 long back_Scatter(const long *a);
 long back_Scatterv(const long *a);
+long back_Comm_accept(const long *a);
 long back_Comm_compare(const long *a);
+long back_Comm_connect(const long *a);
 long back_Comm_create(const long *a);
 long back_Comm_create_group(const long *a);
 long back_Comm_disconnect(const long *a);
@@ -94,11 +98,15 @@ long back_Comm_dup(const long *a);
 long back_Comm_dup_with_info(const long *a);
 long back_Comm_free(const long *a);
 long back_Comm_get_attr(const long *a);
+long back_Comm_get_parent(const long *a);
 long back_Comm_group(const long *a);
 long back_Comm_idup(const long *a);
+long back_Comm_join(const long *a);
 long back_Comm_remote_group(const long *a);
 long back_Comm_remote_size(const long *a);
 long back_Comm_set_name(const long *a);
+long back_Comm_spawn(const long *a);
+long back_Comm_spawn_multiple(const long *a);
 long back_Comm_split(const long *a);
 long back_Comm_split_type(const long *a);
 long back_Comm_test_inter(const long *a);
@@ -157,11 +165,16 @@ long back_Type_vector(const long *a);
 long back_Unpack(const long *a);
 long back_Unpack_external(const long *a);
 long back_Abort(const long *a);
+long back_Close_port(const long *a);
 long back_Error_string(const long *a);
 long back_Finalize(const long *a);
 long back_Get_library_version(const long *a);
 long back_Init(const long *a);
 long back_Init_thread(const long *a);
+long back_Lookup_name(const long *a);
+long back_Open_port(const long *a);
+long back_Publish_name(const long *a);
+long back_Unpublish_name(const long *a);
 long back_Accumulate(const long *a);
 long back_Compare_and_swap(const long *a);
 long back_Fetch_and_op(const long *a);
@@ -249,6 +262,37 @@ long back_File_write_ordered(const long *a);
 long back_File_write_ordered_begin(const long *a);
 long back_File_write_ordered_end(const long *a);
 long back_File_write_shared(const long *a);
+long back_T_category_changed(const long *a);
+long back_T_category_get_categories(const long *a);
+long back_T_category_get_cvars(const long *a);
+long back_T_category_get_index(const long *a);
+long back_T_category_get_info(const long *a);
+long back_T_category_get_num(const long *a);
+long back_T_category_get_pvars(const long *a);
+long back_T_cvar_get_index(const long *a);
+long back_T_cvar_get_info(const long *a);
+long back_T_cvar_get_num(const long *a);
+long back_T_cvar_handle_alloc(const long *a);
+long back_T_cvar_handle_free(const long *a);
+long back_T_cvar_read(const long *a);
+long back_T_cvar_write(const long *a);
+long back_T_enum_get_info(const long *a);
+long back_T_enum_get_item(const long *a);
+long back_T_finalize(const long *a);
+long back_T_init_thread(const long *a);
+long back_T_pvar_get_index(const long *a);
+long back_T_pvar_get_info(const long *a);
+long back_T_pvar_get_num(const long *a);
+long back_T_pvar_handle_alloc(const long *a);
+long back_T_pvar_handle_free(const long *a);
+long back_T_pvar_read(const long *a);
+long back_T_pvar_readreset(const long *a);
+long back_T_pvar_reset(const long *a);
+long back_T_pvar_session_create(const long *a);
+long back_T_pvar_session_free(const long *a);
+long back_T_pvar_start(const long *a);
+long back_T_pvar_stop(const long *a);
+long back_T_pvar_write(const long *a);
 
 ckpt_back_fn *const back_table[CKPT_FN_MPI_END - CKPT_FN_MPI] = {
     [CKPT_FN_MPI_BSEND - CKPT_FN_MPI] = back_Bsend,
@@ -257,8 +301,8 @@ ckpt_back_fn *const back_table[CKPT_FN_MPI_END - CKPT_FN_MPI] = {
     [CKPT_FN_MPI_BUFFER_DETACH - CKPT_FN_MPI] = back_Buffer_detach,
     [CKPT_FN_MPI_CANCEL - CKPT_FN_MPI] = back_Cancel,
     [CKPT_FN_MPI_GET_COUNT - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_GREQUEST_COMPLETE - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_GREQUEST_START - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_GREQUEST_COMPLETE - CKPT_FN_MPI] = back_Grequest_complete,
+    [CKPT_FN_MPI_GREQUEST_START - CKPT_FN_MPI] = back_Grequest_start,
     [CKPT_FN_MPI_IBSEND - CKPT_FN_MPI] = back_Ibsend,
     [CKPT_FN_MPI_IMPROBE - CKPT_FN_MPI] = back_Improbe,
     [CKPT_FN_MPI_IMRECV - CKPT_FN_MPI] = back_Imrecv,
@@ -355,11 +399,11 @@ ckpt_back_fn *const back_table[CKPT_FN_MPI_END - CKPT_FN_MPI] = {
     [CKPT_FN_MPI_ATTR_DELETE - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_ATTR_GET - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_ATTR_PUT - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_COMM_ACCEPT - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_COMM_ACCEPT - CKPT_FN_MPI] = back_Comm_accept,
     [CKPT_FN_MPI_COMM_C2F - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_COMM_CALL_ERRHANDLER - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_COMM_COMPARE - CKPT_FN_MPI] = back_Comm_compare,
-    [CKPT_FN_MPI_COMM_CONNECT - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_COMM_CONNECT - CKPT_FN_MPI] = back_Comm_connect,
     [CKPT_FN_MPI_COMM_CREATE - CKPT_FN_MPI] = back_Comm_create,
     [CKPT_FN_MPI_COMM_CREATE_ERRHANDLER - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_COMM_CREATE_GROUP - CKPT_FN_MPI] = back_Comm_create_group,
@@ -375,10 +419,10 @@ ckpt_back_fn *const back_table[CKPT_FN_MPI_END - CKPT_FN_MPI] = {
     [CKPT_FN_MPI_COMM_GET_ERRHANDLER - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_COMM_GET_INFO - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_COMM_GET_NAME - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_COMM_GET_PARENT - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_COMM_GET_PARENT - CKPT_FN_MPI] = back_Comm_get_parent,
     [CKPT_FN_MPI_COMM_GROUP - CKPT_FN_MPI] = back_Comm_group,
     [CKPT_FN_MPI_COMM_IDUP - CKPT_FN_MPI] = back_Comm_idup,
-    [CKPT_FN_MPI_COMM_JOIN - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_COMM_JOIN - CKPT_FN_MPI] = back_Comm_join,
     [CKPT_FN_MPI_COMM_RANK - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_COMM_REMOTE_GROUP - CKPT_FN_MPI] = back_Comm_remote_group,
     [CKPT_FN_MPI_COMM_REMOTE_SIZE - CKPT_FN_MPI] = back_Comm_remote_size,
@@ -387,8 +431,8 @@ ckpt_back_fn *const back_table[CKPT_FN_MPI_END - CKPT_FN_MPI] = {
     [CKPT_FN_MPI_COMM_SET_INFO - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_COMM_SET_NAME - CKPT_FN_MPI] = back_Comm_set_name,
     [CKPT_FN_MPI_COMM_SIZE - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_COMM_SPAWN - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_COMM_SPAWN_MULTIPLE - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_COMM_SPAWN - CKPT_FN_MPI] = back_Comm_spawn,
+    [CKPT_FN_MPI_COMM_SPAWN_MULTIPLE - CKPT_FN_MPI] = back_Comm_spawn_multiple,
     [CKPT_FN_MPI_COMM_SPLIT - CKPT_FN_MPI] = back_Comm_split,
     [CKPT_FN_MPI_COMM_SPLIT_TYPE - CKPT_FN_MPI] = back_Comm_split_type,
     [CKPT_FN_MPI_COMM_TEST_INTER - CKPT_FN_MPI] = back_Comm_test_inter,
@@ -488,7 +532,7 @@ ckpt_back_fn *const back_table[CKPT_FN_MPI_END - CKPT_FN_MPI] = {
     [CKPT_FN_MPI_ADD_ERROR_CODE - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_ADD_ERROR_STRING - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_ALLOC_MEM - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_CLOSE_PORT - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_CLOSE_PORT - CKPT_FN_MPI] = back_Close_port,
     [CKPT_FN_MPI_ERRHANDLER_C2F - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_ERRHANDLER_CREATE - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_ERRHANDLER_F2C - CKPT_FN_MPI] = back_missing,
@@ -518,12 +562,12 @@ ckpt_back_fn *const back_table[CKPT_FN_MPI_END - CKPT_FN_MPI] = {
     [CKPT_FN_MPI_INIT_THREAD - CKPT_FN_MPI] = back_Init_thread,
     [CKPT_FN_MPI_INITIALIZED - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_IS_THREAD_MAIN - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_LOOKUP_NAME - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_OPEN_PORT - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_LOOKUP_NAME - CKPT_FN_MPI] = back_Lookup_name,
+    [CKPT_FN_MPI_OPEN_PORT - CKPT_FN_MPI] = back_Open_port,
     [CKPT_FN_MPI_PCONTROL - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_PUBLISH_NAME - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_PUBLISH_NAME - CKPT_FN_MPI] = back_Publish_name,
     [CKPT_FN_MPI_QUERY_THREAD - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_UNPUBLISH_NAME - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_UNPUBLISH_NAME - CKPT_FN_MPI] = back_Unpublish_name,
     [CKPT_FN_MPI_WTICK - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_WTIME - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_ACCUMULATE - CKPT_FN_MPI] = back_Accumulate,
@@ -637,37 +681,37 @@ ckpt_back_fn *const back_table[CKPT_FN_MPI_END - CKPT_FN_MPI] = {
     [CKPT_FN_MPI_FILE_WRITE_ORDERED_END - CKPT_FN_MPI] = back_File_write_ordered_end,
     [CKPT_FN_MPI_FILE_WRITE_SHARED - CKPT_FN_MPI] = back_File_write_shared,
     [CKPT_FN_MPI_REGISTER_DATAREP - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_CATEGORY_CHANGED - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_CATEGORY_GET_CATEGORIES - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_CATEGORY_GET_CVARS - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_CATEGORY_GET_INDEX - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_CATEGORY_GET_INFO - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_CATEGORY_GET_NUM - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_CATEGORY_GET_PVARS - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_CVAR_GET_INDEX - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_CVAR_GET_INFO - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_CVAR_GET_NUM - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_CVAR_HANDLE_ALLOC - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_CVAR_HANDLE_FREE - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_CVAR_READ - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_CVAR_WRITE - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_ENUM_GET_INFO - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_ENUM_GET_ITEM - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_FINALIZE - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_INIT_THREAD - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_PVAR_GET_INDEX - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_PVAR_GET_INFO - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_PVAR_GET_NUM - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_PVAR_HANDLE_ALLOC - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_PVAR_HANDLE_FREE - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_PVAR_READ - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_PVAR_READRESET - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_PVAR_RESET - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_PVAR_SESSION_CREATE - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_PVAR_SESSION_FREE - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_PVAR_START - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_PVAR_STOP - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_T_PVAR_WRITE - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_T_CATEGORY_CHANGED - CKPT_FN_MPI] = back_T_category_changed,
+    [CKPT_FN_MPI_T_CATEGORY_GET_CATEGORIES - CKPT_FN_MPI] = back_T_category_get_categories,
+    [CKPT_FN_MPI_T_CATEGORY_GET_CVARS - CKPT_FN_MPI] = back_T_category_get_cvars,
+    [CKPT_FN_MPI_T_CATEGORY_GET_INDEX - CKPT_FN_MPI] = back_T_category_get_index,
+    [CKPT_FN_MPI_T_CATEGORY_GET_INFO - CKPT_FN_MPI] = back_T_category_get_info,
+    [CKPT_FN_MPI_T_CATEGORY_GET_NUM - CKPT_FN_MPI] = back_T_category_get_num,
+    [CKPT_FN_MPI_T_CATEGORY_GET_PVARS - CKPT_FN_MPI] = back_T_category_get_pvars,
+    [CKPT_FN_MPI_T_CVAR_GET_INDEX - CKPT_FN_MPI] = back_T_cvar_get_index,
+    [CKPT_FN_MPI_T_CVAR_GET_INFO - CKPT_FN_MPI] = back_T_cvar_get_info,
+    [CKPT_FN_MPI_T_CVAR_GET_NUM - CKPT_FN_MPI] = back_T_cvar_get_num,
+    [CKPT_FN_MPI_T_CVAR_HANDLE_ALLOC - CKPT_FN_MPI] = back_T_cvar_handle_alloc,
+    [CKPT_FN_MPI_T_CVAR_HANDLE_FREE - CKPT_FN_MPI] = back_T_cvar_handle_free,
+    [CKPT_FN_MPI_T_CVAR_READ - CKPT_FN_MPI] = back_T_cvar_read,
+    [CKPT_FN_MPI_T_CVAR_WRITE - CKPT_FN_MPI] = back_T_cvar_write,
+    [CKPT_FN_MPI_T_ENUM_GET_INFO - CKPT_FN_MPI] = back_T_enum_get_info,
+    [CKPT_FN_MPI_T_ENUM_GET_ITEM - CKPT_FN_MPI] = back_T_enum_get_item,
+    [CKPT_FN_MPI_T_FINALIZE - CKPT_FN_MPI] = back_T_finalize,
+    [CKPT_FN_MPI_T_INIT_THREAD - CKPT_FN_MPI] = back_T_init_thread,
+    [CKPT_FN_MPI_T_PVAR_GET_INDEX - CKPT_FN_MPI] = back_T_pvar_get_index,
+    [CKPT_FN_MPI_T_PVAR_GET_INFO - CKPT_FN_MPI] = back_T_pvar_get_info,
+    [CKPT_FN_MPI_T_PVAR_GET_NUM - CKPT_FN_MPI] = back_T_pvar_get_num,
+    [CKPT_FN_MPI_T_PVAR_HANDLE_ALLOC - CKPT_FN_MPI] = back_T_pvar_handle_alloc,
+    [CKPT_FN_MPI_T_PVAR_HANDLE_FREE - CKPT_FN_MPI] = back_T_pvar_handle_free,
+    [CKPT_FN_MPI_T_PVAR_READ - CKPT_FN_MPI] = back_T_pvar_read,
+    [CKPT_FN_MPI_T_PVAR_READRESET - CKPT_FN_MPI] = back_T_pvar_readreset,
+    [CKPT_FN_MPI_T_PVAR_RESET - CKPT_FN_MPI] = back_T_pvar_reset,
+    [CKPT_FN_MPI_T_PVAR_SESSION_CREATE - CKPT_FN_MPI] = back_T_pvar_session_create,
+    [CKPT_FN_MPI_T_PVAR_SESSION_FREE - CKPT_FN_MPI] = back_T_pvar_session_free,
+    [CKPT_FN_MPI_T_PVAR_START - CKPT_FN_MPI] = back_T_pvar_start,
+    [CKPT_FN_MPI_T_PVAR_STOP - CKPT_FN_MPI] = back_T_pvar_stop,
+    [CKPT_FN_MPI_T_PVAR_WRITE - CKPT_FN_MPI] = back_T_pvar_write,
     [CKPT_FN_MPI_ACCUMULATE_C - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_ALLGATHER_C - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_ALLREDUCE_C - CKPT_FN_MPI] = back_missing,

@@ -3,37 +3,27 @@
 
 FRONT(int, Close_port, (const char *port_name))
 {
-    (void)port_name;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_CLOSE_PORT);
-}
-
-FRONT(int, Lookup_name, (const char *service_name, MPI_Info info, char *port_name))
-{
-    (void)service_name;
-    (void)info;
-    (void)port_name;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_LOOKUP_NAME);
-}
-
-FRONT(int, Open_port, (MPI_Info info, char *port_name))
-{
-    (void)info;
-    (void)port_name;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_OPEN_PORT);
+    long a[] = {(long)port_name};
+    long rc = front_call(CKPT_FN_MPI_CLOSE_PORT, a);
+    if (__builtin_expect(rc != 0, 0))
+        return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_CLOSE_PORT, rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, Publish_name, (const char *service_name, MPI_Info info, const char *port_name))
 {
-    (void)service_name;
-    (void)info;
-    (void)port_name;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_PUBLISH_NAME);
+    long a[] = {(long)service_name, (long)in_info(info), (long)port_name};
+    long rc = front_call(CKPT_FN_MPI_PUBLISH_NAME, a);
+    if (__builtin_expect(rc != 0, 0))
+        return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_PUBLISH_NAME, rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, Unpublish_name, (const char *service_name, MPI_Info info, const char *port_name))
 {
-    (void)service_name;
-    (void)info;
-    (void)port_name;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_UNPUBLISH_NAME);
+    long a[] = {(long)service_name, (long)in_info(info), (long)port_name};
+    long rc = front_call(CKPT_FN_MPI_UNPUBLISH_NAME, a);
+    if (__builtin_expect(rc != 0, 0))
+        return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_UNPUBLISH_NAME, rc);
+    return MPI_SUCCESS;
 }

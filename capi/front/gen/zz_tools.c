@@ -3,250 +3,278 @@
 
 FRONT(int, T_category_changed, (int *stamp))
 {
-    (void)stamp;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_CATEGORY_CHANGED);
+    long a[] = {(long)stamp};
+    long rc = front_call_always(CKPT_FN_MPI_T_CATEGORY_CHANGED, a);
+    if (rc != 0)
+        return front_code(rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_category_get_categories, (int cat_index, int len, int *indices))
 {
-    (void)cat_index;
-    (void)len;
-    (void)indices;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_CATEGORY_GET_CATEGORIES);
+    long a[] = {(long)cat_index, (long)len, (long)indices};
+    long rc = front_call_always(CKPT_FN_MPI_T_CATEGORY_GET_CATEGORIES, a);
+    if (rc != 0)
+        return front_code(rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_category_get_cvars, (int cat_index, int len, int *indices))
 {
-    (void)cat_index;
-    (void)len;
-    (void)indices;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_CATEGORY_GET_CVARS);
+    long a[] = {(long)cat_index, (long)len, (long)indices};
+    long rc = front_call_always(CKPT_FN_MPI_T_CATEGORY_GET_CVARS, a);
+    if (rc != 0)
+        return front_code(rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_category_get_index, (const char *name, int *category_index))
 {
-    (void)name;
-    (void)category_index;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_CATEGORY_GET_INDEX);
+    long a[] = {(long)name, (long)category_index};
+    long rc = front_call_always(CKPT_FN_MPI_T_CATEGORY_GET_INDEX, a);
+    if (rc != 0)
+        return front_code(rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_category_get_info, (int cat_index, char *name, int *name_len, char *desc, int *desc_len, int *num_cvars, int *num_pvars, int *num_categories))
 {
-    (void)cat_index;
-    (void)name;
-    (void)name_len;
-    (void)desc;
-    (void)desc_len;
-    (void)num_cvars;
-    (void)num_pvars;
-    (void)num_categories;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_CATEGORY_GET_INFO);
+    long a[] = {(long)cat_index, (long)name, (long)name_len, (long)desc, (long)desc_len, (long)num_cvars, (long)num_pvars, (long)num_categories};
+    long rc = front_call_always(CKPT_FN_MPI_T_CATEGORY_GET_INFO, a);
+    if (rc != 0)
+        return front_code(rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_category_get_num, (int *num_cat))
 {
-    (void)num_cat;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_CATEGORY_GET_NUM);
+    long a[] = {(long)num_cat};
+    long rc = front_call_always(CKPT_FN_MPI_T_CATEGORY_GET_NUM, a);
+    if (rc != 0)
+        return front_code(rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_category_get_pvars, (int cat_index, int len, int *indices))
 {
-    (void)cat_index;
-    (void)len;
-    (void)indices;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_CATEGORY_GET_PVARS);
+    long a[] = {(long)cat_index, (long)len, (long)indices};
+    long rc = front_call_always(CKPT_FN_MPI_T_CATEGORY_GET_PVARS, a);
+    if (rc != 0)
+        return front_code(rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_cvar_get_index, (const char *name, int *cvar_index))
 {
-    (void)name;
-    (void)cvar_index;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_CVAR_GET_INDEX);
+    long a[] = {(long)name, (long)cvar_index};
+    long rc = front_call_always(CKPT_FN_MPI_T_CVAR_GET_INDEX, a);
+    if (rc != 0)
+        return front_code(rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_cvar_get_info, (int cvar_index, char *name, int *name_len, int *verbosity, MPI_Datatype *datatype, void *enumtype, char *desc, int *desc_len, int *bind, int *scope))
 {
-    (void)cvar_index;
-    (void)name;
-    (void)name_len;
-    (void)verbosity;
-    (void)datatype;
-    (void)enumtype;
-    (void)desc;
-    (void)desc_len;
-    (void)bind;
-    (void)scope;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_CVAR_GET_INFO);
+    ckpt_vid v_datatype = VID_TYPE_NULL;
+    long a[] = {(long)cvar_index, (long)name, (long)name_len, (long)verbosity, (long)&v_datatype, (long)enumtype, (long)desc, (long)desc_len, (long)bind, (long)scope};
+    long rc = front_call_always(CKPT_FN_MPI_T_CVAR_GET_INFO, a);
+    if (rc != 0)
+        return front_code(rc);
+    if (verbosity != NULL)
+        *verbosity += T_VERBOSITY_BASE;
+    if (datatype != NULL)
+        *datatype = out_type(v_datatype);
+    if (bind != NULL)
+        *bind += T_BIND_BASE;
+    if (scope != NULL)
+        *scope += T_SCOPE_BASE;
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_cvar_get_num, (int *num_cvar))
 {
-    (void)num_cvar;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_CVAR_GET_NUM);
-}
-
-FRONT(int, T_cvar_handle_alloc, (int cvar_index, void *obj_handle, void *handle, int *count))
-{
-    (void)cvar_index;
-    (void)obj_handle;
-    (void)handle;
-    (void)count;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_CVAR_HANDLE_ALLOC);
+    long a[] = {(long)num_cvar};
+    long rc = front_call_always(CKPT_FN_MPI_T_CVAR_GET_NUM, a);
+    if (rc != 0)
+        return front_code(rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_cvar_handle_free, (void *handle))
 {
-    (void)handle;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_CVAR_HANDLE_FREE);
+    long a[] = {(long)handle};
+    long rc = front_call_always(CKPT_FN_MPI_T_CVAR_HANDLE_FREE, a);
+    if (rc != 0)
+        return front_code(rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_cvar_read, (void *handle, void *buf))
 {
-    (void)handle;
-    (void)buf;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_CVAR_READ);
+    long a[] = {(long)handle, in_buf(buf)};
+    long rc = front_call_always(CKPT_FN_MPI_T_CVAR_READ, a);
+    if (rc != 0)
+        return front_code(rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_cvar_write, (void *handle, const void *buf))
 {
-    (void)handle;
-    (void)buf;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_CVAR_WRITE);
+    long a[] = {(long)handle, in_buf(buf)};
+    long rc = front_call_always(CKPT_FN_MPI_T_CVAR_WRITE, a);
+    if (rc != 0)
+        return front_code(rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_enum_get_info, (void *enumtype, int *num, char *name, int *name_len))
 {
-    (void)enumtype;
-    (void)num;
-    (void)name;
-    (void)name_len;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_ENUM_GET_INFO);
+    long a[] = {(long)enumtype, (long)num, (long)name, (long)name_len};
+    long rc = front_call_always(CKPT_FN_MPI_T_ENUM_GET_INFO, a);
+    if (rc != 0)
+        return front_code(rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_enum_get_item, (void *enumtype, int index, int *value, char *name, int *name_len))
 {
-    (void)enumtype;
-    (void)index;
-    (void)value;
-    (void)name;
-    (void)name_len;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_ENUM_GET_ITEM);
+    long a[] = {(long)enumtype, (long)index, (long)value, (long)name, (long)name_len};
+    long rc = front_call_always(CKPT_FN_MPI_T_ENUM_GET_ITEM, a);
+    if (rc != 0)
+        return front_code(rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_finalize, (void))
 {
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_FINALIZE);
+    long rc = front_call_always(CKPT_FN_MPI_T_FINALIZE, NULL);
+    if (rc != 0)
+        return front_code(rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_init_thread, (int required, int *provided))
 {
-    (void)required;
-    (void)provided;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_INIT_THREAD);
+    long a[] = {(long)required, (long)provided};
+    long rc = front_call_always(CKPT_FN_MPI_T_INIT_THREAD, a);
+    if (rc != 0)
+        return front_code(rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_pvar_get_index, (const char *name, int var_class, int *pvar_index))
 {
-    (void)name;
-    (void)var_class;
-    (void)pvar_index;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_PVAR_GET_INDEX);
+    long a[] = {(long)name, var_class - T_CLASS_BASE, (long)pvar_index};
+    long rc = front_call_always(CKPT_FN_MPI_T_PVAR_GET_INDEX, a);
+    if (rc != 0)
+        return front_code(rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_pvar_get_info, (int pvar_index, char *name, int *name_len, int *verbosity, int *var_class, MPI_Datatype *datatype, void *enumtype, char *desc, int *desc_len, int *bind, int *readonly, int *continuous, int *atomic))
 {
-    (void)pvar_index;
-    (void)name;
-    (void)name_len;
-    (void)verbosity;
-    (void)var_class;
-    (void)datatype;
-    (void)enumtype;
-    (void)desc;
-    (void)desc_len;
-    (void)bind;
-    (void)readonly;
-    (void)continuous;
-    (void)atomic;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_PVAR_GET_INFO);
+    ckpt_vid v_datatype = VID_TYPE_NULL;
+    long a[] = {(long)pvar_index, (long)name, (long)name_len, (long)verbosity, (long)var_class, (long)&v_datatype, (long)enumtype, (long)desc, (long)desc_len, (long)bind, (long)readonly, (long)continuous, (long)atomic};
+    long rc = front_call_always(CKPT_FN_MPI_T_PVAR_GET_INFO, a);
+    if (rc != 0)
+        return front_code(rc);
+    if (verbosity != NULL)
+        *verbosity += T_VERBOSITY_BASE;
+    if (var_class != NULL)
+        *var_class += T_CLASS_BASE;
+    if (datatype != NULL)
+        *datatype = out_type(v_datatype);
+    if (bind != NULL)
+        *bind += T_BIND_BASE;
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_pvar_get_num, (int *num_pvar))
 {
-    (void)num_pvar;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_PVAR_GET_NUM);
-}
-
-FRONT(int, T_pvar_handle_alloc, (void *session, int pvar_index, void *obj_handle, void *handle, int *count))
-{
-    (void)session;
-    (void)pvar_index;
-    (void)obj_handle;
-    (void)handle;
-    (void)count;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_PVAR_HANDLE_ALLOC);
+    long a[] = {(long)num_pvar};
+    long rc = front_call_always(CKPT_FN_MPI_T_PVAR_GET_NUM, a);
+    if (rc != 0)
+        return front_code(rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_pvar_handle_free, (void *session, void *handle))
 {
-    (void)session;
-    (void)handle;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_PVAR_HANDLE_FREE);
+    long a[] = {(long)session, (long)handle};
+    long rc = front_call_always(CKPT_FN_MPI_T_PVAR_HANDLE_FREE, a);
+    if (rc != 0)
+        return front_code(rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_pvar_read, (void *session, void *handle, void *buf))
 {
-    (void)session;
-    (void)handle;
-    (void)buf;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_PVAR_READ);
+    long a[] = {(long)session, (long)handle, in_buf(buf)};
+    long rc = front_call_always(CKPT_FN_MPI_T_PVAR_READ, a);
+    if (rc != 0)
+        return front_code(rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_pvar_readreset, (void *session, void *handle, void *buf))
 {
-    (void)session;
-    (void)handle;
-    (void)buf;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_PVAR_READRESET);
+    long a[] = {(long)session, (long)handle, in_buf(buf)};
+    long rc = front_call_always(CKPT_FN_MPI_T_PVAR_READRESET, a);
+    if (rc != 0)
+        return front_code(rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_pvar_reset, (void *session, void *handle))
 {
-    (void)session;
-    (void)handle;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_PVAR_RESET);
+    long a[] = {(long)session, (long)handle};
+    long rc = front_call_always(CKPT_FN_MPI_T_PVAR_RESET, a);
+    if (rc != 0)
+        return front_code(rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_pvar_session_create, (void *session))
 {
-    (void)session;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_PVAR_SESSION_CREATE);
+    long a[] = {(long)session};
+    long rc = front_call_always(CKPT_FN_MPI_T_PVAR_SESSION_CREATE, a);
+    if (rc != 0)
+        return front_code(rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_pvar_session_free, (void *session))
 {
-    (void)session;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_PVAR_SESSION_FREE);
+    long a[] = {(long)session};
+    long rc = front_call_always(CKPT_FN_MPI_T_PVAR_SESSION_FREE, a);
+    if (rc != 0)
+        return front_code(rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_pvar_start, (void *session, void *handle))
 {
-    (void)session;
-    (void)handle;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_PVAR_START);
+    long a[] = {(long)session, (long)handle};
+    long rc = front_call_always(CKPT_FN_MPI_T_PVAR_START, a);
+    if (rc != 0)
+        return front_code(rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_pvar_stop, (void *session, void *handle))
 {
-    (void)session;
-    (void)handle;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_PVAR_STOP);
+    long a[] = {(long)session, (long)handle};
+    long rc = front_call_always(CKPT_FN_MPI_T_PVAR_STOP, a);
+    if (rc != 0)
+        return front_code(rc);
+    return MPI_SUCCESS;
 }
 
 FRONT(int, T_pvar_write, (void *session, void *handle, const void *buf))
 {
-    (void)session;
-    (void)handle;
-    (void)buf;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_PVAR_WRITE);
+    long a[] = {(long)session, (long)handle, in_buf(buf)};
+    long rc = front_call_always(CKPT_FN_MPI_T_PVAR_WRITE, a);
+    if (rc != 0)
+        return front_code(rc);
+    return MPI_SUCCESS;
 }

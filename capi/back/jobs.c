@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * jobs.c: communicators with processes of other jobs.
+ *
+ * Such a communicator cannot be made again without the others, so it holds a checkpoint back until
+ * it is disconnected or freed, with the call that made it; and so does a call that waits for them.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "impl.h"
+
+/* ---- which communicators reach outside ---- */
+
+static struct outside {
+    ckpt_vid comm;
+    uint32_t generation;
+    const char *call; /* that made it, or the one that it comes from */
+} * outside;
+static size_t noutside;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static int is_live(const struct outside *o) {
+    const ckpt_slot *s = back_slot(CKPT_KIND_COMM, o->comm);
+    return s != back.tables->pages[CKPT_KIND_COMM][0] && s->generation == o->generation;
+}
+
+static const char *call_of(ckpt_vid comm) {
+    for (size_t i = 0; i < noutside; i++)
+        if (outside[i].comm == comm && is_live(&outside[i]))
+            return outside[i].call;
+    return NULL;
+}
+
+static __thread const char *making; /* the call under way that makes one */
+
+int back_reaches_outside(ckpt_vid comm, ckpt_vid parent) {
+    pthread_mutex_lock(&mutex);
+    const char *call = making ? making : call_of(parent);
+    size_t i = 0;
+    while (i < noutside && is_live(&outside[i]))
+        i++;
+    if (i == noutside) {
+        struct outside *grown = realloc(outside, (noutside + 1) * sizeof *outside);
+        if (grown == NULL) {
+            pthread_mutex_unlock(&mutex);
+            return -1;
+        }
+        outside = grown;
+        noutside++;
+    }
+    outside[i] = (struct outside){comm, back_slot(CKPT_KIND_COMM, comm)->generation,
+                                  call ? call : "MPI_Intercomm_create"};
+    pthread_mutex_unlock(&mutex);
+    return 0;
+}
+
+/* The call in which a thread of this rank waits for processes of another job. */
+static const char *waits;
+
+const char *back_inside(void *ctx) {
+    (void)ctx;
+    return __atomic_load_n(&waits, __ATOMIC_RELAXED);
+}
+
+int back_jobs_hold(char *why, size_t bytes) {
+    const char *call = back_inside(NULL);
+    if (call != NULL) {
+        snprintf(why, bytes, "%s waits for processes of another job", call);
+        return 1;
+    }
+    pthread_mutex_lock(&mutex);
+    for (size_t i = 0; i < noutside && call == NULL; i++)
+        if (is_live(&outside[i]))
+            call = outside[i].call;
+    pthread_mutex_unlock(&mutex);
+    if (call != NULL)
+        snprintf(why, bytes,
+                 "a communicator with processes of another job (%s) is not disconnected or freed",
+                 call);
+    return call != NULL;
+}
+
+static void begin(const char *call) {
+    making = call;
+    __atomic_store_n(&waits, call, __ATOMIC_RELAXED);
+}
+
+/* Gives what such a call made an id. */
+static long end(int rc, MPI_Comm comm, ckpt_vid parent, ckpt_vid *vid) {
+    __atomic_store_n(&waits, NULL, __ATOMIC_RELAXED);
+    long canon =
+        rc == MPI_SUCCESS ? back_new_comm(comm, comm, parent, 0, vid) : back_error(rc);
+    making = NULL;
+    return canon;
+}
+
+/* ---- starting processes ---- */
+
+/* What is started runs without ckptrun when it is a program of the real MPI, as this one is.  Above
+ * another MPI the started program needs a front too: ckptrun itself is started then, to start it, with a directory of its own in the working one. */
+static char **wrap(char *dir, char *command, char **argv) {
+    int n = 0;
+    while (argv != NULL && argv[n] != NULL)
+        n++;
+    char **wrapped = calloc((size_t)n + 7, sizeof(char *)), **p = wrapped;
+    if (wrapped == NULL)
+        return NULL;
+    *p++ = "--dir";
+    *p++ = dir;
+    *p++ = "--mpi";
+    *p++ = BACK_NAME;
+    *p++ = "--";
+    *p++ = command;
+    for (int i = 0; i < n; i++)
+        *p++ = argv[i];
+    return wrapped;
+}
+
+struct programs {
+    int count;
+    char **commands, ***argvs;
+    int wrapped; /* both are ours then */
+    char ckptrun[4096], dir[64];
+    MPI_Info *infos;
+};
+
+static void programs_free(struct programs *p) {
+    for (int i = 0; i < p->count; i++) {
+        if (p->infos)
+            back_info_done(&p->infos[i]);
+        if (p->wrapped && p->argvs)
+            free(p->argvs[i]);
+    }
+    free(p->infos);
+    if (p->wrapped) {
+        free(p->commands);
+        free(p->argvs);
+    }
+}
+
+static int programs_of(struct programs *p, const long *a) {
+    const char *const *contents = (const char *const *)a[4];
+    *p = (struct programs){.count = (int)a[0], .commands = (char **)a[1], .argvs = (char ***)a[2]};
+    size_t n = (size_t)(p->count > 0 ? p->count : 1);
+    p->infos = calloc(n, sizeof *p->infos);
+    if (p->infos == NULL)
+        return -1;
+    for (int i = 0; i < p->count; i++)
+        p->infos[i] = back_info(contents[i]);
+    if (strcmp((const char *)a[9], BACK_NAME) == 0)
+        return 0;
+    static unsigned serial;
+    char **commands = p->commands, ***argvs = p->argvs;
+    snprintf(p->dir, sizeof p->dir, "ckpt-spawned-%ld-%u", (long)getpid(),
+             __atomic_fetch_add(&serial, 1, __ATOMIC_RELAXED));
+    p->wrapped = 1;
+    p->commands = calloc(n, sizeof *p->commands);
+    p->argvs = calloc(n, sizeof *p->argvs);
+    ssize_t length = readlink("/proc/self/exe", p->ckptrun, sizeof p->ckptrun - 1);
+    if (p->commands == NULL || p->argvs == NULL || length < 0)
+        return -1;
+    p->ckptrun[length] = 0;
+    for (int i = 0; i < p->count; i++) {
+        p->commands[i] = p->ckptrun;
+        p->argvs[i] = wrap(p->dir, commands[i], argvs ? argvs[i] : NULL);
+        if (p->argvs[i] == NULL)
+            return -1;
+    }
+    return 0;
+}
+
+/* count, commands, argvs, maxprocs, infos, root, comm, id out, error codes, the front's ABI */
+static long spawn(const long *a, const char *call) {
+    struct programs p;
+    MPI_Comm comm = MPI_COMM_NULL;
+    int rc = MPI_ERR_NO_MEM, *errcodes = (int *)a[8];
+    begin(call);
+    if (programs_of(&p, a) == 0)
+        rc = MPI_Comm_spawn_multiple(p.count, p.commands, p.argvs, (const int *)a[3], p.infos,
+                                     (int)a[5], real_comm(a[6]), &comm,
+                                     errcodes ? errcodes : MPI_ERRCODES_IGNORE);
+    if (rc != MPI_SUCCESS && errcodes != NULL) /* on success each of them is 0, as everywhere */
+        for (int i = 0; i < p.count; i++)
+            for (int k = 0; k < ((const int *)a[3])[i]; k++, errcodes++)
+                *errcodes = (int)back_error(*errcodes);
+    programs_free(&p);
+    return end(rc, comm, (ckpt_vid)a[6], (ckpt_vid *)a[7]);
+}
+
+long back_Comm_spawn(const long *a) { return spawn(a, "MPI_Comm_spawn"); }
+
+long back_Comm_spawn_multiple(const long *a) { return spawn(a, "MPI_Comm_spawn_multiple"); }
+
+/* The parent's id is given once; it is stale, and the handle null, when it was disconnected. */
+long back_Comm_get_parent(const long *a) {
+    MPI_Comm parent = MPI_COMM_NULL;
+    ckpt_vid *vid = (ckpt_vid *)a[0];
+    int rc = MPI_Comm_get_parent(&parent);
+    *vid = VID_COMM_NULL;
+    if (rc != MPI_SUCCESS || parent == MPI_COMM_NULL)
+        return back_error(rc);
+    *vid = ckpt_vid_find(back.job, CKPT_KIND_COMM, TO_REAL(parent));
+    if (*vid != CKPT_VID_NONE)
+        return 0;
+    making = "MPI_Comm_get_parent";
+    long canon = back_new_comm(parent, parent, VID_COMM_WORLD, 0, vid);
+    making = NULL;
+    return canon;
+}
+
+/* ---- ports ---- */
+
+long back_Open_port(const long *a) {
+    MPI_Info info = back_info((const char *)a[0]);
+    int rc = MPI_Open_port(info, (char *)a[1]);
+    back_info_done(&info);
+    return back_error(rc);
+}
+
+long back_Lookup_name(const long *a) {
+    MPI_Info info = back_info((const char *)a[1]);
+    int rc = MPI_Lookup_name((const char *)a[0], info, (char *)a[2]);
+    back_info_done(&info);
+    return back_error(rc);
+}
+
+/* port, info, root, comm, id out */
+long back_Comm_accept(const long *a) {
+    MPI_Comm comm = MPI_COMM_NULL;
+    MPI_Info info = back_info((const char *)a[1]);
+    begin("MPI_Comm_accept");
+    int rc = MPI_Comm_accept((const char *)a[0], info, (int)a[2], real_comm(a[3]), &comm);
+    back_info_done(&info);
+    return end(rc, comm, (ckpt_vid)a[3], (ckpt_vid *)a[4]);
+}
+
+long back_Comm_connect(const long *a) {
+    MPI_Comm comm = MPI_COMM_NULL;
+    MPI_Info info = back_info((const char *)a[1]);
+    begin("MPI_Comm_connect");
+    int rc = MPI_Comm_connect((const char *)a[0], info, (int)a[2], real_comm(a[3]), &comm);
+    back_info_done(&info);
+    return end(rc, comm, (ckpt_vid)a[3], (ckpt_vid *)a[4]);
+}
+
+long back_Comm_join(const long *a) {
+    MPI_Comm comm = MPI_COMM_NULL;
+    begin("MPI_Comm_join");
+    int rc = MPI_Comm_join((int)a[0], &comm);
+    return end(rc, comm, VID_COMM_SELF, (ckpt_vid *)a[1]);
+}

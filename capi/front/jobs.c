@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * jobs.c: communication with processes of other jobs: those that this one starts, and those that
+ * it meets at a port.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "front.h"
+
+/* A call that makes a communicator from parent; v is where the back put its id. */
+static int made(unsigned fn, ckpt_vid parent, const long *a, const ckpt_vid *v, MPI_Comm *newcomm) {
+    long rc = front_call(fn, a);
+    if (rc != 0)
+        return front_error(FRONT_COMM, parent, fn, rc);
+    *newcomm = front_comm_made(parent, *v);
+    return MPI_SUCCESS;
+}
+
+/* ---- starting processes ---- */
+
+/* All that is said of the programs is looked at on the root only. */
+static int spawn(unsigned fn, int count, char **commands, char ***argvs, const int *maxprocs,
+                 const MPI_Info *infos, int root, MPI_Comm comm, MPI_Comm *intercomm,
+                 int *errcodes) {
+    int rank = -1;
+    ckpt_vid parent = in_comm(comm), v = VID_COMM_NULL;
+    const ckpt_slot *s = front_slot(fn, CKPT_KIND_COMM, parent);
+    if (!front_is_null(CKPT_KIND_COMM, s))
+        rank = s->a;
+    if (rank != root)
+        count = 0;
+    const char **contents = front_alloc((size_t)(count > 0 ? count : 1) * sizeof *contents);
+    for (int i = 0; i < count; i++)
+        contents[i] = in_info(infos[i]);
+    long a[] = {count,
+                (long)commands,
+                (long)argvs,
+                (long)maxprocs,
+                (long)contents,
+                root,
+                parent,
+                (long)&v,
+                (long)errcodes,
+                (long)FRONT_ABI_NAME,
+                fn};
+    int rc = made(fn, parent, a, &v, intercomm);
+    free(contents);
+    for (int i = 0; rc != MPI_SUCCESS && errcodes != NULL && i < count; i++)
+        for (int k = 0; k < maxprocs[i]; k++, errcodes++)
+            *errcodes = front_code(*errcodes);
+    return rc;
+}
+
+FRONT(int, Comm_spawn,
+      (const char *command, char **argv, int maxprocs, MPI_Info info, int root, MPI_Comm comm,
+       MPI_Comm *intercomm, int *errcodes)) {
+    char *commands[] = {(char *)command};
+    return spawn(CKPT_FN_MPI_COMM_SPAWN, 1, commands, argv ? &argv : NULL, &maxprocs, &info, root,
+                 comm, intercomm, errcodes);
+}
+
+FRONT(int, Comm_spawn_multiple,
+      (int count, char **commands, char ***argvs, const int *maxprocs, const MPI_Info *infos,
+       int root, MPI_Comm comm, MPI_Comm *intercomm, int *errcodes)) {
+    return spawn(CKPT_FN_MPI_COMM_SPAWN_MULTIPLE, count, commands, argvs, maxprocs, infos, root,
+                 comm, intercomm, errcodes);
+}
+
+/* A new handle of the same communicator each time would be wrong: the back remembers its id. */
+FRONT(int, Comm_get_parent, (MPI_Comm * parent)) {
+    ckpt_vid v = VID_COMM_NULL;
+    long a[] = {(long)&v};
+    long rc = front_call(CKPT_FN_MPI_COMM_GET_PARENT, a);
+    if (rc != 0)
+        return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_COMM_GET_PARENT, rc);
+    *parent = CKPT_VID_INDEX(v) ? out_comm(v) : MPI_COMM_NULL;
+    return MPI_SUCCESS;
+}
+
+/* ---- ports ---- */
+
+/* Names of ports are as long as the real MPI makes them. */
+enum { PORT_BYTES = 4096 };
+
+static int port_out(unsigned fn, const char *port, char *out, int class) {
+    size_t n = strlen(port);
+    if (n >= MPI_MAX_PORT_NAME)
+        return front_error(FRONT_COMM, VID_COMM_WORLD, fn, class);
+    memcpy(out, port, n + 1);
+    return MPI_SUCCESS;
+}
+
+FRONT(int, Open_port, (MPI_Info info, char *port_name)) {
+    char port[PORT_BYTES] = "";
+    long a[] = {(long)in_info(info), (long)port};
+    long rc = front_call(CKPT_FN_MPI_OPEN_PORT, a);
+    if (rc != 0)
+        return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_OPEN_PORT, rc);
+    return port_out(CKPT_FN_MPI_OPEN_PORT, port, port_name, CANON_ERRCLASS_ERR_PORT);
+}
+
+FRONT(int, Lookup_name, (const char *service_name, MPI_Info info, char *port_name)) {
+    char port[PORT_BYTES] = "";
+    long a[] = {(long)service_name, (long)in_info(info), (long)port};
+    long rc = front_call(CKPT_FN_MPI_LOOKUP_NAME, a);
+    if (rc != 0)
+        return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_LOOKUP_NAME, rc);
+    return port_out(CKPT_FN_MPI_LOOKUP_NAME, port, port_name, CANON_ERRCLASS_ERR_NAME);
+}
+
+/* The name of the port counts on the root only. */
+static int meet(unsigned fn, const char *port_name, MPI_Info info, int root, MPI_Comm comm,
+                MPI_Comm *newcomm) {
+    ckpt_vid parent = in_comm(comm), v = VID_COMM_NULL;
+    long a[] = {(long)port_name, (long)in_info(info), root, parent, (long)&v};
+    return made(fn, parent, a, &v, newcomm);
+}
+
+FRONT(int, Comm_accept,
+      (const char *port_name, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm)) {
+    return meet(CKPT_FN_MPI_COMM_ACCEPT, port_name, info, root, comm, newcomm);
+}
+
+FRONT(int, Comm_connect,
+      (const char *port_name, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm)) {
+    return meet(CKPT_FN_MPI_COMM_CONNECT, port_name, info, root, comm, newcomm);
+}
+
+FRONT(int, Comm_join, (int fd, MPI_Comm *intercomm)) {
+    ckpt_vid v = VID_COMM_NULL;
+    long a[] = {fd, (long)&v};
+    return made(CKPT_FN_MPI_COMM_JOIN, VID_COMM_SELF, a, &v, intercomm);
+}
