@@ -25,6 +25,7 @@ import (
 //	      done:     source, tag, cancelled, length, error class
 //	      posted:   order, buffer, count, datatype, source, tag
 //	      deferred: function, number of arguments, arguments
+//	      generalized: the program's part of it, what calls its functions
 //	    and when it is persistent
 //	      mode, six arguments
 //
@@ -58,6 +59,7 @@ type Request struct {
 	Done       *Done
 	Posted     *Posted
 	Deferred   *Deferred
+	Upper      *Upper
 	Persistent *Persistent
 }
 
@@ -70,6 +72,7 @@ const (
 	Complete      State = 1 // the program has not looked yet
 	PostedReceive State = 2 // to be posted again, in the order in which they were
 	DeferredStart State = 3 // a collective call that no member has started
+	Generalized   State = 4 // a generalized request that is complete, but that nobody has waited for
 )
 
 // FlagPersistent of Request.Flags says that Persistent follows. (capi/back/impl.h has the others, which
@@ -97,6 +100,11 @@ type Posted struct {
 type Deferred struct {
 	Function int32
 	Args     []int64
+}
+
+// Upper is the program's part of a generalized request: two addresses in its memory.
+type Upper struct {
+	Object, Thunk uint64
 }
 
 // Persistent is what a persistent request was made with; mode 0 receives, 1 to 4 are the kinds of send.
@@ -178,6 +186,8 @@ func (r *Request) words() []int64 {
 	case DeferredStart:
 		w = append(w, int64(r.Deferred.Function), int64(len(r.Deferred.Args)))
 		w = append(w, r.Deferred.Args...)
+	case Generalized:
+		w = append(w, int64(r.Upper.Object), int64(r.Upper.Thunk))
 	}
 	if p := r.Persistent; p != nil {
 		w = append(append(w, p.Mode), p.Args[:]...)
@@ -307,7 +317,7 @@ func (r *reader) message() Message {
 
 func (r *reader) request(seen map[uint32]bool) Request {
 	q := Request{ID: r.fresh(kindRequest, seen), Flags: r.word(), Peer: r.int32("a peer"), Comm: r.id(kindComm)}
-	q.State = State(r.within("a request's state", int64(Inactive), int64(DeferredStart)))
+	q.State = State(r.within("a request's state", int64(Inactive), int64(Generalized)))
 	persistent := q.Flags&FlagPersistent != 0
 	switch q.State {
 	case Inactive:
@@ -325,6 +335,8 @@ func (r *reader) request(seen map[uint32]bool) Request {
 		for n := r.within("a number of arguments", 1, maxArgs); n > 0; n-- {
 			q.Deferred.Args = append(q.Deferred.Args, r.word())
 		}
+	case Generalized:
+		q.Upper = &Upper{Object: uint64(r.word()), Thunk: uint64(r.word())}
 	}
 	if persistent {
 		p := &Persistent{Mode: r.within("a mode", 0, 4)}

@@ -33,6 +33,8 @@ func full() *Section {
 				Persistent: &Persistent{Args: [6]int64{1, 2, 3, 4, 5, 6}}},
 			{ID: id(kindRequest, 260), Flags: FlagPersistent | 8 | 1, Peer: 1, Comm: world, State: Complete, Done: &Done{},
 				Persistent: &Persistent{Mode: 4}},
+			{ID: id(kindRequest, 261), Flags: 2048 | 4096, Comm: id(kindComm, 0), State: Generalized,
+				Upper: &Upper{Object: 0x100000002000, Thunk: 0x100000003000}},
 		},
 	}
 }
