@@ -24,7 +24,8 @@ import (
 //	      inactive: nothing
 //	      done:     source, tag, cancelled, length, error class
 //	      posted:   order, buffer, count, datatype, source, tag
-//	      deferred: function, number of arguments, arguments
+//	      deferred: number of the call on its communicator, function, number of arguments,
+//	        arguments
 //	      generalized: the program's part of it, what calls its functions
 //	    and when it is persistent
 //	      mode, six arguments
@@ -98,6 +99,7 @@ type Posted struct {
 
 // Deferred is a call that will be made.
 type Deferred struct {
+	Call     int64 // on its communicator: they start in this order
 	Function int32
 	Args     []int64
 }
@@ -114,7 +116,7 @@ type Persistent struct {
 }
 
 // sectionVersion counts changes of the format; numbers are never reused.
-const sectionVersion = 1
+const sectionVersion = 2
 
 // Kinds of virtual ids (include/ckpt/tables.h).
 const (
@@ -184,7 +186,7 @@ func (r *Request) words() []int64 {
 	case PostedReceive:
 		w = append(w, p.Order, int64(p.Buffer), p.Count, int64(p.Type), int64(p.Source), int64(p.Tag))
 	case DeferredStart:
-		w = append(w, int64(r.Deferred.Function), int64(len(r.Deferred.Args)))
+		w = append(w, r.Deferred.Call, int64(r.Deferred.Function), int64(len(r.Deferred.Args)))
 		w = append(w, r.Deferred.Args...)
 	case Generalized:
 		w = append(w, int64(r.Upper.Object), int64(r.Upper.Thunk))
@@ -331,7 +333,7 @@ func (r *reader) request(seen map[uint32]bool) Request {
 		q.Posted = &Posted{Order: r.word(), Buffer: uint64(r.word()), Count: r.within("a count", 0, math.MaxInt64),
 			Type: r.id(kindDatatype), Source: r.int32("a source"), Tag: r.int32("a tag")}
 	case DeferredStart:
-		q.Deferred = &Deferred{Function: int32(r.within("a function", 0, maxFunctions-1))}
+		q.Deferred = &Deferred{Call: r.word(), Function: int32(r.within("a function", 0, maxFunctions-1))}
 		for n := r.within("a number of arguments", 1, maxArgs); n > 0; n-- {
 			q.Deferred.Args = append(q.Deferred.Args, r.word())
 		}

@@ -28,7 +28,7 @@ func full() *Section {
 				Done: &Done{Source: -1, Tag: -1, Cancelled: true, Bytes: 5 << 30, Error: 15}},
 			{ID: id(kindRequest, 257), Flags: 2, Peer: -1, Comm: world, State: PostedReceive,
 				Posted: &Posted{Order: 4, Buffer: 0x100000001000, Count: 10, Type: id(kindDatatype, 20), Source: -1, Tag: 3}},
-			{ID: id(kindRequest, 258), Comm: comm, State: DeferredStart, Deferred: &Deferred{Function: 17, Args: []int64{1, -1, 1 << 40}}},
+			{ID: id(kindRequest, 258), Comm: comm, State: DeferredStart, Deferred: &Deferred{Call: 5, Function: 17, Args: []int64{1, -1, 1 << 40}}},
 			{ID: id(kindRequest, 259), Flags: FlagPersistent | 2, Peer: 1, Comm: world, State: Inactive,
 				Persistent: &Persistent{Args: [6]int64{1, 2, 3, 4, 5, 6}}},
 			{ID: id(kindRequest, 260), Flags: FlagPersistent | 8 | 1, Peer: 1, Comm: world, State: Complete, Done: &Done{},
@@ -73,7 +73,7 @@ func TestCorrupt(t *testing.T) {
 		what string
 		b    []byte
 	}{
-		{"version 2", poke(0, 2)},
+		{"version 1", poke(0, 1)},
 		{"number of items", poke(8, 1<<60)},
 		{"number of items", poke(8, ^uint64(0))},
 		{"kind 3, want 1", change(func(s *Section) { s.Drained[0].Comm = id(kindDatatype, 300) })},

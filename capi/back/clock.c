@@ -75,59 +75,47 @@ static inline __attribute__((always_inline)) long blocking(ckpt_back_fn *fn, con
     return rc;
 }
 
-/* ---- deferred calls ---- */
+/* ---- deferred calls ----
+ * The application's request has no real one meanwhile: whoever tests it sees the flag and finds it
+ * not complete.  Any thread may start the call; the flag goes last, so that a thread that finds it
+ * gone finds the real request too.
+ */
 
 static struct deferred *deferred; /* that have no start yet */
+/* Guards the list, and that libckpt names no call which is not on it yet. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+/* Of the one thread that starts them: calls on one communicator start in order. */
+static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 
-static int nothing_query(void *state, MPI_Status *status) {
-    (void)state;
-    MPI_Status_set_elements_x(status, MPI_BYTE, 0);
-    MPI_Status_set_cancelled(status, 0);
-    status->MPI_SOURCE = MPI_ANY_SOURCE;
-    status->MPI_TAG = MPI_ANY_TAG;
-    return MPI_SUCCESS;
-}
-static int nothing_free(void *state) {
-    (void)state;
-    return MPI_SUCCESS;
-}
-static int nothing_cancel(void *state, int complete) {
-    (void)state;
-    (void)complete;
-    return MPI_SUCCESS;
-}
-
-int deferred_bind(const struct deferred *from, ckpt_slot *s) {
-    MPI_Request r;
+static int bind_locked(const struct deferred *from, ckpt_slot *s) {
     struct deferred *d = malloc(sizeof *d);
     if (d == NULL)
         return MPI_ERR_NO_MEM;
-    int rc = MPI_Grequest_start(nothing_query, nothing_free, nothing_cancel, NULL, &r);
-    if (rc != MPI_SUCCESS) {
-        free(d);
-        return rc;
-    }
     *d = *from;
-    s->real = TO_REAL(r);
+    s->real = TO_REAL(MPI_REQUEST_NULL);
     s->extra = (uint64_t)(uintptr_t)d;
-    pthread_mutex_lock(&mutex);
     struct deferred **end = &deferred;
     while (*end != NULL)
         end = &(*end)->next;
     d->next = NULL;
-    *end = d;
-    pthread_mutex_unlock(&mutex);
+    __atomic_store_n(end, d, __ATOMIC_RELEASE);
     return MPI_SUCCESS;
 }
 
-long deferred_new(const struct deferred *from, ckpt_vid *vid) {
+int deferred_bind(const struct deferred *from, ckpt_slot *s) {
+    pthread_mutex_lock(&mutex);
+    int rc = bind_locked(from, s);
+    pthread_mutex_unlock(&mutex);
+    return rc;
+}
+
+static long new_locked(const struct deferred *from, ckpt_vid *vid) {
     long canon = back_new_request(MPI_REQUEST_NULL, REQUEST_DEFERRED, 0, from->comm, vid);
     if (canon != 0)
         return canon;
     struct deferred d = *from;
     d.request = *vid;
-    return back_error(deferred_bind(&d, back_slot(CKPT_KIND_REQUEST, *vid)));
+    return back_error(bind_locked(&d, back_slot(CKPT_KIND_REQUEST, *vid)));
 }
 
 struct deferred *deferred_of(const ckpt_slot *s) {
@@ -140,7 +128,6 @@ static int function_flags(int function, const long *a);
 int deferred_start(struct deferred *d) {
     ckpt_vid started = VID_REQUEST_NULL;
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, d->request);
-    MPI_Request placeholder = (MPI_Request)(uintptr_t)s->real;
     pthread_mutex_lock(&mutex);
     for (struct deferred **p = &deferred; *p != NULL; p = &(*p)->next)
         if (*p == d) {
@@ -150,40 +137,55 @@ int deferred_start(struct deferred *d) {
     pthread_mutex_unlock(&mutex);
     d->a[d->nargs - 1] = (long)&started;
     long rc = back_table[d->function](d->a);
-    s->a = function_flags(d->function, d->a);
+    int flags = function_flags(d->function, d->a);
     s->extra = 0;
     if (rc == 0 && started != VID_REQUEST_NULL) {
         ckpt_slot *t = back_slot(CKPT_KIND_REQUEST, started);
         s->real = t->real;
-        s->a |= t->a;
         s->extra = t->extra;
+        flags |= t->a;
         ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, started, back.shared);
-        MPI_Grequest_complete(placeholder);
-        MPI_Request_free(&placeholder);
-    } else {
-        MPI_Grequest_complete(placeholder); /* the error was MPI's to tell when the call was made */
+    } else { /* the call was said to be good: its request tells */
+        MPI_Request failed = MPI_REQUEST_NULL;
+        ckpt_mpi_status status;
+        empty_status(&status);
+        back_done_request(&status, MPI_ERR_OTHER, &failed);
+        s->real = TO_REAL(failed);
+        flags = REQUEST_DONE;
     }
+    __atomic_store_n(&s->a, flags, __ATOMIC_RELEASE);
     free(d);
     return rc == 0 ? 0 : -1;
+}
+
+/* The next call that may start now; NULL when there is none. */
+static struct deferred *next_start(ckpt_vid *comm, uint64_t *k) {
+    struct deferred *d = NULL;
+    pthread_mutex_lock(&mutex);
+    while (d == NULL && ckpt_coll_start(back.job, comm, k)) {
+        d = deferred;
+        while (d != NULL && (d->comm != *comm || d->k != *k))
+            d = d->next;
+    }
+    pthread_mutex_unlock(&mutex);
+    return d;
 }
 
 void back_start_deferred(void) {
     ckpt_vid comm;
     uint64_t k;
-    while (__builtin_expect(deferred != NULL, 0) && ckpt_coll_start(back.job, &comm, &k)) {
-        pthread_mutex_lock(&mutex);
-        struct deferred *d = deferred;
-        while (d != NULL && (d->comm != comm || d->k != k))
-            d = d->next;
-        pthread_mutex_unlock(&mutex);
-        if (d == NULL)
-            continue;
+    struct deferred *d;
+    if (__builtin_expect(__atomic_load_n(&deferred, __ATOMIC_ACQUIRE) == NULL, 1) ||
+        pthread_mutex_trylock(&starting) != 0)
+        return; /* another thread is at it */
+    while ((d = next_start(&comm, &k)) != NULL) {
         ckpt_comm_counters *c = counters_of(comm);
         deferred_start(d);
         if (c != NULL)
             __atomic_store_n(&c->returned, k, __ATOMIC_RELEASE);
         ckpt_coll_started(back.job, comm, k);
     }
+    pthread_mutex_unlock(&starting);
 }
 
 static inline __attribute__((always_inline)) long nonblocking(int function, const long *a,
@@ -194,12 +196,17 @@ static inline __attribute__((always_inline)) long nonblocking(int function, cons
         return back_table[function](a);
     uint64_t k = count_call(c);
     if (back_pending()) {
+        pthread_mutex_lock(&mutex);
         int answer = ckpt_coll_call(back.job, (ckpt_vid)comm, k, CKPT_COLL_NONBLOCKING);
+        long rc = 0;
         if (answer == CKPT_COLL_DEFER) {
             struct deferred d = {NULL, (ckpt_vid)comm, 0, k, function, comm_at + 2, {0}};
             memcpy(d.a, a, (size_t)d.nargs * sizeof(long));
-            return deferred_new(&d, (ckpt_vid *)a[comm_at + 1]);
+            rc = new_locked(&d, (ckpt_vid *)a[comm_at + 1]);
         }
+        pthread_mutex_unlock(&mutex);
+        if (answer == CKPT_COLL_DEFER)
+            return rc;
         await(comm, k, answer);
     }
     long rc = back_table[function](a);

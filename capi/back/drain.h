@@ -44,8 +44,6 @@ struct posted *posted_of(ckpt_vid request); /* NULL when out of memory */
 extern uint64_t posted_serial;
 /* The i-th slot of a kind that is handed out, from *i on; NULL at the end. */
 ckpt_slot *next_slot(ckpt_kind kind, uint32_t *i);
-/* A collective that is not started, as a request of the application's. */
-long deferred_new(const struct deferred *d, ckpt_vid *vid);
 /* Binds an id of an image: the deferred call of request vid. */
 int deferred_bind(const struct deferred *d, ckpt_slot *s);
 int deferred_start(struct deferred *d);

@@ -48,6 +48,12 @@ static inline int is_inactive(const ckpt_slot *s) {
     return (s->a & (REQUEST_PERSISTENT | REQUEST_ACTIVE)) == REQUEST_PERSISTENT;
 }
 
+/* A collective call that was not started yet: it has no real request, and is not complete.  Another
+ * thread may be starting it; when the flag is gone its real request is there. */
+static inline int is_deferred(const ckpt_slot *s) {
+    return __builtin_expect(__atomic_load_n(&s->a, __ATOMIC_ACQUIRE) & REQUEST_DEFERRED, 0);
+}
+
 /* The status of a complete request. */
 static inline void status_of(const ckpt_slot *s, const MPI_Status *real, ckpt_mpi_status *out) {
     if ((s->a & REQUEST_KIND) == REQUEST_RECV && s->b == CANON_PROC_NULL)
@@ -99,10 +105,12 @@ static long wait_one(ckpt_vid *vid, ckpt_mpi_status *out, int may_hold) {
     MPI_Status status;
     int flag = 0, rc;
     for (unsigned turn = 0;; turn++) {
-        MPI_Request r = real_of(s); /* draining may put another one in its place */
-        rc = MPI_Test(&r, &flag, &status);
-        if (__builtin_expect(flag || rc != MPI_SUCCESS, 1))
-            break;
+        if (!is_deferred(s)) {
+            MPI_Request r = real_of(s); /* draining may put another one in its place */
+            rc = MPI_Test(&r, &flag, &status);
+            if (__builtin_expect(flag || rc != MPI_SUCCESS, 1))
+                break;
+        }
         if (may_hold)
             back_turn(turn);
         else if (back_pending())
@@ -157,8 +165,10 @@ long back_Test(const long *a) {
     MPI_Status status;
     if (back_pending())
         back_attend();
-    MPI_Request r = real_of(s);
     *flag = 0;
+    if (is_deferred(s))
+        return 0;
+    MPI_Request r = real_of(s);
     int rc = MPI_Test(&r, flag, &status);
     if (*flag || rc != MPI_SUCCESS) {
         *flag = 1;
@@ -178,6 +188,11 @@ long back_Request_get_status(const long *a) {
         return 0;
     }
     MPI_Status status;
+    *flag = 0;
+    if (back_pending())
+        back_attend();
+    if (is_deferred(s))
+        return 0;
     int rc = MPI_Request_get_status(real_of(s), flag, &status);
     if (rc == MPI_SUCCESS && *flag && a[2])
         status_of(s, &status, (ckpt_mpi_status *)a[2]);
@@ -190,7 +205,20 @@ struct reals {
     MPI_Status *s, small_status[SMALL];
     int *index, small_index[SMALL];
     int n, active;
+    int deferred; /* of the active ones: they have no real request yet */
 };
+
+/* Reads the real requests. */
+static void again(struct reals *x, const ckpt_vid *v) {
+    x->active = x->deferred = 0;
+    for (int i = 0; i < x->n; i++) {
+        const ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, v[i]);
+        int active = !is_null(s) && !is_inactive(s), waits = active && is_deferred(s);
+        x->r[i] = active && !waits ? real_of(s) : MPI_REQUEST_NULL;
+        x->active += active;
+        x->deferred += waits;
+    }
+}
 
 static int begin(struct reals *x, long n, const ckpt_vid *v) {
     if (back_pending())
@@ -204,21 +232,8 @@ static int begin(struct reals *x, long n, const ckpt_vid *v) {
         if (x->r == NULL || x->s == NULL || x->index == NULL)
             return -1;
     }
-    x->active = 0;
-    for (int i = 0; i < x->n; i++) {
-        const ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, v[i]);
-        x->r[i] = is_null(s) || is_inactive(s) ? MPI_REQUEST_NULL : real_of(s);
-        x->active += x->r[i] != MPI_REQUEST_NULL;
-    }
+    again(x, v);
     return 0;
-}
-
-/* Reads the real requests again. */
-static void again(struct reals *x, const ckpt_vid *v) {
-    for (int i = 0; i < x->n; i++) {
-        const ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, v[i]);
-        x->r[i] = is_null(s) || is_inactive(s) ? MPI_REQUEST_NULL : real_of(s);
-    }
 }
 
 static void end(struct reals *x) {
@@ -248,7 +263,7 @@ long back_Testall(const long *a) {
         end(&x);
         return CANON_ERR(NO_MEM);
     }
-    int flag = 1;
+    int flag = x.deferred == 0;
     for (int i = 0; i < x.n && flag; i++) /* nothing is freed unless all are complete */
         if (x.r[i] != MPI_REQUEST_NULL)
             MPI_Request_get_status(x.r[i], &flag, MPI_STATUS_IGNORE);
@@ -275,6 +290,8 @@ static long any(long n, ckpt_vid *v, int *index, int *flag, ckpt_mpi_status *out
     *flag = 0;
     for (unsigned turn = 0; rc == MPI_SUCCESS; turn++) {
         rc = MPI_Testany(x.n, x.r, index, flag, &st);
+        if (x.deferred > 0 && *index == MPI_UNDEFINED)
+            *flag = 0;
         if (*flag || !wait)
             break;
         if (back_turn(turn))
@@ -311,6 +328,8 @@ static long some(const long *a, int wait) {
     }
     for (unsigned turn = 0; rc == MPI_SUCCESS; turn++) {
         rc = MPI_Testsome(x.n, x.r, &n, x.index, x.s);
+        if (n == MPI_UNDEFINED)
+            n = 0; /* none but deferred ones */
         if (n > 0 || !wait)
             break;
         if (back_turn(turn))
@@ -387,7 +406,7 @@ long back_Startall(const long *a) {
 
 long back_Cancel(const long *a) {
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, *(ckpt_vid *)a[0]);
-    if (is_null(s))
+    if (is_null(s) || is_deferred(s))
         return CANON_ERR(REQUEST);
     MPI_Request r = real_of(s);
     int rc = MPI_Cancel(&r);
@@ -436,7 +455,7 @@ int back_poll_orphans(void) {
 long back_Request_free(const long *a) {
     ckpt_vid *vid = (ckpt_vid *)a[0];
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, *vid);
-    if (is_null(s))
+    if (is_null(s) || is_deferred(s)) /* MPI forbids it for collective calls */
         return CANON_ERR(REQUEST);
     MPI_Request r = real_of(s);
     int rc = MPI_SUCCESS;

@@ -5,13 +5,14 @@
  * 64-bit little-endian words; messages' bytes are padded to 8.  drain/section.go reads the same bytes,
  * and refuses an image whose section it does not understand: a change here is a change there.
  *
- *   version (1)
+ *   version (2)
  *   drained messages: count, then each: communicator, source, tag, length, bytes; in order of
  * arrival matched messages: count, then each: id, communicator, source, tag, length, bytes
  *   requests: count, then each: id, flags, peer, communicator, state, and
  *     STATE_DONE: source, tag, cancelled, length, canonical error
  *     STATE_POSTED: order, buffer, count, datatype, source, tag
- *     STATE_DEFERRED: function, number of arguments, arguments
+ *     STATE_DEFERRED: number of the call on its communicator, function, number of arguments,
+ *       arguments
  *     STATE_GENERALIZED: the front's object and thunk
  *     STATE_INACTIVE: nothing
  *     persistent ones then: mode, six arguments
@@ -20,7 +21,7 @@
 
 #include "drain.h"
 
-enum { SAVE_VERSION = 1 };
+enum { SAVE_VERSION = 2 };
 enum { STATE_INACTIVE = 0, STATE_DONE = 1, STATE_POSTED = 2, STATE_DEFERRED = 3, STATE_GENERALIZED = 4 };
 /* Flags that say what a request is; the others say what happened to it in this process. */
 enum {
@@ -105,6 +106,7 @@ static void out_request(struct out *o, const ckpt_slot *s, ckpt_vid vid) {
         out(o, (int64_t)(uintptr_t)g->thunk);
     } else if (state == STATE_DEFERRED) {
         const struct deferred *d = deferred_of(s);
+        out(o, (int64_t)d->k);
         out(o, d->function);
         out(o, d->nargs);
         for (int i = 0; i < d->nargs; i++)
@@ -283,6 +285,7 @@ static int load_done(struct in *x, ckpt_slot *s) {
 static int load_deferred(struct loading *l, ckpt_slot *s, ckpt_vid vid) {
     struct in *x = &l->in;
     struct deferred d = {.comm = s->clock, .request = vid};
+    d.k = (uint64_t)in(x);
     d.function = (int)in_range(x, 0, CKPT_FN_MPI_END - CKPT_FN_MPI - 1);
     d.nargs = (int)in_range(x, 1, (int64_t)(sizeof d.a / sizeof *d.a));
     for (int i = 0; i < d.nargs; i++)
@@ -353,6 +356,12 @@ static int by_order(const void *x, const void *y) {
     return a->order < b->order ? -1 : a->order > b->order;
 }
 
+/* The calls on one communicator start in the order in which they were made. */
+static int by_call(const void *x, const void *y) {
+    const struct deferred *a = *(struct deferred *const *)x, *b = *(struct deferred *const *)y;
+    return a->k < b->k ? -1 : a->k > b->k;
+}
+
 static int post_again(const struct repost *p) {
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, p->vid);
     const long *a = p->a;
@@ -411,6 +420,7 @@ static int load_all(struct loading *l) {
     qsort(l->post, l->nposts, sizeof *l->post, by_order);
     for (size_t i = 0; i < l->nposts && rc == 0; i++)
         rc = post_again(&l->post[i]);
+    qsort(l->start, l->nstarts, sizeof *l->start, by_call);
     for (size_t i = 0; i < l->nstarts && rc == 0; i++)
         rc = start_again(l->start[i]);
     return rc;
