@@ -28,6 +28,13 @@ static int op_load(const ckpt_runtime_ops *o, void *c, const void *b, size_t n) 
     return o->load ? o->load(c, b, n) : n ? CKPT_E_NOTSUP : 0;
 }
 static const char *op_inside(const ckpt_runtime_ops *o, void *c) { return o->inside ? o->inside(c) : NULL; }
+static const char *op_failure(const ckpt_runtime_ops *o, void *c) {
+    const char *why = o->failure ? o->failure(c) : NULL;
+    return why ? why : "";
+}
+static long op_files(const ckpt_runtime_ops *o, void *c, char *b, size_t n) {
+    return o->files ? o->files(c, b, n) : 0;
+}
 static int op_finalize(const ckpt_runtime_ops *o, void *c) { return o->finalize ? o->finalize(c) : 0; }
 */
 import "C"
@@ -40,6 +47,7 @@ import (
 
 	"github.com/libckpt/libckpt/ckpt"
 	"github.com/libckpt/libckpt/ckpt/control"
+	"github.com/libckpt/libckpt/ckpt/files"
 	"github.com/libckpt/libckpt/ckpt/image"
 	"github.com/libckpt/libckpt/ckpt/snapshot"
 	"github.com/libckpt/libckpt/vid"
@@ -101,7 +109,7 @@ func (r *mpiRuntime) Drain() (int, error) {
 func (r *mpiRuntime) Save() ([]byte, error) {
 	n := C.op_save(&r.ops, r.ctx, nil, 0)
 	if n < 0 {
-		return nil, fmt.Errorf("messages and requests: the runtime reports %d", n)
+		return nil, r.failure("messages and requests", n)
 	}
 	b := C.malloc(C.size_t(max(n, 1)))
 	defer C.free(b)
@@ -118,9 +126,30 @@ func (r *mpiRuntime) Load(state []byte) error {
 		if e == C.CKPT_E_CORRUPT {
 			return fmt.Errorf("%w: messages and requests of the image", vid.ErrCorrupt)
 		}
-		return fmt.Errorf("messages and requests of the image: the runtime reports %d", e)
+		return r.failure("messages and requests of the image", C.long(e))
 	}
 	return nil
+}
+
+// failure is the error of a callback that returned code.
+func (r *mpiRuntime) failure(what string, code C.long) error {
+	if why := C.GoString(C.op_failure(&r.ops, r.ctx)); why != "" {
+		return fmt.Errorf("%s: %s", what, why)
+	}
+	return fmt.Errorf("%s: the runtime reports %d", what, code)
+}
+
+func (r *mpiRuntime) Files() (all, own []files.Named, err error) {
+	n := C.op_files(&r.ops, r.ctx, nil, 0)
+	if n <= 0 {
+		return nil, nil, nil
+	}
+	b := C.malloc(C.size_t(n))
+	defer C.free(b)
+	if m := C.op_files(&r.ops, r.ctx, (*C.char)(b), C.size_t(n)); m != n {
+		return nil, nil, errors.New("the runtime's open files changed while the program was stopped")
+	}
+	return files.ParseNamed(string(C.GoBytes(b, C.int(n))))
 }
 
 func (r *mpiRuntime) Rebuild(kind, id uint32, descriptor []byte, real uint64) (uint64, error) {
@@ -128,7 +157,7 @@ func (r *mpiRuntime) Rebuild(kind, id uint32, descriptor []byte, real uint64) (u
 	defer C.free(d)
 	out := C.uint64_t(real)
 	if e := C.op_rebuild(&r.ops, r.ctx, C.int(kind), C.ckpt_vid(id), d, C.size_t(len(descriptor)), &out); e != 0 {
-		return 0, fmt.Errorf("the runtime could not make it again (%d)", e)
+		return 0, r.failure("the runtime could not make it again", C.long(e))
 	}
 	return uint64(out), nil
 }

@@ -19,6 +19,7 @@ type capture struct {
 	meta     Meta
 	sections []image.Section
 	regions  []image.Region
+	named    []files.Named // files that must be durable before the epoch is committed
 }
 
 // captureStopped describes the stopped program. Obstacles are why it cannot be saved now.
@@ -50,6 +51,22 @@ func (j *Job) captureStopped() (*capture, []string, error) {
 		return nil, obstacles, nil
 	}
 	c := &capture{meta: j.meta}
+	var messages []byte
+	if j.tables != nil {
+		if messages, err = j.runtime.Save(); err != nil {
+			return nil, nil, err
+		}
+		if _, err := drain.Decode(messages); err != nil {
+			return nil, nil, fmt.Errorf("what the runtime says of its %w", err)
+		}
+		var own []files.Named
+		if c.named, own, err = j.runtime.Files(); err != nil {
+			return nil, nil, err
+		}
+		if obstacles, err = table.AddNamed(own); err != nil || len(obstacles) > 0 {
+			return nil, obstacles, err
+		}
+	}
 	if c.meta.Dir, err = os.Readlink("/proc/self/cwd"); err != nil {
 		return nil, nil, err
 	}
@@ -65,13 +82,6 @@ func (j *Job) captureStopped() (*capture, []string, error) {
 	}
 	c.sections = []image.Section{{Name: sectionThreads, Data: threads}, {Name: sectionFiles, Data: filesSection}}
 	if j.tables != nil {
-		messages, err := j.runtime.Save()
-		if err != nil {
-			return nil, nil, err
-		}
-		if _, err := drain.Decode(messages); err != nil {
-			return nil, nil, fmt.Errorf("what the runtime says of its %w", err)
-		}
 		c.sections = append(c.sections, image.Section{Name: sectionMessages, Data: messages})
 		c.sections = append(c.sections,
 			image.Section{Name: sectionObjects, Data: j.tables.Save()},

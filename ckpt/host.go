@@ -4,6 +4,8 @@ package ckpt
 
 import (
 	"time"
+
+	"github.com/libckpt/libckpt/ckpt/files"
 )
 
 // Version of libckpt; set by the command.
@@ -55,6 +57,9 @@ type Runtime interface {
 	// Save describes messages and requests after Drain, for Load in a fresh runtime.
 	Save() ([]byte, error)
 	Load(state []byte) error
+	// Files lists the files that the runtime has open for the application: all, and those of which this
+	// rank answers for the state on disk. After Save.
+	Files() (all, own []files.Named, err error)
 	// Rebuild makes an object again.
 	Rebuild(kind, id uint32, descriptor []byte, real uint64) (uint64, error)
 	// Finalize ends the runtime.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/control"
+	"github.com/libckpt/libckpt/ckpt/files"
 	"github.com/libckpt/libckpt/ckpt/launch"
 	"github.com/libckpt/libckpt/ckpt/store"
 	"github.com/libckpt/libckpt/vid"
@@ -38,9 +39,10 @@ func (r *testRuntime) Holds() string { return r.holds }
 func (r *testRuntime) Inside() string { return "" }
 
 // Nothing is ever under way between these ranks.
-func (*testRuntime) Drain() (int, error)   { return 0, nil }
-func (*testRuntime) Save() ([]byte, error) { return nil, nil }
-func (*testRuntime) Load([]byte) error     { return errors.New("nothing is restored here") }
+func (*testRuntime) Drain() (int, error)                        { return 0, nil }
+func (*testRuntime) Save() ([]byte, error)                      { return nil, nil }
+func (*testRuntime) Files() (all, own []files.Named, err error) { return nil, nil, nil }
+func (*testRuntime) Load([]byte) error                          { return errors.New("nothing is restored here") }
 
 // Allgather works once: a rank's channel takes a copy of its value for each rank.
 func (r *testRuntime) Allgather(mine []byte) ([][]byte, error) {

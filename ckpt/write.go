@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/libckpt/libckpt/ckpt/control"
+	"github.com/libckpt/libckpt/ckpt/files"
 	"github.com/libckpt/libckpt/ckpt/image"
 	"github.com/libckpt/libckpt/ckpt/store"
 	"github.com/libckpt/libckpt/rails/signaling"
@@ -99,6 +100,9 @@ func (w *writer) writeImage(ctx context.Context) (image.Summary, error) {
 	c.meta.Time = w.stopped.UTC()
 	meta, err := json.Marshal(c.meta)
 	if err != nil {
+		return image.Summary{}, err
+	}
+	if err := files.SyncNamed(c.named); err != nil {
 		return image.Summary{}, err
 	}
 	var memory *image.ProcessMemory

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Section is the section "messages" of an image: what was received and not asked for yet, and what the
@@ -20,7 +21,7 @@ import (
 //	matched messages: how many, then of each
 //	    id, communicator, source, tag, length, bytes
 //	requests: how many, then of each
-//	    id, flags, peer, communicator, state, and by state
+//	    id, flags, peer, communicator (window, file), state, and by state
 //	      inactive: nothing
 //	      done:     source, tag, cancelled, length, error class
 //	      posted:   order, buffer, count, datatype, source, tag
@@ -55,7 +56,7 @@ type Request struct {
 	ID         uint32
 	Flags      int64
 	Peer       int32
-	Comm       uint32
+	Owner      uint32 // communicator, window or file
 	State      State
 	Done       *Done
 	Posted     *Posted
@@ -124,6 +125,8 @@ const (
 	kindDatatype = 3
 	kindMessage  = 5
 	kindRequest  = 7
+	kindWindow   = 9
+	kindFile     = 10
 )
 
 const (
@@ -175,7 +178,7 @@ func (s *Section) Append(b []byte) []byte {
 }
 
 func (r *Request) words() []int64 {
-	w := []int64{int64(r.ID), r.Flags, int64(r.Peer), int64(r.Comm), int64(r.State)}
+	w := []int64{int64(r.ID), r.Flags, int64(r.Peer), int64(r.Owner), int64(r.State)}
 	switch d, p := r.Done, r.Posted; r.State {
 	case Complete:
 		cancelled := int64(0)
@@ -279,9 +282,9 @@ func (r *reader) count(words int) int64 {
 	return n
 }
 
-func (r *reader) id(kind uint32) uint32 {
+func (r *reader) id(kind uint32, or ...uint32) uint32 {
 	v := uint32(r.within("a virtual id", 0, math.MaxUint32))
-	if r.err == nil && v>>28 != kind {
+	if r.err == nil && v>>28 != kind && !slices.Contains(or, v>>28) {
 		r.fail("id %#x is of kind %d, want %d", v, v>>28, kind)
 	}
 	return v
@@ -318,9 +321,13 @@ func (r *reader) message() Message {
 }
 
 func (r *reader) request(seen map[uint32]bool) Request {
-	q := Request{ID: r.fresh(kindRequest, seen), Flags: r.word(), Peer: r.int32("a peer"), Comm: r.id(kindComm)}
+	q := Request{ID: r.fresh(kindRequest, seen), Flags: r.word(), Peer: r.int32("a peer"),
+		Owner: r.id(kindComm, kindWindow, kindFile)}
 	q.State = State(r.within("a request's state", int64(Inactive), int64(Generalized)))
 	persistent := q.Flags&FlagPersistent != 0
+	if q.State != Complete && q.Owner>>28 != kindComm {
+		r.fail("request %#x of kind %d is not complete", q.ID, q.Owner>>28)
+	}
 	switch q.State {
 	case Inactive:
 		if !persistent {

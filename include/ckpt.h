@@ -108,6 +108,14 @@ typedef struct ckpt_runtime_ops {
     /* The call in which a thread of this rank waits for processes outside the job, so that it cannot be
      * held; NULL when none does.  Called by any thread, at any time.  May be NULL. */
     const char *(*inside)(void *ctx);
+    /* One line that says why the last callback failed, "" when there is nothing to say.  May be NULL. */
+    const char *(*failure)(void *ctx);
+    /* Lists the files that the runtime has open for the application, so that they are durable before
+     * an epoch is committed, and as they were when it is continued.  For each: letters (w: it may be
+     * written to; d: it is deleted when it is closed; o: this rank answers for it, as one of those
+     * that have it open), NUL, its absolute path, NUL.  Writes nothing that bytes have no room for,
+     * and returns how many it takes.  Called after save.  May be NULL. */
+    long (*files)(void *ctx, char *buffer, size_t bytes);
 } ckpt_runtime_ops;
 
 /* Collective calls (ckpt_coll_call). */

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "drain.h"
+#include "file.h"
 
 static ckpt_comm_counters *counters_of(long comm) {
     const ckpt_slot *s = back_slot(CKPT_KIND_COMM, comm);
@@ -305,5 +306,6 @@ ckpt_back_fn *const *back_clocked_table(void) {
     NONBLOCKING(PUT)
     PUT(Ialltoallw, IALLTOALLW, 8)
     PUT(Ineighbor_alltoallw, INEIGHBOR_ALLTOALLW, 8)
+    back_file_functions(table);
     return table;
 }

@@ -27,7 +27,7 @@ static uint64_t mix_ints(uint64_t h, const int *v, int n) {
 }
 
 /* The identity of a communicator from its descriptor, which begins with it (describe.h). */
-static uint64_t identity_of(ckpt_vid vid) {
+uint64_t back_comm_identity(ckpt_vid vid) {
     int32_t head[5];
     if (CKPT_VID_INDEX(vid) < CKPT_VID_PREDEFINED)
         return CKPT_VID_INDEX(vid);
@@ -329,7 +329,7 @@ long back_new_comm(MPI_Comm real, MPI_Comm like, ckpt_vid parent, uint64_t ident
     struct writer w = {0};
     int rc = facts_of(like, &f);
     if (rc == MPI_SUCCESS && identity == 0) {
-        identity = mix(mix(identity_of(parent), child), (uint64_t)f.inter);
+        identity = mix(mix(back_comm_identity(parent), child), (uint64_t)f.inter);
         /* Both sides of an intercommunicator see the same pair of groups, each its own first. */
         int first = !f.inter || f.local.world[0] < f.remote.world[0];
         const struct members *x = first ? &f.local : &f.remote, *y = first ? &f.remote : &f.local;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "file.h"
 #include "impl.h"
 
 struct back back;
@@ -53,6 +54,8 @@ static int ops_rebuild(void *ctx, ckpt_kind kind, ckpt_vid vid, const void *desc
         return back_rebuild_type(vid, descriptor, bytes, real);
     case CKPT_KIND_OP:
         return back_rebuild_op(vid, descriptor, bytes, real);
+    case CKPT_KIND_FILE:
+        return back_rebuild_file(vid, descriptor, bytes, real);
     default:
         return CKPT_E_NOTSUP;
     }
@@ -98,6 +101,8 @@ static const ckpt_runtime_ops ops = {
     .load = back_load,
     .finalize = ops_finalize,
     .inside = back_inside,
+    .failure = back_failure,
+    .files = back_files,
 };
 
 /* ---- begin ---- */

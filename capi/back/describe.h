@@ -8,10 +8,18 @@
  *                 members: count, world ranks in order; remote members: count, world ranks
  *                 cart: ndims, dims, periods
  *                 graph: nodes, edges, index, edges
- *                 dist_graph: indegree, outdegree, weighted, sources, weights, destinations,
- * weights datatype      version, combiner, counts of integers, addresses (2 words each), datatypes
- * (ids), then these: what MPI_Type_get_contents gives operation     version, commutes, user
- * function (2 words), thunk of the front (2 words)
+ *                 dist_graph: indegree, outdegree, weighted, sources, weights, destinations, weights
+ *
+ *   datatype      version, combiner, counts of integers, addresses (2 words each), datatypes (ids),
+ *                 then these: what MPI_Type_get_contents gives
+ *
+ *   operation     version, commutes, user function (2 words), thunk of the front (2 words)
+ *
+ *   file          version, communicator (id), mode (file.h), atomicity, position (2 words), position
+ *                 of the shared pointer (2 words, -1: not used by this rank), displacement (2 words),
+ *                 element type, file type (ids), function that began a split collective (0: none),
+ *                 its status: source, tag, cancelled, bytes (2 words); then name, representation,
+ *                 hints of opening, hints of the view: a count of bytes, and these, padded
  */
 #ifndef CKPT_BACK_DESCRIBE_H
 #define CKPT_BACK_DESCRIBE_H
@@ -45,6 +53,16 @@ static inline void put(struct writer *w, int64_t value) {
 static inline void put64(struct writer *w, uint64_t value) {
     put(w, (int32_t)value);
     put(w, (int32_t)(value >> 32));
+}
+
+/* Padded to whole words. */
+static inline void put_bytes(struct writer *w, const char *bytes, size_t n) {
+    put(w, (int64_t)n);
+    for (size_t i = 0; i < n; i += 4) {
+        int32_t word = 0;
+        memcpy(&word, bytes + i, n - i < 4 ? n - i : 4);
+        put(w, word);
+    }
 }
 
 static inline void put_ints(struct writer *w, const int *v, int n) {
@@ -82,6 +100,58 @@ static inline const int *get_ints(struct reader *r, int n) {
     }
     r->at += (size_t)n;
     return (const int *)(r->word + r->at - n);
+}
+
+/* Bytes that put_bytes wrote, allocated, with a NUL after them; NULL when there are none. */
+static inline char *get_bytes(struct reader *r, size_t *n) {
+    int32_t bytes = get(r);
+    const int *words = bytes < 0 ? NULL : get_ints(r, (int)(((uint32_t)bytes + 3) / 4));
+    char *copy = words != NULL && bytes > 0 ? malloc((size_t)bytes + 1) : NULL;
+    *n = 0;
+    if (bytes < 0 || (bytes > 0 && copy == NULL)) {
+        r->failed = 1;
+        return NULL;
+    }
+    if (copy != NULL) {
+        memcpy(copy, words, (size_t)bytes);
+        copy[bytes] = 0;
+        *n = (size_t)bytes;
+    }
+    return copy;
+}
+
+/* A string, which was written with its NUL. */
+static inline char *get_string(struct reader *r) {
+    size_t n;
+    char *s = get_bytes(r, &n);
+    if (s != NULL && strlen(s) + 1 == n)
+        return s;
+    r->failed = 1;
+    free(s);
+    return NULL;
+}
+
+/* Length of the content of an info (mpi_canon.h), its last NUL included; 0 when it does not end
+ * within max bytes, after which there is a NUL. */
+static inline size_t content_bytes(const char *content, size_t max) {
+    size_t n = 0;
+    while (n < max && content[n] != 0) {
+        n += strlen(content + n) + 1; /* key */
+        if (n < max)
+            n += strlen(content + n) + 1; /* value */
+    }
+    return n < max ? n + 1 : 0;
+}
+
+/* The content of an info; NULL for none. */
+static inline char *get_content(struct reader *r) {
+    size_t n;
+    char *s = get_bytes(r, &n);
+    if (s == NULL || content_bytes(s, n) == n)
+        return s;
+    r->failed = 1;
+    free(s);
+    return NULL;
 }
 
 /* Starts reading; descriptors come from malloc, so words are aligned. */

@@ -67,6 +67,8 @@ void back_request_done(ckpt_slot *s, const MPI_Status *status, int rc) {
         canon_status(status, &canon);
     else
         empty_status(&canon);
+    if (CKPT_VID_KIND(s->clock) == CKPT_KIND_FILE && STATUS_BYTES(status) > 0)
+        canon.bytes = STATUS_BYTES(status); /* all that MPI says of it; the rest may be garbage */
     if (kind == REQUEST_RECV && !cancelled && s->b != CANON_PROC_NULL && back_took(rc))
         back_count_received(comm, status);
     if (kind == REQUEST_SEND && cancelled && s->b >= 0 && comm->extra)

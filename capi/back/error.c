@@ -3,6 +3,7 @@
  * error.c: error codes of the real MPI.
  */
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 
 #include "impl.h"
@@ -43,4 +44,28 @@ long back_Error_string(const long *a) {
         MPI_Error_string(rc, text, &n);
     snprintf((char *)a[1], (size_t)a[2], "%s", text);
     return 0;
+}
+
+/* ---- callbacks of libckpt ---- */
+
+/* Callbacks run on one thread at a time. */
+static char failure[1000], told[sizeof failure];
+
+void back_fail(int rc, const char *format, ...) {
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int n = 0;
+    va_list args;
+    va_start(args, format);
+    int used = vsnprintf(failure, sizeof failure, format, args);
+    va_end(args);
+    if (rc != MPI_SUCCESS && used >= 0 && (size_t)used < sizeof failure &&
+        MPI_Error_string(rc, text, &n) == MPI_SUCCESS)
+        snprintf(failure + used, sizeof failure - (size_t)used, ": %s", text);
+}
+
+const char *back_failure(void *ctx) {
+    (void)ctx;
+    memcpy(told, failure, sizeof told);
+    failure[0] = 0;
+    return told;
 }

@@ -134,7 +134,7 @@ int back_holds(void *ctx, char *why, size_t bytes) {
     static const struct {
         ckpt_kind kind;
         const char *what;
-    } kinds[] = {{CKPT_KIND_WIN, "open window"}, {CKPT_KIND_FILE, "open MPI file"}};
+    } kinds[] = {{CKPT_KIND_WIN, "open window"}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         tally(&t, kinds[i].kind);
         if (t.total > 0) {

@@ -183,6 +183,11 @@ int back_canon_class(int class); /* gen/zz_constants.c */
 int back_real_class(int canon);  /* gen/zz_constants.c */
 #define CANON_ERR(class) CANON_ERRCLASS_ERR_##class
 
+/* Says why a callback of libckpt fails, for ckpt_runtime_ops.failure: the text, and MPI's own for rc
+ * unless that is MPI_SUCCESS. */
+void back_fail(int rc, const char *format, ...) __attribute__((cold, format(printf, 2, 3)));
+const char *back_failure(void *ctx);
+
 /* A receive that failed still took its message, when that was only too long. */
 static inline int back_took(int rc) {
     return rc == MPI_SUCCESS || (back_error_slow(rc) & 0xff) == CANON_ERR(TRUNCATE);
@@ -370,6 +375,14 @@ int back_bind_constants(ckpt_job *job);
 int back_rebuild_comm(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real);
 int back_rebuild_type(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real);
 int back_rebuild_op(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real);
+int back_rebuild_file(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real);
+
+/* The identity of a communicator: equal on all members, and no other communicator's. */
+uint64_t back_comm_identity(ckpt_vid comm);
+
+/* The real datatype of an id that a descriptor names, committed.  *temporary when it was made for
+ * this use, and is the caller's to free, because the application has freed it. */
+int back_type_real(ckpt_vid type, MPI_Datatype *real, int *temporary);
 
 /* A handle of its own, for the application, of a datatype that may have been freed; predefined ones
  * are given as they are. */

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 
 #include "drain.h"
+#include "file.h"
 
 enum { SAVE_VERSION = 2 };
 enum { STATE_INACTIVE = 0, STATE_DONE = 1, STATE_POSTED = 2, STATE_DEFERRED = 3, STATE_GENERALIZED = 4 };
@@ -131,6 +132,9 @@ long back_save(void *ctx, void *buffer, size_t bytes) {
     (void)ctx;
     struct out o = {0};
     int64_t n = 0;
+    int rc = files_describe();
+    if (rc != 0)
+        return rc;
     out(&o, SAVE_VERSION);
     for (const struct drained *m = drained_first; m != NULL; m = m->next)
         n++;
@@ -187,6 +191,15 @@ static int64_t in_range(struct in *x, int64_t low, int64_t high) {
 static ckpt_vid in_vid(struct in *x, ckpt_kind kind) {
     ckpt_vid v = (ckpt_vid)in_range(x, 0, UINT32_MAX);
     if (CKPT_VID_KIND(v) != (uint32_t)kind)
+        x->failed = 1;
+    return v;
+}
+
+/* What a request belongs to: a communicator, window or file. */
+static ckpt_vid in_owner(struct in *x) {
+    ckpt_vid v = (ckpt_vid)in_range(x, 0, UINT32_MAX);
+    uint32_t kind = CKPT_VID_KIND(v);
+    if (kind != CKPT_KIND_COMM && kind != CKPT_KIND_WIN && kind != CKPT_KIND_FILE)
         x->failed = 1;
     return v;
 }
@@ -329,8 +342,10 @@ static int load_request(struct loading *l) {
         return CKPT_E_CORRUPT;
     s->a = (int)in(x)&LASTING;
     s->b = (int)in_range(x, INT32_MIN, INT32_MAX);
-    s->clock = in_vid(x, CKPT_KIND_COMM);
+    s->clock = in_owner(x);
     int state = (int)in_range(x, STATE_INACTIVE, STATE_GENERALIZED), rc = 0;
+    if (state != STATE_DONE && CKPT_VID_KIND(s->clock) != CKPT_KIND_COMM)
+        return CKPT_E_CORRUPT;
     if (state == STATE_DONE) {
         rc = load_done(x, s);
     } else if (state == STATE_POSTED) {

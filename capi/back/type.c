@@ -62,6 +62,13 @@ static int inner(ckpt_vid vid, MPI_Datatype *type, int *temporary) {
     return rc;
 }
 
+int back_type_real(ckpt_vid vid, MPI_Datatype *type, int *temporary) {
+    int rc = inner(vid, type, temporary);
+    if (rc == MPI_SUCCESS && *temporary)
+        rc = MPI_Type_commit(type);
+    return rc;
+}
+
 static const int orders[] = {MPI_ORDER_C, MPI_ORDER_FORTRAN};
 static const int distributions[] = {MPI_DISTRIBUTE_BLOCK, MPI_DISTRIBUTE_CYCLIC,
                                     MPI_DISTRIBUTE_NONE};

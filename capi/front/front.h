@@ -124,6 +124,10 @@ void front_unlock(void);
 int front_error(int sort, ckpt_vid vid, unsigned fn, long rc) __attribute__((cold));
 int front_unsupported(int sort, ckpt_vid vid, unsigned fn) __attribute__((cold));
 int front_code(long rc);
+/* The same for a call that left now in *request: the handler is that of the communicator, window or
+ * file that the request belongs to. */
+int front_request_error(MPI_Request *request, ckpt_vid now, unsigned fn, long rc)
+    __attribute__((cold));
 /* An error that the front itself found. */
 #define FRONT_ERR(fn, class) front_error(FRONT_COMM, VID_COMM_WORLD, fn, CANON_ERRCLASS_ERR_##class)
 int front_lastusedcode(void);

@@ -52,8 +52,42 @@ static void put_statuses(struct batch *b, int n, MPI_Status *statuses, int error
 
 static int in_status_error(long rc) { return (rc & 0xff) == CANON_ERRCLASS_ERR_IN_STATUS; }
 
-static int result(long rc, unsigned fn) {
-    return rc ? front_error(FRONT_COMM, VID_COMM_WORLD, fn, rc) : MPI_SUCCESS;
+/* The object that a request belongs, or belonged, to: its slot still says so when it is free again. */
+static int owner_error(ckpt_vid request, unsigned fn, long rc) {
+    uint32_t index = CKPT_VID_INDEX(request);
+    const ckpt_slot *page = CKPT_VID_KIND(request) == CKPT_KIND_REQUEST
+                                ? CKPT_GATE->tables->pages[CKPT_KIND_REQUEST][index / CKPT_PAGE_SLOTS]
+                                : NULL;
+    if (page == NULL || index < CKPT_VID_PREDEFINED)
+        return front_error(FRONT_COMM, VID_COMM_WORLD, fn, rc);
+    ckpt_vid owner = page[index % CKPT_PAGE_SLOTS].clock;
+    int sort = CKPT_VID_KIND(owner) == CKPT_KIND_FILE  ? FRONT_FILE
+               : CKPT_VID_KIND(owner) == CKPT_KIND_WIN ? FRONT_WIN
+                                                       : FRONT_COMM;
+    return front_error(sort, owner, fn, rc);
+}
+
+int front_request_error(MPI_Request *request, ckpt_vid now, unsigned fn, long rc) {
+    ckpt_vid was = in_request(*request);
+    *request = out_request(now);
+    return owner_error(was, fn, rc);
+}
+
+/* Which of the first n statuses has an error; 0 when they do not tell. */
+static int first_error(const struct batch *b, int n, long rc) {
+    if (b->statuses != NULL && in_status_error(rc))
+        for (int i = 0; i < n; i++)
+            if (b->statuses[i].error != 0)
+                return i;
+    return 0;
+}
+
+/* Ends a call on several requests, whose error is that of one of them. */
+static int finish(struct batch *b, MPI_Request *requests, long rc, unsigned fn, int failed) {
+    ckpt_vid was = rc != 0 && failed >= 0 && failed < b->n ? in_request(requests[failed])
+                                                           : VID_REQUEST_NULL;
+    end(b, requests);
+    return rc ? owner_error(was, fn, rc) : MPI_SUCCESS;
 }
 
 FRONT(int, Waitall, (int count, MPI_Request *requests, MPI_Status *statuses)) {
@@ -63,8 +97,7 @@ FRONT(int, Waitall, (int count, MPI_Request *requests, MPI_Status *statuses)) {
     long rc = front_call(CKPT_FN_MPI_WAITALL, a);
     if (b.statuses != NULL && (rc == 0 || in_status_error(rc)))
         put_statuses(&b, b.n, statuses, rc != 0);
-    end(&b, requests);
-    return result(rc, CKPT_FN_MPI_WAITALL);
+    return finish(&b, requests, rc, CKPT_FN_MPI_WAITALL, first_error(&b, b.n, rc));
 }
 
 FRONT(int, Testall, (int count, MPI_Request *requests, int *flag, MPI_Status *statuses)) {
@@ -74,8 +107,7 @@ FRONT(int, Testall, (int count, MPI_Request *requests, int *flag, MPI_Status *st
     long rc = front_call(CKPT_FN_MPI_TESTALL, a);
     if (b.statuses != NULL && *flag && (rc == 0 || in_status_error(rc)))
         put_statuses(&b, b.n, statuses, rc != 0);
-    end(&b, requests);
-    return result(rc, CKPT_FN_MPI_TESTALL);
+    return finish(&b, requests, rc, CKPT_FN_MPI_TESTALL, first_error(&b, b.n, rc));
 }
 
 /* Index results: MPI_UNDEFINED is the same number everywhere. */
@@ -88,8 +120,7 @@ FRONT(int, Waitany, (int count, MPI_Request *requests, int *index, MPI_Status *s
     long rc = front_call(CKPT_FN_MPI_WAITANY, a);
     if (rc == 0 && is_status(status))
         out_status(&s, status);
-    end(&b, requests);
-    return result(rc, CKPT_FN_MPI_WAITANY);
+    return finish(&b, requests, rc, CKPT_FN_MPI_WAITANY, *index);
 }
 
 FRONT(int, Testany, (int count, MPI_Request *requests, int *index, int *flag, MPI_Status *status)) {
@@ -100,8 +131,7 @@ FRONT(int, Testany, (int count, MPI_Request *requests, int *index, int *flag, MP
     long rc = front_call(CKPT_FN_MPI_TESTANY, a);
     if (rc == 0 && *flag && is_status(status))
         out_status(&s, status);
-    end(&b, requests);
-    return result(rc, CKPT_FN_MPI_TESTANY);
+    return finish(&b, requests, rc, CKPT_FN_MPI_TESTANY, *index);
 }
 
 static int some(unsigned fn, int incount, MPI_Request *requests, int *outcount, int *indices,
@@ -112,8 +142,8 @@ static int some(unsigned fn, int incount, MPI_Request *requests, int *outcount, 
     long rc = front_call(fn, a);
     if (b.statuses != NULL && *outcount != MPI_UNDEFINED && (rc == 0 || in_status_error(rc)))
         put_statuses(&b, *outcount, statuses, rc != 0);
-    end(&b, requests);
-    return result(rc, fn);
+    int failed = *outcount > 0 ? indices[first_error(&b, *outcount, rc)] : 0;
+    return finish(&b, requests, rc, fn, failed);
 }
 
 FRONT(int, Waitsome,
@@ -131,6 +161,5 @@ FRONT(int, Startall, (int count, MPI_Request *requests)) {
     begin(&b, count, requests, 0);
     long a[] = {count, (long)b.vids};
     long rc = front_call(CKPT_FN_MPI_STARTALL, a);
-    end(&b, requests);
-    return result(rc, CKPT_FN_MPI_STARTALL);
+    return finish(&b, requests, rc, CKPT_FN_MPI_STARTALL, 0);
 }

@@ -50,7 +50,7 @@ func Restore(t Table, o Options) error {
 		return err
 	}
 	// Act. What touches nothing outside this process comes first.
-	for _, step := range []func() error{r.makeContents, r.makePipes, r.makeOthers, r.cut, r.position, r.place, r.watch} {
+	for _, step := range []func() error{r.makeContents, r.makePipes, r.makeOthers, r.makeScratch, r.cut, r.position, r.place, r.watch} {
 		if err := step(); err != nil {
 			return fmt.Errorf("restore open files: %w", err)
 		}
@@ -125,7 +125,7 @@ func (r *restorer) makeContent(index int) error {
 			users = append(users, i)
 		}
 	}
-	if len(users) == 0 {
+	if len(users) == 0 || r.table.Files[users[0]].Kind == KindScratch { // makeScratch makes these
 		return nil
 	}
 	var fd int

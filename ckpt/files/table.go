@@ -21,6 +21,9 @@ const (
 	KindRegular Kind = "regular"
 	// KindUnlinked is a file without a name, made again from its saved content.
 	KindUnlinked Kind = "unlinked"
+	// KindScratch is a file without a descriptor (Named) that is made again under its name, from its
+	// saved content.
+	KindScratch Kind = "scratch"
 	// KindDirectory is a directory that is being read.
 	KindDirectory Kind = "directory"
 	// KindKernel is a file of the kernel's own file systems (/proc, /sys): it has no content to keep.
@@ -161,6 +164,7 @@ func (o Obstacle) String() string {
 // Limits of what a decoder accepts; far above what one process can have.
 const (
 	maxFiles   = MaxNumber + 1
+	maxNamed   = 1 << 16
 	maxWatches = 4096
 	maxLocks   = 4096
 	// maxContent bounds the saved content of all files without a name, and pipes, of a process.
@@ -174,7 +178,7 @@ func (t *Table) validate() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s", errBadTable, fmt.Sprintf(format, args...))
 	}
-	if len(t.Files) > maxFiles || len(t.Numbers) > maxFiles || len(t.Pipes) > maxFiles || len(t.Contents) > maxFiles {
+	if len(t.Files) > maxFiles+maxNamed || len(t.Numbers) > maxFiles || len(t.Pipes) > maxFiles || len(t.Contents) > maxFiles+maxNamed {
 		return bad("more entries than a process can have descriptors")
 	}
 	seen := map[int]bool{}
@@ -245,7 +249,7 @@ func (f *File) validate(t *Table) error {
 		if f.Inode == nil {
 			return errors.New("regular file without inode")
 		}
-	case KindUnlinked, KindMemfd:
+	case KindUnlinked, KindMemfd, KindScratch:
 		if f.Content == nil || *f.Content < 0 || *f.Content >= len(t.Contents) {
 			return errors.New("content is missing")
 		}

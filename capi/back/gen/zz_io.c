@@ -9,12 +9,6 @@ long back_File_delete(const long *a)
     return back_error(rc);
 }
 
-long back_File_get_amode(const long *a)
-{
-    int rc = MPI_File_get_amode(real_file(a[0]), (int *)a[1]);
-    return back_error(rc);
-}
-
 long back_File_get_atomicity(const long *a)
 {
     int rc = MPI_File_get_atomicity(real_file(a[0]), (int *)a[1]);
@@ -167,22 +161,6 @@ long back_File_read_all(const long *a)
     return 0;
 }
 
-long back_File_read_all_begin(const long *a)
-{
-    int rc = MPI_File_read_all_begin(real_file(a[0]), real_buf(a[1]), (int)a[2], real_type(a[3]));
-    return back_error(rc);
-}
-
-long back_File_read_all_end(const long *a)
-{
-    MPI_Status s_2;
-    int rc = MPI_File_read_all_end(real_file(a[0]), real_buf(a[1]), &s_2);
-    if (rc != MPI_SUCCESS)
-        return back_error(rc);
-    if (a[2]) canon_status(&s_2, (ckpt_mpi_status *)a[2]);
-    return 0;
-}
-
 long back_File_read_at(const long *a)
 {
     MPI_Status s_5;
@@ -203,22 +181,6 @@ long back_File_read_at_all(const long *a)
     return 0;
 }
 
-long back_File_read_at_all_begin(const long *a)
-{
-    int rc = MPI_File_read_at_all_begin(real_file(a[0]), (MPI_Offset)a[1], real_buf(a[2]), (int)a[3], real_type(a[4]));
-    return back_error(rc);
-}
-
-long back_File_read_at_all_end(const long *a)
-{
-    MPI_Status s_2;
-    int rc = MPI_File_read_at_all_end(real_file(a[0]), real_buf(a[1]), &s_2);
-    if (rc != MPI_SUCCESS)
-        return back_error(rc);
-    if (a[2]) canon_status(&s_2, (ckpt_mpi_status *)a[2]);
-    return 0;
-}
-
 long back_File_read_ordered(const long *a)
 {
     MPI_Status s_4;
@@ -226,22 +188,6 @@ long back_File_read_ordered(const long *a)
     if (rc != MPI_SUCCESS)
         return back_error(rc);
     if (a[4]) canon_status(&s_4, (ckpt_mpi_status *)a[4]);
-    return 0;
-}
-
-long back_File_read_ordered_begin(const long *a)
-{
-    int rc = MPI_File_read_ordered_begin(real_file(a[0]), real_buf(a[1]), (int)a[2], real_type(a[3]));
-    return back_error(rc);
-}
-
-long back_File_read_ordered_end(const long *a)
-{
-    MPI_Status s_2;
-    int rc = MPI_File_read_ordered_end(real_file(a[0]), real_buf(a[1]), &s_2);
-    if (rc != MPI_SUCCESS)
-        return back_error(rc);
-    if (a[2]) canon_status(&s_2, (ckpt_mpi_status *)a[2]);
     return 0;
 }
 
@@ -305,22 +251,6 @@ long back_File_write_all(const long *a)
     return 0;
 }
 
-long back_File_write_all_begin(const long *a)
-{
-    int rc = MPI_File_write_all_begin(real_file(a[0]), real_buf(a[1]), (int)a[2], real_type(a[3]));
-    return back_error(rc);
-}
-
-long back_File_write_all_end(const long *a)
-{
-    MPI_Status s_2;
-    int rc = MPI_File_write_all_end(real_file(a[0]), real_buf(a[1]), &s_2);
-    if (rc != MPI_SUCCESS)
-        return back_error(rc);
-    if (a[2]) canon_status(&s_2, (ckpt_mpi_status *)a[2]);
-    return 0;
-}
-
 long back_File_write_at(const long *a)
 {
     MPI_Status s_5;
@@ -341,22 +271,6 @@ long back_File_write_at_all(const long *a)
     return 0;
 }
 
-long back_File_write_at_all_begin(const long *a)
-{
-    int rc = MPI_File_write_at_all_begin(real_file(a[0]), (MPI_Offset)a[1], real_buf(a[2]), (int)a[3], real_type(a[4]));
-    return back_error(rc);
-}
-
-long back_File_write_at_all_end(const long *a)
-{
-    MPI_Status s_2;
-    int rc = MPI_File_write_at_all_end(real_file(a[0]), real_buf(a[1]), &s_2);
-    if (rc != MPI_SUCCESS)
-        return back_error(rc);
-    if (a[2]) canon_status(&s_2, (ckpt_mpi_status *)a[2]);
-    return 0;
-}
-
 long back_File_write_ordered(const long *a)
 {
     MPI_Status s_4;
@@ -364,22 +278,6 @@ long back_File_write_ordered(const long *a)
     if (rc != MPI_SUCCESS)
         return back_error(rc);
     if (a[4]) canon_status(&s_4, (ckpt_mpi_status *)a[4]);
-    return 0;
-}
-
-long back_File_write_ordered_begin(const long *a)
-{
-    int rc = MPI_File_write_ordered_begin(real_file(a[0]), real_buf(a[1]), (int)a[2], real_type(a[3]));
-    return back_error(rc);
-}
-
-long back_File_write_ordered_end(const long *a)
-{
-    MPI_Status s_2;
-    int rc = MPI_File_write_ordered_end(real_file(a[0]), real_buf(a[1]), &s_2);
-    if (rc != MPI_SUCCESS)
-        return back_error(rc);
-    if (a[2]) canon_status(&s_2, (ckpt_mpi_status *)a[2]);
     return 0;
 }
 

@@ -6,7 +6,7 @@ FRONT(int, File_delete, (const char *filename, MPI_Info info))
     long a[] = {(long)filename, (long)in_info(info)};
     long rc = front_call(CKPT_FN_MPI_FILE_DELETE, a);
     if (__builtin_expect(rc != 0, 0))
-        return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_FILE_DELETE, rc);
+        return front_error(FRONT_FILE, VID_FILE_NULL, CKPT_FN_MPI_FILE_DELETE, rc);
     return MPI_SUCCESS;
 }
 
@@ -518,5 +518,5 @@ FRONT(int, Register_datarep, (const char *datarep, void *read_conversion_fn, voi
     (void)write_conversion_fn;
     (void)dtype_file_extent_fn;
     (void)extra_state;
-    return front_unsupported(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_REGISTER_DATAREP);
+    return front_unsupported(FRONT_FILE, VID_FILE_NULL, CKPT_FN_MPI_REGISTER_DATAREP);
 }

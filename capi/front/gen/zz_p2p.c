@@ -45,7 +45,7 @@ FRONT(int, Cancel, (MPI_Request *request))
     long a[] = {(long)&v_request};
     long rc = front_call(CKPT_FN_MPI_CANCEL, a);
     if (__builtin_expect(rc != 0, 0))
-        return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_CANCEL, rc);
+        return front_request_error(request, v_request, CKPT_FN_MPI_CANCEL, rc);
     *request = out_request(v_request);
     return MPI_SUCCESS;
 }
@@ -216,7 +216,7 @@ FRONT(int, Request_free, (MPI_Request *request))
     long a[] = {(long)&v_request};
     long rc = front_call(CKPT_FN_MPI_REQUEST_FREE, a);
     if (__builtin_expect(rc != 0, 0))
-        return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_REQUEST_FREE, rc);
+        return front_request_error(request, v_request, CKPT_FN_MPI_REQUEST_FREE, rc);
     *request = out_request(v_request);
     return MPI_SUCCESS;
 }
@@ -320,7 +320,7 @@ FRONT(int, Start, (MPI_Request *request))
     long a[] = {(long)&v_request};
     long rc = front_call(CKPT_FN_MPI_START, a);
     if (__builtin_expect(rc != 0, 0))
-        return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_START, rc);
+        return front_request_error(request, v_request, CKPT_FN_MPI_START, rc);
     *request = out_request(v_request);
     return MPI_SUCCESS;
 }
@@ -332,7 +332,7 @@ FRONT(int, Test, (MPI_Request *request, int *flag, MPI_Status *status))
     long a[] = {(long)&v_request, (long)flag, is_status(status) ? (long)&s_status : 0};
     long rc = front_call(CKPT_FN_MPI_TEST, a);
     if (__builtin_expect(rc != 0, 0))
-        return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TEST, rc);
+        return front_request_error(request, v_request, CKPT_FN_MPI_TEST, rc);
     *request = out_request(v_request);
     if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
@@ -345,7 +345,7 @@ FRONT(int, Wait, (MPI_Request *request, MPI_Status *status))
     long a[] = {(long)&v_request, is_status(status) ? (long)&s_status : 0};
     long rc = front_call(CKPT_FN_MPI_WAIT, a);
     if (__builtin_expect(rc != 0, 0))
-        return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_WAIT, rc);
+        return front_request_error(request, v_request, CKPT_FN_MPI_WAIT, rc);
     *request = out_request(v_request);
     if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package test
+
+import (
+	"path/filepath"
+	"testing"
+)
+
+// TestFiles: MPI files of every sort, saved under one MPI while they are open, written on, closed and
+// deleted, and then used on from the checkpoint under each MPI; for programs compiled against either.
+func TestFiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts some 48 MPI processes")
+	}
+	ckptrun := filepath.Join(buildTree(t), "bin/ckptrun")
+	for abi := range mpis {
+		program := compile(t, abi, "files.c", warnings...)
+		expect(t, launch(t, abi, program, t.TempDir()), "files: ok")
+		for first := range mpis {
+			t.Run(abi+" program above "+first, func(t *testing.T) {
+				dir, work := t.TempDir(), t.TempDir()
+				expect(t, launch(t, first, ckptrun, "--dir", dir, program, work, "save"), "files: ok")
+				for second := range mpis {
+					t.Run("then "+second, func(t *testing.T) {
+						expect(t, launch(t, second, ckptrun, "--restart", dir), "files: ok, restarted")
+					})
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Named is a file that is open for the application without a descriptor of its own: a library in the
+// lower half has it. It is known by name alone.
+type Named struct {
+	Path    string
+	Write   bool // may be written to
+	Scratch bool // is deleted when it is closed, so its content goes into the table
+}
+
+// AddNamed adds such files to a captured table. Obstacles, in words, are why no checkpoint may be made
+// of it. The application must be stopped.
+func (t *Table) AddNamed(list []Named) (obstacles []string, err error) {
+	c := capturer{table: *t, contents: map[inodeKey]int{}, bytes: t.dataBytes()}
+	for i, n := range list {
+		if seenNamed(list[:i], n) {
+			continue
+		}
+		what, err := c.addNamed(n)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", n.Path, err)
+		}
+		if what != "" {
+			obstacles = append(obstacles, n.Path+" "+what)
+		}
+	}
+	if len(obstacles) > 0 {
+		return obstacles, nil
+	}
+	*t = c.table
+	return nil, t.validate()
+}
+
+func seenNamed(earlier []Named, n Named) bool {
+	for _, e := range earlier {
+		if e == n {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *capturer) addNamed(n Named) (obstacle string, err error) {
+	var st unix.Stat_t
+	file := File{Kind: KindRegular, Path: Path(n.Path), Flags: unix.O_RDONLY}
+	if n.Write {
+		file.Flags = unix.O_WRONLY
+	}
+	err = unix.Stat(n.Path, &st)
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+		return "was deleted or renamed while it is open: close it before the checkpoint", nil
+	case err != nil:
+		return "", err
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return "", nil // a device: nothing of it can be kept, nor needs to be
+	}
+	if n.Scratch {
+		return c.addScratch(n, file, &st)
+	}
+	fd := -1
+	if !n.Write {
+		if fd, err = openPath(file.Path, file.Flags); err != nil {
+			return "", err
+		}
+		defer unix.Close(fd)
+	}
+	if file.Inode, err = inodeOf(fd, file.Flags, &st); err != nil {
+		return "", err
+	}
+	c.table.Files = append(c.table.Files, file)
+	return "", nil
+}
+
+func (c *capturer) addScratch(n Named, file File, st *unix.Stat_t) (obstacle string, err error) {
+	fd, err := openPath(file.Path, unix.O_RDONLY)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	extents, err := c.readExtents(fd, unix.O_RDONLY, st.Size)
+	if errors.Is(err, errTooMuch) {
+		return fmt.Sprintf("has %d bytes and is deleted when it is closed: all such files of a rank together may have %d bytes; open it without that",
+			st.Size, int64(maxContent)), nil
+	}
+	if err != nil {
+		return "", err
+	}
+	index := len(c.table.Contents)
+	c.table.Contents = append(c.table.Contents, Content{Name: file.Path, Mode: st.Mode & 0o7777, Size: st.Size, Extents: extents})
+	file.Kind, file.Content = KindScratch, &index
+	c.table.Files = append(c.table.Files, file)
+	return "", nil
+}
+
+// makeScratch puts scratch files back as they were, under their names.
+func (r *restorer) makeScratch() error {
+	for i := range r.table.Files {
+		f := &r.table.Files[i]
+		if f.Kind != KindScratch {
+			continue
+		}
+		var st unix.Stat_t
+		if r.options.Keep && unix.Stat(string(f.Path), &st) == nil {
+			continue
+		}
+		if err := writeContent(string(f.Path), &r.table.Contents[*f.Content]); err != nil {
+			return fmt.Errorf("make %s, which was to be deleted when it is closed, again: %w", f.Path, err)
+		}
+	}
+	return nil
+}
+
+func writeContent(path string, c *Content) error {
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_CLOEXEC|unix.O_NOCTTY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.Ftruncate(fd, c.Size); err != nil {
+		return err
+	}
+	for _, e := range c.Extents {
+		if err := pwriteFull(fd, e.data, e.Offset); err != nil {
+			return err
+		}
+	}
+	return unix.Fchmod(fd, c.Mode)
+}
+
+// SyncNamed returns once what was written to the files is on stable storage. A file that is gone was
+// deleted by the program, which goes on meanwhile.
+func SyncNamed(list []Named) error {
+	for _, n := range list {
+		if !n.Write {
+			continue
+		}
+		if err := syncPath(n.Path); err != nil {
+			return fmt.Errorf("make %s durable: %w", n.Path, err)
+		}
+	}
+	return nil
+}
+
+func syncPath(path string) error {
+	var st unix.Stat_t
+	err := unix.Stat(path, &st)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	fd, err := openPath(Path(path), unix.O_WRONLY)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	for {
+		if err := unix.Fsync(fd); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// ParseNamed reads a list of pairs of NUL-terminated strings: letters (w: Write, d: Scratch, o: in
+// the second result too), and the path.
+func ParseNamed(list string) (all, own []Named, err error) {
+	words := strings.Split(strings.TrimSuffix(list, "\x00"), "\x00")
+	if list == "" {
+		return nil, nil, nil
+	}
+	if len(words)%2 != 0 {
+		return nil, nil, fmt.Errorf("a list of %d words, not of pairs", len(words))
+	}
+	for i := 0; i < len(words); i += 2 {
+		letters, n := words[i], Named{Path: words[i+1]}
+		n.Write = strings.Contains(letters, "w")
+		n.Scratch = strings.Contains(letters, "d")
+		all = append(all, n)
+		if strings.Contains(letters, "o") {
+			own = append(own, n)
+		}
+	}
+	return all, own, nil
+}
