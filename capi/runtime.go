@@ -35,6 +35,9 @@ static const char *op_failure(const ckpt_runtime_ops *o, void *c) {
 static long op_files(const ckpt_runtime_ops *o, void *c, char *b, size_t n) {
     return o->files ? o->files(c, b, n) : 0;
 }
+static int op_waiting(const ckpt_runtime_ops *o, void *c, ckpt_waiting *l, int n) {
+    return o->waiting ? o->waiting(c, l, n) : 0;
+}
 static int op_finalize(const ckpt_runtime_ops *o, void *c) { return o->finalize ? o->finalize(c) : 0; }
 */
 import "C"
@@ -160,6 +163,20 @@ func (r *mpiRuntime) Rebuild(kind, id uint32, descriptor []byte, real uint64) (u
 		return 0, r.failure("the runtime could not make it again", C.long(e))
 	}
 	return uint64(out), nil
+}
+
+// maxWaiting bounds how many calls a rank tells of.
+const maxWaiting = 16
+
+func (r *mpiRuntime) Waiting() []ckpt.Waiting {
+	var list [maxWaiting]C.ckpt_waiting
+	n := int(C.op_waiting(&r.ops, r.ctx, &list[0], maxWaiting))
+	out := make([]ckpt.Waiting, 0, max(n, 0))
+	for _, w := range list[:max(n, 0)] {
+		out = append(out, ckpt.Waiting{Call: C.GoString(w.call), Comm: vid.ID(w.comm), Peer: int(w.peer),
+			Tag: int(w.tag), For: ckpt.WaitsFor(w.what)})
+	}
+	return out
 }
 
 func (r *mpiRuntime) Finalize() error {

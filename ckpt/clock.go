@@ -290,24 +290,35 @@ func (w *clockwork) abort() bool {
 	return true
 }
 
-// status describes this rank in the running epoch; communicators by their names.
-func (w *clockwork) status() collclock.Status {
+// open tells whether an epoch waits for its safe state.
+func (w *clockwork) open() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.machine.Status()
+	p := w.machine.Phase()
+	return p > collclock.Resuming && p < collclock.Stopped
 }
 
-// name is what people call a clock.
-func (w *clockwork) name(id collclock.ID) string {
-	w.mu.Lock()
-	comm, ok := w.comms[id]
-	w.mu.Unlock()
-	if ok {
+// nameLocked is what people call a clock.
+func (w *clockwork) nameLocked(id collclock.ID) string {
+	if comm, ok := w.comms[id]; ok {
 		if n := w.tables.NameOf(comm); n != "" {
 			return fmt.Sprintf("%q", n)
 		}
 	}
 	return id.String()
+}
+
+// commName is what people call a communicator.
+func (w *clockwork) commName(comm vid.ID) string {
+	if n := w.tables.NameOf(comm); n != "" {
+		return fmt.Sprintf("%q", n)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if id, ok := w.ids[comm]; ok {
+		return id.String()
+	}
+	return "of one rank"
 }
 
 // ---- what the runtime tells --------------------------------------------------------------------

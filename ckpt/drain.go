@@ -10,12 +10,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/libckpt/libckpt/ckpt/control"
 	"github.com/libckpt/libckpt/drain"
 )
 
 // drainTimeout bounds one try to receive all messages that are under way. All their senders stand
 // still and drive their communication, so it takes as long as the network does.
 const drainTimeout = 30 * time.Second
+
+// tellEvery is how often a rank tells what it has still to do in a stage.
+const tellEvery = 200 * time.Millisecond
 
 // marks are this rank's counters of messages.
 func (j *Job) marks() []drain.Mark {
@@ -45,7 +49,7 @@ func (a *attempt) drain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	end := time.Now().Add(drainTimeout)
+	end, told := time.Now().Add(drainTimeout), time.Now()
 	for {
 		left, err := j.runtime.Drain()
 		if err != nil {
@@ -57,6 +61,10 @@ func (a *attempt) drain(ctx context.Context) error {
 		}
 		if wrong := wrongGaps(gaps); wrong != "" {
 			return errors.New("the counts of messages cannot be right, so no image can be made: " + wrong)
+		}
+		if time.Since(told) > tellEvery {
+			told = time.Now()
+			a.progress(control.RankStatus{Phase: "drain", Detail: fmt.Sprintf("receives %d messages, completes %d operations", drain.UnderWay(gaps), left)})
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("messages under way did not arrive in %v: %s", drainTimeout, stillMissing(gaps, left))

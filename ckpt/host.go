@@ -62,6 +62,8 @@ type Runtime interface {
 	Files() (all, own []files.Named, err error)
 	// Rebuild makes an object again.
 	Rebuild(kind, id uint32, descriptor []byte, real uint64) (uint64, error)
+	// Waiting lists calls of the program that have been waiting for a while. At any time, on any thread.
+	Waiting() []Waiting
 	// Finalize ends the runtime.
 	Finalize() error
 }

@@ -49,9 +49,9 @@ type Job struct {
 
 	mu     sync.Mutex
 	status control.Status
-	moment *moment        // rank 0 of an MPI job: the request that is being served
-	stands map[int]string // rank 0: what the ranks say of where they are
-	asking sync.Mutex     // rank 0 of an MPI job: one request at a time
+	moment *moment    // rank 0 of an MPI job: the request that is being served
+	looks  looks      // rank 0: who is asked what they are doing
+	asking sync.Mutex // rank 0 of an MPI job: one request at a time
 	ended  chan after.Action
 	frozen map[int]bool
 	closed bool
@@ -144,7 +144,7 @@ func (j *Job) connect(rt Runtime, tables *vid.Tables) error {
 		return err
 	}
 	j.clock.stop, j.clock.over = j.stopped, j.over
-	net.Handle(kindWhere, func(int, []byte) { j.sayWhere() })
+	net.Handle(kindWhere, j.sayWhere)
 	net.Handle(kindStands, j.heardWhere)
 	j.host.SetTables(tables.Address())
 	return nil
@@ -156,8 +156,8 @@ const (
 	kindTrigger  = 2 // to rank 0: a signal asks for a checkpoint
 	kindProgress = 3 // to rank 0: control.RankStatus
 	kindClock    = 4 // collclock.Message
-	kindWhere    = 5 // rank 0 asks what keeps a rank from the safe state
-	kindStands   = 6 // to rank 0: the answer, text
+	kindWhere    = 5 // rank 0 asks what a rank is doing: number of the question
+	kindStands   = 6 // to rank 0: the answer, whereabouts
 )
 
 // serve opens the directory and, on rank 0, the way for operators.
@@ -168,7 +168,7 @@ func (j *Job) serve() error {
 	}
 	j.status.Ranks = make([]control.RankStatus, j.group.size())
 	for r := range j.status.Ranks {
-		j.status.Ranks[r] = control.RankStatus{Rank: r, Phase: "computing"}
+		j.status.Ranks[r] = control.RankStatus{Rank: r, Phase: phaseComputing}
 	}
 	if j.group.rank() == 0 {
 		if err := j.serveControl(); err != nil {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sort"
 	"strings"
 	"time"
 
@@ -24,6 +23,9 @@ import (
 // stallAfter is how long rank 0 waits for a safe state before it gives the epoch up: a program that
 // needs collectives not to synchronize may not reach it. It then goes on, and is asked again.
 const stallAfter = 15 * time.Second
+
+// lookEvery is how often those who asked are told what the ranks are doing while they wait.
+const lookEvery = time.Second
 
 // backOff is the pause after a try that made no epoch.
 const backOff = 20 * time.Millisecond
@@ -76,23 +78,34 @@ func (j *Job) oneMoment(ctx context.Context, r control.Request, asked time.Time,
 		j.mu.Unlock()
 		return outcome{err: control.ErrEnding}
 	}
-	j.moment, j.stands = m, map[int]string{}
+	j.moment = m
+	j.calm()
+	j.status.State, j.status.Phase = control.Checkpointing, "agree"
 	j.mu.Unlock()
 	progress(control.Event{Phase: "agree", Detail: "waiting for a safe state"})
 	j.clock.step(collclock.Request{})
-	stall := time.NewTimer(stallAfter)
+	stall, look := time.NewTimer(stallAfter), time.NewTicker(lookEvery)
 	defer stall.Stop()
-	select {
-	case o := <-m.result:
-		return o
-	case <-j.done:
-		return outcome{err: control.ErrEnding}
-	case <-j.networkFailed():
-		return outcome{err: j.net.Err()}
-	case <-ctx.Done():
-	case <-stall.C:
+	defer look.Stop()
+	for waiting := true; waiting; {
+		select {
+		case o := <-m.result:
+			return o
+		case <-j.done:
+			return outcome{err: control.ErrEnding}
+		case <-j.networkFailed():
+			return outcome{err: j.net.Err()}
+		case <-look.C:
+			if who := heldUp(j.doing()); len(who) > 0 && j.clock.open() {
+				progress(control.Event{Phase: "agree", Detail: "waiting for a safe state: " + who[0]})
+			}
+		case <-ctx.Done():
+			waiting = false
+		case <-stall.C:
+			waiting = false
+		}
 	}
-	where := j.where()
+	where := heldUp(j.doing())
 	if !j.clock.abort() { // the safe state was reached just now
 		return <-m.result
 	}
@@ -169,66 +182,4 @@ func (j *Job) over(bool) {
 		close(m.over)
 		j.moment = nil
 	}
-}
-
-// whereWait is how long rank 0 waits for what the others say.
-const whereWait = 300 * time.Millisecond
-
-// where asks all ranks what keeps them from the safe state.
-func (j *Job) where() []string {
-	for r := 1; r < j.group.size(); r++ {
-		_ = j.net.Send(context.Background(), r, kindWhere, nil)
-	}
-	j.heardWhere(0, []byte(j.standsWhere()))
-	end := time.Now().Add(whereWait)
-	for time.Now().Before(end) {
-		j.mu.Lock()
-		n := len(j.stands)
-		j.mu.Unlock()
-		if n == j.group.size() {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	var out []string
-	for r, s := range j.stands {
-		if s != "" {
-			out = append(out, fmt.Sprintf("rank %d %s", r, s))
-		}
-	}
-	sort.Strings(out)
-	return out
-}
-
-func (j *Job) sayWhere() {
-	_ = j.net.Send(context.Background(), 0, kindStands, []byte(j.standsWhere()))
-}
-
-func (j *Job) heardWhere(from int, text []byte) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.stands != nil {
-		j.stands[from] = string(text)
-	}
-}
-
-// standsWhere says in words what the collective clock of this rank waits for.
-func (j *Job) standsWhere() string {
-	s := j.clock.status()
-	var out []string
-	for _, c := range s.Inside {
-		out = append(out, "is inside a collective call on communicator "+j.clock.name(c.Clock))
-	}
-	for _, c := range s.AtGate {
-		out = append(out, "waits for the others in a collective call on communicator "+j.clock.name(c.Clock))
-	}
-	for _, c := range s.Owes {
-		out = append(out, fmt.Sprintf("owes %d collective calls on communicator %s", c.Limit-c.Called, j.clock.name(c.Clock)))
-	}
-	if call := j.runtime.Inside(); call != "" {
-		out = append(out, "waits for processes of another job in "+call)
-	}
-	return strings.Join(out, ", ")
 }

@@ -27,13 +27,14 @@ type testRuntime struct {
 	holds string
 }
 
-func (*testRuntime) Name() string    { return "mpich" }
-func (*testRuntime) Version() string { return "4" }
-func (r *testRuntime) Rank() int     { return r.rank }
-func (r *testRuntime) Ranks() int    { return len(r.cards) }
-func (*testRuntime) Progress()       {}
-func (*testRuntime) Finalize() error { return nil }
-func (r *testRuntime) Holds() string { return r.holds }
+func (*testRuntime) Name() string       { return "mpich" }
+func (*testRuntime) Version() string    { return "4" }
+func (r *testRuntime) Rank() int        { return r.rank }
+func (r *testRuntime) Ranks() int       { return len(r.cards) }
+func (*testRuntime) Progress()          {}
+func (*testRuntime) Finalize() error    { return nil }
+func (r *testRuntime) Holds() string    { return r.holds }
+func (*testRuntime) Waiting() []Waiting { return nil }
 
 // Inside: nothing waits outside the job.
 func (r *testRuntime) Inside() string { return "" }

@@ -131,6 +131,15 @@ func (j *Job) end(then after.Action) {
 // Status implements control.Job.
 func (c *controlled) Status() control.Status {
 	j := (*Job)(c)
+	s := j.known()
+	if j.runtime != nil && s.State != control.Ending {
+		overlay(s.Ranks, j.doing())
+	}
+	return s
+}
+
+// known is what rank 0 knows without asking anybody.
+func (j *Job) known() control.Status {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	s := j.status
@@ -142,13 +151,27 @@ func (c *controlled) Status() control.Status {
 	return s
 }
 
-// phase and progress keep the status, on rank 0 for all ranks.
-func (a *attempt) phase(name string) { a.progress(name, 0, 0) }
+// overlay puts what the ranks are doing into their lines, but for those that a stage of the checkpoint
+// has stopped, or that write.
+func overlay(lines, doing []control.RankStatus) {
+	for i, d := range doing {
+		s := &lines[i]
+		if d.PID != 0 {
+			s.Host, s.PID = d.Host, d.PID
+		}
+		if s.Phase == phaseComputing || s.Phase == "agree" {
+			s.Phase, s.Detail, s.WaitsFor = d.Phase, d.Detail, d.WaitsFor
+		}
+	}
+}
 
-func (a *attempt) progress(name string, done, total uint64) {
+// phase and progress keep the status, on rank 0 for all ranks.
+func (a *attempt) phase(name string) { a.progress(control.RankStatus{Phase: name}) }
+
+func (a *attempt) progress(rs control.RankStatus) {
 	j := a.j
-	rs := control.RankStatus{Rank: j.group.rank(), Host: j.meta.Host, PID: os.Getpid(), Phase: name, Done: done, Total: total}
-	a.report(control.Event{Epoch: a.epoch, Phase: name, Done: done, Total: total})
+	rs.Rank, rs.Host, rs.PID = j.group.rank(), j.meta.Host, os.Getpid()
+	a.report(control.Event{Epoch: a.epoch, Phase: rs.Phase, Done: rs.Done, Total: rs.Total, Detail: rs.Detail})
 	if j.group.rank() != 0 {
 		b, err := json.Marshal(rs)
 		if err == nil {
@@ -158,7 +181,7 @@ func (a *attempt) progress(name string, done, total uint64) {
 		return
 	}
 	j.mu.Lock()
-	j.status.State, j.status.Phase, j.status.Pending = control.Checkpointing, name, a.epoch
+	j.status.State, j.status.Phase, j.status.Pending = control.Checkpointing, rs.Phase, a.epoch
 	j.mu.Unlock()
 	j.note(rs)
 }
@@ -224,7 +247,7 @@ func (j *Job) calm() {
 	j.status.Phase, j.status.Pending = "", 0
 	for r := range j.status.Ranks {
 		s := &j.status.Ranks[r]
-		s.Phase, s.Done, s.Total = "computing", 0, 0
+		*s = control.RankStatus{Rank: s.Rank, Host: s.Host, PID: s.PID, Phase: phaseComputing}
 	}
 }
 

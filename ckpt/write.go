@@ -116,13 +116,13 @@ func (w *writer) writeImage(ctx context.Context) (image.Summary, error) {
 	}
 	defer memory.Close()
 	path := j.store.ImagePath(w.epoch, j.group.rank())
-	last := time.Time{}
+	last, begun := time.Time{}, time.Now()
 	return image.Write(ctx, path,
 		image.Input{Meta: meta, Sections: c.sections, Regions: c.regions, Memory: memory},
 		image.Options{Compress: j.options.Compress, Progress: func(done, total uint64) {
-			if now := time.Now(); now.Sub(last) > 200*time.Millisecond || done == total {
+			if now := time.Now(); now.Sub(last) > tellEvery || done == total {
 				last = now
-				w.progress("write", done, total)
+				w.progress(control.RankStatus{Phase: "write", Done: done, Total: total, Rate: float64(done) / now.Sub(begun).Seconds()})
 			}
 		}})
 }

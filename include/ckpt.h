@@ -64,6 +64,22 @@ typedef struct ckpt_config {
 /* Callbacks of the runtime.  ctx is the pointer given to ckpt_open.  All of them are called on a
  * thread that is inside a ckpt_* call of the runtime, never on libckpt's own threads.  A callback
  * that returns int returns 0 or a negative CKPT_E code. */
+/* A call of the application that waits. */
+typedef struct ckpt_waiting {
+    const char *call; /* a constant: "MPI_Recv" */
+    ckpt_vid comm;    /* CKPT_VID_NONE: none that is known */
+    int peer;         /* rank on comm (of the remote group) that the message is from or for, or CKPT_PEER_* */
+    int tag;          /* negative: any */
+    int what;         /* CKPT_WAIT_* */
+} ckpt_waiting;
+enum {
+    CKPT_WAIT_MESSAGE = 0,    /* for a message from peer */
+    CKPT_WAIT_RECEIVER = 1,   /* until peer has received one */
+    CKPT_WAIT_COLLECTIVE = 2, /* for the members of comm */
+    CKPT_WAIT_REQUEST = 3     /* for a request of another kind */
+};
+enum { CKPT_PEER_ANY = -1, CKPT_PEER_NONE = -2 };
+
 typedef struct ckpt_runtime_ops {
     size_t size;
     int (*rank)(void *ctx);
@@ -116,6 +132,10 @@ typedef struct ckpt_runtime_ops {
      * that have it open), NUL, its absolute path, NUL.  Writes nothing that bytes have no room for,
      * and returns how many it takes.  Called after save.  May be NULL. */
     long (*files)(void *ctx, char *buffer, size_t bytes);
+    /* Lists calls of the application that have been waiting for a while, at most max, and returns how
+     * many.  Called on libckpt's own threads at any time, for people to read: it may only look at
+     * memory.  May be NULL. */
+    int (*waiting)(void *ctx, ckpt_waiting *list, int max);
 } ckpt_runtime_ops;
 
 /* Collective calls (ckpt_coll_call). */

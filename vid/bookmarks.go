@@ -41,6 +41,16 @@ func (t *Tables) Bookmarks() []Bookmark {
 	return all
 }
 
+// PeerOf is the world rank behind a rank of a communicator (of its remote group), -1 when there is none.
+func (t *Tables) PeerOf(comm ID, rank int) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if o := t.objects[comm]; o != nil && o.comm != nil && rank >= 0 && rank < len(o.comm.world) {
+		return int(o.comm.world[rank])
+	}
+	return -1
+}
+
 // Calls is what this rank's threads counted of the collective calls on one communicator.
 type Calls struct {
 	Comm           ID

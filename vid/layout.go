@@ -94,4 +94,7 @@ type slot struct {
 type bookmark struct{ sent, received uint64 }
 
 // counters is the head of ckpt_comm_counters; its bookmarks follow.
-type counters struct{ children, collectives, returned uint64 }
+type counters struct {
+	children, collectives, returned uint64
+	call                            uintptr // C's alone
+}

@@ -18,8 +18,9 @@ static ckpt_comm_counters *counters_of(long comm) {
     return s->generation & 1 ? ckpt_comm_of(s) : NULL; /* of the null handle: NULL */
 }
 
-static uint64_t count_call(ckpt_comm_counters *c) {
+static uint64_t count_call(ckpt_comm_counters *c, const char *call) {
     uint64_t k = c->collectives + 1;
+    c->call = call;
     __atomic_store_n(&c->collectives, k, __ATOMIC_RELAXED);
     __atomic_signal_fence(__ATOMIC_SEQ_CST); /* membarrier does the rest (ckpt_coll_call) */
     return k;
@@ -47,11 +48,11 @@ static void await(long comm, uint64_t k, int answer) {
     }
 }
 
-uint64_t back_gate(long comm, int mode) {
+uint64_t back_gate(long comm, const char *call, int mode) {
     ckpt_comm_counters *c = counters_of(comm);
     if (c == NULL)
         return 0;
-    uint64_t k = count_call(c);
+    uint64_t k = count_call(c, call);
     if (mode == CKPT_COLL_GATED || back_pending())
         await(comm, k, ckpt_coll_call(back.job, (ckpt_vid)comm, k, mode));
     return k;
@@ -63,12 +64,12 @@ void back_gate_return(long comm, uint64_t k) {
         count_return(c, comm, k);
 }
 
-static inline __attribute__((always_inline)) long blocking(ckpt_back_fn *fn, const long *a,
-                                                           long comm) {
+static inline __attribute__((always_inline)) long blocking(ckpt_back_fn *fn, const char *call,
+                                                           const long *a, long comm) {
     ckpt_comm_counters *c = counters_of(comm);
     if (c == NULL)
         return fn(a);
-    uint64_t k = count_call(c);
+    uint64_t k = count_call(c, call);
     if (back_pending())
         await(comm, k, ckpt_coll_call(back.job, (ckpt_vid)comm, k, CKPT_COLL_BLOCKING));
     long rc = fn(a);
@@ -189,13 +190,13 @@ void back_start_deferred(void) {
     pthread_mutex_unlock(&starting);
 }
 
-static inline __attribute__((always_inline)) long nonblocking(int function, const long *a,
-                                                              int comm_at) {
+static inline __attribute__((always_inline)) long nonblocking(int function, const char *call,
+                                                              const long *a, int comm_at) {
     long comm = a[comm_at];
     ckpt_comm_counters *c = counters_of(comm);
     if (c == NULL)
         return back_table[function](a);
-    uint64_t k = count_call(c);
+    uint64_t k = count_call(c, call);
     if (back_pending()) {
         pthread_mutex_lock(&mutex);
         int answer = ckpt_coll_call(back.job, (ckpt_vid)comm, k, CKPT_COLL_NONBLOCKING);
@@ -266,21 +267,29 @@ static inline __attribute__((always_inline)) long nonblocking(int function, cons
 
 #define DEFINE_BLOCKING(name, NAME, comm)                                                          \
     long back_##name(const long *a);                                                               \
-    static long clocked_##name(const long *a) { return blocking(back_##name, a, a[comm]); }
+    static long clocked_##name(const long *a) {                                    \
+        return blocking(back_##name, "MPI_" #name, a, a[comm]);                                    \
+    }
 #define DEFINE_NONBLOCKING(name, NAME, comm)                                                       \
-    static long clocked_##name(const long *a) { return nonblocking(NUMBER(NAME), a, comm); }
+    static long clocked_##name(const long *a) {                                    \
+        return nonblocking(NUMBER(NAME), "MPI_" #name, a, comm);                                   \
+    }
 BLOCKING(DEFINE_BLOCKING)
 NONBLOCKING(DEFINE_NONBLOCKING)
 
 /* The datatypes of these lie in memory that the front frees when the call returns, so they cannot
  * be deferred: they wait like blocking calls, which a correct program sees as a delay only, unless
  * the others need this rank to go on; then the checkpoint is given up. */
-static long back_w(ckpt_back_fn *fn, const long *a) { return blocking(fn, a, a[8]); }
+static long back_w(ckpt_back_fn *fn, const char *call, const long *a) {
+    return blocking(fn, call, a, a[8]);
+}
 long back_Ialltoallw(const long *a);
 long back_Ineighbor_alltoallw(const long *a);
-static long clocked_Ialltoallw(const long *a) { return back_w(back_Ialltoallw, a); }
+static long clocked_Ialltoallw(const long *a) {
+    return back_w(back_Ialltoallw, "MPI_Ialltoallw", a);
+}
 static long clocked_Ineighbor_alltoallw(const long *a) {
-    return back_w(back_Ineighbor_alltoallw, a);
+    return back_w(back_Ineighbor_alltoallw, "MPI_Ineighbor_alltoallw", a);
 }
 
 /* Reductions have their operation at argument 4. */

@@ -312,6 +312,7 @@ static int reach(ckpt_job *job, ckpt_vid vid, const struct facts *f, uint64_t id
         return rc;
     ckpt_comm_counters *c = ckpt_comm_of(back_slot(CKPT_KIND_COMM, vid));
     c->collectives = c->returned = 0;
+    c->call = NULL;
     return callers(job, vid, f, identity);
 }
 

@@ -103,6 +103,7 @@ static const ckpt_runtime_ops ops = {
     .inside = back_inside,
     .failure = back_failure,
     .files = back_files,
+    .waiting = back_list_waiting,
 };
 
 /* ---- begin ---- */
@@ -189,7 +190,7 @@ static int back_restart(ckpt_error *error) {
 long back_Finalize(const long *a) {
     (void)a;
     ckpt_error error = {.size = sizeof error};
-    back_gate(VID_COMM_WORLD, CKPT_COLL_GATED);
+    back_gate(VID_COMM_WORLD, "MPI_Finalize", CKPT_COLL_GATED);
     if (ckpt_close(back.job, &error) != 0)
         fprintf(stderr, "libckpt: rank %d: %s\n", back.rank, error.message);
     back.job = NULL;
@@ -256,7 +257,9 @@ static int back_checkpoint(int *state, ckpt_error *error) {
 }
 
 /* Counts as a collective call of all: a checkpoint of another kind does not find some in it. */
-static void back_enter(void) { entered = back_gate(VID_COMM_WORLD, CKPT_COLL_BLOCKING); }
+static void back_enter(void) {
+    entered = back_gate(VID_COMM_WORLD, "MPIX_Checkpoint", CKPT_COLL_BLOCKING);
+}
 
 static ckpt_job *back_job(void) { return back.job; }
 

@@ -245,7 +245,35 @@ struct back_held {
     const char *sync; /* the call's name when the send is synchronous, else NULL */
 };
 /* Completes the send of a blocking call; the thread may be held. */
-int back_wait_send(MPI_Request *request, const long *dest, const char *sync);
+int back_wait_send(MPI_Request *request, const long *dest, const char *sync, const char *call,
+                   long comm, long tag);
+
+/* A call that waits for long is written down, for people who ask what a rank is doing. */
+enum { BACK_SPIN = 200 }; /* turns of a loop until then */
+struct back_waiting {
+    struct back_waiting *next;
+    const char *call;
+    long comm, peer, tag; /* virtual id; canonical */
+    int what;             /* CKPT_WAIT_* */
+};
+void back_enlist(struct back_waiting *w);
+void back_delist(struct back_waiting *w);
+/* The number of the next turn: it stands still once the call is written down. */
+static inline unsigned back_next(unsigned turn) { return turn + (turn <= BACK_SPIN); }
+/* In a loop, after a turn that was in vain. */
+static inline void back_slow(unsigned turn, struct back_waiting *w, int what, const char *call,
+                             long comm, long peer, long tag) {
+    if (__builtin_expect(turn == BACK_SPIN, 0)) {
+        *w = (struct back_waiting){NULL, call, comm, peer, tag, what};
+        back_enlist(w);
+    }
+}
+/* After the loop. */
+static inline void back_over(unsigned turn, struct back_waiting *w) {
+    if (__builtin_expect(turn > BACK_SPIN, 0))
+        back_delist(w);
+}
+int back_list_waiting(void *ctx, ckpt_waiting *list, int max);
 
 /* A receive of a blocking call. */
 struct back_take {
@@ -254,6 +282,7 @@ struct back_take {
     MPI_Datatype type;
     long source, tag, comm; /* canonical; virtual id */
     struct back_held *send; /* the same call's send, NULL when there is none */
+    const char *call;
 };
 /* Receives: the drained messages first.  Fills status, which is not NULL.  Returns a canonical
  * error. */
@@ -310,7 +339,7 @@ int back_load(void *ctx, const void *saved, size_t bytes);
 /* The table of functions, with the collective ones behind the clock. */
 ckpt_back_fn *const *back_clocked_table(void);
 /* Waits until a call that all members must make together may go on; returns its number. */
-uint64_t back_gate(long comm, int mode);
+uint64_t back_gate(long comm, const char *call, int mode);
 void back_gate_return(long comm, uint64_t k);
 /* Tells libckpt, once the job is open, who takes part in the calls on MPI_COMM_WORLD. */
 int back_clock_world(void);

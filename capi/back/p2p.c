@@ -15,7 +15,7 @@ typedef int isend_fn(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Re
 
 /* buf, count, type, dest, tag, comm */
 static inline __attribute__((always_inline)) long send(const long *a, isend_fn *isend,
-                                                       const char *sync) {
+                                                       const char *call, const char *sync) {
     const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, a[5]);
     int dest = real_rank(a[3]);
     MPI_Request r;
@@ -24,7 +24,7 @@ static inline __attribute__((always_inline)) long send(const long *a, isend_fn *
     if (rc != MPI_SUCCESS)
         return back_error(rc);
     back_count_sent(comm, (int)a[3]);
-    return back_error(back_wait_send(&r, a + 3, sync));
+    return back_error(back_wait_send(&r, a + 3, sync, call, a[5], a[4]));
 }
 
 /* ..., request */
@@ -76,10 +76,10 @@ static long init_request(const long *a, int mode) {
 }
 
 #define SENDS(mode, isend, number, sync)                                                           \
-    long back_##mode##send(const long *a) { return send(a, isend, sync); }                         \
+    long back_##mode##send(const long *a) { return send(a, isend, "MPI_" #mode "send", sync); }    \
     long back_##mode##send_init(const long *a) { return init_request(a, number); }
 
-long back_Send(const long *a) { return send(a, MPI_Isend, NULL); }
+long back_Send(const long *a) { return send(a, MPI_Isend, "MPI_Send", NULL); }
 long back_Send_init(const long *a) { return init_request(a, 1); }
 SENDS(B, MPI_Ibsend, 2, NULL)
 SENDS(S, MPI_Issend, 3, "MPI_Ssend")
@@ -92,7 +92,7 @@ long back_Irsend(const long *a) { return start_send(a, MPI_Irsend, 0); }
 
 long back_Recv(const long *a) {
     const struct back_take take = {(void *)a[0], (int)a[1], real_type(a[2]), a[3], a[4],
-                                   a[5],         NULL};
+                                   a[5],         NULL,      "MPI_Recv"};
     ckpt_mpi_status ignored;
     return back_take(&take, a[6] ? (ckpt_mpi_status *)a[6] : &ignored);
 }
@@ -100,7 +100,7 @@ long back_Recv(const long *a) {
 /* A request for a message that was drained; 0 when there is none. */
 static int recv_drained(const long *a, long *canon) {
     const struct back_take take = {(void *)a[0], (int)a[1], real_type(a[2]), a[3], a[4],
-                                   a[5],         NULL};
+                                   a[5],         NULL,      NULL};
     ckpt_mpi_status st;
     MPI_Request r;
     int rc;
@@ -149,13 +149,14 @@ static long sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, 
     /* Issued again, the call has only its send left. */
     *(long *)source = CANON_PROC_NULL;
     *(long *)status = 0;
-    rc = canon == 0 ? back_wait_send(&s, dest, NULL) : back_wait(&s, MPI_STATUS_IGNORE);
+    rc = canon == 0 ? back_wait_send(&s, dest, NULL, what->call, what->comm, sendtag)
+                    : back_wait(&s, MPI_STATUS_IGNORE);
     return canon ? canon : back_error(rc);
 }
 
 long back_Sendrecv(const long *a) {
     const struct back_take take = {(void *)a[5], (int)a[6], real_type(a[7]), a[8], a[9],
-                                   a[10],        NULL};
+                                   a[10],        NULL,      "MPI_Sendrecv"};
     return sendrecv((void *)a[0], (int)a[1], real_type(a[2]), a[4], &take, a + 3, a + 8, a + 11);
 }
 
@@ -171,7 +172,8 @@ long back_Sendrecv_replace(const long *a) {
     if (packed == NULL)
         return CANON_ERR(NO_MEM);
     rc = MPI_Pack((void *)a[0], (int)a[1], type, packed, bytes, &at, comm);
-    const struct back_take take = {(void *)a[0], (int)a[1], type, a[5], a[6], a[7], NULL};
+    const struct back_take take = {(void *)a[0], (int)a[1], type, a[5], a[6], a[7], NULL,
+                                   "MPI_Sendrecv_replace"};
     long canon = rc == MPI_SUCCESS
                      ? sendrecv(packed, at, MPI_PACKED, a[4], &take, a + 3, a + 5, a + 8)
                      : back_error(rc);
@@ -201,8 +203,13 @@ long back_Iprobe(const long *a) {
 long back_Probe(const long *a) {
     int flag = 0;
     long rc, b[] = {a[0], a[1], a[2], (long)&flag, a[3]};
-    for (unsigned turn = 0; (rc = back_Iprobe(b)) == 0 && !flag; turn++)
+    struct back_waiting w;
+    unsigned turn = 0;
+    for (; (rc = back_Iprobe(b)) == 0 && !flag; turn = back_next(turn)) {
+        back_slow(turn, &w, CKPT_WAIT_MESSAGE, "MPI_Probe", a[2], a[0], a[1]);
         back_turn(turn);
+    }
+    back_over(turn, &w);
     return rc;
 }
 
@@ -261,8 +268,13 @@ long back_Improbe(const long *a) {
 long back_Mprobe(const long *a) {
     int flag = 0;
     long rc, b[] = {a[0], a[1], a[2], (long)&flag, a[3], a[4]};
-    for (unsigned turn = 0; (rc = back_Improbe(b)) == 0 && !flag; turn++)
+    struct back_waiting w;
+    unsigned turn = 0;
+    for (; (rc = back_Improbe(b)) == 0 && !flag; turn = back_next(turn)) {
+        back_slow(turn, &w, CKPT_WAIT_MESSAGE, "MPI_Mprobe", a[2], a[0], a[1]);
         back_turn(turn);
+    }
+    back_over(turn, &w);
     return rc;
 }
 

@@ -89,8 +89,20 @@ static void complete(ckpt_slot *s, ckpt_vid *vid, const MPI_Status *status, int 
     *vid = VID_REQUEST_NULL;
 }
 
+/* The same as back_slow, for a request: whom its message is from or for. */
+static inline void slow_request(unsigned turn, struct back_waiting *w, const char *call,
+                                const ckpt_slot *s) {
+    int kind = s->a & REQUEST_KIND;
+    int matched = s->a & REQUEST_MATCHED;
+    back_slow(turn, w,
+              kind == REQUEST_SEND                ? CKPT_WAIT_RECEIVER
+              : kind == REQUEST_RECV && !matched ? CKPT_WAIT_MESSAGE
+                                                  : CKPT_WAIT_REQUEST,
+              call, s->clock, s->b, CANON_ANY_TAG);
+}
+
 /* Waits for one request of any state.  may_hold: the call can be issued again, for this request. */
-static long wait_one(ckpt_vid *vid, ckpt_mpi_status *out, int may_hold) {
+static long wait_one(ckpt_vid *vid, ckpt_mpi_status *out, const char *call, int may_hold) {
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, *vid);
     if (is_null(s)) {
         if (*vid != VID_REQUEST_NULL)
@@ -103,26 +115,32 @@ static long wait_one(ckpt_vid *vid, ckpt_mpi_status *out, int may_hold) {
         return 0;
     }
     MPI_Status status;
+    struct back_waiting w;
     int flag = 0, rc;
-    for (unsigned turn = 0;; turn++) {
+    unsigned turn = 0;
+    for (;; turn = back_next(turn)) {
         if (!is_deferred(s)) {
             MPI_Request r = real_of(s); /* draining may put another one in its place */
             rc = MPI_Test(&r, &flag, &status);
             if (__builtin_expect(flag || rc != MPI_SUCCESS, 1))
                 break;
         }
+        slow_request(turn, &w, call, s);
         if (may_hold)
             back_turn(turn);
         else if (back_pending())
             back_attend();
     }
+    back_over(turn, &w);
     if (out != NULL)
         status_of(s, &status, out);
     complete(s, vid, &status, rc);
     return back_error(rc);
 }
 
-long back_Wait(const long *a) { return wait_one((ckpt_vid *)a[0], (ckpt_mpi_status *)a[1], 1); }
+long back_Wait(const long *a) {
+    return wait_one((ckpt_vid *)a[0], (ckpt_mpi_status *)a[1], "MPI_Wait", 1);
+}
 
 /* In a call on several requests, puts one's error into its status and remembers that there was one.
  */
@@ -142,7 +160,7 @@ long back_Waitall(const long *a) {
         again[0] = n - i;
         again[1] = (long)&v[i];
         again[2] = statuses ? (long)&statuses[i] : 0;
-        long rc = wait_one(&v[i], statuses ? &statuses[i] : NULL, all == 0);
+        long rc = wait_one(&v[i], statuses ? &statuses[i] : NULL, "MPI_Waitall", all == 0);
         note_error(rc, statuses ? &statuses[i] : NULL, &all);
     }
     return all;
@@ -236,6 +254,13 @@ static int begin(struct reals *x, long n, const ckpt_vid *v) {
     return 0;
 }
 
+static const ckpt_slot *first_active(const struct reals *x, const ckpt_vid *v) {
+    int i = 0;
+    while (i < x->n - 1 && x->r[i] == MPI_REQUEST_NULL)
+        i++;
+    return back_slot(CKPT_KIND_REQUEST, v[i]);
+}
+
 static void end(struct reals *x) {
     if (x->r != x->small)
         free(x->r);
@@ -268,7 +293,7 @@ long back_Testall(const long *a) {
         if (x.r[i] != MPI_REQUEST_NULL)
             MPI_Request_get_status(x.r[i], &flag, MPI_STATUS_IGNORE);
     for (int i = 0; i < x.n && flag; i++) {
-        long rc = wait_one(&v[i], statuses ? &statuses[i] : NULL, 0);
+        long rc = wait_one(&v[i], statuses ? &statuses[i] : NULL, "MPI_Testall", 0);
         note_error(rc, statuses ? &statuses[i] : NULL, &all);
     }
     end(&x);
@@ -288,15 +313,19 @@ static long any(long n, ckpt_vid *v, int *index, int *flag, ckpt_mpi_status *out
         return 0;
     }
     *flag = 0;
-    for (unsigned turn = 0; rc == MPI_SUCCESS; turn++) {
+    struct back_waiting w;
+    unsigned turn = 0;
+    for (; rc == MPI_SUCCESS; turn = back_next(turn)) {
         rc = MPI_Testany(x.n, x.r, index, flag, &st);
         if (x.deferred > 0 && *index == MPI_UNDEFINED)
             *flag = 0;
         if (*flag || !wait)
             break;
+        slow_request(turn, &w, "MPI_Waitany", first_active(&x, v));
         if (back_turn(turn))
             again(&x, v);
     }
+    back_over(turn, &w);
     if (*flag && *index != MPI_UNDEFINED)
         complete_at(v, *index, &st, rc, out);
     else
@@ -326,15 +355,19 @@ static long some(const long *a, int wait) {
         end(&x);
         return 0;
     }
-    for (unsigned turn = 0; rc == MPI_SUCCESS; turn++) {
+    struct back_waiting w;
+    unsigned turn = 0;
+    for (; rc == MPI_SUCCESS; turn = back_next(turn)) {
         rc = MPI_Testsome(x.n, x.r, &n, x.index, x.s);
         if (n == MPI_UNDEFINED)
             n = 0; /* none but deferred ones */
         if (n > 0 || !wait)
             break;
+        slow_request(turn, &w, "MPI_Waitsome", first_active(&x, v));
         if (back_turn(turn))
             again(&x, v);
     }
+    back_over(turn, &w);
     long all =
         rc == MPI_SUCCESS || back_canon_class(rc) == CANON_ERR(IN_STATUS) ? 0 : back_error(rc);
     for (int i = 0; i < n && all == 0; i++) {
@@ -364,7 +397,8 @@ static int start(ckpt_vid v, ckpt_slot *s) {
     struct persistent *p = (struct persistent *)(uintptr_t)s->extra;
     if (__builtin_expect(back.drained, 0) && (s->a & REQUEST_KIND) == REQUEST_RECV && p != NULL) {
         const struct back_take take = {
-            (void *)p->a[0], (int)p->a[1], real_type(p->a[2]), p->a[3], p->a[4], p->a[5], NULL};
+            (void *)p->a[0], (int)p->a[1], real_type(p->a[2]), p->a[3], p->a[4], p->a[5],
+            NULL,            NULL};
         ckpt_mpi_status st;
         int rc;
         if (back_drained_recv(&take, &st, &rc)) {

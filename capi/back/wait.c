@@ -11,6 +11,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "drain.h"
 #include "impl.h"
 #include "wait.h"
 
@@ -24,7 +25,7 @@ void back_attend(void) { back_start_deferred(); }
 /* Spin for a while, then let others have the processor: MPI's own loops would not, and with more
  * ranks than processors that costs a time slice each. */
 static void breathe(unsigned turn) {
-    if (turn > 200)
+    if (turn > BACK_SPIN)
         sched_yield();
 }
 
@@ -50,6 +51,59 @@ int back_wait(MPI_Request *request, MPI_Status *status) {
     }
 }
 
+/* ---- who waits ---- */
+
+static struct back_waiting *waiting;
+static pthread_mutex_t waiting_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+void back_enlist(struct back_waiting *w) {
+    pthread_mutex_lock(&waiting_mutex);
+    w->next = waiting;
+    waiting = w;
+    pthread_mutex_unlock(&waiting_mutex);
+}
+
+void back_delist(struct back_waiting *w) {
+    pthread_mutex_lock(&waiting_mutex);
+    for (struct back_waiting **p = &waiting; *p != NULL; p = &(*p)->next)
+        if (*p == w) {
+            *p = w->next;
+            break;
+        }
+    pthread_mutex_unlock(&waiting_mutex);
+}
+
+static int list_messages(ckpt_waiting *list, int max) {
+    int n = 0;
+    pthread_mutex_lock(&waiting_mutex);
+    for (const struct back_waiting *w = waiting; w != NULL && n < max; w = w->next)
+        list[n++] = (ckpt_waiting){w->call, (ckpt_vid)w->comm,
+                                   w->peer >= 0                  ? (int)w->peer
+                                   : w->peer == CANON_ANY_SOURCE ? CKPT_PEER_ANY
+                                                                 : CKPT_PEER_NONE,
+                                   w->tag >= 0 ? (int)w->tag : -1, w->what};
+    pthread_mutex_unlock(&waiting_mutex);
+    return n;
+}
+
+int back_list_waiting(void *ctx, ckpt_waiting *list, int max) {
+    (void)ctx;
+    if (back.tables == NULL)
+        return 0;
+    int n = list_messages(list, max);
+    uint32_t i = 0;
+    for (const ckpt_slot *s; n < max && (s = next_slot(CKPT_KIND_COMM, &i)) != NULL;) {
+        if (s->extra == 0)
+            continue;
+        const ckpt_comm_counters *c = ckpt_comm_of(s);
+        uint64_t returned = __atomic_load_n(&c->returned, __ATOMIC_ACQUIRE);
+        if (c->call != NULL && __atomic_load_n(&c->collectives, __ATOMIC_RELAXED) != returned)
+            list[n++] = (ckpt_waiting){c->call, CKPT_VID(CKPT_KIND_COMM, i - 1), CKPT_PEER_NONE, -1,
+                                       CKPT_WAIT_COLLECTIVE};
+    }
+    return n;
+}
+
 /* Holds the thread, with its send where draining finds it. */
 static void hold(struct back_held *send) {
     if (send != NULL) {
@@ -70,13 +124,18 @@ static void hold(struct back_held *send) {
     }
 }
 
-int back_wait_send(MPI_Request *request, const long *dest, const char *sync) {
+int back_wait_send(MPI_Request *request, const long *dest, const char *sync, const char *call,
+                   long comm, long tag) {
+    struct back_waiting w;
     int flag = 0, rc;
-    for (unsigned turn = 0;; turn++) {
+    for (unsigned turn = 0;; turn = back_next(turn)) {
         rc = MPI_Test(request, &flag, MPI_STATUS_IGNORE);
-        if (__builtin_expect(flag || rc != MPI_SUCCESS, 1))
+        if (__builtin_expect(flag || rc != MPI_SUCCESS, 1)) {
+            back_over(turn, &w);
             return rc;
+        }
         breathe(turn);
+        back_slow(turn, &w, CKPT_WAIT_RECEIVER, call, comm, *dest, tag);
         if (!back_pending())
             continue;
         back_attend();
@@ -96,17 +155,21 @@ static int take_back(MPI_Request *r, MPI_Status *status, int *rc) {
     return cancelled;
 }
 
-static int test_posted(MPI_Request *r, MPI_Status *status, int *rc) {
+static int test_posted(const struct back_take *t, MPI_Request *r, MPI_Status *status, int *rc) {
+    struct back_waiting w;
     int flag = 0;
-    for (unsigned turn = 0; !stopping(); turn++) {
+    unsigned turn = 0;
+    for (; !stopping(); turn = back_next(turn)) {
         *rc = MPI_Test(r, &flag, status);
         if (__builtin_expect(flag || *rc != MPI_SUCCESS, 1))
-            return 1;
+            break;
         breathe(turn);
+        back_slow(turn, &w, CKPT_WAIT_MESSAGE, t->call, t->comm, t->source, t->tag);
         if (back_pending())
             back_attend();
     }
-    return 0;
+    back_over(turn, &w);
+    return flag || *rc != MPI_SUCCESS;
 }
 
 long back_take(const struct back_take *t, ckpt_mpi_status *out) {
@@ -121,7 +184,7 @@ long back_take(const struct back_take *t, ckpt_mpi_status *out) {
                        (MPI_Comm)(uintptr_t)comm->real, &r);
         if (rc != MPI_SUCCESS)
             return back_error(rc);
-        if (test_posted(&r, &st, &rc) || !take_back(&r, &st, &rc)) {
+        if (test_posted(t, &r, &st, &rc) || !take_back(&r, &st, &rc)) {
             if (t->source == CANON_PROC_NULL) {
                 proc_null_status(out);
             } else {

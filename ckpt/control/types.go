@@ -74,6 +74,8 @@ type RankStatus struct {
 	Done   uint64  `json:"done,omitempty"`   // bytes done in the phase
 	Total  uint64  `json:"total,omitempty"`  // bytes to do in the phase; 0 when not known
 	Rate   float64 `json:"rate,omitempty"`   // bytes a second
+	// WaitsFor are the ranks for whose calls or messages it waits.
+	WaitsFor []int `json:"waits_for,omitempty"`
 }
 
 // Outcome is how a checkpoint ended.

@@ -35,24 +35,21 @@ ends every rank in an orderly way; "kill" kills every rank.
 
 When the checkpoint is refused, every reason is printed, and nothing has changed. When the time of
 --timeout is over, the checkpoint is given up and the job goes on; so it does when this command is
-interrupted, but then the checkpoint goes on too.`,
+interrupted, but then the checkpoint goes on too. A job opens the directory in MPI_Init: with --timeout
+this command waits for that, without it says so.`,
 		Example: `  ckptctl checkpoint ckpt
   ckptctl checkpoint ckpt --then exit --timeout 10m`,
 		Args: cobra.ExactArgs(1),
 	}
 	asJSON := addJSON(cmd)
 	then := cmd.Flags().String("then", string(after.Continue), "what happens to the job after the commit: `continue|exit|kill`")
-	timeout := cmd.Flags().Duration("timeout", 0, "give up after this `time`, e.g. 90s or 10m (default: never)")
+	timeout := cmd.Flags().Duration("timeout", 0, "give up after this `time`, e.g. 90s or 10m, and wait so long for a job to open the directory (default: never give up, and do not wait)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		request, err := newRequest(*then, *timeout)
 		if err != nil {
 			return usageError{err}
 		}
-		job, err := findJob(args[0])
-		if err != nil {
-			return err
-		}
-		result, err := job.checkpoint(cmd.Context(), request, cmd.ErrOrStderr())
+		result, err := checkpointOnceOpen(cmd.Context(), args[0], request, cmd.ErrOrStderr())
 		if err != nil {
 			return err
 		}
@@ -74,6 +71,39 @@ func newRequest(then string, timeout time.Duration) (control.Request, error) {
 		return control.Request{}, fmt.Errorf("--timeout %v: a time cannot be negative", timeout)
 	}
 	return control.Request{Then: t, Timeout: timeout}, nil
+}
+
+// lookAgain is how often a directory is looked at that no job has opened yet.
+const lookAgain = 50 * time.Millisecond
+
+// checkpointOnceOpen asks the job of a directory for a checkpoint. Within the request's timeout it waits
+// for a job that is starting, or restarting, to open the directory.
+func checkpointOnceOpen(ctx context.Context, dir string, r control.Request, stderr io.Writer) (control.Result, error) {
+	end := time.Now().Add(r.Timeout)
+	for {
+		job, err := findJob(dir)
+		if err == nil {
+			var result control.Result
+			if result, err = job.checkpoint(ctx, r, stderr); err == nil {
+				return result, nil
+			}
+		}
+		left := time.Until(end)
+		switch {
+		case r.Timeout == 0 && notOpenYet(err):
+			return control.Result{}, fmt.Errorf("%w; --timeout waits so long for one to open it", err)
+		case !notOpenYet(err):
+			return control.Result{}, err
+		case left < lookAgain:
+			return control.Result{}, fmt.Errorf("no job has opened it within the time of --timeout: %w", err)
+		}
+		r.Timeout = left
+		select {
+		case <-ctx.Done():
+			return control.Result{}, context.Cause(ctx)
+		case <-time.After(lookAgain):
+		}
+	}
 }
 
 // checkpoint asks for a checkpoint and shows its progress on stderr, if that is a terminal.

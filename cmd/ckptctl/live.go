@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 
 	"golang.org/x/term"
@@ -21,6 +22,14 @@ type liveJob struct {
 	client *control.Client
 }
 
+// errNoJob says that no job has opened the directory, or that the last one has ended.
+var errNoJob = errors.New("no job runs")
+
+// notOpenYet tells whether err may be gone when a job that is starting has come as far as MPI_Init.
+func notOpenYet(err error) bool {
+	return errors.Is(err, errNoJob) || errors.Is(err, control.ErrNotRunning) || errors.Is(err, fs.ErrNotExist)
+}
+
 // findJob reads job.json of a directory. That the job answers is not known yet.
 func findJob(dir string) (*liveJob, error) {
 	s, err := store.Open(dir)
@@ -29,7 +38,7 @@ func findJob(dir string) (*liveJob, error) {
 	}
 	record, err := s.ReadJob()
 	if errors.Is(err, store.ErrNoJob) {
-		return nil, fmt.Errorf("no job runs in %s: %s", dir, howToRun(s))
+		return nil, fmt.Errorf("%w in %s: %s; a job that was just started opens it in MPI_Init", errNoJob, dir, howToRun(s))
 	}
 	if err != nil {
 		return nil, err

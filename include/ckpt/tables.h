@@ -60,6 +60,7 @@ typedef struct ckpt_comm_counters {
     uint64_t children;    /* communicators made from this one so far */
     uint64_t collectives; /* collective calls made so far (DESIGN 4); counted from 0 after a restart */
     uint64_t returned;    /* how many of them have returned */
+    const char *call;     /* name of the last one, a constant, for those who ask; may be NULL */
     ckpt_bookmark peer[]; /* by the rank that messages are sent to (remote group of an
                              intercommunicator) */
 } ckpt_comm_counters;

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ckpt
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/libckpt/libckpt/ckpt/control"
+)
+
+// Words for what a rank is doing outside of the stages of a checkpoint.
+const (
+	phaseComputing = "computing"
+	phaseInMPI     = "in MPI"      // waits in a call
+	phaseGate      = "at the gate" // of a collective call that not all members have made
+	phaseOwing     = "owing"       // computes, while others wait for a collective call of this rank
+	phaseSilent    = "silent"      // has not answered
+)
+
+// explain says of each rank what it is doing, and for whom it waits. It knows what all ranks answered.
+func explain(all map[int]whereabouts, ranks int) []control.RankStatus {
+	out := make([]control.RankStatus, ranks)
+	for r := range out {
+		at, ok := all[r]
+		if !ok {
+			out[r] = control.RankStatus{Rank: r, Phase: phaseSilent, Detail: "has not said what it is doing"}
+			continue
+		}
+		out[r] = explainOne(r, at, all)
+	}
+	return out
+}
+
+func explainOne(r int, at whereabouts, all map[int]whereabouts) control.RankStatus {
+	s := control.RankStatus{Rank: r, Host: at.Host, PID: at.PID, Phase: phaseComputing}
+	var details []string
+	for _, c := range at.Clocks {
+		if !c.Gate && !c.Inside {
+			continue
+		}
+		late := behind(c, all)
+		call := c.Call
+		if call == "" {
+			call = "a collective call"
+		}
+		text := fmt.Sprintf("in %s on communicator %s", call, c.Name)
+		if c.Gate {
+			text = "at the gate of " + text[len("in "):]
+		}
+		if len(late) > 0 {
+			text += ", waits for " + rankList(late)
+		} else {
+			text += ", which all members have called"
+		}
+		if s.Phase != phaseGate {
+			s.Phase = phaseInMPI
+			if c.Gate {
+				s.Phase = phaseGate
+			}
+		}
+		s.WaitsFor = append(s.WaitsFor, late...)
+		details = append(details, text)
+	}
+	for _, w := range at.Calls {
+		if s.Phase == phaseComputing {
+			s.Phase = phaseInMPI
+		}
+		details = append(details, callText(w))
+		if w.Peer >= 0 && (w.For == ForMessage || w.For == ForReceiver) {
+			s.WaitsFor = append(s.WaitsFor, w.Peer)
+		}
+	}
+	for _, c := range at.Clocks {
+		if c.Owes == 0 {
+			continue
+		}
+		if s.Phase == phaseComputing {
+			s.Phase = phaseOwing
+		}
+		details = append(details, fmt.Sprintf("owes %d collective %s on communicator %s%s", c.Owes, plural("call", c.Owes), c.Name, insideText(c, all)))
+	}
+	slices.Sort(s.WaitsFor)
+	s.WaitsFor = slices.Compact(s.WaitsFor)
+	s.Detail = strings.Join(details, "; ")
+	return s
+}
+
+// behind are the ranks that have not made the call that c has made.
+func behind(c clockAt, all map[int]whereabouts) []int {
+	var late []int
+	for r, at := range all {
+		for _, other := range at.Clocks {
+			if other.Clock == c.Clock && other.Called < c.Called {
+				late = append(late, r)
+			}
+		}
+	}
+	slices.Sort(late)
+	return late
+}
+
+// insideText names who waits in a call on the communicator.
+func insideText(c clockAt, all map[int]whereabouts) string {
+	var in []int
+	call := ""
+	for r, at := range all {
+		for _, other := range at.Clocks {
+			if other.Clock == c.Clock && (other.Inside || other.Gate) && other.Called > c.Called {
+				in = append(in, r)
+				call = other.Call
+			}
+		}
+	}
+	if len(in) == 0 {
+		return ""
+	}
+	slices.Sort(in)
+	verb := "waits"
+	if len(in) > 1 {
+		verb = "wait"
+	}
+	if call == "" {
+		return fmt.Sprintf(", for which %s %s", rankList(in), verb)
+	}
+	return fmt.Sprintf(", for which %s %s in %s", rankList(in), verb, call)
+}
+
+func callText(w waitingCall) string {
+	text := fmt.Sprintf("in %s on communicator %s", w.Call, w.Comm)
+	peer := fmt.Sprintf("rank %d", w.Peer)
+	if w.Peer == PeerAny {
+		peer = "any rank"
+	}
+	switch {
+	case w.For == ForOutside:
+		return "waits for processes of another job in " + w.Call
+	case w.For == ForRequest:
+		return text + ", waits for a request"
+	case w.Peer < PeerAny:
+		return text
+	case w.For == ForReceiver:
+		text += ", waits until " + peer + " receives"
+	default:
+		text += ", waits for a message from " + peer
+	}
+	if w.Tag >= 0 {
+		text += fmt.Sprintf(" with tag %d", w.Tag)
+	}
+	return text
+}
+
+func plural(word string, n uint64) string {
+	if n == 1 {
+		return word
+	}
+	return word + "s"
+}
+
+// fewRanks is how many are named one by one.
+const fewRanks = 8
+
+func rankList(ranks []int) string {
+	if len(ranks) == 1 {
+		return fmt.Sprintf("rank %d", ranks[0])
+	}
+	var b strings.Builder
+	b.WriteString("ranks ")
+	for i, r := range ranks {
+		if i == fewRanks {
+			fmt.Fprintf(&b, " and %d more", len(ranks)-fewRanks)
+			break
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprint(&b, r)
+	}
+	return b.String()
+}
+
+// fewLines is how many ranks are described when a checkpoint is given up.
+const fewLines = 20
+
+// heldUp says who keeps the job from a safe state: a line for each rank that waits, owes, or is waited
+// for.
+func heldUp(statuses []control.RankStatus) []string {
+	awaited := map[int]bool{}
+	for _, s := range statuses {
+		for _, r := range s.WaitsFor {
+			awaited[r] = true
+		}
+	}
+	var out []string
+	more := 0
+	for _, s := range statuses {
+		if s.Phase == phaseComputing && !awaited[s.Rank] {
+			continue
+		}
+		if len(out) == fewLines {
+			more++
+			continue
+		}
+		text := s.Detail
+		if text == "" {
+			text = s.Phase
+		}
+		out = append(out, fmt.Sprintf("rank %d: %s", s.Rank, text))
+	}
+	if more > 0 {
+		out = append(out, fmt.Sprintf("and %d more ranks", more))
+	}
+	return out
+}
