@@ -37,6 +37,7 @@ type moment struct {
 	report func(control.Event)
 	result chan outcome
 	over   chan struct{} // the epoch of the clock has ended
+	image  chan struct{} // the program is saved; what remains is to write and commit
 }
 
 // anyMoment makes a checkpoint, trying again until ctx ends.
@@ -72,7 +73,7 @@ func (j *Job) anyMoment(ctx context.Context, r control.Request, progress func(co
 // oneMoment is one try. A RefusedError says that another one may succeed.
 func (j *Job) oneMoment(ctx context.Context, r control.Request, asked time.Time, progress func(control.Event)) outcome {
 	m := &moment{then: r.Then, asked: asked, report: progress,
-		result: make(chan outcome, 1), over: make(chan struct{})}
+		result: make(chan outcome, 1), over: make(chan struct{}), image: make(chan struct{})}
 	j.mu.Lock()
 	if j.closed {
 		j.mu.Unlock()
@@ -92,7 +93,7 @@ func (j *Job) oneMoment(ctx context.Context, r control.Request, asked time.Time,
 		case o := <-m.result:
 			return o
 		case <-j.done:
-			return outcome{err: control.ErrEnding}
+			return j.lastWord(m)
 		case <-j.networkFailed():
 			return outcome{err: j.net.Err()}
 		case <-look.C:
@@ -118,6 +119,19 @@ func (j *Job) oneMoment(ctx context.Context, r control.Request, asked time.Time,
 		fmt.Sprintf("no safe state in %v; the job goes on", time.Since(asked).Round(time.Millisecond))}, where...)}}
 }
 
+// lastWord is the outcome of a try when the program comes to its end meanwhile: an image that is being
+// written is committed first.
+func (j *Job) lastWord(m *moment) outcome {
+	j.attempts.Lock() // one that has just let the program go on is not over yet
+	defer j.attempts.Unlock()
+	select {
+	case <-m.image:
+		return <-m.result
+	default:
+		return outcome{err: control.ErrEnding}
+	}
+}
+
 // stopped is called when the collective clock has stopped: no collective call is under way anywhere.
 func (j *Job) stopped(uint32) {
 	j.mu.Lock()
@@ -132,6 +146,9 @@ func (j *Job) stopped(uint32) {
 		a.then, a.asked, a.report = m.then, m.asked, m.report
 	}
 	written, err := a.run(context.Background())
+	if err == nil && m != nil {
+		close(m.image)
+	}
 	if err != nil || !a.held {
 		j.clock.release()
 		if j.group.rank() == 0 {

@@ -19,12 +19,28 @@ const grace = 3 * time.Second
 // desk takes requests for checkpoints from any number of sides and has the job do one at a time.
 type desk struct {
 	job Job
-	ctx context.Context // ends with the server
+	ctx context.Context // of the runs; ends when the server closes
+	end context.CancelCauseFunc
 	wg  sync.WaitGroup
 
 	mu    sync.Mutex
 	runs  []*run // the first is under way
-	ended bool   // a run with after.Exit or after.Kill was committed
+	ended bool   // a run with after.Exit or after.Kill was committed, or the server closes
+}
+
+func newDesk(job Job) *desk {
+	d := &desk{job: job}
+	d.ctx, d.end = context.WithCancelCause(context.Background())
+	return d
+}
+
+// close ends all runs, and returns when those who asked for them have their answers.
+func (d *desk) close() {
+	d.mu.Lock()
+	d.ended = true
+	d.mu.Unlock()
+	d.end(ErrEnding)
+	d.wg.Wait()
 }
 
 // run is one checkpoint that somebody wants. Under desk.mu.
@@ -227,7 +243,12 @@ func (t *ticket) wait(ctx context.Context, progress func(Event)) (Result, error)
 		case <-over:
 			return Result{}, fmt.Errorf("%w: the job is still busy with checkpoints that others asked for", ErrTimeout)
 		case <-ctx.Done():
-			return Result{}, context.Cause(ctx)
+			select {
+			case <-t.done: // as well: the answer is more than that nobody waits any longer
+				return t.result, t.err
+			default:
+				return Result{}, context.Cause(ctx)
+			}
 		}
 	}
 }

@@ -122,7 +122,7 @@ func (s *Server) Serve(job Job) error {
 		return err
 	}
 	s.job = job
-	s.desk = &desk{job: job, ctx: s.ctx}
+	s.desk = newDesk(job)
 	s.guard = &handshake.Guard{
 		KeyOf: func(h handshake.Hello) ([]byte, error) {
 			if h.Protocol != protocol {
@@ -154,21 +154,23 @@ func (s *Server) Request(ctx context.Context, r Request, progress func(Event)) (
 }
 
 // Close stops serving. A checkpoint under way has its context cancelled, with ErrEnding as the cause;
-// those who wait for it get that error, and those who watch see the connection end. It returns when no goroutine of the server is left, hence not before Job.Checkpoint and
-// Job.Finish have returned: Finish itself must not call it.
+// those who wait for it get what Job.Checkpoint then returns: the epoch, if it could still be committed.
+// Those who watch see the connection end. It returns when no goroutine of the server is left, hence not
+// before Job.Checkpoint and Job.Finish have returned: Finish itself must not call it.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	s.cancel(ErrEnding)
 	if s.guard == nil {
+		s.cancel(ErrEnding)
 		for _, ln := range s.listeners {
 			_ = ln.Close()
 		}
 		return
 	}
 	s.guard.Close()
-	s.desk.wg.Wait()
+	s.desk.close()
+	s.cancel(ErrEnding)
 	s.wg.Wait()
 }
 
