@@ -68,7 +68,8 @@ enum { REFUSES_UNSEQUENTIAL = 1 };
 
 #define NUMBER(NAME) (CKPT_FN_MPI_FILE_##NAME - CKPT_FN_MPI)
 
-static inline __attribute__((always_inline)) long call(ckpt_back_fn *fn, const long *a, int flags) {
+static inline __attribute__((always_inline)) long call(ckpt_back_fn *fn, const char *name,
+                                                       const long *a, int flags) {
     struct file *f = file_of(a[0]);
     if (f == NULL)
         return fn(a);
@@ -79,7 +80,7 @@ static inline __attribute__((always_inline)) long call(ckpt_back_fn *fn, const l
     if (!(flags & COLLECTIVE))
         return fn(a);
     ckpt_vid comm = back_slot(CKPT_KIND_FILE, a[0])->clock;
-    uint64_t k = back_gate(comm, CKPT_COLL_BLOCKING);
+    uint64_t k = back_gate(comm, name, CKPT_COLL_BLOCKING);
     long rc = fn(a);
     back_gate_return(comm, k);
     return rc;
@@ -87,7 +88,9 @@ static inline __attribute__((always_inline)) long call(ckpt_back_fn *fn, const l
 
 #define DEFINE(name, NAME, flags)                                                                  \
     long back_File_##name(const long *a);                                                          \
-    static long checked_##name(const long *a) { return call(back_File_##name, a, flags); }
+    static long checked_##name(const long *a) {                                          \
+        return call(back_File_##name, "MPI_File_" #name, a, flags);                                \
+    }
 FILE_FUNCTIONS(DEFINE)
 
 /* ---- split collectives ---- */
