@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package threads
+
+import (
+	"testing"
+	"time"
+
+	"github.com/libckpt/libckpt/capi/back/test/cycle"
+)
+
+// TestAnyMoment saves, kills and continues each pattern a few times at random moments, under one MPI
+// and under both in turn.
+func TestAnyMoment(t *testing.T) {
+	programs := map[string]string{}
+	for _, mpi := range []string{"mpich", "openmpi"} {
+		// gcc takes MPICH's MPI_STATUSES_IGNORE for an array of length 0.
+		programs[mpi] = cycle.Compile(t, mpi, "threads.c", "-fopenmp", "-Wno-stringop-overflow")
+	}
+	for i, p := range []struct{ name, rounds, threads string }{
+		{"funneled", "200", "3"},
+		{"serial", "40", "4"},
+		{"turns", "30", "4"},
+		{"multiple", "28", "4"},
+		{"churn", "30", "5"},
+		{"shared", "15", "4"},
+		{"farm", "50", "4"},
+		{"makers", "8", "3"},
+		{"handover", "60", "4"},
+	} {
+		program := &cycle.Program{Ranks: 3, Kills: 2, Most: 400 * time.Millisecond, Command: map[string][]string{}}
+		for mpi, path := range programs {
+			program.Command[mpi] = []string{path, p.name, p.rounds, p.threads}
+		}
+		program.Native(t, "mpich") // what it computes does not depend on the MPI
+		for _, pair := range [][2]string{cycle.Pairs[i%2], cycle.Pairs[2+(i/2)%2]} {
+			t.Run(pair[0]+"-"+pair[1]+"/"+p.name, func(t *testing.T) { program.Run(t, pair) })
+		}
+	}
+}

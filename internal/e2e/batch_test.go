@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// longEnough runs a script of examples/ on the heat job, with more and more steps until the job was
+// saved at least once before it ended, and compares the result with the native one.
+func longEnough(t *testing.T, script func(t *testing.T, h *heat) (jobs int)) {
+	for steps := 150; steps <= 200000; steps *= 4 {
+		h := newHeat(t, steps, 100*steps) // it asks for no checkpoint itself
+		jobs := script(t, h)
+		if jobs < 2 {
+			continue // this machine was done before it could be saved
+		}
+		h.mustEqual(t, h.natively(t))
+		t.Logf("%d steps, %d jobs", steps, jobs)
+		return
+	}
+	t.Fatal("the program always ended before it was saved")
+}
+
+// shell starts a script of examples/ with our commands in its path.
+func (h *heat) shell(t *testing.T, script string, env []string, argv ...string) *Process {
+	t.Helper()
+	p, err := Start(Command{
+		Argv: append([]string{"bash", filepath.Join(built.Root, "examples", script)}, argv...),
+		Dir:  h.run.Work(), Mark: h.mark, Stdout: h.run.Stdout, Stderr: h.run.Stderr,
+		Env: append([]string{"LC_ALL=C", "TMPDIR=" + h.run.Work()}, env...),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// The chain script: each job is saved as soon as it can be, and the next one goes on.
+func TestChainScript(t *testing.T) {
+	longEnough(t, func(t *testing.T, h *heat) int {
+		env := []string{"PATH=" + filepath.Dir(built.CkptRun()) + ":" + os.Getenv("PATH"), "MPIEXEC=" + mpiexec(t)}
+		argv := append([]string{"-n", fmt.Sprint(ranks), "-s", "3", "-d", h.run.Checkpoints(), "--"}, h.argv...)
+		if exit := h.wait(t, h.shell(t, "batch/chain.sh", env, argv...)); exit != (Exit{}) {
+			t.Fatalf("%v: %s", exit, mustRead(t, h.run.Stderr))
+		}
+		return 1 + strings.Count(string(mustRead(t, h.run.Stderr)), "the next job goes on")
+	})
+}
+
+// The Slurm script, with stand-ins for what Slurm does: srun starts the ranks, the signal comes to the
+// script alone, and a job that is put into the queue again runs the script again.
+func TestSlurmScript(t *testing.T) {
+	bin := t.TempDir()
+	queue := filepath.Join(bin, "queue")
+	for name, text := range map[string]string{
+		"srun":     `exec "$MPIEXEC" -n "$SLURM_NTASKS" "$@"`,
+		"scontrol": `echo "$@" >>` + queue,
+	} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	longEnough(t, func(t *testing.T, h *heat) int {
+		env := []string{"PATH=" + bin + ":" + filepath.Dir(built.CkptRun()) + ":" + os.Getenv("PATH"), "MPIEXEC=" + mpiexec(t),
+			"SLURM_JOB_ID=71", "SLURM_NTASKS=" + fmt.Sprint(ranks), "CKPT_DIR=" + h.run.Checkpoints()}
+		for jobs := 1; ; jobs++ {
+			if err := os.WriteFile(queue, nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			p := h.shell(t, "slurm/job.sh", env, h.argv...)
+			if jobs < 3 {
+				job := filepath.Join(h.run.Checkpoints(), "job.json")
+				Poll(mpiLimit, p.Done(), func() bool { _, err := os.Stat(job); return err == nil })
+				if !p.Ended() {
+					time.Sleep(100 * time.Millisecond)
+					_ = syscall.Kill(p.PID(), syscall.SIGUSR2)
+				}
+			}
+			if exit := h.wait(t, p); exit != (Exit{}) {
+				t.Fatalf("job %d: %v: %s", jobs, exit, mustRead(t, h.run.Stderr))
+			}
+			switch queued := strings.TrimSpace(string(mustRead(t, queue))); queued {
+			case "":
+				return jobs
+			case "requeue 71":
+			default:
+				t.Fatalf("job %d: scontrol %s", jobs, queued)
+			}
+		}
+	})
+}
