@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# setup.sh OUT: installs what the build and the tests need and is not there, and writes OUT, a piece
-# of makefile that says which Go to use.  When nothing is missing it does nothing, quickly: the
-# Makefile calls it on every run.
+# setup.sh OUT [test]: installs what the build and the demo need and is not there, with "test" also
+# what only the tests need, and writes OUT, a piece of makefile that says which Go to use.  When
+# nothing is missing it does nothing, quickly: the Makefile calls it on every run.
 #
 # Packages come through apt-get, as root or with sudo.  Go must be as new as go.mod asks for; when
 # the machine's is older, or there is none, the toolchain is fetched by an older Go as a module, which
@@ -38,6 +38,20 @@ spin: spin
 git: git
 ca-certificates: /etc/ssl/certs/ca-certificates.crt
 '
+# Other people's programs, which the tests run under ckptrun.
+tested='
+scalapack-mpi-test: /usr/lib/x86_64-linux-gnu/scalapack/openmpi-tests/xdllt
+hpcc: hpcc
+netpipe-mpich2: NPmpich2
+netpipe-openmpi: NPopenmpi
+lammps: lmp
+lammps-examples: /usr/share/lammps/examples/peptide/data.peptide
+python3-mpi4py: /usr/lib/python3/dist-packages/mpi4py/__init__.py
+python3-numpy: /usr/lib/python3/dist-packages/numpy/__init__.py
+libhdf5-mpich-dev: /usr/include/hdf5/mpich/hdf5.h
+libhdf5-openmpi-dev: /usr/include/hdf5/openmpi/hdf5.h
+'
+[ "${2:-}" != test ] || needs+=$tested
 
 present() {
     case $1 in

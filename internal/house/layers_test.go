@@ -35,6 +35,7 @@ var layers = []layer{
 	{folder: "examples"},
 	{folder: "internal/e2e", imports: []string{"internal", "ckpt/store"}},
 	{folder: "internal/soak", imports: []string{"internal", "internal/e2e"}},
+	{folder: "internal/suites", imports: []string{"internal/e2e"}},
 	{folder: "internal/house"},
 
 	// The orchestrator, and what it alone puts together.

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suites
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/libckpt/libckpt/internal/e2e"
+)
+
+// limit is what one run may take: ranks poll, and may be more than processors.
+const limit = 5 * time.Minute
+
+var launchers = map[string][]string{
+	"mpich":   {"mpiexec.mpich"},
+	"openmpi": {"mpiexec.openmpi", "--oversubscribe", "--bind-to", "none"},
+}
+
+// TestSameAsNatively: the result of each program under ckptrun is that of the program alone.
+func TestSameAsNatively(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs some 50 MPI jobs")
+	}
+	inputs, err := filepath.Abs("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ckptrun, err := filepath.Abs("../../build/bin/ckptrun")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(ckptrun); err != nil {
+		t.Fatalf("%v: run make first", err)
+	}
+	// Open MPI does not start as root unless it is told twice; and a linear algebra library that starts
+	// threads of its own adds in an order of their own.
+	for _, name := range []string{"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"} {
+		t.Setenv(name, "1")
+	}
+	for _, p := range Programs() {
+		t.Run(p.Name+", "+p.MPI, func(t *testing.T) {
+			p.fill(inputs, t.TempDir())
+			build(t, p)
+			native := run(t, p)
+			here := run(t, p, ckptrun)
+			if native.Exit != here.Exit {
+				t.Errorf("ended with %v, natively with %v", here.Exit, native.Exit)
+			}
+			if err := Same(result(t, p, native), result(t, p, here)); err != nil {
+				t.Error(err)
+			}
+			for _, name := range p.Bytes {
+				if string(read(t, filepath.Join(native.Work(), name))) != string(read(t, filepath.Join(here.Work(), name))) {
+					t.Errorf("%s has other bytes than natively", name)
+				}
+			}
+			t.Logf("natively %v, here %v", native.Time.Round(time.Millisecond), here.Time.Round(time.Millisecond))
+		})
+	}
+}
+
+func build(t *testing.T, p Program) {
+	t.Helper()
+	if len(p.Build) == 0 {
+		return
+	}
+	cmd := exec.Command(p.Build[0], p.Build[1:]...)
+	cmd.Dir = t.TempDir() // Fortran's modules
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(p.Build, " "), err, out)
+	}
+}
+
+// run runs a program in a fresh folder; before stands before its command.
+func run(t *testing.T, p Program, before ...string) *e2e.Run {
+	t.Helper()
+	r, err := e2e.NewRun(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, input := range p.Inputs {
+		if err := os.WriteFile(filepath.Join(r.Work(), filepath.Base(input)), read(t, input), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var argv []string
+	argv = append(argv, launchers[p.MPI]...)
+	argv = append(argv, "-n", strconv.Itoa(p.Ranks))
+	argv = append(argv, before...)
+	argv = append(argv, p.Argv...)
+	if argv[0], err = exec.LookPath(argv[0]); err != nil {
+		t.Fatalf("%v: make setup installs it", err)
+	}
+	if err := r.Once(limit, argv...); err != nil {
+		t.Fatalf("%v\nstdout: %s\nstderr: %s", err, read(t, r.Stdout), read(t, r.Stderr))
+	}
+	return r
+}
+
+func result(t *testing.T, p Program, r *e2e.Run) string {
+	t.Helper()
+	file := r.Stdout
+	if p.Text != "" {
+		file = filepath.Join(r.Work(), p.Text)
+	}
+	text := string(read(t, file))
+	result, err := p.Result(text)
+	if err != nil {
+		t.Fatalf("%v of\n%s\nstderr: %s", err, text, read(t, r.Stderr))
+	}
+	return result
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v: make test installs what Debian packages", err)
+	}
+	return b
+}
+
+// A result is compared in full, and a run that did nothing is none.
+func TestResult(t *testing.T) {
+	p := Program{Keep: scalapackLines, Blank: scalapackTimes, Proof: "1 tests completed and passed residual checks."}
+	text := "WALL    L    57   8    3     2    2    1     1.13     0.69     0.05 PASSED\nnoise 3.14\n    1 tests completed and passed residual checks.\n"
+	fast, err := p.Result(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow, err := p.Result(strings.Replace(text, "1.13", "99.99", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Same(fast, slow); err != nil {
+		t.Errorf("a time makes a difference: %v", err)
+	}
+	wrong, err := p.Result(strings.Replace(text, "PASSED", "FAILED", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if Same(fast, wrong) == nil || Same(fast, fast+"x\n") == nil {
+		t.Error("a difference is not seen")
+	}
+	if _, err := p.Result("noise\n"); err == nil {
+		t.Error("a text without its proof passes")
+	}
+}
