@@ -195,8 +195,13 @@ long back_Iprobe(const long *a) {
         return 0;
     }
     int rc = MPI_Iprobe(real_rank(a[0]), real_tag(a[1]), real_comm(a[2]), (int *)a[3], &st);
-    if (rc == MPI_SUCCESS && *(int *)a[3] && a[4])
-        canon_status(&st, (ckpt_mpi_status *)a[4]);
+    /* Without a message the status is empty, as with Open MPI: the front hands out what is here. */
+    if (rc == MPI_SUCCESS && a[4]) {
+        if (*(int *)a[3])
+            canon_status(&st, (ckpt_mpi_status *)a[4]);
+        else
+            empty_status((ckpt_mpi_status *)a[4]);
+    }
     return back_error(rc);
 }
 
@@ -254,8 +259,10 @@ long back_Improbe(const long *a) {
     int rc = MPI_Improbe(real_rank(a[0]), real_tag(a[1]), real_comm(a[2]), flag, &m, &st);
     if (rc != MPI_SUCCESS)
         return back_error(rc);
-    if (!*flag)
+    if (!*flag) {
+        empty_status((ckpt_mpi_status *)a[5]);
         return 0;
+    }
     if (a[5])
         canon_status(&st, (ckpt_mpi_status *)a[5]);
     if (m == MPI_MESSAGE_NO_PROC) {

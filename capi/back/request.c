@@ -214,6 +214,8 @@ long back_Request_get_status(const long *a) {
     int rc = MPI_Request_get_status(real_of(s), flag, &status);
     if (rc == MPI_SUCCESS && *flag && a[2])
         status_of(s, &status, (ckpt_mpi_status *)a[2]);
+    else
+        empty_status((ckpt_mpi_status *)a[2]);
     return back_error(rc);
 }
 
