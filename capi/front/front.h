@@ -189,6 +189,8 @@ MPI_Group front_group_new(ckpt_mpi_group *g);
 const char *in_info(MPI_Info info);
 size_t front_info_bytes(const char *content);
 MPI_Info front_info_new(const char *content);
+extern ckpt_vid front_info_env;         /* the object that MPI_INFO_ENV stands for */
+void front_info_environment(int level); /* environment.c: makes it */
 
 /* ---- comm.c ---- */
 

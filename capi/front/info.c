@@ -12,8 +12,12 @@ struct info {
     char *content; /* key NUL value NUL ... NUL */
 };
 
+#define VID_INFO_ENV CKPT_VID(CKPT_KIND_INFO, 1)
+ckpt_vid front_info_env;
+
 static struct info *object(MPI_Info info) {
-    return front_object(CKPT_KIND_INFO, in_info_vid(info));
+    ckpt_vid v = in_info_vid(info);
+    return front_object(CKPT_KIND_INFO, v == VID_INFO_ENV ? front_info_env : v);
 }
 
 const char *in_info(MPI_Info info) {
@@ -72,7 +76,7 @@ FRONT(int, Info_dup, (MPI_Info info, MPI_Info *newinfo)) {
 
 FRONT(int, Info_free, (MPI_Info * info)) {
     struct info *o = object(*info);
-    if (o == NULL)
+    if (o == NULL || in_info_vid(*info) == VID_INFO_ENV)
         return info_error(CKPT_FN_MPI_INFO_FREE, CANON_ERRCLASS_ERR_INFO);
     front_object_drop(CKPT_KIND_INFO, in_info_vid(*info));
     free(o->content);

@@ -27,6 +27,7 @@ static int init(int required, int *provided, unsigned fn) {
     }
     main_thread = pthread_self();
     front_state = FRONT_RUNNING;
+    front_info_environment(thread_level);
     if (provided != NULL)
         *provided = thread_level;
     return MPI_SUCCESS;

@@ -25,8 +25,6 @@ var (
 	// LAMMPS's tables of times and the figures in its messages about them.
 	lammpsLines = regexp.MustCompile(`^ *\d+( +-?[\d.e+-]+){4,}|atoms|Nlocal|Nghost|Neighs|special|bonds|constraints|mesh|groups`)
 	lammpsTimes = regexp.MustCompile(`Loop time of [\d.]+`)
-
-	netpipeTimes = regexp.MustCompile(`[\d.]+ Mbps in +[\d.]+ usec`)
 )
 
 // bindings are Fortran's ways to MPI; the index is what poisson.F90 calls them.
@@ -37,8 +35,7 @@ func Programs() []Program {
 	var all []Program
 	for _, mpi := range []string{"mpich", "openmpi"} {
 		all = append(all, scalapackTests(mpi)...)
-		all = append(all, netpipe(mpi)...)
-		all = append(all, hdf5(mpi))
+		all = append(all, netpipe(mpi), hdf5(mpi))
 		for number, binding := range bindings {
 			all = append(all, fortran(mpi, binding, strconv.Itoa(number)))
 		}
@@ -65,15 +62,12 @@ func scalapackTests(mpi string) []Program {
 	}
 }
 
-// netpipe sends messages of growing length to and fro; the second time with an integrity check.
-func netpipe(mpi string) []Program {
+// netpipe sends messages of growing length to and fro, and looks whether they arrive whole. Measuring
+// is no test: it stops early on a slow machine, and not all ranks in the same place.
+func netpipe(mpi string) Program {
 	program := map[string]string{"mpich": "NPmpich2", "openmpi": "NPopenmpi"}[mpi]
-	return []Program{
-		{Name: "NetPIPE", MPI: mpi, Ranks: 2, Argv: []string{program, "-z", "-n", "2", "-l", "100", "-u", "200000"},
-			Blank: netpipeTimes, Proof: "32:  196611 bytes      2 times -->     ~"},
-		{Name: "NetPIPE, integrity", MPI: mpi, Ranks: 2, Argv: []string{program, "-i", "-n", "3", "-u", "100000"},
-			Proof: "28:   98305 bytes      3 times -->  Integrity check passed"},
-	}
+	return Program{Name: "NetPIPE", MPI: mpi, Ranks: 2, Argv: []string{program, "-i", "-n", "3", "-u", "100000"},
+		Proof: "29:   98305 bytes      3 times -->  Integrity check passed"}
 }
 
 func hdf5(mpi string) Program {

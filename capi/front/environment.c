@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * environment.c: MPI_INFO_ENV, how the program was started.  Open MPI tells; MPICH leaves it empty.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "front.h"
+
+int PMPI_Info_create(MPI_Info *);
+int PMPI_Info_set(MPI_Info, const char *, const char *);
+int PMPI_Comm_size(MPI_Comm, int *);
+
+#if FRONT_ABI == 2
+static char **arguments;
+
+/* /proc/self/cmdline would be that of ckptrun. */
+__attribute__((constructor)) static void remember(int argc, char **argv) {
+    (void)argc;
+    arguments = argv;
+}
+
+static void fill(MPI_Info env, int level) {
+    static const char *const levels[] = {"MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED",
+                                         "MPI_THREAD_SERIALIZED", "MPI_THREAD_MULTIPLE"};
+    char text[MPI_MAX_INFO_VAL];
+    struct utsname machine;
+    int ranks;
+    if (arguments != NULL && arguments[0] != NULL) {
+        const char *slash = strrchr(arguments[0], '/');
+        PMPI_Info_set(env, "command", slash ? slash + 1 : arguments[0]);
+        size_t n = 0;
+        for (char **a = arguments + 1; *a != NULL && n < sizeof text; a++)
+            n += (size_t)snprintf(text + n, sizeof text - n, n ? " %s" : "%s", *a);
+        if (n > 0)
+            PMPI_Info_set(env, "argv", text);
+    }
+    PMPI_Comm_size(out_comm(VID_COMM_WORLD), &ranks);
+    snprintf(text, sizeof text, "%d", ranks);
+    PMPI_Info_set(env, "maxprocs", text);
+    PMPI_Info_set(env, "soft", text);
+    if (uname(&machine) == 0) {
+        PMPI_Info_set(env, "host", machine.nodename);
+        PMPI_Info_set(env, "arch", machine.machine);
+    }
+    if (getcwd(text, sizeof text) != NULL)
+        PMPI_Info_set(env, "wdir", text);
+    if (level >= 0 && level < 4)
+        PMPI_Info_set(env, "thread_level", levels[level]);
+}
+#else
+static void fill(MPI_Info env, int level) { (void)env, (void)level; }
+#endif
+
+void front_info_environment(int level) {
+    MPI_Info env;
+    PMPI_Info_create(&env);
+    fill(env, level);
+    front_info_env = in_info_vid(env);
+}
