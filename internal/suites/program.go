@@ -23,6 +23,8 @@ type Program struct {
 	Inputs []string
 	// Text is the file with the result, in the folder of the run; empty: what was printed.
 	Text string
+	// Stderr: the result is printed there.
+	Stderr bool
 	// Keep are the lines of the text that are results; nil: all.
 	Keep *regexp.Regexp
 	// Blank are the parts of lines that may differ from run to run.

@@ -106,7 +106,10 @@ func run(t *testing.T, p Program, before ...string) *e2e.Run {
 func result(t *testing.T, p Program, r *e2e.Run) string {
 	t.Helper()
 	file := r.Stdout
-	if p.Text != "" {
+	switch {
+	case p.Stderr:
+		file = r.Stderr
+	case p.Text != "":
 		file = filepath.Join(r.Work(), p.Text)
 	}
 	text := string(read(t, file))
