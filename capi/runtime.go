@@ -20,6 +20,8 @@ static int op_bind(const ckpt_runtime_ops *o, void *c, ckpt_job *j) { return o->
 static int op_rebuild(const ckpt_runtime_ops *o, void *c, int k, ckpt_vid v, void *d, size_t n, uint64_t *r) {
     return o->rebuild(c, (ckpt_kind)k, v, d, n, r);
 }
+static int op_one_sided(const ckpt_runtime_ops *o, void *c) { return o->one_sided ? o->one_sided(c) : 0; }
+static int op_settle(const ckpt_runtime_ops *o, void *c) { return o->settle ? o->settle(c) : 0; }
 static int op_drain(const ckpt_runtime_ops *o, void *c) { return o->drain ? o->drain(c) : 0; }
 static long op_save(const ckpt_runtime_ops *o, void *c, void *b, size_t n) {
     return o->save ? o->save(c, b, n) : 0;
@@ -99,6 +101,15 @@ func (r *mpiRuntime) Inside() string {
 		return C.GoString(call)
 	}
 	return ""
+}
+
+func (r *mpiRuntime) OneSided() bool { return C.op_one_sided(&r.ops, r.ctx) != 0 }
+
+func (r *mpiRuntime) Settle() error {
+	if e := C.op_settle(&r.ops, r.ctx); e != 0 {
+		return fmt.Errorf("completing what was begun on windows: the runtime reports %d", e)
+	}
+	return nil
 }
 
 func (r *mpiRuntime) Drain() (int, error) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -28,6 +29,7 @@ type attempt struct {
 	stopped time.Time     // when the program was stopped
 	stop    time.Duration // for how long
 	held    bool          // it stays stopped until the commit
+	touched bool          // some rank's memory may be written to by others as long as those run
 	async   bool          // the program was interrupted: the runtime is used by errands of its thread
 }
 
@@ -36,7 +38,9 @@ const (
 	stepAgree = iota
 	stepStopped
 	stepOwed
+	stepDrained
 	stepBegin
+	stepFrozen
 	stepCommit
 	stepOutcome
 	steps
@@ -81,6 +85,7 @@ func (a *attempt) meet(ctx context.Context) error {
 // standing is what a rank says once it stands still, or cannot.
 type standing struct {
 	Obstacle string       `json:"obstacle,omitempty"`
+	OneSided bool         `json:"onesided,omitempty"`
 	Then     after.Action `json:"then,omitempty"` // rank 0: what was asked for
 }
 
@@ -111,7 +116,7 @@ func (a *attempt) park(ctx context.Context) (err error) {
 	} else {
 		e := a.on(func() {
 			if j.runtime != nil {
-				mine.Obstacle = j.runtime.Holds()
+				mine.Obstacle, mine.OneSided = j.runtime.Holds(), j.runtime.OneSided()
 			}
 			talk(a.poll)
 		})
@@ -131,6 +136,7 @@ func (a *attempt) park(ctx context.Context) (err error) {
 			err = &control.RefusedError{Reasons: reasons}
 		} else {
 			a.then = all[0].Then
+			a.touched = slices.ContainsFunc(all, func(s standing) bool { return s.OneSided })
 		}
 	}
 	if err != nil && parkErr == nil {
@@ -175,7 +181,7 @@ func (a *attempt) stopAll(ctx context.Context) error {
 	e := a.on(func() {
 		if j.runtime != nil {
 			a.phase("drain")
-			if err := a.drain(ctx); err != nil {
+			if err := a.quiet(ctx); err != nil {
 				mine.Obstacles = []string{err.Error()}
 			}
 		}
@@ -207,6 +213,24 @@ func (a *attempt) stopAll(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// quiet drains, and returns when nobody writes to this rank's memory any more.
+func (a *attempt) quiet(ctx context.Context) error {
+	err := a.drain(ctx)
+	if a.touched { // what another one drains may go to memory that both share
+		_, e := exchange(ctx, a.j.group, a.tag(stepDrained), a.poll, struct{}{})
+		err = errors.Join(err, e)
+	}
+	return err
+}
+
+// allFrozen waits, where a rank that runs writes to the memory of others, until none of these needs
+// its memory any more. A lost network is found by the exchange that follows.
+func (a *attempt) allFrozen(ctx context.Context) {
+	if a.touched {
+		_, _ = exchange(ctx, a.j.group, a.tag(stepFrozen), nil, struct{}{})
+	}
 }
 
 func judge(all []beginning) error {
@@ -256,6 +280,7 @@ func (a *attempt) run(ctx context.Context) (written <-chan outcome, err error) {
 			j.mu.Lock()
 			j.frozen[pid] = true
 			j.mu.Unlock()
+			a.allFrozen(ctx)
 			j.host.Release()
 			a.stop = time.Since(a.stopped)
 		}
@@ -270,6 +295,7 @@ func (a *attempt) run(ctx context.Context) (written <-chan outcome, err error) {
 		o := w.write(func() {
 			// The images are written: a program that only waited for that goes on.
 			if stoppedWrite && !a.held {
+				a.allFrozen(ctx)
 				j.host.Release()
 				a.stop = time.Since(a.stopped)
 			}

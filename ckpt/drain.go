@@ -49,6 +49,11 @@ func (a *attempt) drain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if a.touched {
+		if err := j.runtime.Settle(); err != nil {
+			return err
+		}
+	}
 	end, told := time.Now().Add(drainTimeout), time.Now()
 	for {
 		left, err := j.runtime.Drain()

@@ -51,6 +51,11 @@ type Runtime interface {
 	// Inside names the call in which a thread of this rank waits for processes outside the job, "" when
 	// none does. Any thread may ask.
 	Inside() string
+	// OneSided says whether other ranks may write to this one's memory without its doing. If so
+	// anywhere, Settle is called on all ranks before they drain, while all programs are stopped: it
+	// completes what was begun, and may wait for the others.
+	OneSided() bool
+	Settle() error
 	// Drain receives what other ranks have sent, completes what it can, and returns how many operations
 	// must still end before this rank can be saved. Only while the program is stopped.
 	Drain() (left int, err error)

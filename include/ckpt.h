@@ -136,6 +136,12 @@ typedef struct ckpt_runtime_ops {
      * many.  Called on libckpt's own threads at any time, for people to read: it may only look at
      * memory.  May be NULL. */
     int (*waiting)(void *ctx, ckpt_waiting *list, int max);
+    /* 1 when other ranks may write to this one's memory without its doing (windows), else 0.  When some
+     * rank says 1, settle is called on all of them, once, before the first turn of drain and while every
+     * thread of the program is stopped everywhere: it completes what was begun, and may block until the
+     * others have come to it too.  Both may be NULL. */
+    int (*one_sided)(void *ctx);
+    int (*settle)(void *ctx);
 } ckpt_runtime_ops;
 
 /* Collective calls (ckpt_coll_call). */

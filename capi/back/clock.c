@@ -292,6 +292,20 @@ static long clocked_Ineighbor_alltoallw(const long *a) {
     return back_w(back_Ineighbor_alltoallw, "MPI_Ineighbor_alltoallw", a);
 }
 
+/* Collective calls on a window are counted by a communicator of its own. */
+long back_Win_fence(const long *a);
+long back_Win_free(const long *a);
+static long clocked_Win_fence(const long *a) {
+    return blocking(back_Win_fence, "MPI_Win_fence", a, back_window_clock(a[1]));
+}
+static long clocked_Win_free(const long *a) {
+    ckpt_vid comm = back_window_clock(*(ckpt_vid *)a[0]);
+    long rc = blocking(back_Win_free, "MPI_Win_free", a, comm);
+    if (rc == 0)
+        back_window_clock_free(comm);
+    return rc;
+}
+
 /* Reductions have their operation at argument 4. */
 static int function_flags(int function, const long *a) {
     switch (function) {
@@ -316,5 +330,7 @@ ckpt_back_fn *const *back_clocked_table(void) {
     PUT(Ialltoallw, IALLTOALLW, 8)
     PUT(Ineighbor_alltoallw, INEIGHBOR_ALLTOALLW, 8)
     back_file_functions(table);
+    PUT(Win_fence, WIN_FENCE, 1)
+    PUT(Win_free, WIN_FREE, 0)
     return table;
 }

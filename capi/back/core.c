@@ -56,6 +56,8 @@ static int ops_rebuild(void *ctx, ckpt_kind kind, ckpt_vid vid, const void *desc
         return back_rebuild_op(vid, descriptor, bytes, real);
     case CKPT_KIND_FILE:
         return back_rebuild_file(vid, descriptor, bytes, real);
+    case CKPT_KIND_WIN:
+        return back_rebuild_window(vid, descriptor, bytes, real);
     default:
         return CKPT_E_NOTSUP;
     }
@@ -104,6 +106,8 @@ static const ckpt_runtime_ops ops = {
     .failure = back_failure,
     .files = back_files,
     .waiting = back_list_waiting,
+    .one_sided = back_one_sided,
+    .settle = back_settle,
 };
 
 /* ---- begin ---- */

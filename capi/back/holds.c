@@ -8,46 +8,7 @@
 
 #include "drain.h"
 #include "wait.h"
-
-/* Live slots of a kind, by communicator: fills per (ids, counts) with up to max communicators. */
-struct tally {
-    ckpt_vid comm[8];
-    int count[8], ncomms, total;
-};
-
-static void tally(struct tally *t, ckpt_kind kind) {
-    memset(t, 0, sizeof *t);
-    for (uint32_t p = 0; p < CKPT_PAGES && back.tables->pages[kind][p] != NULL; p++) {
-        const ckpt_slot *page = back.tables->pages[kind][p];
-        for (uint32_t i = p == 0 ? CKPT_VID_PREDEFINED : 0; i < CKPT_PAGE_SLOTS; i++) {
-            if (!(page[i].generation & 1))
-                continue;
-            t->total++;
-            int k = 0;
-            while (k < t->ncomms && t->comm[k] != page[i].clock)
-                k++;
-            if (k == 8)
-                continue;
-            if (k == t->ncomms)
-                t->comm[t->ncomms++] = page[i].clock;
-            t->count[k]++;
-        }
-    }
-}
-
-static size_t say(char *why, size_t bytes, const struct tally *t, const char *what) {
-    size_t n = 0;
-    for (int k = 0; k < t->ncomms && n < bytes; k++) {
-        char name[MPI_MAX_OBJECT_NAME] = "";
-        int len = 0;
-        MPI_Comm comm = real_comm(t->comm[k]);
-        if (comm != MPI_COMM_NULL)
-            MPI_Comm_get_name(comm, name, &len);
-        n += (size_t)snprintf(why + n, bytes - n, "%s%d %s%s on communicator \"%s\"", k ? ", " : "",
-                              t->count[k], what, t->count[k] == 1 ? "" : "s", name);
-    }
-    return n < bytes ? n : bytes;
-}
+#include "window.h"
 
 /* A synchronous send whose receiver has not asked for it: draining would complete it too early. */
 static int sync_holds(const ckpt_slot *s, char *why, size_t bytes) {
@@ -130,19 +91,8 @@ static int request_holds(char *why, size_t bytes) {
 
 int back_holds(void *ctx, char *why, size_t bytes) {
     (void)ctx;
-    struct tally t;
-    static const struct {
-        ckpt_kind kind;
-        const char *what;
-    } kinds[] = {{CKPT_KIND_WIN, "open window"}};
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        tally(&t, kinds[i].kind);
-        if (t.total > 0) {
-            say(why, bytes, &t, kinds[i].what);
-            return 1;
-        }
-    }
-    if (request_holds(why, bytes) || back_jobs_hold(why, bytes) || back_tools_hold(why, bytes))
+    if (windows_hold(why, bytes) || request_holds(why, bytes) || back_jobs_hold(why, bytes) ||
+        back_tools_hold(why, bytes))
         return 1;
     int left = back_poll_orphans();
     if (left > 0) {

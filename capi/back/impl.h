@@ -343,6 +343,14 @@ uint64_t back_gate(long comm, const char *call, int mode);
 void back_gate_return(long comm, uint64_t k);
 /* Tells libckpt, once the job is open, who takes part in the calls on MPI_COMM_WORLD. */
 int back_clock_world(void);
+/* The communicator whose clock counts the collective calls on a window; it outlives the window, and
+ * is freed when MPI_Win_free has been counted. */
+ckpt_vid back_window_clock(long vid);
+void back_window_clock_free(ckpt_vid comm);
+/* Whether there are windows; completes, together with all ranks, what was begun on them
+ * (ckpt_runtime_ops). */
+int back_one_sided(void *ctx);
+int back_settle(void *ctx);
 /* Starts what was deferred and may start now. */
 void back_start_deferred(void);
 
@@ -404,6 +412,7 @@ int back_bind_constants(ckpt_job *job);
 int back_rebuild_comm(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real);
 int back_rebuild_type(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real);
 int back_rebuild_op(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real);
+int back_rebuild_window(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real);
 int back_rebuild_file(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real);
 
 /* The identity of a communicator: equal on all members, and no other communicator's. */

@@ -18,10 +18,15 @@ struct front_window {
     void *allocated; /* memory of MPI_Win_allocate, ours to free */
 };
 
-static MPI_Win made(ckpt_vid v, void *base, MPI_Aint bytes, int unit, int flavor, void *allocated) {
+static MPI_Win made(ckpt_vid v, void *base, MPI_Aint bytes, int unit, int flavor, void *allocated,
+                    MPI_Info info) {
     struct front_window *w = front_alloc(sizeof *w);
+    struct front_side *s = front_side(FRONT_WIN, v);
+    const char *hints = in_info(info);
     *w = (struct front_window){base, bytes, unit, flavor, MPI_WIN_UNIFIED, allocated};
-    front_side(FRONT_WIN, v)->window = w;
+    s->window = w;
+    if (hints != NULL)
+        s->info = memcpy(front_alloc(front_info_bytes(hints)), hints, front_info_bytes(hints));
     return out_win(v);
 }
 
@@ -50,7 +55,7 @@ FRONT(int, Win_create,
     long rc = create(base, size, disp_unit, info, comm, &v);
     if (rc != 0)
         return comm_error(comm, CKPT_FN_MPI_WIN_CREATE, rc);
-    *win = made(v, base, size, disp_unit, CREATE, NULL);
+    *win = made(v, base, size, disp_unit, CREATE, NULL, info);
     return MPI_SUCCESS;
 }
 
@@ -67,7 +72,7 @@ FRONT(int, Win_allocate,
         return comm_error(comm, CKPT_FN_MPI_WIN_ALLOCATE, rc);
     }
     *(void **)baseptr = base;
-    *win = made(v, base, size, disp_unit, ALLOCATE, base);
+    *win = made(v, base, size, disp_unit, ALLOCATE, base, info);
     return MPI_SUCCESS;
 }
 
@@ -79,7 +84,7 @@ FRONT(int, Win_allocate_shared,
     long rc = front_call(CKPT_FN_MPI_WIN_ALLOCATE_SHARED, a);
     if (rc != 0)
         return comm_error(comm, CKPT_FN_MPI_WIN_ALLOCATE_SHARED, rc);
-    *win = made(v, *(void **)baseptr, size, disp_unit, SHARED, NULL);
+    *win = made(v, *(void **)baseptr, size, disp_unit, SHARED, NULL, info);
     return MPI_SUCCESS;
 }
 
@@ -89,7 +94,7 @@ FRONT(int, Win_create_dynamic, (MPI_Info info, MPI_Comm comm, MPI_Win *win)) {
     long rc = front_call(CKPT_FN_MPI_WIN_CREATE_DYNAMIC, a);
     if (rc != 0)
         return comm_error(comm, CKPT_FN_MPI_WIN_CREATE_DYNAMIC, rc);
-    *win = made(v, NULL, 0, 1, DYNAMIC, NULL);
+    *win = made(v, NULL, 0, 1, DYNAMIC, NULL, info);
     return MPI_SUCCESS;
 }
 
@@ -123,7 +128,9 @@ FRONT(int, Win_set_name, (MPI_Win win, const char *win_name)) {
     struct front_side *s = front_side(FRONT_WIN, v);
     free(s->name);
     s->name = front_strdup(win_name, MPI_MAX_OBJECT_NAME - 1);
-    return MPI_SUCCESS;
+    long a[] = {v, (long)s->name};
+    long rc = front_call(CKPT_FN_MPI_WIN_SET_NAME, a);
+    return rc == 0 ? MPI_SUCCESS : front_error(FRONT_WIN, v, CKPT_FN_MPI_WIN_SET_NAME, rc);
 }
 
 FRONT(int, Win_get_name, (MPI_Win win, char *win_name, int *resultlen)) {

@@ -73,30 +73,6 @@ long back_Rput(const long *a)
     return back_new_request(r_8, REQUEST_OTHER, 0, (ckpt_vid)a[7], (ckpt_vid *)a[8]);
 }
 
-long back_Win_attach(const long *a)
-{
-    int rc = MPI_Win_attach(real_win(a[0]), (void *)a[1], (MPI_Aint)a[2]);
-    return back_error(rc);
-}
-
-long back_Win_complete(const long *a)
-{
-    int rc = MPI_Win_complete(real_win(a[0]));
-    return back_error(rc);
-}
-
-long back_Win_detach(const long *a)
-{
-    int rc = MPI_Win_detach(real_win(a[0]), (const void *)a[1]);
-    return back_error(rc);
-}
-
-long back_Win_fence(const long *a)
-{
-    int rc = MPI_Win_fence(real_assert(a[0]), real_win(a[1]));
-    return back_error(rc);
-}
-
 long back_Win_flush(const long *a)
 {
     int rc = MPI_Win_flush(real_rank(a[0]), real_win(a[1]));
@@ -121,66 +97,14 @@ long back_Win_flush_local_all(const long *a)
     return back_error(rc);
 }
 
-long back_Win_lock(const long *a)
-{
-    int rc = MPI_Win_lock(real_lock(a[0]), real_rank(a[1]), real_assert(a[2]), real_win(a[3]));
-    return back_error(rc);
-}
-
-long back_Win_lock_all(const long *a)
-{
-    int rc = MPI_Win_lock_all(real_assert(a[0]), real_win(a[1]));
-    return back_error(rc);
-}
-
-long back_Win_post(const long *a)
-{
-    MPI_Group g_0 = back_group((const ckpt_mpi_group *)a[0]);
-    int rc = MPI_Win_post(g_0, real_assert(a[1]), real_win(a[2]));
-    back_group_done(&g_0);
-    return back_error(rc);
-}
-
 long back_Win_shared_query(const long *a)
 {
     int rc = MPI_Win_shared_query(real_win(a[0]), real_rank(a[1]), (MPI_Aint *)a[2], (int *)a[3], (void *)a[4]);
     return back_error(rc);
 }
 
-long back_Win_start(const long *a)
-{
-    MPI_Group g_0 = back_group((const ckpt_mpi_group *)a[0]);
-    int rc = MPI_Win_start(g_0, real_assert(a[1]), real_win(a[2]));
-    back_group_done(&g_0);
-    return back_error(rc);
-}
-
 long back_Win_sync(const long *a)
 {
     int rc = MPI_Win_sync(real_win(a[0]));
-    return back_error(rc);
-}
-
-long back_Win_test(const long *a)
-{
-    int rc = MPI_Win_test(real_win(a[0]), (int *)a[1]);
-    return back_error(rc);
-}
-
-long back_Win_unlock(const long *a)
-{
-    int rc = MPI_Win_unlock(real_rank(a[0]), real_win(a[1]));
-    return back_error(rc);
-}
-
-long back_Win_unlock_all(const long *a)
-{
-    int rc = MPI_Win_unlock_all(real_win(a[0]));
-    return back_error(rc);
-}
-
-long back_Win_wait(const long *a)
-{
-    int rc = MPI_Win_wait(real_win(a[0]));
     return back_error(rc);
 }

@@ -202,6 +202,7 @@ long back_Win_get_group(const long *a);
 long back_Win_lock(const long *a);
 long back_Win_lock_all(const long *a);
 long back_Win_post(const long *a);
+long back_Win_set_name(const long *a);
 long back_Win_shared_query(const long *a);
 long back_Win_start(const long *a);
 long back_Win_sync(const long *a);
@@ -611,7 +612,7 @@ ckpt_back_fn *const back_table[CKPT_FN_MPI_END - CKPT_FN_MPI] = {
     [CKPT_FN_MPI_WIN_SET_ATTR - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_WIN_SET_ERRHANDLER - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_WIN_SET_INFO - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_WIN_SET_NAME - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_WIN_SET_NAME - CKPT_FN_MPI] = back_Win_set_name,
     [CKPT_FN_MPI_WIN_SHARED_QUERY - CKPT_FN_MPI] = back_Win_shared_query,
     [CKPT_FN_MPI_WIN_START - CKPT_FN_MPI] = back_Win_start,
     [CKPT_FN_MPI_WIN_SYNC - CKPT_FN_MPI] = back_Win_sync,

@@ -124,7 +124,7 @@ func TestObjects(t *testing.T) {
 // A program that is not position independent copies Open MPI's handle objects into itself.
 var pieFlags = map[string][]string{"pie": {"-fPIE", "-pie"}, "no-pie": {"-fno-pie", "-no-pie"}}
 
-// TestWindowsAndFiles: they work, and while a window is open a checkpoint is refused with the reason.
+// TestWindowsAndFiles: they work, and while a shared window is open a checkpoint is refused with the reason.
 func TestWindowsAndFiles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts some 24 MPI processes")

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * window.h: what a back knows of a window.
+ */
+#ifndef CKPT_BACK_WINDOW_H
+#define CKPT_BACK_WINDOW_H
+
+#include "impl.h"
+
+enum { WINDOW_CREATE = 1, WINDOW_DYNAMIC = 3, WINDOW_SHARED = 4 };
+
+struct attached {
+    void *base;
+    int64_t bytes;
+};
+
+/* Slots of windows: clock: the id of comm, extra: this.  Its memory is the lower half's: it is
+ * described (describe.h) whenever the job is saved. */
+struct window {
+    int flavor;
+    /* A duplicate of the communicator that it was made on, which the application may free.  Its
+     * clock counts the collective calls on the window. */
+    ckpt_vid comm;
+    uint64_t identity; /* of comm: equal on all members */
+    void *base;
+    int64_t bytes;
+    int unit;
+    char *info; /* hints, as in mpi_canon.h; NULL: none */
+    char name[MPI_MAX_OBJECT_NAME];
+    struct attached *attached; /* dynamic windows, under windows_mutex */
+    int nattached;
+
+    /* Epochs of this rank.  Several threads may be at work, so locks are counted by atomic adds. */
+    uint64_t fences; /* calls of MPI_Win_fence */
+    int fenced;      /* the last one may have opened an epoch */
+    int locks;       /* targets that are locked */
+    int lock_ranks;  /* the sum of their ranks: when one is locked, its rank */
+    int locked_all, started, posted;
+    int torn; /* members have called MPI_Win_fence a different number of times */
+};
+
+#pragma GCC visibility push(hidden)
+/* NULL when there is no such window: the real MPI then says so in its own words. */
+static inline struct window *window_of(long vid) {
+    return (struct window *)(uintptr_t)back_slot(CKPT_KIND_WIN, vid)->extra;
+}
+/* Puts the window's descriptor in order.  Returns 0 or a CKPT_E code. */
+int window_describe(ckpt_vid vid, const struct window *w);
+/* What holds a checkpoint back: an epoch that a restart could not open again. */
+int windows_hold(char *why, size_t bytes);
+#pragma GCC visibility pop
+
+#endif
