@@ -63,10 +63,12 @@ type mpiRuntime struct {
 	ops           C.ckpt_runtime_ops
 	ctx           unsafe.Pointer
 	name, version string
+	threads       int
 }
 
 func (r *mpiRuntime) Name() string    { return r.name }
 func (r *mpiRuntime) Version() string { return r.version }
+func (r *mpiRuntime) Threads() int    { return r.threads }
 func (r *mpiRuntime) Rank() int       { return int(C.op_rank(&r.ops, r.ctx)) }
 func (r *mpiRuntime) Ranks() int      { return int(C.op_ranks(&r.ops, r.ctx)) }
 func (r *mpiRuntime) Progress()       { C.op_progress(&r.ops, r.ctx) }
@@ -250,7 +252,8 @@ func open(config *C.ckpt_config, ops *C.ckpt_runtime_ops, ctx unsafe.Pointer) (*
 	case opened.c != nil:
 		return nil, errors.New("this process has an open job already")
 	}
-	rt := &mpiRuntime{ctx: ctx, name: C.GoString(config.runtime), version: shortVersion(C.GoString(config.runtime_version))}
+	rt := &mpiRuntime{ctx: ctx, name: C.GoString(config.runtime), version: shortVersion(C.GoString(config.runtime_version)),
+		threads: int(config.thread_level)}
 	C.memcpy(unsafe.Pointer(&rt.ops), unsafe.Pointer(ops), ops.size)
 	var at uintptr
 	if process.host.ops != nil {
@@ -326,6 +329,14 @@ func ckpt_close(job *C.ckpt_job, e *C.ckpt_error) C.int {
 	// The tables stay mapped: the application may still hold ids.
 	opened.c = nil
 	return report(e, err)
+}
+
+//export ckpt_restart_thread_level
+func ckpt_restart_thread_level() C.int {
+	if process.restart == nil {
+		return -1
+	}
+	return C.int(process.restart.Threads())
 }
 
 //export ckpt_restarted

@@ -40,6 +40,8 @@ type Host interface {
 type Runtime interface {
 	Name() string
 	Version() string
+	// Threads is the highest thread level that a rank asked for: 0 to 3, as MPI numbers them.
+	Threads() int
 	Rank() int
 	Ranks() int
 	// Allgather is collective over all ranks; every rank gives the same number of bytes.

@@ -35,6 +35,7 @@ func (*testRuntime) Progress()          {}
 func (*testRuntime) Finalize() error    { return nil }
 func (r *testRuntime) Holds() string    { return r.holds }
 func (*testRuntime) Waiting() []Waiting { return nil }
+func (*testRuntime) Threads() int       { return 1 }
 
 // Inside: nothing waits outside the job.
 func (r *testRuntime) Inside() string { return "" }

@@ -52,6 +52,24 @@ func (r *Restart) Ranks() int { return r.manifest.Ranks }
 // MPIName is the MPI that the epoch was made under.
 func (r *Restart) MPIName() string { return r.manifest.MPI.Name }
 
+// Threads is the highest thread level that a rank of the job asked for, as MPI numbers them.
+func (r *Restart) Threads() int {
+	if i := slices.Index(threadLevels, r.manifest.MPI.Threads); i >= 0 {
+		return i
+	}
+	return len(threadLevels) - 1 // not recorded: the one that serves all
+}
+
+// threadLevels are MPI's, in the order of their numbers.
+var threadLevels = []string{"single", "funneled", "serialized", "multiple"}
+
+func threadLevel(n int) string {
+	if n < 0 || n >= len(threadLevels) {
+		return ""
+	}
+	return threadLevels[n]
+}
+
 // CheckRanks refuses another number of ranks than the epoch's.
 func (r *Restart) CheckRanks(ranks int) error {
 	if ranks == r.manifest.Ranks {

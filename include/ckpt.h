@@ -26,7 +26,7 @@ extern "C" {
 
 /* Versions a runtime was compiled against; ckpt_open refuses another major number. */
 #define CKPT_API_MAJOR 1
-#define CKPT_API_MINOR 0
+#define CKPT_API_MINOR 1
 
 /* Errors. */
 enum {
@@ -54,11 +54,20 @@ typedef enum {
     CKPT_STATE_IGNORE = 3
 } ckpt_state;
 
+/* What threads may do with a runtime; the numbers of MPI's levels. */
+enum {
+    CKPT_THREAD_SINGLE = 0,
+    CKPT_THREAD_FUNNELED = 1,
+    CKPT_THREAD_SERIALIZED = 2,
+    CKPT_THREAD_MULTIPLE = 3
+};
+
 typedef struct ckpt_config {
     size_t size;
     int api_major, api_minor;    /* CKPT_API_MAJOR, CKPT_API_MINOR */
     const char *runtime;         /* name, e.g. "mpich" */
     const char *runtime_version; /* free text, stored in the manifest */
+    int thread_level; /* highest that a rank asked for (CKPT_THREAD_*), stored in the manifest */
 } ckpt_config;
 
 /* Callbacks of the runtime.  ctx is the pointer given to ckpt_open.  All of them are called on a
@@ -167,6 +176,10 @@ ckpt_job *ckpt_open(const ckpt_config *config, const ckpt_runtime_ops *ops, void
 
 /* Closes the job: waits until an epoch that is being written is committed or given up.  Collective. */
 int ckpt_close(ckpt_job *job, ckpt_error *error);
+
+/* The thread_level of the job that this process continues: what the fresh runtime is to be started
+ * with, before ckpt_open.  -1 in a process that continues none. */
+int ckpt_restart_thread_level(void);
 
 /* 1 when this process was continued from an image, else 0. */
 int ckpt_restarted(ckpt_job *job);

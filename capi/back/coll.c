@@ -14,9 +14,9 @@
 
 /* ---- operations ---- */
 
-/* MPI gives a user function no argument of its own, so each operation gets one of these functions.
- * users[i] is what trampoline i calls. */
-enum { OPS = 256 };
+/* MPI gives a user function no argument of its own, so each operation gets a function of its own, a
+ * trampoline: users[i] is what trampoline i calls. */
+enum { OPS = 16384, TRAMPOLINE_BYTES = 16 };
 
 static struct user { void *function, *thunk; /* upper half; NULL: free */ } users[OPS];
 
@@ -38,37 +38,47 @@ static ckpt_vid type_vid(MPI_Datatype type) {
     return last.vid;
 }
 
-static void call_user(int i, void *in, void *inout, int *len, MPI_Datatype *type) {
+/* Called by trampoline i. */
+__attribute__((used, visibility("hidden"))) void back_user_op(void *in, void *inout, int *len,
+                                                              MPI_Datatype *type, int i);
+
+void back_user_op(void *in, void *inout, int *len, MPI_Datatype *type, int i) {
     const long args[6] = {(long)in, (long)inout, (long)len, (long)type_vid(*type),
                           (long)users[i].function};
     back.host->upcall(users[i].thunk, args);
 }
 
-#define T(i)                                                                                       \
-    static void trampoline_##i(void *in, void *inout, int *len, MPI_Datatype *type) {              \
-        call_user(0x##i, in, inout, len, type);                                                    \
-    }
-#define EACH16(X, h)                                                                               \
-    X(h##0)                                                                                        \
-    X(h##1) X(h##2) X(h##3) X(h##4) X(h##5) X(h##6) X(h##7) X(h##8) X(h##9) X(h##a) X(h##b)        \
-        X(h##c) X(h##d) X(h##e) X(h##f)
-#define EACH256(X)                                                                                 \
-    EACH16(X, 0)                                                                                   \
-    EACH16(X, 1) EACH16(X, 2) EACH16(X, 3) EACH16(X, 4) EACH16(X, 5) EACH16(X, 6) EACH16(X, 7)     \
-        EACH16(X, 8) EACH16(X, 9) EACH16(X, a) EACH16(X, b) EACH16(X, c) EACH16(X, d) EACH16(X, e) \
-            EACH16(X, f)
-EACH256(T)
-#define NAME(i) trampoline_##i,
-static MPI_User_function *const trampolines[OPS] = {EACH256(NAME)};
+/* Each adds its number as the fifth argument to MPI's four. */
+__asm__(".pushsection .text\n"
+        ".p2align 4\n"
+        "back_trampolines:\n"
+        ".set i, 0\n"
+        ".rept 16384\n"
+        ".p2align 4\n"
+        "endbr64\n"
+        "movl $i, %r8d\n"
+        "jmp back_user_op\n"
+        ".set i, i + 1\n"
+        ".endr\n"
+        ".popsection\n");
+__attribute__((visibility("hidden"))) extern char back_trampolines[OPS][TRAMPOLINE_BYTES];
+
+static MPI_User_function *trampoline(int i) {
+    return (MPI_User_function *)(void *)back_trampolines[i];
+}
 
 /* Claims a trampoline; -1 when all are in use. */
 static int claim(void *function, void *thunk) {
-    for (int i = 0; i < OPS; i++) {
+    static unsigned last; /* where to look first */
+    unsigned from = __atomic_load_n(&last, __ATOMIC_RELAXED);
+    for (unsigned k = 1; k <= OPS; k++) {
+        unsigned i = (from + k) % OPS;
         void *none = NULL;
         if (__atomic_compare_exchange_n(&users[i].thunk, &none, thunk, 0, __ATOMIC_ACQ_REL,
                                         __ATOMIC_RELAXED)) {
             users[i].function = function;
-            return i;
+            __atomic_store_n(&last, i, __ATOMIC_RELAXED);
+            return (int)i;
         }
     }
     return -1;
@@ -81,7 +91,7 @@ static int make_op(void *function, void *thunk, int commute, MPI_Op *op, int *us
     *user = claim(function, thunk);
     if (*user < 0)
         return MPI_ERR_NO_MEM;
-    int rc = MPI_Op_create(trampolines[*user], commute, op);
+    int rc = MPI_Op_create(trampoline(*user), commute, op);
     if (rc != MPI_SUCCESS)
         unclaim(*user);
     return rc;

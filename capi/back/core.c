@@ -133,12 +133,14 @@ static int start_mpi(int required, int *provided) {
     return rc;
 }
 
-static int open_job(ckpt_error *error) {
+/* level: the highest thread level that a rank asked for. */
+static int open_job(int level, ckpt_error *error) {
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
     int n = 0;
     MPI_Get_library_version(version, &n);
     version[strcspn(version, "\n")] = 0;
-    const ckpt_config config = {sizeof config, CKPT_API_MAJOR, CKPT_API_MINOR, BACK_NAME, version};
+    const ckpt_config config = {sizeof config, CKPT_API_MAJOR, CKPT_API_MINOR, BACK_NAME,
+                                version,       level};
     back.job = ckpt_open(&config, &ops, NULL, error);
     if (back.job == NULL)
         return error->code ? error->code : CKPT_E_SYSTEM;
@@ -154,14 +156,17 @@ static int open_job(ckpt_error *error) {
 
 long back_Init_thread(const long *a) {
     ckpt_error error = {.size = sizeof error};
-    int provided, rc = start_mpi((int)a[0], &provided);
+    int provided, level = (int)a[0], rc = start_mpi(level, &provided);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Allreduce(MPI_IN_PLACE, &level, 1, MPI_INT, MPI_MAX, back.control);
     if (rc != MPI_SUCCESS)
         return back_canon_class(rc);
-    if (open_job(&error) != 0) {
+    if (open_job(level, &error) != 0) {
         fprintf(stderr, "libckpt: the job cannot be opened: %s\n", error.message);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     back.state->level = (int)a[0];
+    back.state->provided = provided;
     ckpt_vid parent; /* it gets its id now: whoever started this job may still be connected */
     const long parent_out[] = {(long)&parent};
     back_Comm_get_parent(parent_out);
@@ -175,15 +180,20 @@ long back_Init(const long *a) {
     return back_missing(a); /* the front calls Init_thread */
 }
 
-/* The level of the first run is known only once the image is open, which needs MPI: the highest one
- * then, which serves all. */
 static int back_restart(ckpt_error *error) {
-    int provided, rc = start_mpi(MPI_THREAD_MULTIPLE, &provided);
+    int provided, level = ckpt_restart_thread_level(), rc = start_mpi(level, &provided);
     if (rc != MPI_SUCCESS) {
         snprintf(error->message, sizeof error->message, "MPI_Init_thread of %s failed", BACK_NAME);
         return CKPT_E_SYSTEM;
     }
-    rc = open_job(error);
+    rc = open_job(level, error);
+    if (rc == 0 && provided < back.state->provided) {
+        snprintf(error->message, sizeof error->message,
+                 "the program was given thread level %d by the MPI it was started under, and %s gives "
+                 "level %d: restart it under the former",
+                 back.state->provided, BACK_NAME, provided);
+        return CKPT_E_NOTSUP;
+    }
     if (rc == 0 && back.state->bsend_bytes > 0)
         MPI_Buffer_attach(back.state->bsend_buffer, back.state->bsend_bytes);
     return rc;

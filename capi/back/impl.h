@@ -37,6 +37,7 @@ struct back_state {
     int bsend_bytes;    /* attached buffer; 0: none */
     void *bsend_buffer; /* upper-half memory */
     uint64_t serial;    /* identities that this rank has given out */
+    int provided;       /* thread level that it was told it has */
     int tools;          /* calls of MPI_T_init_thread that are not finalized */
     int tools_level;    /* thread level of the first of them */
 };

@@ -39,6 +39,61 @@ static int parse(const void *descriptor, size_t bytes, struct contents *c) {
     return 0;
 }
 
+/* Negative counts are the real MPI's to refuse; no array is read for them. */
+static int count_of(long n) { return n > 0 ? (int)n : 0; }
+
+/* The descriptor has as many integers, addresses and datatypes as its constructor reads: it may come
+ * from a damaged image. */
+static int is_whole(const struct contents *c) {
+    int64_t n = c->ni > 0 ? count_of(c->ints[0]) : 0;
+    int64_t dims = c->ni > 2 ? count_of(c->ints[2]) : 0;
+    struct {
+        int64_t ni, na, nt;
+    } want;
+#define WANT(i, a, t)                                                                              \
+    want.ni = (i), want.na = (a), want.nt = (t);                                                   \
+    break
+    switch (c->combiner) {
+    case CANON_COMBINER_DUP:
+        WANT(0, 0, 1);
+    case CANON_COMBINER_CONTIGUOUS:
+        WANT(1, 0, 1);
+    case CANON_COMBINER_VECTOR:
+        WANT(3, 0, 1);
+    case CANON_COMBINER_HVECTOR:
+        WANT(2, 1, 1);
+    case CANON_COMBINER_INDEXED:
+        WANT(1 + 2 * n, 0, 1);
+    case CANON_COMBINER_HINDEXED:
+        WANT(1 + n, n, 1);
+    case CANON_COMBINER_INDEXED_BLOCK:
+        WANT(2 + n, 0, 1);
+    case CANON_COMBINER_HINDEXED_BLOCK:
+        WANT(2, n, 1);
+    case CANON_COMBINER_STRUCT:
+        WANT(1 + n, n, n);
+    case CANON_COMBINER_SUBARRAY:
+        WANT(2 + 3 * n, 0, 1);
+    case CANON_COMBINER_DARRAY:
+        WANT(4 + 4 * dims, 0, 1);
+    case CANON_COMBINER_RESIZED:
+        WANT(0, 2, 1);
+    case CANON_COMBINER_F90_REAL:
+    case CANON_COMBINER_F90_COMPLEX:
+        WANT(2, 0, 0);
+    case CANON_COMBINER_F90_INTEGER:
+        WANT(1, 0, 0);
+    default:
+        return 0;
+    }
+#undef WANT
+    return c->ni == want.ni && c->na == want.na && c->nt == want.nt;
+}
+
+/* How deep datatypes that were freed stand in each other; a damaged image may have them in a circle. */
+enum { DEEPEST = 4096 };
+static _Thread_local int depth;
+
 static int build(const void *descriptor, size_t bytes, MPI_Datatype *type);
 
 /* The real datatype of a vid that a descriptor names; *temporary when it was made for this use
@@ -56,7 +111,12 @@ static int inner(ckpt_vid vid, MPI_Datatype *type, int *temporary) {
         free(descriptor);
         return MPI_ERR_TYPE;
     }
-    int rc = build(descriptor, (size_t)n, type);
+    int rc = MPI_ERR_TYPE;
+    if (depth < DEEPEST) {
+        depth++;
+        rc = build(descriptor, (size_t)n, type);
+        depth--;
+    }
     free(descriptor);
     *temporary = rc == MPI_SUCCESS;
     return rc;
@@ -79,9 +139,7 @@ static int real_order(int o) {
 
 static int build_darray(const struct contents *c, MPI_Datatype old, MPI_Datatype *type) {
     const int *v = c->ints;
-    int n = c->ni >= 4 ? v[2] : -1;
-    if (n < 0 || c->ni != 4 + 4 * n)
-        return MPI_ERR_ARG;
+    int n = count_of(v[2]);
     int *real = malloc((size_t)(2 * n + 1) * sizeof(int));
     if (real == NULL)
         return MPI_ERR_NO_MEM;
@@ -90,7 +148,7 @@ static int build_darray(const struct contents *c, MPI_Datatype old, MPI_Datatype
         real[i] = d >= 0 && d <= 2 ? distributions[d] : -1000;
         real[n + i] = g == CANON_DISTRIBUTE_DFLT_DARG ? MPI_DISTRIBUTE_DFLT_DARG : g;
     }
-    int rc = MPI_Type_create_darray(v[0], v[1], n, v + 3, real, real + n, v + 3 + 3 * n,
+    int rc = MPI_Type_create_darray(v[0], v[1], v[2], v + 3, real, real + n, v + 3 + 3 * n,
                                     real_order(v[3 + 4 * n]), old, type);
     free(real);
     return rc;
@@ -109,7 +167,7 @@ static int construct(const struct contents *c, const MPI_Datatype *t, MPI_Dataty
     case CANON_COMBINER_HVECTOR:
         return MPI_Type_create_hvector(v[0], v[1], c->addresses[0], t[0], type);
     case CANON_COMBINER_INDEXED:
-        return MPI_Type_indexed(v[0], v + 1, v + 1 + v[0], t[0], type);
+        return MPI_Type_indexed(v[0], v + 1, v + 1 + count_of(v[0]), t[0], type);
     case CANON_COMBINER_HINDEXED:
         return MPI_Type_create_hindexed(v[0], v + 1, c->addresses, t[0], type);
     case CANON_COMBINER_INDEXED_BLOCK:
@@ -119,8 +177,9 @@ static int construct(const struct contents *c, const MPI_Datatype *t, MPI_Dataty
     case CANON_COMBINER_STRUCT:
         return MPI_Type_create_struct(v[0], v + 1, c->addresses, t, type);
     case CANON_COMBINER_SUBARRAY:
-        return MPI_Type_create_subarray(v[0], v + 1, v + 1 + v[0], v + 1 + 2 * v[0],
-                                        real_order(v[1 + 3 * v[0]]), t[0], type);
+        return MPI_Type_create_subarray(v[0], v + 1, v + 1 + count_of(v[0]),
+                                        v + 1 + 2 * count_of(v[0]), real_order(v[c->ni - 1]), t[0],
+                                        type);
     case CANON_COMBINER_DARRAY:
         return build_darray(c, t[0], type);
     case CANON_COMBINER_RESIZED:
@@ -140,6 +199,10 @@ static int build(const void *descriptor, size_t bytes, MPI_Datatype *type) {
     struct contents c;
     if (parse(descriptor, bytes, &c) != 0)
         return MPI_ERR_ARG;
+    if (!is_whole(&c)) {
+        free(c.addresses);
+        return MPI_ERR_ARG;
+    }
     MPI_Datatype *t = malloc((size_t)(c.nt + 1) * sizeof *t);
     int *temporary = calloc((size_t)c.nt + 1, sizeof *temporary);
     int rc = t && temporary ? MPI_SUCCESS : MPI_ERR_NO_MEM;
@@ -206,8 +269,13 @@ static long make(struct writer *w, const ckpt_vid *types, int n, ckpt_vid *vid) 
 
 int back_rebuild_type(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real) {
     MPI_Datatype type;
-    if (build(descriptor, bytes, &type) != MPI_SUCCESS || MPI_Type_commit(&type) != MPI_SUCCESS)
+    int rc = build(descriptor, bytes, &type);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Type_commit(&type);
+    if (rc != MPI_SUCCESS) {
+        back_fail(rc, "its description does not make a datatype");
         return CKPT_E_SYSTEM;
+    }
     *real = TO_REAL(type);
     set_size(vid, type);
     return 0;
@@ -236,9 +304,6 @@ static long make1(struct writer *w, long old, long newtype) {
     put(w, (int32_t)v);
     return make(w, &v, 1, (ckpt_vid *)newtype);
 }
-
-/* Negative counts are the real MPI's to refuse; no array is read for them. */
-static int count_of(long n) { return n > 0 ? (int)n : 0; }
 
 long back_Type_dup(const long *a) {
     struct writer w = head(CANON_COMBINER_DUP, 0, 0, 1);

@@ -51,6 +51,9 @@ type MPI struct {
 	Name    string `json:"name"` // "mpich", "openmpi", "none"
 	Version string `json:"version,omitempty"`
 	ABI     string `json:"abi"` // of the application: "mpich", "openmpi", "mpi5", "none"
+	// Threads is the highest thread level that a rank asked for: "single", "funneled", "serialized",
+	// "multiple".
+	Threads string `json:"threads,omitempty"`
 }
 
 // Image is the image of one rank.

@@ -3,37 +3,31 @@
 package test
 
 import (
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
-// launchTwo is launch with two ranks: programs that only need somebody to talk to.
-func launchTwo(t *testing.T, mpi string, command ...string) string {
-	t.Helper()
-	env := []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}
-	return run(t, env, append(append(append([]string{}, mpis[mpi].launcher...), "2"), command...)...)
-}
-
-// TestHeldBack: what cannot survive a checkpoint runs as natively; a checkpoint asked for meanwhile
-// is refused with the call and the rank, and one asked for afterwards is made and can be continued
-// from, under each MPI.
-func TestHeldBack(t *testing.T) {
+// TestCalls: buffered messages under way, many operations, the thread level, and errors of requests;
+// saved under one MPI, and used on under each.
+func TestCalls(t *testing.T) {
 	if testing.Short() {
-		t.Skip("starts some 70 MPI processes")
+		t.Skip("starts some 32 MPI processes")
 	}
 	ckptrun := filepath.Join(buildTree(t), "bin/ckptrun")
-	for _, name := range []string{"grequest", "jobs", "tools"} {
-		for abi := range mpis {
-			program := compile(t, abi, name+".c", append(warnings, "-pthread")...)
-			t.Run(name+" of "+abi, func(t *testing.T) {
-				expect(t, launchTwo(t, abi, program), name+": ok")
-				for below := range mpis {
-					t.Run("above "+below, func(t *testing.T) {
-						dir := t.TempDir()
-						expect(t, launchTwo(t, below, ckptrun, "--dir", dir, program, "save"), name+": ok")
-						expect(t, launchTwo(t, below, ckptrun, "--restart", dir), name+": ok, restarted")
-					})
-				}
+	for first := range mpis {
+		program := compile(t, first, "calls.c", warnings...)
+		expect(t, launch(t, first, program), "calls: ok")
+		dir := t.TempDir()
+		expect(t, launch(t, first, ckptrun, "--dir", dir, program, "save"), "calls: ok")
+		manifest, err := os.ReadFile(filepath.Join(dir, "epoch-000001", "manifest.json"))
+		if err != nil || !strings.Contains(string(manifest), `"threads": "funneled"`) {
+			t.Errorf("the manifest does not say what threads may do (%v):\n%s", err, manifest)
+		}
+		for second := range mpis {
+			t.Run(first+" then "+second, func(t *testing.T) {
+				expect(t, launch(t, second, ckptrun, "--restart", dir), "calls: ok, restarted")
 			})
 		}
 	}
