@@ -37,6 +37,19 @@ void thread_errand(struct thread *t, bool from_upper) {
     futex_wake(&t->errand);
 }
 
+// A held thread waits here while the process is stopped, however often it is: between two stops it
+// may not have woken.
+void thread_wait(struct thread *t) {
+    for (uint32_t gen; (gen = H.park_gen) & 1;) {
+        uint32_t bell = __atomic_load_n(&H.bell, __ATOMIC_SEQ_CST);
+        if (H.park_gen != gen) continue;
+        if (t->errand)
+            thread_errand(t, false);
+        else
+            futex_wait(&H.bell, bell);
+    }
+}
+
 int op_errand(void) {
     kmask old = block_all();
     lock();
@@ -56,21 +69,12 @@ int op_errand(void) {
 
 void back_hold(void) {
     struct thread *t = self();
-    uint32_t gen = H.park_gen;
-    if (!(gen & 1) || t->upcalls || H.child) {
+    if (!(H.park_gen & 1) || t->upcalls || H.child) {
         RAW0(SYS_sched_yield);
         return;
     }
     t->retry = true;
     thread_hold(t);
-    while (H.park_gen == gen) {
-        uint32_t bell = __atomic_load_n(&H.bell, __ATOMIC_SEQ_CST);
-        if (H.park_gen != gen) break;
-        if (t->errand)
-            thread_errand(t, false);
-        else
-            futex_wait(&H.bell, bell);
-    }
     thread_unhold(t);
     t->retry = false;
 }

@@ -353,6 +353,7 @@ void thread_hold(struct thread *t);   // no upper code runs until thread_unhold
 void thread_unhold(struct thread *t); // waits while the process is stopped
 void threads_ring(void); // stopped threads look around
 void thread_errand(struct thread *t, bool from_upper); // errand.c
+void thread_wait(struct thread *t);                    // errand.c: while the process is stopped
 int op_errand(void);
 void back_hold(void);
 void back_mine(void);

@@ -240,12 +240,13 @@ static void *thread_start(void *arg) {
                 if (t->set_tid[i]) *t->set_tid[i] = t->vtid;
         }
         bool restart = birth->restart;
+        const uint32_t held = H.park_gen; // by the restart
         if (!restart) thread_enlist(t);
         birth->vtid = t->vtid;
         __atomic_store_n(&birth->done, 1, __ATOMIC_RELEASE);
         futex(&birth->done, FUTEX_WAKE, 1, NULL);
         if (restart) // until the whole process is there again
-            for (uint32_t g; (g = H.park_gen) & 1;) wait_for_bell(&H.park_gen, g);
+            while (H.park_gen == held) wait_for_bell(&H.park_gen, held);
         go_on(t);
     }
     farewell(t);
@@ -310,8 +311,11 @@ _Noreturn void threads_continue(void) {
     struct thread *t = self();
     if (sigsetjmp(t->leave, 0) == 0) {
         t->lower_sp = GATE_STACK(__builtin_frame_address(0) - 32768);
+        lock(); // who stops the process from now on must wait for all threads
+        for (struct thread *o = H.threads; o; o = o->next) o->state = T_RUNNING;
         H.park_gen++; // even: all threads go
         H.live = true;
+        unlock();
         threads_ring();
         if (H.main_gone) {
             detach(t);
@@ -326,9 +330,20 @@ _Noreturn void threads_continue(void) {
 
 // ---- stop --------------------------------------------------------------------------------------
 
+// Whether a parked thread stays so; otherwise it counts as running from now on.  The next stop may come
+// before a thread has woken from the last: whoever stops the process looks under the lock, too.
+static bool still_parked(struct thread *t) {
+    kmask old = block_all();
+    lock();
+    bool stays = H.park_gen & 1;
+    if (!stays) t->state = T_RUNNING;
+    unlock();
+    set_kernel_mask(old);
+    return stays;
+}
+
 static void park_upper(struct thread *t, ucontext_t *uc) {
-    uint32_t gen = H.park_gen;
-    if (!(gen & 1)) return; // too late: released already
+    if (!(H.park_gen & 1)) return; // too late: released already
     rewind_vdso(t, uc);
     // Elsewhere than in upper code the context could not be continued; the parker signals again.
     if (!in_upper((uint64_t)uc->uc_mcontext.gregs[REG_RIP])) return;
@@ -341,7 +356,7 @@ static void park_upper(struct thread *t, ucontext_t *uc) {
     RAW2(SYS_prctl, 16 /* PR_GET_NAME */, t->comm);
     t->collected = H.collect;
     t->state = T_PARKED;
-    while (H.park_gen == gen) {
+    while (still_parked(t)) {
         uint32_t b = H.bell, round = H.collect;
         __atomic_thread_fence(__ATOMIC_SEQ_CST);
         if (t->collected != round) {
@@ -352,9 +367,8 @@ static void park_upper(struct thread *t, ucontext_t *uc) {
             thread_errand(t, true);
             continue;
         }
-        if (H.park_gen == gen && H.collect == round) futex(&H.bell, FUTEX_WAIT, b, NULL);
+        if ((H.park_gen & 1) && H.collect == round) futex(&H.bell, FUTEX_WAIT, b, NULL);
     }
-    t->state = T_RUNNING;
     signals_requeue(t); // they come when the upper context is back
 }
 
@@ -404,9 +418,11 @@ void thread_hold(struct thread *t) {
 void thread_unhold(struct thread *t) {
     kmask old = block_all();
     lock();
-    for (uint32_t gen; (gen = H.park_gen) & 1;) {
+    while (H.park_gen & 1) { // stopped, or again already: this thread counts as held
         unlock();
-        wait_for_bell(&H.park_gen, gen);
+        set_kernel_mask(old);
+        thread_wait(t);
+        block_all();
         lock();
     }
     t->state = T_RUNNING;
