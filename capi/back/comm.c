@@ -329,6 +329,8 @@ long back_new_comm(MPI_Comm real, MPI_Comm like, ckpt_vid parent, uint64_t ident
     struct facts f;
     struct writer w = {0};
     int rc = facts_of(like, &f);
+    if (identity != 0) /* Open MPI 4.1: MPI_Comm_create_group leaves the parent's topology there */
+        f.topology = canon_topo(MPI_UNDEFINED);
     if (rc == MPI_SUCCESS && identity == 0) {
         identity = mix(mix(back_comm_identity(parent), child), (uint64_t)f.inter);
         /* Both sides of an intercommunicator see the same pair of groups, each its own first. */
