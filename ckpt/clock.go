@@ -217,14 +217,17 @@ func (w *clockwork) call(comm vid.ID, k uint64, mode collclock.Mode) int {
 		return callEnter
 	}
 	w.stepLocked(collclock.Call{Clock: id, Mode: mode, K: k})
-	if mode == collclock.NonBlocking && w.deferred[id] >= k {
+	switch {
+	case mode == collclock.NonBlocking && w.deferred[id] >= k:
 		return callDefer
+	case mode == collclock.NonBlocking && w.granted[id] >= k:
+		return callEnter
 	}
 	return w.answer(id, k)
 }
 
 func (w *clockwork) answer(id collclock.ID, k uint64) int {
-	if w.granted[id] >= k {
+	if w.granted[id] >= k && w.machine.Clear(id) {
 		return callEnter
 	}
 	return callWait

@@ -72,6 +72,14 @@ func (m *Machine) permitted(c *clock, w waiter) bool {
 	return w.k <= c.snap || w.k <= c.lim || c.finKnown && w.k <= c.fin
 }
 
+// Clear tells whether a blocking call on a clock, once permitted, may be entered now. Who is inside it
+// starts no deferred calls, and another member may need one of them before it makes the call. So while
+// calls of this rank are deferred, it enters only what nobody owes any more: that returns by itself.
+func (m *Machine) Clear(id ID) bool {
+	c := m.live(id)
+	return m.deferred == 0 || c == nil || c.ripe
+}
+
 func (m *Machine) returned(e Return) {
 	c := m.live(e.Clock)
 	if c == nil {
