@@ -40,6 +40,7 @@ static long op_files(const ckpt_runtime_ops *o, void *c, char *b, size_t n) {
 static int op_waiting(const ckpt_runtime_ops *o, void *c, ckpt_waiting *l, int n) {
     return o->waiting ? o->waiting(c, l, n) : 0;
 }
+static void op_start(const ckpt_runtime_ops *o, void *c) { if (o->start) o->start(c); }
 static int op_finalize(const ckpt_runtime_ops *o, void *c) { return o->finalize ? o->finalize(c) : 0; }
 */
 import "C"
@@ -191,6 +192,8 @@ func (r *mpiRuntime) Waiting() []ckpt.Waiting {
 	}
 	return out
 }
+
+func (r *mpiRuntime) StartDeferred() { C.op_start(&r.ops, r.ctx) }
 
 func (r *mpiRuntime) Finalize() error {
 	if e := C.op_finalize(&r.ops, r.ctx); e != 0 {

@@ -27,6 +27,7 @@ type clockwork struct {
 	log    *zap.Logger
 	tables *vid.Tables
 	stop   func(epoch uint32) // the state is safe: called on a goroutine of its own
+	nudge  func()             // deferred calls may start: called on a goroutine of its own
 	over   func(aborted bool) // the epoch is over
 
 	mu       sync.Mutex
@@ -37,6 +38,7 @@ type clockwork struct {
 	granted  map[collclock.ID]uint64 // highest call that was let in
 	deferred map[collclock.ID]uint64 // highest call that was deferred
 	starts   []DeferredStart         // asked for, not done yet
+	nudging  bool                    // nudge runs
 	outbox   []collclock.Send
 	wake     chan struct{} // the outbox has something
 }
@@ -145,6 +147,10 @@ func (w *clockwork) act(a collclock.Action) {
 		w.deferred[a.Clock] = max(w.deferred[a.Clock], a.K)
 	case collclock.Start:
 		w.starts = append(w.starts, DeferredStart{w.comms[a.Clock], a.K})
+		if !w.nudging && w.nudge != nil {
+			w.nudging = true
+			go w.nudge()
+		}
 	case collclock.Stop:
 		w.stopping = true
 		go w.stop(a.Epoch)
@@ -261,6 +267,14 @@ func (w *clockwork) nextStart() (DeferredStart, bool) {
 	s := w.starts[0]
 	w.starts = w.starts[1:]
 	return s, true
+}
+
+// unstarted tells whether there still are calls to be started; when not, nudge ends.
+func (w *clockwork) unstarted() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.nudging = len(w.starts) > 0
+	return w.nudging
 }
 
 // started says that a deferred call was started. Its request counts as complete: all members have

@@ -71,6 +71,8 @@ type Runtime interface {
 	Rebuild(kind, id uint32, descriptor []byte, real uint64) (uint64, error)
 	// Waiting lists calls of the program that have been waiting for a while. At any time, on any thread.
 	Waiting() []Waiting
+	// StartDeferred starts the deferred collective calls that CollStart names.
+	StartDeferred()
 	// Finalize ends the runtime.
 	Finalize() error
 }

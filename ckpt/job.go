@@ -144,7 +144,7 @@ func (j *Job) connect(rt Runtime, tables *vid.Tables) error {
 	if j.clock, err = newClockwork(net, tables, j.log); err != nil {
 		return err
 	}
-	j.clock.stop, j.clock.over = j.stopped, j.over
+	j.clock.stop, j.clock.over, j.clock.nudge = j.stopped, j.over, j.nudge
 	net.Handle(kindWhere, j.sayWhere)
 	net.Handle(kindStands, j.heardWhere)
 	j.host.SetTables(tables.Address())

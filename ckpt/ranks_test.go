@@ -32,6 +32,7 @@ func (*testRuntime) Version() string    { return "4" }
 func (r *testRuntime) Rank() int        { return r.rank }
 func (r *testRuntime) Ranks() int       { return len(r.cards) }
 func (*testRuntime) Progress()          {}
+func (*testRuntime) StartDeferred()     {}
 func (*testRuntime) Finalize() error    { return nil }
 func (r *testRuntime) Holds() string    { return r.holds }
 func (*testRuntime) Waiting() []Waiting { return nil }

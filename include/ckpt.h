@@ -130,6 +130,9 @@ typedef struct ckpt_runtime_ops {
     long (*save)(void *ctx, void *buffer, size_t bytes);
     /* Makes them again in a fresh runtime.  Called in ckpt_open of a restart, after all rebuilds. */
     int (*load)(void *ctx, const void *saved, size_t bytes);
+    /* Starts the deferred collective calls that ckpt_coll_start names.  Called on a stopped thread of a
+     * program that makes no call of the runtime for long while others may wait for such a call. */
+    void (*start)(void *ctx);
     /* The call in which a thread of this rank waits for processes outside the job, so that it cannot be
      * held; NULL when none does.  Called by any thread, at any time.  May be NULL. */
     const char *(*inside)(void *ctx);

@@ -44,6 +44,12 @@ static int ops_progress(void *ctx) {
     return 0;
 }
 
+static void ops_start(void *ctx) {
+    (void)ctx;
+    if (back.tables != NULL)
+        back_start_deferred();
+}
+
 static int ops_rebuild(void *ctx, ckpt_kind kind, ckpt_vid vid, const void *descriptor,
                        size_t bytes, uint64_t *real) {
     (void)ctx;
@@ -101,6 +107,7 @@ static const ckpt_runtime_ops ops = {
     .drain = back_drain,
     .save = back_save,
     .load = back_load,
+    .start = ops_start,
     .finalize = ops_finalize,
     .inside = back_inside,
     .failure = back_failure,

@@ -3,7 +3,7 @@
  * threads.c: programs with several threads, for checkpoints at any moment.  They know nothing of
  * those.
  *
- *   threads PATTERN ROUNDS THREADS
+ *   threads PATTERN ROUNDS THREADS [FILE]
  *
  * Each pattern is deterministic and ends with one line "PATTERN RESULT" from rank 0, which must be
  * the same whatever happened in between.
@@ -14,7 +14,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 static int rank, size, rounds, nthreads;
 
@@ -420,6 +422,37 @@ static void hand_part(struct part *p) {
     }
 }
 
+/* The root of a broadcast waits, outside MPI, until another rank says in a file that it has come: who
+ * started the broadcast may make no call before it is complete. */
+static const char *file;
+
+static uint64_t beside(void) {
+    uint64_t h = 0;
+    FILE *says = rank == 1 ? fopen(file, "w") : NULL;
+    if (rank == 1 && says == NULL)
+        fail(file, 0, 0);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int r = 0; r < rounds; r++) {
+        MPI_Request q;
+        uint64_t word = rank == 0 ? mix(1, (uint64_t)r) : 0;
+        if (rank == 0)
+            work((uint64_t)r, 20000);
+        MPI_Ibcast(&word, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD, &q);
+        if (rank == 0) {
+            struct stat st;
+            while (stat(file, &st) != 0 || st.st_size <= r)
+                usleep(300);
+        }
+        MPI_Wait(&q, MPI_STATUS_IGNORE);
+        if (rank == 1 && (fputc('.', says) == EOF || fflush(says) != 0))
+            fail(file, 0, r);
+        h = mix(h, word);
+    }
+    if (rank == 1)
+        fclose(says);
+    return h;
+}
+
 /* ---- the patterns ---- */
 
 static uint64_t with_parts(body *f, MPI_Comm *comms) {
@@ -506,9 +539,11 @@ int main(int argc, char **argv) {
                     {"shared", MPI_THREAD_MULTIPLE, shared},
                     {"farm", MPI_THREAD_MULTIPLE, farm},
                     {"makers", MPI_THREAD_MULTIPLE, makers},
-                    {"handover", MPI_THREAD_MULTIPLE, handover}};
+                    {"handover", MPI_THREAD_MULTIPLE, handover},
+                    {"beside", MPI_THREAD_SINGLE, beside}};
     rounds = argc > 2 ? atoi(argv[2]) : 10;
     nthreads = argc > 3 ? atoi(argv[3]) : 4;
+    file = argc > 4 ? argv[4] : "beside";
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         if (argc > 1 && strcmp(argv[1], patterns[i].name) == 0) {
             int provided;
@@ -524,6 +559,6 @@ int main(int argc, char **argv) {
             MPI_Finalize();
             return 0;
         }
-    fprintf(stderr, "usage: threads PATTERN ROUNDS THREADS\n");
+    fprintf(stderr, "usage: threads PATTERN ROUNDS THREADS [FILE]\n");
     return 2;
 }
