@@ -3,6 +3,7 @@
 package threads
 
 import (
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -36,5 +37,31 @@ func TestAnyMoment(t *testing.T) {
 		for _, pair := range [][2]string{cycle.Pairs[i%2], cycle.Pairs[2+(i/2)%2]} {
 			t.Run(pair[0]+"-"+pair[1]+"/"+p.name, func(t *testing.T) { program.Run(t, pair) })
 		}
+	}
+}
+
+// TestOutsideMPI saves a program whose ranks wait for each other in a file, between calls of MPI, and
+// lets it go on: a collective call that was deferred meanwhile is started without a call of MPI.
+func TestOutsideMPI(t *testing.T) {
+	for _, mpi := range []string{"mpich", "openmpi"} {
+		t.Run(mpi, func(t *testing.T) {
+			path := cycle.Compile(t, mpi, "threads.c", "-fopenmp", "-Wno-stringop-overflow")
+			dir := t.TempDir()
+			command := []string{path, "beside", "40", "1", filepath.Join(dir, "says")}
+			native := &cycle.Program{Ranks: 3, Command: map[string][]string{mpi: command}}
+			native.Native(t, mpi)
+			j := cycle.Start(t, mpi, 3, append([]string{cycle.Tool(t, "ckptrun"), "--dir", filepath.Join(dir, "ckpt")}, command...)...)
+			saved := 0
+			for saved < 5 && j.Save() {
+				saved++
+			}
+			if !j.Ended(cycle.Limit) {
+				t.Fatalf("it does not end after %d checkpoints\n%s", saved, j.Output())
+			}
+			if got := j.Result(); got != native.Want {
+				t.Errorf("got %q, want %q\n%s", got, native.Want, j.Output())
+			}
+			t.Logf("%d checkpoints", saved)
+		})
 	}
 }
