@@ -254,7 +254,7 @@ func (j *Job) calm() {
 // ---- triggers ----------------------------------------------------------------------------------
 
 // firstOverhead is when --overhead makes its first checkpoint, whose cost it then knows.
-const firstOverhead = 30 * time.Second
+const firstOverhead = 10 * time.Second
 
 // watchTime asks for checkpoints by --interval and --overhead, on rank 0.
 func (j *Job) watchTime() {

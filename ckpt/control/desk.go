@@ -101,6 +101,16 @@ func (d *desk) ask(r Request) (*ticket, error) {
 	return t, nil
 }
 
+// waiting is how many have asked and have no answer yet.
+func (d *desk) waiting() (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range d.runs {
+		n += len(r.tickets)
+	}
+	return n
+}
+
 // work does the runs until there are none.
 func (d *desk) work() {
 	defer d.wg.Done()

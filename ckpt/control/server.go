@@ -250,7 +250,7 @@ func (s *Server) answer(ctx context.Context, conn *handshake.Conn, a ask) {
 		}
 		s.cfg.Log.Info("a request for a checkpoint was answered", "then", a.Then, "epoch", result.Epoch)
 	case doStatus:
-		status := s.job.Status()
+		status := s.status()
 		_ = s.send(conn, reply{Status: &status})
 	case doWatch:
 		s.stream(ctx, conn, a)
@@ -272,6 +272,12 @@ func (s *Server) checkpoint(ctx context.Context, conn *handshake.Conn, a ask) (R
 	return result, s.send(conn, reply{Result: &result})
 }
 
+func (s *Server) status() Status {
+	status := s.job.Status()
+	status.Requests = s.desk.waiting()
+	return status
+}
+
 func (s *Server) stream(ctx context.Context, conn *handshake.Conn, a ask) {
 	period := defaultPeriod
 	if a.PeriodMS > 0 {
@@ -280,7 +286,7 @@ func (s *Server) stream(ctx context.Context, conn *handshake.Conn, a ask) {
 	tick := time.NewTicker(period)
 	defer tick.Stop()
 	for {
-		status := s.job.Status()
+		status := s.status()
 		if s.send(conn, reply{Status: &status}) != nil {
 			return
 		}

@@ -57,6 +57,8 @@ type Status struct {
 	Started time.Time `json:"started"`
 	Epoch   int       `json:"epoch"`             // newest committed one; 0: none yet
 	Pending int       `json:"pending,omitempty"` // the one under way
+	// Requests is how many ask for a checkpoint now and have no answer yet.
+	Requests int `json:"requests,omitempty"`
 	// Holds are the reasons for which a checkpoint would be refused now, when that is known.
 	Holds    []string     `json:"holds,omitempty"`
 	Ranks    []RankStatus `json:"ranks"`

@@ -58,6 +58,9 @@ func printStatus(w io.Writer, job *liveJob, s control.Status, now time.Time) err
 		line("MPI", "%s", mpi)
 	}
 	line("state", "%s", stateText(s))
+	if s.Requests > 0 {
+		line("asked for", "by %d", s.Requests)
+	}
 	line("newest epoch", "%s", epochText(s.Epoch))
 	if s.Last != nil {
 		line("last checkpoint", "%s", outcomeText(*s.Last, now))
