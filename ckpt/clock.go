@@ -26,6 +26,7 @@ const (
 type clockwork struct {
 	log    *zap.Logger
 	tables *vid.Tables
+	fence  func() error       // on all threads of the process
 	stop   func(epoch uint32) // the state is safe: called on a goroutine of its own
 	nudge  func()             // deferred calls may start: called on a goroutine of its own
 	over   func(aborted bool) // the epoch is over
@@ -52,11 +53,12 @@ type DeferredStart struct {
 // newClockwork registers the process for membarrier, so that raising the pending word needs no fence on
 // the program's side.
 func newClockwork(net *signaling.Network, tables *vid.Tables, log *zap.Logger) (*clockwork, error) {
-	if err := membarrier(membarrierRegister); err != nil {
-		return nil, fmt.Errorf("membarrier, which every Linux since 4.14 has: %w", err)
+	fence, err := newFence()
+	if err != nil {
+		return nil, err
 	}
 	w := &clockwork{
-		log: log, tables: tables,
+		log: log, tables: tables, fence: fence,
 		machine: collclock.New(collclock.Config{Rank: net.Rank(), Ranks: net.Size()}),
 		ids:     map[vid.ID]collclock.ID{}, comms: map[collclock.ID]vid.ID{},
 		granted: map[collclock.ID]uint64{}, deferred: map[collclock.ID]uint64{},
@@ -79,6 +81,14 @@ const (
 	membarrierFence    = 1 << 3
 	membarrierRegister = 1 << 4
 )
+
+// newFence registers the process, and returns what makes a barrier on all its threads.
+func newFence() (func() error, error) {
+	if err := membarrier(membarrierRegister); err != nil {
+		return nil, fmt.Errorf("membarrier, which every Linux since 4.14 has: %w", err)
+	}
+	return func() error { return membarrier(membarrierFence) }, nil
+}
 
 func membarrier(cmd int) error {
 	if _, _, e := unix.Syscall(unix.SYS_MEMBARRIER, uintptr(cmd), 0, 0); e != 0 {
@@ -163,20 +173,25 @@ func (w *clockwork) act(a collclock.Action) {
 	}
 }
 
-// raise sets the pending word and reads the counters behind a barrier on all threads: a call that was
-// not counted yet will see the word.
+// raise begins an epoch on this rank.
 func (w *clockwork) raise(epoch uint32) {
+	w.stepLocked(collclock.Snapshot{Epoch: epoch, Counts: w.counts()})
+}
+
+// counts sets the pending word and reads the counters behind a barrier on all threads: a call that was
+// not counted yet will see the word.
+func (w *clockwork) counts() []collclock.Count {
 	w.tables.SetPending(pendingClock)
-	if err := membarrier(membarrierFence); err != nil {
+	if err := w.fence(); err != nil {
 		w.log.Error("membarrier", zap.Error(err)) // cannot be: the process is registered
 	}
-	snapshot := collclock.Snapshot{Epoch: epoch}
+	var counts []collclock.Count
 	for _, c := range w.tables.Calls() {
 		if id, ok := w.ids[c.Comm]; ok {
-			snapshot.Counts = append(snapshot.Counts, collclock.Count{Clock: id, Call: c.Made, Ret: c.Returned})
+			counts = append(counts, collclock.Count{Clock: id, Call: c.Made, Ret: c.Returned})
 		}
 	}
-	w.stepLocked(snapshot)
+	return counts
 }
 
 // created makes a communicator's clock. Calls of one member concern nobody else: it gets none.

@@ -13,7 +13,6 @@
 // its threads.
 //
 //	include/ckpt/clock.h   the hot path in C: counts a call and looks at the pending word
-//	collclock/table        the counters that C counts with, as Go sees them
 //	collclock/scenario     runs small programs over a protocol, and explores all their schedules
 //	collclock/model        Promela models, and traces of this code that they accept
 //	collclock/published, collclock/twophase   baselines for tests and benchmarks

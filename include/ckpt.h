@@ -235,10 +235,9 @@ int ckpt_vid_name(ckpt_job *job, ckpt_vid vid, const char *name);
 
 /* ---- collective calls -------------------------------------------------------------------------- */
 
-/* A checkpoint at any moment needs to know which collective calls are under way.  The runtime counts
- * them itself, without a fence: per call, k = ++ckpt_comm_counters.collectives; when then
- * ckpt_tables.pending is 0 it goes on; at the end it sets returned = k, and when pending is not 0
- * then, calls ckpt_coll_returned.  When pending was not 0 it asks first. */
+/* A checkpoint at any moment needs to know which collective calls are under way.  The runtime brackets
+ * each of them with ckpt_coll_begin and ckpt_coll_end (ckpt/clock.h), which count it without a fence
+ * and come here only while a checkpoint is pending. */
 /* Who takes part in collective calls on comm: world ranks, in an order that is equal on all members. */
 int ckpt_coll_members(ckpt_job *job, ckpt_vid comm, const int *world, int n, uint64_t identity);
 int ckpt_coll_call(ckpt_job *job, ckpt_vid comm, uint64_t k, int mode);

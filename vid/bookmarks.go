@@ -65,9 +65,9 @@ func (t *Tables) Calls() []Calls {
 	var all []Calls
 	for _, o := range t.objects {
 		if o.comm != nil {
-			c := t.counters(o.comm)
-			returned := atomic.LoadUint64(&c.returned)
-			all = append(all, Calls{o.id, atomic.LoadUint64(&c.collectives), returned})
+			c := &t.counters(o.comm).clock
+			returned := atomic.LoadUint64(&c.ret)
+			all = append(all, Calls{o.id, atomic.LoadUint64(&c.call), returned})
 		}
 	}
 	return all

@@ -93,8 +93,14 @@ type slot struct {
 // bookmark is ckpt_bookmark.
 type bookmark struct{ sent, received uint64 }
 
+// clock is ckpt_clock.
+type clock struct {
+	call, ret uint64
+	name      uintptr // C's alone
+}
+
 // counters is the head of ckpt_comm_counters; its bookmarks follow.
 type counters struct {
-	children, collectives, returned uint64
-	call                            uintptr // C's alone
+	children uint64
+	clock    clock
 }

@@ -23,7 +23,7 @@ int main(void)
     P(sizeof(ckpt_slot)); P(offsetof(ckpt_slot, real)); P(offsetof(ckpt_slot, generation));
     P(offsetof(ckpt_slot, clock)); P(offsetof(ckpt_slot, a)); P(offsetof(ckpt_slot, b)); P(offsetof(ckpt_slot, extra));
     P(sizeof(ckpt_bookmark)); P(offsetof(ckpt_bookmark, received));
-    P(sizeof(ckpt_comm_counters)); P(offsetof(ckpt_comm_counters, collectives)); P(offsetof(ckpt_comm_counters, returned)); P(offsetof(ckpt_comm_counters, call)); P(offsetof(ckpt_comm_counters, peer));
+    P(sizeof(ckpt_comm_counters)); P(offsetof(ckpt_comm_counters, clock)); P(sizeof(ckpt_clock)); P(offsetof(ckpt_clock, ret)); P(offsetof(ckpt_clock, name)); P(offsetof(ckpt_comm_counters, peer));
     P(sizeof(ckpt_tables)); P(offsetof(ckpt_tables, version)); P(offsetof(ckpt_tables, bytes));
     P(offsetof(ckpt_tables, pending)); P(offsetof(ckpt_tables, pages)); P(offsetof(ckpt_tables, free));
     P(CKPT_TABLES_MAGIC); P(CKPT_TABLES_VERSION); P(CKPT_PAGE_SLOTS); P(CKPT_PAGES); P(CKPT_KINDS);
@@ -56,7 +56,7 @@ func TestLayout(t *testing.T) {
 	want := []uintptr{unsafe.Sizeof(s), unsafe.Offsetof(s.real), unsafe.Offsetof(s.generation),
 		unsafe.Offsetof(s.clock), unsafe.Offsetof(s.a), unsafe.Offsetof(s.b), unsafe.Offsetof(s.extra),
 		unsafe.Sizeof(b), unsafe.Offsetof(b.received),
-		unsafe.Sizeof(c), unsafe.Offsetof(c.collectives), unsafe.Offsetof(c.returned), unsafe.Offsetof(c.call), unsafe.Sizeof(c),
+		unsafe.Sizeof(c), unsafe.Offsetof(c.clock), unsafe.Sizeof(c.clock), unsafe.Offsetof(c.clock.ret), unsafe.Offsetof(c.clock.name), unsafe.Sizeof(c),
 		unsafe.Sizeof(h), unsafe.Offsetof(h.version), unsafe.Offsetof(h.bytes),
 		unsafe.Offsetof(h.pending), unsafe.Offsetof(h.pages), unsafe.Offsetof(h.free),
 		tablesMagic, tablesVersion, pageSlots, pagesPerKind, kinds,

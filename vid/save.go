@@ -90,7 +90,7 @@ func (t *Tables) appendObject(b []byte, o *object) []byte {
 	}
 	c := t.counters(o.comm)
 	b = binary.LittleEndian.AppendUint64(b, o.comm.identity)
-	for _, v := range []uint64{uint64(s.a), uint64(s.b), atomic.LoadUint64(&c.children), atomic.LoadUint64(&c.collectives)} {
+	for _, v := range []uint64{uint64(s.a), uint64(s.b), atomic.LoadUint64(&c.children), atomic.LoadUint64(&c.clock.call)} {
 		b = binary.AppendUvarint(b, v)
 	}
 	b = binary.AppendUvarint(b, uint64(len(o.comm.world)))
@@ -231,7 +231,7 @@ func (t *Tables) loadComm(r *reader, o *object, s *slot) error {
 	if err := t.attach(o, c); err != nil {
 		return err
 	}
-	*t.counters(c) = counters{children: children, collectives: collectives}
+	*t.counters(c) = counters{children: children, clock: clock{call: collectives}}
 	for n := r.uvarint(); n > 0 && r.err == nil; n-- {
 		i, sent, received := r.uvarint(), r.uvarint(), r.uvarint()
 		if i >= uint64(len(c.world)) {

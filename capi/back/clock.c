@@ -2,10 +2,9 @@
  *
  * clock.c: collective calls, counted so that a checkpoint finds none of them half done.
  *
- * The hot path is two stores, two loads and two branches that are never taken (ckpt.h).  While a
- * checkpoint is pending a blocking call waits before the real one until all members may go on, and
- * a non-blocking one is deferred: it must never wait, so the application gets a request for a call
- * that is started later.
+ * The hot path is that of ckpt/clock.h.  While a checkpoint is pending a blocking call waits before
+ * the real one until all members may go on, and a non-blocking one is deferred: it must never wait,
+ * so the application gets a request for a call that is started later.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -13,67 +12,39 @@
 #include "drain.h"
 #include "file.h"
 
-static ckpt_comm_counters *counters_of(long comm) {
-    const ckpt_slot *s = back_slot(CKPT_KIND_COMM, comm);
-    return s->generation & 1 ? ckpt_comm_of(s) : NULL; /* of the null handle: NULL */
-}
-
-static uint64_t count_call(ckpt_comm_counters *c, const char *call) {
-    uint64_t k = c->collectives + 1;
-    c->call = call;
-    __atomic_store_n(&c->collectives, k, __ATOMIC_RELAXED);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* membarrier does the rest (ckpt_coll_call) */
-    return k;
-}
-
-/* The communicator may have been freed meanwhile, but its counters were not: c is still good. */
-static void count_return(ckpt_comm_counters *c, long comm, uint64_t k) {
-    __atomic_store_n(&c->returned, k, __ATOMIC_RELEASE);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    if (back_pending())
-        ckpt_coll_returned(back.job, (ckpt_vid)comm, k);
-}
-
 /* Peers may need this rank's part of their communication while it waits. */
 static void progress(void) {
     int flag;
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, back.control, &flag, MPI_STATUS_IGNORE);
 }
 
-static void await(long comm, uint64_t k, int answer) {
+__attribute__((cold)) static void await(const ckpt_coll *call, int answer) {
     for (unsigned turn = 0; answer == CKPT_COLL_WAIT; turn++) {
         progress();
         back_turn(turn + 201);
-        answer = ckpt_coll_permitted(back.job, (ckpt_vid)comm, k);
+        answer = ckpt_coll_permitted(back.job, call->comm, call->k);
     }
 }
 
-uint64_t back_gate(long comm, const char *call, int mode) {
-    ckpt_comm_counters *c = counters_of(comm);
-    if (c == NULL)
-        return 0;
-    uint64_t k = count_call(c, call);
-    if (mode == CKPT_COLL_GATED || back_pending())
-        await(comm, k, ckpt_coll_call(back.job, (ckpt_vid)comm, k, mode));
-    return k;
+static inline __attribute__((always_inline)) void begin(long comm, const char *name, int mode,
+                                                        ckpt_coll *call) {
+    int answer = ckpt_coll_begin(back.job, (ckpt_vid)comm, name, mode, call);
+    if (__builtin_expect(answer != CKPT_COLL_ENTER, 0))
+        await(call, answer);
 }
 
-void back_gate_return(long comm, uint64_t k) {
-    ckpt_comm_counters *c = counters_of(comm);
-    if (c != NULL)
-        count_return(c, comm, k);
+void back_gate(long comm, const char *name, int mode, ckpt_coll *call) {
+    begin(comm, name, mode, call);
 }
 
-static inline __attribute__((always_inline)) long blocking(ckpt_back_fn *fn, const char *call,
+void back_gate_return(const ckpt_coll *call) { ckpt_coll_end(back.job, call); }
+
+static inline __attribute__((always_inline)) long blocking(ckpt_back_fn *fn, const char *name,
                                                            const long *a, long comm) {
-    ckpt_comm_counters *c = counters_of(comm);
-    if (c == NULL)
-        return fn(a);
-    uint64_t k = count_call(c, call);
-    if (back_pending())
-        await(comm, k, ckpt_coll_call(back.job, (ckpt_vid)comm, k, CKPT_COLL_BLOCKING));
+    ckpt_coll call;
+    begin(comm, name, CKPT_COLL_BLOCKING, &call);
     long rc = fn(a);
-    count_return(c, comm, k);
+    ckpt_coll_end(back.job, &call);
     return rc;
 }
 
@@ -181,40 +152,36 @@ void back_start_deferred(void) {
         pthread_mutex_trylock(&starting) != 0)
         return; /* another thread is at it */
     while ((d = next_start(&comm, &k)) != NULL) {
-        ckpt_comm_counters *c = counters_of(comm);
+        ckpt_clock *c = ckpt_clock_of(back.tables, comm);
         deferred_start(d);
         if (c != NULL)
-            __atomic_store_n(&c->returned, k, __ATOMIC_RELEASE);
+            __atomic_store_n(&c->ret, k, __ATOMIC_RELEASE);
         ckpt_coll_started(back.job, comm, k);
     }
     pthread_mutex_unlock(&starting);
 }
 
-static inline __attribute__((always_inline)) long nonblocking(int function, const char *call,
+static inline __attribute__((always_inline)) long nonblocking(int function, const char *name,
                                                               const long *a, int comm_at) {
-    long comm = a[comm_at];
-    ckpt_comm_counters *c = counters_of(comm);
-    if (c == NULL)
-        return back_table[function](a);
-    uint64_t k = count_call(c, call);
-    if (back_pending()) {
+    ckpt_coll call;
+    if (ckpt_coll_count(back.job, (ckpt_vid)a[comm_at], name, &call)) {
         pthread_mutex_lock(&mutex);
-        int answer = ckpt_coll_call(back.job, (ckpt_vid)comm, k, CKPT_COLL_NONBLOCKING);
+        int answer = ckpt_coll_call(back.job, call.comm, call.k, CKPT_COLL_NONBLOCKING);
         long rc = 0;
         if (answer == CKPT_COLL_DEFER) {
-            struct deferred d = {NULL, (ckpt_vid)comm, 0, k, function, comm_at + 2, {0}};
+            struct deferred d = {NULL, call.comm, 0, call.k, function, comm_at + 2, {0}};
             memcpy(d.a, a, (size_t)d.nargs * sizeof(long));
             rc = new_locked(&d, (ckpt_vid *)a[comm_at + 1]);
         }
         pthread_mutex_unlock(&mutex);
         if (answer == CKPT_COLL_DEFER)
             return rc;
-        await(comm, k, answer);
+        await(&call, answer);
     }
     long rc = back_table[function](a);
     if (rc == 0)
         back_slot(CKPT_KIND_REQUEST, *(ckpt_vid *)a[comm_at + 1])->a |= function_flags(function, a);
-    count_return(c, comm, k);
+    ckpt_coll_end(back.job, &call);
     return rc;
 }
 

@@ -310,9 +310,7 @@ static int reach(ckpt_job *job, ckpt_vid vid, const struct facts *f, uint64_t id
     int rc = ckpt_vid_comm(job, vid, f->rank, f->size, peers->world, peers->n, identity);
     if (rc != 0)
         return rc;
-    ckpt_comm_counters *c = ckpt_comm_of(back_slot(CKPT_KIND_COMM, vid));
-    c->collectives = c->returned = 0;
-    c->call = NULL;
+    *ckpt_clock_of(back.tables, vid) = (ckpt_clock){0, 0, NULL};
     return callers(job, vid, f, identity);
 }
 

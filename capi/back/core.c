@@ -84,7 +84,11 @@ static int ops_bind(void *ctx, ckpt_job *job) {
     (void)ctx;
     back.job = job;
     back.tables = job->tables;
-    if (bind_nulls(job) || back_bind_constants(job) || back_bind_comms(job))
+    if (bind_nulls(job))
+        return CKPT_E_SYSTEM;
+    for (int kind = 0; kind < (int)CKPT_KINDS; kind++) /* binding index 0 made the page */
+        back.slots[kind] = back.tables->pages[kind] ? back.tables->pages[kind][0] : NULL;
+    if (back_bind_constants(job) || back_bind_comms(job))
         return CKPT_E_SYSTEM;
     return 0;
 }
@@ -211,7 +215,8 @@ static int back_restart(ckpt_error *error) {
 long back_Finalize(const long *a) {
     (void)a;
     ckpt_error error = {.size = sizeof error};
-    back_gate(VID_COMM_WORLD, "MPI_Finalize", CKPT_COLL_GATED);
+    ckpt_coll last;
+    back_gate(VID_COMM_WORLD, "MPI_Finalize", CKPT_COLL_GATED, &last);
     if (ckpt_close(back.job, &error) != 0)
         fprintf(stderr, "libckpt: rank %d: %s\n", back.rank, error.message);
     back.job = NULL;
@@ -265,21 +270,21 @@ long back_Comm_get_attr(const long *a) {
 
 /* ---- what ckptrun sees ---- */
 
-static uint64_t entered; /* number of the call by the thread that is in back_checkpoint */
+static ckpt_coll entered; /* the call of the thread that is in back_checkpoint */
 
 static int back_checkpoint(int *state, ckpt_error *error) {
     ckpt_state s = CKPT_STATE_IGNORE;
     if (back.job == NULL)
         return CKPT_E_STATE;
     int rc = ckpt_checkpoint(back.job, 0, &s, error);
-    back_gate_return(VID_COMM_WORLD, entered);
+    back_gate_return(&entered);
     *state = (int)s;
     return rc;
 }
 
 /* Counts as a collective call of all: a checkpoint of another kind does not find some in it. */
 static void back_enter(void) {
-    entered = back_gate(VID_COMM_WORLD, "MPIX_Checkpoint", CKPT_COLL_BLOCKING);
+    back_gate(VID_COMM_WORLD, "MPIX_Checkpoint", CKPT_COLL_BLOCKING, &entered);
 }
 
 static ckpt_job *back_job(void) { return back.job; }

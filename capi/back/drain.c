@@ -88,37 +88,15 @@ void back_request_done(ckpt_slot *s, const MPI_Status *status, int rc) {
 
 /* ---- posted receives ---- */
 
-static struct posted *pages[CKPT_PAGES];
+struct posted *posted_pages[CKPT_PAGES];
 uint64_t posted_serial;
 
-struct posted *posted_of(ckpt_vid request) {
-    uint32_t index = CKPT_VID_INDEX(request);
-    struct posted **page = &pages[index / CKPT_PAGE_SLOTS];
-    if (__builtin_expect(*page == NULL, 0)) {
-        struct posted *fresh = calloc(CKPT_PAGE_SLOTS, sizeof *fresh), *none = NULL;
-        if (fresh == NULL)
-            return NULL;
-        if (!__atomic_compare_exchange_n(page, &none, fresh, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-            free(fresh);
-    }
-    return *page + index % CKPT_PAGE_SLOTS;
-}
-
-/* buf, count, type, source, tag, comm */
-void back_posted(ckpt_vid request, const long *a) {
-    struct posted *p = posted_of(request);
-    if (p == NULL)
-        return; /* its generations will not fit: it holds a checkpoint back */
-    uint64_t serial =
-        back.shared ? __atomic_add_fetch(&posted_serial, 1, __ATOMIC_RELAXED) : ++posted_serial;
-    *p = (struct posted){(void *)a[0],
-                         serial,
-                         (int)a[1],
-                         (int)a[3],
-                         (int)a[4],
-                         (ckpt_vid)a[2],
-                         back_slot(CKPT_KIND_DATATYPE, a[2])->generation,
-                         back_slot(CKPT_KIND_COMM, a[5])->generation};
+struct posted *posted_page(uint32_t page) {
+    struct posted *fresh = calloc(CKPT_PAGE_SLOTS, sizeof *fresh), *none = NULL;
+    if (fresh != NULL && !__atomic_compare_exchange_n(&posted_pages[page], &none, fresh, 0,
+                                                      __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        free(fresh);
+    return posted_pages[page];
 }
 
 ckpt_slot *next_slot(ckpt_kind kind, uint32_t *i) {

@@ -40,8 +40,35 @@ struct deferred {
 #pragma GCC visibility push(hidden)
 extern struct drained *drained_first;
 void drained_append(struct drained *m);
-struct posted *posted_of(ckpt_vid request); /* NULL when out of memory */
+extern struct posted *posted_pages[CKPT_PAGES];
+struct posted *posted_page(uint32_t page) __attribute__((cold)); /* NULL when out of memory */
+static inline struct posted *posted_of(ckpt_vid request) {
+    uint32_t index = CKPT_VID_INDEX(request);
+    struct posted *page = posted_pages[index / CKPT_PAGE_SLOTS];
+    if (__builtin_expect(page == NULL, 0) &&
+        (page = posted_page(index / CKPT_PAGE_SLOTS)) == NULL)
+        return NULL;
+    return page + index % CKPT_PAGE_SLOTS;
+}
 extern uint64_t posted_serial;
+
+/* Remembers what MPI_Irecv was called with (buf, count, type, source, tag, comm), for a restart. */
+static inline void back_posted(ckpt_vid request, const long *a, const ckpt_slot *type,
+                               const ckpt_slot *comm) {
+    struct posted *p = posted_of(request);
+    if (p == NULL)
+        return; /* its generations will not fit: it holds a checkpoint back */
+    p->buf = (void *)a[0];
+    p->serial = __builtin_expect(back.shared, 0)
+                    ? __atomic_add_fetch(&posted_serial, 1, __ATOMIC_RELAXED)
+                    : ++posted_serial;
+    p->count = (int)a[1];
+    p->source = (int)a[3];
+    p->tag = (int)a[4];
+    p->type = (ckpt_vid)a[2];
+    p->type_generation = type->generation;
+    p->comm_generation = comm->generation;
+}
 /* The i-th slot of a kind that is handed out, from *i on; NULL at the end. */
 ckpt_slot *next_slot(ckpt_kind kind, uint32_t *i);
 /* Binds an id of an image: the deferred call of request vid. */

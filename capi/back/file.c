@@ -257,11 +257,12 @@ long back_File_close(const long *a) {
         return back_error(MPI_File_close(&file));
     ckpt_vid own = back_slot(CKPT_KIND_FILE, v)->clock;
     MPI_Comm comm = real_comm(own);
-    uint64_t k = back_gate(own, "MPI_File_close", CKPT_COLL_BLOCKING);
+    ckpt_coll made;
+    back_gate(own, "MPI_File_close", CKPT_COLL_BLOCKING, &made);
     int rc = MPI_File_close(&file);
     if (rc == MPI_SUCCESS && f->amode & CANON_FILE_DELETE_ON_CLOSE)
         delete_closed(f, comm);
-    back_gate_return(own, k);
+    back_gate_return(&made);
     if (rc != MPI_SUCCESS)
         return back_error(rc);
     back_slot(CKPT_KIND_FILE, v)->extra = 0;

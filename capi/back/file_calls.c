@@ -80,9 +80,10 @@ static inline __attribute__((always_inline)) long call(ckpt_back_fn *fn, const c
     if (!(flags & COLLECTIVE))
         return fn(a);
     ckpt_vid comm = back_slot(CKPT_KIND_FILE, a[0])->clock;
-    uint64_t k = back_gate(comm, name, CKPT_COLL_BLOCKING);
+    ckpt_coll made;
+    back_gate(comm, name, CKPT_COLL_BLOCKING, &made);
     long rc = fn(a);
-    back_gate_return(comm, k);
+    back_gate_return(&made);
     return rc;
 }
 

@@ -17,8 +17,8 @@
 #include <string.h>
 
 #include "back/back.h"
+#include "ckpt/clock.h"
 #include "ckpt/gate.h"
-#include "ckpt/vid.h"
 #include "mpi_canon.h"
 
 #if defined(OPEN_MPI)
@@ -27,6 +27,11 @@
 #define BACK_NAME "mpich"
 #else
 #define BACK_NAME "mpi"
+#endif
+
+/* Measurements of what counting costs compile a back that does not count, and cannot be saved. */
+#ifndef BACK_COUNTS
+#define BACK_COUNTS 1
 #endif
 
 #pragma GCC visibility push(hidden)
@@ -44,17 +49,19 @@ struct back_state {
 
 /* The back of this process. */
 struct back {
+    /* Every call looks here: one cache line, and then slots, the first of each kind. */
     ckpt_tables *tables; /* the job's; NULL before MPI_Init and after MPI_Finalize */
     ckpt_job *job;
     int shared;       /* MPI_THREAD_MULTIPLE: several threads may be here at once */
-    int rank, size;   /* in MPI_COMM_WORLD */
-    MPI_Comm control; /* libckpt's own; the application never sees it */
+    unsigned drained; /* messages that were received by draining and not by the application yet */
+    ckpt_slot *slots[CKPT_KINDS]; /* the first page of each kind, which never moves; NULL: no page */
+    int rank, size;               /* in MPI_COMM_WORLD */
+    MPI_Comm control;             /* libckpt's own; the application never sees it */
     MPI_Group world;
     MPI_Group everyone; /* world's members, then processes of other jobs that are or were reached */
     struct back_state *state;
     const ckpt_back_host *host;
-    MPI_Comm self;    /* libckpt's own, of this process alone: messages to the user's buffers */
-    unsigned drained; /* messages that were received by draining and not by the application yet */
+    MPI_Comm self; /* libckpt's own, of this process alone: messages to the user's buffers */
 };
 extern struct back back;
 
@@ -65,7 +72,12 @@ long back_missing(const long *a);
 
 #define TO_REAL(handle) ((uint64_t)(uintptr_t)(handle))
 
+/* As ckpt_vid_slot, with two loads less for the ids of the first page. */
 static inline ckpt_slot *back_slot(ckpt_kind kind, long vid) {
+    uint32_t i = (ckpt_vid)vid - CKPT_VID(kind, 0);
+    ckpt_slot *slot = back.slots[kind] + i;
+    if (__builtin_expect(i < CKPT_PAGE_SLOTS && slot->generation & 1, 1))
+        return slot;
     return ckpt_vid_slot(back.tables, kind, (ckpt_vid)vid);
 }
 static inline MPI_Comm real_comm(long v) {
@@ -218,8 +230,28 @@ enum {
  * message (canonical rank), extra: memory to free when it is complete; persistent: its struct
  * persistent. */
 
+/* A fresh id of a request or message, CKPT_VID_NONE when memory is out. */
+ckpt_vid back_take_slow(ckpt_kind kind) __attribute__((cold));
+static inline ckpt_vid back_take_id(ckpt_kind kind) {
+    ckpt_vid v = ckpt_vid_take(back.tables, kind, back.shared);
+    return __builtin_expect(v != CKPT_VID_NONE, 1) ? v : back_take_slow(kind);
+}
+
 /* Gives a real request a virtual id. */
-long back_new_request(MPI_Request real, int flags, int peer, ckpt_vid comm, ckpt_vid *vid);
+static inline long back_new_request(MPI_Request real, int flags, int peer, ckpt_vid comm,
+                                    ckpt_vid *vid) {
+    ckpt_vid v = back_take_id(CKPT_KIND_REQUEST);
+    if (__builtin_expect(v == CKPT_VID_NONE, 0))
+        return CANON_ERR(NO_MEM);
+    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, v);
+    s->real = TO_REAL(real);
+    s->clock = comm;
+    s->a = flags;
+    s->b = peer;
+    s->extra = 0;
+    *vid = v;
+    return 0;
+}
 
 /* Completes *request, giving the rest of the process a turn.  The thread is never held here.
  * Returns the real MPI's error code. */
@@ -228,7 +260,7 @@ int back_wait(MPI_Request *request, MPI_Status *status);
 /* ---- while a checkpoint is pending (wait.c) ---- */
 
 static inline unsigned back_pending(void) {
-    return __builtin_expect(__atomic_load_n(&back.tables->pending, __ATOMIC_RELAXED), 0);
+    return ckpt_pending(back.tables);
 }
 /* What every call does then. */
 void back_attend(void);
@@ -306,8 +338,6 @@ int back_drained_mrecv(struct drained *m, void *buf, int count, MPI_Datatype typ
 
 /* A complete request with that status and error code. */
 int back_done_request(const ckpt_mpi_status *status, int rc, MPI_Request *request);
-/* Remembers what MPI_Irecv was called with, for a restart. */
-void back_posted(ckpt_vid request, const long *a);
 int back_drain(void *ctx);
 /* What draining makes of a request that is complete. */
 void back_request_done(ckpt_slot *s, const MPI_Status *status, int rc);
@@ -339,9 +369,9 @@ int back_load(void *ctx, const void *saved, size_t bytes);
 
 /* The table of functions, with the collective ones behind the clock. */
 ckpt_back_fn *const *back_clocked_table(void);
-/* Waits until a call that all members must make together may go on; returns its number. */
-uint64_t back_gate(long comm, const char *call, int mode);
-void back_gate_return(long comm, uint64_t k);
+/* Waits until a call that all members must make together may go on.  name: of the function. */
+void back_gate(long comm, const char *name, int mode, ckpt_coll *call);
+void back_gate_return(const ckpt_coll *call);
 /* Tells libckpt, once the job is open, who takes part in the calls on MPI_COMM_WORLD. */
 int back_clock_world(void);
 /* The communicator whose clock counts the collective calls on a window; it outlives the window, and
@@ -355,12 +385,13 @@ int back_settle(void *ctx);
 /* Starts what was deferred and may start now. */
 void back_start_deferred(void);
 
+/* comm is what back_slot found; what is no communicator has no counters. */
 static inline void back_count_sent(const ckpt_slot *comm, int dest) {
-    if (dest >= 0 && (comm->generation & 1) && comm->extra != 0)
+    if (BACK_COUNTS && __builtin_expect(dest >= 0 && comm->extra != 0, 1))
         ckpt_sent(comm, dest, back.shared);
 }
 static inline void back_count_received(const ckpt_slot *comm, const MPI_Status *s) {
-    if (s->MPI_SOURCE >= 0 && (comm->generation & 1) && comm->extra != 0)
+    if (BACK_COUNTS && __builtin_expect(s->MPI_SOURCE >= 0 && comm->extra != 0, 1))
         ckpt_received(comm, s->MPI_SOURCE, back.shared);
 }
 

@@ -9,7 +9,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-#include "impl.h"
+#include "drain.h"
 
 typedef int isend_fn(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
 
@@ -118,13 +118,15 @@ long back_Irecv(const long *a) {
     long canon;
     if (__builtin_expect(back.drained, 0) && recv_drained(a, &canon))
         return canon;
-    int rc = MPI_Irecv((void *)a[0], (int)a[1], real_type(a[2]), real_rank(a[3]), real_tag(a[4]),
-                       real_comm(a[5]), &r);
+    const ckpt_slot *type = back_slot(CKPT_KIND_DATATYPE, a[2]);
+    const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, a[5]);
+    int rc = MPI_Irecv((void *)a[0], (int)a[1], (MPI_Datatype)(uintptr_t)type->real,
+                       real_rank(a[3]), real_tag(a[4]), (MPI_Comm)(uintptr_t)comm->real, &r);
     if (rc != MPI_SUCCESS)
         return back_error(rc);
     canon = back_new_request(r, REQUEST_RECV, (int)a[3], (ckpt_vid)a[5], (ckpt_vid *)a[6]);
-    if (canon == 0)
-        back_posted(*(ckpt_vid *)a[6], a);
+    if (BACK_COUNTS && canon == 0)
+        back_posted(*(ckpt_vid *)a[6], a, type, comm);
     return canon;
 }
 
@@ -218,18 +220,10 @@ long back_Probe(const long *a) {
     return rc;
 }
 
-static ckpt_vid take_message(void) {
-    ckpt_vid v;
-    while ((v = ckpt_vid_take(back.tables, CKPT_KIND_MESSAGE, back.shared)) == CKPT_VID_NONE)
-        if (ckpt_vid_grow(back.job, CKPT_KIND_MESSAGE) != 0)
-            break;
-    return v;
-}
-
 /* Slots of messages: real: while the real MPI has it, clock: communicator, extra: struct drained.
  */
 static long new_message(MPI_Message real, long comm, struct drained *m, long out) {
-    ckpt_vid v = m == NULL ? CKPT_VID_NONE : take_message();
+    ckpt_vid v = m == NULL ? CKPT_VID_NONE : back_take_id(CKPT_KIND_MESSAGE);
     if (v == CKPT_VID_NONE)
         return CANON_ERR(NO_MEM);
     ckpt_slot *s = back_slot(CKPT_KIND_MESSAGE, v);

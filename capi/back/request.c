@@ -7,38 +7,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "impl.h"
+#include "drain.h"
 
 enum { SMALL = 64 };
 
 /* ---- ids ---- */
 
-static ckpt_vid take(ckpt_kind kind) {
-    for (;;) {
+ckpt_vid back_take_slow(ckpt_kind kind) {
+    while (ckpt_vid_grow(back.job, kind) == 0) {
         ckpt_vid v = ckpt_vid_take(back.tables, kind, back.shared);
-        if (__builtin_expect(v != CKPT_VID_NONE, 1))
+        if (v != CKPT_VID_NONE)
             return v;
-        if (ckpt_vid_grow(back.job, kind) != 0)
-            return CKPT_VID_NONE;
     }
-}
-
-long back_new_request(MPI_Request real, int flags, int peer, ckpt_vid comm, ckpt_vid *vid) {
-    ckpt_vid v = take(CKPT_KIND_REQUEST);
-    if (v == CKPT_VID_NONE)
-        return CANON_ERR(NO_MEM);
-    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, v);
-    s->real = TO_REAL(real);
-    s->clock = comm;
-    s->a = flags;
-    s->b = peer;
-    s->extra = 0;
-    *vid = v;
-    return 0;
+    return CKPT_VID_NONE;
 }
 
 static inline int is_null(const ckpt_slot *s) {
-    return s == back.tables->pages[CKPT_KIND_REQUEST][0];
+    return s == back.slots[CKPT_KIND_REQUEST];
 }
 
 static inline MPI_Request real_of(const ckpt_slot *s) { return (MPI_Request)(uintptr_t)s->real; }
@@ -62,8 +47,9 @@ static inline void status_of(const ckpt_slot *s, const MPI_Status *real, ckpt_mp
         canon_status(real, out);
 }
 
-/* Counts what the completed request moved, and frees its id unless it is persistent. */
-static void complete(ckpt_slot *s, ckpt_vid *vid, const MPI_Status *status, int rc) {
+/* What is left of a request that is none of the two that programs are full of. */
+static __attribute__((noinline)) void complete_rare(ckpt_slot *s, ckpt_vid *vid,
+                                                    const MPI_Status *status, int rc) {
     const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, s->clock);
     int cancelled = (s->a & REQUEST_CANCELLED) && STATUS_CANCELLED(status);
     if (s->a & REQUEST_DONE) {
@@ -85,6 +71,18 @@ static void complete(ckpt_slot *s, ckpt_vid *vid, const MPI_Status *status, int 
         return;
     }
     free((void *)(uintptr_t)s->extra);
+    ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, *vid, back.shared);
+    *vid = VID_REQUEST_NULL;
+}
+
+/* Counts what the completed request moved, and frees its id unless it is persistent. */
+static inline void complete(ckpt_slot *s, ckpt_vid *vid, const MPI_Status *status, int rc) {
+    if (__builtin_expect((s->a & ~REQUEST_KIND) != 0 || s->extra != 0 || rc != MPI_SUCCESS, 0)) {
+        complete_rare(s, vid, status, rc);
+        return;
+    }
+    if (s->a == REQUEST_RECV && s->b != CANON_PROC_NULL)
+        back_count_received(back_slot(CKPT_KIND_COMM, s->clock), status);
     ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, *vid, back.shared);
     *vid = VID_REQUEST_NULL;
 }
@@ -151,7 +149,8 @@ static void note_error(long rc, ckpt_mpi_status *status, long *all) {
         *all = CANON_ERR(IN_STATUS);
 }
 
-long back_Waitall(const long *a) {
+/* One after the other. */
+static long wait_each(const long *a) {
     ckpt_vid *v = (ckpt_vid *)a[1];
     ckpt_mpi_status *statuses = (ckpt_mpi_status *)a[2];
     long all = 0, n = a[0], *again = (long *)a;
@@ -162,6 +161,62 @@ long back_Waitall(const long *a) {
         again[2] = statuses ? (long)&statuses[i] : 0;
         long rc = wait_one(&v[i], statuses ? &statuses[i] : NULL, "MPI_Waitall", all == 0);
         note_error(rc, statuses ? &statuses[i] : NULL, &all);
+    }
+    return all;
+}
+
+/* A request that the real MPI has completed, with its error code. */
+static inline long ended(ckpt_slot *s, ckpt_vid *vid, const MPI_Status *status, int rc,
+                         ckpt_mpi_status *out) {
+    if (out != NULL)
+        status_of(s, status, out);
+    complete(s, vid, status, rc);
+    return back_error(rc);
+}
+
+/* Puts the real requests into r; 0 when one of them needs care: it is then waited for by itself. */
+static inline int plain(long n, const ckpt_vid *v, ckpt_slot **slot, MPI_Request *r) {
+    for (long i = 0; i < n; i++) {
+        slot[i] = back_slot(CKPT_KIND_REQUEST, v[i]);
+        if (__builtin_expect(is_null(slot[i]) ||
+                                 __atomic_load_n(&slot[i]->a, __ATOMIC_ACQUIRE) & ~REQUEST_KIND,
+                             0))
+            return 0;
+        r[i] = real_of(slot[i]);
+    }
+    return 1;
+}
+
+/* Few plain requests are tested together, all or none of them: the real MPI then drives its
+ * communication once a turn, not once a request.  What takes long is waited for one by one, so that
+ * people can be told which it is. */
+long back_Waitall(const long *a) {
+    ckpt_vid *v = (ckpt_vid *)a[1];
+    ckpt_mpi_status *statuses = (ckpt_mpi_status *)a[2];
+    ckpt_slot *slot[SMALL];
+    MPI_Request r[SMALL];
+    MPI_Status st[SMALL];
+    long n = a[0], all = 0;
+    int flag = 0, rc;
+    if (n < 2 || n > SMALL || !plain(n, v, slot, r))
+        return wait_each(a);
+    for (unsigned turn = 0;; turn++) {
+        rc = MPI_Testall((int)n, r, &flag, st);
+        if (__builtin_expect(flag || rc != MPI_SUCCESS, 1))
+            break;
+        if (turn == BACK_SPIN || (back_turn(turn) && !plain(n, v, slot, r)))
+            return wait_each(a);
+    }
+    for (long i = 0; i < n; i++) {
+        ckpt_mpi_status *out = statuses ? &statuses[i] : NULL;
+        if (__builtin_expect(rc != MPI_SUCCESS, 0)) {
+            note_error(r[i] == MPI_REQUEST_NULL
+                           ? ended(slot[i], &v[i], &st[i], st[i].MPI_ERROR, out)
+                           : wait_one(&v[i], out, "MPI_Waitall", 0),
+                       out, &all);
+            continue;
+        }
+        ended(slot[i], &v[i], &st[i], MPI_SUCCESS, out);
     }
     return all;
 }
@@ -418,7 +473,8 @@ static int start(ckpt_vid v, ckpt_slot *s) {
         if ((s->a & REQUEST_KIND) == REQUEST_SEND)
             back_count_sent(back_slot(CKPT_KIND_COMM, s->clock), s->b);
         else if ((s->a & REQUEST_KIND) == REQUEST_RECV && p != NULL)
-            back_posted(v, p->a); /* its place among the receives that are posted */
+            back_posted(v, p->a, back_slot(CKPT_KIND_DATATYPE, p->a[2]),
+                        back_slot(CKPT_KIND_COMM, p->a[5])); /* its place among the receives that are posted */
     }
     return rc;
 }

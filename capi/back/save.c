@@ -388,18 +388,17 @@ static int post_again(const struct repost *p) {
     if (rc != MPI_SUCCESS)
         return CKPT_E_SYSTEM;
     s->real = TO_REAL(r);
-    back_posted(p->vid, a);
+    back_posted(p->vid, a, back_slot(CKPT_KIND_DATATYPE, a[2]), back_slot(CKPT_KIND_COMM, a[5]));
     return 0;
 }
 
 /* In a restarted job all counts begin at 0, and no checkpoint is pending. */
 static int start_again(struct deferred *d) {
-    const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, d->comm);
-    if (!(comm->generation & 1) || comm->extra == 0)
+    ckpt_clock *c = ckpt_clock_of(back.tables, d->comm);
+    if (c == NULL)
         return CKPT_E_CORRUPT;
-    ckpt_comm_counters *c = ckpt_comm_of(comm);
-    c->collectives++;
-    c->returned++;
+    c->call++;
+    c->ret++;
     return deferred_start(d) == 0 ? 0 : CKPT_E_SYSTEM;
 }
 

@@ -95,10 +95,10 @@ int back_list_waiting(void *ctx, ckpt_waiting *list, int max) {
     for (const ckpt_slot *s; n < max && (s = next_slot(CKPT_KIND_COMM, &i)) != NULL;) {
         if (s->extra == 0)
             continue;
-        const ckpt_comm_counters *c = ckpt_comm_of(s);
-        uint64_t returned = __atomic_load_n(&c->returned, __ATOMIC_ACQUIRE);
-        if (c->call != NULL && __atomic_load_n(&c->collectives, __ATOMIC_RELAXED) != returned)
-            list[n++] = (ckpt_waiting){c->call, CKPT_VID(CKPT_KIND_COMM, i - 1), CKPT_PEER_NONE, -1,
+        const ckpt_clock *c = &ckpt_comm_of(s)->clock;
+        uint64_t returned = __atomic_load_n(&c->ret, __ATOMIC_ACQUIRE);
+        if (c->name != NULL && __atomic_load_n(&c->call, __ATOMIC_RELAXED) != returned)
+            list[n++] = (ckpt_waiting){c->name, CKPT_VID(CKPT_KIND_COMM, i - 1), CKPT_PEER_NONE, -1,
                                        CKPT_WAIT_COLLECTIVE};
     }
     return n;

@@ -55,12 +55,17 @@ typedef struct ckpt_bookmark {
     uint64_t sent, received;
 } ckpt_bookmark;
 
+/* Collective calls of one communicator (ckpt/clock.h).  Counted from 0 after a restart. */
+typedef struct ckpt_clock {
+    uint64_t call; /* made so far; written by the calling thread */
+    uint64_t ret;  /* how many of them have returned (non-blocking ones: were started) */
+    const char *name; /* function of the last one, a constant, for those who ask; may be NULL */
+} ckpt_clock;
+
 /* What a communicator counts.  Saved with every image. */
 typedef struct ckpt_comm_counters {
     uint64_t children;    /* communicators made from this one so far */
-    uint64_t collectives; /* collective calls made so far (DESIGN 4); counted from 0 after a restart */
-    uint64_t returned;    /* how many of them have returned */
-    const char *call;     /* name of the last one, a constant, for those who ask; may be NULL */
+    ckpt_clock clock;
     ckpt_bookmark peer[]; /* by the rank that messages are sent to (remote group of an
                              intercommunicator) */
 } ckpt_comm_counters;
