@@ -84,9 +84,6 @@ func makePlan(plan *C.struct_host_plan, args []string) error {
 	if err != nil {
 		return err
 	}
-	if o.SafeState == "2pc" {
-		return errors.New("--safe-state 2pc is not there yet: leave it out, or say clock")
-	}
 	process.options = o
 	startStress()
 	if process.log, err = newLog(o.Log); err != nil {
@@ -94,6 +91,9 @@ func makePlan(plan *C.struct_host_plan, args []string) error {
 	}
 	if o.Trap == "sud" {
 		plan.sud = 1
+	}
+	if o.SafeState == "2pc" {
+		plan.two_phase = 1
 	}
 	plan.back = C.CString(o.MPI)
 	plan.own_argc = C.int(own + 1)

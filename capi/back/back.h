@@ -29,6 +29,8 @@ typedef struct ckpt_back_host {
     void (*hold)(void);
     /* This thread initialized MPI: it is the one that may call it while the process is stopped. */
     void (*mine)(void);
+    /* Blocking collective calls are preceded by a barrier (--safe-state 2pc). */
+    int two_phase;
 } ckpt_back_host;
 
 typedef struct ckpt_back {

@@ -234,7 +234,11 @@ static inline __attribute__((always_inline)) long nonblocking(int function, cons
 
 #define DEFINE_BLOCKING(name, NAME, comm)                                                          \
     long back_##name(const long *a);                                                               \
-    static long clocked_##name(const long *a) {                                    \
+    static long clocked_##name(const long *a) {                                                    \
+        return blocking(back_##name, "MPI_" #name, a, a[comm]);                                    \
+    }                                                                                              \
+    static long committed_##name(const long *a) {                                                  \
+        back_two_phase(a[comm], "MPI_" #name);                                                     \
         return blocking(back_##name, "MPI_" #name, a, a[comm]);                                    \
     }
 #define DEFINE_NONBLOCKING(name, NAME, comm)                                                       \
@@ -292,7 +296,12 @@ ckpt_back_fn *const *back_clocked_table(void) {
     static ckpt_back_fn *table[CKPT_FN_MPI_END - CKPT_FN_MPI];
     memcpy(table, back_table, sizeof table);
 #define PUT(name, NAME, comm) table[NUMBER(NAME)] = clocked_##name;
-    BLOCKING(PUT)
+#define PUT_COMMITTED(name, NAME, comm) table[NUMBER(NAME)] = committed_##name;
+    if (back.host->two_phase) {
+        BLOCKING(PUT_COMMITTED)
+    } else {
+        BLOCKING(PUT)
+    }
     NONBLOCKING(PUT)
     PUT(Ialltoallw, IALLTOALLW, 8)
     PUT(Ineighbor_alltoallw, INEIGHBOR_ALLTOALLW, 8)

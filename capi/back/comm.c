@@ -348,6 +348,8 @@ long back_new_comm(MPI_Comm real, MPI_Comm like, ckpt_vid parent, uint64_t ident
         if (v == CKPT_VID_NONE || reach(back.job, v, &f, identity) != 0 ||
             (outsiders(&f) && back_reaches_outside(v, parent) != 0))
             rc = MPI_ERR_NO_MEM;
+        else if (!outsiders(&f)) /* others may not know of it */
+            rc = back_two_phase_made(v, real);
     }
     free(w.word);
     facts_free(&f);
@@ -459,7 +461,7 @@ int back_rebuild_comm(ckpt_vid vid, const void *descriptor, size_t bytes, uint64
     struct facts f;
     if (rc == MPI_SUCCESS)
         rc = facts_of(comm, &f);
-    if (rc != MPI_SUCCESS)
+    if (rc != MPI_SUCCESS || back_two_phase_made(vid, comm) != MPI_SUCCESS)
         return CKPT_E_SYSTEM;
     rc = reach(back.job, vid, &f, identity);
     facts_free(&f);

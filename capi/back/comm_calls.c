@@ -142,8 +142,10 @@ long back_Comm_free(const long *a) {
     ckpt_vid v = *(ckpt_vid *)a[0];
     MPI_Comm comm = real_comm(v);
     int rc = MPI_Comm_free(&comm);
-    if (rc == MPI_SUCCESS)
+    if (rc == MPI_SUCCESS) {
+        back_two_phase_freed(v);
         ckpt_vid_free(back.job, v);
+    }
     return back_error(rc);
 }
 
@@ -151,8 +153,10 @@ long back_Comm_disconnect(const long *a) {
     ckpt_vid v = *(ckpt_vid *)a[0];
     MPI_Comm comm = real_comm(v);
     int rc = MPI_Comm_disconnect(&comm);
-    if (rc == MPI_SUCCESS)
+    if (rc == MPI_SUCCESS) {
+        back_two_phase_freed(v);
         ckpt_vid_free(back.job, v);
+    }
     return back_error(rc);
 }
 

@@ -136,6 +136,8 @@ static int start_mpi(int required, int *provided) {
     rc = MPI_Comm_dup(MPI_COMM_SELF, &back.self);
     if (rc == MPI_SUCCESS)
         rc = MPI_Comm_dup(MPI_COMM_WORLD, &back.control);
+    if (rc == MPI_SUCCESS)
+        rc = back_two_phase_made(VID_COMM_WORLD, MPI_COMM_WORLD);
     /* Asking for its group matters: MPI_Comm_create_group of MPICH 4.0 crashes on a communicator
      * that was never asked. */
     if (rc == MPI_SUCCESS)
@@ -222,6 +224,7 @@ long back_Finalize(const long *a) {
     back.job = NULL;
     back.tables = NULL;
     MPI_Comm_free(&back.control);
+    back_two_phase_freed(VID_COMM_WORLD);
     MPI_Comm_free(&back.self);
     MPI_Group_free(&back.world);
     return back_error(MPI_Finalize());

@@ -234,8 +234,10 @@ long back_File_open(const long *a) {
     file_free(f);
     if (file != MPI_FILE_NULL)
         MPI_File_close(&file);
-    if (vid != VID_COMM_NULL)
+    if (vid != VID_COMM_NULL) {
+        back_two_phase_freed(vid);
         ckpt_vid_free(back.job, vid);
+    }
     MPI_Comm_free(&comm);
     return canon;
 }
@@ -267,6 +269,7 @@ long back_File_close(const long *a) {
         return back_error(rc);
     back_slot(CKPT_KIND_FILE, v)->extra = 0;
     ckpt_vid_free(back.job, v);
+    back_two_phase_freed(own);
     ckpt_vid_free(back.job, own);
     MPI_Comm_free(&comm);
     file_free(f);

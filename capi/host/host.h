@@ -141,6 +141,7 @@ struct host {
     } ids[4];
     bool child; // a forked child: no Go, no checkpoint
     bool sud;
+    bool two_phase; // what the back is told
     uint64_t brk;               // current break
     uint64_t vdso_start, vdso_end;
     uint64_t fake_vdso;

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HOSTGO_VERSION 2
+#define HOSTGO_VERSION 3
 
 enum plan_action { PLAN_EXIT = 0, PLAN_RUN = 1, PLAN_RESTART = 2 };
 
@@ -24,6 +24,7 @@ struct host_plan {
     char **argv;     // of the program, NULL-terminated
     int own_argc;    // how many of ckptrun's own arguments come before the program
     int sud;         // --trap sud
+    int two_phase;   // --safe-state 2pc
     char *back;      // "mpich", "openmpi", a path, or "" when no launcher is seen
     int restart_mpi; // PLAN_RESTART: the image is of an MPI program
     uint64_t trigger_mask; // --signal: these do not reach the program; each writes its number to

@@ -82,8 +82,9 @@ const char *back_load(const char *name) {
         lib ? (const struct ckpt_back *(*)(const struct ckpt_back_host *))dlsym(lib,
                                                                                 "ckpt_back_entry")
             : NULL;
-    static const struct ckpt_back_host host = {
+    static struct ckpt_back_host host = {
         .size = sizeof host, .upcall = upcall, .hold = back_hold, .mine = back_mine};
+    host.two_phase = H.two_phase;
     if (entry) back = entry(&host);
     set_kernel_mask(old);
     if (!back) {

@@ -90,6 +90,7 @@ int main(int argc, char **argv, char **envp) {
     H.argc_own = plan.own_argc;
     H.argv_own = argv;
     H.sud = plan.sud;
+    H.two_phase = plan.two_phase;
     H.trigger_mask = plan.trigger_mask;
     H.trigger_fd = plan.trigger_fd;
     signals_wrap_lower();

@@ -28,3 +28,22 @@ func TestAnyMoment(t *testing.T) {
 		}
 	}
 }
+
+// TestTwoPhase does so with the baseline, a barrier in front of every blocking collective call: a rank
+// may be saved inside the barrier, and makes it again.
+func TestTwoPhase(t *testing.T) {
+	t.Setenv("CKPT_SAFE_STATE", "2pc")
+	programs := map[string]string{}
+	for _, mpi := range []string{"mpich", "openmpi"} {
+		programs[mpi] = cycle.Compile(t, mpi, "patterns.c")
+	}
+	for i, p := range []struct{ name, rounds string }{{"colls", "60"}, {"stuck", "25"}} {
+		program := &cycle.Program{Ranks: 3, Kills: 2, Most: 300 * time.Millisecond, Command: map[string][]string{}}
+		for mpi, path := range programs {
+			program.Command[mpi] = []string{path, p.name, p.rounds}
+		}
+		program.Native(t, "mpich")
+		pair := cycle.Pairs[1+i] // within Open MPI, and between the two
+		t.Run(pair[0]+"-"+pair[1]+"/"+p.name, func(t *testing.T) { program.Run(t, pair) })
+	}
+}
