@@ -5,6 +5,7 @@ package ckpt
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 
 	"go.uber.org/zap"
@@ -27,6 +28,7 @@ type clockwork struct {
 	log    *zap.Logger
 	tables *vid.Tables
 	fence  func() error       // on all threads of the process
+	trace  *clockTrace        // nil: none is asked for
 	stop   func(epoch uint32) // the state is safe: called on a goroutine of its own
 	nudge  func()             // deferred calls may start: called on a goroutine of its own
 	over   func(aborted bool) // the epoch is over
@@ -57,9 +59,17 @@ func newClockwork(net *signaling.Network, tables *vid.Tables, log *zap.Logger) (
 	if err != nil {
 		return nil, err
 	}
+	config := collclock.Config{Rank: net.Rank(), Ranks: net.Size()}
+	trace, err := clockTraceOf(os.Getenv("CKPT_DEBUG"), net.Rank())
+	if err != nil {
+		return nil, err
+	}
+	if trace != nil {
+		config.Trace = trace.step
+	}
 	w := &clockwork{
-		log: log, tables: tables, fence: fence,
-		machine: collclock.New(collclock.Config{Rank: net.Rank(), Ranks: net.Size()}),
+		log: log, tables: tables, fence: fence, trace: trace,
+		machine: collclock.New(config),
 		ids:     map[vid.ID]collclock.ID{}, comms: map[collclock.ID]vid.ID{},
 		granted: map[collclock.ID]uint64{}, deferred: map[collclock.ID]uint64{},
 		wake: make(chan struct{}, 1),
@@ -190,6 +200,9 @@ func (w *clockwork) counts() []collclock.Count {
 		if id, ok := w.ids[c.Comm]; ok {
 			counts = append(counts, collclock.Count{Clock: id, Call: c.Made, Ret: c.Returned})
 		}
+	}
+	if w.trace != nil {
+		w.trace.counted(counts)
 	}
 	return counts
 }

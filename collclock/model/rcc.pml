@@ -34,12 +34,14 @@ bool pend[N], rdy[N], frz[N], cln[N], left[N]; /* by rank: snapshot taken; READY
 bool requested, freeze, safe, over, aborted;
 byte sent[N * N], taken[N * N];
 
-#include "trace.h" /* NEXT, ADV: either nothing, or the next event of a recorded trace */
+/* A step that a trace tells of, which is either all steps or the next of a recorded one. */
+#include "trace.h"
+#define STEP(e, r, g, v) NEXT(e, r, g, v) -> ADV(e, r, g, v)
 
 /* ---- the application ---- */
 
 #define call(r, g, k) \
-    atomic { NEXT(EV_CALL, r, g, k) -> ADV; CALL[I(r, g)] = k }
+    atomic { STEP(EV_CALL, r, g, k); CALL[I(r, g)] = k }
 
 /* Hot path, or the gate. */
 #define gate(r, g, k) \
@@ -51,12 +53,12 @@ byte sent[N * N], taken[N * N];
     } \
     atomic { \
         (!pend[r] || k <= SNAP[I(r, g)] || k <= LIM[g]) && RET[I(r, g)] == k - 1 && DQ[I(r, g)] == 0 && \
-        NEXT(EV_ENTER, r, g, k) -> ADV; ENT[I(r, g)] = MAX(ENT[I(r, g)], k) \
+        STEP(EV_ENTER, r, g, k); ENT[I(r, g)] = MAX(ENT[I(r, g)], k) \
     } \
     in_mpi(r, g)
 
 #define back(r, g, k) \
-    atomic { NEXT(EV_RETURN, r, g, k) -> ADV; out_mpi(r, g); RET[I(r, g)] = k }
+    atomic { STEP(EV_RETURN, r, g, k); out_mpi(r, g); RET[I(r, g)] = k }
 
 #define COLL(r, g, k) \
     call(r, g, k); gate(r, g, k); \
@@ -71,8 +73,8 @@ byte sent[N * N], taken[N * N];
     atomic { \
         if \
         :: (!pend[r] || k <= SNAP[I(r, g)]) && DQ[I(r, g)] == 0 -> \
-            NEXT(EV_ENTER, r, g, k) -> ADV; ENT[I(r, g)] = MAX(ENT[I(r, g)], k); in_mpi(r, g); \
-            NEXT(EV_RETURN, r, g, k) -> ADV; out_mpi(r, g); RET[I(r, g)] = k \
+            STEP(EV_ENTER, r, g, k); ENT[I(r, g)] = MAX(ENT[I(r, g)], k); in_mpi(r, g); \
+            STEP(EV_RETURN, r, g, k); out_mpi(r, g); RET[I(r, g)] = k \
         :: else -> DQ[I(r, g)]++; ann[I(r, g)] = k \
         fi \
     }
@@ -95,7 +97,7 @@ byte real[N * G], inside[N];
 
 #define create(r, x) \
     atomic { \
-        NEXT(EV_CREATE, r, x, 0) -> ADV; made[I(r, x)] = true; \
+        STEP(EV_CREATE, r, x, 0); made[I(r, x)] = true; \
         if \
         :: pend[r] && IN_TIME(r) -> initsent[I(r, x)] = true; ann[I(r, x)] = CALL[I(r, x)] \
         :: else \
@@ -130,15 +132,15 @@ byte real[N * G], inside[N];
     :: else fi;
 
 #define SNAPSHOT(r) \
-    :: atomic { requested && !over && !pend[r] && !left[r] && NEXT(EV_SNAPSHOT, r, 0, 0) -> ADV; \
+    :: atomic { requested && !over && !pend[r] && !left[r] && (true EACH_CLOCK_OF(r, COUNTED)) && \
+        STEP(EV_SNAPSHOT, r, 0, 0); \
         EACH_CLOCK_OF(r, INIT1) pend[r] = true }
 
 #define DEFERRED(r, g) \
     :: atomic { DQ[I(r, g)] > 0 && ENT[I(r, g)] == RET[I(r, g)] && RET[I(r, g)] < CALL[I(r, g)] && \
         (!pend[r] || ENT[I(r, g)] + 1 <= LIM[g] || ENT[I(r, g)] + 1 <= SNAP[I(r, g)]) && \
-        NEXT(EV_ENTER, r, g, ENT[I(r, g)] + 1) -> ADV; ENT[I(r, g)]++; in_mpi(r, g) } \
-    :: atomic { DQ[I(r, g)] > 0 && ENT[I(r, g)] > RET[I(r, g)] && NEXT(EV_RETURN, r, g, RET[I(r, g)] + 1) -> \
-        ADV; out_mpi(r, g); RET[I(r, g)]++; DQ[I(r, g)]-- }
+        STEP(EV_ENTER, r, g, ENT[I(r, g)] + 1); ENT[I(r, g)]++; in_mpi(r, g) } \
+    :: atomic { DQ[I(r, g)] > 0 && ENT[I(r, g)] > RET[I(r, g)] && STEP(EV_RETURN, r, g, RET[I(r, g)] + 1); out_mpi(r, g); RET[I(r, g)]++; DQ[I(r, g)]-- }
 
 #define MESSAGES(r, g) \
     :: atomic { initsent[I(r, g)] && !initgot[I(r, g)] && !over -> \
@@ -153,14 +155,12 @@ byte real[N * G], inside[N];
 
 #define HOME(g) \
     :: atomic { !allinit[g] && !over && ALL(g, GOTINIT, 0) -> allinit[g] = true; MEMBERS(g, LARGEST) \
-        if :: !ALL(g, NOTLESS, T0[g]) -> NEXT(EV_GO, 0, g, T0[g]) -> ADV; LIM[g] = T0[g] \
+        if :: !ALL(g, NOTLESS, T0[g]) -> STEP(EV_GO, 0, g, T0[g]); LIM[g] = T0[g] \
         :: else fi } \
     :: atomic { allinit[g] && !frozen[g] && !over && LEAST(g) > LIMIT(g) && \
-        NEXT(EV_GO, 0, g, LEAST(g)) -> ADV; GO[g] = LEAST(g); LIM[g] = GO[g] } \
-    :: atomic { allinit[g] && !isripe[g] && !over && ALL(g, HEARD, T0[g]) && NEXT(EV_RIPE, 0, g, T0[g]) -> \
-        ADV; isripe[g] = true } \
-    :: atomic { freeze && !frozen[g] && NEXT(EV_FREEZE, 0, g, LIMIT(g)) -> \
-        ADV; frozen[g] = true; LIM[g] = LIMIT(g); assert(ALL(g, CALLED, LIMIT(g))) }
+        STEP(EV_GO, 0, g, LEAST(g)); GO[g] = LEAST(g); LIM[g] = GO[g] } \
+    :: atomic { allinit[g] && !isripe[g] && !over && ALL(g, HEARD, T0[g]) && STEP(EV_RIPE, 0, g, T0[g]); isripe[g] = true } \
+    :: atomic { freeze && !frozen[g] && STEP(EV_FREEZE, 0, g, LIMIT(g)); frozen[g] = true; LIM[g] = LIMIT(g); assert(ALL(g, CALLED, LIMIT(g))) }
 #define CALLED(r, g, k) (CALL[I(r, g)] >= (k))
 
 #define RIPE1(r, g) && (!ph0[I(r, g)] || isripe[g])
@@ -169,12 +169,10 @@ byte real[N * G], inside[N];
     RET[I(r, g)] == ENT[I(r, g)] && ALL(g, COMPLETE, ENT[I(r, g)]))
 
 #define RANK(r) \
-    :: atomic { pend[r] && !rdy[r] && !over && (true EACH_CLOCK_OF(r, RIPE1)) && NEXT(EV_READY, r, 0, 0) -> \
-        ADV; rdy[r] = true } \
+    :: atomic { pend[r] && !rdy[r] && !over && (true EACH_CLOCK_OF(r, RIPE1)) && STEP(EV_READY, r, 0, 0); rdy[r] = true } \
     :: atomic { freeze && !frz[r] && !over -> frz[r] = true } \
-    :: atomic { frz[r] && !cln[r] && !over && (true EACH_CLOCK_OF(r, SETTLED1)) && NEXT(EV_CLEAN, r, 0, 0) -> \
-        ADV; cln[r] = true } \
-    :: atomic { over && !left[r] && NEXT(EV_RESUME, r, 0, 0) -> ADV; left[r] = true; pend[r] = false }
+    :: atomic { frz[r] && !cln[r] && !over && (true EACH_CLOCK_OF(r, SETTLED1)) && STEP(EV_CLEAN, r, 0, 0); cln[r] = true } \
+    :: atomic { over && !left[r] && STEP(EV_RESUME, r, 0, 0); left[r] = true; pend[r] = false }
 
 #define IS_RDY(r) && rdy[r]
 #define IS_CLN(r) && cln[r]
@@ -197,7 +195,7 @@ proctype control() {
     :: atomic { requested && !freeze && !over -> over = true; aborted = true }
 #endif
     :: atomic { !freeze && !over && (true EACH_RANK(IS_RDY)) -> freeze = true }
-    :: atomic { !safe && !over && (true EACH_RANK(IS_CLN)) && NEXT(EV_STOP, 0, 0, 0) -> ADV; safe = true;
+    :: atomic { !safe && !over && (true EACH_RANK(IS_CLN)) && STEP(EV_STOP, 0, 0, 0); safe = true;
         EACH_RANK(OUTSIDE) EACH_CLOCK(SAME) }
     :: atomic { safe && !over -> over = true }
     :: atomic { over && (true EACH_RANK(IS_LEFT)) EACH_PAIR(NODQ) && THREADS_DONE -> break }

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ckpt
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/libckpt/libckpt/collclock"
+)
+
+// clockTrace writes down what the collective clock of this rank does, so that the model of the
+// protocol can be asked whether it would have done so too. A line is a time of CLOCK_MONOTONIC, which
+// all ranks of a machine share, a step of collclock.TraceKind, the clock, and a value:
+//
+//	81372940012 call a1b2c3d4e5f60718 3
+//
+// A snapshot is preceded by what the counters said, "counted CLOCK CALLS RETURNED".
+type clockTrace struct{ file *os.File }
+
+// clockTraceOf opens the trace that CKPT_DEBUG=clocktrace=PREFIX asks for, one file a rank; nil when it
+// asks for none. It is for tests.
+func clockTraceOf(debug string, rank int) (*clockTrace, error) {
+	prefix, ok := strings.CutPrefix(debug, "clocktrace=")
+	if !ok {
+		return nil, nil
+	}
+	f, err := os.OpenFile(fmt.Sprintf("%s.%d", prefix, rank), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("CKPT_DEBUG: %w", err)
+	}
+	return &clockTrace{f}, nil
+}
+
+func (t *clockTrace) step(e collclock.TraceEvent) {
+	t.line(fmt.Sprintf("%v %v %d", e.Kind, e.Clock, e.Value))
+}
+
+func (t *clockTrace) counted(counts []collclock.Count) {
+	for _, c := range counts {
+		t.line(fmt.Sprintf("counted %v %d %d", c.Clock, c.Call, c.Ret))
+	}
+}
+
+// line writes at once: a process may be killed. What cannot be written is missed by the reader.
+func (t *clockTrace) line(text string) {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%d %s\n", now.Nano(), text)
+	_, _ = t.file.Write(b.Bytes())
+}
