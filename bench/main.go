@@ -40,6 +40,9 @@ var studies = []study{
 	{"query", measureQuery},
 	{"blocking", measureBlocking},
 	{"triple", measureTriple},
+	{"counting", measureCounting},
+	{"safestate", measureSafeState},
+	{"groups", measureGroups},
 	{"syscall", measureSyscall},
 	{"checkpoint", measureCheckpoint},
 }

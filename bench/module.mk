@@ -8,10 +8,11 @@ BENCH_FLAGS := -std=gnu11 -Wall -Wextra -Werror -Wno-stringop-overflow -O2 -Iinc
 # Only the one that needs it: a native run shall not have libckpt.so in its process.
 $(BENCH_DIR)/checkpoint.%: BENCH_LIBS = -L$(LIB) -lckpt '-Wl,-rpath,$$ORIGIN/../lib'
 BENCH_PLAIN := gate syscall
-BENCH_MPI := crossing query blocking triple startup checkpoint
+BENCH_MPI := crossing query blocking triple counting safestate groups startup checkpoint
 
 BENCHES := $(BENCH_PLAIN:%=$(BENCH_DIR)/%) \
-           $(foreach mpi,mpich openmpi,$(BENCH_MPI:%=$(BENCH_DIR)/%.$(mpi)))
+           $(foreach mpi,mpich openmpi,$(BENCH_MPI:%=$(BENCH_DIR)/%.$(mpi)) \
+               $(BENCH_DIR)/libckptback-$(mpi)-uncounted.so)
 
 BENCH_DEPS := $(wildcard bench/programs/*.h include/*.h include/ckpt/*.h) bench/module.mk \
               | $(LIB)/libckpt.so $(LIB)/libckpt.so.1
@@ -27,3 +28,17 @@ $(BENCH_DIR)/%.mpich: bench/programs/%.c $(BENCH_DEPS)
 $(BENCH_DIR)/%.openmpi: bench/programs/%.c $(BENCH_DEPS)
 	@mkdir -p $(@D)
 	$(MPICC_OPENMPI) $(BENCH_FLAGS) -o $@ $< $(BENCH_LIBS)
+
+# Backs without clock and bookmarks: what counting costs is the difference to those that are installed.
+# $(call uncounted,NAME,COMPILER)
+define uncounted
+UNCOUNTED_$(1)_OBJS := $(patsubst %.c,$(OBJ)/uncounted-$(1)/%.o,$(BACK_SRCS))
+$(OBJ)/uncounted-$(1)/%.o: %.c
+	@mkdir -p $$(@D)
+	$(2) $(C_FLAGS) -Icapi $(CFLAGS) -DBACK_COUNTS=0 -fPIC -fvisibility=hidden -c -o $$@ $$<
+$(BENCH_DIR)/libckptback-$(1)-uncounted.so: $$(UNCOUNTED_$(1)_OBJS) | $(LIB)/libckpt.so $(LIB)/libckpt.so.1
+	@mkdir -p $$(@D)
+	$(2) $(CFLAGS) -shared -o $$@ $$^ -L$(LIB) -lckpt -Wl,-rpath,'$$$$ORIGIN/../lib'
+endef
+$(eval $(call uncounted,mpich,$(MPICC_MPICH)))
+$(eval $(call uncounted,openmpi,$(MPICC_OPENMPI)))

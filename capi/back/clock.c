@@ -294,6 +294,8 @@ static int function_flags(int function, const long *a) {
 
 ckpt_back_fn *const *back_clocked_table(void) {
     static ckpt_back_fn *table[CKPT_FN_MPI_END - CKPT_FN_MPI];
+    if (!BACK_COUNTS)
+        return back_table;
     memcpy(table, back_table, sizeof table);
 #define PUT(name, NAME, comm) table[NUMBER(NAME)] = clocked_##name;
 #define PUT_COMMITTED(name, NAME, comm) table[NUMBER(NAME)] = committed_##name;
