@@ -371,6 +371,7 @@ int back_load(void *ctx, const void *saved, size_t bytes);
 ckpt_back_fn *const *back_clocked_table(void);
 /* Waits until a call that all members must make together may go on.  name: of the function. */
 void back_gate(long comm, const char *name, int mode, ckpt_coll *call);
+void back_gate_return(const ckpt_coll *call);
 /* Two-phase commit (twophase.c); these do nothing unless it is chosen.  The barrier in front of a
  * blocking collective call, and what it needs of a communicator that its members have just made. */
 void back_two_phase(long comm, const char *call);
