@@ -28,6 +28,8 @@ import (
 //	      deferred: number of the call on its communicator, function, number of arguments,
 //	        arguments
 //	      generalized: the program's part of it, what calls its functions
+//	      persistent collective: function, number of arguments, arguments, position of the request,
+//	        whether the types are arrays, number of types, types, the request that was started
 //	    and when it is persistent
 //	      mode, six arguments
 //
@@ -62,6 +64,7 @@ type Request struct {
 	Posted     *Posted
 	Deferred   *Deferred
 	Upper      *Upper
+	Collective *Collective
 	Persistent *Persistent
 }
 
@@ -75,6 +78,7 @@ const (
 	PostedReceive State = 2 // to be posted again, in the order in which they were
 	DeferredStart State = 3 // a collective call that no member has started
 	Generalized   State = 4 // a generalized request that is complete, but that nobody has waited for
+	CollectiveOf  State = 5 // a persistent collective, started or not
 )
 
 // FlagPersistent of Request.Flags says that Persistent follows. (capi/back/impl.h has the others, which
@@ -108,6 +112,17 @@ type Deferred struct {
 // Upper is the program's part of a generalized request: two addresses in its memory.
 type Upper struct {
 	Object, Thunk uint64
+}
+
+// Collective is what a persistent collective was made with; Started is the request of the call that
+// was started last, the null request when it is inactive.
+type Collective struct {
+	Function int32
+	Args     []int64
+	Request  int32
+	Arrays   bool
+	Types    []uint32
+	Started  uint32
 }
 
 // Persistent is what a persistent request was made with; mode 0 receives, 1 to 4 are the kinds of send.
@@ -193,6 +208,17 @@ func (r *Request) words() []int64 {
 		w = append(w, r.Deferred.Args...)
 	case Generalized:
 		w = append(w, int64(r.Upper.Object), int64(r.Upper.Thunk))
+	case CollectiveOf:
+		c, arrays := r.Collective, int64(0)
+		if c.Arrays {
+			arrays = 1
+		}
+		w = append(append(w, int64(c.Function), int64(len(c.Args))), c.Args...)
+		w = append(w, int64(c.Request), arrays, int64(len(c.Types)))
+		for _, t := range c.Types {
+			w = append(w, int64(t))
+		}
+		w = append(w, int64(c.Started))
 	}
 	if p := r.Persistent; p != nil {
 		w = append(append(w, p.Mode), p.Args[:]...)
@@ -323,7 +349,7 @@ func (r *reader) message() Message {
 func (r *reader) request(seen map[uint32]bool) Request {
 	q := Request{ID: r.fresh(kindRequest, seen), Flags: r.word(), Peer: r.int32("a peer"),
 		Owner: r.id(kindComm, kindWindow, kindFile)}
-	q.State = State(r.within("a request's state", int64(Inactive), int64(Generalized)))
+	q.State = State(r.within("a request's state", int64(Inactive), int64(CollectiveOf)))
 	persistent := q.Flags&FlagPersistent != 0
 	if q.State != Complete && q.Owner>>28 != kindComm {
 		r.fail("request %#x of kind %d is not complete", q.ID, q.Owner>>28)
@@ -346,6 +372,21 @@ func (r *reader) request(seen map[uint32]bool) Request {
 		}
 	case Generalized:
 		q.Upper = &Upper{Object: uint64(r.word()), Thunk: uint64(r.word())}
+	case CollectiveOf:
+		if persistent {
+			r.fail("request %#x is a persistent collective and another persistent request", q.ID)
+		}
+		c := &Collective{Function: int32(r.within("a function", 0, maxFunctions-1))}
+		for n := r.within("a number of arguments", 2, maxArgs); n > 0; n-- {
+			c.Args = append(c.Args, r.word())
+		}
+		c.Request = int32(r.within("the request's position", 0, int64(max(len(c.Args), 1)-1)))
+		c.Arrays = r.within("arrays", 0, 1) == 1
+		for n := r.count(1); n > 0; n-- {
+			c.Types = append(c.Types, r.id(kindDatatype))
+		}
+		c.Started = r.id(kindRequest)
+		q.Collective = c
 	}
 	if persistent {
 		p := &Persistent{Mode: r.within("a mode", 0, 4)}

@@ -36,6 +36,10 @@ func full() *Section {
 			{ID: id(kindRequest, 261), Flags: 2048 | 4096, Owner: id(kindComm, 0), State: Generalized,
 				Upper: &Upper{Object: 0x100000002000, Thunk: 0x100000003000}},
 			{ID: id(kindRequest, 262), Owner: id(kindFile, 256), State: Complete, Done: &Done{Source: -1, Tag: -1, Bytes: 12}},
+			{ID: id(kindRequest, 263), Flags: 16384, Owner: world, State: CollectiveOf,
+				Collective: &Collective{Function: 64, Args: []int64{1, 2, 3}, Request: 2, Types: []uint32{id(kindDatatype, 300)}, Started: id(kindRequest, 256)}},
+			{ID: id(kindRequest, 264), Flags: 16384, Owner: world, State: CollectiveOf,
+				Collective: &Collective{Function: 67, Args: []int64{1, 2}, Request: 1, Arrays: true, Started: id(kindRequest, 0)}},
 		},
 	}
 }

@@ -294,8 +294,12 @@ static int function_flags(int function, const long *a) {
 
 ckpt_back_fn *const *back_clocked_table(void) {
     static ckpt_back_fn *table[CKPT_FN_MPI_END - CKPT_FN_MPI];
+    static int made;
     if (!BACK_COUNTS)
         return back_table;
+    if (made) /* the first call is that of ckptrun, before the application runs */
+        return table;
+    made = 1;
     memcpy(table, back_table, sizeof table);
 #define PUT(name, NAME, comm) table[NUMBER(NAME)] = clocked_##name;
 #define PUT_COMMITTED(name, NAME, comm) table[NUMBER(NAME)] = committed_##name;

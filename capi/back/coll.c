@@ -97,7 +97,7 @@ static int make_op(void *function, void *thunk, int commute, MPI_Op *op, int *us
     return rc;
 }
 
-/* Slots of operations: a: commutes, b: trampoline. */
+/* Slots of operations: a: commutes, b: trampoline, extra: the front's object. */
 
 int back_bind_op(ckpt_job *job, uint32_t index, MPI_Op op) {
     ckpt_vid v = CKPT_VID(CKPT_KIND_OP, index);
@@ -135,6 +135,7 @@ long back_Op_create(const long *a) {
     ckpt_slot *s = back_slot(CKPT_KIND_OP, v);
     s->a = commute;
     s->b = user;
+    s->extra = (uint64_t)a[0];
     *(ckpt_vid *)a[2] = v;
     return 0;
 }
@@ -151,6 +152,7 @@ int back_rebuild_op(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t
     ckpt_slot *s = back_slot(CKPT_KIND_OP, vid);
     s->a = commute;
     s->b = user;
+    s->extra = (uint64_t)(uintptr_t)function;
     *real = TO_REAL(op);
     return 0;
 }

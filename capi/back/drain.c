@@ -256,7 +256,9 @@ static int is_active(const ckpt_slot *s) {
 
 /* 1 when the request must still end before the rank can be saved. */
 static int drain_request(ckpt_slot *s) {
-    if (s->a & (REQUEST_DONE | REQUEST_DEFERRED | REQUEST_GENERALIZED) || !is_active(s))
+    if (s->a & (REQUEST_DONE | REQUEST_DEFERRED | REQUEST_GENERALIZED | REQUEST_COLL |
+                REQUEST_PAIR) ||
+        !is_active(s))
         return 0;
     MPI_Request r = (MPI_Request)(uintptr_t)s->real;
     MPI_Status st;

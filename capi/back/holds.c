@@ -45,7 +45,13 @@ static int posted_holds(const ckpt_slot *s, ckpt_vid vid, char *why, size_t byte
 static int persistent_holds(const ckpt_slot *s, char *why, size_t bytes) {
     const struct persistent *p = (const struct persistent *)(uintptr_t)s->extra;
     const char *gone = NULL;
-    if (!(s->a & REQUEST_PERSISTENT))
+    if (s->a & REQUEST_PARTITIONED)
+        snprintf(why, bytes,
+                 "a request of partitioned communication (MPI_Psend_init, MPI_Precv_init) is not "
+                 "freed");
+    if (s->a & REQUEST_PARTITIONED)
+        return 1;
+    if (!(s->a & REQUEST_PERSISTENT) || s->a & REQUEST_COLL)
         return 0;
     if (p->type_generation != back_slot(CKPT_KIND_DATATYPE, p->a[2])->generation)
         gone = "datatype";

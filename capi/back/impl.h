@@ -224,7 +224,10 @@ enum {
     REQUEST_MATCHED = 1024, /* receives a matched message: it cannot be posted again */
     REQUEST_GENERALIZED = 2048, /* extra is a struct back_grequest */
     REQUEST_ENDED = 4096,       /* ... and MPI_Grequest_complete was called */
-    REQUEST_FREED = 8192        /* ... or MPI_Request_free, before that */
+    REQUEST_FREED = 8192,       /* ... or MPI_Request_free, before that */
+    REQUEST_COLL = 16384,       /* a persistent collective: extra is a struct back_coll */
+    REQUEST_PARTITIONED = 32768, /* a persistent request of partitioned communication */
+    REQUEST_PAIR = 65536 /* MPI_Isendrecv: extra is a struct back_coll, inner the receive, a[0] the send */
 };
 /* A request's slot: real, clock: virtual id of its communicator, a: flags above, b: peer of a
  * message (canonical rank), extra: memory to free when it is complete; persistent: its struct
@@ -350,6 +353,23 @@ struct persistent {
     uint32_t type_generation, comm_generation;
 };
 int back_make_persistent(const struct persistent *p, MPI_Request *r);
+
+/* ---- persistent collectives (persist.c), and pairs of requests (isendrecv.c) ---- */
+
+struct back_coll {
+    int function; /* index of the non-blocking call in the table */
+    int nargs, request; /* how many arguments, which of them is the address of the request's id */
+    int arrays;     /* the types go in two arrays */
+    int ntypes;
+    ckpt_vid inner; /* while active */
+    long a[14];
+    ckpt_vid types[]; /* our own */
+};
+struct back_coll *back_coll_of(const ckpt_slot *s);
+struct back_coll *back_coll_new(int ntypes);
+void back_coll_free(struct back_coll *c);
+long back_coll_init(int function, const long *a, int n, unsigned types);
+long back_coll_start(ckpt_slot *s);
 
 /* ---- generalized requests (grequest.c) ---- */
 

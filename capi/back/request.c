@@ -99,6 +99,43 @@ static inline void slow_request(unsigned turn, struct back_waiting *w, const cha
               call, s->clock, s->b, CANON_ANY_TAG);
 }
 
+/* ---- requests that consist of others: persistent collectives that are active, and pairs ---- */
+
+static inline int is_compound(const ckpt_slot *s) {
+    return __builtin_expect(s->a & REQUEST_PAIR || (s->a & (REQUEST_COLL | REQUEST_ACTIVE)) ==
+                                                       (REQUEST_COLL | REQUEST_ACTIVE),
+                            0);
+}
+
+/* The request that the compound one waits for next: a pair's send, then its receive. */
+static ckpt_vid *next_inner(const ckpt_slot *s) {
+    struct back_coll *c = back_coll_of(s);
+    if (s->a & REQUEST_PAIR && c->a[0] != VID_REQUEST_NULL)
+        return (ckpt_vid *)&c->a[0]; /* little-endian */
+    return &c->inner;
+}
+
+/* The inner request that was waited for is complete; 1 when the compound one is. */
+static int inner_done(ckpt_slot *s, ckpt_vid *vid) {
+    struct back_coll *c = back_coll_of(s);
+    if (s->a & REQUEST_COLL) {
+        s->a &= ~REQUEST_ACTIVE;
+        return 1;
+    }
+    if (c->inner != VID_REQUEST_NULL)
+        return 0;
+    back_coll_free(c);
+    ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, *vid, back.shared);
+    *vid = VID_REQUEST_NULL;
+    return 1;
+}
+
+/* The slot that says whether the request is complete. */
+static inline const ckpt_slot *waited(ckpt_vid v) {
+    const ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, v);
+    return is_compound(s) ? back_slot(CKPT_KIND_REQUEST, *next_inner(s)) : s;
+}
+
 /* Waits for one request of any state.  may_hold: the call can be issued again, for this request. */
 static long wait_one(ckpt_vid *vid, ckpt_mpi_status *out, const char *call, int may_hold) {
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, *vid);
@@ -111,6 +148,13 @@ static long wait_one(ckpt_vid *vid, ckpt_mpi_status *out, const char *call, int 
     if (is_inactive(s)) {
         empty_status(out);
         return 0;
+    }
+    if (is_compound(s)) {
+        long canon;
+        do
+            canon = wait_one(next_inner(s), out, call, may_hold);
+        while (!inner_done(s, vid) && canon == 0);
+        return canon;
     }
     MPI_Status status;
     struct back_waiting w;
@@ -235,6 +279,14 @@ long back_Test(const long *a) {
         empty_status(out);
         return 0;
     }
+    if (is_compound(s)) {
+        for (;;) {
+            const long inner[] = {(long)next_inner(s), a[1], a[2]};
+            long canon = back_Test(inner);
+            if (!*flag || inner_done(s, vid) || canon != 0)
+                return canon;
+        }
+    }
     MPI_Status status;
     if (back_pending())
         back_attend();
@@ -255,6 +307,14 @@ long back_Test(const long *a) {
 long back_Request_get_status(const long *a) {
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, a[0]);
     int *flag = (int *)a[1];
+    if (is_compound(s)) {
+        const struct back_coll *c = back_coll_of(s);
+        const long send[] = {c->a[0], a[1], 0}, inner[] = {c->inner, a[1], a[2]};
+        long canon = s->a & REQUEST_PAIR ? back_Request_get_status(send) : 0;
+        if (canon != 0 || (s->a & REQUEST_PAIR && !*flag))
+            return canon;
+        return back_Request_get_status(inner);
+    }
     if (is_null(s) || is_inactive(s)) {
         *flag = 1;
         empty_status((ckpt_mpi_status *)a[2]);
@@ -287,7 +347,7 @@ struct reals {
 static void again(struct reals *x, const ckpt_vid *v) {
     x->active = x->deferred = 0;
     for (int i = 0; i < x->n; i++) {
-        const ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, v[i]);
+        const ckpt_slot *s = waited(v[i]);
         int active = !is_null(s) && !is_inactive(s), waits = active && is_deferred(s);
         x->r[i] = active && !waits ? real_of(s) : MPI_REQUEST_NULL;
         x->active += active;
@@ -327,12 +387,19 @@ static void end(struct reals *x) {
         free(x->index);
 }
 
-/* Completes request i of the array with status st. */
-static void complete_at(ckpt_vid *v, int i, const MPI_Status *st, int rc, ckpt_mpi_status *out) {
-    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, v[i]);
+/* Completes request i of the array with status st; 0 when it was a part, and more is to come. */
+static int complete_at(ckpt_vid *v, int i, const MPI_Status *st, int rc, ckpt_mpi_status *out) {
+    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, v[i]), *whole = NULL;
+    ckpt_vid *id = &v[i];
+    if (is_compound(s)) {
+        whole = s;
+        id = next_inner(s);
+        s = back_slot(CKPT_KIND_REQUEST, *id);
+    }
     if (out != NULL)
         status_of(s, st, out);
-    complete(s, &v[i], st, rc);
+    complete(s, id, st, rc);
+    return whole == NULL || inner_done(whole, &v[i]);
 }
 
 long back_Testall(const long *a) {
@@ -346,9 +413,14 @@ long back_Testall(const long *a) {
         return CANON_ERR(NO_MEM);
     }
     int flag = x.deferred == 0;
-    for (int i = 0; i < x.n && flag; i++) /* nothing is freed unless all are complete */
-        if (x.r[i] != MPI_REQUEST_NULL)
+    for (int i = 0; i < x.n && flag; i++) { /* nothing is freed unless all are complete */
+        if (is_compound(back_slot(CKPT_KIND_REQUEST, v[i]))) {
+            const long one[] = {v[i], (long)&flag, 0};
+            back_Request_get_status(one);
+        } else if (x.r[i] != MPI_REQUEST_NULL) {
             MPI_Request_get_status(x.r[i], &flag, MPI_STATUS_IGNORE);
+        }
+    }
     for (int i = 0; i < x.n && flag; i++) {
         long rc = wait_one(&v[i], statuses ? &statuses[i] : NULL, "MPI_Testall", 0);
         note_error(rc, statuses ? &statuses[i] : NULL, &all);
@@ -376,6 +448,11 @@ static long any(long n, ckpt_vid *v, int *index, int *flag, ckpt_mpi_status *out
         rc = MPI_Testany(x.n, x.r, index, flag, &st);
         if (x.deferred > 0 && *index == MPI_UNDEFINED)
             *flag = 0;
+        if (*flag && *index != MPI_UNDEFINED && !complete_at(v, *index, &st, rc, out)) {
+            *flag = 0;
+            again(&x, v);
+            continue;
+        }
         if (*flag || !wait)
             break;
         slow_request(turn, &w, "MPI_Waitany", first_active(&x, v));
@@ -383,9 +460,7 @@ static long any(long n, ckpt_vid *v, int *index, int *flag, ckpt_mpi_status *out
             again(&x, v);
     }
     back_over(turn, &w);
-    if (*flag && *index != MPI_UNDEFINED)
-        complete_at(v, *index, &st, rc, out);
-    else
+    if (!*flag)
         *index = MPI_UNDEFINED;
     end(&x);
     return back_error(rc);
@@ -414,28 +489,32 @@ static long some(const long *a, int wait) {
     }
     struct back_waiting w;
     unsigned turn = 0;
+    long all = 0;
+    int done = 0;
     for (; rc == MPI_SUCCESS; turn = back_next(turn)) {
         rc = MPI_Testsome(x.n, x.r, &n, x.index, x.s);
         if (n == MPI_UNDEFINED)
             n = 0; /* none but deferred ones */
-        if (n > 0 || !wait)
+        if (rc != MPI_SUCCESS && back_canon_class(rc) != CANON_ERR(IN_STATUS))
+            all = back_error(rc);
+        for (int i = 0; i < n && all == 0; i++) {
+            int one = rc == MPI_SUCCESS ? MPI_SUCCESS : x.s[i].MPI_ERROR;
+            ckpt_mpi_status *out = statuses ? &statuses[done] : NULL;
+            if (!complete_at(v, x.index[i], &x.s[i], one, out))
+                continue;
+            if (out != NULL)
+                out->error = (int)back_error(one);
+            indices[done++] = x.index[i];
+        }
+        if (done > 0 || (n <= 0 && !wait))
             break;
         slow_request(turn, &w, "MPI_Waitsome", first_active(&x, v));
-        if (back_turn(turn))
+        if (n > 0 || back_turn(turn))
             again(&x, v);
     }
     back_over(turn, &w);
-    long all =
-        rc == MPI_SUCCESS || back_canon_class(rc) == CANON_ERR(IN_STATUS) ? 0 : back_error(rc);
-    for (int i = 0; i < n && all == 0; i++) {
-        int one = rc == MPI_SUCCESS ? MPI_SUCCESS : x.s[i].MPI_ERROR;
-        indices[i] = x.index[i];
-        complete_at(v, x.index[i], &x.s[i], one, statuses ? &statuses[i] : NULL);
-        if (statuses != NULL)
-            statuses[i].error = (int)back_error(one);
-    }
     if (all == 0) {
-        *outcount = n;
+        *outcount = done;
         if (rc != MPI_SUCCESS)
             all = CANON_ERR(IN_STATUS);
     }
@@ -481,7 +560,9 @@ static int start(ckpt_vid v, ckpt_slot *s) {
 
 static long start_checked(ckpt_vid v) {
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, v);
-    return is_null(s) || !is_inactive(s) ? CANON_ERR(REQUEST) : back_error(start(v, s));
+    if (is_null(s) || !is_inactive(s))
+        return CANON_ERR(REQUEST);
+    return s->a & REQUEST_COLL ? back_coll_start(s) : back_error(start(v, s));
 }
 
 long back_Start(const long *a) { return start_checked(*(ckpt_vid *)a[0]); }
@@ -498,7 +579,7 @@ long back_Startall(const long *a) {
 
 long back_Cancel(const long *a) {
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, *(ckpt_vid *)a[0]);
-    if (is_null(s) || is_deferred(s))
+    if (is_null(s) || is_deferred(s) || s->a & (REQUEST_COLL | REQUEST_PAIR))
         return CANON_ERR(REQUEST);
     MPI_Request r = real_of(s);
     int rc = MPI_Cancel(&r);
@@ -551,6 +632,21 @@ long back_Request_free(const long *a) {
         return CANON_ERR(REQUEST);
     MPI_Request r = real_of(s);
     int rc = MPI_SUCCESS;
+    if (s->a & (REQUEST_COLL | REQUEST_PAIR)) {
+        struct back_coll *c = back_coll_of(s);
+        if (s->a & REQUEST_COLL && !is_inactive(s)) /* MPI: not for collectives */
+            return CANON_ERR(REQUEST);
+        if (s->a & REQUEST_PAIR) {
+            const long send[] = {(long)&c->a[0]}, recv[] = {(long)&c->inner};
+            if (c->a[0] != VID_REQUEST_NULL)
+                back_Request_free(send);
+            back_Request_free(recv);
+        }
+        back_coll_free(back_coll_of(s));
+        ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, *vid, back.shared);
+        *vid = VID_REQUEST_NULL;
+        return 0;
+    }
     if ((s->a & (REQUEST_GENERALIZED | REQUEST_ENDED)) == REQUEST_GENERALIZED) {
         s->a |= REQUEST_FREED; /* the id is still good for MPI_Grequest_complete */
         *vid = VID_REQUEST_NULL;

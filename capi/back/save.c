@@ -14,7 +14,8 @@
  *     STATE_DEFERRED: number of the call on its communicator, function, number of arguments,
  *       arguments
  *     STATE_GENERALIZED: the front's object and thunk
- *     STATE_INACTIVE: nothing
+ *     STATE_COLL: function, number of arguments, arguments, position of the request, arrays of
+ * types, number of types, types, inner request STATE_INACTIVE: nothing
  *     persistent ones then: mode, six arguments
  */
 #include <stdlib.h>
@@ -23,11 +24,19 @@
 #include "file.h"
 
 enum { SAVE_VERSION = 2 };
-enum { STATE_INACTIVE = 0, STATE_DONE = 1, STATE_POSTED = 2, STATE_DEFERRED = 3, STATE_GENERALIZED = 4 };
+enum {
+    STATE_INACTIVE = 0,
+    STATE_DONE = 1,
+    STATE_POSTED = 2,
+    STATE_DEFERRED = 3,
+    STATE_GENERALIZED = 4,
+    STATE_COLL = 5
+};
 /* Flags that say what a request is; the others say what happened to it in this process. */
 enum {
     LASTING = REQUEST_KIND | REQUEST_PERSISTENT | REQUEST_ACTIVE | REQUEST_CANCELLED |
-              REQUEST_SYNC | REQUEST_GENERALIZED | REQUEST_ENDED
+              REQUEST_SYNC | REQUEST_GENERALIZED | REQUEST_ENDED | REQUEST_COLL |
+              REQUEST_PAIR
 };
 
 /* ---- writing ---- */
@@ -80,14 +89,15 @@ static void out_status(struct out *o, const ckpt_slot *s) {
 }
 
 static void out_request(struct out *o, const ckpt_slot *s, ckpt_vid vid) {
-    int persistent = s->a & REQUEST_PERSISTENT;
-    int state = s->a & REQUEST_DONE                      ? STATE_DONE
+    int persistent = s->a & REQUEST_PERSISTENT && !(s->a & REQUEST_COLL);
+    int state = s->a & (REQUEST_COLL | REQUEST_PAIR)     ? STATE_COLL
+                : s->a & REQUEST_DONE                    ? STATE_DONE
                 : s->a & REQUEST_DEFERRED                ? STATE_DEFERRED
                 : s->a & REQUEST_GENERALIZED             ? STATE_GENERALIZED
                 : persistent && !(s->a & REQUEST_ACTIVE) ? STATE_INACTIVE
                                                          : STATE_POSTED;
     out(o, vid);
-    out(o, s->a & LASTING);
+    out(o, s->a & LASTING & ~(state == STATE_COLL ? REQUEST_PERSISTENT : 0));
     out(o, s->b);
     out(o, s->clock);
     out(o, state);
@@ -101,6 +111,18 @@ static void out_request(struct out *o, const ckpt_slot *s, ckpt_vid vid) {
         out(o, p->type);
         out(o, p->source);
         out(o, p->tag);
+    } else if (state == STATE_COLL) {
+        const struct back_coll *c = back_coll_of(s);
+        out(o, c->function);
+        out(o, c->nargs);
+        for (int i = 0; i < c->nargs; i++)
+            out(o, c->a[i]);
+        out(o, c->request);
+        out(o, c->arrays);
+        out(o, c->ntypes);
+        for (int i = 0; i < c->ntypes; i++)
+            out(o, c->types[i]);
+        out(o, s->a & (REQUEST_ACTIVE | REQUEST_PAIR) ? c->inner : VID_REQUEST_NULL);
     } else if (state == STATE_GENERALIZED) {
         const struct back_grequest *g = (const struct back_grequest *)(uintptr_t)s->extra;
         out(o, (int64_t)(uintptr_t)g->upper);
@@ -334,6 +356,28 @@ static int load_persistent(struct in *x, ckpt_slot *s, int state) {
     return 0;
 }
 
+static int load_coll(struct in *x, ckpt_slot *s) {
+    struct back_coll head = {.function = (int)in_range(x, 0, CKPT_FN_MPI_END - CKPT_FN_MPI - 1)};
+    head.nargs = (int)in_range(x, 2, (int64_t)(sizeof head.a / sizeof *head.a));
+    for (int i = 0; i < head.nargs; i++)
+        head.a[i] = in(x);
+    head.request = (int)in_range(x, 0, head.nargs - 1);
+    head.arrays = (int)in_range(x, 0, 1);
+    head.ntypes = (int)in_count(x, 1);
+    struct back_coll *c = x->failed ? NULL : back_coll_new(head.ntypes);
+    if (c == NULL)
+        return x->failed ? CKPT_E_CORRUPT : CKPT_E_SYSTEM;
+    memcpy(c, &head, sizeof head);
+    for (int i = 0; i < c->ntypes; i++)
+        c->types[i] = in_vid(x, CKPT_KIND_DATATYPE);
+    c->inner = in_vid(x, CKPT_KIND_REQUEST);
+    s->real = TO_REAL(MPI_REQUEST_NULL);
+    s->extra = (uint64_t)(uintptr_t)c;
+    if (s->a & REQUEST_COLL)
+        s->a |= REQUEST_PERSISTENT;
+    return 0;
+}
+
 static int load_request(struct loading *l) {
     struct in *x = &l->in;
     ckpt_vid vid = in_vid(x, CKPT_KIND_REQUEST);
@@ -343,7 +387,7 @@ static int load_request(struct loading *l) {
     s->a = (int)in(x)&LASTING;
     s->b = (int)in_range(x, INT32_MIN, INT32_MAX);
     s->clock = in_owner(x);
-    int state = (int)in_range(x, STATE_INACTIVE, STATE_GENERALIZED), rc = 0;
+    int state = (int)in_range(x, STATE_INACTIVE, STATE_COLL), rc = 0;
     if (state != STATE_DONE && CKPT_VID_KIND(s->clock) != CKPT_KIND_COMM)
         return CKPT_E_CORRUPT;
     if (state == STATE_DONE) {
@@ -357,11 +401,13 @@ static int load_request(struct loading *l) {
         p->a[5] = s->clock;
     } else if (state == STATE_DEFERRED) {
         rc = load_deferred(l, s, vid);
+    } else if (state == STATE_COLL) {
+        rc = load_coll(x, s);
     } else if (state == STATE_GENERALIZED) {
         void *upper = (void *)in(x), *thunk = (void *)in(x);
         rc = x->failed ? CKPT_E_CORRUPT : back_grequest_again(s, vid, upper, thunk);
     }
-    if (rc == 0 && s->a & REQUEST_PERSISTENT)
+    if (rc == 0 && s->a & REQUEST_PERSISTENT && state != STATE_COLL)
         rc = load_persistent(x, s, state);
     return x->failed ? CKPT_E_CORRUPT : rc;
 }

@@ -8,32 +8,53 @@
 
 /* ---- operations ---- */
 
-/* Called from below for each piece of a reduction, with the function that the application gave. */
-static long user_thunk(void *in, void *inout, int *len, long type, void *function) {
-    MPI_Datatype t = out_type((ckpt_vid)type);
-    ((MPI_User_function *)function)(in, inout, len, &t);
+/* Called from below for each piece of a reduction. */
+static long user_thunk(void *in, void *inout, int *len, long type, void *op) {
+    const struct front_op *o = op;
+    o->call(o, in, inout, len, out_type((ckpt_vid)type));
     return 0;
 }
 
-FRONT(int, Op_create, (MPI_User_function * function, int commute, MPI_Op *op)) {
+static void call_c(const struct front_op *o, void *in, void *inout, int *len, MPI_Datatype type) {
+    ((MPI_User_function *)o->function)(in, inout, len, &type);
+}
+
+int front_op_new(front_op_call *call, void *function, int commute, unsigned fn, MPI_Op *op) {
+    struct front_op *o = front_alloc(sizeof *o);
+    *o = (struct front_op){call, function, NULL};
     ckpt_vid v = VID_OP_NULL;
     ckpt_mpi_user_thunk *thunk = user_thunk;
-    long a[] = {(long)function, commute, (long)&v, (long)thunk};
+    long a[] = {(long)o, commute, (long)&v, (long)thunk};
     long rc = front_call(CKPT_FN_MPI_OP_CREATE, a);
-    if (rc != 0)
-        return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_OP_CREATE, rc);
+    if (rc != 0) {
+        free(o);
+        return front_error(FRONT_COMM, VID_COMM_WORLD, fn, rc);
+    }
     *op = out_op(v);
     return MPI_SUCCESS;
+}
+
+struct front_op *front_op(MPI_Op op) {
+    ckpt_vid v = in_op(op);
+    if (CKPT_VID_INDEX(v) < CKPT_VID_PREDEFINED)
+        return NULL;
+    return (struct front_op *)(uintptr_t)front_slot(CKPT_FN_MPI_OP_FREE, CKPT_KIND_OP, v)->extra;
+}
+
+FRONT(int, Op_create, (MPI_User_function * function, int commute, MPI_Op *op)) {
+    return front_op_new(call_c, (void *)function, commute, CKPT_FN_MPI_OP_CREATE, op);
 }
 
 FRONT(int, Op_free, (MPI_Op * op)) {
     ckpt_vid v = in_op(*op);
     if (CKPT_VID_INDEX(v) < CKPT_VID_PREDEFINED)
         return FRONT_ERR(CKPT_FN_MPI_OP_FREE, OP);
+    struct front_op *o = front_op(*op);
     long a[] = {(long)&v};
     long rc = front_call(CKPT_FN_MPI_OP_FREE, a);
     if (rc != 0)
         return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_OP_FREE, rc);
+    free(o);
     *op = MPI_OP_NULL;
     return MPI_SUCCESS;
 }
@@ -155,3 +176,34 @@ FRONT(int, Ineighbor_alltoallw,
         *request = out_request(v);
     return rc;
 }
+
+/* The persistent ones; info holds hints only. */
+
+FRONT(int, Alltoallw_init,
+      (const void *sendbuf, const int *sendcounts, const int *sdispls,
+       const MPI_Datatype *sendtypes, void *recvbuf, const int *recvcounts, const int *rdispls,
+       const MPI_Datatype *recvtypes, MPI_Comm comm, MPI_Info info, MPI_Request *request)) {
+    (void)info;
+    ckpt_vid v = VID_REQUEST_NULL;
+    int rc = alltoallw(CKPT_FN_MPI_ALLTOALLW_INIT, 0, sendbuf, sendcounts, sdispls, sendtypes,
+                       recvbuf, recvcounts, rdispls, recvtypes, comm, &v);
+    if (rc == MPI_SUCCESS)
+        *request = out_request(v);
+    return rc;
+}
+
+FRONT(int, Neighbor_alltoallw_init,
+      (const void *sendbuf, const int *sendcounts, const MPI_Aint *sdispls,
+       const MPI_Datatype *sendtypes, void *recvbuf, const int *recvcounts, const MPI_Aint *rdispls,
+       const MPI_Datatype *recvtypes, MPI_Comm comm, MPI_Info info, MPI_Request *request)) {
+    (void)info;
+    ckpt_vid v = VID_REQUEST_NULL;
+    int rc = alltoallw(CKPT_FN_MPI_NEIGHBOR_ALLTOALLW_INIT, 1, sendbuf, sendcounts, sdispls,
+                       sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, &v);
+    if (rc == MPI_SUCCESS)
+        *request = out_request(v);
+    return rc;
+}
+
+FRONT_EXTENSION(Alltoallw_init)
+FRONT_EXTENSION(Neighbor_alltoallw_init)

@@ -188,6 +188,17 @@ FRONT(int, Comm_idup, (MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request)) 
     return front_attrs_copy(FRONT_COMM, parent, v);
 }
 
+FRONT(int, Comm_idup_with_info,
+      (MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm, MPI_Request *request)) {
+    int rc = PMPI_Comm_idup(comm, newcomm, request);
+    const char *content = in_info(info);
+    if (rc == MPI_SUCCESS && content != NULL) {
+        size_t n = front_info_bytes(content);
+        front_side(FRONT_COMM, in_comm(*newcomm))->info = memcpy(front_alloc(n), content, n);
+    }
+    return rc;
+}
+
 static int comm_free(unsigned fn, MPI_Comm *comm) {
     ckpt_vid v = in_comm(*comm);
     if (CKPT_VID_INDEX(v) < CKPT_VID_PREDEFINED)

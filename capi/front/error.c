@@ -179,6 +179,7 @@ FRONT(int, Error_string, (int errorcode, char *string, int *resultlen)) {
 
 struct handler {
     void (*function)(void *, int *, ...);
+    front_error_call *call; /* of the C++ bindings, which know how to call function; else NULL */
     int sort, fortran;
     int refs; /* the application's handle, and every object that has it */
 };
@@ -197,7 +198,24 @@ void front_errhandler_release(ckpt_vid v) {
     }
 }
 
+void front_errhandler_call(MPI_Errhandler errhandler, front_error_call *call) {
+    struct handler *h = front_object(CKPT_KIND_ERRHANDLER, in_errh(errhandler));
+    if (h != NULL)
+        h->call = call;
+}
+
+/* What raises the exception of C++ for the handler that says so; set by the bindings. */
+front_error_throw *front_throw;
+
 static void call_handler(struct handler *h, int sort, ckpt_vid vid, int *code) {
+    if (h->call != NULL) {
+        MPI_Win w = out_win(vid);
+        MPI_File f = out_file(vid);
+        MPI_Comm c = out_comm(vid);
+        void *handle = sort == FRONT_WIN ? (void *)&w : sort == FRONT_FILE ? (void *)&f : &c;
+        h->call(sort, handle, code, (void *)h->function);
+        return;
+    }
     if (h->fortran) {
         MPI_Fint f = sort == FRONT_WIN    ? PMPI_Win_c2f(out_win(vid))
                      : sort == FRONT_FILE ? PMPI_File_c2f(out_file(vid))
@@ -246,9 +264,21 @@ static int raise(int sort, ckpt_vid vid, unsigned fn, int code) {
     struct handler *h = front_object(CKPT_KIND_ERRHANDLER, v);
     if (h != NULL)
         call_handler(h, sort, vid, &code);
+    else if (CKPT_VID_INDEX(v) == ERRH_THROW && front_throw != NULL)
+        front_throw(sort, &code);
+    else if (CKPT_VID_INDEX(v) == ERRH_THROW && FRONT_THROW_RETURNS)
+        return code; /* the bindings raise it */
     else if (CKPT_VID_INDEX(v) != ERRH_RETURN)
         fatal(fn, code);
     return code;
+}
+
+void front_errhandler_raise(ckpt_vid errhandler, int handle, unsigned fn, int code) {
+    struct handler *h = front_object(CKPT_KIND_ERRHANDLER, errhandler);
+    if (h != NULL)
+        h->function(&handle, &code, NULL);
+    else if (CKPT_VID_INDEX(errhandler) != ERRH_RETURN)
+        fatal(fn, code);
 }
 
 int front_error(int sort, ckpt_vid vid, unsigned fn, long rc) {
@@ -264,7 +294,7 @@ int front_unsupported(int sort, ckpt_vid vid, unsigned fn) {
 
 MPI_Errhandler front_errhandler_new(void *function, int sort, int fortran) {
     struct handler *h = front_alloc(sizeof *h);
-    *h = (struct handler){(void (*)(void *, int *, ...))function, sort, fortran, 1};
+    *h = (struct handler){(void (*)(void *, int *, ...))function, NULL, sort, fortran, 1};
     return out_errh(front_object_new(CKPT_KIND_ERRHANDLER, h));
 }
 

@@ -54,6 +54,16 @@ typedef int(MPI_Win_delete_attr_function)(MPI_Win, int, void *, void *);
                           alias("PMPI_" #name))) __typeof__(PMPI_##name) MPI_##name;               \
     result PMPI_##name params
 
+/* Another two names of it: Open MPI has persistent collectives as an extension. */
+#if FRONT_ABI == 2
+#define FRONT_EXTENSION(name)                                                                      \
+    extern __attribute__((visibility("default"), weak,                                             \
+                          alias("PMPI_" #name))) __typeof__(PMPI_##name) PMPIX_##name,             \
+        MPIX_##name;
+#else
+#define FRONT_EXTENSION(name)
+#endif
+
 /* What an error belongs to, and what a handler is for. */
 enum { FRONT_COMM, FRONT_TYPE, FRONT_WIN, FRONT_FILE, FRONT_SORTS };
 
@@ -61,6 +71,12 @@ enum { FRONT_COMM, FRONT_TYPE, FRONT_WIN, FRONT_FILE, FRONT_SORTS };
 
 enum { FRONT_BEFORE, FRONT_RUNNING, FRONT_AFTER };
 extern int front_state;
+
+/* ---- init.c ---- */
+
+extern int front_sessions_only; /* MPI_Init was not called, but MPI_Session_init was */
+/* Starts the MPI below; ends the process when that fails. */
+void front_begin(int required);
 
 /* Says that fn was called outside MPI_Init and MPI_Finalize, and ends the process. */
 __attribute__((noreturn)) void front_not_running(unsigned fn);
@@ -139,6 +155,14 @@ void front_errhandler_release(ckpt_vid errhandler);
 /* Our number of the class of an error code that the application returned. */
 int front_canon(int code);
 
+/* Hands an error to a handler of something whose handle is an int (a session). */
+void front_errhandler_raise(ckpt_vid errhandler, int handle, unsigned fn, int code);
+/* C++: calls function, a handler's, with the address of the object's handle. */
+typedef void front_error_call(int sort, void *handle, int *code, void *function);
+void front_errhandler_call(MPI_Errhandler errhandler, front_error_call *call);
+typedef void front_error_throw(int sort, int *code);
+extern front_error_throw *front_throw;
+
 /* ---- attr.c ---- */
 
 /* Copies attributes (with their copy functions) to a duplicate; the ABI's code of the first
@@ -168,6 +192,19 @@ MPI_Fint PMPI_Op_c2f(MPI_Op);
 MPI_Fint PMPI_Group_c2f(MPI_Group);
 MPI_Fint PMPI_Request_c2f(MPI_Request);
 
+/* ---- coll.c ---- */
+
+/* An operation of the application; call knows the language of function, and what extra is. */
+struct front_op;
+typedef void front_op_call(const struct front_op *o, void *in, void *inout, int *len,
+                           MPI_Datatype type);
+struct front_op {
+    front_op_call *call;
+    void *function, *extra;
+};
+int front_op_new(front_op_call *call, void *function, int commute, unsigned fn, MPI_Op *op);
+struct front_op *front_op(MPI_Op op); /* NULL of a predefined one */
+
 /* ---- grequest.c ---- */
 
 /* The functions of the generalized request that this thread started last are Fortran's. */
@@ -188,6 +225,7 @@ const ckpt_mpi_group *in_group(MPI_Group g);
 MPI_Group front_group_new(ckpt_mpi_group *g);
 const char *in_info(MPI_Info info);
 size_t front_info_bytes(const char *content);
+const char *front_info_value(const char *content, const char *key); /* NULL: no such key */
 MPI_Info front_info_new(const char *content);
 extern ckpt_vid front_info_env;         /* the object that MPI_INFO_ENV stands for */
 void front_info_environment(int level); /* environment.c: makes it */

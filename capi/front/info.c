@@ -141,6 +141,37 @@ FRONT(int, Info_get, (MPI_Info info, const char *key, int valuelen, char *value,
     return MPI_SUCCESS;
 }
 
+const char *front_info_value(const char *content, const char *key) {
+    const char *pair = lookup(content, key);
+    return pair ? pair + strlen(pair) + 1 : NULL;
+}
+
+/* buflen counts the end of the string, on both ways. */
+FRONT(int, Info_get_string, (MPI_Info info, const char *key, int *buflen, char *value, int *flag)) {
+    const char *content = in_info(info);
+    int bad = content == NULL ? CANON_ERRCLASS_ERR_INFO : check_key(key);
+    if (bad)
+        return info_error(CKPT_FN_MPI_INFO_GET_STRING, bad);
+    const char *v = front_info_value(content, key);
+    *flag = v != NULL;
+    if (v == NULL)
+        return MPI_SUCCESS;
+    if (*buflen > 0) {
+        size_t n = strnlen(v, (size_t)*buflen - 1);
+        memcpy(value, v, n);
+        value[n] = 0;
+    }
+    *buflen = (int)strlen(v) + 1;
+    return MPI_SUCCESS;
+}
+
+FRONT(int, Info_create_env, (int argc, char **argv, MPI_Info *info)) {
+    int rc = PMPI_Info_create(info);
+    if (rc == MPI_SUCCESS && argc > 0 && argv != NULL)
+        rc = PMPI_Info_set(*info, "command", argv[0]);
+    return rc;
+}
+
 FRONT(int, Info_get_valuelen, (MPI_Info info, const char *key, int *valuelen, int *flag)) {
     const char *content = in_info(info);
     int bad = content == NULL ? CANON_ERRCLASS_ERR_INFO : check_key(key);

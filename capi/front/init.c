@@ -14,20 +14,28 @@
 static int thread_level;
 static pthread_t main_thread;
 
-static int init(int required, int *provided, unsigned fn) {
-    if (front_state != FRONT_BEFORE) {
-        fprintf(stderr, "libckpt: %s was called twice.\n", front_name(fn));
-        exit(1);
-    }
+int front_sessions_only;
+
+void front_begin(int required) {
     long a[] = {required, (long)&thread_level};
     long rc = front_call_always(CKPT_FN_MPI_INIT_THREAD, a);
     if (rc != 0) {
-        fprintf(stderr, "libckpt: %s failed below: error class %ld.\n", front_name(fn), rc & 0xff);
+        fprintf(stderr, "libckpt: MPI_Init failed below: error class %ld.\n", rc & 0xff);
         exit(1);
     }
     main_thread = pthread_self();
     front_state = FRONT_RUNNING;
     front_info_environment(thread_level);
+}
+
+static int init(int required, int *provided, unsigned fn) {
+    if (front_state != FRONT_BEFORE && !front_sessions_only) {
+        fprintf(stderr, "libckpt: %s was called twice.\n", front_name(fn));
+        exit(1);
+    }
+    if (front_state == FRONT_BEFORE)
+        front_begin(required);
+    front_sessions_only = 0;
     if (provided != NULL)
         *provided = thread_level;
     return MPI_SUCCESS;
@@ -59,7 +67,7 @@ FRONT(int, Finalize, (void)) {
 }
 
 FRONT(int, Initialized, (int *flag)) {
-    *flag = front_state != FRONT_BEFORE;
+    *flag = front_state != FRONT_BEFORE && !front_sessions_only;
     return MPI_SUCCESS;
 }
 

@@ -46,6 +46,8 @@ enum {
     MPI_MAX_INFO_VAL = 1024
 };
 
+enum { FRONT_THROW_RETURNS = 1 }; /* MPI::ERRORS_THROW_EXCEPTIONS: the call returns its error */
+
 /* Where the numbers of the tools interface begin. */
 enum {
     T_VERBOSITY_BASE = 221,

@@ -45,6 +45,8 @@ enum {
     MPI_MAX_INFO_VAL = 256
 };
 
+enum { FRONT_THROW_RETURNS = 0 }; /* MPI::ERRORS_THROW_EXCEPTIONS raises within the call */
+
 /* Where the numbers of the tools interface begin. */
 enum {
     T_VERBOSITY_BASE = 0,

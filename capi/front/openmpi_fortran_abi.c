@@ -155,11 +155,21 @@ EXPORT void *ckpt_front_alloc(size_t bytes) { return front_alloc(bytes); }
 
 /* ---- operations ---- */
 
-static long fortran_thunk(void *in, void *inout, int *len, long type, void *function) {
-    MPI_Fint t = PMPI_Type_c2f(out_type((ckpt_vid)type));
-    ((void (*)(void *, void *, MPI_Fint *, MPI_Fint *))function)(in, inout, len, &t);
-    return 0;
+static void call_fortran(const struct front_op *o, void *in, void *inout, int *len,
+                         MPI_Datatype type) {
+    MPI_Fint t = PMPI_Type_c2f(type);
+    ((void (*)(void *, void *, MPI_Fint *, MPI_Fint *))o->function)(in, inout, len, &t);
 }
+
+EXPORT int ckpt_front_op_create(void *function, int commute, MPI_Fint *op) {
+    MPI_Op o;
+    int rc = front_op_new(call_fortran, function, commute, CKPT_FN_MPI_OP_CREATE, &o);
+    if (rc == MPI_SUCCESS)
+        *op = PMPI_Op_c2f(o);
+    return rc;
+}
+
+/* ---- generalized requests ---- */
 
 int PMPI_Grequest_start(void *, void *, void *, void *, MPI_Request *);
 
@@ -171,17 +181,6 @@ EXPORT int ckpt_front_grequest_start(void *query, void *free_fn, void *cancel, v
         return rc;
     front_grequest_fortran();
     *request = PMPI_Request_c2f(r);
-    return MPI_SUCCESS;
-}
-
-EXPORT int ckpt_front_op_create(void *function, int commute, MPI_Fint *op) {
-    ckpt_vid v = VID_OP_NULL;
-    ckpt_mpi_user_thunk *thunk = fortran_thunk;
-    long a[] = {(long)function, commute, (long)&v, (long)thunk};
-    long rc = front_call(CKPT_FN_MPI_OP_CREATE, a);
-    if (rc != 0)
-        return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_OP_CREATE, rc);
-    *op = PMPI_Op_c2f(out_op(v));
     return MPI_SUCCESS;
 }
 

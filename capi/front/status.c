@@ -101,3 +101,22 @@ FRONT(int, Status_f2c, (const int *f_status, MPI_Status *c_status)) {
     __builtin_memcpy(c_status, f_status, sizeof *c_status);
     return MPI_SUCCESS;
 }
+
+int PMPI_File_get_type_extent(MPI_File, MPI_Datatype, MPI_Aint *);
+FRONT(int, File_get_type_extent_c, (MPI_File fh, MPI_Datatype datatype, MPI_Count *extent)) {
+    return PMPI_File_get_type_extent(fh, datatype, extent);
+}
+
+int PMPI_Buffer_attach(void *, int);
+int PMPI_Buffer_detach(void *, int *);
+FRONT(int, Buffer_attach_c, (void *buffer, MPI_Count size)) {
+    if (size != (int)size)
+        return FRONT_ERR(CKPT_FN_MPI_BUFFER_ATTACH_C, COUNT);
+    return PMPI_Buffer_attach(buffer, (int)size);
+}
+
+FRONT(int, Buffer_detach_c, (void *buffer, MPI_Count *size)) {
+    int n = 0, rc = PMPI_Buffer_detach(buffer, &n);
+    *size = n;
+    return rc;
+}

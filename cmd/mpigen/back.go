@@ -14,11 +14,31 @@ func backChapter(fs []*function) []byte {
 	var b bytes.Buffer
 	b.WriteString(banner + "#include \"../impl.h\"\n")
 	for _, f := range fs {
-		if f.class == "translate" {
+		switch f.class {
+		case "translate":
 			backWrapper(&b, f)
+		case "persist":
+			backPersistent(&b, f)
 		}
 	}
 	return b.Bytes()
+}
+
+// backPersistent writes what remembers the arguments of a persistent collective; bit i of the mask says
+// that argument i is a datatype.
+func backPersistent(b *bytes.Buffer, f *function) {
+	mask, n := 0, 0
+	for _, p := range f.params {
+		if p.kind == "info" {
+			continue
+		}
+		if p.kind == "type" {
+			mask |= 1 << n
+		}
+		n++
+	}
+	fmt.Fprintf(b, "\nlong back_%s(const long *a)\n{\n    return back_coll_init(CKPT_FN_MPI_%s - CKPT_FN_MPI, a, %d, %#x);\n}\n",
+		f.name, strings.ToUpper(f.started()), n, mask)
 }
 
 func backWrapper(b *bytes.Buffer, f *function) {

@@ -20,6 +20,8 @@ func fate(f *function) string {
 	switch {
 	case f.class == "none":
 		return "returns an error"
+	case f.class == "persist" || strings.HasSuffix(n, "alltoallw_init"):
+		return "saved and rebuilt"
 	case f.class == "large":
 		return "as without `_c`, counts up to 2147483647"
 	case slices.Contains(windowMade, n):

@@ -58,8 +58,11 @@ func frontChapter(fs []*function) []byte {
 	b.WriteString(banner + "#include \"../front.h\"\n")
 	for _, f := range fs {
 		switch f.class {
-		case "translate", "hand":
+		case "translate", "hand", "persist":
 			frontWrapper(&b, f)
+			if f.class == "persist" {
+				fmt.Fprintf(&b, "FRONT_EXTENSION(%s)\n", f.name)
+			}
 		case "none":
 			frontNone(&b, f)
 		case "large":
@@ -74,6 +77,10 @@ func frontWrapper(b *bytes.Buffer, f *function) {
 	var words []string
 	var after strings.Builder
 	for _, p := range f.params {
+		if f.class == "persist" && p.kind == "info" { // hints
+			b.WriteString("    (void)info;\n")
+			continue
+		}
 		k := kinds[p.kind]
 		sub := func(s string) string { return strings.ReplaceAll(s, "$", p.name) }
 		if k.before != "" {

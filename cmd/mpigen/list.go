@@ -16,7 +16,7 @@ var functionsList string
 var constantsList string
 
 // classes of functions, in the order of the coverage table's summary.
-var classes = []string{"translate", "hand", "pair", "ask", "large", "none"}
+var classes = []string{"translate", "hand", "pair", "persist", "ask", "large", "none"}
 
 type param struct {
 	kind, name string
@@ -58,7 +58,33 @@ func parseFunctions(text string) ([]*function, error) {
 		f.chapter = chapter
 		all = append(all, f)
 	}
-	return all, nil
+	return all, persistent(all)
+}
+
+// persistent gives the persistent collectives the parameters of the non-blocking ones, and an info.
+func persistent(all []*function) error {
+	byName := map[string]*function{}
+	for _, f := range all {
+		byName[f.name] = f
+	}
+	for _, f := range all {
+		if f.class != "persist" {
+			continue
+		}
+		i := byName[f.started()]
+		if i == nil || len(i.params) == 0 {
+			return fmt.Errorf("functions.list: %s is persist, but there is no %s", f.name, f.started())
+		}
+		last := len(i.params) - 1
+		f.params = append(append(append(f.params, i.params[:last]...), param{"info", "info"}), i.params[last])
+	}
+	return nil
+}
+
+// started names the non-blocking collective that a persistent one starts: Iallgather of Allgather_init.
+func (f *function) started() string {
+	n := strings.TrimSuffix(f.name, "_init")
+	return "I" + strings.ToLower(n[:1]) + n[1:]
 }
 
 func parseFunction(fields []string) (*function, error) {

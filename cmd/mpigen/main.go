@@ -80,10 +80,10 @@ func generate() (map[string][]byte, error) {
 		has := func(class ...string) bool {
 			return slices.ContainsFunc(fs, func(f *function) bool { return slices.Contains(class, f.class) })
 		}
-		if has("translate", "hand", "none", "large") {
+		if has("translate", "hand", "persist", "none", "large") {
 			files["capi/front/gen/zz_"+name+".c"] = frontChapter(fs)
 		}
-		if has("translate") {
+		if has("translate", "persist") {
 			files["capi/back/gen/zz_"+name+".c"] = backChapter(fs)
 		}
 	}

@@ -294,6 +294,36 @@ long back_T_pvar_session_free(const long *a);
 long back_T_pvar_start(const long *a);
 long back_T_pvar_stop(const long *a);
 long back_T_pvar_write(const long *a);
+long back_Allgather_init(const long *a);
+long back_Allgatherv_init(const long *a);
+long back_Allreduce_init(const long *a);
+long back_Alltoall_init(const long *a);
+long back_Alltoallv_init(const long *a);
+long back_Alltoallw_init(const long *a);
+long back_Barrier_init(const long *a);
+long back_Bcast_init(const long *a);
+long back_Exscan_init(const long *a);
+long back_Gather_init(const long *a);
+long back_Gatherv_init(const long *a);
+long back_Isendrecv(const long *a);
+long back_Isendrecv_replace(const long *a);
+long back_Neighbor_allgather_init(const long *a);
+long back_Neighbor_allgatherv_init(const long *a);
+long back_Neighbor_alltoall_init(const long *a);
+long back_Neighbor_alltoallv_init(const long *a);
+long back_Neighbor_alltoallw_init(const long *a);
+long back_Parrived(const long *a);
+long back_Pready(const long *a);
+long back_Pready_list(const long *a);
+long back_Pready_range(const long *a);
+long back_Precv_init(const long *a);
+long back_Psend_init(const long *a);
+long back_Reduce_init(const long *a);
+long back_Reduce_scatter_block_init(const long *a);
+long back_Reduce_scatter_init(const long *a);
+long back_Scan_init(const long *a);
+long back_Scatter_init(const long *a);
+long back_Scatterv_init(const long *a);
 
 ckpt_back_fn *const back_table[CKPT_FN_MPI_END - CKPT_FN_MPI] = {
     [CKPT_FN_MPI_BSEND - CKPT_FN_MPI] = back_Bsend,
@@ -793,35 +823,35 @@ ckpt_back_fn *const back_table[CKPT_FN_MPI_END - CKPT_FN_MPI] = {
     [CKPT_FN_MPI_SENDRECV_REPLACE_C - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_SSEND_C - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_SSEND_INIT_C - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_ALLGATHER_INIT - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_ALLGATHER_INIT - CKPT_FN_MPI] = back_Allgather_init,
     [CKPT_FN_MPI_ALLGATHER_INIT_C - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_ALLGATHERV_C - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_ALLGATHERV_INIT - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_ALLGATHERV_INIT - CKPT_FN_MPI] = back_Allgatherv_init,
     [CKPT_FN_MPI_ALLGATHERV_INIT_C - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_ALLREDUCE_INIT - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_ALLREDUCE_INIT - CKPT_FN_MPI] = back_Allreduce_init,
     [CKPT_FN_MPI_ALLREDUCE_INIT_C - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_ALLTOALL_INIT - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_ALLTOALL_INIT - CKPT_FN_MPI] = back_Alltoall_init,
     [CKPT_FN_MPI_ALLTOALL_INIT_C - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_ALLTOALLV_C - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_ALLTOALLV_INIT - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_ALLTOALLV_INIT - CKPT_FN_MPI] = back_Alltoallv_init,
     [CKPT_FN_MPI_ALLTOALLV_INIT_C - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_ALLTOALLW_C - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_ALLTOALLW_INIT - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_ALLTOALLW_INIT - CKPT_FN_MPI] = back_Alltoallw_init,
     [CKPT_FN_MPI_ALLTOALLW_INIT_C - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_BARRIER_INIT - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_BCAST_INIT - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_BARRIER_INIT - CKPT_FN_MPI] = back_Barrier_init,
+    [CKPT_FN_MPI_BCAST_INIT - CKPT_FN_MPI] = back_Bcast_init,
     [CKPT_FN_MPI_BCAST_INIT_C - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_BUFFER_ATTACH_C - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_BUFFER_DETACH_C - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_COMM_CREATE_FROM_GROUP - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_COMM_IDUP_WITH_INFO - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_EXSCAN_INIT - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_EXSCAN_INIT - CKPT_FN_MPI] = back_Exscan_init,
     [CKPT_FN_MPI_EXSCAN_INIT_C - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_FILE_GET_TYPE_EXTENT_C - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_GATHER_INIT - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_GATHER_INIT - CKPT_FN_MPI] = back_Gather_init,
     [CKPT_FN_MPI_GATHER_INIT_C - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_GATHERV_C - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_GATHERV_INIT - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_GATHERV_INIT - CKPT_FN_MPI] = back_Gatherv_init,
     [CKPT_FN_MPI_GATHERV_INIT_C - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_GET_COUNT_C - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_GET_ELEMENTS_C - CKPT_FN_MPI] = back_missing,
@@ -838,48 +868,48 @@ ckpt_back_fn *const back_table[CKPT_FN_MPI_END - CKPT_FN_MPI] = {
     [CKPT_FN_MPI_INTERCOMM_CREATE_FROM_GROUPS - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_IREDUCE_SCATTER_C - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_ISCATTERV_C - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_ISENDRECV - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_ISENDRECV - CKPT_FN_MPI] = back_Isendrecv,
     [CKPT_FN_MPI_ISENDRECV_C - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_ISENDRECV_REPLACE - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_ISENDRECV_REPLACE - CKPT_FN_MPI] = back_Isendrecv_replace,
     [CKPT_FN_MPI_ISENDRECV_REPLACE_C - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_NEIGHBOR_ALLGATHER_INIT - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_NEIGHBOR_ALLGATHER_INIT - CKPT_FN_MPI] = back_Neighbor_allgather_init,
     [CKPT_FN_MPI_NEIGHBOR_ALLGATHER_INIT_C - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_NEIGHBOR_ALLGATHERV_C - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_NEIGHBOR_ALLGATHERV_INIT - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_NEIGHBOR_ALLGATHERV_INIT - CKPT_FN_MPI] = back_Neighbor_allgatherv_init,
     [CKPT_FN_MPI_NEIGHBOR_ALLGATHERV_INIT_C - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_NEIGHBOR_ALLTOALL_INIT - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_NEIGHBOR_ALLTOALL_INIT - CKPT_FN_MPI] = back_Neighbor_alltoall_init,
     [CKPT_FN_MPI_NEIGHBOR_ALLTOALL_INIT_C - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_NEIGHBOR_ALLTOALLV_C - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_NEIGHBOR_ALLTOALLV_INIT - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_NEIGHBOR_ALLTOALLV_INIT - CKPT_FN_MPI] = back_Neighbor_alltoallv_init,
     [CKPT_FN_MPI_NEIGHBOR_ALLTOALLV_INIT_C - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_NEIGHBOR_ALLTOALLW_C - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_NEIGHBOR_ALLTOALLW_INIT - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_NEIGHBOR_ALLTOALLW_INIT - CKPT_FN_MPI] = back_Neighbor_alltoallw_init,
     [CKPT_FN_MPI_NEIGHBOR_ALLTOALLW_INIT_C - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_OP_CREATE_C - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_PACK_C - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_PACK_EXTERNAL_C - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_PACK_EXTERNAL_SIZE_C - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_PACK_SIZE_C - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_PARRIVED - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_PREADY - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_PREADY_LIST - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_PREADY_RANGE - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_PRECV_INIT - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_PSEND_INIT - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_REDUCE_INIT - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_PARRIVED - CKPT_FN_MPI] = back_Parrived,
+    [CKPT_FN_MPI_PREADY - CKPT_FN_MPI] = back_Pready,
+    [CKPT_FN_MPI_PREADY_LIST - CKPT_FN_MPI] = back_Pready_list,
+    [CKPT_FN_MPI_PREADY_RANGE - CKPT_FN_MPI] = back_Pready_range,
+    [CKPT_FN_MPI_PRECV_INIT - CKPT_FN_MPI] = back_Precv_init,
+    [CKPT_FN_MPI_PSEND_INIT - CKPT_FN_MPI] = back_Psend_init,
+    [CKPT_FN_MPI_REDUCE_INIT - CKPT_FN_MPI] = back_Reduce_init,
     [CKPT_FN_MPI_REDUCE_INIT_C - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_REDUCE_SCATTER_BLOCK_INIT - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_REDUCE_SCATTER_BLOCK_INIT - CKPT_FN_MPI] = back_Reduce_scatter_block_init,
     [CKPT_FN_MPI_REDUCE_SCATTER_BLOCK_INIT_C - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_REDUCE_SCATTER_C - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_REDUCE_SCATTER_INIT - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_REDUCE_SCATTER_INIT - CKPT_FN_MPI] = back_Reduce_scatter_init,
     [CKPT_FN_MPI_REDUCE_SCATTER_INIT_C - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_REGISTER_DATAREP_C - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_SCAN_INIT - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_SCAN_INIT - CKPT_FN_MPI] = back_Scan_init,
     [CKPT_FN_MPI_SCAN_INIT_C - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_SCATTER_INIT - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_SCATTER_INIT - CKPT_FN_MPI] = back_Scatter_init,
     [CKPT_FN_MPI_SCATTER_INIT_C - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_SCATTERV_C - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_SCATTERV_INIT - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_SCATTERV_INIT - CKPT_FN_MPI] = back_Scatterv_init,
     [CKPT_FN_MPI_SCATTERV_INIT_C - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_SESSION_CALL_ERRHANDLER - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_SESSION_CREATE_ERRHANDLER - CKPT_FN_MPI] = back_missing,
