@@ -3,7 +3,7 @@
 # The fronts: one library per application ABI, under that library's SONAME, in the directory where
 # ckptrun looks first; and the upper-half stub of libckpt itself.
 
-FRONT_SRCS := $(filter-out %_abi.c %/stub.c %/openmpi_mpifh.c,$(wildcard capi/front/*.c)) $(wildcard capi/front/gen/*.c)
+FRONT_SRCS := $(filter-out %_abi.c %/stub.c %/openmpi_mpifh.c %/openmpi_cxx.c,$(wildcard capi/front/*.c)) $(wildcard capi/front/gen/*.c)
 FRONT_LD   := -shared -Wl,-z,defs -Wl,-z,now
 
 # $(call front,ABI,NUMBER,SONAME): objects in their own directory, since each ABI compiles the same
@@ -31,6 +31,16 @@ $(OBJ)/capi/front/openmpi_mpifh.o: CFLAGS += -Icapi -DFRONT_ABI=2
 $(PKG)/front/libmpi_mpifh.so.40: $(OBJ)/capi/front/openmpi_mpifh.o $(PKG)/front/libmpi.so.40 $(OBJ)/capi/front/real_mpifh.so
 	$(CC) $(CFLAGS) $(FRONT_LD) -Wl,--no-as-needed -Wl,-soname,libmpi_mpifh.so.40 -o $@ $^
 PARTS += $(PKG)/front/libmpi_mpifh.so.40
+
+# The C++ companion, in the same way.
+REAL_CXX := $(realpath $(shell $(MPICC_OPENMPI) --showme:libdirs)/libmpi_cxx.so)
+$(OBJ)/capi/front/real_cxx.so:
+	@mkdir -p $(@D)
+	$(CC) -shared -nostdlib -Wl,-soname,$(REAL_CXX) -o $@ -x c /dev/null
+$(OBJ)/capi/front/openmpi_cxx.o: CFLAGS += -Icapi -DFRONT_ABI=2
+$(PKG)/front/libmpi_cxx.so.40: $(OBJ)/capi/front/openmpi_cxx.o $(PKG)/front/libmpi.so.40 $(OBJ)/capi/front/real_cxx.so
+	$(CC) $(CFLAGS) $(FRONT_LD) -Wl,--no-as-needed -Wl,-soname,libmpi_cxx.so.40 -o $@ $^
+PARTS += $(PKG)/front/libmpi_cxx.so.40
 
 $(PKG)/front/libckpt.so.1: $(OBJ)/capi/front/stub.o
 	@mkdir -p $(@D)

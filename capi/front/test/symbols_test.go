@@ -101,24 +101,26 @@ func TestCompanions(t *testing.T) {
 	}
 }
 
-// TestReplacedFortran: each function of ours in libmpi_mpifh has the names of the real one.
-func TestReplacedFortran(t *testing.T) {
-	ours, _ := symbols(t, filepath.Join(buildTree(t), "lib/ckpt/front/libmpi_mpifh.so.40"))
-	theirs, _ := symbols(t, filepath.Join(system, "libmpi_mpifh.so.40"))
-	address := map[uint64]bool{}
-	for name := range ours {
-		s, ok := theirs[name]
-		if !ok {
-			t.Errorf("%s is not in the real library", name)
+// TestReplaced: each function of ours in libmpi_mpifh and libmpi_cxx has the names of the real one.
+func TestReplaced(t *testing.T) {
+	for library, least := range map[string]int{"libmpi_mpifh.so.40": 25, "libmpi_cxx.so.40": 8} {
+		ours, _ := symbols(t, filepath.Join(buildTree(t), "lib/ckpt/front", library))
+		theirs, _ := symbols(t, filepath.Join(system, library))
+		address := map[uint64]bool{}
+		for name := range ours {
+			s, ok := theirs[name]
+			if !ok {
+				t.Errorf("%s is not in the real %s", name, library)
+			}
+			address[s.Value] = true
 		}
-		address[s.Value] = true
-	}
-	for name, s := range theirs {
-		if _, ok := ours[name]; address[s.Value] && !ok {
-			t.Errorf("%s is another name of a function that ours replaces", name)
+		for name, s := range theirs {
+			if _, ok := ours[name]; address[s.Value] && !ok {
+				t.Errorf("%s: %s is another name of a function that ours replaces", library, name)
+			}
 		}
-	}
-	if len(address) < 25 {
-		t.Errorf("%d functions are replaced, want all that look into objects", len(address))
+		if len(address) < least {
+			t.Errorf("%s: %d functions are replaced, want all that look into objects", library, len(address))
+		}
 	}
 }
