@@ -14,11 +14,11 @@ import (
 
 // mpis are the MPIs of the distribution: how to compile for one and how to start ranks with it.
 var mpis = map[string]struct {
-	compiler, fortran string
-	launcher          []string
+	compiler, fortran, cxx string
+	launcher               []string
 }{
-	"mpich":   {"mpicc.mpich", "mpif90.mpich", []string{"mpiexec.mpich", "-n"}},
-	"openmpi": {"mpicc.openmpi", "mpif90.openmpi", []string{"mpiexec.openmpi", "--oversubscribe", "-n"}},
+	"mpich":   {"mpicc.mpich", "mpif90.mpich", "mpicxx.mpich", []string{"mpiexec.mpich", "-n"}},
+	"openmpi": {"mpicc.openmpi", "mpif90.openmpi", "mpicxx.openmpi", []string{"mpiexec.openmpi", "--oversubscribe", "-n"}},
 }
 
 const ranks = "4"
@@ -56,6 +56,9 @@ func compile(t *testing.T, mpi, source string, flags ...string) string {
 	compiler := mpis[mpi].compiler
 	if strings.EqualFold(filepath.Ext(source), ".f90") {
 		compiler = mpis[mpi].fortran
+	}
+	if filepath.Ext(source) == ".cc" {
+		compiler = mpis[mpi].cxx
 	}
 	out := filepath.Join(t.TempDir(), strings.TrimSuffix(source, filepath.Ext(source))+"-"+mpi)
 	args := append([]string{"-g", "-I../../../include", "-o", out, filepath.Join("testdata", source)}, flags...)
