@@ -49,7 +49,7 @@ var heldBack = []string{"Isend", "Ibsend", "Issend", "Irsend", "Irecv", "Imrecv"
 	"Ireduce_scatter", "Ireduce_scatter_block", "Iscan", "Iexscan", "Ineighbor_allgather", "Ineighbor_allgatherv",
 	"Ineighbor_alltoall", "Ineighbor_alltoallv", "Ineighbor_alltoallw", "Comm_idup", "Buffer_attach",
 	"Grequest_start", "Comm_spawn", "Comm_spawn_multiple", "Comm_accept", "Comm_connect", "Comm_join",
-	"Comm_get_parent", "T_cvar_handle_alloc", "T_pvar_session_create",
+	"Comm_get_parent", "T_cvar_handle_alloc", "T_pvar_session_create", "Psend_init", "Precv_init",
 	"Win_allocate_shared", "Win_lock", "Win_lock_all", "Win_start", "Win_post", "Rput", "Rget", "Raccumulate", "Rget_accumulate"}
 
 func coverage(fs []*function) []byte {
