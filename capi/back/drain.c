@@ -171,6 +171,39 @@ struct drained *back_matched(const MPI_Status *status, long comm) {
     return m;
 }
 
+/* n bytes as a datatype of which one is sent: counts are int.  Messages from 4 MiB on go this way, not
+ * only those that need it, so that it is used. */
+enum { BLOCK = 1 << 20, BLOCKED = 4 * BLOCK };
+
+struct bytes {
+    MPI_Datatype type;
+    int count;
+};
+
+static int bytes_of(int64_t n, struct bytes *b) {
+    *b = (struct bytes){MPI_BYTE, (int)n};
+    if (n < BLOCKED)
+        return MPI_SUCCESS;
+    MPI_Datatype block, parts[2];
+    int counts[2] = {(int)(n / BLOCK), (int)(n % BLOCK)};
+    MPI_Aint at[2] = {0, (MPI_Aint)(n - n % BLOCK)};
+    int rc = MPI_Type_contiguous(BLOCK, MPI_BYTE, &block);
+    if (rc != MPI_SUCCESS)
+        return rc;
+    parts[0] = block;
+    parts[1] = MPI_BYTE;
+    b->count = 1;
+    rc = MPI_Type_create_struct(2, counts, at, parts, &b->type);
+    MPI_Type_free(&block);
+    return rc == MPI_SUCCESS ? MPI_Type_commit(&b->type) : rc;
+}
+
+/* Operations that use it may still be under way. */
+static void bytes_done(struct bytes *b) {
+    if (b->type != MPI_BYTE)
+        MPI_Type_free(&b->type);
+}
+
 int back_drained_mrecv(struct drained *m, void *buf, int count, MPI_Datatype type,
                        ckpt_mpi_status *status, int *rc) {
     if (m->data == NULL)
@@ -178,18 +211,22 @@ int back_drained_mrecv(struct drained *m, void *buf, int count, MPI_Datatype typ
     /* A message of ours to ourselves: so the datatype, counts and truncation are the real MPI's. */
     MPI_Request s, r;
     MPI_Status st;
+    struct bytes b;
     pthread_mutex_lock(&mutex);
-    *rc = MPI_Isend(m->data, (int)m->bytes, MPI_BYTE, 0, 0, back.self, &s);
+    *rc = bytes_of(m->bytes, &b);
+    if (*rc == MPI_SUCCESS)
+        *rc = MPI_Isend(m->data, b.count, b.type, 0, 0, back.self, &s);
     if (*rc == MPI_SUCCESS) {
         *rc = MPI_Irecv(buf, count, type, 0, 0, back.self, &r);
         if (*rc != MPI_SUCCESS) { /* a wrong argument: the message goes, as an error allows */
-            MPI_Irecv(m->data, (int)m->bytes, MPI_BYTE, 0, 0, back.self, &r);
+            MPI_Irecv(m->data, b.count, b.type, 0, 0, back.self, &r);
             back_wait(&r, &st);
         } else {
             *rc = back_wait(&r, &st);
         }
         back_wait(&s, MPI_STATUS_IGNORE);
     }
+    bytes_done(&b);
     pthread_mutex_unlock(&mutex);
     tell(m, status);
     status->bytes = *rc == MPI_SUCCESS || back_took(*rc) ? STATUS_BYTES(&st) : 0;
@@ -207,14 +244,13 @@ int back_drained_recv(const struct back_take *t, ckpt_mpi_status *status, int *r
 
 /* Starts to receive a matched message into memory of ours. */
 static int fetch(struct drained *m, MPI_Message *message) {
-    if (m->bytes > INT32_MAX)
-        return CKPT_E_NOTSUP;
+    struct bytes b;
     m->data = malloc(m->bytes ? (size_t)m->bytes : 1);
-    if (m->data == NULL)
+    if (m->data == NULL || bytes_of(m->bytes, &b) != MPI_SUCCESS)
         return CKPT_E_SYSTEM;
-    return MPI_Imrecv(m->data, (int)m->bytes, MPI_BYTE, message, &m->request) == MPI_SUCCESS
-               ? 0
-               : CKPT_E_SYSTEM;
+    int rc = MPI_Imrecv(m->data, b.count, b.type, message, &m->request);
+    bytes_done(&b);
+    return rc == MPI_SUCCESS ? 0 : CKPT_E_SYSTEM;
 }
 
 /* Completes the receive of a message, counting it; 1 while it is under way. */

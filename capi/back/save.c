@@ -240,7 +240,7 @@ static struct drained *in_message(struct in *x) {
     m->comm = in_vid(x, CKPT_KIND_COMM);
     m->source = (int)in_range(x, INT32_MIN, INT32_MAX);
     m->tag = (int)in_range(x, INT32_MIN, INT32_MAX);
-    m->bytes = in_range(x, 0, INT32_MAX);
+    m->bytes = in_range(x, 0, (int64_t)x->left);
     m->request = MPI_REQUEST_NULL;
     size_t padded = ((size_t)m->bytes + 7) & ~(size_t)7;
     if (!x->failed && padded <= x->left && (m->data = malloc(padded + 1)) != NULL) {
