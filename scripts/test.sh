@@ -51,8 +51,8 @@ mapfile -t pure < <($go list -f '{{if not .CgoFiles}}{{.ImportPath}}{{end}}' "${
 mapfile -t pure < <(printf '%s\n' "${pure[@]}" | grep -vE '/collclock/model|/capi/(.*/)?test|/internal/(soak|suites)')
 [ ${#pure[@]} -gt 0 ] || { echo "test: no Go packages found" >&2 && exit 1; }
 
-part "packages" "$go" test "${units[@]}"
-part "packages, with the race detector" "$go" test -race "${pure[@]}"
+part "packages" "$go" test -timeout 30m "${units[@]}"
+part "packages, with the race detector" "$go" test -race -timeout 30m "${pure[@]}"
 for program in "$@"; do
     part "C: ${program##*/}" "$program"
 done
