@@ -59,29 +59,38 @@ FRONT(int, Win_create,
     return MPI_SUCCESS;
 }
 
-/* The memory is the application's, so it must be upper-half memory: ours, with a window on it. */
+/* Memory of the real MPI: it exists as long as the window, which holds a checkpoint back. */
+static long allocate_shared(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void *base,
+                            ckpt_vid *v) {
+    long a[] = {size, disp_unit, (long)in_info(info), in_comm(comm), (long)base, (long)v};
+    return front_call(CKPT_FN_MPI_WIN_ALLOCATE_SHARED, a);
+}
+
+/* The memory is the application's, so it must be upper-half memory: ours, with a window on it.  Open
+ * MPI has windows on memory of others for few networks only; within a node it has shared ones. */
 FRONT(int, Win_allocate,
       (MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr, MPI_Win *win)) {
     ckpt_vid v = VID_WIN_NULL;
-    void *base = NULL;
+    void *base = NULL, *allocated;
     if (size > 0 && posix_memalign(&base, 4096, (size_t)size) != 0)
         return comm_error(comm, CKPT_FN_MPI_WIN_ALLOCATE, CANON_ERRCLASS_ERR_NO_MEM);
+    allocated = base;
     long rc = create(base, size, disp_unit, info, comm, &v);
     if (rc != 0) {
-        free(base);
-        return comm_error(comm, CKPT_FN_MPI_WIN_ALLOCATE, rc);
+        free(allocated);
+        allocated = NULL;
+        if (allocate_shared(size, disp_unit, info, comm, &base, &v) != 0)
+            return comm_error(comm, CKPT_FN_MPI_WIN_ALLOCATE, rc);
     }
     *(void **)baseptr = base;
-    *win = made(v, base, size, disp_unit, ALLOCATE, base, info);
+    *win = made(v, base, size, disp_unit, ALLOCATE, allocated, info);
     return MPI_SUCCESS;
 }
 
-/* Memory of the real MPI: it exists as long as the window, which holds a checkpoint back. */
 FRONT(int, Win_allocate_shared,
       (MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr, MPI_Win *win)) {
     ckpt_vid v = VID_WIN_NULL;
-    long a[] = {size, disp_unit, (long)in_info(info), in_comm(comm), (long)baseptr, (long)&v};
-    long rc = front_call(CKPT_FN_MPI_WIN_ALLOCATE_SHARED, a);
+    long rc = allocate_shared(size, disp_unit, info, comm, baseptr, &v);
     if (rc != 0)
         return comm_error(comm, CKPT_FN_MPI_WIN_ALLOCATE_SHARED, rc);
     *win = made(v, *(void **)baseptr, size, disp_unit, SHARED, NULL, info);
