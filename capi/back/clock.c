@@ -28,9 +28,10 @@ __attribute__((cold)) static void await(const ckpt_coll *call, int answer) {
 
 static inline __attribute__((always_inline)) void begin(long comm, const char *name, int mode,
                                                         ckpt_coll *call) {
-    int answer = ckpt_coll_begin(back.job, (ckpt_vid)comm, name, mode, call);
-    if (__builtin_expect(answer != CKPT_COLL_ENTER, 0))
-        await(call, answer);
+    int ask = ckpt_coll_count_at(back.tables, back_slot(CKPT_KIND_COMM, comm), (ckpt_vid)comm, name,
+                                 call);
+    if (ask || (mode == CKPT_COLL_GATED && call->clock != NULL))
+        await(call, ckpt_coll_call(back.job, call->comm, call->k, mode));
 }
 
 void back_gate(long comm, const char *name, int mode, ckpt_coll *call) {
@@ -164,7 +165,8 @@ void back_start_deferred(void) {
 static inline __attribute__((always_inline)) long nonblocking(int function, const char *name,
                                                               const long *a, int comm_at) {
     ckpt_coll call;
-    if (ckpt_coll_count(back.job, (ckpt_vid)a[comm_at], name, &call)) {
+    if (ckpt_coll_count_at(back.tables, back_slot(CKPT_KIND_COMM, a[comm_at]), (ckpt_vid)a[comm_at],
+                           name, &call)) {
         pthread_mutex_lock(&mutex);
         int answer = ckpt_coll_call(back.job, call.comm, call.k, CKPT_COLL_NONBLOCKING);
         long rc = 0;

@@ -48,12 +48,12 @@ static inline ckpt_clock *ckpt_clock_of(const ckpt_tables *t, ckpt_vid comm) {
     return s->extra ? &ckpt_comm_of(s)->clock : NULL;
 }
 
-/* Counts a collective call on comm, by the thread that makes it; name is that of the function, a
- * constant, for people who ask what a rank is doing.  1: a checkpoint is pending, and
+/* Counts a collective call on comm, whose slot is s, by the thread that makes it; name is that of the
+ * function, a constant, for people who ask what a rank is doing.  1: a checkpoint is pending, and
  * ckpt_coll_call must be asked before the call goes on. */
-static inline int ckpt_coll_count(const ckpt_job *job, ckpt_vid comm, const char *name,
-                                  ckpt_coll *call) {
-    ckpt_clock *c = ckpt_clock_of(job->tables, comm);
+static inline int ckpt_coll_count_at(const ckpt_tables *t, const ckpt_slot *s, ckpt_vid comm,
+                                     const char *name, ckpt_coll *call) {
+    ckpt_clock *c = s->extra ? &ckpt_comm_of(s)->clock : NULL;
     call->clock = c;
     call->comm = comm;
     call->k = 0;
@@ -64,7 +64,13 @@ static inline int ckpt_coll_count(const ckpt_job *job, ckpt_vid comm, const char
     __atomic_store_n(&c->call, call->k, __ATOMIC_RELAXED);
     __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the compiler keeps the order; the reader's membarrier
                                                 makes the processor keep it */
-    return __builtin_expect(ckpt_pending(job->tables) != 0, 0);
+    return __builtin_expect(ckpt_pending(t) != 0, 0);
+}
+
+static inline int ckpt_coll_count(const ckpt_job *job, ckpt_vid comm, const char *name,
+                                  ckpt_coll *call) {
+    return ckpt_coll_count_at(job->tables, ckpt_vid_slot(job->tables, CKPT_KIND_COMM, comm), comm,
+                              name, call);
 }
 
 /* Counts it, and asks when that is needed (CKPT_COLL_GATED: always).  Returns CKPT_COLL_ENTER, or what
