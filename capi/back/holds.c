@@ -33,9 +33,9 @@ static int posted_holds(const ckpt_slot *s, ckpt_vid vid, char *why, size_t byte
     const char *gone = NULL;
     if (s->a & REQUEST_MATCHED)
         return 0;
-    if (p == NULL || p->type_generation != back_slot(CKPT_KIND_DATATYPE, p->type)->generation)
+    if (p == NULL || !back_same(CKPT_KIND_DATATYPE, p->type, p->type_generation))
         gone = "datatype";
-    else if (p->comm_generation != back_slot(CKPT_KIND_COMM, s->clock)->generation)
+    else if (!back_same(CKPT_KIND_COMM, s->clock, p->comm_generation))
         gone = "communicator";
     if (gone != NULL)
         snprintf(why, bytes, "a pending receive (MPI_Irecv) uses a %s that was freed", gone);
@@ -53,9 +53,9 @@ static int persistent_holds(const ckpt_slot *s, char *why, size_t bytes) {
         return 1;
     if (!(s->a & REQUEST_PERSISTENT) || s->a & REQUEST_COLL)
         return 0;
-    if (p->type_generation != back_slot(CKPT_KIND_DATATYPE, p->a[2])->generation)
+    if (!back_same(CKPT_KIND_DATATYPE, p->a[2], p->type_generation))
         gone = "datatype";
-    else if (p->comm_generation != back_slot(CKPT_KIND_COMM, p->a[5])->generation)
+    else if (!back_same(CKPT_KIND_COMM, p->a[5], p->comm_generation))
         gone = "communicator";
     if (gone != NULL)
         snprintf(why, bytes, "a persistent request uses a %s that was freed", gone);

@@ -80,6 +80,13 @@ static inline ckpt_slot *back_slot(ckpt_kind kind, long vid) {
         return slot;
     return ckpt_vid_slot(back.tables, kind, (ckpt_vid)vid);
 }
+
+/* Whether an id names what it named when its slot was of this generation.  An id that was freed has the
+ * slot of the null handle, whose generation may be the same. */
+static inline int back_same(ckpt_kind kind, ckpt_vid vid, uint32_t generation) {
+    const ckpt_slot *s = back_slot(kind, vid);
+    return s != back.tables->pages[kind][0] && s->generation == generation;
+}
 static inline MPI_Comm real_comm(long v) {
     return (MPI_Comm)(uintptr_t)back_slot(CKPT_KIND_COMM, v)->real;
 }
