@@ -44,7 +44,7 @@ machine() {
 }
 
 # What needs no build tree, and of it what may run under the race detector: all but what has C in it.
-mapfile -t units < <($go list ./... | grep -v -e /internal/e2e -e /internal/house -e /internal/suites)
+mapfile -t units < <($go list ./... | grep -v -e /internal/e2e -e /internal/house -e /internal/soak -e /internal/suites)
 mapfile -t pure < <($go list -f '{{if not .CgoFiles}}{{.ImportPath}}{{end}}' "${units[@]}")
 # Models run in Spin and in C that it writes, and whole MPI programs in processes of their own: the
 # detector would see nothing there, for minutes.
@@ -57,6 +57,7 @@ for program in "$@"; do
     part "C: ${program##*/}" "$program"
 done
 part "house rules, installed tree" "$go" test -count=1 ./internal/house/...
+part "random programs, saved and killed" "$go" test -count=1 -timeout 20m -v ./internal/soak
 part "whole programs, end to end" "$go" test -count=1 -timeout 30m -v ./internal/e2e/...
 part "other people's programs, as natively" "$go" test -count=1 -timeout 30m -v ./internal/suites
 part "whole programs, under Syscall User Dispatch" env CKPT_E2E_TRAP=sud "$go" test -count=1 -timeout 10m -short -v -run TestUnderCkptrun ./internal/e2e

@@ -35,6 +35,7 @@ type Life struct {
 	Argv    []string // with BIN
 	First   string   // the MPI that the program was built with
 	Dir     string   // everything of the life lies below
+	Most    int      // so many events at most
 
 	Cycles       int // saved or killed, and gone on
 	Events       map[string]int
@@ -58,7 +59,7 @@ type incarnation struct {
 
 // NewLife draws a life from a seed; dir must exist.
 func NewLife(seed uint64, tree Tree, from []Program, dir string) *Life {
-	l := &Life{Seed: seed, tree: tree, Dir: dir, random: rand.New(rand.NewPCG(seed, 1)), Events: map[string]int{}}
+	l := &Life{Seed: seed, tree: tree, Dir: dir, Most: mostEvents, random: rand.New(rand.NewPCG(seed, 1)), Events: map[string]int{}}
 	l.Program = draw(l.random, from)
 	l.Ranks = l.Program.Ranks[l.random.IntN(len(l.Program.Ranks))]
 	l.Argv = l.Program.Argv(l.random)
@@ -110,7 +111,7 @@ func (l *Life) lead() error {
 	if err := l.start(); err != nil {
 		return err
 	}
-	for range mostEvents {
+	for range l.Most {
 		if l.now.process.Ended() {
 			break
 		}

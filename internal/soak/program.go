@@ -26,8 +26,7 @@ type Program struct {
 	Weight int
 	// Ranks are the numbers of ranks that it may have.
 	Ranks []int
-	// Argv is a command for a random amount of work. BIN is replaced by the folder of built programs
-	// and a program's name there, MPI by the MPI that it was built with.
+	// Argv is a command for a random amount of work; BIN stands for the folder of built programs.
 	Argv func(r *rand.Rand) []string
 	// MPIs under which it runs; nil: all, and each image under any.
 	MPIs []string
@@ -38,6 +37,17 @@ var Programs = []Program{
 	{Name: "random", Weight: 12, Ranks: []int{2, 3, 3, 4}, Argv: func(r *rand.Rand) []string {
 		return []string{"BIN/random", fmt.Sprint(r.Uint32()), fmt.Sprint(60 + r.IntN(140)), fmt.Sprint(1 + r.IntN(6))}
 	}},
+	sized("particles", 100, 400),
+	sized("farm", 300, 1000),
+	sized("pipeline", 300, 1500),
+	sized("polling", 80, 300),
+}
+
+// sized is a program whose only argument says how much it does.
+func sized(name string, least, most int) Program {
+	return Program{Name: name, Weight: 1, Ranks: []int{2, 3, 4}, Argv: func(r *rand.Rand) []string {
+		return []string{"BIN/" + name, fmt.Sprint(least + r.IntN(most-least))}
+	}}
 }
 
 // Find returns the program of a name.
