@@ -232,7 +232,7 @@ func (w *clockwork) freed(comm vid.ID) {
 		delete(w.comms, id)
 		delete(w.granted, id)
 		delete(w.deferred, id)
-		w.stepLocked(collclock.Freed{Clock: id})
+		w.stepLocked(collclock.Freed{Clock: id, K: w.tables.CallsOn(comm)})
 	}
 }
 

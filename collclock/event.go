@@ -56,7 +56,12 @@ type Created struct {
 
 // Freed says that it is gone (told before the freeing call's Return) and that no request of it is
 // open. Its counts stay as a tombstone until every member has freed it.
-type Freed struct{ Clock ID }
+type Freed struct {
+	Clock ID
+	// K is the number of the freeing call where that is counted as one on this clock, and the caller has
+	// counters of its own: it stands for the Return, since the counters are gone too. Else 0.
+	K uint64
+}
 
 // Received is a message from another rank. Messages may overtake each other, but none is lost or
 // doubled.

@@ -73,6 +73,16 @@ func (t *Tables) Calls() []Calls {
 	return all
 }
 
+// CallsOn is how many collective calls were made on one communicator; 0 for what has no counters.
+func (t *Tables) CallsOn(comm ID) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if o := t.objects[comm]; o != nil && o.comm != nil {
+		return atomic.LoadUint64(&t.counters(o.comm).clock.call)
+	}
+	return 0
+}
+
 func (t *Tables) counters(c *comm) *counters { return (*counters)(t.mem.at(c.counters)) }
 
 func (t *Tables) bookmark(c *comm, peer int) *bookmark {

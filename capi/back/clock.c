@@ -279,6 +279,24 @@ static long clocked_Win_free(const long *a) {
     return rc;
 }
 
+/* Counted like the others: an image in which only some members have freed a communicator could not be
+ * continued, since all of them make it again.  The counters are gone with the communicator, so libckpt
+ * takes the freeing for the end of the call. */
+static long freeing(ckpt_back_fn *fn, const char *name, const long *a) {
+    ckpt_coll call;
+    begin(*(ckpt_vid *)a[0], name, CKPT_COLL_BLOCKING, &call);
+    long rc = fn(a);
+    if (rc != 0)
+        ckpt_coll_end(back.job, &call);
+    return rc;
+}
+long back_Comm_free(const long *a);
+long back_Comm_disconnect(const long *a);
+static long clocked_Comm_free(const long *a) { return freeing(back_Comm_free, "MPI_Comm_free", a); }
+static long clocked_Comm_disconnect(const long *a) {
+    return freeing(back_Comm_disconnect, "MPI_Comm_disconnect", a);
+}
+
 /* Reductions have their operation at argument 4. */
 static int function_flags(int function, const long *a) {
     switch (function) {
@@ -316,5 +334,7 @@ ckpt_back_fn *const *back_clocked_table(void) {
     back_file_functions(table);
     PUT(Win_fence, WIN_FENCE, 1)
     PUT(Win_free, WIN_FREE, 0)
+    PUT(Comm_free, COMM_FREE, 0)
+    PUT(Comm_disconnect, COMM_DISCONNECT, 0)
     return table;
 }

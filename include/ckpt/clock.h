@@ -31,7 +31,7 @@ extern "C" {
 #endif
 
 /* A call between begin and end.  clock is NULL for what is no communicator of the job: such a call
- * counts nothing.  It stays good when the call frees its communicator. */
+ * counts nothing.  Freeing the communicator ends the call; there must be no ckpt_coll_end after it. */
 typedef struct ckpt_coll {
     ckpt_clock *clock;
     uint64_t k; /* it is the k-th on its communicator */

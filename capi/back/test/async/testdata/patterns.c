@@ -290,12 +290,37 @@ static uint64_t stuck(int rounds) {
     return h;
 }
 
+/* Communicators that some members have freed while others still compute: with collective calls on
+ * them, with messages only, and with neither. */
+static uint64_t leaving(int rounds) {
+    uint64_t h = 0;
+    for (int r = 0; r < rounds; r++) {
+        MPI_Comm dup, half;
+        MPI_Comm_dup(MPI_COMM_WORLD, &dup);
+        MPI_Comm_split(dup, rank % 2, rank, &half);
+        uint64_t v = mix((uint64_t)rank, (uint64_t)r), got = v;
+        if (r % 3 == 0)
+            MPI_Bcast(&got, 1, MPI_UINT64_T, r % size, dup);
+        else if (r % 3 == 1)
+            MPI_Sendrecv(&v, 1, MPI_UINT64_T, (rank + 1) % size, 1, &got, 1, MPI_UINT64_T,
+                         (rank + size - 1) % size, 1, dup, MPI_STATUS_IGNORE);
+        h = mix(h, got);
+        if (rank == r % size)
+            work((uint64_t)r, 200000);
+        MPI_Comm_free(&dup);
+        if (rank == (r + 1) % size)
+            work((uint64_t)r, 200000);
+        MPI_Comm_free(&half);
+    }
+    return h;
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
         uint64_t (*run)(int);
-    } patterns[] = {{"ring", ring},   {"farm", farm}, {"polling", polling},
-                    {"colls", colls}, {"halo", halo}, {"stuck", stuck}};
+    } patterns[] = {{"ring", ring}, {"farm", farm},   {"polling", polling}, {"colls", colls},
+                    {"halo", halo}, {"stuck", stuck}, {"leaving", leaving}};
     int rounds = argc > 2 ? atoi(argv[2]) : 100;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -309,7 +334,7 @@ int main(int argc, char **argv) {
             MPI_Finalize();
             return 0;
         }
-    fprintf(stderr, "usage: patterns ring|farm|polling|colls|halo|stuck ROUNDS\n");
+    fprintf(stderr, "usage: patterns ring|farm|polling|colls|halo|stuck|leaving ROUNDS\n");
     MPI_Finalize();
     return 2;
 }
