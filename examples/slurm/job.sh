@@ -17,11 +17,21 @@ set -u
 dir=${CKPT_DIR:-ckpt-$SLURM_JOB_ID} # on a file system that all nodes see
 
 again=
+step=
+ending() { # the job, so that there is nothing to go on with
+    for _ in {1..30}; do
+        [ -z "$step" ] || kill -0 "$step" 2>/dev/null || return 0
+        sleep 0.5
+    done
+    return 1
+}
 save() {
     trap '' USR2
     # Less than the two minutes, so that there is time to put the job back into the queue.
-    if ckptctl checkpoint "$dir" --then exit --timeout 90s || ckptctl ls "$dir" >/dev/null 2>&1; then
-        again=yes # from this epoch, or from an older one when this could not be made
+    if ckptctl checkpoint "$dir" --then exit --timeout 90s; then
+        again=yes
+    elif ! ending && ckptctl ls "$dir" >/dev/null 2>&1; then
+        again=yes # from an older epoch, since this one could not be made
     fi
 }
 trap save USR2

@@ -75,7 +75,7 @@ func TestSlurmScript(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := h.shell(t, "slurm/job.sh", env, h.argv...)
-			if jobs < 3 {
+			if jobs < 2 { // later ones may be too near their end
 				job := filepath.Join(h.run.Checkpoints(), "job.json")
 				Poll(mpiLimit, p.Done(), func() bool { _, err := os.Stat(job); return err == nil })
 				if !p.Ended() {
