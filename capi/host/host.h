@@ -132,6 +132,8 @@ struct host {
     volatile bool live;         // the program runs: before, there is nothing to be stopped
     volatile uint32_t collect;  // round of collecting pending signals
     struct thread *collector;   // who takes those of the process
+    uint64_t itimer[3][4];      // the interval timers when they were stopped, as in an image
+    int64_t itimer_stopped;     // when that was; 0: they run
     volatile uint32_t bell;     // futex: grows whenever park_gen or collect did
     pid_t pid;                  // of the process that owns this memory
     // Ids of the job's process, its parent, group and session: what they are, and what they were at
@@ -313,7 +315,15 @@ bool pending_deliverable(struct thread *t, kmask mask, bool *restart);
 void install_app_action(int sig);
 void signal_virtual(siginfo_t *si);
 void signals_collect(struct thread *t, bool shared); // all signals blocked
+void signals_collect_shared(struct thread *t);       // for a stopped t, by another thread
 void signals_requeue(struct thread *t);              // all signals blocked
+// ---- timers.c: while all threads are stopped, signals blocked or not ---------------------------
+void itimers_stop(void);
+void itimers_start(void); // again, if they were stopped
+void itimers_save(uint64_t to[3][4]);
+void itimers_load(const uint64_t from[3][4]);
+
+// ---- signal.c ----------------------------------------------------------------------------------
 void kernel_action(int sig, uint64_t handler, uint64_t flags);
 void signals_before_exec(void);
 // Extended state of a context: address and bytes; and what a sigreturn would load.

@@ -4,8 +4,7 @@
 //
 // They would be lost with the process: a pthread_cancel that was sent and not yet seen, an alarm.
 // So each stopped thread takes its own out of the kernel's queue, one of them also those of the
-// process, and puts them back when it goes on, here or after a restart.  An interval timer runs
-// again only once its signal is taken, so timers are read after that.
+// process, and puts them back when it goes on, here or after a restart.
 #include "host.h"
 
 #include <fcntl.h>
@@ -47,6 +46,11 @@ void signals_collect(struct thread *t, bool shared) {
     // the same number that are pending for the process too become this thread's.
     if (own & ~OURS) take(t, own & ~OURS, false);
     if (shared && (process & ~OURS)) take(t, process & ~OURS, true);
+}
+
+void signals_collect_shared(struct thread *t) {
+    kmask own, process;
+    if (pending_masks(&own, &process) && (process & ~OURS & ~own)) take(t, process & ~OURS & ~own, true);
 }
 
 void signals_requeue(struct thread *t) {

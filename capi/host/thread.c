@@ -380,6 +380,8 @@ static void collect_signals(void) {
     for (struct thread *t = H.threads; t; t = t->next)
         if (t->state == T_PARKED) H.collector = t;
     H.collect++;
+    // All wait in held calls: none looks again, so those of the process are taken here.
+    if (!H.collector && H.threads) signals_collect_shared(H.threads);
     unlock();
     threads_ring();
     for (struct thread *t = H.threads; t; t = t->next)
@@ -432,6 +434,7 @@ void thread_unhold(struct thread *t) {
 }
 
 static void op_release(void) {
+    itimers_start();
     kmask old = block_all();
     lock();
     H.park_gen++;
@@ -498,6 +501,7 @@ static int op_park(int timeout_ms, char *why, size_t bytes) {
         nanosleep(&ts, NULL);
         if (pause < 2000000) pause *= 2;
     }
+    itimers_stop();
     collect_signals();
     return 0;
 }

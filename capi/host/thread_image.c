@@ -89,7 +89,7 @@ long threads_save(void *buffer, size_t bytes) {
     for (int i = 0; i < 4; i++) p->ids[i] = H.ids[i].virtual;
     for (int i = 1; i < NSIGNALS; i++)
         memcpy(&p->actions[i], &H.app[i], sizeof p->actions[i]);
-    for (int i = 0; i < 3; i++) RAW2(SYS_getitimer, i, p->itimer[i]);
+    itimers_save(p->itimer);
     memcpy(p->arguments, H.arguments, sizeof p->arguments);
     snprintf(p->exe, sizeof p->exe, "%s", H.exe);
     uint8_t *at = (uint8_t *)(p + 1);
@@ -175,7 +175,6 @@ int threads_load(const void *buffer, size_t bytes, char *why, size_t whybytes) {
         H.main_gone = true;
     }
     signals_reinstall();
-    for (int i = 0; i < 3; i++)
-        if (p->itimer[i][2] || p->itimer[i][3]) RAW3(SYS_setitimer, i, p->itimer[i], NULL);
+    itimers_load(p->itimer);
     return 0;
 }
