@@ -32,7 +32,7 @@ part() {
         echo "-- $name: FAILED, $((SECONDS - began)) s"
         {
             echo "-- $name:"
-            grep -A 30 -E '^ *--- FAIL:|^(panic|fatal error):|^FAIL' "$said" | grep -vE '^ *(=== |--- PASS:)' | head -200
+            awk -f scripts/failures.awk "$said" | head -300
         } >>"$failures"
     fi
 }
