@@ -18,11 +18,12 @@ static void progress(void) {
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, back.control, &flag, MPI_STATUS_IGNORE);
 }
 
-__attribute__((cold)) static void await(const ckpt_coll *call, int answer) {
+/* Takes values, not the call: what has an address is in memory, on the hot path too. */
+__attribute__((cold)) static void await(ckpt_vid comm, uint64_t k, int answer) {
     for (unsigned turn = 0; answer == CKPT_COLL_WAIT; turn++) {
         progress();
         back_turn(turn + 201);
-        answer = ckpt_coll_permitted(back.job, call->comm, call->k);
+        answer = ckpt_coll_permitted(back.job, comm, k);
     }
 }
 
@@ -31,21 +32,21 @@ static inline __attribute__((always_inline)) void begin(long comm, const char *n
     int ask = ckpt_coll_count_at(back.tables, back_slot(CKPT_KIND_COMM, comm), (ckpt_vid)comm, name,
                                  call);
     if (ask || (mode == CKPT_COLL_GATED && call->clock != NULL))
-        await(call, ckpt_coll_call(back.job, call->comm, call->k, mode));
+        await(call->comm, call->k, ckpt_coll_call(back.job, call->comm, call->k, mode));
 }
 
 void back_gate(long comm, const char *name, int mode, ckpt_coll *call) {
     begin(comm, name, mode, call);
 }
 
-void back_gate_return(const ckpt_coll *call) { ckpt_coll_end(back.job, call); }
+void back_gate_return(const ckpt_coll *call) { ckpt_coll_end_at(back.job, back.tables, call); }
 
 static inline __attribute__((always_inline)) long blocking(ckpt_back_fn *fn, const char *name,
                                                            const long *a, long comm) {
     ckpt_coll call;
     begin(comm, name, CKPT_COLL_BLOCKING, &call);
     long rc = fn(a);
-    ckpt_coll_end(back.job, &call);
+    ckpt_coll_end_at(back.job, back.tables, &call);
     return rc;
 }
 
@@ -178,12 +179,12 @@ static inline __attribute__((always_inline)) long nonblocking(int function, cons
         pthread_mutex_unlock(&mutex);
         if (answer == CKPT_COLL_DEFER)
             return rc;
-        await(&call, answer);
+        await(call.comm, call.k, answer);
     }
     long rc = back_table[function](a);
     if (rc == 0)
         back_slot(CKPT_KIND_REQUEST, *(ckpt_vid *)a[comm_at + 1])->a |= function_flags(function, a);
-    ckpt_coll_end(back.job, &call);
+    ckpt_coll_end_at(back.job, back.tables, &call);
     return rc;
 }
 
@@ -287,7 +288,7 @@ static long freeing(ckpt_back_fn *fn, const char *name, const long *a) {
     begin(*(ckpt_vid *)a[0], name, CKPT_COLL_BLOCKING, &call);
     long rc = fn(a);
     if (rc != 0)
-        ckpt_coll_end(back.job, &call);
+        ckpt_coll_end_at(back.job, back.tables, &call);
     return rc;
 }
 long back_Comm_free(const long *a);

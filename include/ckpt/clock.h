@@ -83,14 +83,19 @@ static inline int ckpt_coll_begin(ckpt_job *job, ckpt_vid comm, const char *name
     return CKPT_COLL_ENTER;
 }
 
-/* The call has returned (a non-blocking one: was started); what it made or freed is registered. */
-static inline void ckpt_coll_end(ckpt_job *job, const ckpt_coll *call) {
+/* The call has returned (a non-blocking one: was started); what it made or freed is registered.
+ * t is job->tables, for a caller that has it at hand. */
+static inline void ckpt_coll_end_at(ckpt_job *job, const ckpt_tables *t, const ckpt_coll *call) {
     if (__builtin_expect(call->clock == NULL, 0))
         return;
     __atomic_store_n(&call->clock->ret, call->k, __ATOMIC_RELEASE);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    if (ckpt_pending(job->tables))
+    if (ckpt_pending(t))
         ckpt_coll_returned(job, call->comm, call->k);
+}
+
+static inline void ckpt_coll_end(ckpt_job *job, const ckpt_coll *call) {
+    ckpt_coll_end_at(job, job->tables, call);
 }
 
 #ifdef __cplusplus
