@@ -15,6 +15,13 @@ static long user_thunk(void *in, void *inout, int *len, long type, void *op) {
     return 0;
 }
 
+/* A function with a large count. */
+static void call_large(const struct front_op *o, void *in, void *inout, int *len,
+                       MPI_Datatype type) {
+    MPI_Count n = *len;
+    ((void (*)(void *, void *, MPI_Count *, MPI_Datatype *))o->function)(in, inout, &n, &type);
+}
+
 static void call_c(const struct front_op *o, void *in, void *inout, int *len, MPI_Datatype type) {
     ((MPI_User_function *)o->function)(in, inout, len, &type);
 }
@@ -43,6 +50,10 @@ struct front_op *front_op(MPI_Op op) {
 
 FRONT(int, Op_create, (MPI_User_function * function, int commute, MPI_Op *op)) {
     return front_op_new(call_c, (void *)function, commute, CKPT_FN_MPI_OP_CREATE, op);
+}
+
+FRONT(int, Op_create_c, (void *user_fn, int commute, MPI_Op *op)) {
+    return front_op_new(call_large, user_fn, commute, CKPT_FN_MPI_OP_CREATE_C, op);
 }
 
 FRONT(int, Op_free, (MPI_Op * op)) {
@@ -78,8 +89,7 @@ int PMPI_Cartdim_get(MPI_Comm, int *);
 int PMPI_Graph_neighbors_count(MPI_Comm, int, int *);
 int PMPI_Dist_graph_neighbors_count(MPI_Comm, int *, int *, int *);
 
-/* How many datatypes there are on each side. */
-static int widths(MPI_Comm comm, int neighbors, int *out, int *in) {
+int front_blocks(MPI_Comm comm, int neighbors, int *out, int *in) {
     int rc, flag;
     if (!neighbors) {
         if ((rc = PMPI_Comm_test_inter(comm, &flag)) != MPI_SUCCESS)
@@ -121,7 +131,7 @@ static int alltoallw(unsigned fn, int neighbors, const void *sendbuf, const void
                      const void *sdispls, const MPI_Datatype *sendtypes, void *recvbuf,
                      const void *recvcounts, const void *rdispls, const MPI_Datatype *recvtypes,
                      MPI_Comm comm, ckpt_vid *request) {
-    int out, in, rc = widths(comm, neighbors, &out, &in);
+    int out, in, rc = front_blocks(comm, neighbors, &out, &in);
     if (rc != MPI_SUCCESS)
         return rc;
     struct side s, r;

@@ -103,6 +103,7 @@ void front_side_drop(int sort, ckpt_vid vid) {
     free(s->name);
     free((void *)s->info);
     free(s->window);
+    front_contents_release(s->made);
     free(s);
 }
 

@@ -7,7 +7,7 @@
  *
  * A code that the application sees is a class of its ABI in the low 8 bits and a number in the 22
  * above: 0; the back's number of the real MPI's code; or, with the highest of the 22 set, the
- * function that is not supported.  Classes and codes that the application added have bit 30 set and
+ * function whose count is too large.  Classes and codes that the application added have bit 30 set and
  * are indices into added.
  */
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 #include "front.h"
 
-enum { UNSUPPORTED = 1 << 21, ADDED = 1 << 30 };
+enum { TOO_LARGE = 1 << 21, ADDED = 1 << 30 };
 
 /* ---- classes ---- */
 
@@ -155,9 +155,10 @@ static void text_of(int code, char text[MPI_MAX_ERROR_STRING]) {
         snprintf(text, MPI_MAX_ERROR_STRING, "%s", t ? t : "");
         return;
     }
-    if (number & UNSUPPORTED) {
-        snprintf(text, MPI_MAX_ERROR_STRING, "%s is not supported by libckpt yet",
-                 front_name(CKPT_FN_MPI + (number & ~UNSUPPORTED)));
+    if (number & TOO_LARGE) {
+        snprintf(text, MPI_MAX_ERROR_STRING,
+                 "a count of %s is above 2147483647, which libckpt does not do for this function",
+                 front_name(CKPT_FN_MPI + (number & ~TOO_LARGE)));
         return;
     }
     if (number != 0 && front_state == FRONT_RUNNING) {
@@ -285,11 +286,11 @@ int front_error(int sort, ckpt_vid vid, unsigned fn, long rc) {
     return raise(sort, vid, fn, front_code(rc));
 }
 
-int front_unsupported(int sort, ckpt_vid vid, unsigned fn) {
+int front_too_large(int sort, ckpt_vid vid, unsigned fn) {
     if (front_state != FRONT_RUNNING)
         front_not_running(fn);
-    long number = UNSUPPORTED | (long)(fn - CKPT_FN_MPI);
-    return front_error(sort, vid, fn, CANON_ERRCLASS_ERR_UNSUPPORTED_OPERATION | number << 8);
+    long number = TOO_LARGE | (long)(fn - CKPT_FN_MPI);
+    return front_error(sort, vid, fn, CANON_ERRCLASS_ERR_COUNT | number << 8);
 }
 
 MPI_Errhandler front_errhandler_new(void *function, int sort, int fortran) {

@@ -116,6 +116,7 @@ struct front_side {
     char *name;                  /* NULL: none was set */
     const char *info;            /* hints, as in mpi_canon.h; NULL: none */
     struct front_window *window; /* windows: what their predefined attributes say */
+    struct front_contents *made; /* datatypes that were made with large counts: how */
 };
 
 /* The record of an object, made when it is not there.  Never fails: memory exhaustion ends the
@@ -138,7 +139,8 @@ void front_unlock(void);
 
 /* Gives the canonical error rc of fn to the handler of the object and returns the ABI's code. */
 int front_error(int sort, ckpt_vid vid, unsigned fn, long rc) __attribute__((cold));
-int front_unsupported(int sort, ckpt_vid vid, unsigned fn) __attribute__((cold));
+/* A count of fn is above 2147483647, and it cannot be done otherwise. */
+int front_too_large(int sort, ckpt_vid vid, unsigned fn) __attribute__((cold));
 int front_code(long rc);
 /* The same for a call that left now in *request: the handler is that of the communicator, window or
  * file that the request belongs to. */
@@ -204,11 +206,17 @@ struct front_op {
 };
 int front_op_new(front_op_call *call, void *function, int commute, unsigned fn, MPI_Op *op);
 struct front_op *front_op(MPI_Op op); /* NULL of a predefined one */
+/* How many blocks a collective call moves that has a count for each peer, or for each neighbour. */
+int front_blocks(MPI_Comm comm, int neighbors, int *out, int *in);
 
 /* ---- grequest.c ---- */
 
 /* The functions of the generalized request that this thread started last are Fortran's. */
 void front_grequest_fortran(void);
+
+/* ---- large_type.c ---- */
+
+void front_contents_release(struct front_contents *c);
 
 /* ---- window.c ---- */
 

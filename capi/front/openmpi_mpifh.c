@@ -120,10 +120,21 @@ EXPORT void ompi_type_match_size_f(MPI_Fint *class, MPI_Fint *size, MPI_Fint *ty
 }
 NAMES(type_match_size, TYPE_MATCH_SIZE, Type_match_size)
 
+extern void mpi_conversion_fn_null_(void);
+
+/* What Fortran calls MPI_CONVERSION_FN_NULL is a function. */
+static void *conversion(void *function) {
+    return function == (void *)mpi_conversion_fn_null_ ? NULL : function;
+}
+
 EXPORT void ompi_register_datarep_f(char *name, void *read, void *write, void *extent,
                                     MPI_Aint *extra, MPI_Fint *ierr, int len) {
-    (void)name, (void)len;
-    set(ierr, PMPI_Register_datarep("", read, write, extent, extra));
+    char text[256] = "";
+    while (len > 0 && name[len - 1] == ' ')
+        len--;
+    for (int i = 0; i < len && i < (int)sizeof text - 1; i++)
+        text[i] = name[i];
+    set(ierr, PMPI_Register_datarep(text, conversion(read), conversion(write), extent, extra));
 }
 NAMES(register_datarep, REGISTER_DATAREP, Register_datarep)
 

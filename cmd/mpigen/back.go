@@ -94,7 +94,7 @@ func backWrapper(b *bytes.Buffer, f *function) {
 }
 
 // below reports whether the back has the function.
-func (f *function) below() bool { return !slices.Contains([]string{"ask", "large", "none"}, f.class) }
+func (f *function) below() bool { return !slices.Contains([]string{"ask", "large"}, f.class) }
 
 // backTable writes the table that the gate indexes.
 func backTable(fs []*function) []byte {

@@ -14,76 +14,195 @@ var chapterTitles = [][2]string{{"p2p", "Point to point"}, {"coll", "Collectives
 	{"env", "Environment, info, errors"}, {"rma", "Windows"}, {"io", "Files"}, {"tools", "Tools"},
 	{"large", "MPI 4: large counts"}, {"mpi4", "MPI 4: others"}}
 
-// fate says in words what becomes of a function and what it leaves behind.
-func fate(f *function) string {
+// The implementations of the table's columns: a program built against one, above the same one.
+const (
+	mpich = iota
+	openmpi
+	implementations
+)
+
+var implementationNames = [implementations]string{"MPICH 4.0", "Open MPI 4.1"}
+
+// What the table says of a function.
+const (
+	savedFate  = "saved and rebuilt"
+	passFate   = "passes through"
+	heldFate   = "runs but holds back a checkpoint"
+	errorFate  = "returns an error"
+	absentFate = "not in this MPI"
+)
+
+// fate says what becomes of a function of one implementation and what it leaves behind.
+func fate(f *function, implementation int) string {
 	n := f.name
 	switch {
-	case f.class == "none":
-		return "returns an error"
-	case f.class == "persist" || strings.HasSuffix(n, "alltoallw_init"):
-		return "saved and rebuilt"
-	case f.class == "large":
-		return "as without `_c`, counts up to 2147483647"
-	case slices.Contains(saved, n) || fileRequest(f):
-		return "saved and rebuilt"
-	case slices.Contains(heldBack, n):
-		return "runs, holds back a checkpoint while pending"
+	case implementation == openmpi && !f.inOpenMPI():
+		return absentFate
+	case implementation == mpich && slices.Contains(notInUCX, n), noEvents(f):
+		return errorFate
+	}
+	if f.class == "large" || strings.HasSuffix(n, "_c") {
+		n = f.twin()
+	}
+	switch {
+	case held[n] != "":
+		return heldFate
+	case f.chapter == "mpi4" && strings.HasSuffix(n, "_init"), slices.Contains(saved, n):
+		return savedFate
+	case fileRequest(n), slices.ContainsFunc(leaves, func(part string) bool { return strings.Contains(n, part) }):
+		return savedFate
 	case slices.ContainsFunc(f.params, func(p param) bool {
 		return slices.Contains([]string{"ocomm", "otype", "oop", "oinfo", "ogroup", "oerrh", "ofile"}, p.kind)
-	}) || strings.HasSuffix(n, "keyval") || strings.Contains(n, "_set_"):
-		return "saved and rebuilt"
-	case f.class == "ask":
-		return "answered without the real MPI"
+	}):
+		return savedFate
 	}
-	return "passes through"
+	return passFate
 }
 
-// saved lists what makes or changes something that is made again, besides what its parameters tell:
-// windows, requests, matched messages, attached buffers.
+// inOpenMPI reports whether Open MPI 4.1 has a function: of MPI 4 only the persistent collectives, as an
+// extension.
+func (f *function) inOpenMPI() bool {
+	return f.chapter != "large" && f.chapter != "mpi4" || f.extension()
+}
+
+// extension reports whether Open MPI has a function under the name MPIX_ only.
+func (f *function) extension() bool {
+	return f.chapter == "mpi4" && strings.HasSuffix(f.name, "_init") && f.name != "Psend_init" && f.name != "Precv_init" &&
+		f.name != "Session_init"
+}
+
+// notInUCX lists what Debian's MPICH, which is built on UCX, answers with an error itself.
+var notInUCX = []string{"Comm_spawn", "Comm_spawn_multiple", "Comm_accept", "Comm_connect", "Comm_join", "Open_port"}
+
+// noEvents reports whether a function is about an event of the tools interface, of which there are none.
+func noEvents(f *function) bool {
+	return strings.HasPrefix(f.name, "T_event_") && f.name != "T_event_get_num" ||
+		strings.HasPrefix(f.name, "T_source_") && f.name != "T_source_get_num"
+}
+
+// saved lists what makes or changes something that is made again, besides what its name and its
+// parameters tell: windows, requests, matched messages, attached buffers.
 var saved = []string{"Win_create", "Win_allocate", "Win_create_dynamic", "Win_attach", "Win_detach",
 	"Isend", "Ibsend", "Irsend", "Irecv", "Imrecv", "Send_init", "Bsend_init", "Rsend_init", "Recv_init", "Start", "Startall",
 	"Mprobe", "Improbe", "Ibarrier", "Ibcast", "Igather", "Igatherv", "Iscatter", "Iscatterv", "Iallgather", "Iallgatherv",
 	"Ialltoall", "Ialltoallv", "Ialltoallw", "Ineighbor_allgather", "Ineighbor_allgatherv",
-	"Ineighbor_alltoall", "Ineighbor_alltoallv", "Ineighbor_alltoallw", "Comm_idup", "Buffer_attach", "Buffer_detach"}
+	"Ineighbor_alltoall", "Ineighbor_alltoallv", "Ineighbor_alltoallw", "Comm_idup", "Buffer_attach", "Buffer_detach",
+	"Isendrecv", "Isendrecv_replace",
+	"Ireduce", "Iallreduce", "Ireduce_scatter", "Ireduce_scatter_block", "Iscan", "Iexscan",
+	"Init", "Init_thread", "Session_init", "T_init_thread", "Type_commit", "Alloc_mem", "Attr_put", "Attr_delete",
+	"Info_set", "Info_delete", "Errhandler_set", "File_seek", "File_seek_shared", "Register_datarep"}
 
-// heldBack lists what leaves something pending that is not saved: synchronous sends that nobody has
-// received, reductions that may call a function of the program, requests of the program's own, other
-// jobs, sessions of tools, and epochs of windows that belong to single ranks.
-var heldBack = []string{"Issend", "Ssend_init", "Ireduce", "Iallreduce", "Ireduce_scatter", "Ireduce_scatter_block", "Iscan",
-	"Iexscan", "Grequest_start", "Comm_spawn", "Comm_spawn_multiple", "Comm_accept", "Comm_connect", "Comm_join",
-	"Comm_get_parent", "T_cvar_handle_alloc", "T_pvar_session_create", "Psend_init", "Precv_init",
-	"Win_allocate_shared", "Win_lock", "Win_lock_all", "Win_start", "Win_post", "Rput", "Rget", "Raccumulate", "Rget_accumulate"}
+// leaves holds parts of the names of what changes an object, or what the process knows.
+var leaves = []string{"keyval", "Keyval", "_set_attr", "_delete_attr", "_set_name", "_set_info", "_set_errhandler",
+	"_set_view", "_set_atomicity", "Add_error_"}
+
+// held lists what leaves something pending that is not saved, and until when: synchronous sends that
+// nobody has received, requests of the program's own, other jobs, sessions of tools, epochs of windows
+// that belong to single ranks.
+var held = map[string]string{
+	"Issend": untilMatched, "Ssend_init": untilMatched, "Grequest_start": "until MPI_Grequest_complete",
+	"Comm_spawn": untilFreed, "Comm_spawn_multiple": untilFreed, "Comm_accept": untilFreed, "Comm_connect": untilFreed,
+	"Comm_join": untilFreed, "Comm_get_parent": "in a process that was spawned: " + untilFreed,
+	"T_cvar_handle_alloc": "until it is freed", "T_pvar_session_create": "until it is freed",
+	"Psend_init": "until the request is freed", "Precv_init": "until the request is freed",
+	"Win_allocate_shared": "until the window is freed",
+	"Win_lock":            "until it is unlocked", "Win_lock_all": "until it is unlocked",
+	"Win_start": "until MPI_Win_complete", "Win_post": "until MPI_Win_wait or MPI_Win_test",
+	"Rput": untilUnlocked, "Rget": untilUnlocked, "Raccumulate": untilUnlocked, "Rget_accumulate": untilUnlocked,
+}
+
+const (
+	untilMatched  = "until its message is matched"
+	untilFreed    = "until the communicator is disconnected or freed"
+	untilUnlocked = "until the epoch of MPI_Win_lock is over"
+)
 
 // fileRequest tells whether a function on files leaves a request or half of a split collective.
-func fileRequest(f *function) bool {
-	return f.chapter == "io" && (strings.HasPrefix(f.name, "File_i") || strings.HasSuffix(f.name, "_begin"))
+func fileRequest(name string) bool {
+	return strings.HasPrefix(name, "File_i") || strings.HasPrefix(name, "File_") && strings.HasSuffix(name, "_begin")
 }
+
+// remark says what the fate alone does not.
+func remark(f *function) string {
+	n, large := f.name, ""
+	if f.class == "large" || strings.HasSuffix(n, "_c") {
+		n = f.twin()
+	}
+	if f.class == "large" && !f.takesAny() {
+		large = "a count above 2147483647 is an error"
+	}
+	text := held[n]
+	switch {
+	case f.extension():
+		text = fmt.Sprintf("in Open MPI `MPIX_%s`", f.name)
+	case slices.Contains(notInUCX, n):
+		text = strings.TrimSuffix("Debian's MPICH, on UCX, has none; "+text, "; ")
+	case noEvents(f):
+		text = "neither MPI has events"
+	case n == "Register_datarep":
+		text = "as natively: the name is good once, conversions are an error, and so are views in it"
+	}
+	if f.userOp() {
+		text = strings.TrimPrefix(text+"; with an operation of the program's own: runs but holds back a checkpoint until it is complete", "; ")
+	}
+	if r, ok := largeLimits[f.name]; ok {
+		large = r
+	}
+	return strings.Trim(text+"; "+large, "; ")
+}
+
+// userOp reports whether a function leaves a request that may call an operation of the program.
+func (f *function) userOp() bool {
+	n := strings.ToLower(f.name)
+	return f.has("op") && f.has("orequest") && !f.has("win") && !strings.Contains(n, "local")
+}
+
+// largeLimits says where functions with large counts that are written by hand end.
+var largeLimits = map[string]string{
+	"Buffer_attach_c": "a size above 2147483647 is an error", "Type_create_darray_c": "a size above 2147483647 is an error",
+	"Win_create_c": unitLimit, "Win_allocate_c": unitLimit, "Win_allocate_shared_c": unitLimit,
+}
+
+const unitLimit = "a unit above 2147483647 is an error"
 
 func coverage(fs []*function) []byte {
 	var b bytes.Buffer
 	b.WriteString("<!-- Code generated by mpigen; DO NOT EDIT. -->\n# MPI functions\n\n")
-	b.WriteString("What libckpt does with each C function of MPI 3.1, and those of MPI 4.0 that MPICH 4.0 has, for programs built against MPICH and against Open MPI.\n\n")
-	count := map[string]int{}
-	for _, f := range fs {
-		count[fate(f)]++
+	b.WriteString("What libckpt does with each C function of MPI 3.1, and those of MPI 4.0 that MPICH 4.0 has, by implementation: " +
+		"for a program built against Debian's MPICH or Open MPI, above the same MPI.\n\n")
+	fmt.Fprintf(&b, "| what | %s | %s |\n|---|---|---|\n", implementationNames[mpich], implementationNames[openmpi])
+	for _, w := range []string{savedFate, passFate, heldFate, errorFate, absentFate} {
+		var count [implementations]int
+		for i := range count {
+			for _, f := range fs {
+				if fate(f, i) == w {
+					count[i]++
+				}
+			}
+		}
+		fmt.Fprintf(&b, "| %s | %d | %d |\n", w, count[mpich], count[openmpi])
 	}
-	b.WriteString("| what | functions |\n|---|---|\n")
-	for _, w := range []string{"saved and rebuilt", "passes through", "answered without the real MPI",
-		"runs, holds back a checkpoint while pending", "as without `_c`, counts up to 2147483647", "returns an error"} {
-		fmt.Fprintf(&b, "| %s | %d |\n", w, count[w])
-	}
-	fmt.Fprintf(&b, "| all | %d |\n\n", len(fs))
-	b.WriteString("*Saved and rebuilt*: the object that the function makes or changes is there again after a restart; what is " +
-		"under way is completed, or begun again. " +
-		"*Passes through*: the real MPI does it and nothing stays behind. *Returns an error*: an MPI error of class " +
-		"`MPI_ERR_UNSUPPORTED_OPERATION` whose text names the function.\n")
+	fmt.Fprintf(&b, "| all | %d | %d |\n\n", len(fs), len(fs))
+	b.WriteString(coverageText)
 	for _, c := range chapterTitles {
-		fmt.Fprintf(&b, "\n## %s\n\n| function | what |\n|---|---|\n", c[1])
+		fmt.Fprintf(&b, "\n## %s\n\n| function | %s | %s | |\n|---|---|---|---|\n", c[1], implementationNames[mpich], implementationNames[openmpi])
 		for _, f := range fs {
 			if f.chapter == c[0] {
-				fmt.Fprintf(&b, "| `MPI_%s` | %s |\n", f.name, fate(f))
+				fmt.Fprintf(&b, "| `MPI_%s` | %s | %s | %s |\n", f.name, fate(f, mpich), fate(f, openmpi), remark(f))
 			}
 		}
 	}
 	return b.Bytes()
 }
+
+const coverageText = `*Saved and rebuilt*: what the function makes or changes is there again after a restart; what is under way is completed, or begun again.
+*Passes through*: the real MPI does it, or libckpt answers from what it knows, and nothing stays behind.
+*Runs but holds back a checkpoint*: a checkpoint that is asked for meanwhile is refused, with the call and the rank; the last column says until when.
+*Returns an error*: an MPI error that says so; there are none of libckpt's own.
+
+Above the other MPI, and after a restart there, a program keeps its own functions, and these differ:
+
+- The functions of MPI 4.0 do the same above Open MPI, which has none of them, but for partitioned communication, which is an error there.
+- Spawning, ports and joining are what the MPI below makes of them: with Open MPI they run and hold a checkpoint back, with Debian's MPICH they are an error.
+- A large count above 2147483647 becomes one element of a larger datatype, below both MPIs, where the last column does not say otherwise.
+`

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -55,7 +56,11 @@ func prototype(f *function) string {
 // frontChapter writes the generated wrappers of one chapter for all ABIs.
 func frontChapter(fs []*function) []byte {
 	var b bytes.Buffer
-	b.WriteString(banner + "#include \"../front.h\"\n")
+	header := "front.h"
+	if slices.ContainsFunc(fs, func(f *function) bool { return f.class == "large" }) {
+		header = "large.h"
+	}
+	fmt.Fprintf(&b, "%s#include \"../%s\"\n", banner, header)
 	for _, f := range fs {
 		switch f.class {
 		case "translate", "hand", "persist":
@@ -63,8 +68,6 @@ func frontChapter(fs []*function) []byte {
 			if f.class == "persist" {
 				fmt.Fprintf(&b, "FRONT_EXTENSION(%s)\n", f.name)
 			}
-		case "none":
-			frontNone(&b, f)
 		case "large":
 			frontLarge(&b, f)
 		}
@@ -109,36 +112,6 @@ func frontWrapper(b *bytes.Buffer, f *function) {
 		fmt.Fprintf(b, "        return front_error(FRONT_%s, %s, %s, rc);\n", strings.ToUpper(kind), object, f.fnConst())
 	}
 	fmt.Fprintf(b, "%s    return MPI_SUCCESS;\n}\n", after.String())
-}
-
-func frontNone(b *bytes.Buffer, f *function) {
-	fmt.Fprintf(b, "\n%s\n{\n", prototype(f))
-	kind, object := objectOf(f)
-	for _, p := range f.params {
-		if !strings.Contains(object, "("+p.name+")") {
-			fmt.Fprintf(b, "    (void)%s;\n", p.name)
-		}
-	}
-	fmt.Fprintf(b, "    return front_unsupported(FRONT_%s, %s, %s);\n}\n", strings.ToUpper(kind), object, f.fnConst())
-}
-
-// frontLarge calls the function of the same name without _c when the counts fit an int.
-func frontLarge(b *bytes.Buffer, f *function) {
-	short := strings.TrimSuffix(f.name, "_c")
-	var types, args, wide []string
-	for _, p := range f.params {
-		arg := p.name
-		if p.kind == "large" {
-			wide = append(wide, fmt.Sprintf("%s != (int)%s", p.name, p.name))
-			p.kind, arg = "int", "(int)"+p.name
-		}
-		types, args = append(types, declare(p)), append(args, arg)
-	}
-	fmt.Fprintf(b, "\nint PMPI_%s(%s);\n", short, strings.Join(types, ", "))
-	kind, object := objectOf(f)
-	fmt.Fprintf(b, "%s\n{\n    if (%s)\n        return front_error(FRONT_%s, %s, %s, CANON_ERRCLASS_ERR_COUNT);\n",
-		prototype(f), strings.Join(wide, " || "), strings.ToUpper(kind), object, f.fnConst())
-	fmt.Fprintf(b, "    return PMPI_%s(%s);\n}\n", short, strings.Join(args, ", "))
 }
 
 // numbers writes the numbering of the functions at the gate and their names.

@@ -57,7 +57,10 @@ var kinds = map[string]kind{
 	"int":     plain("int $"),
 	"aint":    plain("MPI_Aint $"),
 	"count":   plain("MPI_Count $"),
-	"large":   frontOnly("MPI_Count $"), // an int of the function that a class large function calls
+	"counts":  frontOnly("const MPI_Count *$"),
+	"large":   frontOnly("MPI_Count $"),        // an int of the function that a class large function calls
+	"larges":  frontOnly("const MPI_Count *$"), // an array of ints there
+	"laints":  frontOnly("const MPI_Aint *$"),  // an array of ints there
 	"offset":  plain("MPI_Offset $"),
 	"ints":    plain("const int *$"),
 	"intp":    plain("int *$"),

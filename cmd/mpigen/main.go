@@ -80,7 +80,7 @@ func generate() (map[string][]byte, error) {
 		has := func(class ...string) bool {
 			return slices.ContainsFunc(fs, func(f *function) bool { return slices.Contains(class, f.class) })
 		}
-		if has("translate", "hand", "persist", "none", "large") {
+		if has("translate", "hand", "persist", "large") {
 			files["capi/front/gen/zz_"+name+".c"] = frontChapter(fs)
 		}
 		if has("translate", "persist") {

@@ -135,3 +135,40 @@ func definitions(t *testing.T, dir string, re *regexp.Regexp) map[string]int {
 	}
 	return count
 }
+
+// TestFates: a function with large counts has the fate of the one without; what the table says of some.
+func TestFates(t *testing.T) {
+	fs, err := parseFunctions(functionsList)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := map[string]*function{}
+	for _, f := range fs {
+		byName[f.name] = f
+	}
+	for _, f := range fs {
+		twin := byName[f.twin()]
+		if twin == f || twin == nil {
+			continue
+		}
+		if a, b := fate(f, mpich), fate(twin, mpich); a != b {
+			t.Errorf("MPI_%s: %q, but MPI_%s: %q", f.name, a, twin.name, b)
+		}
+	}
+	for name, want := range map[string][implementations]string{
+		"Send":           {passFate, passFate},
+		"Ireduce":        {savedFate, savedFate},
+		"Issend_c":       {heldFate, absentFate},
+		"Alltoallw_init": {savedFate, savedFate},
+		"Comm_spawn":     {errorFate, heldFate},
+		"Info_set":       {savedFate, savedFate},
+		"Psend_init":     {heldFate, absentFate},
+	} {
+		if got := [implementations]string{fate(byName[name], mpich), fate(byName[name], openmpi)}; got != want {
+			t.Errorf("MPI_%s: %q, want %q", name, got, want)
+		}
+	}
+	if r := remark(byName["Ireduce_c"]); !strings.Contains(r, "operation of the program's own") || !strings.Contains(r, "2147483647") {
+		t.Errorf("MPI_Ireduce_c: the remark is %q", r)
+	}
+}

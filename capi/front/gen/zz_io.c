@@ -510,13 +510,3 @@ FRONT(int, File_write_shared, (MPI_File fh, const void *buf, int count, MPI_Data
     if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
-
-FRONT(int, Register_datarep, (const char *datarep, void *read_conversion_fn, void *write_conversion_fn, void *dtype_file_extent_fn, void *extra_state))
-{
-    (void)datarep;
-    (void)read_conversion_fn;
-    (void)write_conversion_fn;
-    (void)dtype_file_extent_fn;
-    (void)extra_state;
-    return front_unsupported(FRONT_FILE, VID_FILE_NULL, CKPT_FN_MPI_REGISTER_DATAREP);
-}

@@ -88,10 +88,10 @@ FRONT(int, Rget_accumulate, (const void *origin_addr, int origin_count, MPI_Data
     return MPI_SUCCESS;
 }
 
-FRONT(int, Rput, (const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_cout, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request))
+FRONT(int, Rput, (const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request))
 {
     ckpt_vid v_request = CKPT_VID_NONE;
-    long a[] = {in_buf(origin_addr), (long)origin_count, (long)in_type(origin_datatype), in_rank(target_rank), (long)target_disp, (long)target_cout, (long)in_type(target_datatype), (long)in_win(win), (long)&v_request};
+    long a[] = {in_buf(origin_addr), (long)origin_count, (long)in_type(origin_datatype), in_rank(target_rank), (long)target_disp, (long)target_count, (long)in_type(target_datatype), (long)in_win(win), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_RPUT, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_WIN, in_win(win), CKPT_FN_MPI_RPUT, rc);

@@ -4,6 +4,7 @@ package test
 
 import (
 	"debug/elf"
+	"os"
 	"path/filepath"
 	"regexp"
 	"testing"
@@ -121,6 +122,54 @@ func TestReplaced(t *testing.T) {
 		}
 		if len(address) < least {
 			t.Errorf("%s: %d functions are replaced, want all that look into objects", library, len(address))
+		}
+	}
+}
+
+// headerOnly are functions that a real library has in its header alone.
+var headerOnly = map[string]*regexp.Regexp{
+	"MPICH 4.0":    regexp.MustCompile(`_(c2f|f2c)$`),
+	"Open MPI 4.1": regexp.MustCompile(`^MPI_Aint_(add|diff)$`),
+}
+
+// TestCoverageTable: docs/coverage.md has every function of each real library, with one of the fates,
+// and says of none that it is there which is not.
+func TestCoverageTable(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/coverage.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fates := map[string]bool{"saved and rebuilt": true, "passes through": true,
+		"runs but holds back a checkpoint": true, "returns an error": true, "not in this MPI": false}
+	for column, implementation := range []string{"MPICH 4.0", "Open MPI 4.1"} {
+		library := []string{"libmpich.so.12", "libmpi.so.40"}[column]
+		theirs, _ := symbols(t, filepath.Join(system, library))
+		ours, _ := symbols(t, filepath.Join(buildTree(t), "lib/ckpt/front", library))
+		listed := map[string]bool{}
+		for _, row := range regexp.MustCompile("(?m)^\\| `(MPI_\\w+)` \\| (.*?) \\| (.*?) \\|").FindAllStringSubmatch(string(text), -1) {
+			name, fate := row[1], row[2+column]
+			here, known := fates[fate]
+			listed[name] = true
+			if !known {
+				t.Errorf("%s in %s: %q is none of the fates that there are", name, implementation, fate)
+			}
+			_, is := theirs[name]
+			_, extension := theirs["MPIX_"+name[len("MPI_"):]]
+			if (is || extension || headerOnly[implementation].MatchString(name)) != here {
+				t.Errorf("%s in %s: %q, but whether %s has it: %v", name, implementation, fate, library, is || extension)
+			}
+			if _, is := ours[name]; here && !is {
+				t.Errorf("%s in %s: %q, but it is not in our %s", name, implementation, fate, library)
+			}
+		}
+		function := regexp.MustCompile(`^MPI_([A-Z][a-z]|T_[a-z])\w*$`)
+		for name, s := range theirs {
+			if function.MatchString(name) && elf.ST_TYPE(s.Info) == elf.STT_FUNC && !listed[name] {
+				t.Errorf("%s of %s is not in the table", name, library)
+			}
+		}
+		if len(listed) < 600 {
+			t.Errorf("only %d functions found in the table", len(listed))
 		}
 	}
 }
