@@ -98,11 +98,13 @@ $(BIN)/ckptrun: $(HOST_OBJS)
 
 LIBCKPT_LD := -Wl,-soname,libckpt.so.1 -Wl,--version-script=$(CURDIR)/capi/libckpt.map
 
-# Go does not know that the map is an input: a newer map makes it link again.
+# Go does not know that the map is an input: a newer map makes it link again.  Nor does it look at
+# headers of other folders; with their sum among the flags it compiles again when one changes.
+GO_HEADERS = $(shell cat $(wildcard include/*.h include/ckpt/*.h capi/host/hostgo.h) | cksum | cut -d' ' -f1)
 $(LIB)/libckpt.so: FORCE capi/libckpt.map
 	@mkdir -p $(@D) $(OBJ)/go
 	@if [ capi/libckpt.map -nt $(OBJ)/go/libckpt.so ]; then rm -f $(OBJ)/go/libckpt.so; fi
-	$(GO_BUILD) -buildmode=c-shared -ldflags "$(GO_LDFLAGS) -extldflags '$(LIBCKPT_LD)'" \
+	CGO_CFLAGS="-O2 -g -DHEADERS=$(GO_HEADERS)" $(GO_BUILD) -buildmode=c-shared -ldflags "$(GO_LDFLAGS) -extldflags '$(LIBCKPT_LD)'" \
 	    -o $(OBJ)/go/libckpt.so ./capi
 	@$(call replace,$(OBJ)/go/libckpt.so,$@)
 

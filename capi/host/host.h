@@ -146,7 +146,8 @@ struct host {
     bool two_phase; // what the back is told
     uint64_t brk;               // current break
     uint64_t vdso_start, vdso_end;
-    uint64_t fake_vdso;
+    uint64_t fake_vdso;         // one page
+    int64_t clock_shift[2];     // ns: what the application's clocks are ahead of the kernel's (clocks.c)
     char exe[4096];             // what /proc/self/exe is for the application
     uint64_t arguments[4];      // where its arguments and environment begin and end
     struct kaction app[NSIGNALS];
@@ -235,6 +236,7 @@ uint64_t program_stack(const struct program *p, const char *exe, char **argv, ch
 void program_show(const char *comm); // name and arguments, as ps shows them
 const char *gate_page_map(void);
 void gate_page_set_tables(void *tables);
+void gate_page_set_clocks(const struct timespec shift[2]);
 void gate_page_set_functions(long (**fn)(const long *));
 const char *vdso_load(void);
 
@@ -317,6 +319,16 @@ void signal_virtual(siginfo_t *si);
 void signals_collect(struct thread *t, bool shared); // all signals blocked
 void signals_collect_shared(struct thread *t);       // for a stopped t, by another thread
 void signals_requeue(struct thread *t);              // all signals blocked
+// ---- clocks.c ----------------------------------------------------------------------------------
+int64_t clock_shift(clockid_t clock);
+// An absolute time of the application's as the kernel has it: when itself, or in *to.
+const struct timespec *clock_to_kernel(clockid_t clock, const struct timespec *when,
+                                       struct timespec *to);
+void clocks_save(struct clock_image *im);
+void clocks_load(const struct clock_image *im);
+long sys_clock_gettime(struct call *c);
+long sys_timerfd_settime(struct call *c);
+
 // ---- timers.c: while all threads are stopped, signals blocked or not ---------------------------
 void itimers_stop(void);
 void itimers_start(void); // again, if they were stopped

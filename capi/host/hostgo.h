@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HOSTGO_VERSION 3
+#define HOSTGO_VERSION 4
 
 enum plan_action { PLAN_EXIT = 0, PLAN_RUN = 1, PLAN_RESTART = 2 };
 
@@ -54,6 +54,13 @@ struct action_image {
     uint64_t handler, flags, restorer, mask;
 };
 
+// The application's clocks when it was stopped, in nanoseconds; [0] monotonic, [1] since boot.
+struct clock_image {
+    int64_t real;
+    int64_t now[2];   // as the application has them
+    int64_t shift[2]; // what they were ahead of the kernel's
+};
+
 // State of the process that is not in its memory.
 struct process_image {
     uint32_t bytes, version;
@@ -63,6 +70,7 @@ struct process_image {
     uint64_t fake_vdso;
     struct action_image actions[65];
     uint64_t itimer[3][4]; // interval s, us; value s, us
+    struct clock_image clocks;
     uint64_t arguments[4];
     char exe[4096];
 };

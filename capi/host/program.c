@@ -26,6 +26,7 @@
 
 _Static_assert(offsetof(ckpt_gate_page, gate) == 16, "front ABI");
 _Static_assert(offsetof(ckpt_gate_page, vdso) == 32, "vdso.S");
+_Static_assert(offsetof(ckpt_gate_page, clocks) == 72, "vdso.S");
 _Static_assert(offsetof(struct thread, lower_fs) == 8, "gate.S");
 _Static_assert(offsetof(struct thread, upper_fs) == 16, "gate.S");
 _Static_assert(offsetof(struct thread, lower_sp) == 24, "gate.S");
@@ -324,10 +325,19 @@ const char *gate_page_map(void) {
     return NULL;
 }
 
-// The page is written twice in a process's life, while only one upper thread can run.
+// The page is written a few times in a process's life, while only one upper thread can run.
 void gate_page_set_tables(void *tables) {
     mprotect((void *)ARENA, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC);
     ((ckpt_gate_page *)ARENA)->tables = tables;
+    mprotect((void *)ARENA, PAGE, PROT_READ | PROT_EXEC);
+}
+
+void gate_page_set_clocks(const struct timespec shift[2]) {
+    mprotect((void *)ARENA, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC);
+    for (int i = 0; i < 2; i++) {
+        ((ckpt_gate_page *)ARENA)->clocks[i][0] = shift[i].tv_sec;
+        ((ckpt_gate_page *)ARENA)->clocks[i][1] = shift[i].tv_nsec;
+    }
     mprotect((void *)ARENA, PAGE, PROT_READ | PROT_EXEC);
 }
 

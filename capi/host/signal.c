@@ -235,9 +235,11 @@ static void queue(struct thread *t, const siginfo_t *si) {
 void rewind_vdso(struct thread *t, ucontext_t *uc) {
     greg_t *r = uc->uc_mcontext.gregs;
     uint64_t ip = (uint64_t)r[REG_RIP];
-    if (ip >= H.vdso_start && ip < H.vdso_end && t->vdso_sp) {
+    bool ours = ip >= H.fake_vdso && ip - H.fake_vdso < 4096; // one page
+    if (((ip >= H.vdso_start && ip < H.vdso_end) || ours) && t->vdso_sp) {
         r[REG_RSP] = (greg_t)t->vdso_sp;
         r[REG_RIP] = *(greg_t *)t->vdso_sp;
+        t->vdso_sp = 0; // a handler that asks for the time before ours goes on has a frame of its own
     }
     // Between gate_commit and gate_in the gate's own work is done again (gate.S).
     uint64_t code = ARENA + 0x400, commit = code + (uint64_t)(gate_commit - gate_code);

@@ -78,7 +78,11 @@ long sys_clock_nanosleep(struct call *c) {
     if (relative && (c->a[0] == CLOCK_MONOTONIC || c->a[0] == CLOCK_REALTIME ||
                      c->a[0] == CLOCK_BOOTTIME || c->a[0] == CLOCK_TAI))
         return relative_sleep(c, (const struct timespec *)c->a[2], (struct timespec *)c->a[3]);
-    return blocking(c, SYS_clock_nanosleep, c->a);
+    long a[6] = {c->a[0], c->a[1], c->a[2], c->a[3]};
+    struct timespec to;
+    if (!relative && a[2])
+        a[2] = (long)clock_to_kernel((clockid_t)a[0], (const struct timespec *)a[2], &to);
+    return blocking(c, SYS_clock_nanosleep, a);
 }
 
 int64_t wait_deadline(struct call *c, const struct timespec *timeout) {
@@ -206,6 +210,12 @@ long sys_epoll_pwait2(struct call *c) {
 long sys_futex(struct call *c) {
     int op = (int)c->a[1] & 127;
     const struct timespec *ts = (const struct timespec *)c->a[3];
+    if (op == 9 /* FUTEX_WAIT_BITSET: absolute */ && ts && !(c->a[1] & 256 /* on the calendar's clock */)) {
+        struct timespec to;
+        long a[6] = {c->a[0], c->a[1], c->a[2], 0, c->a[4], c->a[5]};
+        a[3] = (long)clock_to_kernel(CLOCK_MONOTONIC, ts, &to);
+        return blocking(c, SYS_futex, a);
+    }
     if (op != 0 /* FUTEX_WAIT: relative, monotonic */ || !ts)
         return blocking(c, SYS_futex, c->a);
     if (!valid(ts)) return -EINVAL;

@@ -90,6 +90,7 @@ long threads_save(void *buffer, size_t bytes) {
     for (int i = 1; i < NSIGNALS; i++)
         memcpy(&p->actions[i], &H.app[i], sizeof p->actions[i]);
     itimers_save(p->itimer);
+    clocks_save(&p->clocks);
     memcpy(p->arguments, H.arguments, sizeof p->arguments);
     snprintf(p->exe, sizeof p->exe, "%s", H.exe);
     uint8_t *at = (uint8_t *)(p + 1);
@@ -175,6 +176,7 @@ int threads_load(const void *buffer, size_t bytes, char *why, size_t whybytes) {
         H.main_gone = true;
     }
     signals_reinstall();
+    clocks_load(&p->clocks);
     itimers_load(p->itimer);
     return 0;
 }

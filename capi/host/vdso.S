@@ -4,14 +4,45 @@
 // the gate page, so it stays valid after a restart under another kernel, and time costs what it
 // costs natively.
 //
-// A thread that is inside the kernel's vDSO cannot be saved there.  Each function leaves at
+// A thread that is inside the kernel's vDSO cannot be saved there.  So each function leaves at
 // gs:[48] the stack pointer of a frame whose first word is where to start over; a handler that
-// interrupts the kernel's code rewinds to it.
+// interrupts the kernel's code, or ours after that was set, rewinds to it.
     .intel_syntax noprefix
     .text
     .set GATE_VDSO, 0x100000000000 + 32   // ckpt_gate_page.vdso
+    .set GATE_CLOCKS, 0x100000000000 + 72 // ckpt_gate_page.clocks
 
-    .macro forward name, index
+// The application's clocks may be ahead of the kernel's (clocks.c).  A thread that is saved in here
+// begins again, so it never adds what belongs to another machine than the time that it was told.
+    .macro shift_clock
+    test eax, eax
+    jnz 7f
+    mov ecx, [rsp + 80]                   // the clock, as pushed
+    cmp ecx, 9                            // unsigned: those of processes and devices are negative
+    ja 7f
+    movabs rdx, GATE_CLOCKS
+    mov esi, 0x52                         // CLOCK_MONOTONIC, _RAW, _COARSE
+    bt esi, ecx
+    jc 6f
+    mov esi, 0x280                        // CLOCK_BOOTTIME, _ALARM
+    bt esi, ecx
+    jnc 7f
+    add rdx, 16
+6:  mov rsi, [rsp + 72]                   // where the time is to go
+    mov rcx, [rsi]
+    mov rdi, [rsi + 8]
+    add rcx, [rdx]
+    add rdi, [rdx + 8]
+    cmp rdi, 1000000000
+    jl 5f
+    sub rdi, 1000000000
+    inc rcx
+5:  mov [rsi], rcx
+    mov [rsi + 8], rdi
+7:
+    .endm
+
+    .macro forward name, index, after
     .globl __vdso_\name
     .type __vdso_\name, @function
     .balign 16
@@ -33,6 +64,7 @@ __vdso_\name:
     mov gs:[48], rax
     movabs rax, GATE_VDSO                 // load and call in one step: a thread that is saved before it
     call qword ptr [rax + 8 * \index]     // must not carry this process's address to the next
+    \after
     mov qword ptr gs:[48], 0
     add rsp, 88
     ret
@@ -51,7 +83,7 @@ __vdso_\name:
     .size __vdso_\name, . - __vdso_\name
     .endm
 
-    forward clock_gettime, 0
+    forward clock_gettime, 0, shift_clock
     forward gettimeofday, 1
     forward time, 2
     forward clock_getres, 3

@@ -28,6 +28,9 @@ typedef struct ckpt_gate_page {
     struct ckpt_tables *tables; /* the job's tables; NULL until a runtime opened a job */
     /* The functions behind our vDSO: clock_gettime, gettimeofday, time, clock_getres, getcpu. */
     void *vdso[5];
+    /* What is added to the kernel's time for the application, {seconds, nanoseconds >= 0}: of the
+     * monotonic clocks, of those that count from boot.  Not zero after a restart on another machine. */
+    int64_t clocks[2][2];
 } ckpt_gate_page;
 
 #define CKPT_GATE ((const ckpt_gate_page *)CKPT_ARENA_BASE)

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -114,6 +115,9 @@ type Chain struct {
 	Random *rand.Rand
 	// Options of ckptrun, such as --trap.
 	Options []string
+	// Machines are commands that play other machines: the restarts are put behind them in turn. Without
+	// any all is on this one.
+	Machines [][]string
 
 	Cycles  int // committed, killed and restarted
 	TooLate int // the program had ended before the checkpoint was taken
@@ -145,7 +149,11 @@ func (c *Chain) Go() error {
 		}
 		c.Cycles++
 		left = max(left-delay, c.Native/10)
-		if p, err = c.Run.Start(mark, append(append([]string{c.Built.CkptRun()}, c.Options...), "--restart", c.Run.Checkpoints())...); err != nil {
+		restart := append(append([]string{c.Built.CkptRun()}, c.Options...), "--restart", c.Run.Checkpoints())
+		if len(c.Machines) > 0 {
+			restart = append(slices.Clone(c.Machines[(c.Cycles-1)%len(c.Machines)]), restart...)
+		}
+		if p, err = c.Run.Start(mark, restart...); err != nil {
 			return err
 		}
 	}
