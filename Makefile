@@ -32,13 +32,13 @@ PKG := $(LIB)/ckpt
 # ---- setup: before everything else, and only there packages are installed -----------------------
 
 # setup.mk says which GO to use.  It is an included makefile, so make brings it up to date first.
-# `make test` needs more packages than the rest.
+# `make test` and `make soak` need more packages than the rest.
 SETUP := $(BUILD)/setup.mk
 ifneq ($(MAKECMDGOALS),clean)
 include $(SETUP)
 endif
 $(SETUP): FORCE
-	@scripts/setup.sh $@ $(filter test,$(MAKECMDGOALS))
+	@scripts/setup.sh $@ $(if $(filter test soak,$(MAKECMDGOALS)),test)
 
 setup: $(SETUP)
 	@echo "setup: all is there; Go is $(GO)"

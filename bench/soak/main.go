@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -17,7 +18,7 @@ import (
 )
 
 type options struct {
-	tree     soak.Tree
+	tree     *soak.Tree
 	cycles   int
 	seed     uint64
 	life     uint64
@@ -32,28 +33,28 @@ func main() {
 	flag.IntVar(&o.cycles, "cycles", 500, "go on until there were so many `cycles`")
 	flag.Uint64Var(&o.seed, "seed", rand.Uint64(), "the lives are drawn from this `number`")
 	flag.Uint64Var(&o.life, "life", 0, "lead only the life of this `number`")
-	flag.StringVar(&o.only, "only", "", "only these `programs`, separated by commas")
+	flag.StringVar(&o.only, "only", "", "only these `programs`, separated by semicolons")
 	flag.StringVar(&o.keep, "keep", "", "failed lives leave what they wrote in this `folder`")
 	flag.IntVar(&o.failures, "failures", 5, "stop after so many failures")
 	log := flag.String("log", "", "write the report to this `file`, too")
 	flag.Parse()
-	tree, err := filepath.Abs(*build)
-	if err == nil {
-		o.tree = soak.Tree(tree)
-		err = run(o, *log)
-	}
-	if err != nil {
+	if err := run(o, *build, *log); err != nil {
 		fmt.Fprintln(os.Stderr, "soak:", err)
 		os.Exit(1)
 	}
 }
 
-func run(o options, log string) error {
+func run(o options, build, log string) error {
 	programs, err := choose(o.only)
 	if err != nil {
 		return err
 	}
-	if err := o.tree.Check(); err != nil {
+	scratch, err := os.MkdirTemp("", "soak-programs-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	if o.tree, err = soak.Open(build, scratch); err != nil {
 		return err
 	}
 	var w io.Writer = os.Stdout
@@ -80,7 +81,7 @@ func choose(only string) ([]soak.Program, error) {
 		return soak.Programs, nil
 	}
 	var programs []soak.Program
-	for _, name := range strings.Split(only, ",") {
+	for _, name := range strings.Split(only, ";") {
 		p, err := soak.Find(name)
 		if err != nil {
 			return nil, err
@@ -116,6 +117,9 @@ func (o *options) lead(w io.Writer, programs []soak.Program) (*soak.Totals, erro
 // one leads a life and prints a line, or the whole story if it failed.
 func (o *options) one(w io.Writer, seed uint64, programs []soak.Program, totals *soak.Totals) error {
 	dir, err := os.MkdirTemp(o.keep, "soak-")
+	if err == nil {
+		dir, err = filepath.Abs(dir) // ranks run elsewhere
+	}
 	if err != nil {
 		return err
 	}
@@ -138,13 +142,13 @@ func (o *options) one(w io.Writer, seed uint64, programs []soak.Program, totals 
 
 func report(w io.Writer, t *soak.Totals, took time.Duration) {
 	fmt.Fprintf(w, "\n%d cycles in %d lives, %v\n", t.Cycles, t.Lives, took.Round(time.Second))
-	names := make([]string, 0, len(t.Events))
-	for name := range t.Events {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(t.Events)) {
 		fmt.Fprintf(w, "  %5d  %s\n", t.Events[name], name)
 	}
-	fmt.Fprintf(w, "safe state: %s\ncommit:     %s\nfailures:   %d\n", t.Safe, t.Commit, t.Failures)
+	fmt.Fprintf(w, "\n%-18s lives cycles failures  time to the safe state; time to the commit\n", "program")
+	for _, name := range slices.Sorted(maps.Keys(t.Programs)) {
+		p := t.Programs[name]
+		fmt.Fprintf(w, "%-18s %5d %6d %8d  %s; %s\n", name, p.Lives, p.Cycles, p.Failures, p.Safe, p.Commit)
+	}
+	fmt.Fprintf(w, "\nsafe state: %s\ncommit:     %s\nfailures:   %d\n", t.Safe, t.Commit, t.Failures)
 }

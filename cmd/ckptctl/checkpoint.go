@@ -36,7 +36,8 @@ ends every rank in an orderly way; "kill" kills every rank.
 When the checkpoint is refused, every reason is printed, and nothing has changed. When the time of
 --timeout is over, the checkpoint is given up and the job goes on; so it does when this command is
 interrupted, but then the checkpoint goes on too. A job opens the directory in MPI_Init: with --timeout
-this command waits for that, without it says so.`,
+this command waits for that, without it says so. When the job that was there ends meanwhile, it says so at
+once.`,
 		Example: `  ckptctl checkpoint ckpt
   ckptctl checkpoint ckpt --then exit --timeout 10m`,
 		Args: cobra.ExactArgs(1),
@@ -77,9 +78,11 @@ func newRequest(then string, timeout time.Duration) (control.Request, error) {
 const lookAgain = 50 * time.Millisecond
 
 // checkpointOnceOpen asks the job of a directory for a checkpoint. Within the request's timeout it waits
-// for a job that is starting, or restarting, to open the directory.
+// for a job that is starting, or restarting, to open the directory; but not after the one that was there
+// has ended meanwhile.
 func checkpointOnceOpen(ctx context.Context, dir string, r control.Request, stderr io.Writer) (control.Result, error) {
 	end := time.Now().Add(r.Timeout)
+	var seen sighting
 	for {
 		job, err := findJob(dir)
 		if err == nil {
@@ -94,6 +97,8 @@ func checkpointOnceOpen(ctx context.Context, dir string, r control.Request, stde
 			return control.Result{}, fmt.Errorf("%w; --timeout waits so long for one to open it", err)
 		case !notOpenYet(err):
 			return control.Result{}, err
+		case seen.over(job, err):
+			return control.Result{}, fmt.Errorf("%s ended before it could be saved, and no other job runs there; if its work is not done, %s", seen.job, howToRun(seen.job.store))
 		case left < lookAgain:
 			return control.Result{}, fmt.Errorf("no job has opened it within the time of --timeout: %w", err)
 		}

@@ -55,8 +55,12 @@ func (j *liveJob) explain(err error) error {
 	if !errors.Is(err, control.ErrNotRunning) {
 		return err
 	}
-	return fmt.Errorf("%s (process %d on host %s), which ran in %s: %w; if it has ended, %s",
-		j.record.Program, j.record.PID, j.record.Host, j.store.Dir(), err, howToRun(j.store))
+	return fmt.Errorf("%s: %w; if it has ended, %s", j, err, howToRun(j.store))
+}
+
+// String names the job of a record.
+func (j *liveJob) String() string {
+	return fmt.Sprintf("%s (process %d on host %s), which ran in %s", j.record.Program, j.record.PID, j.record.Host, j.store.Dir())
 }
 
 // howToRun says how a job gets to run in a directory.

@@ -34,7 +34,7 @@ var layers = []layer{
 	{folder: "bench", imports: []string{"..."}},
 	{folder: "examples"},
 	{folder: "internal/e2e", imports: []string{"internal", "ckpt/store"}},
-	{folder: "internal/soak", imports: []string{"internal", "internal/e2e"}},
+	{folder: "internal/soak", imports: []string{"internal", "internal/e2e", "internal/suites"}},
 	{folder: "internal/suites", imports: []string{"internal/e2e"}},
 	{folder: "internal/house"},
 

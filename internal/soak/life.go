@@ -8,11 +8,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/libckpt/libckpt/internal/e2e"
+	"github.com/libckpt/libckpt/internal/suites"
 )
 
 // Limits of what a loaded machine may need. None of them decides whether an answer is right.
@@ -21,7 +23,8 @@ const (
 	endLimit     = 10 * time.Minute // a program under ckptrun, from its last start on
 	readyLimit   = 3 * time.Minute  // from the start to the job's record
 	requestLimit = 3 * time.Minute  // a checkpoint
-	dieLimit     = time.Minute      // the launcher, after its ranks were killed
+	dieLimit     = time.Minute      // the launcher, after its ranks were killed; ckptctl, when interrupted
+	answerLimit  = 15 * time.Second // ckptctl, after the job has ended
 )
 
 // mostEvents bounds what happens in one life, so that it ends.
@@ -42,33 +45,40 @@ type Life struct {
 	Safe, Commit Durations
 	Err          error
 
-	tree   Tree
+	tree   *Tree
+	other  *suites.Program // as placed in the tree; nil for a program of ours
 	random *rand.Rand
 	story  []string // what happened, in words
 	mark   e2e.Mark
 	now    *incarnation
-	native time.Duration
+	native *native
 }
 
 // incarnation is one start of the ranks.
 type incarnation struct {
 	process        *e2e.Process
 	mpi            string
-	stdout, stderr string
+	stdout, stderr string // of the launcher
+	own            string // where a program that writes to files of its own prints: .out and .err of each rank
 }
 
 // NewLife draws a life from a seed; dir must exist.
-func NewLife(seed uint64, tree Tree, from []Program, dir string) *Life {
+func NewLife(seed uint64, tree *Tree, from []Program, dir string) *Life {
 	l := &Life{Seed: seed, tree: tree, Dir: dir, Most: mostEvents, random: rand.New(rand.NewPCG(seed, 1)), Events: map[string]int{}}
 	l.Program = draw(l.random, from)
 	l.Ranks = l.Program.Ranks[l.random.IntN(len(l.Program.Ranks))]
-	l.Argv = l.Program.Argv(l.random)
-	l.First = l.someMPI()
+	if l.Program.Argv != nil {
+		l.Argv = l.Program.Argv(l.random)
+	}
+	l.First = l.someMPI(l.Program.MPIs)
+	if p, ok := l.Program.other[l.First]; ok {
+		l.Argv = append(slices.Clone(p.Argv), l.Argv...)
+	}
 	return l
 }
 
-func (l *Life) someMPI() string {
-	mpis := l.Program.MPIs
+// someMPI draws one of some; nil: of all.
+func (l *Life) someMPI(mpis []string) string {
 	if mpis == nil {
 		mpis = MPIs
 	}
@@ -101,11 +111,15 @@ func (l *Life) Go() error {
 }
 
 func (l *Life) lead() error {
-	if err := os.MkdirAll(l.work(), 0o755); err != nil {
-		return err
+	if p, ok := l.Program.other[l.First]; ok {
+		placed, err := l.tree.other(p)
+		if err != nil {
+			return err
+		}
+		placed.Argv = append(placed.Argv, l.Argv[len(p.Argv):]...)
+		l.other, l.Argv = &placed, placed.Argv
 	}
-	want, err := l.runNative()
-	if err != nil {
+	if err := l.learn(); err != nil {
 		return err
 	}
 	if err := l.start(); err != nil {
@@ -123,51 +137,66 @@ func (l *Life) lead() error {
 	if err != nil {
 		return err
 	}
-	got, rerr := os.ReadFile(l.now.stdout)
-	if exit != (e2e.Exit{}) || rerr != nil {
-		return errors.Join(rerr, fmt.Errorf("the program ended with %v\nstdout: %s\nstderr: %s", exit, tail(l.now.stdout), tail(l.now.stderr)))
+	here, err := l.ending(l.now, l.work(), exit)
+	if err == nil {
+		err = l.native.outcome.same(here)
 	}
-	if string(got) != want {
-		return fmt.Errorf("wrong answer:\n%s\nnatively:\n%s\nstderr: %s", got, want, tail(l.now.stderr))
+	if err != nil {
+		return fmt.Errorf("%w\nstdout: %s\nstderr: %s", err, tail(l.now.stdout), tail(l.now.stderr))
 	}
 	l.tell("ended under %s with the right answer", l.now.mpi)
 	return nil
 }
 
 func (l *Life) work() string        { return filepath.Join(l.Dir, "work") }
+func (l *Life) own() string         { return filepath.Join(l.Dir, "rank") }
 func (l *Life) checkpoints() string { return filepath.Join(l.Dir, "ckpt") }
 
 // launch starts ranks, natively or under ckptrun.
-func (l *Life) launch(mpi, name string, argv ...string) (*incarnation, error) {
-	in := &incarnation{mpi: mpi, stdout: filepath.Join(l.Dir, name+".out"), stderr: filepath.Join(l.Dir, name+".err")}
+func (l *Life) launch(mpi, name, work, own string, argv ...string) (*incarnation, error) {
+	in := &incarnation{mpi: mpi, stdout: filepath.Join(l.Dir, name+".out"), stderr: filepath.Join(l.Dir, name+".err"), own: own}
 	command := append(append([]string{}, launchers[mpi]...), "-n", fmt.Sprint(l.Ranks))
-	p, err := e2e.Start(e2e.Command{Argv: append(command, argv...), Dir: l.work(), Mark: l.mark,
+	p, err := e2e.Start(e2e.Command{Argv: append(command, l.redirect(own, argv)...), Dir: work, Mark: l.mark,
 		Stdout: in.stdout, Stderr: in.stderr,
-		Env: []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "LC_ALL=C"}})
+		// A linear algebra library that starts threads of its own adds in an order of their own.
+		Env: []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "LC_ALL=C", "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1"}})
 	in.process = p
 	return in, err
 }
 
-func (l *Life) runNative() (string, error) {
+// learn finds out what the program comes to natively, and how long it takes.
+func (l *Life) learn() error {
+	command := fmt.Sprint(l.First, l.Ranks, l.Argv)
+	if l.native = l.tree.natives[command]; l.native != nil {
+		return nil
+	}
 	began := time.Now()
-	in, err := l.launch(l.First, "native", l.tree.command(l.Argv, l.First)...)
+	work, own := filepath.Join(l.Dir, "native"), filepath.Join(l.Dir, "native-rank")
+	if err := l.fresh(work, own); err != nil {
+		return err
+	}
+	in, err := l.launch(l.First, "native", work, own, l.tree.command(l.Argv, l.First)...)
 	if err != nil {
-		return "", err
+		return err
 	}
 	l.now = in
 	exit, err := l.await(in.process, nativeLimit, "the program does not end natively")
 	if err != nil {
-		return "", err
+		return err
 	}
 	if exit != (e2e.Exit{}) {
-		return "", fmt.Errorf("natively it ended with %v: %s", exit, tail(in.stderr))
+		return fmt.Errorf("natively it ended with %v: %s", exit, tail(in.stderr))
 	}
-	l.native = time.Since(began)
-	out, err := os.ReadFile(in.stdout)
-	if err == nil && len(out) == 0 {
-		err = errors.New("natively it prints nothing, so there is nothing to compare")
+	e, err := l.ending(in, work, exit)
+	if err != nil {
+		return fmt.Errorf("natively: %w", err)
 	}
-	return string(out), err
+	if l.other == nil && e.text == "" {
+		return errors.New("natively it prints nothing, so there is nothing to compare")
+	}
+	l.native = &native{*e, time.Since(began)}
+	l.tree.natives[command] = l.native
+	return nil
 }
 
 // start begins the program, or goes on from the newest epoch if there is one.
@@ -176,8 +205,13 @@ func (l *Life) start() error {
 	mpi, how := l.First, "start"
 	if epochs, _ := filepath.Glob(filepath.Join(l.checkpoints(), "epoch-*", "manifest.json")); len(epochs) > 0 {
 		argv = append(argv, "--restart", l.checkpoints())
-		mpi, how = l.someMPI(), "restart"
+		if how = "restart"; l.other == nil || !l.other.Order {
+			mpi = l.someMPI(nil)
+		}
 	} else {
+		if err := l.fresh(l.work(), l.own()); err != nil {
+			return err
+		}
 		argv = append(append(argv, "--"), l.tree.command(l.Argv, l.First)...)
 	}
 	l.count(how + " under " + mpi)
@@ -186,7 +220,7 @@ func (l *Life) start() error {
 		return err
 	}
 	name := fmt.Sprintf("run-%02d", l.Cycles)
-	in, err := l.launch(mpi, name, argv...)
+	in, err := l.launch(mpi, name, l.work(), l.own(), argv...)
 	l.now = in
 	l.tell("%s under %s (%s)", how, mpi, name)
 	return err

@@ -5,9 +5,10 @@ package soak
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
+	"regexp"
 	"slices"
+
+	"github.com/libckpt/libckpt/internal/suites"
 )
 
 // MPIs are those of the distribution.
@@ -28,12 +29,16 @@ type Program struct {
 	Ranks []int
 	// Argv is a command for a random amount of work; BIN stands for the folder of built programs.
 	Argv func(r *rand.Rand) []string
-	// MPIs under which it runs; nil: all, and each image under any.
+	// MPIs with which it is built; nil: all. Each image goes on under any.
 	MPIs []string
+	// other is the program as internal/suites knows it, by the MPI that it is built with: it has files
+	// beside what it prints, prints on the way, and only a part of that is a result. nil: it prints its
+	// result in the end.
+	other map[string]suites.Program
 }
 
-// Programs is the list.
-var Programs = []Program{
+// Programs is the list: our own first.
+var Programs = append([]Program{
 	{Name: "random", Weight: 12, Ranks: []int{2, 3, 3, 4}, Argv: func(r *rand.Rand) []string {
 		return []string{"BIN/random", fmt.Sprint(r.Uint32()), fmt.Sprint(60 + r.IntN(140)), fmt.Sprint(1 + r.IntN(6))}
 	}},
@@ -41,13 +46,42 @@ var Programs = []Program{
 	sized("farm", 300, 1000),
 	sized("pipeline", 300, 1500),
 	sized("polling", 80, 300),
-}
+	heat(),
+}, others()...)
 
 // sized is a program whose only argument says how much it does.
 func sized(name string, least, most int) Program {
 	return Program{Name: name, Weight: 1, Ranks: []int{2, 3, 4}, Argv: func(r *rand.Rand) []string {
 		return []string{"BIN/" + name, fmt.Sprint(least + r.IntN(most-least))}
 	}}
+}
+
+// heat is the example; it saves itself, too.
+func heat() Program {
+	p := Program{Name: "heat", Weight: 1, Ranks: []int{2, 3, 4}, other: map[string]suites.Program{}, Argv: func(r *rand.Rand) []string {
+		return []string{"rows=600", "columns=600", "checkpoint_every=300", fmt.Sprintf("steps=%d", 400+r.IntN(600))}
+	}}
+	for _, mpi := range MPIs {
+		p.other[mpi] = suites.Program{Name: p.Name, MPI: mpi, Argv: []string{"$BUILD/examples/heat." + mpi, "heat.par"},
+			Inputs: []string{"$IN/../../../examples/heat/heat.par"}, Keep: regexp.MustCompile(`^\d+ steps; field`), Blank: regexp.MustCompile(`.+`),
+			Bytes: []string{"heat.raw", "heat.log"}, Proof: "~"}
+	}
+	return p
+}
+
+// others are other people's programs.
+func others() []Program {
+	var all []Program
+	for _, s := range suites.Long() {
+		i := slices.IndexFunc(all, func(p Program) bool { return p.Name == s.Name })
+		if i < 0 {
+			i = len(all)
+			all = append(all, Program{Name: s.Name, Weight: 1, Ranks: []int{s.Ranks}, other: map[string]suites.Program{}})
+		}
+		all[i].other[s.MPI] = s
+		all[i].MPIs = append(all[i].MPIs, s.MPI)
+	}
+	return all
 }
 
 // Find returns the program of a name.
@@ -72,33 +106,4 @@ func draw(r *rand.Rand, from []Program) *Program {
 		}
 	}
 	panic("unreachable: the weights were summed up")
-}
-
-// Tree is the build tree.
-type Tree string
-
-// Tool is the path of a command of libckpt.
-func (t Tree) Tool(name string) string { return filepath.Join(string(t), "bin", name) }
-
-// Check says what is missing.
-func (t Tree) Check() error {
-	for _, path := range []string{t.Tool("ckptrun"), t.Tool("ckptctl"), t.program("random", "mpich")} {
-		if _, err := os.Stat(path); err != nil {
-			return fmt.Errorf("%w: run `make soak-programs` first", err)
-		}
-	}
-	return nil
-}
-
-func (t Tree) program(name, mpi string) string {
-	return filepath.Join(string(t), "soak", name+"."+mpi)
-}
-
-// command fills in what Argv left open, for a program built with an MPI.
-func (t Tree) command(argv []string, mpi string) []string {
-	out := slices.Clone(argv)
-	if dir, name := filepath.Split(out[0]); dir == "BIN/" {
-		out[0] = t.program(name, mpi)
-	}
-	return out
 }

@@ -27,12 +27,26 @@ func (d Durations) String() string {
 // Totals is what came of many lives.
 type Totals struct {
 	Lives, Cycles, Failures int
-	Events                  map[string]int // what was done, and how often
-	Safe, Commit            Durations      // from the request to the safe state, and to the commit
+	Events                  map[string]int     // what was done, and how often
+	Safe, Commit            Durations          // from the request to the safe state, and to the commit
+	Programs                map[string]*Totals // the same, by program; nil in these
 }
 
 // Add counts one life.
 func (t *Totals) Add(l *Life) {
+	if t.Programs == nil {
+		t.Programs = map[string]*Totals{}
+	}
+	p := t.Programs[l.Program.Name]
+	if p == nil {
+		p = &Totals{}
+		t.Programs[l.Program.Name] = p
+	}
+	t.add(l)
+	p.add(l)
+}
+
+func (t *Totals) add(l *Life) {
 	t.Lives++
 	t.Cycles += l.Cycles
 	if l.Err != nil {

@@ -3,8 +3,14 @@
 package suites
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 )
 
@@ -31,12 +37,23 @@ type Program struct {
 	Blank *regexp.Regexp
 	// Bytes are files that must be the same to the last bit.
 	Bytes []string
+	// Order: the last digits depend on the order in which the MPI adds, and so on which MPI it is.
+	Order bool
 	// Proof is a line of the result without which the program did not do its work.
 	Proof string
 }
 
-// fill puts folders in the place of their names.
-func (p *Program) fill(in, bin string) {
+// Inputs is the folder of the inputs.
+func Inputs() (string, error) {
+	_, file, _, ok := runtime.Caller(0)
+	if !ok {
+		return "", errors.New("where this package lies is not known")
+	}
+	return filepath.Join(filepath.Dir(file), "testdata"), nil
+}
+
+// In is the program with its inputs in a folder, and what is built of it in another.
+func (p Program) In(in, bin string) Program {
 	names := strings.NewReplacer("$IN", in, "$BIN", bin)
 	for _, words := range []*[]string{&p.Build, &p.Argv, &p.Inputs} {
 		filled := make([]string, len(*words))
@@ -45,6 +62,79 @@ func (p *Program) fill(in, bin string) {
 		}
 		*words = filled
 	}
+	return p
+}
+
+// Compile builds the program, if it is not there already; scratch is for what compilers leave behind.
+func (p *Program) Compile(scratch string) error {
+	if len(p.Build) == 0 {
+		return nil
+	}
+	cmd := exec.Command(p.Build[0], p.Build[1:]...)
+	cmd.Dir = scratch // Fortran's modules
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", strings.Join(p.Build, " "), err, out)
+	}
+	return nil
+}
+
+// Supply copies the inputs into the folder of a run.
+func (p *Program) Supply(work string) error {
+	for _, input := range p.Inputs {
+		text, err := os.ReadFile(input)
+		if err != nil {
+			return fmt.Errorf("%w: make test installs what Debian packages", err)
+		}
+		if err := os.WriteFile(filepath.Join(work, filepath.Base(input)), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Outcome is what a run came to.
+type Outcome struct {
+	Text  string
+	Bytes map[string][]byte
+}
+
+// Outcome collects what a run in a folder came to, with what it printed.
+func (p *Program) Outcome(work, stdout, stderr string) (*Outcome, error) {
+	text := stdout
+	if p.Stderr {
+		text = stderr
+	}
+	if p.Text != "" {
+		b, err := os.ReadFile(filepath.Join(work, p.Text))
+		if err != nil {
+			return nil, err
+		}
+		text = string(b)
+	}
+	result, err := p.Result(text)
+	if err != nil {
+		return nil, fmt.Errorf("%w of\n%s\nstderr: %s", err, text, stderr)
+	}
+	o := &Outcome{Text: result, Bytes: map[string][]byte{}}
+	for _, name := range p.Bytes {
+		if o.Bytes[name], err = os.ReadFile(filepath.Join(work, name)); err != nil {
+			return nil, err
+		}
+	}
+	return o, nil
+}
+
+// Same describes the first difference of another outcome from the native one.
+func (o *Outcome) Same(here *Outcome) error {
+	if err := Same(o.Text, here.Text); err != nil {
+		return err
+	}
+	for name, want := range o.Bytes {
+		if !bytes.Equal(want, here.Bytes[name]) {
+			return fmt.Errorf("%s has other bytes than natively", name)
+		}
+	}
+	return nil
 }
 
 // Result is what of a program's text can be compared.

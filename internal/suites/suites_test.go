@@ -27,7 +27,7 @@ func TestSameAsNatively(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs some 50 MPI jobs")
 	}
-	inputs, err := filepath.Abs("testdata")
+	inputs, err := Inputs()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,35 +45,20 @@ func TestSameAsNatively(t *testing.T) {
 	}
 	for _, p := range Programs() {
 		t.Run(p.Name+", "+p.MPI, func(t *testing.T) {
-			p.fill(inputs, t.TempDir())
-			build(t, p)
+			p := p.In(inputs, t.TempDir())
+			if err := p.Compile(t.TempDir()); err != nil {
+				t.Fatal(err)
+			}
 			native := run(t, p)
 			here := run(t, p, ckptrun)
 			if native.Exit != here.Exit {
 				t.Errorf("ended with %v, natively with %v", here.Exit, native.Exit)
 			}
-			if err := Same(result(t, p, native), result(t, p, here)); err != nil {
+			if err := outcome(t, p, native).Same(outcome(t, p, here)); err != nil {
 				t.Error(err)
-			}
-			for _, name := range p.Bytes {
-				if string(read(t, filepath.Join(native.Work(), name))) != string(read(t, filepath.Join(here.Work(), name))) {
-					t.Errorf("%s has other bytes than natively", name)
-				}
 			}
 			t.Logf("natively %v, here %v", native.Time.Round(time.Millisecond), here.Time.Round(time.Millisecond))
 		})
-	}
-}
-
-func build(t *testing.T, p Program) {
-	t.Helper()
-	if len(p.Build) == 0 {
-		return
-	}
-	cmd := exec.Command(p.Build[0], p.Build[1:]...)
-	cmd.Dir = t.TempDir() // Fortran's modules
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", strings.Join(p.Build, " "), err, out)
 	}
 }
 
@@ -84,10 +69,8 @@ func run(t *testing.T, p Program, before ...string) *e2e.Run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, input := range p.Inputs {
-		if err := os.WriteFile(filepath.Join(r.Work(), filepath.Base(input)), read(t, input), 0o644); err != nil {
-			t.Fatal(err)
-		}
+	if err := p.Supply(r.Work()); err != nil {
+		t.Fatal(err)
 	}
 	var argv []string
 	argv = append(argv, launchers[p.MPI]...)
@@ -103,21 +86,13 @@ func run(t *testing.T, p Program, before ...string) *e2e.Run {
 	return r
 }
 
-func result(t *testing.T, p Program, r *e2e.Run) string {
+func outcome(t *testing.T, p Program, r *e2e.Run) *Outcome {
 	t.Helper()
-	file := r.Stdout
-	switch {
-	case p.Stderr:
-		file = r.Stderr
-	case p.Text != "":
-		file = filepath.Join(r.Work(), p.Text)
-	}
-	text := string(read(t, file))
-	result, err := p.Result(text)
+	o, err := p.Outcome(r.Work(), string(read(t, r.Stdout)), string(read(t, r.Stderr)))
 	if err != nil {
-		t.Fatalf("%v of\n%s\nstderr: %s", err, text, read(t, r.Stderr))
+		t.Fatal(err)
 	}
-	return result
+	return o
 }
 
 func read(t *testing.T, path string) []byte {

@@ -3,6 +3,7 @@
 package suites
 
 import (
+	"fmt"
 	"regexp"
 	"strconv"
 )
@@ -34,47 +35,68 @@ var bindings = []string{"mpif.h", "use mpi", "use mpi_f08"}
 func Programs() []Program {
 	var all []Program
 	for _, mpi := range []string{"mpich", "openmpi"} {
-		all = append(all, scalapackTests(mpi)...)
-		all = append(all, netpipe(mpi), hdf5(mpi))
+		all = append(all,
+			linear(mpi, "xdllt", "scalapack/LLT.dat", 12),
+			linear(mpi, "xzlu", "scalapack/LU.dat", 8),
+			linear(mpi, "xdqr", "scalapack/QR.dat", 14),
+			blacs(mpi, "xCbtest", "scalapack", "PASSED  BLACS_GRIDMAP TEST"),
+			blacs(mpi, "xFbtest", "scalapack", "PASSED  BLACS_GRIDMAP TEST"),
+			netpipe(mpi, 3), hdf5(mpi, 1))
 		for number, binding := range bindings {
 			all = append(all, fortran(mpi, binding, strconv.Itoa(number)))
 		}
 	}
-	return append(all, debian()...)
+	return append(all, hpcc("hpcc"), melt(100), peptide(20), mpi4py("messages", 1), mpi4py("storage", 1, "storage.bin"))
 }
 
-func scalapackTests(mpi string) []Program {
-	linear := func(program, input string, proof string) Program {
-		return Program{Name: "ScaLAPACK " + program, MPI: mpi, Ranks: 2, Argv: []string{scalapack + mpi + "-tests/" + program},
-			Inputs: []string{"$IN/scalapack/" + input}, Keep: scalapackLines, Blank: scalapackTimes, Proof: proof}
+// Long are programs that take seconds, so that much can happen to them meanwhile.
+func Long() []Program {
+	var all []Program
+	for _, mpi := range []string{"mpich", "openmpi"} {
+		all = append(all,
+			linear(mpi, "xdllt", "long/LLT.dat", 48),
+			linear(mpi, "xzlu", "long/LU.dat", 32),
+			linear(mpi, "xdqr", "long/QR.dat", 22),
+			blacs(mpi, "xCbtest", "long", "INTEGER SUM TESTS: PASSED ALL   72 TESTS."),
+			blacs(mpi, "xFbtest", "long", "INTEGER SUM TESTS: PASSED ALL   72 TESTS."),
+			netpipe(mpi, 1000), hdf5(mpi, 12))
 	}
-	blacs := func(program string) Program {
-		return Program{Name: "BLACS " + program, MPI: mpi, Ranks: 2, Argv: []string{scalapack + mpi + "-tests/" + program},
-			Inputs: []string{"$IN/scalapack/bt.dat", "$IN/scalapack/sdrv.dat", "$IN/scalapack/bsbr.dat", "$IN/scalapack/comb.dat"},
-			Keep:   blacsLines, Proof: "PASSED  BLACS_GRIDMAP TEST"}
-	}
-	return []Program{
-		linear("xdllt", "LLT.dat", "12 tests completed and passed residual checks."),
-		linear("xzlu", "LU.dat", "8 tests completed and passed residual checks."),
-		linear("xdqr", "QR.dat", "14 tests completed and passed residual checks."),
-		blacs("xCbtest"),
-		blacs("xFbtest"),
-	}
+	messages := mpi4py("messages", 20)
+	messages.Order = true // sums of three numbers
+	return append(all, hpcc("long"), melt(1500), peptide(80), messages, mpi4py("storage", 10, "storage.bin"))
 }
 
-// netpipe sends messages of growing length to and fro, and looks whether they arrive whole. Measuring
-// is no test: it stops early on a slow machine, and not all ranks in the same place.
-func netpipe(mpi string) Program {
+// linear is a test program of ScaLAPACK that passes so many tests.
+func linear(mpi, program, input string, tests int) Program {
+	return Program{Name: "ScaLAPACK " + program, MPI: mpi, Ranks: 2, Argv: []string{scalapack + mpi + "-tests/" + program},
+		Inputs: []string{"$IN/" + input}, Keep: scalapackLines, Blank: scalapackTimes,
+		Proof: fmt.Sprintf("%d tests completed and passed residual checks.", tests)}
+}
+
+func blacs(mpi, program, folder, proof string) Program {
+	p := Program{Name: "BLACS " + program, MPI: mpi, Ranks: 2, Argv: []string{scalapack + mpi + "-tests/" + program},
+		Keep: blacsLines, Proof: proof}
+	for _, input := range []string{"bt.dat", "sdrv.dat", "bsbr.dat", "comb.dat"} {
+		p.Inputs = append(p.Inputs, "$IN/"+folder+"/"+input)
+	}
+	return p
+}
+
+// netpipe sends messages of growing length to and fro, each length so many times, and looks whether they
+// arrive whole. Measuring is no test: it stops early on a slow machine, and not all ranks in the same
+// place.
+func netpipe(mpi string, times int) Program {
 	program := map[string]string{"mpich": "NPmpich2", "openmpi": "NPopenmpi"}[mpi]
-	return Program{Name: "NetPIPE", MPI: mpi, Ranks: 2, Argv: []string{program, "-i", "-n", "3", "-u", "100000"},
-		Stderr: true, Keep: regexp.MustCompile(`Integrity`), Proof: "29:   98305 bytes      3 times -->  Integrity check passed"}
+	return Program{Name: "NetPIPE", MPI: mpi, Ranks: 2, Argv: []string{program, "-i", "-n", strconv.Itoa(times), "-u", "100000"},
+		Stderr: true, Keep: regexp.MustCompile(`Integrity`),
+		Proof: fmt.Sprintf("29:   98305 bytes %6d times -->  Integrity check passed", times)}
 }
 
-func hdf5(mpi string) Program {
+func hdf5(mpi string, times int) Program {
 	return Program{Name: "HDF5", MPI: mpi, Ranks: 3,
 		Build: []string{"mpicc." + mpi, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-I/usr/include/hdf5/" + mpi,
-			"-o", "$BIN/blocks", "$IN/blocks.c", "-L" + lib + "hdf5/" + mpi, "-lhdf5"},
-		Argv: []string{"$BIN/blocks", "blocks.h5"}, Bytes: []string{"blocks.h5"}, Proof: "blocks: ok"}
+			"-o", "$BIN/blocks-" + mpi, "$IN/blocks.c", "-L" + lib + "hdf5/" + mpi, "-lhdf5", "-lm"},
+		Argv: []string{"$BIN/blocks-" + mpi, "blocks.h5", strconv.Itoa(times)}, Bytes: []string{"blocks.h5"}, Proof: "blocks: ok"}
 }
 
 func fortran(mpi, binding, number string) Program {
@@ -83,22 +105,33 @@ func fortran(mpi, binding, number string) Program {
 		Argv:  []string{"$BIN/poisson"}, Proof: "poisson: ok"}
 }
 
-// debian has the programs that are packaged for one MPI only.
-func debian() []Program {
-	const mpi = "openmpi"
-	return []Program{
-		{Name: "HPCC", MPI: mpi, Ranks: 2, Argv: []string{"hpcc"}, Inputs: []string{"$IN/hpcc/hpccinf.txt"},
-			Text: "hpccoutf.txt", Keep: hpccLines, Proof: "Success=1"},
-		{Name: "LAMMPS, melt", MPI: mpi, Ranks: 2, Argv: []string{"lmp", "-log", "none", "-in", "in.melt"},
-			Inputs: []string{"$IN/lammps/in.melt"}, Keep: lammpsLines, Blank: lammpsTimes, Bytes: []string{"melt.data"},
-			Proof: "~ on 2 procs for 100 steps with 864 atoms"},
-		{Name: "LAMMPS, peptide", MPI: mpi, Ranks: 2, Argv: []string{"lmp", "-log", "none", "-in", "in.peptide"},
-			Inputs: []string{"$IN/lammps/in.peptide", "/usr/share/lammps/examples/peptide/data.peptide"},
-			Keep:   lammpsLines, Blank: lammpsTimes, Bytes: []string{"peptide.data"},
-			Proof: "~ on 2 procs for 20 steps with 2004 atoms"},
-		// The python3 of the distribution: only that one finds mpi4py.
-		{Name: "mpi4py, messages", MPI: mpi, Ranks: 3, Argv: []string{"/usr/bin/python3", "$IN/messages.py"}, Proof: "messages: ok"},
-		{Name: "mpi4py, storage", MPI: mpi, Ranks: 3, Argv: []string{"/usr/bin/python3", "$IN/storage.py", "storage.bin"},
-			Bytes: []string{"storage.bin"}, Proof: "storage: ok"},
-	}
+// The rest is packaged for one MPI only.
+const packaged = "openmpi"
+
+func hpcc(folder string) Program {
+	return Program{Name: "HPCC", MPI: packaged, Ranks: 2, Argv: []string{"hpcc"}, Inputs: []string{"$IN/" + folder + "/hpccinf.txt"},
+		Text: "hpccoutf.txt", Keep: hpccLines, Proof: "Success=1"}
+}
+
+func melt(steps int) Program {
+	return lammps("melt", steps, 864)
+}
+
+func peptide(steps int) Program {
+	return lammps("peptide", steps, 2004, "/usr/share/lammps/examples/peptide/data.peptide")
+}
+
+func lammps(name string, steps, atoms int, inputs ...string) Program {
+	return Program{Name: "LAMMPS, " + name, MPI: packaged, Ranks: 2,
+		Argv:   []string{"lmp", "-log", "none", "-var", "steps", strconv.Itoa(steps), "-in", "in." + name},
+		Inputs: append([]string{"$IN/lammps/in." + name}, inputs...),
+		Keep:   lammpsLines, Blank: lammpsTimes, Bytes: []string{name + ".data"},
+		Proof: fmt.Sprintf("~ on 2 procs for %d steps with %d atoms", steps, atoms)}
+}
+
+// mpi4py is a script, with the file that it writes.
+func mpi4py(name string, times int, file ...string) Program {
+	// The python3 of the distribution: only that one finds mpi4py.
+	argv := append([]string{"/usr/bin/python3", "$IN/" + name + ".py"}, file...)
+	return Program{Name: "mpi4py, " + name, MPI: packaged, Ranks: 3, Argv: append(argv, strconv.Itoa(times)), Bytes: file, Proof: name + ": ok"}
 }

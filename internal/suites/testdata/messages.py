@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Pickled objects, numpy buffers, and communicators that are split. Rank 0 prints what came of it.
+# Pickled objects, numpy buffers, and communicators that are split, as often as the argument says (once).
+# Rank 0 prints what came of it.
 import hashlib
+import sys
 
 import numpy as np
 from mpi4py import MPI
@@ -101,8 +103,9 @@ def split():
         say("error class", e.Get_error_class() == MPI.ERR_RANK)
 
 
-objects()
-buffers()
-split()
+for _ in range(int(sys.argv[1]) if len(sys.argv) > 1 else 1):
+    objects()
+    buffers()
+    split()
 world.Barrier()
 say("messages: ok")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# One-sided communication, and a file that all ranks write. Rank 0 prints what came of it.
+# One-sided communication, and a file that all ranks write, as often as the second argument says (once),
+# each time another file. Rank 0 prints what came of it.
 import hashlib
 import sys
 
@@ -84,7 +85,8 @@ def file(name):
         say("no such file", e.Get_error_class() == MPI.ERR_NO_SUCH_FILE)
 
 
-one_sided()
-file(sys.argv[1])
+for turn in range(int(sys.argv[2]) if len(sys.argv) > 2 else 1):
+    one_sided()
+    file(f"{sys.argv[1]}.{turn}" if turn else sys.argv[1])
 world.Barrier()
 say("storage: ok")
