@@ -4,7 +4,8 @@
 // compares what they print in the end with what they print natively.
 //
 // It owns the list of programs (programs/, above all the generator of random MPI programs in
-// programs/random), the lives that they lead, and the numbers that come of it. It uses ckptrun and
+// programs/random; examples/heat; and other people's, whose commands, inputs and results are the business
+// of internal/suites), the lives that they lead, and the numbers that come of it. It uses ckptrun and
 // ckptctl as a user does; it may not know any other package of libckpt but the helpers of internal/e2e.
 //
 // A life is drawn from one seed: which program under which MPI, what happens to it, and when. The same

@@ -49,6 +49,33 @@ func TestShortLives(t *testing.T) {
 	}
 }
 
+// TestOtherPeoplesPrograms is the part of `make soak` with the programs of the distribution that is small
+// enough for every change.
+func TestOtherPeoplesPrograms(t *testing.T) {
+	built := tree(t)
+	for _, test := range []struct {
+		name string
+		seed uint64
+	}{
+		{"LAMMPS, melt", 5}, // each is saved, killed, and continued
+		{"mpi4py, messages", 38},
+		{"HDF5", 38},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p, err := Find(test.name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := NewLife(test.seed, built, []Program{*p}, t.TempDir())
+			l.Most = 1
+			if err := l.Go(); err != nil {
+				t.Fatalf("%s\n%s", l, l.Story())
+			}
+			t.Logf("%s: %d cycles\n%s", l, l.Cycles, l.Story())
+		})
+	}
+}
+
 // TestDurations proves that the numbers of the report are what they are called.
 func TestDurations(t *testing.T) {
 	var d Durations

@@ -63,7 +63,7 @@ func Long() []Program {
 	}
 	messages := mpi4py("messages", 20)
 	messages.Order = true // sums of three numbers
-	return append(all, hpcc("long"), melt(1500), peptide(80), messages, mpi4py("storage", 10, "storage.bin"))
+	return append(all, hpcc("long"), melt(1000), peptide(80), messages, mpi4py("storage", 10, "storage.bin"))
 }
 
 // linear is a test program of ScaLAPACK that passes so many tests.
