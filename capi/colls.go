@@ -19,19 +19,65 @@ func ckpt_coll_members(job *C.ckpt_job, comm C.ckpt_vid, world *C.int, n C.int, 
 	if job == nil || n < 0 {
 		return C.CKPT_E_ARG
 	}
-	members := make([]int32, n)
-	if n > 0 {
-		for i, w := range unsafe.Slice(world, int(n)) {
-			if w < 0 {
-				return C.CKPT_OK // a process outside the job: its calls cannot be known
-			}
-			members[i] = int32(w)
-		}
-	}
-	if process.job != nil {
+	if members, ok := ranksOf(world, n); ok && process.job != nil {
 		process.job.CommMembers(vid.ID(comm), uint64(identity), members)
 	}
 	return C.CKPT_OK
+}
+
+// ranksOf is a list of ranks of the world, never nil; false when there is a process outside the job: its
+// calls cannot be known.
+func ranksOf(world *C.int, n C.int) ([]int32, bool) {
+	ranks := make([]int32, max(0, n))
+	if n <= 0 {
+		return ranks, true
+	}
+	for i, w := range unsafe.Slice(world, int(n)) {
+		if w < 0 {
+			return nil, false
+		}
+		ranks[i] = int32(w)
+	}
+	return ranks, true
+}
+
+//export ckpt_coll_subset
+func ckpt_coll_subset(job *C.ckpt_job, comm C.ckpt_vid, parent C.uint64_t, tag C.int, world *C.int, n C.int, name *C.char) C.uint64_t {
+	if job == nil || process.job == nil {
+		return 0
+	}
+	members, ok := ranksOf(world, n)
+	if !ok {
+		return 0
+	}
+	return C.uint64_t(process.job.CollSubset(vid.ID(comm), uint64(parent), int(tag), members, C.GoString(name)))
+}
+
+//export ckpt_coll_bridge
+func ckpt_coll_bridge(job *C.ckpt_job, b *C.ckpt_coll_bridge_call, name *C.char) C.uint64_t {
+	if job == nil || process.job == nil || b == nil {
+		return 0
+	}
+	members, _ := ranksOf(b.world, b.n)
+	return C.uint64_t(process.job.CollBridge(ckpt.Bridge{
+		Comm: vid.ID(b.comm), Identity: uint64(b.identity), Members: members, Leader: int32(b.leader),
+		Peer: uint64(b.peer), Remote: int32(b.remote), Tag: int(b.tag),
+	}, C.GoString(name)))
+}
+
+//export ckpt_coll_met
+func ckpt_coll_met(job *C.ckpt_job, meeting C.uint64_t) C.int {
+	if job == nil || process.job == nil {
+		return C.CKPT_COLL_ENTER
+	}
+	return C.int(process.job.CollMet(uint64(meeting)))
+}
+
+//export ckpt_coll_parted
+func ckpt_coll_parted(job *C.ckpt_job, meeting C.uint64_t) {
+	if job != nil && process.job != nil {
+		process.job.CollParted(uint64(meeting))
+	}
 }
 
 //export ckpt_coll_call

@@ -42,8 +42,17 @@ type clockwork struct {
 	deferred map[collclock.ID]uint64 // highest call that was deferred
 	starts   []DeferredStart         // asked for, not done yet
 	nudging  bool                    // nudge runs
-	outbox   []collclock.Send
+	outbox   []outgoing
 	wake     chan struct{} // the outbox has something
+	rank     int
+	meet     meetings
+}
+
+// outgoing is a message of the signaling network.
+type outgoing struct {
+	to      int
+	kind    uint16
+	payload []byte
 }
 
 // DeferredStart is a non-blocking collective call that may now be started.
@@ -73,7 +82,9 @@ func newClockwork(net *signaling.Network, tables *vid.Tables, log *zap.Logger) (
 		ids:     map[vid.ID]collclock.ID{}, comms: map[collclock.ID]vid.ID{},
 		granted: map[collclock.ID]uint64{}, deferred: map[collclock.ID]uint64{},
 		wake: make(chan struct{}, 1),
+		rank: net.Rank(), meet: newMeetings(),
 	}
+	w.hear(net)
 	net.Handle(kindClock, func(from int, payload []byte) {
 		m, err := collclock.DecodeMessage(payload)
 		if err != nil {
@@ -120,7 +131,7 @@ func (w *clockwork) post(net *signaling.Network) {
 		w.outbox = nil
 		w.mu.Unlock()
 		for _, s := range list {
-			if err := net.Send(context.Background(), int(s.To), kindClock, collclock.AppendMessage(nil, s.Message)); err != nil {
+			if err := net.Send(context.Background(), s.to, s.kind, s.payload); err != nil {
 				return // the network is gone, and all that wait for messages know
 			}
 		}
@@ -151,14 +162,18 @@ func (w *clockwork) setPending() {
 	w.tables.SetPending(v)
 }
 
+func (w *clockwork) sendLocked(to int, kind uint16, payload []byte) {
+	w.outbox = append(w.outbox, outgoing{to, kind, payload})
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
 func (w *clockwork) act(a collclock.Action) {
 	switch a := a.(type) {
 	case collclock.Send:
-		w.outbox = append(w.outbox, a)
-		select {
-		case w.wake <- struct{}{}:
-		default:
-		}
+		w.sendLocked(int(a.To), kindClock, collclock.AppendMessage(nil, a.Message))
 	case collclock.Raise:
 		w.raise(a.Epoch)
 	case collclock.Permit:
@@ -355,11 +370,15 @@ func (w *clockwork) nameLocked(id collclock.ID) string {
 
 // commName is what people call a communicator.
 func (w *clockwork) commName(comm vid.ID) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.commNameLocked(comm)
+}
+
+func (w *clockwork) commNameLocked(comm vid.ID) string {
 	if n := w.tables.NameOf(comm); n != "" {
 		return fmt.Sprintf("%q", n)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if id, ok := w.ids[comm]; ok {
 		return id.String()
 	}

@@ -90,6 +90,11 @@ func explainOne(r int, at whereabouts, all map[int]whereabouts) control.RankStat
 // behind are the ranks that have not made the call that c has made.
 func behind(c clockAt, all map[int]whereabouts) []int {
 	var late []int
+	for _, r := range c.Members {
+		if at, ok := all[int(r)]; ok && !slices.ContainsFunc(at.Clocks, func(o clockAt) bool { return o.Clock == c.Clock }) {
+			late = append(late, int(r))
+		}
+	}
 	for r, at := range all {
 		for _, other := range at.Clocks {
 			if other.Clock == c.Clock && other.Called < c.Called {

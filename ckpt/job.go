@@ -159,6 +159,7 @@ const (
 	kindClock    = 4 // collclock.Message
 	kindWhere    = 5 // rank 0 asks what a rank is doing: number of the question
 	kindStands   = 6 // to rank 0: the answer, whereabouts
+	kindMeet     = 7 // who takes part in MPI_Intercomm_create
 )
 
 // serve opens the directory and, on rank 0, the way for operators.

@@ -72,13 +72,16 @@ type clockAt struct {
 	Gate   bool   `json:"gate,omitempty"`   // the last call waits for the others to make theirs
 	Inside bool   `json:"inside,omitempty"` // the last call has not returned
 	Call   string `json:"call,omitempty"`   // its name, while it has not returned
+	// Who has to make it (ranks of the job), where the clock is of this one call only: who has not come
+	// to it does not know the clock.
+	Members []int32 `json:"members,omitempty"`
 }
 
 // maxClocks bounds an answer; those that somebody may wait for come first.
 const maxClocks = 500
 
 // standing tells where this rank stands in all its collective calls.
-func (w *clockwork) standing() []clockAt {
+func (w *clockwork) standing() ([]clockAt, []waitingCall) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.machine.Status()
@@ -89,7 +92,7 @@ func (w *clockwork) standing() []clockAt {
 	for _, c := range s.AtGate {
 		gate[c.Clock] = true
 	}
-	var all []clockAt
+	all, waits := w.meetingsLocked(gate)
 	for _, c := range w.tables.Calls() {
 		id, ok := w.ids[c.Comm]
 		if !ok || c.Made == 0 && owes[id] == 0 {
@@ -106,17 +109,18 @@ func (w *clockwork) standing() []clockAt {
 		return 1
 	}
 	slices.SortStableFunc(all, func(a, b clockAt) int { return busy(a) - busy(b) })
-	return all[:min(len(all), maxClocks)]
+	return all[:min(len(all), maxClocks)], waits
 }
 
 // whereabouts of this rank.
 func (j *Job) whereabouts() whereabouts {
-	at := whereabouts{Host: j.meta.Host, PID: os.Getpid(), Clocks: j.clock.standing()}
+	at := whereabouts{Host: j.meta.Host, PID: os.Getpid()}
+	at.Clocks, at.Calls = j.clock.standing()
 	for _, w := range j.runtime.Waiting() {
 		name := j.clock.commName(w.Comm)
 		if w.For == ForCollective {
 			for i := range at.Clocks {
-				if c := &at.Clocks[i]; c.Name == name && (c.Gate || c.Inside) {
+				if c := &at.Clocks[i]; c.Name == name && c.Members == nil && (c.Gate || c.Inside) {
 					c.Call = w.Call
 				}
 			}

@@ -80,6 +80,12 @@ func (m *Machine) Clear(id ID) bool {
 	return m.deferred == 0 || c == nil || c.ripe
 }
 
+// Deferred tells whether calls on a clock still wait for their deferred start.
+func (m *Machine) Deferred(id ID) bool {
+	c := m.live(id)
+	return m.deferred > 0 && c != nil && (len(c.wait) > 0 || c.ret < c.ent)
+}
+
 func (m *Machine) returned(e Return) {
 	c := m.live(e.Clock)
 	if c == nil {

@@ -75,8 +75,8 @@
 //
 // # What may surprise
 //
-// An always-gated call (Finalize, Comm_disconnect, Intercomm_create, opening a window) meets all
-// members before it starts, checkpoint or not. Its waiting is no debt: SNAP does not count it.
+// An always-gated call (Finalize) meets all members before it starts, checkpoint or not. Its waiting is no
+// debt: SNAP does not count it.
 //
 // A clock is created before the call that made it returns, but MPI_Comm_create_group is called by its
 // members only and so counts on the clock of what it makes, which exists before the call. Therefore a

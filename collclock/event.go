@@ -14,8 +14,7 @@ const (
 	// NonBlocking calls never wait: a call that may not start yet is deferred.
 	NonBlocking
 	// Gated calls are let through only when all members have made them, checkpoint or not, so that
-	// none of them is ever owed: Finalize, Comm_disconnect, Intercomm_create and _merge, spawn,
-	// opening and closing windows and files.
+	// none of them is ever owed: Finalize.
 	Gated
 )
 

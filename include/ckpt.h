@@ -168,6 +168,18 @@ enum {
     CKPT_COLL_DEFER = 2  /* return a request that is not complete; ckpt_coll_start says when to start */
 };
 
+/* What a rank knows of a call of MPI_Intercomm_create.  Ranks are those of the world. */
+typedef struct ckpt_coll_bridge_call {
+    ckpt_vid comm; /* the local communicator */
+    int n;
+    const int *world; /* its members; a negative one is a process outside the job */
+    uint64_t identity;
+    int leader;
+    int remote; /* the rest on the leader only: the other leader, negative when it is outside the job */
+    int tag;
+    uint64_t peer; /* identity of the communicator with the other leader */
+} ckpt_coll_bridge_call;
+
 #ifndef CKPT_TYPES_ONLY /* libckpt itself defines the functions */
 
 /* ---- the job ---------------------------------------------------------------------------------- */
@@ -246,6 +258,17 @@ void ckpt_coll_returned(ckpt_job *job, ckpt_vid comm, uint64_t k);
 /* The next deferred call that may be started now; 0 when there is none.  ckpt_coll_started answers. */
 int ckpt_coll_start(ckpt_job *job, ckpt_vid *comm, uint64_t *k);
 void ckpt_coll_started(ckpt_job *job, ckpt_vid comm, uint64_t k);
+
+/* Calls of ranks that have no communicator of their own yet, name being that of the function.
+ * MPI_Comm_create_group is called by some members (world ranks in the group's order) of a communicator
+ * whose identity is parent; MPI_Intercomm_create by two groups that learn here of each other.  The call
+ * may go on when ckpt_coll_met says CKPT_COLL_ENTER; ckpt_coll_parted says that it has returned, and that
+ * what it made is registered.  0: it goes on at once and needs neither. */
+uint64_t ckpt_coll_subset(ckpt_job *job, ckpt_vid comm, uint64_t parent, int tag, const int *world, int n,
+                          const char *name);
+uint64_t ckpt_coll_bridge(ckpt_job *job, const ckpt_coll_bridge_call *b, const char *name);
+int ckpt_coll_met(ckpt_job *job, uint64_t meeting);
+void ckpt_coll_parted(ckpt_job *job, uint64_t meeting);
 
 /* Adds a page of free slots of a kind whose ids are given out in C (ckpt/vid.h). */
 int ckpt_vid_grow(ckpt_job *job, ckpt_kind kind);

@@ -12,8 +12,7 @@
 #include "drain.h"
 #include "file.h"
 
-/* Peers may need this rank's part of their communication while it waits. */
-static void progress(void) {
+void back_progress(void) {
     int flag;
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, back.control, &flag, MPI_STATUS_IGNORE);
 }
@@ -21,7 +20,7 @@ static void progress(void) {
 /* Takes values, not the call: what has an address is in memory, on the hot path too. */
 __attribute__((cold)) static void await(ckpt_vid comm, uint64_t k, int answer) {
     for (unsigned turn = 0; answer == CKPT_COLL_WAIT; turn++) {
-        progress();
+        back_progress();
         back_turn(turn + 201);
         answer = ckpt_coll_permitted(back.job, comm, k);
     }
@@ -333,6 +332,7 @@ ckpt_back_fn *const *back_clocked_table(void) {
     PUT(Ialltoallw, IALLTOALLW, 8)
     PUT(Ineighbor_alltoallw, INEIGHBOR_ALLTOALLW, 8)
     back_file_functions(table);
+    back_meet_functions(table);
     PUT(Win_fence, WIN_FENCE, 1)
     PUT(Win_free, WIN_FREE, 0)
     PUT(Comm_free, COMM_FREE, 0)

@@ -111,6 +111,16 @@ static int comm_members(MPI_Comm comm, int remote, struct members *m) {
     return rc;
 }
 
+int *back_comm_world(MPI_Comm comm, int remote, int *n) {
+    struct members m = {0};
+    if (comm_members(comm, remote, &m) != MPI_SUCCESS) {
+        free(m.world);
+        m = (struct members){0};
+    }
+    *n = m.n;
+    return m.world;
+}
+
 long back_group_out(MPI_Group group, int is_member, int *size, ckpt_mpi_group *g) {
     struct members m = {0};
     int rc = members_of(group, &m), rank = CANON_UNDEFINED;

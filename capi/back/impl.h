@@ -399,6 +399,10 @@ ckpt_back_fn *const *back_clocked_table(void);
 /* Waits until a call that all members must make together may go on.  name: of the function. */
 void back_gate(long comm, const char *name, int mode, ckpt_coll *call);
 void back_gate_return(const ckpt_coll *call);
+/* Peers may need this rank's part of their communication while it waits. */
+void back_progress(void);
+/* The calls whose members have no communicator of their own yet (meet.c). */
+void back_meet_functions(ckpt_back_fn **table);
 /* Two-phase commit (twophase.c); these do nothing unless it is chosen.  The barrier in front of a
  * blocking collective call, and what it needs of a communicator that its members have just made. */
 void back_two_phase(long comm, const char *call);
@@ -478,6 +482,10 @@ int back_rebuild_type(ckpt_vid vid, const void *descriptor, size_t bytes, uint64
 int back_rebuild_op(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real);
 int back_rebuild_window(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real);
 int back_rebuild_file(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real);
+
+/* World ranks of a communicator's members, -1 for those of other jobs; the caller's to free.  NULL when
+ * MPI does not tell. */
+int *back_comm_world(MPI_Comm comm, int remote, int *n);
 
 /* The identity of a communicator: equal on all members, and no other communicator's. */
 uint64_t back_comm_identity(ckpt_vid comm);

@@ -46,7 +46,10 @@ func Headers(p *scenario.Program) (program, threads string, err error) {
 			case scenario.Group:
 				x := clockIndex(p, op.New)
 				fmt.Fprintf(&b, "    GROUP(%d, %d, %d, %d);\n", r, g, next(x), x)
-			case scenario.Free:
+			case scenario.Bridge:
+				x := clockIndex(p, op.New)
+				fmt.Fprintf(&b, "    BRIDGE(%d, %d, %d, %d, %d, %d);\n", r, g, next(x), x, op.Members[0], op.Members[1])
+			case scenario.Free, scenario.Gone:
 				fmt.Fprintf(&b, "    FREE(%d, %d, %d);\n", r, g, next(g))
 			case scenario.Send:
 				sends[[2]int{r, op.Peer}]++
@@ -129,6 +132,14 @@ func definitions(p *scenario.Program) (string, error) {
 	for r := range p.Ranks {
 		line("#define CLOCKS_%d(M)%s", r, clocksOf[r])
 	}
+	threads := make([]int, p.Ranks)
+	for _, t := range p.Threads {
+		threads[t.Rank]++
+	}
+	for r, n := range threads {
+		line("#define THREADS_OF_%d %d", r, n)
+	}
+	line("#define THREADS_OF(r) CAT(THREADS_OF_, r)")
 	done := "(true"
 	for t := range p.Threads {
 		line("bool done%d;", t)

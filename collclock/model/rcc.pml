@@ -55,10 +55,19 @@ byte sent[N * N], taken[N * N];
         (!pend[r] || k <= SNAP[I(r, g)] || k <= LIM[g]) && RET[I(r, g)] == k - 1 && DQ[I(r, g)] == 0 && \
         STEP(EV_ENTER, r, g, k); ENT[I(r, g)] = MAX(ENT[I(r, g)], k) \
     } \
-    in_mpi(r, g)
+    atomic { CLEAR(r, g) -> in_mpi(r, g); busy[r]++ }
+
+/* Who is inside of MPI starts no deferred calls: with some left, a rank enters only what nobody owes any
+ * more (-DHASTY: at once). */
+#ifdef HASTY
+#define CLEAR(r, g) true
+#else
+#define CLEAR(r, g) ((true EACH_CLOCK_OF(r, STARTS)) || pend[r] && isripe[g])
+#endif
+#define STARTS(r, g) && DQ[I(r, g)] == 0
 
 #define back(r, g, k) \
-    atomic { STEP(EV_RETURN, r, g, k); out_mpi(r, g); RET[I(r, g)] = k }
+    atomic { STEP(EV_RETURN, r, g, k); out_mpi(r, g); busy[r]--; RET[I(r, g)] = k }
 
 #define COLL(r, g, k) \
     call(r, g, k); gate(r, g, k); \
@@ -82,7 +91,7 @@ byte sent[N * N], taken[N * N];
 #define WAITR(r, g, k) (RET[I(r, g)] >= k && ALL(g, STARTED, k))
 
 /* Where real calls begin and end, apart from what the protocol thinks. */
-byte real[N * G], inside[N];
+byte real[N * G], inside[N], busy[N]; /* busy: in blocking calls */
 #define STARTED(r, g, k) (real[I(r, g)] >= (k))
 #define in_mpi(r, g) atomic { assert(!safe || over); real[I(r, g)]++; inside[r]++ }
 #define out_mpi(r, g) inside[r]--
@@ -116,6 +125,14 @@ byte real[N * G], inside[N];
     create(r, x); call(r, x, k); gate(r, x, k); \
     ALL(x, STARTED, k); has[I(r, x)] = true; back(r, x, k)
 
+/* The leaders a and b tell each other, and their sides, who comes; a rank comes with nothing of its local
+ * communicator g left to start. */
+bool here[N * G];
+#define BRIDGE(r, g, k, x, a, b) \
+    atomic { DQ[I(r, g)] == 0 -> here[I(r, x)] = true } \
+    (here[I(a, x)] && here[I(b, x)]); \
+    GROUP(r, g, k, x)
+
 #define FREE(r, g, k) call(r, g, k); gate(r, g, k); back(r, g, k)
 
 #define SEND(r, to) sent[(r) * N + to]++
@@ -137,7 +154,7 @@ byte real[N * G], inside[N];
         EACH_CLOCK_OF(r, INIT1) pend[r] = true }
 
 #define DEFERRED(r, g) \
-    :: atomic { DQ[I(r, g)] > 0 && ENT[I(r, g)] == RET[I(r, g)] && RET[I(r, g)] < CALL[I(r, g)] && \
+    :: atomic { DQ[I(r, g)] > 0 && (busy[r] == 0 || busy[r] < THREADS_OF(r)) && ENT[I(r, g)] == RET[I(r, g)] && RET[I(r, g)] < CALL[I(r, g)] && \
         (!pend[r] || ENT[I(r, g)] + 1 <= LIM[g] || ENT[I(r, g)] + 1 <= SNAP[I(r, g)]) && \
         STEP(EV_ENTER, r, g, ENT[I(r, g)] + 1); ENT[I(r, g)]++; in_mpi(r, g) } \
     :: atomic { DQ[I(r, g)] > 0 && ENT[I(r, g)] > RET[I(r, g)] && STEP(EV_RETURN, r, g, RET[I(r, g)] + 1); out_mpi(r, g); RET[I(r, g)]++; DQ[I(r, g)]-- }

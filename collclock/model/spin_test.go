@@ -25,6 +25,9 @@ var small = map[string]string{
 	"F3": "ranks 3\ncomm X 0 1 2\n0: bcast X 0, free X\n1: bcast X 0, free X\n2: bcast X 0, free X\n",
 	"N9": "ranks 2\ncomm C 0 1\n0: object C P, object C Q, start P p, start Q q, wait p, wait q\n" +
 		"1: object C P, object C Q, start Q q, start P p, wait p, wait q\n",
+	"N17": "ranks 2\ncomm A 0\ncomm B 1\ncomm C 0 1\n" +
+		"0: icoll C q, bridge A X 0 1, wait q\n1: bridge B X 0 1, icoll C q, wait q\n",
+	"N18":   "ranks 3\ncomm X 0 1 2\n0: bcast X 0, gone X\n1: bcast X 0, gone X\n2: bcast X 0, gone X\n",
 	"EARLY": "ranks 3\ncomm C 1 2\n0: bcast W 0, send 1\n1: recv 0, bcast W 0, coll C\n2: coll C, bcast W 0\n",
 }
 
@@ -63,6 +66,10 @@ var checks = []struct {
 	{"N8", "rcc.pml", "", ok},
 	{"N8b", "rcc.pml", "", ok},
 	{"N9", "rcc.pml", "", ok},
+	{"N16", "rcc.pml", "HASTY", deadlock},
+	{"N16", "rcc.pml", "", ok},
+	{"N17", "rcc.pml", "", ok},
+	{"N18", "rcc.pml", "", ok},
 	{"N13", "rcc.pml", "EAGER", unsafe},
 	{"N13", "rcc.pml", "", ok},
 	// A program that is not portable MPI hangs while pending, and goes on when the epoch is given up.

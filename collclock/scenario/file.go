@@ -17,6 +17,7 @@ var protocols = map[string]struct {
 	groupOnParent bool
 }{
 	"refined":          {make: Refined(nil)},
+	"refined-eager":    {make: refinedEager},
 	"2pc":              {make: TwoPhase},
 	"published":        {make: Published(published.Config{}), groupOnParent: true},
 	"published-reset":  {make: Published(published.Config{ResetOnCreate: true}), groupOnParent: true},

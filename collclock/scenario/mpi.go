@@ -11,6 +11,22 @@ import (
 
 // What the application and MPI do, one step at a time.
 
+// clearer is a protocol that has a say in when a permitted call is entered.
+type clearer interface{ Clear(collclock.ID) bool }
+
+// canStart tells whether a rank can start a deferred call: who is inside of MPI cannot.
+func (w *World) canStart(rank int) bool {
+	if len(w.ranks[rank].starts) == 0 {
+		return false
+	}
+	for t, th := range w.threads {
+		if w.prog.Threads[t].Rank == rank && th.stage != entered {
+			return true
+		}
+	}
+	return false
+}
+
 // canStep tells whether thread t can take a step.
 func (w *World) canStep(t int) bool {
 	th := w.threads[t]
@@ -23,7 +39,11 @@ func (w *World) canStep(t int) bool {
 	case asked:
 		return false
 	case inside:
-		return true
+		p, ok := r.proto.(clearer)
+		return !ok || p.Clear(w.prog.Comms[w.clockOf(t)].ID)
+	case arrived: // at a bridge; the leaders have met
+		x := w.prog.Comm(op.New)
+		return !r.stopped && w.members[x][op.Members[0]].here && w.members[x][op.Members[1]].here
 	case entered:
 		return w.canLeave(op, rank, th.mpi)
 	case synced:
@@ -36,6 +56,9 @@ func (w *World) canStep(t int) bool {
 		return !r.stopped && w.ranks[op.Peer].sent[rank] > r.taken[op.Peer]
 	case Any:
 		return !r.stopped && w.sender(rank) >= 0
+	case Bridge: // behind what this rank has to start on the local communicator
+		local := w.prog.Comm(op.Comm)
+		return !slices.ContainsFunc(r.requests, func(q request) bool { return q.comm == local && q.state == deferred })
 	case Wait:
 		i := w.requestIndex(rank, op.Request)
 		return i >= 0 && r.requests[i].state == done
@@ -61,11 +84,11 @@ func (w *World) sender(rank int) int {
 func (w *World) canLeave(op Op, rank int, k uint64) bool {
 	comm := w.prog.Comm(op.Comm)
 	switch op.Verb {
-	case Free, Icoll, Start, Object:
+	case Free, Gone, Icoll, Start, Object:
 		return true
 	case Bcast:
 		return op.Peer == rank || w.members[comm][op.Peer].starts >= k
-	case Group:
+	case Group, Bridge:
 		// Only the members meet, each in its first call on what it makes.
 		for _, m := range op.Members {
 			if w.members[w.prog.Comm(op.New)][m].starts == 0 {
@@ -97,6 +120,9 @@ func (w *World) stepThread(t int) error {
 		return w.leave(t)
 	case th.stage == synced || op.Verb == Wait:
 		w.next(t)
+	case op.Verb == Bridge && th.stage == begin:
+		w.members[w.prog.Comm(op.New)][rank].here = true
+		w.threads[t].stage = arrived
 	case op.Verb == Send:
 		r.sent[op.Peer]++
 		w.next(t)
@@ -121,7 +147,7 @@ func (w *World) ask(t int) error {
 	comm := w.clockOf(t)
 	c := w.prog.Comms[comm]
 	m := &w.members[comm][rank]
-	if op.Verb == Group && !w.opt.GroupOnParent {
+	if op.Verb == Bridge || op.Verb == Group && !w.opt.GroupOnParent {
 		// The clock must exist before the call that it counts; the handle does not yet.
 		if err := w.step(rank, collclock.Created{Clock: c.ID, Group: c.Group}); err != nil {
 			return err
@@ -149,7 +175,7 @@ func (w *World) enter(t int) error {
 		return fmt.Errorf("rank %d enters call %d on %s in a state declared safe", rank, w.threads[t].k, w.prog.Comms[comm].Name)
 	}
 	real := comm
-	if op.Verb == Group { // whatever it is counted on, it meets only the members
+	if op.Verb == Group || op.Verb == Bridge { // whatever it is counted on, it meets only the members
 		real = w.prog.Comm(op.New)
 	}
 	w.begin(real, rank)
@@ -168,15 +194,15 @@ func (w *World) begin(comm, rank int) { w.members[comm][rank].starts++ }
 // leave ends a blocking call, after telling what it made or freed.
 func (w *World) leave(t int) error {
 	rank, op := w.prog.Threads[t].Rank, w.op(t)
-	clock := w.prog.Comms[w.clockOf(t)].ID
+	clock, k := w.prog.Comms[w.clockOf(t)].ID, w.threads[t].k
 	w.next(t)
 	var made int
 	switch op.Verb {
-	case Make, Group, Object:
+	case Make, Group, Bridge, Object:
 		made = w.prog.Comm(op.New)
 		if slices.Contains(w.prog.Comms[made].Members, int32(rank)) {
 			w.members[made][rank].exists = true
-			if op.Verb == Group && !w.opt.GroupOnParent {
+			if op.Verb == Bridge || op.Verb == Group && !w.opt.GroupOnParent {
 				break
 			}
 			c := w.prog.Comms[made]
@@ -184,6 +210,9 @@ func (w *World) leave(t int) error {
 				return err
 			}
 		}
+	case Gone: // its counters are gone too, so the call says itself how far it came
+		w.members[w.prog.Comm(op.Comm)][rank].freed = true
+		return w.step(rank, collclock.Freed{Clock: clock, K: k})
 	case Free:
 		w.members[w.prog.Comm(op.Comm)][rank].freed = true
 		if err := w.step(rank, collclock.Freed{Clock: clock}); err != nil {

@@ -27,7 +27,9 @@ const (
 	Any    Verb = "any"    // any: receive from whomever
 	Make   Verb = "make"   // make C X a b ...: all of C call it, a b ... get X (dup, split, create)
 	Group  Verb = "group"  // group C X a b ...: only a b ... call it (create_group)
+	Bridge Verb = "bridge" // bridge C X a b ...: a b ... call it, each on a C of its side (intercomm_create); a b lead
 	Free   Verb = "free"   // free X
+	Gone   Verb = "gone"   // gone X: as free, by a caller with counters of its own, which go with X
 	Object Verb = "object" // object C P: a persistent request of C, with a clock of its own
 	Start  Verb = "start"  // start P q: its start, as request q
 )
@@ -194,9 +196,9 @@ func (p *Program) op(f []string) (Op, error) {
 	}
 	o := Op{Verb: Verb(f[0])}
 	args := map[Verb]int{Coll: 1, Bcast: 2, Icoll: 2, Wait: 1, Gated: 1, Send: 1, Ssend: 1, Recv: 1, Any: 0,
-		Make: 3, Group: 3, Free: 1, Object: 2, Start: 2}
+		Make: 3, Group: 3, Bridge: 4, Free: 1, Gone: 1, Object: 2, Start: 2}
 	want, ok := args[o.Verb]
-	if more := o.Verb == Make || o.Verb == Group; !ok || len(f)-1 < want || len(f)-1 > want && !more {
+	if more := o.Verb == Make || o.Verb == Group || o.Verb == Bridge; !ok || len(f)-1 < want || len(f)-1 > want && !more {
 		return Op{}, fmt.Errorf("operation %q is not understood", strings.Join(f, " "))
 	}
 	var err error
@@ -224,6 +226,11 @@ func (p *Program) op(f []string) (Op, error) {
 		o.New = f[2]
 		if o.Members, err = p.ranks(f[3:]); err == nil {
 			_, err = p.declare(o.Comm, o.New, o.Members, o.Verb == Group)
+		}
+	case Bridge:
+		o.New = f[2]
+		if o.Members, err = p.ranks(f[3:]); err == nil {
+			_, err = p.declare("bridge", o.New, o.Members, true)
 		}
 	case Object:
 		o.New = f[2]

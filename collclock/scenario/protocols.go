@@ -12,6 +12,18 @@ type refined struct{ *collclock.Machine }
 
 func (r refined) Clone() Protocol { return refined{r.Machine.Clone()} }
 
+// eager enters what is permitted at once, as the refined protocol must not.
+type eager struct{ refined }
+
+func (e eager) Clone() Protocol { return eager{refined{e.Machine.Clone()}} }
+
+// Clear tells that any permitted call may be entered.
+func (e eager) Clear(collclock.ID) bool { return true }
+
+func refinedEager(rank, ranks int) Protocol {
+	return eager{refined{collclock.New(collclock.Config{Rank: rank, Ranks: ranks})}}
+}
+
 type twoPhase struct{ twophase.Machine }
 
 func (t twoPhase) Clone() Protocol { return twoPhase{t.Machine.Clone()} }

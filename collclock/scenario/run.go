@@ -49,7 +49,7 @@ func (w *World) choices(all []choice) []choice {
 		if w.ranks[r].raise != 0 {
 			all = append(all, choice{doSnapshot, r})
 		}
-		if len(w.ranks[r].starts) > 0 {
+		if w.canStart(r) {
 			all = append(all, choice{doStart, r})
 		}
 		if w.testable(r) >= 0 {
@@ -92,7 +92,7 @@ func (w *World) take(c choice) error {
 	switch c.kind {
 	case doThread:
 		th := w.threads[c.n]
-		w.log("rank %d: %s%s", w.prog.Threads[c.n].Rank, w.op(c.n), [...]string{"", "", " (enters)", " (leaves)", " (received)"}[th.stage])
+		w.log("rank %d: %s%s", w.prog.Threads[c.n].Rank, w.op(c.n), [...]string{"", "", " (enters)", " (leaves)", " (received)", " (has met)"}[th.stage])
 		return w.stepThread(c.n)
 	case doDeliver:
 		p := w.net[c.n]
@@ -136,7 +136,7 @@ func (w *World) ended() error {
 	for t, th := range w.threads {
 		if th.at < len(w.prog.Threads[t].Ops) {
 			stuck = append(stuck, fmt.Sprintf("rank %d %s %q", w.prog.Threads[t].Rank,
-				[...]string{"at", "waits before", "before", "inside", "inside"}[th.stage], w.op(t)))
+				[...]string{"at", "waits before", "before", "inside", "inside", "at the bridge of"}[th.stage], w.op(t)))
 		}
 	}
 	if len(stuck) > 0 {

@@ -39,6 +39,7 @@ const (
 	inside        // permitted, not in MPI yet
 	entered       // in MPI
 	synced        // ssend: sent, not received yet
+	arrived       // bridge: waits until the leaders have met
 )
 
 type threadState struct {
@@ -52,6 +53,7 @@ type threadState struct {
 type member struct {
 	exists bool   // the rank has the handle
 	freed  bool   // and gave it back
+	here   bool   // and has come to the bridge that makes it
 	calls  uint64 // calls made
 	starts uint64 // calls that really began
 }
@@ -158,7 +160,7 @@ func (w *World) Fingerprint() uint64 {
 	}
 	for _, c := range w.members {
 		for _, m := range c {
-			b = append(b, flag(m.exists), flag(m.freed), byte(m.calls), byte(m.starts))
+			b = append(b, flag(m.exists), flag(m.freed), flag(m.here), byte(m.calls), byte(m.starts))
 		}
 	}
 	for i := range w.ranks {
@@ -263,7 +265,7 @@ func (w *World) next(t int) {
 // clockOf is the communicator whose clock counts the current operation of a thread.
 func (w *World) clockOf(t int) int {
 	op := w.op(t)
-	if op.Verb == Group && !w.opt.GroupOnParent {
+	if op.Verb == Bridge || op.Verb == Group && !w.opt.GroupOnParent {
 		return w.prog.Comm(op.New)
 	}
 	return w.prog.Comm(op.Comm)

@@ -315,12 +315,54 @@ static uint64_t leaving(int rounds) {
     return h;
 }
 
+/* Communicators whose members have none of their own before: a part of the world, and two groups that
+ * do not know each other; while collective calls on the old ones are under way. */
+static uint64_t meeting(int rounds) {
+    uint64_t h = 0;
+    MPI_Comm half;
+    MPI_Group everyone;
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
+    MPI_Comm_group(MPI_COMM_WORLD, &everyone);
+    for (int r = 0; r < rounds; r++) {
+        uint64_t mine = mix((uint64_t)rank, (uint64_t)r), all, later, theirs = 0, merged = 0, few = 0;
+        MPI_Comm inter, both, part;
+        MPI_Request q[2];
+        work((uint64_t)(rank * 31 + r), 6000);
+        MPI_Iallreduce(&mine, &all, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD, &q[0]);
+        MPI_Iallreduce(&mine, &later, 1, MPI_UINT64_T, MPI_SUM, half, &q[1]);
+        work((uint64_t)(rank * 37 + r), 6000);
+        MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - rank % 2, r % 5, &inter);
+        MPI_Allreduce(&mine, &theirs, 1, MPI_UINT64_T, MPI_SUM, inter);
+        work((uint64_t)(rank * 41 + r), 6000);
+        MPI_Intercomm_merge(inter, rank % 2, &both);
+        MPI_Comm_free(&inter);
+        MPI_Allreduce(&mine, &merged, 1, MPI_UINT64_T, MPI_BXOR, both);
+        MPI_Comm_free(&both);
+        int pair[2] = {r % size, (r + 1) % size};
+        if (rank == pair[0] || rank == pair[1]) {
+            MPI_Group group;
+            MPI_Group_incl(everyone, 2, pair, &group);
+            work((uint64_t)(rank * 43 + r), 6000);
+            MPI_Comm_create_group(MPI_COMM_WORLD, group, r % 3, &part);
+            MPI_Group_free(&group);
+            MPI_Allreduce(&mine, &few, 1, MPI_UINT64_T, MPI_SUM, part);
+            MPI_Comm_free(&part);
+        }
+        MPI_Waitall(2, q, MPI_STATUSES_IGNORE);
+        h = mix(mix(mix(mix(mix(h, all), later), theirs), merged), few);
+    }
+    MPI_Group_free(&everyone);
+    MPI_Comm_free(&half);
+    return h;
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
         uint64_t (*run)(int);
     } patterns[] = {{"ring", ring}, {"farm", farm},   {"polling", polling}, {"colls", colls},
-                    {"halo", halo}, {"stuck", stuck}, {"leaving", leaving}};
+                    {"halo", halo}, {"stuck", stuck}, {"leaving", leaving},
+                    {"meeting", meeting}};
     int rounds = argc > 2 ? atoi(argv[2]) : 100;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -334,7 +376,7 @@ int main(int argc, char **argv) {
             MPI_Finalize();
             return 0;
         }
-    fprintf(stderr, "usage: patterns ring|farm|polling|colls|halo|stuck|leaving ROUNDS\n");
+    fprintf(stderr, "usage: patterns ring|farm|polling|colls|halo|stuck|leaving|meeting ROUNDS\n");
     MPI_Finalize();
     return 2;
 }

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ckpt
+
+import (
+	"encoding/json"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"github.com/libckpt/libckpt/collclock"
+	"github.com/libckpt/libckpt/rails/signaling"
+	"github.com/libckpt/libckpt/vid"
+)
+
+// A meeting is a collective call of ranks that have no communicator of their own yet: only the members
+// of its group call MPI_Comm_create_group, and the two sides of MPI_Intercomm_create do not know each
+// other. It gets a clock for this one call, which all who come can name:
+//
+//	MPI_Comm_create_group  parent, tag, members, and how many such calls there were before
+//	MPI_Intercomm_create   the leaders tell each other who is on their side, over the signaling network,
+//	                       and then their own side who comes
+//
+// Nobody owes anything while the leaders wait for each other: the call counts from when its members are
+// known. So such a wait is ended like any gate, by a stop.
+type meeting struct {
+	call     string
+	comm     vid.ID
+	known    bool // who comes; id and members are good
+	plain    bool // they are not all of this job: it has no clock
+	id       collclock.ID
+	members  []int32
+	bridge   Bridge
+	n        uint64 // such calls of this side before
+	m        uint64 // and between the two leaders
+	offered  bool
+	awaiting int32 // whose word is waited for
+}
+
+// Bridge is what a rank knows of a call of MPI_Intercomm_create. Ranks are those of the world.
+type Bridge struct {
+	Comm     vid.ID
+	Identity uint64  // of the local communicator
+	Members  []int32 // of it; nil: not all of them are of this job
+	Leader   int32
+	// On the leader only.
+	Peer   uint64 // identity of the communicator with the other leader
+	Remote int32  // the other leader; negative: there is none in this job
+	Tag    int
+}
+
+// word is a message of kindMeet: a leader's to the other one, or to its own side.
+type word struct {
+	Told    bool    `json:"told,omitempty"` // to its own side
+	Comm    uint64  `json:"comm"`           // identity: of the peer communicator; to its own side, of theirs
+	Tag     int     `json:"tag,omitempty"`
+	N       uint64  `json:"n"`
+	Clock   []byte  `json:"clock,omitempty"` // to its own side
+	Members []int32 `json:"members"`         // none: the call has no clock
+}
+
+// meetKey is where a word is kept until it is asked for, and what calls are counted by.
+type meetKey struct {
+	told bool
+	comm uint64
+	with int32 // who says it
+	tag  int
+	n    uint64
+}
+
+// meetings are those of one rank, under the lock of its clockwork.
+type meetings struct {
+	last    uint64
+	open    map[uint64]*meeting
+	subsets map[collclock.ID]uint64
+	calls   map[meetKey]uint64 // with n = 0
+	words   map[meetKey]word
+}
+
+func newMeetings() meetings {
+	return meetings{open: map[uint64]*meeting{}, subsets: map[collclock.ID]uint64{},
+		calls: map[meetKey]uint64{}, words: map[meetKey]word{}}
+}
+
+func (w *clockwork) newMeetingLocked(m *meeting) uint64 {
+	w.meet.last++
+	w.meet.open[w.meet.last] = m
+	return w.meet.last
+}
+
+func clockOf(identity uint64) collclock.ID { return collclock.Object(collclock.World(), 255, identity) }
+
+// subset begins a call of MPI_Comm_create_group.
+func (w *clockwork) subset(comm vid.ID, parent uint64, tag int, members []int32, call string) uint64 {
+	if len(members) < 2 || !slices.Contains(members, int32(w.rank)) {
+		return 0
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	every := collclock.Subset(clockOf(parent), tag, members, 0)
+	w.meet.subsets[every]++
+	m := &meeting{call: call, comm: comm}
+	w.beginLocked(m, collclock.Subset(clockOf(parent), tag, members, w.meet.subsets[every]), members)
+	return w.newMeetingLocked(m)
+}
+
+// beginLocked makes the clock and counts the call.
+func (w *clockwork) beginLocked(m *meeting, id collclock.ID, members []int32) {
+	m.known, m.id, m.members = true, id, members
+	w.stepLocked(collclock.Created{Clock: id, Group: collclock.Members(members)})
+	w.stepLocked(collclock.Call{Clock: id, Mode: collclock.Blocking, K: 1})
+}
+
+// bridge begins a call of MPI_Intercomm_create.
+func (w *clockwork) bridge(b Bridge, call string) uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if b.Remote == int32(w.rank) { // a wrong argument, which MPI tells about
+		b.Remote = -1
+	}
+	m := &meeting{call: call, comm: b.Comm, bridge: b, awaiting: b.Leader}
+	m.plain = b.Members == nil
+	if !m.plain {
+		m.n = w.meet.next(meetKey{told: true, comm: b.Identity, with: b.Leader})
+	}
+	if w.leads(m) {
+		m.awaiting = b.Remote
+		if b.Remote >= 0 {
+			m.m = w.meet.next(meetKey{comm: b.Peer, with: b.Remote, tag: b.Tag})
+		}
+	}
+	return w.newMeetingLocked(m)
+}
+
+func (x *meetings) next(k meetKey) uint64 {
+	x.calls[k]++
+	return x.calls[k]
+}
+
+func (w *clockwork) leads(m *meeting) bool { return m.bridge.Leader == int32(w.rank) }
+
+// met tells whether the call may go on into MPI now.
+func (w *clockwork) met(ticket uint64) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m := w.meet.open[ticket]
+	if m == nil {
+		return callEnter
+	}
+	// Calls on the local communicator start in order, also inside of MPI: those that were deferred come
+	// first. Their members make them before this call, so all of this side come to it.
+	if id, ok := w.ids[m.bridge.Comm]; ok && !m.known && w.machine.Deferred(id) {
+		return callWait
+	}
+	if !m.known {
+		w.gatherLocked(m)
+	}
+	switch {
+	case m.known && m.plain:
+		return callEnter
+	case m.known:
+		return w.answer(m.id, 1)
+	}
+	return callWait
+}
+
+// gatherLocked finds out who comes.
+func (w *clockwork) gatherLocked(m *meeting) {
+	b := m.bridge
+	if !w.leads(m) {
+		if m.plain { // all of this side see that
+			m.known = true
+			return
+		}
+		k := meetKey{told: true, comm: b.Identity, with: b.Leader, n: m.n}
+		if said, ok := w.meet.words[k]; ok {
+			delete(w.meet.words, k)
+			w.agreedLocked(m, said)
+		}
+		return
+	}
+	var said word // of the call without a clock
+	if b.Remote >= 0 {
+		if !m.offered {
+			m.offered = true
+			w.sayLocked(b.Remote, word{Comm: b.Peer, Tag: b.Tag, N: m.m, Members: b.Members})
+		}
+		k := meetKey{comm: b.Peer, with: b.Remote, tag: b.Tag, n: m.m}
+		other, ok := w.meet.words[k]
+		if !ok {
+			return
+		}
+		delete(w.meet.words, k)
+		if !m.plain && len(other.Members) > 0 {
+			said = union(b, int32(w.rank), other.Members, m.m)
+		}
+	}
+	said.Told, said.Comm, said.N = true, b.Identity, m.n
+	for _, r := range b.Members {
+		if r != int32(w.rank) {
+			w.sayLocked(r, said)
+		}
+	}
+	w.agreedLocked(m, said)
+}
+
+// union is what both leaders come to.
+func union(b Bridge, me int32, others []int32, n uint64) word {
+	side := func(leader int32, members []int32) collclock.ID {
+		return collclock.Subset(clockOf(b.Peer), int(leader), members, n)
+	}
+	id := collclock.Intercomm(side(me, b.Members), side(b.Remote, others), b.Tag, n)
+	members := slices.Concat(b.Members, others)
+	slices.Sort(members)
+	return word{Clock: id[:], Members: slices.Compact(members)}
+}
+
+func (w *clockwork) agreedLocked(m *meeting, said word) {
+	if len(said.Members) == 0 || len(said.Clock) != len(m.id) {
+		m.known, m.plain = true, true
+		return
+	}
+	w.beginLocked(m, collclock.ID(said.Clock), said.Members)
+}
+
+// parted says that the call has returned, and what it made is registered.
+func (w *clockwork) parted(ticket uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m := w.meet.open[ticket]
+	if m == nil {
+		return
+	}
+	delete(w.meet.open, ticket)
+	if m.plain {
+		return
+	}
+	delete(w.granted, m.id)
+	w.stepLocked(collclock.Freed{Clock: m.id})
+	w.stepLocked(collclock.Return{Clock: m.id, K: 1})
+}
+
+func (w *clockwork) sayLocked(to int32, said word) {
+	b, _ := json.Marshal(said)
+	w.sendLocked(int(to), kindMeet, b)
+}
+
+// hear takes the words of other ranks, which may come before this one calls.
+func (w *clockwork) hear(net *signaling.Network) {
+	net.Handle(kindMeet, func(from int, payload []byte) {
+		var said word
+		if err := json.Unmarshal(payload, &said); err != nil {
+			w.log.Error("who meets in a collective call", zap.Int("from", from), zap.Error(err))
+			return
+		}
+		w.heardWord(from, said)
+	})
+}
+
+func (w *clockwork) heardWord(from int, said word) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.meet.words[meetKey{said.Told, said.Comm, int32(from), said.Tag, said.N}] = said
+}
+
+// meetingsLocked is where this rank stands in such calls: on their clocks, and waiting to know who comes.
+func (w *clockwork) meetingsLocked(gate map[collclock.ID]bool) (at []clockAt, waits []waitingCall) {
+	for _, m := range w.meet.open {
+		name := w.commNameLocked(m.comm)
+		switch {
+		case m.known && !m.plain:
+			at = append(at, clockAt{Clock: m.id.String(), Name: name, Called: 1, Gate: gate[m.id],
+				Inside: !gate[m.id], Call: m.call, Members: m.members})
+		case !m.known:
+			waits = append(waits, waitingCall{Call: m.call, Comm: name, Peer: int(m.awaiting), Tag: -1})
+		}
+	}
+	return at, waits
+}
+
+// ---- what the runtime tells --------------------------------------------------------------------
+
+// CollSubset begins a collective call of some members of comm only; 0: nobody else takes part.
+func (j *Job) CollSubset(comm vid.ID, parent uint64, tag int, members []int32, call string) uint64 {
+	if j.clock == nil {
+		return 0
+	}
+	return j.clock.subset(comm, parent, tag, members, call)
+}
+
+// CollBridge begins a call of MPI_Intercomm_create.
+func (j *Job) CollBridge(b Bridge, call string) uint64 {
+	if j.clock == nil {
+		return 0
+	}
+	return j.clock.bridge(b, call)
+}
+
+// CollMet asks whether it may go on: 0: not yet, 1: yes.
+func (j *Job) CollMet(ticket uint64) int {
+	if j.clock == nil {
+		return callEnter
+	}
+	return j.clock.met(ticket)
+}
+
+// CollParted says that it has returned.
+func (j *Job) CollParted(ticket uint64) {
+	if j.clock != nil {
+		j.clock.parted(ticket)
+	}
+}
