@@ -16,6 +16,7 @@
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards the list, and back.self */
 struct drained *drained_first;
+static struct drained **drained_end = &drained_first; /* where the next one goes: there may be many */
 
 /* ---- complete requests ---- */
 
@@ -115,11 +116,9 @@ ckpt_slot *next_slot(ckpt_kind kind, uint32_t *i) {
 /* ---- drained messages ---- */
 
 void drained_append(struct drained *m) {
-    struct drained **end = &drained_first;
-    while (*end != NULL)
-        end = &(*end)->next;
     m->next = NULL;
-    *end = m;
+    *drained_end = m;
+    drained_end = &m->next;
     back.drained++;
 }
 
@@ -153,6 +152,8 @@ struct drained *back_drained_match(long source, long tag, long comm, ckpt_mpi_st
     if (p != NULL) {
         m = *p;
         *p = m->next;
+        if (drained_end == &m->next)
+            drained_end = p;
         m->next = NULL;
         back.drained--;
         tell(m, status);

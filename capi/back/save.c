@@ -254,7 +254,8 @@ static struct drained *in_message(struct in *x) {
     return NULL;
 }
 
-/* Makes that id live, which no other has been given since. */
+/* Makes that id live, which no other has been given since.  The list of free slots is of no use from
+ * here on until relink. */
 static ckpt_slot *claim(ckpt_kind kind, ckpt_vid vid) {
     uint32_t index = CKPT_VID_INDEX(vid);
     ckpt_tables *t = back.tables;
@@ -265,23 +266,29 @@ static ckpt_slot *claim(ckpt_kind kind, ckpt_vid vid) {
         if (ckpt_vid_grow(back.job, kind) != 0)
             return NULL;
     ckpt_slot *slot = t->pages[kind][index / CKPT_PAGE_SLOTS] + index % CKPT_PAGE_SLOTS;
-    uint32_t at = (uint32_t)t->free[kind] & 0x0fffffffu;
-    if (at == index) {
-        t->free[kind] = ((t->free[kind] >> 28) + 1) << 28 | slot->extra;
-    } else {
-        ckpt_slot *s = NULL;
-        while (at != 0 && at != index) {
-            s = t->pages[kind][at / CKPT_PAGE_SLOTS] + at % CKPT_PAGE_SLOTS;
-            at = (uint32_t)s->extra;
-        }
-        if (at == 0)
-            return NULL; /* live already: the image names it twice */
-        s->extra = slot->extra;
-    }
+    if (slot->generation & 1)
+        return NULL; /* live already: the image names it twice */
     slot->generation++;
     slot->real = slot->extra = 0;
     slot->a = slot->b = 0;
     return slot;
+}
+
+/* Links the free slots of a kind anew, once for all that were claimed: finding each of them in the
+ * list would take a time that grows with the square of their number. */
+static void relink(ckpt_kind kind) {
+    ckpt_tables *t = back.tables;
+    uint32_t first = 0;
+    for (uint32_t page = CKPT_PAGES; page-- > 0;) {
+        ckpt_slot *slots = t->pages[kind][page];
+        uint32_t lowest = page == 0 ? CKPT_VID_PREDEFINED : 0;
+        for (uint32_t i = slots == NULL ? lowest : CKPT_PAGE_SLOTS; i-- > lowest;)
+            if (!(slots[i].generation & 1)) {
+                slots[i].extra = first;
+                first = page * CKPT_PAGE_SLOTS + i;
+            }
+    }
+    t->free[kind] = ((t->free[kind] >> 28) + 1) << 28 | first;
 }
 
 /* A receive to be posted, once all requests are known: in the order in which they were. */
@@ -475,6 +482,8 @@ static int load_all(struct loading *l) {
     int rc = x->failed ? CKPT_E_CORRUPT : 0;
     for (; n > 0 && rc == 0; n--)
         rc = load_request(l);
+    relink(CKPT_KIND_MESSAGE);
+    relink(CKPT_KIND_REQUEST);
     if (rc == 0 && x->left != 0)
         rc = CKPT_E_CORRUPT;
     qsort(l->post, l->nposts, sizeof *l->post, by_order);

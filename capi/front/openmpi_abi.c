@@ -53,24 +53,25 @@ EXPORT MPI_Fint *MPI_F_STATUSES_IGNORE = f_status_ignore;
 
 /* MPI_COMM_NULL_COPY_FN and its kin: functions here, not null pointers. */
 #define ATTR_FNS(object, type)                                                                     \
-    EXPORT int OMPI_C_MPI_##object##_NULL_DELETE_FN(type h, int k, void *value, void *extra) {     \
+    EXPORT int OMPI_C_MPI_##object##NULL_DELETE_FN(type h, int k, void *value, void *extra) {      \
         (void)h, (void)k, (void)value, (void)extra;                                                \
         return MPI_SUCCESS;                                                                        \
     }                                                                                              \
-    EXPORT int OMPI_C_MPI_##object##_NULL_COPY_FN(type h, int k, void *extra, void *in, void *out, \
-                                                  int *flag) {                                     \
+    EXPORT int OMPI_C_MPI_##object##NULL_COPY_FN(type h, int k, void *extra, void *in, void *out,  \
+                                                 int *flag) {                                      \
         (void)h, (void)k, (void)extra, (void)in, (void)out;                                        \
         *flag = 0;                                                                                 \
         return MPI_SUCCESS;                                                                        \
     }                                                                                              \
-    EXPORT int OMPI_C_MPI_##object##_DUP_FN(type h, int k, void *extra, void *in, void *out,       \
-                                            int *flag) {                                           \
+    EXPORT int OMPI_C_MPI_##object##DUP_FN(type h, int k, void *extra, void *in, void *out,        \
+                                           int *flag) {                                            \
         (void)h, (void)k, (void)extra;                                                             \
         *(void **)out = in;                                                                        \
         *flag = 1;                                                                                 \
         return MPI_SUCCESS;                                                                        \
     }
 
-ATTR_FNS(COMM, MPI_Comm)
-ATTR_FNS(TYPE, MPI_Datatype)
-ATTR_FNS(WIN, MPI_Win)
+ATTR_FNS(COMM_, MPI_Comm)
+ATTR_FNS(TYPE_, MPI_Datatype)
+ATTR_FNS(WIN_, MPI_Win)
+ATTR_FNS(, MPI_Comm) /* MPI_NULL_COPY_FN and its kin, of MPI_Keyval_create */
