@@ -61,6 +61,9 @@ func compile(t *testing.T, mpi, source string, flags ...string) string {
 		compiler = mpis[mpi].cxx
 	}
 	out := filepath.Join(t.TempDir(), strings.TrimSuffix(source, filepath.Ext(source))+"-"+mpi)
+	if compiler == mpis[mpi].fortran {
+		flags = append([]string{"-J", t.TempDir()}, flags...) // its modules
+	}
 	args := append([]string{"-g", "-I../../../include", "-o", out, filepath.Join("testdata", source)}, flags...)
 	args = append(args, "-L"+filepath.Join(build, "lib"), "-lckpt", "-Wl,-rpath,"+filepath.Join(build, "lib"))
 	run(t, nil, append([]string{compiler}, args...)...)
