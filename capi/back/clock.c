@@ -216,7 +216,7 @@ static inline __attribute__((always_inline)) long nonblocking(int function, cons
         X(Comm_idup, COMM_IDUP, 0) X(Comm_spawn, COMM_SPAWN, 6)                                    \
             X(Comm_spawn_multiple, COMM_SPAWN_MULTIPLE, 6) X(Comm_accept, COMM_ACCEPT, 3)          \
                 X(Comm_connect, COMM_CONNECT, 3) X(Win_create, WIN_CREATE, 4)                                    \
-            X(Win_allocate_shared, WIN_ALLOCATE_SHARED, 3)                                         \
+            X(Win_allocate_shared, WIN_ALLOCATE_SHARED, 5)                                         \
                 X(Win_create_dynamic, WIN_CREATE_DYNAMIC, 1) X(File_open, FILE_OPEN, 0)
 
 #define NONBLOCKING(X)                                                                             \

@@ -5,8 +5,10 @@
  * Little-endian words, no padding; the first word is the version (1).  They are part of images.
  *
  *   window        version, flavor, id of its communicator, base and bytes (2 words each), unit of
- *                 displacement, whether an epoch of MPI_Win_fence is open, name and hints (bytes,
- *                 then these in whole words), attached memory: count, base and bytes of each
+ *                 displacement, whether epochs of MPI_Win_fence and of MPI_Win_lock_all are open,
+ *                 name and hints (bytes, then these in whole words), attached memory: count, base
+ *                 and bytes of each; shared memory: address, rank, number of ranks, and when that
+ *                 is not 0 one more than that of offsets (2 words each)
  *   communicator  version, kind (0 intra, 1 inter), topology, identity (2 words),
  *                 members: count, world ranks in order; remote members: count, world ranks
  *                 cart: ndims, dims, periods

@@ -3,9 +3,10 @@
  * epoch.c: epochs of windows: which are open, and what a checkpoint does about them.
  *
  * An epoch that MPI_Win_fence opened is closed and opened again, so that everything in it is
- * complete when the job is saved; after a restart it is opened in the new window.  The others
- * belong to single ranks, which would have to agree with each other about them: while one is open,
- * it holds the checkpoint back.
+ * complete when the job is saved, and one of MPI_Win_lock_all is flushed; after a restart both are
+ * opened in the new window, the latter at once since nobody holds a lock that excludes it.  The
+ * others belong to single ranks, which would have to agree with each other about them: while one is
+ * open, it holds the checkpoint back.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -117,15 +118,14 @@ long back_Win_wait(const long *a) {
 /* ---- what holds a checkpoint back ---- */
 
 static int window_holds(const struct window *w, char *why, size_t bytes) {
-    const char *begun = w->locked_all ? "MPI_Win_lock_all"
-                        : w->started  ? "MPI_Win_start"
-                        : w->posted   ? "MPI_Win_post"
-                                      : NULL;
-    const char *end = w->locked_all ? "MPI_Win_unlock_all"
-                      : w->started  ? "MPI_Win_complete"
-                                    : "MPI_Win_wait";
-    if (w->flavor == WINDOW_SHARED)
-        snprintf(why, bytes, "window \"%s\" of MPI_Win_allocate_shared is open", w->name);
+    const char *begun = w->started  ? "MPI_Win_start"
+                        : w->posted ? "MPI_Win_post"
+                                    : NULL;
+    const char *end = w->started ? "MPI_Win_complete" : "MPI_Win_wait";
+    if (w->flavor == WINDOW_SHARED && w->starts == NULL)
+        snprintf(why, bytes,
+                 "window \"%s\" is open, and its memory is that of %s, which has no other for it",
+                 w->name, BACK_NAME);
     else if (w->locks == 1)
         snprintf(why, bytes,
                  "window \"%s\": MPI_Win_lock of rank %d waits for its MPI_Win_unlock", w->name,
@@ -165,11 +165,34 @@ static int by_identity(const void *x, const void *y) {
     return a->identity < b->identity ? -1 : a->identity > b->identity;
 }
 
-/* Completes what was begun in an epoch of MPI_Win_fence, when all members have that epoch. */
-static int settle(struct window *w) {
-    int64_t mine[2] = {(int64_t)w->fences, -(int64_t)w->fences}, least[2];
-    int rc = MPI_Allreduce(mine, least, 2, MPI_INT64_T, MPI_MIN, real_comm(w->comm));
-    w->torn = rc == MPI_SUCCESS && least[0] != -least[1];
+/* Completes what was begun in an epoch of MPI_Win_fence, when all members have that epoch, or in those
+ * of MPI_Win_lock_all, for which all members drive their communication until the last is done. */
+static int settle(struct window *w, MPI_Win win) {
+    int64_t mine[3] = {(int64_t)w->fences, -(int64_t)w->fences, -w->locked_all}, least[3];
+    int rc = MPI_Allreduce(mine, least, 3, MPI_INT64_T, MPI_MIN, real_comm(w->comm));
+    if (rc != MPI_SUCCESS)
+        return rc;
+    w->torn = least[0] != -least[1];
+    if (least[2] < 0) {
+        if (w->locked_all)
+            rc = MPI_Win_flush_all(win);
+        int met = MPI_Barrier(real_comm(w->comm));
+        return rc == MPI_SUCCESS ? met : rc;
+    }
+    return w->fenced && !w->torn ? MPI_Win_fence(0, win) : MPI_SUCCESS;
+}
+
+int window_reopen(const struct window *w, MPI_Win win) {
+    MPI_Comm comm = real_comm(w->comm);
+    int some = 0, rc = w->fenced ? MPI_Win_fence(MPI_MODE_NOPRECEDE, win) : MPI_SUCCESS;
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Allreduce(&w->locked_all, &some, 1, MPI_INT, MPI_MAX, comm);
+    if (rc == MPI_SUCCESS && w->locked_all)
+        rc = MPI_Win_lock_all(0, win);
+    if (some) {
+        int met = MPI_Barrier(comm);
+        rc = rc == MPI_SUCCESS ? met : rc;
+    }
     return rc;
 }
 
@@ -197,9 +220,7 @@ int back_settle(void *ctx) {
     /* In an order that all members have, so that nobody waits for another in a circle. */
     qsort(all, n, sizeof *all, by_identity);
     for (size_t k = 0; k < n && rc == MPI_SUCCESS; k++) {
-        rc = settle(all[k].w);
-        if (rc == MPI_SUCCESS && all[k].w->fenced && !all[k].w->torn)
-            rc = MPI_Win_fence(0, real_win(all[k].vid));
+        rc = settle(all[k].w, real_win(all[k].vid));
         if (rc == MPI_SUCCESS && window_describe(all[k].vid, all[k].w) != 0)
             rc = MPI_ERR_NO_MEM;
     }

@@ -34,6 +34,7 @@ static size_t info_bytes(const char *content) {
 
 static void window_free(struct window *w) {
     free(w->attached);
+    free(w->starts);
     free(w->info);
     free(w);
 }
@@ -69,6 +70,7 @@ static void describe(struct writer *d, const struct window *w) {
     put64(d, (uint64_t)w->bytes);
     put(d, w->unit);
     put(d, w->fenced);
+    put(d, w->locked_all);
     put_bytes(d, w->name, strlen(w->name) + 1);
     put_bytes(d, w->info, info_bytes(w->info));
     put(d, w->nattached);
@@ -76,6 +78,11 @@ static void describe(struct writer *d, const struct window *w) {
         put64(d, (uint64_t)(uintptr_t)w->attached[i].base);
         put64(d, (uint64_t)w->attached[i].bytes);
     }
+    put64(d, (uint64_t)(uintptr_t)w->area);
+    put(d, w->rank);
+    put(d, w->ranks);
+    for (int i = 0; w->ranks > 0 && i <= w->ranks; i++)
+        put64(d, (uint64_t)w->starts[i]);
 }
 
 int window_describe(ckpt_vid vid, const struct window *w) {
@@ -134,7 +141,7 @@ static int make(struct window *w, MPI_Comm comm, MPI_Win *win) {
     MPI_Info info = back_info(w->info);
     int alone = begin_alone(comm);
     int rc = w->flavor == WINDOW_DYNAMIC ? MPI_Win_create_dynamic(info, comm, win)
-             : w->flavor == WINDOW_SHARED
+             : w->flavor == WINDOW_SHARED && w->starts == NULL
                  ? MPI_Win_allocate_shared((MPI_Aint)w->bytes, w->unit, info, comm, &w->base, win)
                  : MPI_Win_create(w->base, (MPI_Aint)w->bytes, w->unit, info, comm, win);
     end_alone(comm, alone);
@@ -185,8 +192,27 @@ static long register_window(struct window *w, MPI_Win win, ckpt_vid *vid) {
     return 0;
 }
 
+/* What the front laid out for a shared window: nothing when the memory is to be the real MPI's. */
+struct layout {
+    char *area;
+    const int64_t *starts;
+};
+
+static int share(struct window *w, const struct layout *from) {
+    MPI_Comm comm = real_comm(w->comm);
+    MPI_Comm_size(comm, &w->ranks);
+    MPI_Comm_rank(comm, &w->rank);
+    size_t n = ((size_t)w->ranks + 1) * sizeof *w->starts;
+    w->starts = malloc(n);
+    if (w->starts != NULL)
+        memcpy(w->starts, from->starts, n);
+    w->area = from->area;
+    w->base = w->area == NULL ? NULL : w->area + from->starts[w->rank];
+    return window_share(w, comm, 0);
+}
+
 /* Makes a window on a communicator of the application, and takes w. */
-static long new_window(struct window *w, long parent, ckpt_vid *vid) {
+static long new_window(struct window *w, long parent, const struct layout *from, ckpt_vid *vid) {
     MPI_Win win = MPI_WIN_NULL;
     if (w == NULL)
         return CANON_ERR(NO_MEM);
@@ -199,7 +225,10 @@ static long new_window(struct window *w, long parent, ckpt_vid *vid) {
         window_free(w);
         return canon;
     }
-    canon = back_error(make(w, real_comm(w->comm), &win));
+    if (from != NULL && from->starts != NULL)
+        canon = back_error(share(w, from));
+    if (canon == 0)
+        canon = back_error(make(w, real_comm(w->comm), &win));
     if (canon == 0)
         canon = register_window(w, win, vid);
     if (canon != 0) {
@@ -214,7 +243,7 @@ static long new_window(struct window *w, long parent, ckpt_vid *vid) {
 long back_Win_create(const long *a) {
     return new_window(
         window_new(WINDOW_CREATE, (void *)a[0], a[1], (int)a[2], (const char *)a[3]), a[4],
-        (ckpt_vid *)a[5]);
+        NULL, (ckpt_vid *)a[5]);
 }
 
 /* The front allocates the memory, which belongs to the application, and creates a window on it. */
@@ -222,16 +251,20 @@ long back_Win_allocate(const long *a) { return back_missing(a); }
 
 long back_Win_create_dynamic(const long *a) {
     return new_window(window_new(WINDOW_DYNAMIC, NULL, 0, 1, (const char *)a[0]), a[1],
-                      (ckpt_vid *)a[2]);
+                      NULL, (ckpt_vid *)a[2]);
 }
 
-/* The memory is the real MPI's, so the window holds a checkpoint back. */
+/* Area, starts, size, unit, info, comm; out: window, rank, base. */
 long back_Win_allocate_shared(const long *a) {
-    long canon = new_window(
-        window_new(WINDOW_SHARED, NULL, a[0], (int)a[1], (const char *)a[2]), a[3],
-        (ckpt_vid *)a[5]);
-    if (canon == 0)
-        *(void **)a[4] = window_of(*(ckpt_vid *)a[5])->base;
+    const struct layout from = {(char *)a[0], (const int64_t *)a[1]};
+    long canon =
+        new_window(window_new(WINDOW_SHARED, NULL, a[2], (int)a[3], (const char *)a[4]), a[5],
+                   &from, (ckpt_vid *)a[6]);
+    if (canon == 0) {
+        const struct window *w = window_of(*(ckpt_vid *)a[6]);
+        *(int *)a[7] = w->rank;
+        *(void **)a[8] = w->base;
+    }
     return canon;
 }
 
@@ -293,6 +326,12 @@ long back_Win_detach(const long *a) {
 
 /* ---- questions ---- */
 
+/* Asked about memory of the real MPI only; of the rest the front knows. */
+long back_Win_shared_query(const long *a) {
+    return back_error(MPI_Win_shared_query(real_win(a[0]), real_rank(a[1]), (MPI_Aint *)a[2],
+                                           (int *)a[3], (void *)a[4]));
+}
+
 long back_Win_get_group(const long *a) {
     MPI_Group group;
     int rc = MPI_Win_get_group(real_win(a[0]), &group);
@@ -328,6 +367,21 @@ static void read_attached(struct reader *r, struct window *w) {
     }
 }
 
+static void read_layout(struct reader *r, struct window *w) {
+    w->area = (char *)(uintptr_t)get64(r);
+    w->rank = get(r);
+    int n = get(r);
+    if (r->failed || n < 0 || (size_t)n > r->n || w->rank < 0 || w->rank > n)
+        r->failed = 1;
+    if (r->failed || n == 0)
+        return;
+    w->starts = calloc((size_t)n + 1, sizeof *w->starts);
+    r->failed = w->starts == NULL;
+    for (int i = 0; i <= n && !r->failed; i++)
+        w->starts[i] = (int64_t)get64(r);
+    w->ranks = n;
+}
+
 static struct window *read_descriptor(struct reader *r) {
     size_t n;
     struct window *w = calloc(1, sizeof *w);
@@ -339,12 +393,14 @@ static struct window *read_descriptor(struct reader *r) {
     w->bytes = (int64_t)get64(r);
     w->unit = get(r);
     w->fenced = get(r);
+    w->locked_all = get(r);
     char *name = get_string(r);
     if (name != NULL)
         snprintf(w->name, sizeof w->name, "%.*s", (int)sizeof w->name - 1, name);
     free(name);
     w->info = get_bytes(r, &n);
     read_attached(r, w);
+    read_layout(r, w);
     if (!r->failed)
         return w;
     window_free(w);
@@ -358,11 +414,20 @@ int back_rebuild_window(ckpt_vid vid, const void *descriptor, size_t bytes, uint
     if (w == NULL || real_comm(w->comm) == MPI_COMM_NULL)
         return CKPT_E_CORRUPT;
     w->identity = back_comm_identity(w->comm);
-    int rc = make(w, real_comm(w->comm), &win);
+    int rc = w->ranks > 0 ? window_share(w, real_comm(w->comm), 1) : MPI_SUCCESS;
+    if (rc == MPI_SUCCESS)
+        rc = make(w, real_comm(w->comm), &win);
     for (int i = 0; i < w->nattached && rc == MPI_SUCCESS; i++)
         rc = MPI_Win_attach(win, w->attached[i].base, (MPI_Aint)w->attached[i].bytes);
-    if (rc == MPI_SUCCESS && w->fenced)
-        rc = MPI_Win_fence(MPI_MODE_NOPRECEDE, win);
+    if (rc == MPI_SUCCESS)
+        rc = window_reopen(w, win);
+    if (rc == MPI_ERR_RMA_SHARED)
+        back_fail(MPI_SUCCESS,
+                  "the memory of window \"%s\" (MPI_Win_allocate_shared) is shared by %d ranks that "
+                  "are on several nodes now; start them on one node",
+                  w->name, w->ranks);
+    else if (rc != MPI_SUCCESS)
+        back_fail(rc, "window \"%s\"", w->name);
     if (rc != MPI_SUCCESS)
         return CKPT_E_SYSTEM;
     ckpt_slot *s = back_slot(CKPT_KIND_WIN, vid);

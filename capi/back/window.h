@@ -27,6 +27,11 @@ struct window {
     int unit;
     char *info; /* hints, as in mpi_canon.h; NULL: none */
     char name[MPI_MAX_OBJECT_NAME];
+    /* Of MPI_Win_allocate_shared: the memory of all ranks, the first byte of each one's in it and the
+     * end. */
+    char *area;
+    int64_t *starts;
+    int ranks, rank;
     struct attached *attached; /* dynamic windows, under windows_mutex */
     int nattached;
 
@@ -46,6 +51,12 @@ static inline struct window *window_of(long vid) {
 }
 /* Puts the window's descriptor in order.  Returns 0 or a CKPT_E code. */
 int window_describe(ckpt_vid vid, const struct window *w);
+/* Maps the memory of a shared window, of a fresh one or, with what the image had there, after a
+ * restart.  Collective over comm; returns the same error of MPI on all members. */
+int window_share(const struct window *w, MPI_Comm comm, int again);
+/* Opens in a window that was made again the epochs that were open.  Collective; the error is this
+ * rank's. */
+int window_reopen(const struct window *w, MPI_Win win);
 /* What holds a checkpoint back: an epoch that a restart could not open again. */
 int windows_hold(char *why, size_t bytes);
 #pragma GCC visibility pop

@@ -6,28 +6,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "front.h"
+#include "window.h"
 
-enum { CREATE = 1, ALLOCATE = 2, DYNAMIC = 3, SHARED = 4 }; /* flavors, the same in all ABIs */
-
-/* Attributes point into this. */
-struct front_window {
-    void *base;
-    MPI_Aint bytes;
-    int unit, flavor, model;
-    void *allocated; /* memory of MPI_Win_allocate, ours to free */
-};
-
-static MPI_Win made(ckpt_vid v, void *base, MPI_Aint bytes, int unit, int flavor, void *allocated,
-                    MPI_Info info) {
-    struct front_window *w = front_alloc(sizeof *w);
+MPI_Win front_window_made(ckpt_vid v, const struct front_window *w, MPI_Info info) {
     struct front_side *s = front_side(FRONT_WIN, v);
     const char *hints = in_info(info);
-    *w = (struct front_window){base, bytes, unit, flavor, MPI_WIN_UNIFIED, allocated};
-    s->window = w;
+    s->window = memcpy(front_alloc(sizeof *w), w, sizeof *w);
     if (hints != NULL)
         s->info = memcpy(front_alloc(front_info_bytes(hints)), hints, front_info_bytes(hints));
     return out_win(v);
+}
+
+static MPI_Win made(ckpt_vid v, void *base, MPI_Aint bytes, int unit, int flavor, void *allocated,
+                    MPI_Info info) {
+    const struct front_window w = {base, bytes, unit, flavor, MPI_WIN_UNIFIED, allocated,
+                                   NULL, 0,     0,    NULL,   NULL};
+    return front_window_made(v, &w, info);
 }
 
 int front_win_attr(ckpt_vid win, int keyval, void *value) {
@@ -59,15 +53,8 @@ FRONT(int, Win_create,
     return MPI_SUCCESS;
 }
 
-/* Memory of the real MPI: it exists as long as the window, which holds a checkpoint back. */
-static long allocate_shared(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void *base,
-                            ckpt_vid *v) {
-    long a[] = {size, disp_unit, (long)in_info(info), in_comm(comm), (long)base, (long)v};
-    return front_call(CKPT_FN_MPI_WIN_ALLOCATE_SHARED, a);
-}
-
 /* The memory is the application's, so it must be upper-half memory: ours, with a window on it.  Open
- * MPI has windows on memory of others for few networks only; within a node it has shared ones. */
+ * MPI has none on memory of others for one rank with MPI_THREAD_MULTIPLE, but shared ones. */
 FRONT(int, Win_allocate,
       (MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr, MPI_Win *win)) {
     ckpt_vid v = VID_WIN_NULL;
@@ -79,21 +66,11 @@ FRONT(int, Win_allocate,
     if (rc != 0) {
         free(allocated);
         allocated = NULL;
-        if (allocate_shared(size, disp_unit, info, comm, &base, &v) != 0)
+        if (front_window_below(size, disp_unit, info, comm, &base, &v) != 0)
             return comm_error(comm, CKPT_FN_MPI_WIN_ALLOCATE, rc);
     }
     *(void **)baseptr = base;
     *win = made(v, base, size, disp_unit, ALLOCATE, allocated, info);
-    return MPI_SUCCESS;
-}
-
-FRONT(int, Win_allocate_shared,
-      (MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr, MPI_Win *win)) {
-    ckpt_vid v = VID_WIN_NULL;
-    long rc = allocate_shared(size, disp_unit, info, comm, baseptr, &v);
-    if (rc != 0)
-        return comm_error(comm, CKPT_FN_MPI_WIN_ALLOCATE_SHARED, rc);
-    *win = made(v, *(void **)baseptr, size, disp_unit, SHARED, NULL, info);
     return MPI_SUCCESS;
 }
 
@@ -118,7 +95,11 @@ FRONT(int, Win_free, (MPI_Win * win)) {
     long below = front_call(CKPT_FN_MPI_WIN_FREE, a);
     if (below != 0)
         return front_error(FRONT_WIN, v, CKPT_FN_MPI_WIN_FREE, below);
-    free(front_side(FRONT_WIN, v)->window->allocated);
+    struct front_window *w = front_side(FRONT_WIN, v)->window;
+    free(w->allocated);
+    front_window_unshare(w);
+    free(w->parts);
+    free(w->starts);
     front_side_drop(FRONT_WIN, v);
     *win = MPI_WIN_NULL;
     return MPI_SUCCESS;

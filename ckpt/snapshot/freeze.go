@@ -26,7 +26,7 @@ func CopyShared(regions []image.Region) error {
 	var self *image.ProcessMemory
 	for i := range regions {
 		r := &regions[i]
-		if r.Flags&image.FlagShared == 0 {
+		if r.Flags&image.FlagShared == 0 || r.Flags&image.FlagNoData != 0 {
 			continue
 		}
 		if self == nil {

@@ -73,6 +73,13 @@ func parseMaps(b []byte) ([]image.Region, error) {
 	return out, sc.Err()
 }
 
+// Names of files that ranks share as memory of a window (capi/back/window_share.c). Each rank saves
+// its own; the runtime maps all of them again.
+const (
+	ownShared  = "/dev/shm/libckpt-own-"
+	peerShared = "/dev/shm/libckpt-peer-"
+)
+
 func mergeable(a, b *image.Region) bool {
 	return a.Prot == b.Prot && a.Flags == b.Flags && a.Flags == image.FlagAnonymous && a.Name == b.Name
 }
@@ -107,6 +114,13 @@ func parseLine(line string) (image.Region, error) {
 		name = strings.TrimLeft(f[5], " ")
 	}
 	switch {
+	case strings.HasPrefix(name, ownShared), strings.HasPrefix(name, peerShared):
+		r.Name = "[shared window]"
+		r.Flags |= image.FlagAnonymous
+		if strings.HasPrefix(name, peerShared) {
+			r.Flags |= image.FlagNoData
+		}
+		r.Offset = 0
 	case strings.HasPrefix(name, "/"):
 		r.Path = name
 		r.Flags |= image.FlagFile

@@ -40,6 +40,11 @@ func TestParseLine(t *testing.T) {
 		// Anonymous shared memory has a file of the kernel's own.
 		{"1000-2000 rw-s 00003000 00:01 77   /dev/zero (deleted)",
 			image.Region{Start: 0x1000, End: 0x2000, Prot: r | w, Flags: anon | shared}},
+		// Memory of a window that ranks share: everybody saves its own part.
+		{"1000-2000 rw-s 00003000 00:19 77   /dev/shm/libckpt-own-1f-0 (deleted)",
+			image.Region{Start: 0x1000, End: 0x2000, Prot: r | w, Flags: anon | shared, Name: "[shared window]"}},
+		{"1000-2000 rw-s 00003000 00:19 77   /dev/shm/libckpt-peer-1f-1 (deleted)",
+			image.Region{Start: 0x1000, End: 0x2000, Prot: r | w, Flags: anon | shared | image.FlagNoData, Name: "[shared window]"}},
 		// Private pages of the device are what a file's are.
 		{"1000-2000 rw-p 00003000 00:05 6   /dev/zero",
 			image.Region{Start: 0x1000, End: 0x2000, Prot: r | w, Flags: file, Offset: 0x3000, Path: "/dev/zero"}},

@@ -82,7 +82,8 @@ func noEvents(f *function) bool {
 
 // saved lists what makes or changes something that is made again, besides what its name and its
 // parameters tell: windows, requests, matched messages, attached buffers.
-var saved = []string{"Win_create", "Win_allocate", "Win_create_dynamic", "Win_attach", "Win_detach",
+var saved = []string{"Win_create", "Win_allocate", "Win_allocate_shared", "Win_create_dynamic", "Win_attach",
+	"Win_detach", "Win_lock_all",
 	"Isend", "Ibsend", "Irsend", "Irecv", "Imrecv", "Send_init", "Bsend_init", "Rsend_init", "Recv_init", "Start", "Startall",
 	"Mprobe", "Improbe", "Ibarrier", "Ibcast", "Igather", "Igatherv", "Iscatter", "Iscatterv", "Iallgather", "Iallgatherv",
 	"Ialltoall", "Ialltoallv", "Ialltoallw", "Ineighbor_allgather", "Ineighbor_allgatherv",
@@ -105,8 +106,7 @@ var held = map[string]string{
 	"Comm_join": untilFreed, "Comm_get_parent": "in a process that was spawned: " + untilFreed,
 	"T_cvar_handle_alloc": "until it is freed", "T_pvar_session_create": "until it is freed",
 	"Psend_init": "until the request is freed", "Precv_init": "until the request is freed",
-	"Win_allocate_shared": "until the window is freed",
-	"Win_lock":            "until it is unlocked", "Win_lock_all": "until it is unlocked",
+	"Win_lock":  "until it is unlocked",
 	"Win_start": "until MPI_Win_complete", "Win_post": "until MPI_Win_wait or MPI_Win_test",
 	"Rput": untilUnlocked, "Rget": untilUnlocked, "Raccumulate": untilUnlocked, "Rget_accumulate": untilUnlocked,
 }
@@ -114,7 +114,7 @@ var held = map[string]string{
 const (
 	untilMatched  = "until its message is matched"
 	untilFreed    = "until the communicator is disconnected or freed"
-	untilUnlocked = "until the epoch of MPI_Win_lock is over"
+	untilUnlocked = "in an epoch of MPI_Win_lock, until that is over"
 )
 
 // fileRequest tells whether a function on files leaves a request or half of a split collective.

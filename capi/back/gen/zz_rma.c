@@ -97,12 +97,6 @@ long back_Win_flush_local_all(const long *a)
     return back_error(rc);
 }
 
-long back_Win_shared_query(const long *a)
-{
-    int rc = MPI_Win_shared_query(real_win(a[0]), real_rank(a[1]), (MPI_Aint *)a[2], (int *)a[3], (void *)a[4]);
-    return back_error(rc);
-}
-
 long back_Win_sync(const long *a)
 {
     int rc = MPI_Win_sync(real_win(a[0]));

@@ -198,15 +198,6 @@ FRONT(int, Win_post, (MPI_Group group, int assert, MPI_Win win))
     return MPI_SUCCESS;
 }
 
-FRONT(int, Win_shared_query, (MPI_Win win, int rank, MPI_Aint *size, int *disp_unit, void *baseptr))
-{
-    long a[] = {(long)in_win(win), in_rank(rank), (long)size, (long)disp_unit, (long)baseptr};
-    long rc = front_call(CKPT_FN_MPI_WIN_SHARED_QUERY, a);
-    if (__builtin_expect(rc != 0, 0))
-        return front_error(FRONT_WIN, in_win(win), CKPT_FN_MPI_WIN_SHARED_QUERY, rc);
-    return MPI_SUCCESS;
-}
-
 FRONT(int, Win_start, (MPI_Group group, int assert, MPI_Win win))
 {
     long a[] = {(long)in_group(group), in_assert(assert), (long)in_win(win)};

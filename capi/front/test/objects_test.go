@@ -130,7 +130,7 @@ func TestObjects(t *testing.T) {
 // A program that is not position independent copies Open MPI's handle objects into itself.
 var pieFlags = map[string][]string{"pie": {"-fPIE", "-pie"}, "no-pie": {"-fno-pie", "-no-pie"}}
 
-// TestWindowsAndFiles: they work, and while a shared window is open a checkpoint is refused with the reason.
+// TestWindowsAndFiles: they work, and leave nothing behind that holds a checkpoint back.
 func TestWindowsAndFiles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts some 24 MPI processes")

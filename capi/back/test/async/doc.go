@@ -4,6 +4,6 @@
 // nothing of checkpoints are saved while messages and collective calls are under way, killed, and
 // continued, also under the other MPI, and must end with the result that they have natively.
 //
-// It owns patterns.c, and io.c, which does the same with files. It may not know the inside of what it
-// tests: it uses ckptrun and ckptctl as a user does.
+// It owns patterns.c, and io.c, windows.c and epochs.c, about files and windows. It may not
+// know the inside of what it tests: it uses ckptrun and ckptctl as a user does.
 package async

@@ -2,7 +2,7 @@
  *
  * rma.c: makes a window of each sort, checks that all work, and saves the job when it is told to
  * ("save" as argument): one window with an epoch of MPI_Win_fence in which operations are under way,
- * the others between epochs.  Then it checks them again, on restart those that were made again.
+ * one with an epoch of MPI_Win_lock_all of one rank, the others between epochs.  Then it checks them again, on restart those that were made again.
  * Before, it sees that epochs of other sorts hold a checkpoint back, with the reason.  Prints
  * "rma: ok" on rank 0.
  */
@@ -14,6 +14,7 @@
 #include "mpix_checkpoint.h"
 
 static int rank, size, save;
+static int turn; /* every check moves other values */
 
 #define CHECK(what)                                                                                \
     do {                                                                                           \
@@ -32,11 +33,14 @@ static MPI_Comm half;
 
 /* ---- names, hints, attributes, error handlers ---- */
 
-static int keyval, deletes, errors;
+static int keyval, plain, deletes, errors;
+static MPI_Win shared, pages, lone, lone_shared;
 static MPI_Errhandler handler;
 
+static int expected = 42; /* the value that is deleted */
+
 static int delete_attr(MPI_Win win, int k, void *value, void *extra) {
-    CHECK(win == created && k == keyval && *(int *)value == 42 && extra == &keyval);
+    CHECK(win == created && k == keyval && *(int *)value == expected && extra == &keyval);
     deletes++;
     return MPI_SUCCESS;
 }
@@ -51,11 +55,16 @@ static void on_error(MPI_Win *win, int *code, ...) {
 
 static void make_extras(void) {
     static int value = 42;
+    OK(MPI_Win_create_keyval(MPI_WIN_DUP_FN, MPI_WIN_NULL_DELETE_FN, &plain, NULL));
     OK(MPI_Win_set_name(created, "board"));
     OK(MPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, delete_attr, &keyval, &keyval));
     OK(MPI_Win_set_attr(created, keyval, &value));
     OK(MPI_Win_create_errhandler(on_error, &handler));
     OK(MPI_Win_set_errhandler(created, handler));
+    OK(MPI_Errhandler_free(&handler)); /* the window has it still */
+    OK(MPI_Win_set_errhandler(allocated, MPI_ERRORS_RETURN));
+    OK(MPI_Win_set_name(shared, "blackboard"));
+    OK(MPI_Win_set_attr(shared, plain, &value));
 }
 
 static void check_extras(void) {
@@ -68,6 +77,33 @@ static void check_extras(void) {
     CHECK(flag && *value == 42);
     errors = 0;
     CHECK(MPI_Win_lock(MPI_LOCK_SHARED, size + 3, 0, created) != MPI_SUCCESS && errors == 1);
+    OK(MPI_Win_get_errhandler(created, &handler));
+    OK(MPI_Win_call_errhandler(created, MPI_ERR_RANK));
+    CHECK(errors == 2);
+    OK(MPI_Errhandler_free(&handler));
+    CHECK(MPI_Win_lock(MPI_LOCK_SHARED, size + 3, 0, allocated) != MPI_SUCCESS && errors == 2);
+    OK(MPI_Win_get_errhandler(allocated, &handler));
+    CHECK(handler == MPI_ERRORS_RETURN);
+    OK(MPI_Win_get_name(shared, name, &n));
+    CHECK(strcmp(name, "blackboard") == 0);
+    OK(MPI_Win_get_attr(shared, plain, &value, &flag));
+    CHECK(flag && *value == 42);
+    OK(MPI_Win_get_attr(pages, plain, &value, &flag));
+    CHECK(!flag);
+    /* A value that takes the place of another deletes that. */
+    static int other = 43;
+    deletes = 0;
+    OK(MPI_Win_set_attr(created, keyval, &other));
+    CHECK(deletes == 1);
+    OK(MPI_Win_get_attr(created, keyval, &value, &flag));
+    CHECK(flag && value == &other);
+    expected = 43;
+    OK(MPI_Win_delete_attr(created, keyval));
+    CHECK(deletes == 2);
+    OK(MPI_Win_get_attr(created, keyval, &value, &flag));
+    CHECK(!flag);
+    expected = 42;
+    OK(MPI_Win_set_attr(created, keyval, &expected));
     OK(MPI_Win_get_group(created, &group));
     OK(MPI_Comm_group(MPI_COMM_WORLD, &all));
     OK(MPI_Group_compare(group, all, &result));
@@ -106,7 +142,8 @@ static void make_windows(void) {
     MPI_Comm gone;
     OK(MPI_Info_create(&info));
     OK(MPI_Info_set(info, "accumulate_ordering", "none"));
-    created_at = calloc(WORDS, sizeof(int));
+    /* Natively MPICH 4.0 puts what is put there 4 bytes before it. */
+    created_at = (int *)calloc(WORDS + 1, sizeof(int)) + save;
     OK(MPI_Win_create(created_at, WORDS * sizeof(int), sizeof(int), info, MPI_COMM_WORLD,
                       &created));
     OK(MPI_Info_free(&info));
@@ -136,7 +173,86 @@ static void make_windows(void) {
     OK(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-static int turn; /* every check moves other values */
+/* ---- shared memory ---- */
+
+static MPI_Comm node;
+static int *shared_at, *pages_at, *lone_at;
+static int lone_word[2];
+
+static MPI_Aint part_of(int r) { return r == 2 ? 0 : (100 * (r + 1) + 3) * (MPI_Aint)sizeof(int); }
+
+static void make_shared(void) {
+    MPI_Info info;
+    OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+    OK(MPI_Win_allocate_shared(part_of(rank), sizeof(int), MPI_INFO_NULL, node, &shared_at,
+                               &shared));
+    OK(MPI_Info_create(&info));
+    OK(MPI_Info_set(info, "alloc_shared_noncontig", "true"));
+    OK(MPI_Win_allocate_shared(WORDS * sizeof(int), 1, info, node, &pages_at, &pages));
+    OK(MPI_Info_free(&info));
+    for (MPI_Aint i = 0; i < part_of(rank) / (MPI_Aint)sizeof(int); i++)
+        shared_at[i] = 10000 * rank + (int)i;
+    pages_at[7] = 70 + rank;
+    /* Open MPI of Debian has the former only under ckptrun. */
+    if (save)
+        OK(MPI_Win_create(lone_word, sizeof lone_word, sizeof(int), MPI_INFO_NULL, MPI_COMM_SELF,
+                          &lone));
+    OK(MPI_Win_allocate_shared(2 * sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_SELF, &lone_at,
+                               &lone_shared));
+    lone_at[1] = 500 + rank;
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+static void check_lone(MPI_Win win, int *at) {
+    int v = turn, one = 1, got = -1;
+    at[0] = 0;
+    OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win));
+    OK(MPI_Put(&v, 1, MPI_INT, 0, 0, 1, MPI_INT, win));
+    OK(MPI_Win_flush(0, win));
+    OK(MPI_Fetch_and_op(&one, &got, MPI_INT, 0, 0, MPI_SUM, win));
+    OK(MPI_Win_unlock(0, win));
+    CHECK(got == turn && at[0] == turn + 1);
+}
+
+static void check_shared(void) {
+    MPI_Aint bytes;
+    int unit, *there, *first, v = 5, got = -1;
+    OK(MPI_Win_shared_query(shared, MPI_PROC_NULL, &bytes, &unit, &first));
+    CHECK(bytes == part_of(0) && unit == sizeof(int));
+    for (int r = 0; r < size; r++) {
+        OK(MPI_Win_shared_query(shared, r, &bytes, &unit, &there));
+        CHECK(bytes == part_of(r));
+        CHECK(r != rank || bytes == 0 || there == shared_at);
+        for (MPI_Aint i = 0; i < bytes / (MPI_Aint)sizeof(int); i++)
+            CHECK(there[i] == 10000 * r + (int)i);
+        MPI_Aint before = 0; /* the parts lie behind each other */
+        for (int k = 0; k < r; k++)
+            before += part_of(k) / (MPI_Aint)sizeof(int);
+        CHECK(bytes == 0 || there - first == before);
+        OK(MPI_Win_shared_query(pages, r, &bytes, &unit, &there));
+        CHECK(bytes == WORDS * sizeof(int) && unit == 1 && there[7] == 70 + r);
+    }
+    /* What one stores the others load. */
+    OK(MPI_Win_shared_query(pages, (rank + 1) % size, &bytes, &unit, &there));
+    OK(MPI_Win_fence(0, pages));
+    there[8] = 1000 * turn + rank;
+    OK(MPI_Win_fence(0, pages));
+    CHECK(pages_at[8] == 1000 * turn + (rank + size - 1) % size);
+    OK(MPI_Put(&v, 1, MPI_INT, (rank + 1) % size, 9 * sizeof(int), 1, MPI_INT, pages));
+    OK(MPI_Get(&got, 1, MPI_INT, (rank + 1) % size, 7 * sizeof(int), 1, MPI_INT, pages));
+    OK(MPI_Win_fence(MPI_MODE_NOSUCCEED, pages));
+    CHECK(pages_at[9] == 5 && got == 70 + (rank + 1) % size);
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    pages_at[9] = 0;
+    if (save)
+        check_lone(lone, lone_word);
+    check_lone(lone_shared, lone_at);
+    OK(MPI_Win_shared_query(lone_shared, 0, &bytes, &unit, &there));
+    CHECK(there == lone_at && bytes == 2 * sizeof(int) && unit == sizeof(int));
+    CHECK(lone_at[1] == 500 + rank);
+}
+
+/* ---- what works ---- */
 
 static void check_fence(MPI_Comm comm, MPI_Win win, int *mine, MPI_Aint at, MPI_Aint step) {
     int me, n, got = -1, one = 1;
@@ -218,7 +334,11 @@ static void check_all(void) {
     check_attributes(allocated, allocated_at, WORDS * sizeof(int), sizeof(int),
                      MPI_WIN_FLAVOR_ALLOCATE);
     check_attributes(dynamic, MPI_BOTTOM, 0, 1, MPI_WIN_FLAVOR_DYNAMIC);
+    check_attributes(shared, shared_at, part_of(rank), sizeof(int), MPI_WIN_FLAVOR_SHARED);
+    check_attributes(pages, pages_at, WORDS * sizeof(int), 1, MPI_WIN_FLAVOR_SHARED);
     CHECK(says(created, "accumulate_ordering", "none"));
+    if (save) /* natively each MPI tells the hints that it knows */
+        CHECK(says(pages, "alloc_shared_noncontig", "true"));
     check_extras();
     created_at[1] = allocated_at[1] = half_at[1] = dynamic_at[1] = 0;
     check_fence(MPI_COMM_WORLD, created, created_at, 0, 1);
@@ -230,6 +350,7 @@ static void check_all(void) {
     check_passive(allocated, allocated_at);
     check_active(created, created_at);
     check_active(allocated, allocated_at);
+    check_shared();
 }
 
 /* ---- what holds a checkpoint back ---- */
@@ -252,11 +373,6 @@ static void check_refusals(void) {
     refused("rank 1: window \"board\": MPI_Win_lock of rank 2");
     if (rank == 1)
         OK(MPI_Win_unlock(2, created));
-    if (rank == 2)
-        OK(MPI_Win_lock_all(0, allocated));
-    refused("rank 2: window \"on \": MPI_Win_lock_all");
-    if (rank == 2)
-        OK(MPI_Win_unlock_all(allocated));
     groups(created, &origin, &target);
     OK(MPI_Win_post(origin, 0, created));
     refused("window \"board\": MPI_Win_post");
@@ -279,6 +395,12 @@ static void free_windows(void) {
     OK(MPI_Win_free(&allocated));
     OK(MPI_Win_free(&half_window));
     OK(MPI_Win_free(&fenced));
+    OK(MPI_Win_free(&shared));
+    OK(MPI_Win_free(&pages));
+    if (save)
+        OK(MPI_Win_free(&lone));
+    OK(MPI_Win_free(&lone_shared));
+    OK(MPI_Comm_free(&node));
 }
 
 int main(int argc, char **argv) {
@@ -288,10 +410,12 @@ int main(int argc, char **argv) {
     OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
     OK(MPI_Comm_size(MPI_COMM_WORLD, &size));
     make_windows();
+    make_shared();
     make_extras();
     check_all();
     int to = (rank + 1) % size, from = (rank + size - 1) % size;
-    int v = 77 + rank, got = -1, one = 1;
+    int v = 77 + rank, got = -1, one = 1, two[2] = {801, 802}, three = 803, read = -1;
+    MPI_Request pending[2];
     if (save)
         check_refusals();
     fenced_at[3] = 500 + rank;
@@ -299,6 +423,19 @@ int main(int argc, char **argv) {
     OK(MPI_Put(&v, 1, MPI_INT, to, 0, 1, MPI_INT, fenced));
     OK(MPI_Accumulate(&one, 1, MPI_INT, 0, 1, 1, MPI_INT, MPI_SUM, fenced));
     OK(MPI_Get(&got, 1, MPI_INT, to, 3, 1, MPI_INT, fenced));
+    if (rank == 0) {
+        OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, allocated));
+        allocated_at[12] = 812;
+        OK(MPI_Win_unlock(0, allocated));
+    }
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    if (rank == 2) { /* the others have no epoch there */
+        OK(MPI_Win_lock_all(0, allocated));
+        OK(MPI_Put(&two[0], 1, MPI_INT, 0, 10, 1, MPI_INT, allocated));
+        OK(MPI_Accumulate(&one, 1, MPI_INT, 1, 10, 1, MPI_INT, MPI_REPLACE, allocated));
+        OK(MPI_Rput(&three, 1, MPI_INT, 1, 11, 1, MPI_INT, allocated, &pending[0]));
+        OK(MPI_Rget(&read, 1, MPI_INT, 0, 12, 1, MPI_INT, allocated, &pending[1]));
+    }
     if (save) {
         OK(MPIX_Checkpoint(&state));
         if (state == MPIX_CR_STATE_IGNORE || state == MPIX_CR_STATE_ERROR) {
@@ -312,6 +449,17 @@ int main(int argc, char **argv) {
     OK(MPI_Win_fence(MPI_MODE_NOSUCCEED, fenced));
     CHECK(fenced_at[0] == 77 + from && got == 500 + to);
     CHECK(rank != 0 || (fenced_at[1] == size && fenced_at[2] == size));
+    if (rank == 2) {
+        OK(MPI_Waitall(2, pending, MPI_STATUSES_IGNORE));
+        CHECK(read == 812);
+        OK(MPI_Put(&two[1], 1, MPI_INT, 0, 11, 1, MPI_INT, allocated));
+        OK(MPI_Win_unlock_all(allocated));
+    }
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, allocated)); /* nobody has one that excludes it */
+    CHECK(rank != 0 || (allocated_at[10] == 801 && allocated_at[11] == 802));
+    CHECK(rank != 1 || (allocated_at[10] == 1 && allocated_at[11] == 803));
+    OK(MPI_Win_unlock(rank, allocated));
     check_all();
     free_windows();
     if (rank == 0)
