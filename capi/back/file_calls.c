@@ -28,6 +28,7 @@ enum { REFUSES_UNSEQUENTIAL = 1 };
     X(set_size, SET_SIZE, COLLECTIVE)                                                              \
     X(preallocate, PREALLOCATE, COLLECTIVE)                                                        \
     X(set_view, SET_VIEW, COLLECTIVE)                                                              \
+    X(set_info, SET_INFO, COLLECTIVE)                                                              \
     X(set_atomicity, SET_ATOMICITY, COLLECTIVE)                                                    \
     X(sync, SYNC, COLLECTIVE)                                                                      \
     X(read_at, READ_AT, UNSEQUENTIAL)                                                              \

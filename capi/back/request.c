@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * request.c: requests from start to completion.
+ * request.c: completing requests.
  */
-#include <limits.h>
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "drain.h"
+#include "request.h"
 
 enum { SMALL = 64 };
 
@@ -20,23 +18,6 @@ ckpt_vid back_take_slow(ckpt_kind kind) {
             return v;
     }
     return CKPT_VID_NONE;
-}
-
-static inline int is_null(const ckpt_slot *s) {
-    return s == back.slots[CKPT_KIND_REQUEST];
-}
-
-static inline MPI_Request real_of(const ckpt_slot *s) { return (MPI_Request)(uintptr_t)s->real; }
-
-/* An inactive persistent request completes at once, with an empty status. */
-static inline int is_inactive(const ckpt_slot *s) {
-    return (s->a & (REQUEST_PERSISTENT | REQUEST_ACTIVE)) == REQUEST_PERSISTENT;
-}
-
-/* A collective call that was not started yet: it has no real request, and is not complete.  Another
- * thread may be starting it; when the flag is gone its real request is there. */
-static inline int is_deferred(const ckpt_slot *s) {
-    return __builtin_expect(__atomic_load_n(&s->a, __ATOMIC_ACQUIRE) & REQUEST_DEFERRED, 0);
 }
 
 /* The status of a complete request. */
@@ -305,6 +286,19 @@ long back_Test(const long *a) {
     return back_error(rc);
 }
 
+/* Whether a request of a file is complete; it stays, with its status.  MPICH does not go on with one in
+ * MPI_Request_get_status. */
+static int file_complete(ckpt_slot *s) {
+    MPI_Request r = real_of(s);
+    MPI_Status status;
+    int flag = (s->a & REQUEST_DONE) != 0, rc = MPI_SUCCESS;
+    if (!flag)
+        rc = MPI_Test(&r, &flag, &status);
+    if ((flag || rc != MPI_SUCCESS) && !(s->a & REQUEST_DONE))
+        back_request_done(s, &status, rc);
+    return flag || rc != MPI_SUCCESS;
+}
+
 long back_Request_get_status(const long *a) {
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, a[0]);
     int *flag = (int *)a[1];
@@ -325,7 +319,7 @@ long back_Request_get_status(const long *a) {
     *flag = 0;
     if (back_pending())
         back_attend();
-    if (is_deferred(s))
+    if (is_deferred(s) || (of_file(s) && !file_complete(s)))
         return 0;
     int rc = MPI_Request_get_status(real_of(s), flag, &status);
     if (rc == MPI_SUCCESS && *flag && a[2])
@@ -342,18 +336,37 @@ struct reals {
     int *index, small_index[SMALL];
     int n, active;
     int deferred; /* of the active ones: they have no real request yet */
+    int files;    /* of the active ones: they belong to files */
 };
 
-/* Reads the real requests. */
+/* Reads the real requests.  Those of files are left out where they are asked about by themselves:
+ * MPICH completes one twice that MPI_Testany, MPI_Testsome or MPI_Testall of several finds complete. */
 static void again(struct reals *x, const ckpt_vid *v) {
-    x->active = x->deferred = 0;
+    x->active = x->deferred = x->files = 0;
     for (int i = 0; i < x->n; i++) {
         const ckpt_slot *s = waited(v[i]);
         int active = !is_null(s) && !is_inactive(s), waits = active && is_deferred(s);
-        x->r[i] = active && !waits ? real_of(s) : MPI_REQUEST_NULL;
+        int file = active && !waits && of_file(s);
+        x->r[i] = active && !waits && !file ? real_of(s) : MPI_REQUEST_NULL;
         x->active += active;
         x->deferred += waits;
+        x->files += file;
     }
+}
+
+/* The next request of a file from i on that is complete, with its status; -1: none is. */
+static int next_file(const struct reals *x, const ckpt_vid *v, int i, MPI_Status *st, int *rc) {
+    for (; x->files > 0 && i < x->n; i++) {
+        const ckpt_slot *s = waited(v[i]);
+        if (is_null(s) || !of_file(s) || is_deferred(s))
+            continue;
+        MPI_Request r = real_of(s);
+        int flag = 0;
+        *rc = MPI_Test(&r, &flag, st);
+        if (flag || *rc != MPI_SUCCESS)
+            return i;
+    }
+    return -1;
 }
 
 static int begin(struct reals *x, long n, const ckpt_vid *v) {
@@ -415,7 +428,7 @@ long back_Testall(const long *a) {
     }
     int flag = x.deferred == 0;
     for (int i = 0; i < x.n && flag; i++) { /* nothing is freed unless all are complete */
-        if (is_compound(back_slot(CKPT_KIND_REQUEST, v[i]))) {
+        if (of_file(waited(v[i])) || is_compound(back_slot(CKPT_KIND_REQUEST, v[i]))) {
             const long one[] = {v[i], (long)&flag, 0};
             back_Request_get_status(one);
         } else if (x.r[i] != MPI_REQUEST_NULL) {
@@ -447,8 +460,13 @@ static long any(long n, ckpt_vid *v, int *index, int *flag, ckpt_mpi_status *out
     unsigned turn = 0;
     for (; rc == MPI_SUCCESS; turn = back_next(turn)) {
         rc = MPI_Testany(x.n, x.r, index, flag, &st);
-        if (x.deferred > 0 && *index == MPI_UNDEFINED)
+        if (x.deferred + x.files > 0 && *index == MPI_UNDEFINED)
             *flag = 0;
+        if (__builtin_expect(x.files > 0, 0) && !*flag && rc == MPI_SUCCESS) {
+            int i = next_file(&x, v, 0, &st, &rc);
+            *index = i < 0 ? MPI_UNDEFINED : i;
+            *flag = i >= 0;
+        }
         if (*flag && *index != MPI_UNDEFINED && !complete_at(v, *index, &st, rc, out)) {
             *flag = 0;
             again(&x, v);
@@ -476,6 +494,22 @@ long back_Testany(const long *a) {
     return any(a[0], (ckpt_vid *)a[1], (int *)a[2], (int *)a[3], (ckpt_mpi_status *)a[4], 0);
 }
 
+/* Puts the complete requests of files behind the first n that are complete.  rc: as of MPI_Testsome. */
+static int add_files(struct reals *x, const ckpt_vid *v, int n, int *rc) {
+    int one;
+    for (int i = 0; (i = next_file(x, v, i, &x->s[n], &one)) >= 0; i++) {
+        x->index[n] = i;
+        x->s[n].MPI_ERROR = one;
+        if (one != MPI_SUCCESS && *rc == MPI_SUCCESS) {
+            for (int k = 0; k < n; k++)
+                x->s[k].MPI_ERROR = MPI_SUCCESS;
+            *rc = MPI_ERR_IN_STATUS;
+        }
+        n++;
+    }
+    return n;
+}
+
 static long some(const long *a, int wait) {
     ckpt_vid *v = (ckpt_vid *)a[1];
     int *outcount = (int *)a[2], *indices = (int *)a[3];
@@ -498,6 +532,8 @@ static long some(const long *a, int wait) {
             n = 0; /* none but deferred ones */
         if (rc != MPI_SUCCESS && back_canon_class(rc) != CANON_ERR(IN_STATUS))
             all = back_error(rc);
+        else if (__builtin_expect(x.files > 0, 0))
+            n = add_files(&x, v, n, &rc);
         for (int i = 0; i < n && all == 0; i++) {
             int one = rc == MPI_SUCCESS ? MPI_SUCCESS : x.s[i].MPI_ERROR;
             ckpt_mpi_status *out = statuses ? &statuses[done] : NULL;
@@ -526,144 +562,3 @@ static long some(const long *a, int wait) {
 long back_Waitsome(const long *a) { return some(a, 1); }
 
 long back_Testsome(const long *a) { return some(a, 0); }
-
-/* ---- persistent requests ---- */
-
-static int start(ckpt_vid v, ckpt_slot *s) {
-    MPI_Request r = real_of(s);
-    struct persistent *p = (struct persistent *)(uintptr_t)s->extra;
-    if (__builtin_expect(back.drained, 0) && (s->a & REQUEST_KIND) == REQUEST_RECV && p != NULL) {
-        const struct back_take take = {
-            (void *)p->a[0], (int)p->a[1], real_type(p->a[2]), p->a[3], p->a[4], p->a[5],
-            NULL,            NULL};
-        ckpt_mpi_status st;
-        int rc;
-        if (back_drained_recv(&take, &st, &rc)) {
-            p->real = s->real;
-            rc = back_done_request(&st, rc, &r);
-            s->real = TO_REAL(r);
-            s->a |= REQUEST_ACTIVE | REQUEST_DONE;
-            return rc;
-        }
-    }
-    int rc = MPI_Start(&r);
-    if (rc == MPI_SUCCESS) {
-        s->real = TO_REAL(r);
-        s->a |= REQUEST_ACTIVE;
-        if ((s->a & REQUEST_KIND) == REQUEST_SEND)
-            back_count_sent(back_slot(CKPT_KIND_COMM, s->clock), s->b);
-        else if ((s->a & REQUEST_KIND) == REQUEST_RECV && p != NULL)
-            back_posted(v, p->a, back_slot(CKPT_KIND_DATATYPE, p->a[2]),
-                        back_slot(CKPT_KIND_COMM, p->a[5])); /* its place among the receives that are posted */
-    }
-    return rc;
-}
-
-static long start_checked(ckpt_vid v) {
-    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, v);
-    if (is_null(s) || !is_inactive(s))
-        return CANON_ERR(REQUEST);
-    return s->a & REQUEST_COLL ? back_coll_start(s) : back_error(start(v, s));
-}
-
-long back_Start(const long *a) { return start_checked(*(ckpt_vid *)a[0]); }
-
-long back_Startall(const long *a) {
-    const ckpt_vid *v = (const ckpt_vid *)a[1];
-    for (long i = 0; i < a[0]; i++) {
-        long rc = start_checked(v[i]);
-        if (rc != 0)
-            return rc;
-    }
-    return 0;
-}
-
-long back_Cancel(const long *a) {
-    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, *(ckpt_vid *)a[0]);
-    if (is_null(s) || is_deferred(s) || s->a & (REQUEST_COLL | REQUEST_PAIR))
-        return CANON_ERR(REQUEST);
-    MPI_Request r = real_of(s);
-    int rc = MPI_Cancel(&r);
-    if (rc == MPI_SUCCESS)
-        s->a |= REQUEST_CANCELLED;
-    return back_error(rc);
-}
-
-/* Receives that were freed while active: nobody else will count their messages. */
-static struct orphan {
-    MPI_Request request;
-    ckpt_vid comm;
-} * orphans;
-static int norphans;
-static pthread_mutex_t orphans_mutex = PTHREAD_MUTEX_INITIALIZER;
-
-static int adopt(MPI_Request request, ckpt_vid comm) {
-    pthread_mutex_lock(&orphans_mutex);
-    struct orphan *grown = realloc(orphans, (size_t)(norphans + 1) * sizeof *orphans);
-    if (grown != NULL) {
-        orphans = grown;
-        orphans[norphans++] = (struct orphan){request, comm};
-    }
-    pthread_mutex_unlock(&orphans_mutex);
-    return grown ? 0 : -1;
-}
-
-int back_poll_orphans(void) {
-    pthread_mutex_lock(&orphans_mutex);
-    for (int i = 0; i < norphans;) {
-        MPI_Status st;
-        int flag = 0;
-        MPI_Test(&orphans[i].request, &flag, &st);
-        if (!flag) {
-            i++;
-            continue;
-        }
-        back_count_received(back_slot(CKPT_KIND_COMM, orphans[i].comm), &st);
-        orphans[i] = orphans[--norphans];
-    }
-    int left = norphans;
-    pthread_mutex_unlock(&orphans_mutex);
-    return left;
-}
-
-long back_Request_free(const long *a) {
-    ckpt_vid *vid = (ckpt_vid *)a[0];
-    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, *vid);
-    if (is_null(s) || is_deferred(s)) /* MPI forbids it for collective calls */
-        return CANON_ERR(REQUEST);
-    MPI_Request r = real_of(s);
-    int rc = MPI_SUCCESS;
-    if (s->a & (REQUEST_COLL | REQUEST_PAIR)) {
-        struct back_coll *c = back_coll_of(s);
-        if (s->a & REQUEST_COLL && !is_inactive(s)) /* MPI: not for collectives */
-            return CANON_ERR(REQUEST);
-        if (s->a & REQUEST_PAIR) {
-            const long send[] = {(long)&c->a[0]}, recv[] = {(long)&c->inner};
-            if (c->a[0] != VID_REQUEST_NULL)
-                back_Request_free(send);
-            back_Request_free(recv);
-        }
-        back_coll_free(back_coll_of(s));
-        ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, *vid, back.shared);
-        *vid = VID_REQUEST_NULL;
-        return 0;
-    }
-    if ((s->a & (REQUEST_GENERALIZED | REQUEST_ENDED)) == REQUEST_GENERALIZED) {
-        s->a |= REQUEST_FREED; /* the id is still good for MPI_Grequest_complete */
-        *vid = VID_REQUEST_NULL;
-        return back_error(MPI_Request_free(&r));
-    }
-    if (s->a & REQUEST_DONE && s->a & REQUEST_PERSISTENT) {
-        MPI_Request p = (MPI_Request)(uintptr_t)((struct persistent *)(uintptr_t)s->extra)->real;
-        MPI_Request_free(&p);
-    }
-    if (!is_inactive(s) && (s->a & REQUEST_KIND) == REQUEST_RECV && !(s->a & REQUEST_DONE) &&
-        adopt(r, s->clock) == 0)
-        ; /* completes later */
-    else
-        rc = MPI_Request_free(&r);
-    free((void *)(uintptr_t)s->extra);
-    ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, *vid, back.shared);
-    *vid = VID_REQUEST_NULL;
-    return back_error(rc);
-}

@@ -2,6 +2,8 @@
  *
  * file.c: files: opening and closing them.
  */
+#include <stdlib.h>
+
 #include "front.h"
 
 FRONT(int, File_open,
@@ -31,4 +33,21 @@ FRONT(int, File_close, (MPI_File * fh)) {
 
 FRONT(int, File_get_group, (MPI_File fh, MPI_Group *group)) {
     return front_group_of(FRONT_FILE, CKPT_FN_MPI_FILE_GET_GROUP, in_file(fh), group);
+}
+
+FRONT(int, File_get_info, (MPI_File fh, MPI_Info *info_used)) {
+    long room = 1024, bytes;
+    for (;;) {
+        char *content = front_alloc((size_t)room);
+        long a[] = {in_file(fh), (long)content, room, (long)&bytes};
+        long rc = front_call(CKPT_FN_MPI_FILE_GET_INFO, a);
+        if (rc == 0 && bytes <= room)
+            *info_used = front_info_new(content);
+        free(content);
+        if (rc != 0)
+            return front_error(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_GET_INFO, rc);
+        if (bytes <= room)
+            return MPI_SUCCESS;
+        room = bytes;
+    }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * window.c: windows: making and freeing them, their predefined attributes and names; and the hints of
- * all objects that have some.
+ * windows and communicators.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -132,7 +132,7 @@ FRONT(int, Win_get_name, (MPI_Win win, char *win_name, int *resultlen)) {
     return MPI_SUCCESS;
 }
 
-/* Hints given after an object was made are kept and told, and change nothing. */
+/* Hints given after an object was made are kept and told, and change nothing (those of files: file.c). */
 
 static int set_info(int sort, ckpt_kind kind, ckpt_vid v, unsigned fn, int class, MPI_Info info) {
     if (front_is_null(kind, front_slot(fn, kind, v)))
@@ -168,4 +168,3 @@ static int get_info(int sort, ckpt_kind kind, ckpt_vid v, unsigned fn, int class
 
 INFOS(Comm, MPI_Comm, COMM, in_comm, COMM)
 INFOS(Win, MPI_Win, WIN, in_win, WIN)
-INFOS(File, MPI_File, FILE, in_file, FILE)

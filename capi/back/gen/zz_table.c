@@ -216,6 +216,7 @@ long back_File_get_amode(const long *a);
 long back_File_get_atomicity(const long *a);
 long back_File_get_byte_offset(const long *a);
 long back_File_get_group(const long *a);
+long back_File_get_info(const long *a);
 long back_File_get_position(const long *a);
 long back_File_get_position_shared(const long *a);
 long back_File_get_size(const long *a);
@@ -248,6 +249,7 @@ long back_File_read_shared(const long *a);
 long back_File_seek(const long *a);
 long back_File_seek_shared(const long *a);
 long back_File_set_atomicity(const long *a);
+long back_File_set_info(const long *a);
 long back_File_set_size(const long *a);
 long back_File_set_view(const long *a);
 long back_File_sync(const long *a);
@@ -661,7 +663,7 @@ ckpt_back_fn *const back_table[CKPT_FN_MPI_END - CKPT_FN_MPI] = {
     [CKPT_FN_MPI_FILE_GET_BYTE_OFFSET - CKPT_FN_MPI] = back_File_get_byte_offset,
     [CKPT_FN_MPI_FILE_GET_ERRHANDLER - CKPT_FN_MPI] = back_missing,
     [CKPT_FN_MPI_FILE_GET_GROUP - CKPT_FN_MPI] = back_File_get_group,
-    [CKPT_FN_MPI_FILE_GET_INFO - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_FILE_GET_INFO - CKPT_FN_MPI] = back_File_get_info,
     [CKPT_FN_MPI_FILE_GET_POSITION - CKPT_FN_MPI] = back_File_get_position,
     [CKPT_FN_MPI_FILE_GET_POSITION_SHARED - CKPT_FN_MPI] = back_File_get_position_shared,
     [CKPT_FN_MPI_FILE_GET_SIZE - CKPT_FN_MPI] = back_File_get_size,
@@ -695,7 +697,7 @@ ckpt_back_fn *const back_table[CKPT_FN_MPI_END - CKPT_FN_MPI] = {
     [CKPT_FN_MPI_FILE_SEEK_SHARED - CKPT_FN_MPI] = back_File_seek_shared,
     [CKPT_FN_MPI_FILE_SET_ATOMICITY - CKPT_FN_MPI] = back_File_set_atomicity,
     [CKPT_FN_MPI_FILE_SET_ERRHANDLER - CKPT_FN_MPI] = back_missing,
-    [CKPT_FN_MPI_FILE_SET_INFO - CKPT_FN_MPI] = back_missing,
+    [CKPT_FN_MPI_FILE_SET_INFO - CKPT_FN_MPI] = back_File_set_info,
     [CKPT_FN_MPI_FILE_SET_SIZE - CKPT_FN_MPI] = back_File_set_size,
     [CKPT_FN_MPI_FILE_SET_VIEW - CKPT_FN_MPI] = back_File_set_view,
     [CKPT_FN_MPI_FILE_SYNC - CKPT_FN_MPI] = back_File_sync,

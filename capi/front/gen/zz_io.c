@@ -358,6 +358,15 @@ FRONT(int, File_set_atomicity, (MPI_File fh, int flag))
     return MPI_SUCCESS;
 }
 
+FRONT(int, File_set_info, (MPI_File fh, MPI_Info info))
+{
+    long a[] = {(long)in_file(fh), (long)in_info(info)};
+    long rc = front_call(CKPT_FN_MPI_FILE_SET_INFO, a);
+    if (__builtin_expect(rc != 0, 0))
+        return front_error(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_SET_INFO, rc);
+    return MPI_SUCCESS;
+}
+
 FRONT(int, File_set_size, (MPI_File fh, MPI_Offset size))
 {
     long a[] = {(long)in_file(fh), (long)size};

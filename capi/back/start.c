@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * start.c: starting persistent requests, cancelling and freeing requests.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "drain.h"
+#include "request.h"
+
+/* ---- persistent requests ---- */
+
+static int start(ckpt_vid v, ckpt_slot *s) {
+    MPI_Request r = real_of(s);
+    struct persistent *p = (struct persistent *)(uintptr_t)s->extra;
+    if (__builtin_expect(back.drained, 0) && (s->a & REQUEST_KIND) == REQUEST_RECV && p != NULL) {
+        const struct back_take take = {
+            (void *)p->a[0], (int)p->a[1], real_type(p->a[2]), p->a[3], p->a[4], p->a[5],
+            NULL,            NULL};
+        ckpt_mpi_status st;
+        int rc;
+        if (back_drained_recv(&take, &st, &rc)) {
+            p->real = s->real;
+            rc = back_done_request(&st, rc, &r);
+            s->real = TO_REAL(r);
+            s->a |= REQUEST_ACTIVE | REQUEST_DONE;
+            return rc;
+        }
+    }
+    int rc = MPI_Start(&r);
+    if (rc == MPI_SUCCESS) {
+        s->real = TO_REAL(r);
+        s->a |= REQUEST_ACTIVE;
+        if ((s->a & REQUEST_KIND) == REQUEST_SEND)
+            back_count_sent(back_slot(CKPT_KIND_COMM, s->clock), s->b);
+        else if ((s->a & REQUEST_KIND) == REQUEST_RECV && p != NULL)
+            back_posted(v, p->a, back_slot(CKPT_KIND_DATATYPE, p->a[2]),
+                        back_slot(CKPT_KIND_COMM, p->a[5])); /* its place among the receives that are posted */
+    }
+    return rc;
+}
+
+static long start_checked(ckpt_vid v) {
+    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, v);
+    if (is_null(s) || !is_inactive(s))
+        return CANON_ERR(REQUEST);
+    return s->a & REQUEST_COLL ? back_coll_start(s) : back_error(start(v, s));
+}
+
+long back_Start(const long *a) { return start_checked(*(ckpt_vid *)a[0]); }
+
+long back_Startall(const long *a) {
+    const ckpt_vid *v = (const ckpt_vid *)a[1];
+    for (long i = 0; i < a[0]; i++) {
+        long rc = start_checked(v[i]);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+long back_Cancel(const long *a) {
+    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, *(ckpt_vid *)a[0]);
+    if (is_null(s) || is_deferred(s) || s->a & (REQUEST_COLL | REQUEST_PAIR))
+        return CANON_ERR(REQUEST);
+    MPI_Request r = real_of(s);
+    int rc = MPI_Cancel(&r);
+    if (rc == MPI_SUCCESS)
+        s->a |= REQUEST_CANCELLED;
+    return back_error(rc);
+}
+
+/* Receives that were freed while active: nobody else will count their messages. */
+static struct orphan {
+    MPI_Request request;
+    ckpt_vid comm;
+} * orphans;
+static int norphans;
+static pthread_mutex_t orphans_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static int adopt(MPI_Request request, ckpt_vid comm) {
+    pthread_mutex_lock(&orphans_mutex);
+    struct orphan *grown = realloc(orphans, (size_t)(norphans + 1) * sizeof *orphans);
+    if (grown != NULL) {
+        orphans = grown;
+        orphans[norphans++] = (struct orphan){request, comm};
+    }
+    pthread_mutex_unlock(&orphans_mutex);
+    return grown ? 0 : -1;
+}
+
+int back_poll_orphans(void) {
+    pthread_mutex_lock(&orphans_mutex);
+    for (int i = 0; i < norphans;) {
+        MPI_Status st;
+        int flag = 0;
+        MPI_Test(&orphans[i].request, &flag, &st);
+        if (!flag) {
+            i++;
+            continue;
+        }
+        back_count_received(back_slot(CKPT_KIND_COMM, orphans[i].comm), &st);
+        orphans[i] = orphans[--norphans];
+    }
+    int left = norphans;
+    pthread_mutex_unlock(&orphans_mutex);
+    return left;
+}
+
+long back_Request_free(const long *a) {
+    ckpt_vid *vid = (ckpt_vid *)a[0];
+    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, *vid);
+    if (is_null(s) || is_deferred(s)) /* MPI forbids it for collective calls */
+        return CANON_ERR(REQUEST);
+    MPI_Request r = real_of(s);
+    int rc = MPI_SUCCESS;
+    if (s->a & (REQUEST_COLL | REQUEST_PAIR)) {
+        struct back_coll *c = back_coll_of(s);
+        if (s->a & REQUEST_COLL && !is_inactive(s)) /* MPI: not for collectives */
+            return CANON_ERR(REQUEST);
+        if (s->a & REQUEST_PAIR) {
+            const long send[] = {(long)&c->a[0]}, recv[] = {(long)&c->inner};
+            if (c->a[0] != VID_REQUEST_NULL)
+                back_Request_free(send);
+            back_Request_free(recv);
+        }
+        back_coll_free(back_coll_of(s));
+        ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, *vid, back.shared);
+        *vid = VID_REQUEST_NULL;
+        return 0;
+    }
+    if ((s->a & (REQUEST_GENERALIZED | REQUEST_ENDED)) == REQUEST_GENERALIZED) {
+        s->a |= REQUEST_FREED; /* the id is still good for MPI_Grequest_complete */
+        *vid = VID_REQUEST_NULL;
+        return back_error(MPI_Request_free(&r));
+    }
+    if (s->a & REQUEST_DONE && s->a & REQUEST_PERSISTENT) {
+        MPI_Request p = (MPI_Request)(uintptr_t)((struct persistent *)(uintptr_t)s->extra)->real;
+        MPI_Request_free(&p);
+    }
+    if (!is_inactive(s) && (s->a & REQUEST_KIND) == REQUEST_RECV && !(s->a & REQUEST_DONE) &&
+        adopt(r, s->clock) == 0)
+        ; /* completes later */
+    else
+        rc = MPI_Request_free(&r);
+    free((void *)(uintptr_t)s->extra);
+    ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, *vid, back.shared);
+    *vid = VID_REQUEST_NULL;
+    return back_error(rc);
+}
