@@ -15,7 +15,7 @@
 struct front_large {
     int *ints; /* the arrays, one after the other */
     size_t used;
-    MPI_Datatype types[2];
+    MPI_Datatype types[3]; /* MPI_Get_accumulate_c has as many counts */
     int ntypes;
     int out, in; /* how many blocks go out and come in; 0 where the arrays mean nothing */
     int refused; /* a count is no int where it must be one */

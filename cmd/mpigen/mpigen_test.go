@@ -147,6 +147,15 @@ func TestFates(t *testing.T) {
 		byName[f.name] = f
 	}
 	for _, f := range fs {
+		counts := 0
+		for _, p := range f.params {
+			if p.kind == "large" {
+				counts++
+			}
+		}
+		if counts > 3 {
+			t.Errorf("MPI_%s has %d counts, struct front_large has room for 3", f.name, counts)
+		}
 		twin := byName[f.twin()]
 		if twin == f || twin == nil {
 			continue
