@@ -84,7 +84,7 @@ func TestASeenJobIsOver(t *testing.T) {
 				}
 				return seen.over(job, err)
 			}
-			if look() || look() {
+			if first, again := look(), look(); first || again {
 				t.Fatal("a job is over while its process lives")
 			}
 			ends(t, s, kill)
