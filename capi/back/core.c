@@ -7,6 +7,7 @@
 
 #include "file.h"
 #include "impl.h"
+#include "window.h"
 
 struct back back;
 
@@ -96,6 +97,7 @@ static int ops_bind(void *ctx, ckpt_job *job) {
 /* "Then exit": the job is saved, and all ranks stand here.  The launcher sees a proper end. */
 static int ops_finalize(void *ctx) {
     (void)ctx;
+    windows_end();
     return MPI_Finalize() == MPI_SUCCESS ? 0 : CKPT_E_SYSTEM;
 }
 

@@ -202,23 +202,32 @@ int back_one_sided(void *ctx) {
     return next_slot(CKPT_KIND_WIN, &i) != NULL;
 }
 
-int back_settle(void *ctx) {
-    (void)ctx;
+/* All windows, in an order that all members have, so that nobody waits for another in a circle.  NULL
+ * when there is no memory. */
+static struct standing *all_windows(size_t *count) {
     uint32_t i = 0;
     size_t n = 0;
-    int rc = MPI_SUCCESS;
     while (next_slot(CKPT_KIND_WIN, &i) != NULL)
         n++;
     struct standing *all = calloc(n + 1, sizeof *all);
+    *count = 0;
+    if (all == NULL)
+        return NULL;
+    i = 0;
+    for (const ckpt_slot *s; *count < n && (s = next_slot(CKPT_KIND_WIN, &i)) != NULL; ++*count)
+        all[*count] = (struct standing){CKPT_VID(CKPT_KIND_WIN, i - 1),
+                                        (struct window *)(uintptr_t)s->extra};
+    qsort(all, n, sizeof *all, by_identity);
+    return all;
+}
+
+int back_settle(void *ctx) {
+    (void)ctx;
+    size_t n;
+    int rc = MPI_SUCCESS;
+    struct standing *all = all_windows(&n);
     if (all == NULL)
         return CKPT_E_SYSTEM;
-    i = 0;
-    n = 0;
-    for (const ckpt_slot *s; (s = next_slot(CKPT_KIND_WIN, &i)) != NULL; n++)
-        all[n] = (struct standing){CKPT_VID(CKPT_KIND_WIN, i - 1),
-                                   (struct window *)(uintptr_t)s->extra};
-    /* In an order that all members have, so that nobody waits for another in a circle. */
-    qsort(all, n, sizeof *all, by_identity);
     for (size_t k = 0; k < n && rc == MPI_SUCCESS; k++) {
         rc = settle(all[k].w, real_win(all[k].vid));
         if (rc == MPI_SUCCESS && window_describe(all[k].vid, all[k].w) != 0)
@@ -226,4 +235,17 @@ int back_settle(void *ctx) {
     }
     free(all);
     return rc == MPI_SUCCESS ? 0 : CKPT_E_SYSTEM;
+}
+
+/* MPICH's UCX aborts in MPI_Finalize while memory of a window is registered with it. */
+void windows_end(void) {
+    size_t n;
+    struct standing *all = all_windows(&n);
+    for (size_t k = 0; all != NULL && k < n; k++) {
+        MPI_Win win = real_win(all[k].vid);
+        if (all[k].w->fenced)
+            MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
+        MPI_Win_free(&win);
+    }
+    free(all);
 }

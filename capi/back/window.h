@@ -59,6 +59,8 @@ int window_share(const struct window *w, MPI_Comm comm, int again);
 int window_reopen(const struct window *w, MPI_Win win);
 /* What holds a checkpoint back: an epoch that a restart could not open again. */
 int windows_hold(char *why, size_t bytes);
+/* Frees all windows; all ranks call it, in a safe state, and end. */
+void windows_end(void);
 #pragma GCC visibility pop
 
 #endif

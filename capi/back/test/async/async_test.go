@@ -28,7 +28,7 @@ func TestAnyMoment(t *testing.T) {
 		for _, pair := range cycle.Pairs[:3] {
 			t.Run(pair[0]+"-"+pair[1]+"/"+p.name, func(t *testing.T) {
 				native.Do(func() { program.Native(t, "mpich") }) // what it computes does not depend on the MPI
-				program.Run(t, pair)
+				program.Run(t, pair[:]...)
 			})
 		}
 	}
@@ -49,6 +49,6 @@ func TestTwoPhase(t *testing.T) {
 		}
 		program.Native(t, "mpich")
 		pair := cycle.Pairs[1+i] // within Open MPI, and between the two
-		t.Run(pair[0]+"-"+pair[1]+"/"+p.name, func(t *testing.T) { program.Run(t, pair) })
+		t.Run(pair[0]+"-"+pair[1]+"/"+p.name, func(t *testing.T) { program.Run(t, pair[:]...) })
 	}
 }

@@ -19,6 +19,6 @@ func TestFilesAtAnyMoment(t *testing.T) {
 	}
 	program.Native(t, "mpich")
 	for _, pair := range cycle.Pairs[1:3] {
-		t.Run(pair[0]+"-"+pair[1], func(t *testing.T) { program.Run(t, pair) })
+		t.Run(pair[0]+"-"+pair[1], func(t *testing.T) { program.Run(t, pair[:]...) })
 	}
 }

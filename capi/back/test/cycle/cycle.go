@@ -169,6 +169,15 @@ func (j *Job) Save() bool {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), Limit)
 	defer cancel()
+	go func() { // ckptctl would wait for a job that is started again
+		for !j.Ended(50*time.Millisecond) && ctx.Err() == nil {
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(15 * time.Second):
+			cancel()
+		}
+	}()
 	b, err := exec.CommandContext(ctx, Tool(j.t, "ckptctl"), "checkpoint", j.dir, "--timeout", "90s").CombinedOutput()
 	if err == nil {
 		return true
@@ -200,16 +209,16 @@ func (p *Program) Native(t testing.TB, mpi string) {
 	}
 }
 
-// Run saves the program at moments that nobody chose, kills it, continues it under the other MPI of
-// the pair, and so on; in the end its result must be the native one.
-func (p *Program) Run(t *testing.T, pair [2]string) {
+// Run saves the program at moments that nobody chose, kills it, continues it under the next of the MPIs,
+// and so on around; in the end its result must be the native one.
+func (p *Program) Run(t *testing.T, mpis ...string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "ckpt")
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 1))
 	pause := func(most time.Duration) time.Duration { return time.Duration(r.Int64N(int64(most))) }
 	run := Tool(t, "ckptrun")
-	j := Start(t, pair[0], p.Ranks, append([]string{run, "--dir", dir}, p.Command[pair[0]]...)...)
+	j := Start(t, mpis[0], p.Ranks, append([]string{run, "--dir", dir}, p.Command[mpis[0]]...)...)
 	kills := 0
 	for ; kills < p.Kills; kills++ {
 		if j.Ended(pause(p.Most)) || !j.Save() || j.Ended(pause(60*time.Millisecond)) {
@@ -219,7 +228,7 @@ func (p *Program) Run(t *testing.T, pair [2]string) {
 		if err := os.Remove(filepath.Join(dir, "job.json")); err != nil && !os.IsNotExist(err) {
 			t.Fatal(err)
 		}
-		j = Start(t, pair[(kills+1)%2], p.Ranks, run, "--dir", dir, "--restart", dir)
+		j = Start(t, mpis[(kills+1)%len(mpis)], p.Ranks, run, "--dir", dir, "--restart", dir)
 	}
 	if !j.Ended(Limit) {
 		t.Fatalf("seed %d: it does not end after %d restarts\n%s", seed, kills, j.Output())
