@@ -76,6 +76,7 @@ def file(name):
     say("own pointer", f.Get_position(), repr(float(one[0])))
     f.Seek_shared(0, MPI.SEEK_END)
     f.Write_ordered(np.full(4, me, dtype="i4"))
+    world.Barrier()  # the others may still have to move the pointer
     say("shared pointer", f.Get_position_shared(), f.Get_size())
     f.Close()
     turns.Free()
