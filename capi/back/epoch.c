@@ -243,7 +243,9 @@ void windows_end(void) {
     struct standing *all = all_windows(&n);
     for (size_t k = 0; all != NULL && k < n; k++) {
         MPI_Win win = real_win(all[k].vid);
-        if (all[k].w->fenced)
+        if (all[k].w->locked_all)
+            MPI_Win_unlock_all(win);
+        if (all[k].w->fenced && !all[k].w->torn)
             MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
         MPI_Win_free(&win);
     }

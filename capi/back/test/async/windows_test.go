@@ -22,7 +22,7 @@ func TestWindowsAtAnyMoment(t *testing.T) {
 	}
 	program.Native(t, "mpich")             // what it computes does not depend on the MPI
 	for _, pair := range cycle.Pairs[2:] { // to the other MPI and back
-		t.Run(pair[0]+"-"+pair[1], func(t *testing.T) { program.Run(t, pair) })
+		t.Run(pair[0]+"-"+pair[1], func(t *testing.T) { program.Run(t, pair[:]...) })
 	}
 }
 
