@@ -125,28 +125,29 @@ static const ckpt_runtime_ops ops = {
 
 /* ---- begin ---- */
 
-/* What windows need of the real MPI.
+/* What is asked of the real MPI, where the user has not said otherwise.
+ *
+ * UCX's cache of registered memory does not see what the upper half unmaps, and would send from pages
+ * that are no more.  With it MPICH 4.0 also takes the next lower multiple of 16 for the address of a
+ * window.
  *
  * Debian's Open MPI leaves those out that need nothing but messages, and then has none on memory of
  * the program for one rank, or where the network has no others.  They do not bear several threads at
- * once.
- *
- * With UCX's cache of registered memory MPICH 4.0 takes the next lower multiple of 16 for the address
- * of a window.  That cache does not see either what the upper half unmaps. */
-static void for_windows(int required) {
+ * once. */
+static void configure(int required) {
+    setenv("UCX_RCACHE_ENABLE", "n", 0);
 #if defined(OPEN_MPI)
     const char *network = getenv("OMPI_MCA_pml");
     if (required != MPI_THREAD_MULTIPLE && (network == NULL || strstr(network, "ucx") == NULL))
         setenv("OMPI_MCA_osc", "^ucx", 0);
 #else
     (void)required;
-    setenv("UCX_RCACHE_ENABLE", "n", 0);
 #endif
 }
 
 /* Starts the real MPI.  Returns its error code. */
 static int start_mpi(int required, int *provided) {
-    for_windows(required);
+    configure(required);
     int rc = MPI_Init_thread(NULL, NULL, required, provided);
     if (rc != MPI_SUCCESS)
         return rc;
