@@ -99,11 +99,17 @@ func (o *options) lead(w io.Writer, programs []soak.Program) (*soak.Totals, erro
 		fmt.Fprintf(w, "seed %#x\n", o.seed)
 	}
 	for totals.Cycles < o.cycles && totals.Failures < o.failures {
-		seed := seeds.Uint64()
-		if o.life != 0 {
+		// Each program has a life; the others are drawn.
+		seed, from := seeds.Uint64(), programs
+		switch {
+		case o.life != 0:
 			seed = o.life
+		case totals.Lives < len(programs):
+			from = programs[totals.Lives:][:1]
+		default:
+			from = []soak.Program{*soak.Draw(seeds, programs)}
 		}
-		if err := o.one(w, seed, programs, &totals); err != nil {
+		if err := o.one(w, seed, from, &totals); err != nil {
 			return nil, err
 		}
 		if o.life != 0 {
@@ -129,7 +135,7 @@ func (o *options) one(w io.Writer, seed uint64, programs []soak.Program, totals 
 	totals.Add(l)
 	fmt.Fprintf(w, "%s: %d cycles, %.1f s\n", l, l.Cycles, time.Since(began).Seconds())
 	if err != nil {
-		fmt.Fprintf(w, "%s\n", l.Story())
+		fmt.Fprintf(w, "%s\nagain: -life %#x -only %q\n", l.Story(), seed, l.Program.Name)
 		if o.keep != "" {
 			fmt.Fprintf(w, "left in %s\n", dir)
 			return nil

@@ -65,7 +65,7 @@ type incarnation struct {
 // NewLife draws a life from a seed; dir must exist.
 func NewLife(seed uint64, tree *Tree, from []Program, dir string) *Life {
 	l := &Life{Seed: seed, tree: tree, Dir: dir, Most: mostEvents, random: rand.New(rand.NewPCG(seed, 1)), Events: map[string]int{}}
-	l.Program = draw(l.random, from)
+	l.Program = Draw(l.random, from)
 	l.Ranks = l.Program.Ranks[l.random.IntN(len(l.Program.Ranks))]
 	if l.Program.Argv != nil {
 		l.Argv = l.Program.Argv(l.random)

@@ -93,8 +93,8 @@ func Find(name string) (*Program, error) {
 	return &Programs[i], nil
 }
 
-// draw chooses a program by weight.
-func draw(r *rand.Rand, from []Program) *Program {
+// Draw chooses a program by weight.
+func Draw(r *rand.Rand, from []Program) *Program {
 	total := 0
 	for i := range from {
 		total += from[i].Weight
