@@ -147,7 +147,8 @@ const (
 const (
 	// predefined is how many ids of a kind are not the program's own.
 	predefined = 256
-	// maxFunctions and maxArgs bound a deferred call.
+	// maxFunctions and maxArgs bound a persistent collective; a deferred call may have any number of
+	// datatypes behind its arguments.
 	maxFunctions = 1 << 12
 	maxArgs      = 14
 )
@@ -367,7 +368,11 @@ func (r *reader) request(seen map[uint32]bool) Request {
 			Type: r.id(kindDatatype), Source: r.int32("a source"), Tag: r.int32("a tag")}
 	case DeferredStart:
 		q.Deferred = &Deferred{Call: r.word(), Function: int32(r.within("a function", 0, maxFunctions-1))}
-		for n := r.within("a number of arguments", 1, maxArgs); n > 0; n-- {
+		n := r.count(1)
+		if r.err == nil && n == 0 {
+			r.fail("a deferred call without arguments")
+		}
+		for ; n > 0 && r.err == nil; n-- {
 			q.Deferred.Args = append(q.Deferred.Args, r.word())
 		}
 	case Generalized:

@@ -88,7 +88,7 @@ func TestCorrupt(t *testing.T) {
 		{"named twice", change(func(s *Section) { s.Requests[1].ID = s.Requests[0].ID })},
 		{"not persistent", change(func(s *Section) { s.Requests[3].Flags, s.Requests[3].Persistent = 2, nil })},
 		{"state", change(func(s *Section) { s.Requests[0].State = 9 })},
-		{"number of arguments", change(func(s *Section) { s.Requests[2].Deferred.Args = make([]int64, 15) })},
+		{"without arguments", change(func(s *Section) { s.Requests[2].Deferred.Args = nil })},
 		{"mode", change(func(s *Section) { s.Requests[4].Persistent.Mode = 5 })},
 		{"8 bytes too many", append(full().Append(nil), make([]byte, 8)...)},
 	} {

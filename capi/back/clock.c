@@ -55,17 +55,71 @@ static inline __attribute__((always_inline)) long blocking(ckpt_back_fn *fn, con
  * gone finds the real request too.
  */
 
+#define NUMBER(NAME) (CKPT_FN_MPI_##NAME - CKPT_FN_MPI)
+
+/* Those with a datatype for each peer, in arrays at 3 and 7 whose lengths are 10 and 11. */
+enum { W_ARGS = 12 };
+static int is_w(int function) {
+    return function == NUMBER(IALLTOALLW) || function == NUMBER(INEIGHBOR_ALLTOALLW);
+}
+
 static struct deferred *deferred; /* that have no start yet */
 /* Guards the list, and that libckpt names no call which is not on it yet. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 /* Of the one thread that starts them: calls on one communicator start in order. */
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 
-static int bind_locked(const struct deferred *from, ckpt_slot *s) {
-    struct deferred *d = malloc(sizeof *d);
+int deferred_request_at(int function, int nargs) { return is_w(function) ? 9 : nargs - 1; }
+
+int deferred_sound(const struct deferred *d) {
+    return !is_w(d->function) || (d->nargs >= W_ARGS && d->a[10] >= 0 && d->a[11] >= 0 &&
+                                  d->a[10] + d->a[11] == d->nargs - W_ARGS);
+}
+
+struct deferred *deferred_new(int function, const long *a, int nargs) {
+    struct deferred *d = malloc(sizeof *d + (size_t)nargs * sizeof(long));
     if (d == NULL)
-        return MPI_ERR_NO_MEM;
-    *d = *from;
+        return NULL;
+    *d = (struct deferred){.function = function, .nargs = nargs};
+    memcpy(d->a, a, (size_t)nargs * sizeof(long));
+    return d;
+}
+
+/* From the arguments of the call itself. */
+static struct deferred *deferred_of_call(int function, const long *a, int comm_at) {
+    if (!is_w(function))
+        return deferred_new(function, a, comm_at + 2);
+    long n = W_ARGS + a[10] + a[11], *all = malloc((size_t)n * sizeof(long));
+    if (all == NULL)
+        return NULL;
+    memcpy(all, a, W_ARGS * sizeof(long));
+    for (long i = 0; i < a[10]; i++)
+        all[W_ARGS + i] = ((const ckpt_vid *)a[3])[i];
+    for (long i = 0; i < a[11]; i++)
+        all[W_ARGS + a[10] + i] = ((const ckpt_vid *)a[7])[i];
+    struct deferred *d = deferred_new(function, all, (int)n);
+    free(all);
+    return d;
+}
+
+/* Makes the call, with arguments that are no longer needed. */
+static long call_deferred(struct deferred *d) {
+    if (!is_w(d->function))
+        return back_table[d->function](d->a);
+    int n = d->nargs - W_ARGS;
+    ckpt_vid *types = malloc((size_t)(n + 1) * sizeof *types);
+    if (types == NULL)
+        return CANON_ERR(NO_MEM);
+    for (int i = 0; i < n; i++)
+        types[i] = (ckpt_vid)d->a[W_ARGS + i];
+    d->a[3] = (long)types;
+    d->a[7] = (long)(types + d->a[10]);
+    long rc = back_table[d->function](d->a);
+    free(types);
+    return rc;
+}
+
+static void bind_locked(struct deferred *d, ckpt_slot *s) {
     s->real = TO_REAL(MPI_REQUEST_NULL);
     s->extra = (uint64_t)(uintptr_t)d;
     struct deferred **end = &deferred;
@@ -73,23 +127,75 @@ static int bind_locked(const struct deferred *from, ckpt_slot *s) {
         end = &(*end)->next;
     d->next = NULL;
     __atomic_store_n(end, d, __ATOMIC_RELEASE);
-    return MPI_SUCCESS;
 }
 
-int deferred_bind(const struct deferred *from, ckpt_slot *s) {
+void deferred_bind(struct deferred *d, ckpt_slot *s) {
     pthread_mutex_lock(&mutex);
-    int rc = bind_locked(from, s);
+    bind_locked(d, s);
     pthread_mutex_unlock(&mutex);
-    return rc;
 }
 
-static long new_locked(const struct deferred *from, ckpt_vid *vid) {
-    long canon = back_new_request(MPI_REQUEST_NULL, REQUEST_DEFERRED, 0, from->comm, vid);
-    if (canon != 0)
-        return canon;
-    struct deferred d = *from;
-    d.request = *vid;
-    return back_error(bind_locked(&d, back_slot(CKPT_KIND_REQUEST, *vid)));
+/* ---- what deferred calls use ----
+ * The application may free a datatype or an operation at once; the real call needs it.  It is freed when
+ * no deferred call names it any more.  An argument that only looks like its id does no harm.  In an image
+ * it is an object like others, and stays after a restart.
+ */
+
+static struct kept {
+    struct kept *next;
+    ckpt_vid v;
+    ckpt_back_fn *free_it;
+} * kept;
+
+static int named_locked(ckpt_vid v) {
+    for (const struct deferred *d = deferred; d != NULL; d = d->next)
+        for (int i = 0; i < d->nargs; i++)
+            if (d->a[i] == (long)v)
+                return 1;
+    return 0;
+}
+
+int deferred_keeps(ckpt_vid v, ckpt_back_fn *free_it) {
+    if (__builtin_expect(__atomic_load_n(&deferred, __ATOMIC_ACQUIRE) == NULL, 1))
+        return 0;
+    pthread_mutex_lock(&mutex);
+    struct kept *k = named_locked(v) ? malloc(sizeof *k) : NULL;
+    if (k != NULL) {
+        *k = (struct kept){kept, v, free_it};
+        kept = k;
+    }
+    pthread_mutex_unlock(&mutex);
+    return k != NULL;
+}
+
+/* Forgets a call that was started, and frees what nobody names any more. */
+static void forget(struct deferred *done) {
+    struct kept *gone = NULL;
+    pthread_mutex_lock(&mutex);
+    for (struct deferred **p = &deferred; *p != NULL; p = &(*p)->next)
+        if (*p == done) {
+            *p = done->next;
+            break;
+        }
+    for (struct kept **p = &kept; *p != NULL;) {
+        struct kept *k = *p;
+        if (named_locked(k->v)) {
+            p = &k->next;
+            continue;
+        }
+        *p = k->next;
+        k->next = gone;
+        gone = k;
+    }
+    pthread_mutex_unlock(&mutex);
+    free(done);
+    while (gone != NULL) {
+        struct kept *k = gone;
+        const long a[] = {(long)&k->v};
+        gone = k->next;
+        k->free_it(a);
+        free(k);
+    }
 }
 
 struct deferred *deferred_of(const ckpt_slot *s) {
@@ -102,16 +208,9 @@ static int function_flags(int function, const long *a);
 int deferred_start(struct deferred *d) {
     ckpt_vid started = VID_REQUEST_NULL;
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, d->request);
-    pthread_mutex_lock(&mutex);
-    for (struct deferred **p = &deferred; *p != NULL; p = &(*p)->next)
-        if (*p == d) {
-            *p = d->next;
-            break;
-        }
-    pthread_mutex_unlock(&mutex);
-    d->a[d->nargs - 1] = (long)&started;
-    long rc = back_table[d->function](d->a);
+    d->a[deferred_request_at(d->function, d->nargs)] = (long)&started;
     int flags = function_flags(d->function, d->a);
+    long rc = call_deferred(d);
     s->extra = 0;
     if (rc == 0 && started != VID_REQUEST_NULL) {
         ckpt_slot *t = back_slot(CKPT_KIND_REQUEST, started);
@@ -128,7 +227,7 @@ int deferred_start(struct deferred *d) {
         flags = REQUEST_DONE;
     }
     __atomic_store_n(&s->a, flags, __ATOMIC_RELEASE);
-    free(d);
+    forget(d);
     return rc == 0 ? 0 : -1;
 }
 
@@ -162,6 +261,22 @@ void back_start_deferred(void) {
     pthread_mutex_unlock(&starting);
 }
 
+static long defer_locked(int function, const long *a, int comm_at, const ckpt_coll *call) {
+    ckpt_vid *vid = (ckpt_vid *)a[comm_at + 1];
+    struct deferred *d = deferred_of_call(function, a, comm_at);
+    long canon = d == NULL ? CANON_ERR(NO_MEM)
+                           : back_new_request(MPI_REQUEST_NULL, REQUEST_DEFERRED, 0, call->comm, vid);
+    if (canon != 0) {
+        free(d);
+        return canon;
+    }
+    d->comm = call->comm;
+    d->k = call->k;
+    d->request = *vid;
+    bind_locked(d, back_slot(CKPT_KIND_REQUEST, *vid));
+    return 0;
+}
+
 static inline __attribute__((always_inline)) long nonblocking(int function, const char *name,
                                                               const long *a, int comm_at) {
     ckpt_coll call;
@@ -170,11 +285,8 @@ static inline __attribute__((always_inline)) long nonblocking(int function, cons
         pthread_mutex_lock(&mutex);
         int answer = ckpt_coll_call(back.job, call.comm, call.k, CKPT_COLL_NONBLOCKING);
         long rc = 0;
-        if (answer == CKPT_COLL_DEFER) {
-            struct deferred d = {NULL, call.comm, 0, call.k, function, comm_at + 2, {0}};
-            memcpy(d.a, a, (size_t)d.nargs * sizeof(long));
-            rc = new_locked(&d, (ckpt_vid *)a[comm_at + 1]);
-        }
+        if (answer == CKPT_COLL_DEFER)
+            rc = defer_locked(function, a, comm_at, &call);
         pthread_mutex_unlock(&mutex);
         if (answer == CKPT_COLL_DEFER)
             return rc;
@@ -230,9 +342,9 @@ static inline __attribute__((always_inline)) long nonblocking(int function, cons
                             X(Ineighbor_allgather, INEIGHBOR_ALLGATHER, 6)                         \
                                 X(Ineighbor_allgatherv, INEIGHBOR_ALLGATHERV, 7)                   \
                                     X(Ineighbor_alltoall, INEIGHBOR_ALLTOALL, 6)                   \
-                                        X(Ineighbor_alltoallv, INEIGHBOR_ALLTOALLV, 8)
-
-#define NUMBER(NAME) (CKPT_FN_MPI_##NAME - CKPT_FN_MPI)
+                                        X(Ineighbor_alltoallv, INEIGHBOR_ALLTOALLV, 8)                     \
+                                    X(Ialltoallw, IALLTOALLW, 8)                                   \
+                                        X(Ineighbor_alltoallw, INEIGHBOR_ALLTOALLW, 8)
 
 #define DEFINE_BLOCKING(name, NAME, comm)                                                          \
     long back_##name(const long *a);                                                               \
@@ -249,21 +361,6 @@ static inline __attribute__((always_inline)) long nonblocking(int function, cons
     }
 BLOCKING(DEFINE_BLOCKING)
 NONBLOCKING(DEFINE_NONBLOCKING)
-
-/* The datatypes of these lie in memory that the front frees when the call returns, so they cannot
- * be deferred: they wait like blocking calls, which a correct program sees as a delay only, unless
- * the others need this rank to go on; then the checkpoint is given up. */
-static long back_w(ckpt_back_fn *fn, const char *call, const long *a) {
-    return blocking(fn, call, a, a[8]);
-}
-long back_Ialltoallw(const long *a);
-long back_Ineighbor_alltoallw(const long *a);
-static long clocked_Ialltoallw(const long *a) {
-    return back_w(back_Ialltoallw, "MPI_Ialltoallw", a);
-}
-static long clocked_Ineighbor_alltoallw(const long *a) {
-    return back_w(back_Ineighbor_alltoallw, "MPI_Ineighbor_alltoallw", a);
-}
 
 /* Collective calls on a window are counted by a communicator of its own. */
 long back_Win_fence(const long *a);
@@ -329,8 +426,6 @@ ckpt_back_fn *const *back_clocked_table(void) {
         BLOCKING(PUT)
     }
     NONBLOCKING(PUT)
-    PUT(Ialltoallw, IALLTOALLW, 8)
-    PUT(Ineighbor_alltoallw, INEIGHBOR_ALLTOALLW, 8)
     back_file_functions(table);
     back_meet_functions(table);
     PUT(Win_fence, WIN_FENCE, 1)

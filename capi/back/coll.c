@@ -7,9 +7,11 @@
  * for are completed first, and later ones are entered by all members or by none, so no thread stays
  * in one.
  */
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "describe.h"
+#include "drain.h"
 #include "impl.h"
 
 /* ---- operations ---- */
@@ -157,15 +159,55 @@ int back_rebuild_op(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t
     return 0;
 }
 
-long back_Op_free(const long *a) {
-    ckpt_vid v = *(ckpt_vid *)a[0];
+/* Whether a non-blocking reduction with a function of the application is under way, or is to start. */
+static int reducing(void) {
+    uint32_t i = 0;
+    for (const ckpt_slot *s; (s = next_slot(CKPT_KIND_REQUEST, &i)) != NULL;) {
+        int flags = __atomic_load_n(&s->a, __ATOMIC_ACQUIRE);
+        if (flags & REQUEST_DEFERRED || (flags & (REQUEST_USER_OP | REQUEST_DONE)) == REQUEST_USER_OP)
+            return 1;
+    }
+    return 0;
+}
+
+/* Operations that were freed while one was: MPI may still call their functions. */
+static struct later {
+    struct later *next;
+    ckpt_vid v;
+} * freed_later;
+static pthread_mutex_t later_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static int free_op(ckpt_vid v) {
     MPI_Op op = real_op(v);
     int user = back_slot(CKPT_KIND_OP, v)->b, rc = MPI_Op_free(&op);
     if (rc == MPI_SUCCESS) {
         unclaim(user);
         ckpt_vid_free(back.job, v);
     }
-    return back_error(rc);
+    return rc;
+}
+
+long back_Op_free(const long *a) {
+    ckpt_vid v = *(ckpt_vid *)a[0];
+    int rc = MPI_SUCCESS, busy = reducing();
+    pthread_mutex_lock(&later_mutex);
+    struct later *l = busy ? malloc(sizeof *l) : NULL;
+    if (l != NULL) {
+        *l = (struct later){freed_later, v};
+        freed_later = l;
+    }
+    while (!busy && freed_later != NULL) {
+        l = freed_later;
+        freed_later = l->next;
+        free_op(l->v);
+        free(l);
+    }
+    pthread_mutex_unlock(&later_mutex);
+    if (a[1]) /* the front keeps what it knows of it, until it is told 0 again */
+        *(int *)a[1] = busy;
+    if (!busy)
+        rc = free_op(v);
+    return busy && l == NULL ? CANON_ERR(NO_MEM) : back_error(rc);
 }
 
 /* ---- all-to-all with a datatype for each peer ----

@@ -144,6 +144,7 @@ long back_Comm_free(const long *a) {
     int rc = MPI_Comm_free(&comm);
     if (rc == MPI_SUCCESS) {
         back_two_phase_freed(v);
+        back_comm_gone(v);
         ckpt_vid_free(back.job, v);
     }
     return back_error(rc);
@@ -155,6 +156,7 @@ long back_Comm_disconnect(const long *a) {
     int rc = MPI_Comm_disconnect(&comm);
     if (rc == MPI_SUCCESS) {
         back_two_phase_freed(v);
+        back_comm_gone(v);
         ckpt_vid_free(back.job, v);
     }
     return back_error(rc);

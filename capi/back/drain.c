@@ -241,6 +241,34 @@ int back_drained_recv(const struct back_take *t, ckpt_mpi_status *status, int *r
     return m != NULL && back_drained_mrecv(m, t->buf, t->count, t->type, status, rc);
 }
 
+void back_comm_gone(ckpt_vid comm) {
+    uint32_t i = 0;
+    for (ckpt_slot *s; (s = next_slot(CKPT_KIND_REQUEST, &i)) != NULL;)
+        if (s->clock == comm)
+            s->clock = VID_COMM_NULL;
+    i = 0;
+    for (ckpt_slot *s; (s = next_slot(CKPT_KIND_MESSAGE, &i)) != NULL;)
+        if (s->clock == comm) {
+            s->clock = VID_COMM_NULL;
+            ((struct drained *)(uintptr_t)s->extra)->comm = VID_COMM_NULL;
+        }
+    pthread_mutex_lock(&mutex);
+    for (struct drained **p = &drained_first; *p != NULL;) {
+        struct drained *m = *p;
+        if (m->comm != comm) {
+            p = &m->next;
+            continue;
+        }
+        *p = m->next; /* nobody can receive it any more */
+        if (drained_end == &m->next)
+            drained_end = p;
+        back.drained--;
+        free(m->data);
+        free(m);
+    }
+    pthread_mutex_unlock(&mutex);
+}
+
 /* ---- one turn ---- */
 
 /* Starts to receive a matched message into memory of ours. */

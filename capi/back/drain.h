@@ -33,9 +33,17 @@ struct deferred {
     ckpt_vid comm, request;
     uint64_t k;
     int function; /* index in the table */
-    int nargs;    /* the last is where the id of the request goes */
-    long a[14];
+    int nargs;
+    /* Of MPI_Ialltoallw and its like the datatypes follow, since what the front gave is gone when the
+     * call returns. */
+    long a[];
 };
+/* Where the id of the request goes. */
+int deferred_request_at(int function, int nargs);
+int deferred_sound(const struct deferred *d); /* as an image has it */
+struct deferred *deferred_new(int function, const long *a, int nargs); /* NULL when out of memory */
+/* 1 when v is freed later by that function, since a call that is not started uses it. */
+int deferred_keeps(ckpt_vid v, ckpt_back_fn *free_it);
 
 #pragma GCC visibility push(hidden)
 extern struct drained *drained_first;
@@ -71,8 +79,8 @@ static inline void back_posted(ckpt_vid request, const long *a, const ckpt_slot 
 }
 /* The i-th slot of a kind that is handed out, from *i on; NULL at the end. */
 ckpt_slot *next_slot(ckpt_kind kind, uint32_t *i);
-/* Binds an id of an image: the deferred call of request vid. */
-int deferred_bind(const struct deferred *d, ckpt_slot *s);
+/* Binds an id of an image: the deferred call of request vid, which becomes the slot's. */
+void deferred_bind(struct deferred *d, ckpt_slot *s);
 int deferred_start(struct deferred *d);
 struct deferred *deferred_of(const ckpt_slot *s);
 #pragma GCC visibility pop

@@ -234,6 +234,7 @@ enum {
     REQUEST_FREED = 8192,       /* ... or MPI_Request_free, before that */
     REQUEST_COLL = 16384,       /* a persistent collective: extra is a struct back_coll */
     REQUEST_PARTITIONED = 32768, /* a persistent request of partitioned communication */
+    REQUEST_ORPHAN = 131072, /* MPI_Request_free was called: the id is ours until it is complete */
     REQUEST_PAIR = 65536 /* MPI_Isendrecv: extra is a struct back_coll, inner the receive, a[0] the send */
 };
 /* A request's slot: real, clock: virtual id of its communicator, a: flags above, b: peer of a
@@ -431,9 +432,21 @@ static inline void back_count_received(const ckpt_slot *comm, const MPI_Status *
         ckpt_received(comm, s->MPI_SOURCE, back.shared);
 }
 
-/* Completes receives that were freed before they were complete, where that is possible; how many
- * are left. */
-int back_poll_orphans(void);
+/* ---- receives that were freed before they were complete (orphan.c) ---- */
+
+/* Such a one: its id and its slot are ours from now on. */
+void back_adopt(ckpt_vid request);
+/* As it is called by the application; tests the others now and then. */
+void back_orphan(ckpt_vid request);
+/* Gives away those that are complete. */
+void back_poll_orphans(void);
+/* Tests a request, of which nobody needs to know more than that it is complete; 1 when it is. */
+int back_end_orphan(ckpt_vid request);
+
+/* A communicator is gone: requests and messages that still belong to it count for no other that gets its
+ * id. */
+void back_comm_gone(ckpt_vid comm);
+
 /* What holds a checkpoint back (ckpt_runtime_ops.holds). */
 int back_holds(void *ctx, char *why, size_t bytes);
 

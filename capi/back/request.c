@@ -562,3 +562,23 @@ static long some(const long *a, int wait) {
 long back_Waitsome(const long *a) { return some(a, 1); }
 
 long back_Testsome(const long *a) { return some(a, 0); }
+
+/* ---- receives that were freed before they were complete (orphan.c) ---- */
+
+int back_end_orphan(ckpt_vid vid) {
+    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, vid);
+    int persistent = s->a & REQUEST_PERSISTENT, flag = 0;
+    MPI_Request r = real_of(s);
+    MPI_Status st;
+    int rc = MPI_Test(&r, &flag, &st);
+    if (!flag && rc == MPI_SUCCESS)
+        return 0;
+    complete_rare(s, &vid, &st, rc);
+    if (persistent) { /* it is inactive now */
+        r = real_of(s);
+        MPI_Request_free(&r);
+        free((void *)(uintptr_t)s->extra);
+        ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, vid, back.shared);
+    }
+    return 1;
+}

@@ -12,7 +12,7 @@
  *     STATE_DONE: source, tag, cancelled, length, canonical error
  *     STATE_POSTED: order, buffer, count, datatype, source, tag
  *     STATE_DEFERRED: number of the call on its communicator, function, number of arguments,
- *       arguments
+ *       arguments (of MPI_Ialltoallw and its like, then the datatypes)
  *     STATE_GENERALIZED: the front's object and thunk
  *     STATE_COLL: function, number of arguments, arguments, position of the request, arrays of
  * types, number of types, types, inner request STATE_INACTIVE: nothing
@@ -36,7 +36,7 @@ enum {
 enum {
     LASTING = REQUEST_KIND | REQUEST_PERSISTENT | REQUEST_ACTIVE | REQUEST_CANCELLED |
               REQUEST_SYNC | REQUEST_GENERALIZED | REQUEST_ENDED | REQUEST_COLL |
-              REQUEST_PAIR
+              REQUEST_PAIR | REQUEST_ORPHAN
 };
 
 /* ---- writing ---- */
@@ -326,16 +326,27 @@ static int load_done(struct in *x, ckpt_slot *s) {
 
 static int load_deferred(struct loading *l, ckpt_slot *s, ckpt_vid vid) {
     struct in *x = &l->in;
-    struct deferred d = {.comm = s->clock, .request = vid};
-    d.k = (uint64_t)in(x);
-    d.function = (int)in_range(x, 0, CKPT_FN_MPI_END - CKPT_FN_MPI - 1);
-    d.nargs = (int)in_range(x, 1, (int64_t)(sizeof d.a / sizeof *d.a));
-    for (int i = 0; i < d.nargs; i++)
-        d.a[i] = in(x);
-    if (x->failed)
+    uint64_t k = (uint64_t)in(x);
+    int function = (int)in_range(x, 0, CKPT_FN_MPI_END - CKPT_FN_MPI - 1);
+    int nargs = (int)in_count(x, 1);
+    int at = deferred_request_at(function, nargs);
+    if (x->failed || nargs < 1 || at >= nargs)
         return CKPT_E_CORRUPT;
-    if (deferred_bind(&d, s) != MPI_SUCCESS)
+    long *a = calloc((size_t)nargs, sizeof *a);
+    for (int i = 0; a != NULL && i < nargs; i++)
+        a[i] = in(x);
+    struct deferred *d = a == NULL ? NULL : deferred_new(function, a, nargs);
+    free(a);
+    if (d == NULL)
         return CKPT_E_SYSTEM;
+    if (x->failed || !deferred_sound(d)) {
+        free(d);
+        return CKPT_E_CORRUPT;
+    }
+    d->comm = s->clock;
+    d->request = vid;
+    d->k = k;
+    deferred_bind(d, s);
     s->a |= REQUEST_DEFERRED;
     l->start[l->nstarts++] = deferred_of(s);
     return 0;
@@ -416,6 +427,8 @@ static int load_request(struct loading *l) {
     }
     if (rc == 0 && s->a & REQUEST_PERSISTENT && state != STATE_COLL)
         rc = load_persistent(x, s, state);
+    if (rc == 0 && s->a & REQUEST_ORPHAN)
+        back_adopt(vid);
     return x->failed ? CKPT_E_CORRUPT : rc;
 }
 

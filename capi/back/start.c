@@ -2,7 +2,6 @@
  *
  * start.c: starting persistent requests, cancelling and freeing requests.
  */
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "drain.h"
@@ -70,43 +69,6 @@ long back_Cancel(const long *a) {
     return back_error(rc);
 }
 
-/* Receives that were freed while active: nobody else will count their messages. */
-static struct orphan {
-    MPI_Request request;
-    ckpt_vid comm;
-} * orphans;
-static int norphans;
-static pthread_mutex_t orphans_mutex = PTHREAD_MUTEX_INITIALIZER;
-
-static int adopt(MPI_Request request, ckpt_vid comm) {
-    pthread_mutex_lock(&orphans_mutex);
-    struct orphan *grown = realloc(orphans, (size_t)(norphans + 1) * sizeof *orphans);
-    if (grown != NULL) {
-        orphans = grown;
-        orphans[norphans++] = (struct orphan){request, comm};
-    }
-    pthread_mutex_unlock(&orphans_mutex);
-    return grown ? 0 : -1;
-}
-
-int back_poll_orphans(void) {
-    pthread_mutex_lock(&orphans_mutex);
-    for (int i = 0; i < norphans;) {
-        MPI_Status st;
-        int flag = 0;
-        MPI_Test(&orphans[i].request, &flag, &st);
-        if (!flag) {
-            i++;
-            continue;
-        }
-        back_count_received(back_slot(CKPT_KIND_COMM, orphans[i].comm), &st);
-        orphans[i] = orphans[--norphans];
-    }
-    int left = norphans;
-    pthread_mutex_unlock(&orphans_mutex);
-    return left;
-}
-
 long back_Request_free(const long *a) {
     ckpt_vid *vid = (ckpt_vid *)a[0];
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, *vid);
@@ -138,11 +100,13 @@ long back_Request_free(const long *a) {
         MPI_Request p = (MPI_Request)(uintptr_t)((struct persistent *)(uintptr_t)s->extra)->real;
         MPI_Request_free(&p);
     }
-    if (!is_inactive(s) && (s->a & REQUEST_KIND) == REQUEST_RECV && !(s->a & REQUEST_DONE) &&
-        adopt(r, s->clock) == 0)
-        ; /* completes later */
-    else
-        rc = MPI_Request_free(&r);
+    if (!is_inactive(s) && (s->a & REQUEST_KIND) == REQUEST_RECV && !(s->a & REQUEST_DONE)) {
+        s->a |= REQUEST_ORPHAN;
+        back_orphan(*vid);
+        *vid = VID_REQUEST_NULL;
+        return 0;
+    }
+    rc = MPI_Request_free(&r);
     free((void *)(uintptr_t)s->extra);
     ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, *vid, back.shared);
     *vid = VID_REQUEST_NULL;

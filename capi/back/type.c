@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "describe.h"
+#include "drain.h"
 #include "impl.h"
 
 /* ---- making a datatype from its descriptor ---- */
@@ -461,6 +462,8 @@ long back_Type_commit(const long *a) {
 long back_Type_free(const long *a) {
     ckpt_vid v = *(ckpt_vid *)a[0];
     MPI_Datatype type = real_type(v);
+    if (deferred_keeps(v, back_Type_free))
+        return 0;
     int rc = MPI_Type_free(&type);
     if (rc == MPI_SUCCESS)
         ckpt_vid_free(back.job, v);

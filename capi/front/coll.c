@@ -28,7 +28,7 @@ static void call_c(const struct front_op *o, void *in, void *inout, int *len, MP
 
 int front_op_new(front_op_call *call, void *function, int commute, unsigned fn, MPI_Op *op) {
     struct front_op *o = front_alloc(sizeof *o);
-    *o = (struct front_op){call, function, NULL};
+    *o = (struct front_op){call, function, NULL, NULL};
     ckpt_vid v = VID_OP_NULL;
     ckpt_mpi_user_thunk *thunk = user_thunk;
     long a[] = {(long)o, commute, (long)&v, (long)thunk};
@@ -56,16 +56,43 @@ FRONT(int, Op_create_c, (void *user_fn, int commute, MPI_Op *op)) {
     return front_op_new(call_large, user_fn, commute, CKPT_FN_MPI_OP_CREATE_C, op);
 }
 
+/* Of operations that were freed while a reduction was under way: MPI may still call their functions. */
+static struct front_op *freed_later;
+
+static void free_ops(struct front_op *o) {
+    while (o != NULL) {
+        struct front_op *next = o->next;
+        free(o);
+        o = next;
+    }
+}
+
 FRONT(int, Op_free, (MPI_Op * op)) {
     ckpt_vid v = in_op(*op);
     if (CKPT_VID_INDEX(v) < CKPT_VID_PREDEFINED)
         return FRONT_ERR(CKPT_FN_MPI_OP_FREE, OP);
     struct front_op *o = front_op(*op);
-    long a[] = {(long)&v};
+    int in_use = 0;
+    long a[] = {(long)&v, (long)&in_use};
+    struct front_op *others = __atomic_exchange_n(&freed_later, NULL, __ATOMIC_ACQ_REL);
     long rc = front_call(CKPT_FN_MPI_OP_FREE, a);
+    if (rc == 0)
+        o->next = others;
+    else
+        o = others;
+    if (rc == 0 && !in_use) {
+        free_ops(o);
+    } else if (o != NULL) {
+        struct front_op *last = o;
+        while (last->next != NULL)
+            last = last->next;
+        last->next = __atomic_load_n(&freed_later, __ATOMIC_ACQUIRE);
+        while (!__atomic_compare_exchange_n(&freed_later, &last->next, o, 0, __ATOMIC_ACQ_REL,
+                                            __ATOMIC_ACQUIRE))
+            ;
+    }
     if (rc != 0)
         return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_OP_FREE, rc);
-    free(o);
     *op = MPI_OP_NULL;
     return MPI_SUCCESS;
 }

@@ -203,6 +203,7 @@ typedef void front_op_call(const struct front_op *o, void *in, void *inout, int 
 struct front_op {
     front_op_call *call;
     void *function, *extra;
+    struct front_op *next; /* among those that are freed later */
 };
 int front_op_new(front_op_call *call, void *function, int commute, unsigned fn, MPI_Op *op);
 struct front_op *front_op(MPI_Op op); /* NULL of a predefined one */

@@ -315,6 +315,80 @@ static uint64_t leaving(int rounds) {
     return h;
 }
 
+static void add(void *in, void *inout, int *n, MPI_Datatype *type) {
+    (void)type;
+    for (int i = 0; i < *n; i++)
+        ((uint64_t *)inout)[i] += ((uint64_t *)in)[i];
+}
+
+/* What MPI needs longer than the program: datatypes and operations of calls that are under way, receives,
+ * communicators. */
+static uint64_t freeing(int rounds) {
+    enum { N = 8 };
+    uint64_t h = 0;
+    int next = (rank + 1) % size, prev = (rank + size - 1) % size;
+    for (int r = 0; r < rounds; r++) {
+        static uint64_t to[N * 64], from[N * 64];
+        int counts[64], at[64];
+        uint64_t mine = mix((uint64_t)rank, (uint64_t)r), sum = 0, early = 0, late = 0, other = 0;
+        MPI_Datatype types[64], every;
+        MPI_Op plus;
+        MPI_Request q[4];
+        MPI_Comm dup, twin;
+        MPI_Comm_idup(MPI_COMM_WORLD, &twin, &q[3]);
+        MPI_Wait(&q[3], MPI_STATUS_IGNORE); /* Open MPI 4.1 mixes its steps up with other non-blocking calls */
+        MPI_Irecv(&early, 1, MPI_UINT64_T, prev, 1, MPI_COMM_WORLD, &q[0]);
+        MPI_Request_free(&q[0]);
+        work((uint64_t)(rank * 31 + r), 4000);
+        MPI_Op_create(add, 1, &plus);
+        MPI_Iallreduce(&mine, &sum, 1, MPI_UINT64_T, plus, MPI_COMM_WORLD, &q[0]);
+        MPI_Op_free(&plus);
+        for (int p = 0; p < size; p++) { /* every second word */
+            MPI_Type_vector(N / 2, 1, 2, MPI_UINT64_T, &types[p]);
+            MPI_Type_commit(&types[p]);
+            counts[p] = 1;
+            at[p] = p * N * 8;
+            for (int i = 0; i < N; i++)
+                to[p * N + i] = mix(mine, (uint64_t)(p * N + i)), from[p * N + i] = 0;
+        }
+        MPI_Ialltoallw(to, counts, at, types, from, counts, at, types, MPI_COMM_WORLD, &q[1]);
+        for (int p = 0; p < size; p++)
+            MPI_Type_free(&types[p]);
+        uint64_t word[2 * N];
+        for (int i = 0; i < 2 * N; i++)
+            word[i] = rank == r % size ? mix((uint64_t)r, (uint64_t)i) : 0;
+        MPI_Type_vector(N, 1, 2, MPI_UINT64_T, &every);
+        MPI_Type_commit(&every);
+        MPI_Ibcast(word, 1, every, r % size, MPI_COMM_WORLD, &q[2]);
+        MPI_Type_free(&every);
+        work((uint64_t)(rank * 37 + r), 4000);
+        MPI_Send(&mine, 1, MPI_UINT64_T, next, 1, MPI_COMM_WORLD);
+        MPI_Waitall(3, q, MPI_STATUSES_IGNORE);
+        MPI_Sendrecv(&mine, 1, MPI_UINT64_T, next, 2, &late, 1, MPI_UINT64_T, prev, 2, twin,
+                     MPI_STATUS_IGNORE);
+        MPI_Sendrecv(&mine, 1, MPI_UINT64_T, next, 3, &late, 1, MPI_UINT64_T, prev, 3,
+                     MPI_COMM_WORLD, MPI_STATUS_IGNORE); /* behind the first one */
+        MPI_Comm_free(&twin);
+        /* Received when its communicator is gone, and another one has its place. */
+        MPI_Comm_dup(MPI_COMM_WORLD, &dup);
+        MPI_Irecv(&other, 1, MPI_UINT64_T, prev, 4, dup, &q[0]);
+        MPI_Isend(&mine, 1, MPI_UINT64_T, next, 4, dup, &q[1]);
+        MPI_Comm_free(&dup);
+        MPI_Comm_dup(MPI_COMM_WORLD, &dup);
+        MPI_Waitall(2, q, MPI_STATUSES_IGNORE);
+        work((uint64_t)(rank * 41 + r), 4000);
+        MPI_Comm_free(&dup);
+        if (early != late || other != late)
+            fail("a message", r);
+        h = mix(mix(h, sum), early);
+        for (int i = 0; i < size * N; i++)
+            h = mix(h, from[i]);
+        for (int i = 0; i < 2 * N; i++)
+            h = mix(h, word[i]);
+    }
+    return h;
+}
+
 /* Communicators whose members have none of their own before: a part of the world, and two groups that
  * do not know each other; while collective calls on the old ones are under way. */
 static uint64_t meeting(int rounds) {
@@ -362,7 +436,7 @@ int main(int argc, char **argv) {
         uint64_t (*run)(int);
     } patterns[] = {{"ring", ring}, {"farm", farm},   {"polling", polling}, {"colls", colls},
                     {"halo", halo}, {"stuck", stuck}, {"leaving", leaving},
-                    {"meeting", meeting}};
+                    {"meeting", meeting}, {"freeing", freeing}};
     int rounds = argc > 2 ? atoi(argv[2]) : 100;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -376,7 +450,7 @@ int main(int argc, char **argv) {
             MPI_Finalize();
             return 0;
         }
-    fprintf(stderr, "usage: patterns ring|farm|polling|colls|halo|stuck|leaving|meeting ROUNDS\n");
+    fprintf(stderr, "usage: patterns ring|farm|polling|colls|halo|stuck|leaving|meeting|freeing ROUNDS\n");
     MPI_Finalize();
     return 2;
 }
