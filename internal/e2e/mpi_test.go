@@ -87,36 +87,10 @@ func (h *heat) awaitEpoch(t *testing.T, p *Process, after int) {
 	}
 }
 
-// processes are the ranks: processes of this test whose program is ckptrun, without the copies that
-// images are written from.
-func (h *heat) processes() []int {
-	all := map[int]bool{}
-	for _, pid := range h.mark.Processes() {
-		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && exe == built.CkptRun() {
-			all[pid] = true
-		}
-	}
-	var pids []int
-	for pid := range all {
-		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		if err != nil {
-			continue
-		}
-		parent := regexp.MustCompile(`(?m)^PPid:\t(\d+)$`).FindSubmatch(status)
-		if parent == nil {
-			continue
-		}
-		if n, err := strconv.Atoi(string(parent[1])); err == nil && !all[n] {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
-
 // kill ends every rank as kill -9 does, and waits for mpiexec to give up.
 func (h *heat) kill(t *testing.T, p *Process) {
 	t.Helper()
-	pids := h.processes()
+	pids := h.mark.Ranks()
 	if len(pids) != ranks && !p.Ended() {
 		t.Errorf("%d ranks, expected %d", len(pids), ranks)
 	}
@@ -213,7 +187,7 @@ func TestMPIKilledRank(t *testing.T) {
 	p := h.start(t)
 	for victim := range ranks {
 		h.awaitEpoch(t, p, h.newest(t))
-		pids := h.processes()
+		pids := h.mark.Ranks()
 		if len(pids) != ranks {
 			t.Fatalf("%d ranks, expected %d", len(pids), ranks)
 		}

@@ -48,6 +48,31 @@ func (m Mark) Processes() []int {
 	return pids
 }
 
+// Ranks lists those that run ckptrun. The frozen copy of a rank, which its image is written from, is none:
+// without it a checkpoint fails, and the job goes on.
+func (m Mark) Ranks() []int {
+	all := map[int]bool{}
+	for _, pid := range m.Processes() {
+		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && filepath.Base(exe) == "ckptrun" {
+			all[pid] = true
+		}
+	}
+	var pids []int
+	for pid := range all {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			continue // it has ended
+		}
+		_, after, _ := strings.Cut(string(status), "\nPPid:\t")
+		line, _, _ := strings.Cut(after, "\n")
+		if parent, err := strconv.Atoi(line); err == nil && !all[parent] {
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	return pids
+}
+
 // KillAll ends every process that carries the mark.
 func (m Mark) KillAll() {
 	for range 100 { // new ones may be born meanwhile

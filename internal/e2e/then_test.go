@@ -47,7 +47,7 @@ func TestMPISignal(t *testing.T) {
 	want := h.natively(t)
 	p := h.mpiexec(t, append([]string{built.CkptRun(), "--signal", "USR2=exit", "--dir", h.run.Checkpoints(), "--"}, h.argv...)...)
 	h.awaitEpoch(t, p, 0)
-	pids := h.processes()
+	pids := h.mark.Ranks()
 	if len(pids) != ranks {
 		t.Fatalf("%d ranks, expected %d", len(pids), ranks)
 	}

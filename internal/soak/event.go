@@ -235,7 +235,7 @@ func (l *Life) saveTooFast() error {
 
 // stall stops one rank as a debugger would, with a request under way.
 func (l *Life) stall() error {
-	pids := l.ranks()
+	pids := l.mark.Ranks()
 	if len(pids) == 0 {
 		return nil
 	}
@@ -256,7 +256,7 @@ func (l *Life) where() string {
 	if err := status.Run(); err != nil {
 		fmt.Fprintf(&b, "ckptctl status: %v\n", err)
 	}
-	pids := l.ranks()
+	pids := l.mark.Ranks()
 	if gdb, err := exec.LookPath("gdb"); err == nil {
 		for _, pid := range pids {
 			fmt.Fprintf(&b, "stacks of process %d:\n", pid)

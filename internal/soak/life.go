@@ -251,7 +251,7 @@ func (l *Life) pause(d time.Duration) bool {
 
 // kill ends ranks as a crash of their nodes would: one or all of them.
 func (l *Life) kill(one bool) error {
-	pids := l.ranks()
+	pids := l.mark.Ranks()
 	if one && len(pids) > 0 {
 		pids = pids[l.random.IntN(len(pids)):][:1]
 	}
@@ -261,23 +261,12 @@ func (l *Life) kill(one bool) error {
 	return l.dead()
 }
 
-// ranks are the processes of this life that run ckptrun.
-func (l *Life) ranks() []int {
-	var pids []int
-	for _, pid := range l.mark.Processes() {
-		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && filepath.Base(exe) == "ckptrun" {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
-
 // dead waits until nothing of the incarnation is left.
 func (l *Life) dead() error {
 	if _, err := l.await(l.now.process, dieLimit, "the launcher does not end although ranks are dead"); err != nil {
 		return err
 	}
-	if !e2e.Poll(dieLimit, nil, func() bool { return len(l.ranks()) == 0 }) {
+	if !e2e.Poll(dieLimit, nil, func() bool { return len(l.mark.Ranks()) == 0 }) {
 		return l.hang("ranks are left behind")
 	}
 	return nil
