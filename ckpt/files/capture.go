@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -269,19 +270,42 @@ func (c *capturer) describeAnonymous(g *group, file *File, info *fdinfo) (bool, 
 	return true, nil
 }
 
+// timerLooks bounds how often a timer is read that expires faster than it can be.
+const timerLooks = 100
+
+// timerOverdue is how late a timer's interrupt is waited for.
+const timerOverdue = time.Millisecond
+
 // readTimer reads a timerfd. A periodic timer that expired is not wound up again until somebody asks:
 // until then the kernel lists it as having no time left, like one that is switched off.
+//
+// The timer goes on meanwhile, and the kernel tells the time that is left and the count of expirations
+// one after the other: one that expires in between would be saved as due, and again as having expired.
+// Every expiration changes the count, so the same count before and after says that there was none.
+// A timer that is overdue while its interrupt waits on another processor looks like one that is switched
+// off, which is why that is believed at the second look only.
 func readTimer(fd int) (*Timer, error) {
-	var left unix.ItimerSpec
-	if err := unix.TimerfdGettime(fd, &left); err != nil {
-		return nil, fmt.Errorf("time of descriptor %d: %w", fd, err)
-	}
-	info, err := readFdinfo(fd) // how often it expired, the last winding up included
+	before, err := readFdinfo(fd)
 	if err != nil {
 		return nil, err
 	}
-	info.timer.Left = left.Value.Nano()
-	return &info.timer, nil
+	for look := 1; ; look++ {
+		var left unix.ItimerSpec
+		if err := unix.TimerfdGettime(fd, &left); err != nil {
+			return nil, fmt.Errorf("time of descriptor %d: %w", fd, err)
+		}
+		after, err := readFdinfo(fd) // how often it expired, the last winding up included
+		if err != nil {
+			return nil, err
+		}
+		after.timer.Left = left.Value.Nano()
+		if off := after.timer.Left == 0 && after.timer.Ticks == 0; off && look == 1 {
+			time.Sleep(timerOverdue)
+		} else if after.timer.Ticks == before.timer.Ticks || look >= timerLooks {
+			return &after.timer, nil
+		}
+		before = after
+	}
 }
 
 func (c *capturer) describeEpoll(fd int, file *File, info *fdinfo) bool {

@@ -172,6 +172,38 @@ func TestPeriodicTimerThatExpiredGoesOn(t *testing.T) {
 	}
 }
 
+// What is due and what has expired are read one after the other: a timer that expires meanwhile is
+// either, never both.
+func TestTimerThatExpiresWhileItIsRead(t *testing.T) {
+	for _, clock := range []int{unix.CLOCK_MONOTONIC, unix.CLOCK_BOOTTIME} {
+		fd, err := unix.TimerfdCreate(clock, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		var due, expired int
+		for round := range 20000 {
+			once := unix.ItimerSpec{Value: unix.Timespec{Nsec: int64(1 + round%400*100)}}
+			if err := unix.TimerfdSettime(fd, 0, &once, nil); err != nil {
+				t.Fatal(err)
+			}
+			got, err := readTimer(fd)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case got.Left > 0 && got.Ticks == 0:
+				due++
+			case got.Left == 0 && got.Ticks == 1:
+				expired++
+			default:
+				t.Fatalf("clock %d, round %d: %+v", clock, round, *got)
+			}
+		}
+		t.Logf("clock %d: %d due, %d expired", clock, due, expired)
+	}
+}
+
 func waitReadable(t *testing.T, fd int) {
 	t.Helper()
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}

@@ -95,7 +95,7 @@ int main(int argc, char **argv) {
         until = now(id) + STEP;
         struct itimerspec timer = {{0, 0}, at(until)};
         timerfd_settime(fd[round % 2], TFD_TIMER_ABSTIME, &timer, NULL);
-        uint64_t ticks;
+        uint64_t ticks = 0;
         if (read(fd[round % 2], &ticks, 8) != 8 || ticks != 1) check(0, "ticks", "timerfd", (int64_t)ticks);
         waited("timerfd", id, until);
     }
