@@ -10,18 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "mpix_checkpoint.h"
 
-static int rank, size, restarted;
-
-#define CHECK(what)                                                                                \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            fprintf(stderr, "rank %d: %s:%d: %s\n", rank, __FILE__, __LINE__, #what);              \
-            MPI_Abort(MPI_COMM_WORLD, 1);                                                          \
-        }                                                                                          \
-    } while (0)
-#define OK(call) CHECK((call) == MPI_SUCCESS)
+static int size, restarted;
 
 /* ---- buffered messages: small ones, and one that no MPI sends before it is asked for ---- */
 

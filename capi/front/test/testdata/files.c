@@ -11,19 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "mpix_checkpoint.h"
 
-static int rank, size, restarted;
+static int size, restarted;
 static char dir[3000];
-
-#define CHECK(what)                                                                                \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            fprintf(stderr, "rank %d: %s:%d: %s\n", rank, __FILE__, __LINE__, #what);              \
-            MPI_Abort(MPI_COMM_WORLD, 1);                                                          \
-        }                                                                                          \
-    } while (0)
-#define OK(call) CHECK((call) == MPI_SUCCESS)
 
 static const char *at(const char *name) {
     static char path[4000];

@@ -12,18 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "mpix_checkpoint.h"
-
-static int rank;
-
-#define CHECK(what)                                                                                \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            fprintf(stderr, "rank %d: %s:%d: %s\n", rank, __FILE__, __LINE__, #what);              \
-            MPI_Abort(MPI_COMM_WORLD, 1);                                                          \
-        }                                                                                          \
-    } while (0)
-#define OK(call) CHECK((call) == MPI_SUCCESS)
 
 struct state {
     int elements, cancelled, queries, frees, cancels;

@@ -14,18 +14,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "mpix_checkpoint.h"
 
-static int rank, size, save;
-
-#define CHECK(what)                                                                                \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            fprintf(stderr, "rank %d: %s:%d: %s\n", rank, __FILE__, __LINE__, #what);              \
-            MPI_Abort(MPI_COMM_WORLD, 1);                                                          \
-        }                                                                                          \
-    } while (0)
-#define OK(call) CHECK((call) == MPI_SUCCESS)
+static int size, save;
 
 static int checkpoint(const char *refused) {
     MPIX_CR_state_t state;

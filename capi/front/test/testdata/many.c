@@ -11,18 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "mpix_checkpoint.h"
-
-static int rank;
-
-#define CHECK(what)                                                                                \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            fprintf(stderr, "rank %d: %s:%d: %s\n", rank, __FILE__, __LINE__, #what);              \
-            MPI_Abort(MPI_COMM_WORLD, 1);                                                          \
-        }                                                                                          \
-    } while (0)
-#define OK(call) CHECK((call) == MPI_SUCCESS)
 
 enum { POSTED = 1, PERSISTENT = 2, EARLY = 3, THREADS = 4, LOOPS = 20000, GROWTH = 24 };
 

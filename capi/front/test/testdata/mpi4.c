@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "mpix_checkpoint.h"
 
 #ifdef OPEN_MPI
@@ -19,16 +20,7 @@
 #define PERSISTENT(name) MPI_##name##_init
 #endif
 
-static int rank, size;
-
-#define CHECK(what)                                                                                \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            fprintf(stderr, "rank %d: %s:%d: %s\n", rank, __FILE__, __LINE__, #what);              \
-            MPI_Abort(MPI_COMM_WORLD, 1);                                                          \
-        }                                                                                          \
-    } while (0)
-#define OK(call) CHECK((call) == MPI_SUCCESS)
+static int size;
 
 enum { N = 64 };
 

@@ -9,18 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "mpix_checkpoint.h"
 
-static int rank, size, save;
-
-#define CHECK(what)                                                                                \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            fprintf(stderr, "rank %d: %s:%d: %s\n", rank, __FILE__, __LINE__, #what);              \
-            MPI_Abort(MPI_COMM_WORLD, 1);                                                          \
-        }                                                                                          \
-    } while (0)
-#define OK(call) CHECK((call) == MPI_SUCCESS)
+static int size, save;
 
 static void check_window(MPI_Win win, int *mine) {
     int to = (rank + 1) % size, from = (rank + size - 1) % size, v = 100 + rank, got = -1, one = 1;
