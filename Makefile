@@ -137,17 +137,20 @@ $(LIB)/cmake/ckpt/%: scripts/%.in Makefile
 	@mkdir -p $(@D)
 	sed 's/@VERSION@/$(VERSION)/' $< >$@
 
-MAN := $(BUILD)/share/man/man1
-$(MAN)/ckptrun.1: docs/man/ckptrun.1
+MAN := $(BUILD)/share/man
+$(MAN)/man1/%: docs/man/% Makefile
+	@mkdir -p $(@D)
+	sed 's/@VERSION@/$(VERSION)/' $< >$@
+$(MAN)/man3/%: docs/man/% Makefile
 	@mkdir -p $(@D)
 	sed 's/@VERSION@/$(VERSION)/' $< >$@
 # ckptctl writes its own pages, one a command, from its help texts.
-$(MAN)/ckptctl.1: $(BIN)/ckptctl
+$(MAN)/man1/ckptctl.1: $(BIN)/ckptctl
 	@mkdir -p $(@D)
 	$< man $(@D)
 
 PARTS += $(BIN)/ckptrun $(BIN)/ckptctl $(LIB)/libckpt.so $(LIB)/libckpt.so.1 $(HEADERS) \
-         $(VERSIONED) $(MAN)/ckptrun.1 $(MAN)/ckptctl.1
+         $(VERSIONED) $(MAN)/man1/ckptrun.1 $(MAN)/man1/ckptctl.1 $(MAN)/man3/MPIX_Checkpoint.3
 
 all: $(PARTS)
 

@@ -36,3 +36,26 @@ func TestEveryOptionIsExplained(t *testing.T) {
 		}
 	}
 }
+
+// functionInHeader finds the functions of a public header.
+var functionInHeader = regexp.MustCompile(`(?m)^int (MPIX_[A-Za-z_]+)\(`)
+
+// TestEveryFunctionIsExplained compares what applications may call with the man page, states included.
+func TestEveryFunctionIsExplained(t *testing.T) {
+	header := read(t, "include", "mpix_checkpoint.h")
+	man := read(t, "docs", "man", "MPIX_Checkpoint.3")
+	functions := functionInHeader.FindAllStringSubmatch(header, -1)
+	if len(functions) < 4 {
+		t.Fatalf("found only %d functions in include/mpix_checkpoint.h: the search is broken", len(functions))
+	}
+	for _, f := range functions {
+		if !strings.Contains(man, `"int `+f[1]+`(`) {
+			t.Errorf("docs/man/MPIX_Checkpoint.3 has no synopsis of %s", f[1])
+		}
+	}
+	for _, state := range regexp.MustCompile(`MPIX_CR_STATE_[A-Z]+`).FindAllString(header, -1) {
+		if !strings.Contains(man, ".B "+state+"\n") {
+			t.Errorf("docs/man/MPIX_Checkpoint.3 does not explain %s", state)
+		}
+	}
+}
