@@ -60,12 +60,20 @@ static inline struct posted *posted_of(ckpt_vid request) {
 }
 extern uint64_t posted_serial;
 
+/* A datatype that no request was made with needs no look when it is freed (keep.c). */
+enum { BACK_RECEIVED_WITH = 1 };
+static inline void back_receives_with(ckpt_slot *type) {
+    if (__builtin_expect(type->b == 0, 0))
+        type->b = BACK_RECEIVED_WITH;
+}
+
 /* Remembers what MPI_Irecv was called with (buf, count, type, source, tag, comm), for a restart. */
-static inline void back_posted(ckpt_vid request, const long *a, const ckpt_slot *type,
+static inline void back_posted(ckpt_vid request, const long *a, ckpt_slot *type,
                                const ckpt_slot *comm) {
     struct posted *p = posted_of(request);
     if (p == NULL)
         return; /* its generations will not fit: it holds a checkpoint back */
+    back_receives_with(type);
     p->buf = (void *)a[0];
     p->serial = __builtin_expect(back.shared, 0)
                     ? __atomic_add_fetch(&posted_serial, 1, __ATOMIC_RELAXED)

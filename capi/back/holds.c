@@ -25,8 +25,11 @@ static int sync_holds(const ckpt_slot *s, char *why, size_t bytes) {
     return !flag;
 }
 
-/* A receive that cannot be posted again, since what it was posted with is gone. */
+/* A receive that cannot be posted again, since what it was posted with is gone.  Where that is the
+ * communicator, its message is on the way: all members have freed it, and so have sent.  Nobody counts
+ * that message any more, so it must be there before the job is stopped for good. */
 static int posted_holds(const ckpt_slot *s, ckpt_vid vid, char *why, size_t bytes) {
+    int there = 0;
     if ((s->a & REQUEST_KIND) != REQUEST_RECV || s->a & (REQUEST_DONE | REQUEST_PERSISTENT))
         return 0;
     const struct posted *p = posted_of(vid);
@@ -38,8 +41,10 @@ static int posted_holds(const ckpt_slot *s, ckpt_vid vid, char *why, size_t byte
     else if (!back_same(CKPT_KIND_COMM, s->clock, p->comm_generation))
         gone = "communicator";
     if (gone != NULL)
+        MPI_Request_get_status((MPI_Request)(uintptr_t)s->real, &there, MPI_STATUS_IGNORE);
+    if (gone != NULL && !there)
         snprintf(why, bytes, "a pending receive (MPI_Irecv) uses a %s that was freed", gone);
-    return gone != NULL;
+    return gone != NULL && !there;
 }
 
 static int persistent_holds(const ckpt_slot *s, char *why, size_t bytes) {

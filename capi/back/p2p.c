@@ -58,7 +58,8 @@ static long init_request(const long *a, int mode) {
         return CANON_ERR(NO_MEM);
     p->mode = mode;
     memcpy(p->a, a, sizeof p->a);
-    p->type_generation = back_slot(CKPT_KIND_DATATYPE, a[2])->generation;
+    ckpt_slot *type = back_slot(CKPT_KIND_DATATYPE, a[2]);
+    p->type_generation = type->generation;
     p->comm_generation = back_slot(CKPT_KIND_COMM, a[5])->generation;
     int rc = back_make_persistent(p, &r);
     if (rc != MPI_SUCCESS) {
@@ -68,10 +69,12 @@ static long init_request(const long *a, int mode) {
     int flags = (mode == 0 ? REQUEST_RECV : mode == 3 ? REQUEST_SEND | REQUEST_SYNC : REQUEST_SEND);
     long canon = back_new_request(r, flags | REQUEST_PERSISTENT, (int)a[3], (ckpt_vid)a[5],
                                   (ckpt_vid *)a[6]);
-    if (canon == 0)
+    if (canon == 0) {
         back_slot(CKPT_KIND_REQUEST, *(ckpt_vid *)a[6])->extra = (uint64_t)(uintptr_t)p;
-    else
+        back_receives_with(type);
+    } else {
         free(p);
+    }
     return canon;
 }
 
@@ -118,7 +121,7 @@ long back_Irecv(const long *a) {
     long canon;
     if (__builtin_expect(back.drained, 0) && recv_drained(a, &canon))
         return canon;
-    const ckpt_slot *type = back_slot(CKPT_KIND_DATATYPE, a[2]);
+    ckpt_slot *type = back_slot(CKPT_KIND_DATATYPE, a[2]);
     const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, a[5]);
     int rc = MPI_Irecv((void *)a[0], (int)a[1], (MPI_Datatype)(uintptr_t)type->real,
                        real_rank(a[3]), real_tag(a[4]), (MPI_Comm)(uintptr_t)comm->real, &r);

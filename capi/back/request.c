@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "drain.h"
+#include "keep.h"
 #include "request.h"
 
 enum { SMALL = 64 };
@@ -577,7 +577,7 @@ int back_end_orphan(ckpt_vid vid) {
     if (persistent) { /* it is inactive now */
         r = real_of(s);
         MPI_Request_free(&r);
-        free((void *)(uintptr_t)s->extra);
+        keep_forget(s);
         ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, vid, back.shared);
     }
     return 1;

@@ -22,6 +22,7 @@
 
 #include "drain.h"
 #include "file.h"
+#include "keep.h"
 
 enum { SAVE_VERSION = 2 };
 enum {
@@ -38,6 +39,8 @@ enum {
               REQUEST_SYNC | REQUEST_GENERALIZED | REQUEST_ENDED | REQUEST_COLL |
               REQUEST_PAIR | REQUEST_ORPHAN
 };
+/* A flag in images only: the datatype was freed, and is kept for the request. */
+enum { REQUEST_KEEPS_TYPE = 262144 };
 
 /* ---- writing ---- */
 
@@ -97,7 +100,8 @@ static void out_request(struct out *o, const ckpt_slot *s, ckpt_vid vid) {
                 : persistent && !(s->a & REQUEST_ACTIVE) ? STATE_INACTIVE
                                                          : STATE_POSTED;
     out(o, vid);
-    out(o, s->a & LASTING & ~(state == STATE_COLL ? REQUEST_PERSISTENT : 0));
+    out(o, (s->a & LASTING & ~(state == STATE_COLL ? REQUEST_PERSISTENT : 0)) |
+               (keep_has(s, vid) ? REQUEST_KEEPS_TYPE : 0));
     out(o, s->b);
     out(o, s->clock);
     out(o, state);
@@ -154,6 +158,7 @@ long back_save(void *ctx, void *buffer, size_t bytes) {
     (void)ctx;
     struct out o = {0};
     int64_t n = 0;
+    keep_look();
     int rc = files_describe();
     if (rc != 0)
         return rc;
@@ -367,6 +372,7 @@ static int load_persistent(struct in *x, ckpt_slot *s, int state) {
     p->comm_generation = back_slot(CKPT_KIND_COMM, p->a[5])->generation;
     if (back_make_persistent(p, &r) != MPI_SUCCESS)
         return CKPT_E_SYSTEM;
+    back_receives_with(back_slot(CKPT_KIND_DATATYPE, p->a[2]));
     if (state == STATE_DONE)
         p->real = TO_REAL(r);
     else
@@ -396,13 +402,24 @@ static int load_coll(struct in *x, ckpt_slot *s) {
     return 0;
 }
 
+/* The datatype of a request that was just loaded. */
+static ckpt_vid type_again(const struct loading *l, const ckpt_slot *s, int state) {
+    long v = VID_TYPE_NULL;
+    if (s->a & REQUEST_PERSISTENT && state != STATE_COLL)
+        v = ((const struct persistent *)(uintptr_t)s->extra)->a[2];
+    else if (state == STATE_POSTED)
+        v = l->post[l->nposts - 1].a[2];
+    return (ckpt_vid)v;
+}
+
 static int load_request(struct loading *l) {
     struct in *x = &l->in;
     ckpt_vid vid = in_vid(x, CKPT_KIND_REQUEST);
     ckpt_slot *s = x->failed ? NULL : claim(CKPT_KIND_REQUEST, vid);
     if (s == NULL)
         return CKPT_E_CORRUPT;
-    s->a = (int)in(x)&LASTING;
+    int flags = (int)in(x);
+    s->a = flags & LASTING;
     s->b = (int)in_range(x, INT32_MIN, INT32_MAX);
     s->clock = in_owner(x);
     int state = (int)in_range(x, STATE_INACTIVE, STATE_COLL), rc = 0;
@@ -427,6 +444,8 @@ static int load_request(struct loading *l) {
     }
     if (rc == 0 && s->a & REQUEST_PERSISTENT && state != STATE_COLL)
         rc = load_persistent(x, s, state);
+    if (rc == 0 && flags & REQUEST_KEEPS_TYPE && !keep_again(type_again(l, s, state)))
+        rc = CKPT_E_CORRUPT;
     if (rc == 0 && s->a & REQUEST_ORPHAN)
         back_adopt(vid);
     return x->failed ? CKPT_E_CORRUPT : rc;

@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "drain.h"
+#include "keep.h"
 #include "request.h"
 
 /* ---- persistent requests ---- */
@@ -107,7 +107,7 @@ long back_Request_free(const long *a) {
         return 0;
     }
     rc = MPI_Request_free(&r);
-    free((void *)(uintptr_t)s->extra);
+    keep_forget(s);
     ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, *vid, back.shared);
     *vid = VID_REQUEST_NULL;
     return back_error(rc);

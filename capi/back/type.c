@@ -10,6 +10,7 @@
 #include "describe.h"
 #include "drain.h"
 #include "impl.h"
+#include "keep.h"
 
 /* ---- making a datatype from its descriptor ---- */
 
@@ -464,6 +465,10 @@ long back_Type_free(const long *a) {
     MPI_Datatype type = real_type(v);
     if (deferred_keeps(v, back_Type_free))
         return 0;
+    int keeps;
+    long canon = keep_type(v, &keeps);
+    if (canon != 0 || keeps)
+        return canon;
     int rc = MPI_Type_free(&type);
     if (rc == MPI_SUCCESS)
         ckpt_vid_free(back.job, v);

@@ -229,6 +229,82 @@ static void inter_after(void) {
     MPI_Comm_free(&inter);
 }
 
+/* ---- what was freed while requests still use it ---- */
+
+static int columns[4][6][4], left_value;
+static MPI_Request freed_type[4], freed_comm;
+
+/* Every fourth integer of six, from inner datatypes that are gone before. */
+static MPI_Datatype column_of_six(void) {
+    MPI_Datatype half, whole;
+    MPI_Type_vector(3, 1, 4, MPI_INT, &half);
+    MPI_Type_create_hvector(2, 1, 12 * sizeof(int), half, &whole);
+    MPI_Type_free(&half);
+    MPI_Type_commit(&whole);
+    return whole;
+}
+
+static void freed_before(void) {
+    MPI_Comm left;
+    MPI_Datatype column = column_of_six(), other;
+    MPI_Comm_dup(MPI_COMM_WORLD, &left);
+    if (rank == 1) {
+        MPI_Irecv(&columns[0][0][0], 1, column, 0, 60, MPI_COMM_WORLD, &freed_type[0]);
+        MPI_Irecv(&columns[1][0][1], 1, column, 0, 60, MPI_COMM_WORLD, &freed_type[1]);
+        MPI_Request_free(&freed_type[1]);
+        MPI_Recv_init(&columns[2][0][2], 1, column, 0, 60, MPI_COMM_WORLD, &freed_type[2]);
+        MPI_Start(&freed_type[2]);
+        MPI_Irecv(&left_value, 1, MPI_INT, 0, 62, left, &freed_comm);
+    }
+    if (rank == 0)
+        MPI_Send_init(&columns[3][0][0], 1, column, 1, 61, MPI_COMM_WORLD, &freed_type[3]);
+    MPI_Type_free(&column);
+    other = column_of_six(); /* in the place of the one that was freed, if it were */
+    if (rank == 1)
+        MPI_Irecv(&columns[3][0][3], 1, other, 0, 61, MPI_COMM_WORLD, &freed_type[3]);
+    MPI_Type_free(&other);
+    if (rank == 0) {
+        for (int i = 0; i < 24; i++)
+            columns[3][i / 4][i % 4] = i % 4 ? -1 : 600 + i / 4;
+        send(620, 1, 62, left);
+    }
+    MPI_Comm_free(&left);
+}
+static void freed_after(void) {
+    MPI_Status s;
+    MPI_Datatype column = column_of_six();
+    if (rank == 0) {
+        int v[6];
+        for (int k = 0; k < 3; k++) {
+            for (int i = 0; i < 6; i++)
+                v[i] = 10 * k + i;
+            MPI_Send(v, 6, MPI_INT, 1, 60, MPI_COMM_WORLD);
+        }
+        MPI_Start(&freed_type[3]);
+        MPI_Wait(&freed_type[3], MPI_STATUS_IGNORE);
+        MPI_Request_free(&freed_type[3]);
+    }
+    if (rank == 1) {
+        for (int k = 0; k < 4; k++) {
+            int n = -1;
+            if (k == 1) /* freed: the others come after it */
+                continue;
+            MPI_Wait(&freed_type[k], &s);
+            MPI_Get_elements(&s, column, &n);
+            check(n == 6 && s.MPI_TAG == 60 + k / 3, "a receive whose datatype was freed");
+        }
+        MPI_Request_free(&freed_type[2]);
+        for (int k = 0; k < 4; k++)
+            for (int i = 0; i < 24; i++)
+                check(columns[k][i / 4][i % 4] == (i % 4 != k ? 0 : k == 3 ? 600 + i / 4 : 10 * k + i / 4),
+                      "what it received");
+        MPI_Wait(&freed_comm, &s);
+        check(left_value == 620 && s.MPI_SOURCE == 0 && s.MPI_TAG == 62, "a receive whose communicator was freed");
+        take(&s, left_value);
+    }
+    MPI_Type_free(&column);
+}
+
 int main(int argc, char **argv) {
     char path[4096];
     uint64_t sum = 0;
@@ -240,6 +316,7 @@ int main(int argc, char **argv) {
     requests_before();
     kinds_before();
     inter_before();
+    freed_before();
     snprintf(path, sizeof path, "%s/at.%d", argc > 1 ? argv[1] : ".", rank);
     fclose(fopen(path, "w"));
     snprintf(path, sizeof path, "%s/go", argc > 1 ? argv[1] : ".");
@@ -250,6 +327,7 @@ int main(int argc, char **argv) {
     requests_after();
     kinds_after();
     inter_after();
+    freed_after();
     MPI_Comm_free(&twin);
     MPI_Reduce(&digest, &sum, 1, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
     if (rank == 0)

@@ -333,12 +333,17 @@ static uint64_t freeing(int rounds) {
         uint64_t mine = mix((uint64_t)rank, (uint64_t)r), sum = 0, early = 0, late = 0, other = 0;
         MPI_Datatype types[64], every;
         MPI_Op plus;
-        MPI_Request q[4];
+        MPI_Request q[5];
         MPI_Comm dup, twin;
         MPI_Comm_idup(MPI_COMM_WORLD, &twin, &q[3]);
         MPI_Wait(&q[3], MPI_STATUS_IGNORE); /* Open MPI 4.1 mixes its steps up with other non-blocking calls */
         MPI_Irecv(&early, 1, MPI_UINT64_T, prev, 1, MPI_COMM_WORLD, &q[0]);
         MPI_Request_free(&q[0]);
+        uint64_t apart[N] = {0}; /* every second word, received in the end */
+        MPI_Type_vector(N / 2, 1, 2, MPI_UINT64_T, &every);
+        MPI_Type_commit(&every);
+        MPI_Irecv(apart, 1, every, prev, 5, MPI_COMM_WORLD, &q[4]);
+        MPI_Type_free(&every);
         work((uint64_t)(rank * 31 + r), 4000);
         MPI_Op_create(add, 1, &plus);
         MPI_Iallreduce(&mine, &sum, 1, MPI_UINT64_T, plus, MPI_COMM_WORLD, &q[0]);
@@ -378,6 +383,14 @@ static uint64_t freeing(int rounds) {
         MPI_Waitall(2, q, MPI_STATUSES_IGNORE);
         work((uint64_t)(rank * 41 + r), 4000);
         MPI_Comm_free(&dup);
+        uint64_t close[N / 2];
+        for (int i = 0; i < N / 2; i++)
+            close[i] = mix((uint64_t)r, (uint64_t)(i + 7));
+        MPI_Send(close, N / 2, MPI_UINT64_T, next, 5, MPI_COMM_WORLD);
+        MPI_Wait(&q[4], MPI_STATUS_IGNORE);
+        for (int i = 0; i < N; i++)
+            if (apart[i] != (i % 2 ? 0 : close[i / 2]))
+                fail("a message whose datatype was freed", r);
         if (early != late || other != late)
             fail("a message", r);
         h = mix(mix(h, sum), early);
