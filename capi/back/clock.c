@@ -71,7 +71,16 @@ static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 
 int deferred_request_at(int function, int nargs) { return is_w(function) ? 9 : nargs - 1; }
 
+/* MPI_Comm_idup: the parent, the id of the duplicate, which is given out before the call is started, and
+ * the request.  (Of the others the request follows the communicator.) */
+enum { IDUP_ARGS = 3 };
+
 int deferred_sound(const struct deferred *d) {
+    if (d->function == NUMBER(COMM_IDUP)) {
+        const ckpt_slot *s = d->nargs == IDUP_ARGS ? back_slot(CKPT_KIND_COMM, d->a[1]) : NULL;
+        return s != NULL && s != back.slots[CKPT_KIND_COMM] && s->extra == 0 &&
+               (MPI_Comm)(uintptr_t)s->real == MPI_COMM_NULL;
+    }
     return !is_w(d->function) || (d->nargs >= W_ARGS && d->a[10] >= 0 && d->a[11] >= 0 &&
                                   d->a[10] + d->a[11] == d->nargs - W_ARGS);
 }
@@ -85,10 +94,15 @@ struct deferred *deferred_new(int function, const long *a, int nargs) {
     return d;
 }
 
+/* Where a call has the id of its request. */
+static inline int request_at(int function, int comm_at) {
+    return function == NUMBER(COMM_IDUP) ? IDUP_ARGS - 1 : comm_at + 1;
+}
+
 /* From the arguments of the call itself. */
 static struct deferred *deferred_of_call(int function, const long *a, int comm_at) {
     if (!is_w(function))
-        return deferred_new(function, a, comm_at + 2);
+        return deferred_new(function, a, request_at(function, comm_at) + 1);
     long n = W_ARGS + a[10] + a[11], *all = malloc((size_t)n * sizeof(long));
     if (all == NULL)
         return NULL;
@@ -104,6 +118,8 @@ static struct deferred *deferred_of_call(int function, const long *a, int comm_a
 
 /* Makes the call, with arguments that are no longer needed. */
 static long call_deferred(struct deferred *d) {
+    if (d->function == NUMBER(COMM_IDUP))
+        return back_idup_promised(d->a);
     if (!is_w(d->function))
         return back_table[d->function](d->a);
     int n = d->nargs - W_ARGS;
@@ -262,8 +278,18 @@ void back_start_deferred(void) {
 }
 
 static long defer_locked(int function, const long *a, int comm_at, const ckpt_coll *call) {
-    ckpt_vid *vid = (ckpt_vid *)a[comm_at + 1];
+    ckpt_vid *vid = (ckpt_vid *)a[request_at(function, comm_at)];
     struct deferred *d = deferred_of_call(function, a, comm_at);
+    if (function == NUMBER(COMM_IDUP) && d != NULL) {
+        ckpt_vid promised;
+        long rc = back_promise_comm((ckpt_vid)a[0], &promised);
+        if (rc != 0) {
+            free(d);
+            return rc;
+        }
+        *(ckpt_vid *)a[1] = promised;
+        d->a[1] = promised;
+    }
     long canon = d == NULL ? CANON_ERR(NO_MEM)
                            : back_new_request(MPI_REQUEST_NULL, REQUEST_DEFERRED, 0, call->comm, vid);
     if (canon != 0) {
@@ -294,7 +320,8 @@ static inline __attribute__((always_inline)) long nonblocking(int function, cons
     }
     long rc = back_table[function](a);
     if (rc == 0)
-        back_slot(CKPT_KIND_REQUEST, *(ckpt_vid *)a[comm_at + 1])->a |= function_flags(function, a);
+        back_slot(CKPT_KIND_REQUEST, *(ckpt_vid *)a[request_at(function, comm_at)])->a |=
+            function_flags(function, a);
     ckpt_coll_end_at(back.job, back.tables, &call);
     return rc;
 }
@@ -324,8 +351,7 @@ static inline __attribute__((always_inline)) long nonblocking(int function, cons
                                 GRAPH_CREATE,                                                      \
                                 0) X(Dist_graph_create, DIST_GRAPH_CREATE, 0)                      \
                                 X(Dist_graph_create_adjacent, DIST_GRAPH_CREATE_ADJACENT,          \
-                                  0) /* gives out the new id at once, so it cannot be deferred */  \
-        X(Comm_idup, COMM_IDUP, 0) X(Comm_spawn, COMM_SPAWN, 6)                                    \
+                                  0) X(Comm_spawn, COMM_SPAWN, 6)                                  \
             X(Comm_spawn_multiple, COMM_SPAWN_MULTIPLE, 6) X(Comm_accept, COMM_ACCEPT, 3)          \
                 X(Comm_connect, COMM_CONNECT, 3) X(Win_create, WIN_CREATE, 4)                                    \
             X(Win_allocate_shared, WIN_ALLOCATE_SHARED, 5)                                         \
@@ -344,7 +370,8 @@ static inline __attribute__((always_inline)) long nonblocking(int function, cons
                                     X(Ineighbor_alltoall, INEIGHBOR_ALLTOALL, 6)                   \
                                         X(Ineighbor_alltoallv, INEIGHBOR_ALLTOALLV, 8)                     \
                                     X(Ialltoallw, IALLTOALLW, 8)                                   \
-                                        X(Ineighbor_alltoallw, INEIGHBOR_ALLTOALLW, 8)
+                                        X(Ineighbor_alltoallw, INEIGHBOR_ALLTOALLW, 8)             \
+                                            X(Comm_idup, COMM_IDUP, 0)
 
 #define DEFINE_BLOCKING(name, NAME, comm)                                                          \
     long back_##name(const long *a);                                                               \

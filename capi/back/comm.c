@@ -324,13 +324,28 @@ static int reach(ckpt_job *job, ckpt_vid vid, const struct facts *f, uint64_t id
     return callers(job, vid, f, identity);
 }
 
+/* Members and non-members alike count a child, so that identities stay equal. */
+static uint64_t count_child(ckpt_vid parent) {
+    const ckpt_slot *p = back_slot(CKPT_KIND_COMM, parent);
+    return p->extra != 0 ? ++ckpt_comm_of(p)->children : 0;
+}
+
+/* The identity of the parent's child of that number, of which f is known. */
+static uint64_t child_identity(ckpt_vid parent, uint64_t child, const struct facts *f) {
+    uint64_t identity = mix(mix(back_comm_identity(parent), child), (uint64_t)f->inter);
+    /* Both sides of an intercommunicator see the same pair of groups, each its own first. */
+    int first = !f->inter || f->local.world[0] < f->remote.world[0];
+    const struct members *x = first ? &f->local : &f->remote, *y = first ? &f->remote : &f->local;
+    return mix_ints(mix_ints(identity, x->world, x->n), y->world, y->n);
+}
+
+static uint64_t beyond_predefined(uint64_t identity) { /* small ones are predefined */
+    return identity | (uint64_t)(identity < CKPT_VID_PREDEFINED) << 63;
+}
+
 long back_new_comm(MPI_Comm real, MPI_Comm like, ckpt_vid parent, uint64_t identity,
                    ckpt_vid *vid) {
-    /* Members and non-members alike count this child, so that identities stay equal. */
-    uint64_t child = 0;
-    const ckpt_slot *p = back_slot(CKPT_KIND_COMM, parent);
-    if (identity == 0 && p->extra != 0)
-        child = ++ckpt_comm_of(p)->children;
+    uint64_t child = identity == 0 ? count_child(parent) : 0;
     *vid = VID_COMM_NULL;
     if (like == MPI_COMM_NULL)
         return 0;
@@ -339,14 +354,9 @@ long back_new_comm(MPI_Comm real, MPI_Comm like, ckpt_vid parent, uint64_t ident
     int rc = facts_of(like, &f);
     if (identity != 0) /* Open MPI 4.1: MPI_Comm_create_group leaves the parent's topology there */
         f.topology = canon_topo(MPI_UNDEFINED);
-    if (rc == MPI_SUCCESS && identity == 0) {
-        identity = mix(mix(back_comm_identity(parent), child), (uint64_t)f.inter);
-        /* Both sides of an intercommunicator see the same pair of groups, each its own first. */
-        int first = !f.inter || f.local.world[0] < f.remote.world[0];
-        const struct members *x = first ? &f.local : &f.remote, *y = first ? &f.remote : &f.local;
-        identity = mix_ints(mix_ints(identity, x->world, x->n), y->world, y->n);
-    }
-    identity |= (uint64_t)(identity < CKPT_VID_PREDEFINED) << 63; /* small ones are predefined */
+    if (rc == MPI_SUCCESS && identity == 0)
+        identity = child_identity(parent, child, &f);
+    identity = beyond_predefined(identity);
     if (rc == MPI_SUCCESS)
         rc = describe(&w, like, &f, identity);
     if (rc == MPI_SUCCESS && real != MPI_COMM_NULL)
@@ -365,6 +375,51 @@ long back_new_comm(MPI_Comm real, MPI_Comm like, ckpt_vid parent, uint64_t ident
     facts_free(&f);
     if (rc == MPI_SUCCESS)
         *vid = v;
+    return back_error(rc);
+}
+
+/* Kind of a communicator that has no more than an identity yet. */
+enum { NOT_MADE = 2 };
+
+long back_promise_comm(ckpt_vid parent, ckpt_vid *vid) {
+    uint64_t child = count_child(parent), identity;
+    struct facts f;
+    struct writer w = {0};
+    *vid = VID_COMM_NULL;
+    int rc = facts_of(real_comm(parent), &f);
+    if (rc == MPI_SUCCESS) {
+        identity = beyond_predefined(child_identity(parent, child, &f));
+        put(&w, DESCRIBE_VERSION);
+        put(&w, NOT_MADE);
+        put(&w, canon_topo(MPI_UNDEFINED));
+        put64(&w, identity);
+        ckpt_vid v = w.failed ? CKPT_VID_NONE
+                              : ckpt_vid_new(back.job, CKPT_KIND_COMM, TO_REAL(MPI_COMM_NULL), w.word,
+                                             4 * w.n, NULL, 0, identity);
+        if (v == CKPT_VID_NONE)
+            rc = MPI_ERR_NO_MEM;
+        else
+            *vid = v;
+    }
+    free(w.word);
+    facts_free(&f);
+    return back_error(rc);
+}
+
+long back_keep_promise(ckpt_vid parent, ckpt_vid vid) {
+    uint64_t identity = back_comm_identity(vid);
+    MPI_Comm like = real_comm(parent);
+    struct facts f;
+    struct writer w = {0};
+    int rc = facts_of(like, &f);
+    if (rc == MPI_SUCCESS)
+        rc = describe(&w, like, &f, identity);
+    if (rc == MPI_SUCCESS && (ckpt_vid_describe(back.job, vid, w.word, 4 * w.n, NULL, 0) != 0 ||
+                              reach(back.job, vid, &f, identity) != 0 ||
+                              (outsiders(&f) && back_reaches_outside(vid, parent) != 0)))
+        rc = MPI_ERR_NO_MEM;
+    free(w.word);
+    facts_free(&f);
     return back_error(rc);
 }
 
@@ -451,6 +506,10 @@ int back_rebuild_comm(ckpt_vid vid, const void *descriptor, size_t bytes, uint64
     struct reader r = reader_of(descriptor, bytes);
     int inter = get(&r), topology = get(&r);
     uint64_t identity = get64(&r);
+    if (!r.failed && inter == NOT_MADE) {
+        *real = TO_REAL(MPI_COMM_NULL);
+        return 0;
+    }
     int n = get(&r);
     const int *local = get_ints(&r, n);
     int m = get(&r);

@@ -24,8 +24,8 @@ long back_Comm_dup(const long *a) {
 long back_Comm_dup_with_info(const long *a) { return back_Comm_dup(a); }
 
 /* The duplicate's id is given out at once, described like the parent; its real handle is there when
- * the request is complete. */
-long back_Comm_idup(const long *a) {
+ * the request is complete.  promised: the id, CKPT_VID_NONE when it has none yet. */
+static long idup(const long *a, ckpt_vid promised) {
     MPI_Request r = MPI_REQUEST_NULL;
     MPI_Comm parent = real_comm(a[0]);
     struct back_idup *d = calloc(1, sizeof *d);
@@ -36,15 +36,24 @@ long back_Comm_idup(const long *a) {
         free(d);
         return back_error(rc);
     }
-    long canon = back_new_comm(MPI_COMM_NULL, parent, (ckpt_vid)a[0], 0, (ckpt_vid *)a[1]);
-    d->vid = *(ckpt_vid *)a[1];
+    d->vid = promised;
+    long canon = promised != CKPT_VID_NONE
+                     ? back_keep_promise((ckpt_vid)a[0], promised)
+                     : back_new_comm(MPI_COMM_NULL, parent, (ckpt_vid)a[0], 0, &d->vid);
     if (canon == 0)
         canon =
             back_new_request(r, REQUEST_OTHER | REQUEST_IDUP, 0, (ckpt_vid)a[0], (ckpt_vid *)a[2]);
     if (canon == 0)
         back_slot(CKPT_KIND_REQUEST, *(ckpt_vid *)a[2])->extra = (uint64_t)(uintptr_t)d;
+    if (canon == 0 && promised == CKPT_VID_NONE)
+        *(ckpt_vid *)a[1] = d->vid;
     return canon; /* d stays when the id of the request is missing: MPI will write to it */
 }
+
+long back_Comm_idup(const long *a) { return idup(a, CKPT_VID_NONE); }
+
+/* parent, the id itself, request */
+long back_idup_promised(const long *a) { return idup(a, (ckpt_vid)a[1]); }
 
 long back_Comm_split(const long *a) {
     MPI_Comm comm = MPI_COMM_NULL;

@@ -478,6 +478,12 @@ static inline MPI_T_pvar_handle real_pvar(long handle) {
  * MPI_COMM_NULL.  It is described like `like`: itself, or the parent whose duplicate it will be,
  * real being MPI_COMM_NULL then.  identity 0: follows from the parent's. */
 long back_new_comm(MPI_Comm real, MPI_Comm like, ckpt_vid parent, uint64_t identity, ckpt_vid *vid);
+/* The id of a duplicate that the parent's members will make, the identity that it will have, and nothing
+ * else; and the rest, when the call that makes it is begun.  Canonical errors. */
+long back_promise_comm(ckpt_vid parent, ckpt_vid *vid);
+long back_keep_promise(ckpt_vid parent, ckpt_vid vid);
+/* Begins MPI_Comm_idup, of which the id of the duplicate was given out. */
+long back_idup_promised(const long *a);
 /* An identity that rank 0 of comm gives out, for communicators whose members cannot all know the
  * same number of siblings.  Collective over comm. */
 uint64_t back_agree_identity(MPI_Comm comm);

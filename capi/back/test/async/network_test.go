@@ -32,14 +32,7 @@ func TestNetwork(t *testing.T) {
 			run := cycle.Tool(t, "ckptrun")
 			j := cycle.Start(t, pair[0], ranks, run, "--dir", dir, programs[pair[0]], stage)
 			for r := range ranks {
-				for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-					if _, err := os.Stat(filepath.Join(stage, fmt.Sprintf("at.%d", r))); err == nil {
-						break
-					}
-					if j.Ended(0) || time.Now().After(end) {
-						t.Fatalf("rank %d does not come to the moment\n%s", r, j.Output())
-					}
-				}
+				arrived(t, j, stage, r)
 			}
 			for _, next := range []string{pair[1], pair[0]} {
 				if !j.Save() {
@@ -59,6 +52,19 @@ func TestNetwork(t *testing.T) {
 				t.Errorf("got %q, want %q\n%s", got, want, j.Output())
 			}
 		})
+	}
+}
+
+// arrived waits until a rank says that it has come to the moment.
+func arrived(t *testing.T, j *cycle.Job, stage string, rank int) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(filepath.Join(stage, fmt.Sprintf("at.%d", rank))); err == nil {
+			return
+		}
+		if j.Ended(0) || time.Now().After(end) {
+			t.Fatalf("rank %d does not come to the moment\n%s", rank, j.Output())
+		}
 	}
 }
 
