@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // listing is every path below dir.
@@ -124,7 +123,7 @@ func TestBadInput(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			exit, err := p.Wait(time.Minute)
+			exit, err := p.Wait(patience)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -59,9 +59,12 @@ func (r *Run) Once(limit time.Duration, argv ...string) error {
 	return noneLeft(mark)
 }
 
+// patience is what a small thing may take on a loaded machine. Nothing is decided by it.
+const patience = 2 * time.Minute
+
 // noneLeft allows what was killed a moment to disappear.
 func noneLeft(mark Mark) error {
-	if Poll(5*time.Second, nil, func() bool { return len(mark.Processes()) == 0 }) {
+	if Poll(patience, nil, func() bool { return len(mark.Processes()) == 0 }) {
 		return nil
 	}
 	return fmt.Errorf("left behind:\n%s", Dump(mark.Processes()))
@@ -124,7 +127,7 @@ type Chain struct {
 }
 
 // checkpointLimit is what a checkpoint of a small program may take on a loaded machine.
-const checkpointLimit = 60 * time.Second
+const checkpointLimit = 3 * time.Minute
 
 // Go runs the chain to the end of the program. The caller compares the run with the native one.
 func (c *Chain) Go() error {
@@ -135,7 +138,7 @@ func (c *Chain) Go() error {
 	if err != nil {
 		return err
 	}
-	limit := 60*time.Second + 20*c.Native
+	limit := patience + 20*c.Native
 	left := c.Native
 	for c.Cycles < c.Most {
 		delay := time.Duration(c.Random.Float64() * float64(left) * 0.9)
@@ -173,7 +176,7 @@ func (c *Chain) stderr() string {
 
 // cycle waits, saves and kills. It returns false when the program ended first.
 func (c *Chain) cycle(p *Process, mark Mark, delay time.Duration) (bool, error) {
-	if !Poll(30*time.Second, p.Done(), func() bool { return c.jobOf(p) }) {
+	if !Poll(patience, p.Done(), func() bool { return c.jobOf(p) }) {
 		if p.Ended() {
 			return false, nil
 		}
@@ -196,14 +199,14 @@ func (c *Chain) cycle(p *Process, mark Mark, delay time.Duration) (bool, error) 
 	if err != nil {
 		return false, err
 	}
-	exit, err := ctl.Wait(checkpointLimit + 30*time.Second)
+	exit, err := ctl.Wait(checkpointLimit + patience)
 	if err != nil {
 		return false, err
 	}
 	said, _ := os.ReadFile(control.Stderr)
 	if exit != (Exit{}) {
 		// Refused or lost: normal only if the program has come to its end meanwhile.
-		if Poll(5*time.Second, p.Done(), p.Ended) {
+		if Poll(30*time.Second, p.Done(), p.Ended) {
 			return false, nil
 		}
 		return false, fmt.Errorf("ckptctl checkpoint: %v: %s\n%s", exit, said, Dump(mark.Processes()))
@@ -215,7 +218,7 @@ func (c *Chain) cycle(p *Process, mark Mark, delay time.Duration) (bool, error) 
 	if after <= before {
 		return false, fmt.Errorf("ckptctl said that it was committed, but there are %d manifests, before %d", after, before)
 	}
-	killed, err := p.Wait(30 * time.Second)
+	killed, err := p.Wait(patience)
 	if err != nil {
 		return false, fmt.Errorf("after the commit: %w", err)
 	}

@@ -35,7 +35,7 @@ func checkpoint(t *testing.T, run *Run, mark Mark, name, then string) (Exit, str
 	if err != nil {
 		t.Fatal(err)
 	}
-	exit, err := p.Wait(checkpointLimit + 30*time.Second)
+	exit, err := p.Wait(checkpointLimit + patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,15 +84,15 @@ func TestDamagedImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	chain := Chain{Run: run, Built: built}
-	if !Poll(30*time.Second, proc.Done(), func() bool { return chain.jobOf(proc) }) {
-		t.Fatal("the job does not tell of itself")
+	if !Poll(patience, proc.Done(), func() bool { return chain.jobOf(proc) }) {
+		t.Fatalf("the job does not tell of itself\n%s", Dump(mark.Processes()))
 	}
 	for i, then := range []string{"continue", "kill"} {
 		if exit, said := checkpoint(t, run, mark, fmt.Sprintf("save-%d", i+1), then); exit != (Exit{}) {
 			t.Fatalf("checkpoint %d: %v: %s", i+1, exit, said)
 		}
 	}
-	if _, err := proc.Wait(30 * time.Second); err != nil {
+	if _, err := proc.Wait(patience); err != nil {
 		t.Fatal(err)
 	}
 	image := filepath.Join(run.Checkpoints(), "epoch-000002", "rank-00000.ckpt")
@@ -206,8 +206,8 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	chain := Chain{Run: run, Built: built}
-	if !Poll(30*time.Second, proc.Done(), func() bool { return chain.jobOf(proc) }) {
-		t.Fatal("the job does not tell of itself")
+	if !Poll(patience, proc.Done(), func() bool { return chain.jobOf(proc) }) {
+		t.Fatalf("the job does not tell of itself\n%s", Dump(mark.Processes()))
 	}
 	if exit, said := checkpoint(t, run, mark, "good", "continue"); exit != (Exit{}) {
 		t.Fatalf("the first checkpoint: %v: %s", exit, said)

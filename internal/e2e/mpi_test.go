@@ -97,7 +97,7 @@ func (h *heat) kill(t *testing.T, p *Process) {
 	for _, pid := range pids {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have come to its end
 	}
-	if _, err := p.Wait(time.Minute); err != nil {
+	if _, err := p.Wait(mpiLimit); err != nil {
 		t.Fatal(err)
 	}
 	if err := noneLeft(h.mark); err != nil {

@@ -31,11 +31,14 @@ func NewMark() Mark {
 	return Mark(hex.EncodeToString(b[:]))
 }
 
+// Variable is what processes of the mark have in their environment.
+func (m Mark) Variable() string { return markName + "=" + string(m) }
+
 // Processes lists the live processes that carry the mark. ckptrun and what it starts inherit it.
 func (m Mark) Processes() []int {
 	var pids []int
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
-	want := []byte(markName + "=" + string(m))
+	want := []byte(m.Variable())
 	for _, dir := range dirs {
 		environ, err := os.ReadFile(dir + "/environ")
 		if err != nil || !slices.ContainsFunc(bytes.Split(environ, []byte{0}), func(v []byte) bool { return bytes.Equal(v, want) }) {
@@ -109,7 +112,7 @@ type Process struct {
 func Start(c Command) (*Process, error) {
 	cmd := exec.Command(c.Argv[0], c.Argv[1:]...)
 	cmd.Dir = c.Dir
-	cmd.Env = append(append(os.Environ(), c.Env...), markName+"="+string(c.Mark))
+	cmd.Env = append(append(os.Environ(), c.Env...), c.Mark.Variable())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := appendTo(c.Stdout)
 	if err != nil {

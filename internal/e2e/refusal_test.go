@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 )
 
 // A program linked with -lckpt that asks for checkpoints while messages are under way: they are received
@@ -28,7 +27,7 @@ func TestMPIUnderWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Setenv("LD_LIBRARY_PATH", filepath.Join(built.Root, "build/lib"))
-		if err := r.Once(time.Minute, append([]string{"mpiexec.mpich", "-n", "2"}, argv...)...); err != nil {
+		if err := r.Once(mpiLimit, append([]string{"mpiexec.mpich", "-n", "2"}, argv...)...); err != nil {
 			t.Fatal(err)
 		}
 		if r.Exit != (Exit{}) {

@@ -5,7 +5,6 @@ package e2e
 import (
 	"syscall"
 	"testing"
-	"time"
 )
 
 // An operator saves the job and ends it, properly or by SIGKILL; it is continued later.
@@ -20,7 +19,7 @@ func TestMPIThen(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := ctl.Once(time.Minute, built.CkptCtl(), "checkpoint", h.run.Checkpoints(), "--then", then); err != nil {
+			if err := ctl.Once(mpiLimit, built.CkptCtl(), "checkpoint", h.run.Checkpoints(), "--then", then); err != nil {
 				t.Fatal(err)
 			}
 			if ctl.Exit != (Exit{}) {

@@ -29,6 +29,8 @@ type layer struct {
 var layers = []layer{
 	// What is run.
 	{folder: "capi", imports: []string{"ckpt", "vid", "internal"}},
+	{folder: "capi/back/test", imports: []string{"internal/e2e"}},
+	{folder: "capi/front/test", imports: []string{"internal/e2e"}},
 	{folder: "cmd/ckptctl", imports: []string{"ckpt", "internal"}},
 	{folder: "cmd/mpigen"},
 	{folder: "bench", imports: []string{"..."}},

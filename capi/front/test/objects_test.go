@@ -3,13 +3,13 @@
 package test
 
 import (
-	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/libckpt/libckpt/internal/e2e"
 )
 
 // mpis are the MPIs of the distribution: how to compile for one and how to start ranks with it.
@@ -77,16 +77,29 @@ func launch(t *testing.T, mpi string, command ...string) string {
 	return run(t, env, append(append(append([]string{}, mpis[mpi].launcher...), ranks), command...)...)
 }
 
+// limit is what one job may take on a machine that has much else to do.
+const limit = 5 * time.Minute
+
+// run runs a command to its end, and leaves nothing of it behind: ranks whose launcher was killed would
+// take the processors from what comes next.
 func run(t *testing.T, env []string, argv ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Env = append(os.Environ(), env...)
-	cmd.WaitDelay = 10 * time.Second
-	out, err := cmd.CombinedOutput()
+	mark, said := e2e.NewMark(), filepath.Join(t.TempDir(), "said")
+	defer mark.KillAll()
+	p, err := e2e.Start(e2e.Command{Argv: argv, Env: env, Mark: mark, Stdout: said, Stderr: said})
 	if err != nil {
-		t.Fatalf("%s: %v\n%s", strings.Join(argv, " "), err, out)
+		t.Fatal(err)
+	}
+	exit, err := p.Wait(limit)
+	out, readErr := os.ReadFile(said)
+	if readErr != nil {
+		t.Fatal(readErr)
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if exit != (e2e.Exit{}) {
+		t.Fatalf("%s: %v\n%s", strings.Join(argv, " "), exit, out)
 	}
 	return string(out)
 }

@@ -46,7 +46,7 @@ func TestNetwork(t *testing.T) {
 			}
 			leave(t, stage)
 			if !j.Ended(patience) {
-				t.Fatalf("it does not end\n%s", j.Output())
+				t.Fatalf("it does not end\n%s", j.Where())
 			}
 			if got := j.Result(); got != want {
 				t.Errorf("got %q, want %q\n%s", got, want, j.Output())
@@ -63,7 +63,7 @@ func arrived(t *testing.T, j *cycle.Job, stage string, rank int) {
 			return
 		}
 		if j.Ended(0) || time.Now().After(end) {
-			t.Fatalf("rank %d does not come to the moment\n%s", rank, j.Output())
+			t.Fatalf("rank %d does not come to the moment\n%s", rank, j.Where())
 		}
 	}
 }

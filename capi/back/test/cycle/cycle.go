@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/libckpt/libckpt/internal/e2e"
 )
 
 // launchers start ranks with the two MPIs of the distribution.
@@ -28,7 +30,7 @@ var launchers = map[string][]string{
 var Pairs = [][2]string{{"mpich", "mpich"}, {"openmpi", "openmpi"}, {"mpich", "openmpi"}, {"openmpi", "mpich"}}
 
 // Limit is what a job of a few seconds may take on a machine that has much else to do.
-const Limit = 3 * time.Minute
+const Limit = 5 * time.Minute
 
 // Tool finds a program of the build tree, which lies in a folder above the test's.
 func Tool(t testing.TB, name string) string {
@@ -60,6 +62,7 @@ type Job struct {
 	t      testing.TB
 	cmd    *exec.Cmd
 	dir    string // of its checkpoints; empty: none
+	mark   e2e.Mark
 	out    output
 	exited chan error
 }
@@ -81,12 +84,12 @@ func Start(t testing.TB, mpi string, ranks int, command ...string) *Job {
 	t.Helper()
 	l := launchers[mpi]
 	args := append(append(append([]string{}, l[1:]...), "-n", fmt.Sprint(ranks)), command...)
-	j := &Job{t: t, cmd: exec.Command(l[0], args...), exited: make(chan error, 1)}
-	j.cmd.Env = append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+	j := &Job{t: t, cmd: exec.Command(l[0], args...), mark: e2e.NewMark(), exited: make(chan error, 1)}
 	if i := slices.Index(command, "--dir"); i >= 0 {
 		j.dir = command[i+1]
-		j.cmd.Env = append(j.cmd.Env, mark+j.dir)
+		j.mark = e2e.Mark(j.dir) // a program that goes on has the environment that it began with
 	}
+	j.cmd.Env = append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", j.mark.Variable())
 	j.cmd.Stdout, j.cmd.Stderr = &j.out, &j.out
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := j.cmd.Start(); err != nil {
@@ -94,33 +97,23 @@ func Start(t testing.TB, mpi string, ranks int, command ...string) *Job {
 	}
 	go func() { j.exited <- j.cmd.Wait() }()
 	t.Cleanup(func() {
-		_ = syscall.Kill(-j.cmd.Process.Pid, syscall.SIGKILL)
-		if j.dir != "" {
-			j.killRanks()
-		}
+		_ = syscall.Kill(-j.cmd.Process.Pid, syscall.SIGKILL) // it may be gone
+		j.mark.KillAll()
 	})
 	return j
 }
 
-// mark is the variable by which the ranks of a job are found: their command lines are the program's.
-const mark = "CKPT_TEST_JOB="
-
+// killRanks kills all but the launcher. The ranks' command lines are the program's; the mark finds them.
 func (j *Job) killRanks() {
-	all, err := filepath.Glob("/proc/[0-9]*/environ")
-	if err != nil {
-		j.t.Fatal(err)
-	}
-	for _, path := range all {
-		b, err := os.ReadFile(path)
-		if err != nil || !bytes.Contains(b, []byte(mark+j.dir+"\x00")) {
-			continue
-		}
-		var pid int
-		if _, err := fmt.Sscanf(path, "/proc/%d/environ", &pid); err == nil && pid != j.cmd.Process.Pid {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
+	for _, pid := range j.mark.Processes() {
+		if pid != j.cmd.Process.Pid {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by itself
 		}
 	}
 }
+
+// Where is what the ranks have written so far, and where each of their threads stands.
+func (j *Job) Where() string { return j.Output() + "\n" + e2e.Dump(j.mark.Processes()) }
 
 // Ended tells whether the ranks have ended by themselves, waiting at most so long.
 func (j *Job) Ended(wait time.Duration) bool {
@@ -145,7 +138,7 @@ func (j *Job) Kill() {
 	j.t.Helper()
 	j.killRanks()
 	if !j.Ended(Limit) {
-		j.t.Fatalf("the launcher does not end although all ranks are gone\n%s", j.Output())
+		j.t.Fatalf("the launcher does not end although all ranks are gone\n%s", j.Where())
 	}
 }
 
@@ -162,9 +155,12 @@ func (j *Job) Result() string {
 // Save makes a checkpoint; false when the job has ended meanwhile.
 func (j *Job) Save() bool {
 	j.t.Helper()
-	for !j.Ended(10 * time.Millisecond) {
+	for end := time.Now().Add(Limit); !j.Ended(10 * time.Millisecond); {
 		if _, err := os.Stat(filepath.Join(j.dir, "job.json")); err == nil {
 			break
+		}
+		if time.Now().After(end) {
+			j.t.Fatalf("the job does not say where it listens within %v\n%s", Limit, j.Where())
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), Limit)
@@ -178,12 +174,12 @@ func (j *Job) Save() bool {
 			cancel()
 		}
 	}()
-	b, err := exec.CommandContext(ctx, Tool(j.t, "ckptctl"), "checkpoint", j.dir, "--timeout", "90s").CombinedOutput()
+	b, err := exec.CommandContext(ctx, Tool(j.t, "ckptctl"), "checkpoint", j.dir, "--timeout", "3m").CombinedOutput()
 	if err == nil {
 		return true
 	}
-	if !j.Ended(10 * time.Second) {
-		j.t.Fatalf("no checkpoint: %v\n%s\n%s", err, b, j.Output())
+	if !j.Ended(time.Minute) { // a program that has come to its end does so within moments
+		j.t.Fatalf("no checkpoint: %v\n%s\n%s", err, b, j.Where())
 	}
 	return false
 }
@@ -202,7 +198,7 @@ func (p *Program) Native(t testing.TB, mpi string) {
 	t.Helper()
 	j := Start(t, mpi, p.Ranks, p.Command[mpi]...)
 	if !j.Ended(Limit) {
-		t.Fatalf("%v: the native run does not end\n%s", p.Command[mpi], j.Output())
+		t.Fatalf("%v: the native run does not end\n%s", p.Command[mpi], j.Where())
 	}
 	if p.Want = j.Result(); p.Want == "" {
 		t.Fatalf("%v: no result of the native run\n%s", p.Command[mpi], j.Output())
@@ -231,7 +227,7 @@ func (p *Program) Run(t *testing.T, mpis ...string) {
 		j = Start(t, mpis[(kills+1)%len(mpis)], p.Ranks, run, "--dir", dir, "--restart", dir)
 	}
 	if !j.Ended(Limit) {
-		t.Fatalf("seed %d: it does not end after %d restarts\n%s", seed, kills, j.Output())
+		t.Fatalf("seed %d: it does not end after %d restarts\n%s", seed, kills, j.Where())
 	}
 	if got := j.Result(); got != p.Want || got == "" {
 		t.Errorf("seed %d, %d restarts: got %q, want %q\n%s", seed, kills, got, p.Want, j.Output())

@@ -57,7 +57,7 @@ func TestOutsideMPI(t *testing.T) {
 				saved++
 			}
 			if !j.Ended(cycle.Limit) {
-				t.Fatalf("it does not end after %d checkpoints\n%s", saved, j.Output())
+				t.Fatalf("it does not end after %d checkpoints\n%s", saved, j.Where())
 			}
 			if got := j.Result(); got != native.Want {
 				t.Errorf("got %q, want %q\n%s", got, native.Want, j.Output())
