@@ -8,8 +8,9 @@
 //
 // Files: main.c (start), program.c (ELF loading), arena.c (addresses), gate.S (crossing), trap.c
 // (seccomp, Syscall User Dispatch), dispatch.c (which call is emulated by whom), sys_*.c (the
-// emulations), signal.c (signals of two owners), thread.c (create, end, park, resume), errand.c
-// (work for stopped threads), fds.c (descriptor numbers), freeze.c (frozen copy), lower.c (loading libckpt.so and the back).
+// emulations), signal.c (signals of two owners), hush.c (our own threads hear none of them), thread.c
+// (create, end, park, resume, frozen copy), errand.c (work for stopped threads), fds.c (descriptor
+// numbers), lower.c (loading libckpt.so and the back).
 //
 // Words: "upper" is the application's half, "lower" ours.  A thread is in upper code exactly when
 // its FS base is its upper_fs; that is how handlers tell the halves apart (SPLIT.md P5).
@@ -17,6 +18,7 @@
 #define HOST_H
 
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -319,6 +321,11 @@ void signal_virtual(siginfo_t *si);
 void signals_collect(struct thread *t, bool shared); // all signals blocked
 void signals_collect_shared(struct thread *t);       // for a stopped t, by another thread
 void signals_requeue(struct thread *t);              // all signals blocked
+// ---- hush.c: threads of the lower half do not hear the application's signals --------------------
+void hush_all(void);                       // those of Go, once SIGURG is wrapped
+bool hush_ordered(const siginfo_t *si);    // this signal only tells a thread to
+void hush(ucontext_t *uc);                 // from when uc goes on
+int lower_thread(pthread_t *id, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
 // ---- clocks.c ----------------------------------------------------------------------------------
 int64_t clock_shift(clockid_t clock);
 // An absolute time of the application's as the kernel has it: when itself, or in *to.

@@ -94,6 +94,7 @@ int main(int argc, char **argv, char **envp) {
     H.trigger_mask = plan.trigger_mask;
     H.trigger_fd = plan.trigger_fd;
     signals_wrap_lower();
+    hush_all();
     fronts_scan();
 
     if (plan.action == PLAN_RESTART) {

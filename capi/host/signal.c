@@ -8,7 +8,7 @@
 //   lower FS of its record  the thread is inside the lower half: faults go to whoever of Go and MPI
 //                           had a handler; the rest is queued and delivered on the way up (P8)
 //   neither                 a thread of Go's or MPI's: its own signals go to their handler, the
-//                           application's are passed on to one of its threads
+//                           application's are passed on to its threads (hush.c keeps them away)
 // H.app holds what the application asked for, H.lower what Go and MPI installed.
 #include "host.h"
 
@@ -285,7 +285,13 @@ __attribute__((noinline)) static void lower_signal(struct thread *t, siginfo_t *
             uc->uc_mcontext.gregs[REG_RIP] = (greg_t)cancel_out;
         return;
     }
-    // A thread of the lower half: the application's threads are the ones to hear it.
+    // A thread of the lower half: the application's threads are the ones to hear it, those that do not
+    // block it.  This one lets it in no more, except what Go needs.
+    if (sig != SIGURG) {
+        *(kmask *)&uc->uc_sigmask |= KBIT(sig);
+        RAW3(SYS_rt_sigqueueinfo, H.pid, sig, si);
+        return;
+    }
     struct thread *to = H.threads;
     if (to) RAW4(SYS_rt_tgsigqueueinfo, H.pid, to->tid, sig, si);
 }
@@ -302,6 +308,10 @@ static void on_signal(int sig, siginfo_t *si, void *v) {
         set_fs(t->lower_fs);
         upper_signal(t, si, v);
         set_fs(t->upper_fs);
+        return;
+    }
+    if (hush_ordered(si)) {
+        if (!t || fs != t->lower_fs) hush(v);
         return;
     }
     int keep = errno;

@@ -261,7 +261,7 @@ int thread_carry(struct thread *t, bool restart, pid_t *vtid) {
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attr, 8u << 20);
-    int error = pthread_create(&id, &attr, thread_start, &birth);
+    int error = lower_thread(&id, &attr, thread_start, &birth);
     pthread_attr_destroy(&attr);
     if (error) return error;
     while (!__atomic_load_n(&birth.done, __ATOMIC_ACQUIRE)) futex(&birth.done, FUTEX_WAIT, 0, NULL);
@@ -430,7 +430,7 @@ void thread_unhold(struct thread *t) {
     t->state = T_RUNNING;
     unlock();
     signals_requeue(t);
-    set_kernel_mask(old);
+    set_kernel_mask(t->uc_mask); // Go, where it was called meanwhile, may have let in other signals
 }
 
 static void op_release(void) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Signals to self and between threads: SA_SIGINFO with values, SA_RESTART and without, masks,
-// pending signals, sigsuspend, sigwait, sigtimedwait, interval timers, nested handlers.
+// pending signals, also blocked by all, sigsuspend, sigwait, sigtimedwait, interval timers, nested handlers.
 // usage: signals ROUNDS
 #define _GNU_SOURCE
 #include <errno.h>
@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -134,6 +135,32 @@ static void *wait_for_it(void *arg) {
     return NULL;
 }
 
+static int comes(int sig) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, sig);
+    struct timespec limit = {30, 0};
+    int r;
+    while ((r = sigtimedwait(&set, NULL, &limit)) < 0 && errno == EINTR)
+        ;
+    return r == sig;
+}
+
+// A signal that all threads block stays pending until one of them waits for it, whoever else is in the
+// process.  One of these would be ignored and the other would end the program.
+static int kept_back(void) {
+    pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    sigqueue(self, SIGRTMIN, (union sigval){.sival_int = 1});
+    struct timespec pause = {0, 2000000};
+    nanosleep(&pause, NULL);
+    int ok = comes(SIGRTMIN) && comes(SIGCHLD);
+    while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+        ;
+    return ok;
+}
+
 int main(int argc, char **argv) {
     int rounds = argc > 1 ? atoi(argv[1]) : 100;
     self = getpid();
@@ -150,6 +177,8 @@ int main(int argc, char **argv) {
     sigfillset(&all);
     sigemptyset(&waited);
     sigaddset(&waited, SIGRTMIN + 2);
+    sigaddset(&waited, SIGRTMIN);
+    sigaddset(&waited, SIGCHLD);
     pthread_sigmask(SIG_BLOCK, &all, NULL);
     long sum = 0;
     pthread_t waiter;
@@ -158,7 +187,7 @@ int main(int argc, char **argv) {
 
     struct itimerval every = {{0, 5000}, {0, 5000}};
     setitimer(ITIMER_REAL, &every, NULL);
-    int pending_ok = 0, suspended = 0, timed = 0;
+    int pending_ok = 0, suspended = 0, timed = 0, kept = 0;
     for (int i = 0; i < rounds; i++) {
         sigqueue(self, SIGUSR1, (union sigval){.sival_int = i});
         raise(SIGUSR2);
@@ -191,8 +220,10 @@ int main(int argc, char **argv) {
         while ((r = sigtimedwait(&never, NULL, &soon)) < 0 && errno == EINTR)
             ;
         timed += r < 0 && errno == EAGAIN;
-        if (i % 10 == 0)
+        if (i % 10 == 0) {
             restartable();
+            kept += kept_back();
+        }
     }
     // The timer still runs, whatever happened to the process.
     for (int seen = alarms; alarms < seen + 10;)
@@ -201,8 +232,8 @@ int main(int argc, char **argv) {
     sigqueue(self, SIGRTMIN + 2, (union sigval){.sival_int = -1});
     pthread_join(waiter, NULL);
     printf("values %016lx received %d wrong sender %d\n", (unsigned long)values, (int)usr1, wrong_sender);
-    printf("nested %d deepest %d pending %d suspended %d timed %d waited %ld\n", (int)usr2, (int)deepest,
-           pending_ok, suspended, timed, sum);
+    printf("nested %d deepest %d pending %d suspended %d timed %d kept %d waited %ld\n", (int)usr2, (int)deepest,
+           pending_ok, suspended, timed, kept, sum);
     printf("pid %s\n", self == getpid() ? "same" : "changed");
     return 0;
 }

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// hush.c: the lower half's own threads do not hear the application's signals.
+//
+// A signal for the process goes to any thread that does not block it.  One that all threads of the
+// application block must stay pending until one of them waits for it; a thread of ours that let it in
+// would take it away, and where the application has no handler the kernel drops it or ends the process.
+//
+// Threads of Go are born with all signals blocked, but Go's runtime lets some in when a thread begins:
+// SIGCHLD, SIGPROF, SIGSTKFLT and signal 34, the first real-time one.  Nothing of it can be asked not
+// to.  So a SIGURG with our mark, which it lets in at the same moment, waits for each new thread, and
+// its handler changes the mask that is in force afterwards.
+#include "host.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+
+// What a lower thread has to hear: faults, Go's preemption, and glibc's own two.
+#define HEARD                                                                                      \
+    (KBIT(SIGILL) | KBIT(SIGTRAP) | KBIT(SIGBUS) | KBIT(SIGFPE) | KBIT(SIGSEGV) | KBIT(SIGURG) |   \
+     KBIT(32) | KBIT(33))
+
+static volatile bool handled; // SIGURG comes to our handler
+
+static void order(pid_t tid) {
+    siginfo_t si = {.si_signo = SIGURG, .si_code = SI_QUEUE};
+    si.si_pid = H.pid;
+    si.si_value.sival_ptr = &H;
+    RAW4(SYS_rt_tgsigqueueinfo, H.pid, tid, SIGURG, &si);
+}
+
+bool hush_ordered(const siginfo_t *si) {
+    return si->si_signo == SIGURG && si->si_code == SI_QUEUE && si->si_pid == H.pid &&
+           si->si_value.sival_ptr == &H;
+}
+
+void hush(ucontext_t *uc) { *(kmask *)&uc->uc_sigmask |= ~HEARD; }
+
+// Those that exist.  A thread that is born meanwhile sees the flag or is in the list.
+void hush_all(void) {
+    __atomic_store_n(&handled, true, __ATOMIC_SEQ_CST);
+    DIR *d = opendir("/proc/self/task");
+    if (!d) return;
+    pid_t self = (pid_t)RAW0(SYS_gettid);
+    for (struct dirent *e; (e = readdir(d));) {
+        pid_t tid = atoi(e->d_name);
+        if (tid > 0 && tid != self) order(tid);
+    }
+    closedir(d);
+}
+
+struct start {
+    void *(*fn)(void *);
+    void *arg;
+};
+
+static void *begin(void *p) {
+    struct start s = *(struct start *)p;
+    free(p);
+    kmask mask;
+    RAW4(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &mask, 8);
+    // A library's thread that is born with signals let in is not Go's, and keeps what it was given.
+    if ((mask & KBIT(SIGURG)) && __atomic_load_n(&handled, __ATOMIC_SEQ_CST))
+        order((pid_t)RAW0(SYS_gettid));
+    return s.fn(s.arg);
+}
+
+typedef int create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
+int lower_thread(pthread_t *id, const pthread_attr_t *attr, void *(*fn)(void *), void *arg) {
+    static create *libc;
+    create *f = __atomic_load_n(&libc, __ATOMIC_RELAXED);
+    if (!f) {
+        f = (create *)dlsym(RTLD_NEXT, "pthread_create");
+        if (!f) die(1, "the C library has no pthread_create: %s", dlerror());
+        __atomic_store_n(&libc, f, __ATOMIC_RELAXED);
+    }
+    return f(id, attr, fn, arg);
+}
+
+// Takes the place of the C library's for everything in the lower half.
+__attribute__((visibility("default"))) int pthread_create(pthread_t *restrict id,
+                                                          const pthread_attr_t *restrict attr,
+                                                          void *(*fn)(void *), void *restrict arg) {
+    struct start *s = malloc(sizeof *s);
+    if (!s) return 11; // EAGAIN
+    *s = (struct start){fn, arg};
+    int error = lower_thread(id, attr, begin, s);
+    if (error) free(s);
+    return error;
+}
