@@ -169,10 +169,9 @@ long blocking_masked(struct call *c, long nr, const long a[6], kmask mask) {
         bool restart;
         if (pending_deliverable(c->t, mask, &restart)) return -EINTR;
         if (c->t->attention & ATTN_PARK) return CUT;
-        // A signal of the lower half's own (Go preempting, a profiler) must not show.
-        c->t->attention &= ~ATTN_SIGNAL;
-        if (c->t->pending_count) c->t->attention |= ATTN_SIGNAL;
-        if (c->t->attention) return -EINTR;
+        // A signal of the lower half's own (Go preempting, a profiler) must not show, nor one that is
+        // ignored, nor one that came to a stopped thread and that this call does not let in.
+        pending_return(c->t, mask);
     }
 }
 
@@ -209,9 +208,11 @@ void sigsys(struct thread *t, siginfo_t *si, ucontext_t *uc) {
     const struct trap *trap = c.nr >= 0 && (unsigned long)c.nr < TRAPS ? &traps[c.nr] : NULL;
     emulation fn = trap && trap->fn ? trap->fn : sys_passthrough;
     if (c.nr == NR_ATTENTION) fn = sys_attention;
+    call_begun(t);
     long result = fn(&c);
     if (result == CUT) {
         rewind_call(uc, c.nr);
+        call_cut(t, uc);
     } else if (result != DONE_REGISTERS) {
         bool restart = false;
         kmask mask = t->suspended ? t->suspend_mask : uc_mask(uc);

@@ -8,8 +8,8 @@
 //
 // Files: main.c (start), program.c (ELF loading), arena.c (addresses), gate.S (crossing), trap.c
 // (seccomp, Syscall User Dispatch), dispatch.c (which call is emulated by whom), sys_*.c (the
-// emulations), signal.c (signals of two owners), hush.c (our own threads hear none of them), thread.c
-// (create, end, park, resume, frozen copy), errand.c (work for stopped threads), fds.c (descriptor
+// emulations), signal.c (signals of two owners), hush.c (our own threads hear none of them),
+// interrupted.c (calls that they end), thread.c (create, end, park, resume, frozen copy), errand.c (work for stopped threads), fds.c (descriptor
 // numbers), lower.c (loading libckpt.so and the back).
 //
 // Words: "upper" is the application's half, "lower" ours.  A thread is in upper code exactly when
@@ -70,6 +70,13 @@ struct cut_wait {
     int64_t deadline;     // CLOCK_MONOTONIC nanoseconds
 };
 
+// The call before which a stopped thread stands, since it was stopped in it (interrupted.c).
+struct stood {
+    uint64_t ip, sp; // 0: none
+    int64_t nr, arg;
+    bool native; // the kernel makes it again, not the dispatcher
+};
+
 struct kept_signal {
     siginfo_t info;
     uint64_t shared; // it was for the process, not for the thread
@@ -103,6 +110,7 @@ struct thread {
     uint32_t pending_count;
     siginfo_t pending[64]; // signals that came while in the lower half, oldest first
     struct cut_wait cut;
+    struct stood stood;
     char comm[16]; // name, taken when the thread is stopped
     // Signals taken out of the kernel's queues while the thread is stopped (signal_queue.c).
     uint32_t kept_count;
@@ -314,6 +322,7 @@ void signals_install(void);
 void signals_wrap_lower(void); // after a library may have installed handlers
 void signals_reinstall(void);  // after a restart: the application's, from H.app
 void deliver_pending(struct thread *t, ucontext_t *uc);
+void pending_return(struct thread *t, kmask mask); // queued ones that a call does not let in
 // A queued signal is not blocked by mask; *restart: interrupted calls are to be restarted.
 bool pending_deliverable(struct thread *t, kmask mask, bool *restart);
 void install_app_action(int sig);
@@ -326,6 +335,14 @@ void hush_all(void);                       // those of Go, once SIGURG is wrappe
 bool hush_ordered(const siginfo_t *si);    // this signal only tells a thread to
 void hush(ucontext_t *uc);                 // from when uc goes on
 int lower_thread(pthread_t *id, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
+// ---- interrupted.c: a signal ends the call in which a thread was stopped ------------------------
+void call_cut(struct thread *t, const ucontext_t *uc); // uc is about to make it again
+void call_begun(struct thread *t);                     // a trapped call
+void call_stopped(struct thread *t, const ucontext_t *uc);
+uint32_t call_save(const struct thread *t); // flags of an image
+void call_load(struct thread *t, uint32_t flags);
+// A handler of the application's is due.  true: keep the signal, the call will be made and end with it.
+bool call_interrupted(struct thread *t, ucontext_t *uc, bool restart);
 // ---- clocks.c ----------------------------------------------------------------------------------
 int64_t clock_shift(clockid_t clock);
 // An absolute time of the application's as the kernel has it: when itself, or in *to.

@@ -48,7 +48,9 @@ struct thread_image {
     uint32_t flags, reserved; // THREAD_*
 };
 
-#define THREAD_MPI 1u // initialized MPI
+#define THREAD_MPI 1u   // initialized MPI
+#define THREAD_CUT 2u   // stands before a call, emulated, in which it was stopped
+#define THREAD_WAITS 4u // the same, but the kernel's own
 
 struct action_image {
     uint64_t handler, flags, restorer, mask;

@@ -223,6 +223,15 @@ void deliver_pending(struct thread *t, ucontext_t *uc) {
     t->attention &= ~ATTN_SIGNAL;
 }
 
+void pending_return(struct thread *t, kmask mask) {
+    for (uint32_t i = 0; i < t->pending_count; i++)
+        if (mask & KBIT(t->pending[i].si_signo)) // everything is blocked now, so the kernel keeps it
+            RAW4(SYS_rt_tgsigqueueinfo, RAW0(SYS_getpid), RAW0(SYS_gettid), t->pending[i].si_signo,
+                 &t->pending[i]);
+    t->pending_count = 0;
+    t->attention &= ~ATTN_SIGNAL;
+}
+
 static void queue(struct thread *t, const siginfo_t *si) {
     if (si->si_signo < 32) // standard signals do not queue twice
         for (uint32_t i = 0; i < t->pending_count; i++)
@@ -260,7 +269,10 @@ __attribute__((noinline)) static void upper_signal(struct thread *t, siginfo_t *
         return;
     }
     rewind_vdso(t, uc);
-    build_frame(t, uc, si);
+    if (call_interrupted(t, uc, H.app[sig].flags & SA_RESTART))
+        queue(t, si);
+    else
+        build_frame(t, uc, si);
 }
 
 __attribute__((noinline)) static void lower_signal(struct thread *t, siginfo_t *si,

@@ -352,6 +352,7 @@ static void park_upper(struct thread *t, ucontext_t *uc) {
         t->attention |= ATTN_PARK;
         return;
     }
+    call_stopped(t, uc);
     keep_context(t, uc);
     RAW2(SYS_prctl, 16 /* PR_GET_NAME */, t->comm);
     t->collected = H.collect;

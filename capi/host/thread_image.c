@@ -19,7 +19,7 @@ static void thread_save(const struct thread *t, struct thread_image *im) {
     *im = (struct thread_image){
         .bytes = (uint32_t)thread_bytes(t),
         .kind = t->state != T_HELD ? 1 : t->retry ? 3 : 2,
-        .flags = t->mpi ? THREAD_MPI : 0,
+        .flags = (t->mpi ? THREAD_MPI : 0) | (t->state != T_HELD ? call_save(t) : 0),
         .vtid = t->vtid,
         .main = t->main,
         .upper_fs = t->upper_fs,
@@ -41,7 +41,7 @@ static void thread_save(const struct thread *t, struct thread_image *im) {
     struct kept_signal *k = (struct kept_signal *)(im + 1);
     memcpy(k, t->kept, t->kept_count * sizeof *k);
     k += t->kept_count;
-    for (uint32_t i = 0; i < t->pending_count; i++) // came while it was held
+    for (uint32_t i = 0; i < t->pending_count; i++) // came while it was held, or wait for its call
         *k++ = (struct kept_signal){t->pending[i], false};
     memcpy(k, t->xsave, t->xsave_bytes);
 }
@@ -72,6 +72,7 @@ static void thread_load(struct thread *t, const struct thread_image *im) {
     t->in_gate = im->kind == 2 || im->kind == 3;
     t->gate_result = im->kind == 2 ? CKPT_GATE_RESTART : CKPT_GATE_RETRY;
     t->mpi = im->flags & THREAD_MPI;
+    call_load(t, im->flags);
     t->state = T_PARKED;
 }
 

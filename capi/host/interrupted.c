@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// interrupted.c: a signal ends the call in which a thread was stopped.
+//
+// A thread that is stopped while it waits in a system call stands before that call afterwards, and
+// makes it again.  A signal that came meanwhile finds it there.  Were its handler just run, the call
+// would then wait as if there had been no signal, for ever (alarm and pause).  So the signal counts as
+// come during the call: a call that is trapped ends with it the usual way, once it is made again;
+// for one of the kernel's own we do what the kernel does with a handler that has no SA_RESTART.
+#include "host.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
+static bool stands(const struct thread *t, const ucontext_t *uc) {
+    const struct stood *s = &t->stood;
+    const greg_t *r = uc->uc_mcontext.gregs;
+    return s->ip && s->ip == (uint64_t)r[REG_RIP] && s->sp == (uint64_t)r[REG_RSP] &&
+           s->nr == r[REG_RAX] && s->arg == r[REG_RDI];
+}
+
+static void remember(struct thread *t, const ucontext_t *uc, bool native) {
+    const greg_t *r = uc->uc_mcontext.gregs;
+    t->stood = (struct stood){(uint64_t)r[REG_RIP], (uint64_t)r[REG_RSP], r[REG_RAX], r[REG_RDI],
+                              native};
+}
+
+// Is this a call, not trapped, that may wait and that a signal may end?  The kernel does not say whether
+// it had begun; to the program a signal just before such a call is the same as one just after.
+static bool slow(const ucontext_t *uc) {
+    const greg_t *r = uc->uc_mcontext.gregs;
+    uint8_t code[2];
+    struct stat st;
+    switch (r[REG_RAX]) {
+    case SYS_read:
+    case SYS_write:
+    case SYS_readv:
+    case SYS_writev: // those of files on a disk are never interrupted
+        if (RAW2(SYS_fstat, r[REG_RDI], &st) < 0 || S_ISREG(st.st_mode) || S_ISBLK(st.st_mode))
+            return false;
+        break;
+    case SYS_recvfrom:
+    case SYS_recvmsg:
+    case SYS_sendto:
+    case SYS_sendmsg:
+    case SYS_flock:
+        break;
+    case SYS_fcntl:
+        if (r[REG_RSI] != F_SETLKW && r[REG_RSI] != F_OFD_SETLKW) return false;
+        break;
+    case SYS_futex:
+        if ((r[REG_RSI] & 127) != 0 /* FUTEX_WAIT */ && (r[REG_RSI] & 127) != 9 /* _BITSET */)
+            return false;
+        break;
+    default:
+        return false;
+    }
+    struct iovec local = {code, 2}, remote = {(void *)r[REG_RIP], 2};
+    return RAW6(SYS_process_vm_readv, RAW0(SYS_getpid), &local, 1, &remote, 1, 0) == 2 &&
+           code[0] == 0x0f && code[1] == 0x05; // syscall
+}
+
+void call_cut(struct thread *t, const ucontext_t *uc) { remember(t, uc, false); }
+
+void call_begun(struct thread *t) { t->stood.ip = 0; }
+
+void call_stopped(struct thread *t, const ucontext_t *uc) {
+    if (stands(t, uc)) return; // since it was cut, or it is stopped again
+    t->stood.ip = 0;
+    if (!H.sud && slow(uc)) remember(t, uc, true);
+}
+
+uint32_t call_save(const struct thread *t) {
+    if (!stands(t, &t->uc)) return 0;
+    return t->stood.native ? THREAD_WAITS : THREAD_CUT;
+}
+
+void call_load(struct thread *t, uint32_t flags) {
+    if (flags & (THREAD_CUT | THREAD_WAITS)) remember(t, &t->uc, flags & THREAD_WAITS);
+}
+
+bool call_interrupted(struct thread *t, ucontext_t *uc, bool restart) {
+    if (!t->stood.ip) return false;
+    bool here = stands(t, uc), native = t->stood.native;
+    if (here && !native) return true;
+    t->stood.ip = 0;
+    if (here && !restart && slow(uc)) {
+        uc->uc_mcontext.gregs[REG_RIP] += 2;
+        uc->uc_mcontext.gregs[REG_RAX] = -EINTR;
+    }
+    return false;
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// sleeps tells whether the main thread of a process waits in the kernel.
+func sleeps(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/stat", pid, pid))
+	after := bytes.LastIndexByte(stat, ')')
+	return err == nil && after >= 0 && bytes.HasPrefix(stat[after:], []byte(") S"))
+}
+
+// A signal that comes while the program is stopped ends the call in which it waits, as it would at any
+// other time. The signal is sent once an epoch is begun, so the program stands still, or has just gone on.
+func TestSignalEndsStoppedCall(t *testing.T) {
+	needCommands(t)
+	run, err := NewRun(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark := NewMark()
+	defer mark.KillAll()
+	argv := append([]string{built.CkptRun(), "--snapshot", "stop", "--dir", run.Checkpoints()}, options()...)
+	p, err := run.Start(mark, append(argv, "--", filepath.Join(built.Bin, "interrupted"))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	says := func(text string) {
+		t.Helper()
+		if !Poll(time.Minute, p.Done(), func() bool { return strings.Contains(string(mustRead(t, run.Stdout)), text) }) {
+			t.Fatalf("the program does not say %q, but\n%s\n%s", text, mustRead(t, run.Stdout), Dump(mark.Processes()))
+		}
+	}
+	c := Chain{Built: built, Run: run}
+	if !Poll(time.Minute, p.Done(), func() bool { return c.jobOf(p) }) {
+		t.Fatalf("no job: %s", mustRead(t, run.Stderr))
+	}
+	for i, name := range []string{"pause", "nanosleep", "poll", "select", "sigsuspend", "epoll_wait", "read", "sem_wait",
+		"sigtimedwait", "sem_timedwait"} {
+		says(fmt.Sprintf("wait %d\n", i))
+		// Before the call the signal would do nothing but run its handler.
+		if !Poll(time.Minute, p.Done(), func() bool { return sleeps(p.PID()) }) {
+			t.Fatalf("the program does not wait in %s\n%s", name, Dump(mark.Processes()))
+		}
+		control, err := NewRun(filepath.Join(run.Dir, fmt.Sprintf("checkpoint-%d", i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctl, err := control.Start(mark, built.CkptCtl(), "checkpoint", run.Checkpoints(), "--timeout", checkpointLimit.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := filepath.Join(run.Checkpoints(), fmt.Sprintf("epoch-*%d", i+1))
+		Poll(checkpointLimit, ctl.Done(), func() bool {
+			found, err := filepath.Glob(begun)
+			return err == nil && len(found) > 0
+		})
+		if err := syscall.Kill(p.PID(), syscall.SIGUSR1); err != nil {
+			t.Fatal(err)
+		}
+		if exit, err := ctl.Wait(checkpointLimit + 30*time.Second); err != nil || exit != (Exit{}) {
+			t.Fatalf("ckptctl: %v %v: %s", exit, err, mustRead(t, control.Stderr))
+		}
+		says(fmt.Sprintf("done %d %s -1 EINTR signals %d\n", i, name, i+1))
+	}
+	if exit, err := p.Wait(time.Minute); err != nil || exit != (Exit{}) {
+		t.Fatalf("ended with %v %v: %s", exit, err, mustRead(t, run.Stderr))
+	}
+}
