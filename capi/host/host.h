@@ -109,6 +109,7 @@ struct thread {
     kmask hidden_mask;    // which of OURS the application believes to have blocked
     uint32_t pending_count;
     siginfo_t pending[64]; // signals that came while in the lower half, oldest first
+    uint32_t image_pending; // how many of them go into the image
     struct cut_wait cut;
     struct stood stood;
     char comm[16]; // name, taken when the thread is stopped

@@ -11,7 +11,7 @@
 
 // Layout of a thread in an image: header, signals, extended state, padding to 8 bytes.
 static size_t thread_bytes(const struct thread *t) {
-    size_t signals = (t->kept_count + t->pending_count) * sizeof(struct kept_signal);
+    size_t signals = (t->kept_count + t->image_pending) * sizeof(struct kept_signal);
     return (sizeof(struct thread_image) + signals + t->xsave_bytes + 7) & ~7ul;
 }
 
@@ -34,14 +34,14 @@ static void thread_save(const struct thread *t, struct thread_image *im) {
         .cut_sp = t->cut.sp,
         .cut_left = t->cut.ip ? t->cut.deadline - now_ns() : 0,
         .xsave_bytes = t->xsave_bytes,
-        .pending = t->kept_count + t->pending_count,
+        .pending = t->kept_count + t->image_pending,
     };
     memcpy(im->comm, t->comm, sizeof im->comm);
     memcpy(im->regs, t->uc.uc_mcontext.gregs, sizeof im->regs);
     struct kept_signal *k = (struct kept_signal *)(im + 1);
     memcpy(k, t->kept, t->kept_count * sizeof *k);
     k += t->kept_count;
-    for (uint32_t i = 0; i < t->pending_count; i++) // came while it was held, or wait for its call
+    for (uint32_t i = 0; i < t->image_pending; i++) // came while it was held, or wait for its call
         *k++ = (struct kept_signal){t->pending[i], false};
     memcpy(k, t->xsave, t->xsave_bytes);
 }
@@ -77,6 +77,9 @@ static void thread_load(struct thread *t, const struct thread_image *im) {
 }
 
 long threads_save(void *buffer, size_t bytes) {
+    // A held thread goes on taking signals: those that it has by now, when the bytes are counted.
+    if (!buffer)
+        for (struct thread *t = H.threads; t; t = t->next) t->image_pending = t->pending_count;
     size_t need = sizeof(struct process_image);
     for (struct thread *t = H.threads; t; t = t->next) need += thread_bytes(t);
     if (need > bytes) return (long)need;
