@@ -122,6 +122,10 @@ type Chain struct {
 	// any all is on this one.
 	Machines [][]string
 
+	// Late is how many chains of the program came too late before this one: it asks sooner. The program is
+	// faster than natively if that was measured while the machine had other things to do.
+	Late int
+
 	Cycles  int // committed, killed and restarted
 	TooLate int // the program had ended before the checkpoint was taken
 }
@@ -139,7 +143,7 @@ func (c *Chain) Go() error {
 		return err
 	}
 	limit := patience + 20*c.Native
-	left := c.Native
+	left := c.Native / time.Duration(1+c.Late)
 	for c.Cycles < c.Most {
 		delay := time.Duration(c.Random.Float64() * float64(left) * 0.9)
 		committed, err := c.cycle(p, mark, delay)
@@ -151,7 +155,7 @@ func (c *Chain) Go() error {
 			break
 		}
 		c.Cycles++
-		left = max(left-delay, c.Native/10)
+		left = max(left-delay, c.Native/10/time.Duration(1+c.Late))
 		restart := append(append([]string{c.Built.CkptRun()}, c.Options...), "--restart", c.Run.Checkpoints())
 		if len(c.Machines) > 0 {
 			restart = append(slices.Clone(c.Machines[(c.Cycles-1)%len(c.Machines)]), restart...)

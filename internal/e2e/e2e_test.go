@@ -227,7 +227,7 @@ func cycle(t *testing.T, p Program, row *tally, random *rand.Rand) {
 			t.Fatal(err)
 		}
 		c := Chain{Built: built, Run: run, Argv: argv, Native: want.Time, Random: random, Options: options(),
-			Most: min(1+runs%4, row.want-row.cycles)}
+			Late: row.late, Most: min(1+runs%4, row.want-row.cycles)}
 		err = c.Go()
 		row.cycles += c.Cycles
 		row.late += c.TooLate
