@@ -343,6 +343,7 @@ static bool still_parked(struct thread *t) {
 }
 
 static void park_upper(struct thread *t, ucontext_t *uc) {
+    call_stopped(t, uc);
     if (!(H.park_gen & 1)) return; // too late: released already
     rewind_vdso(t, uc);
     // Elsewhere than in upper code the context could not be continued; the parker signals again.
@@ -352,7 +353,6 @@ static void park_upper(struct thread *t, ucontext_t *uc) {
         t->attention |= ATTN_PARK;
         return;
     }
-    call_stopped(t, uc);
     keep_context(t, uc);
     RAW2(SYS_prctl, 16 /* PR_GET_NAME */, t->comm);
     t->collected = H.collect;
