@@ -203,6 +203,17 @@ func (c *Chain) cycle(p *Process, mark Mark, delay time.Duration) (bool, error) 
 	if err != nil {
 		return false, err
 	}
+	// The command waits for a job that is starting, so where the program has just ended it would wait long.
+	select {
+	case <-ctl.Done():
+	case <-p.Done():
+		if !Poll(10*time.Second, ctl.Done(), ctl.Ended) {
+			if after, err := c.epochs(); err != nil || after <= before {
+				ctl.Kill()
+				return false, err
+			}
+		}
+	}
 	exit, err := ctl.Wait(checkpointLimit + patience)
 	if err != nil {
 		return false, err
