@@ -23,6 +23,14 @@ static int op_rebuild(const ckpt_runtime_ops *o, void *c, int k, ckpt_vid v, voi
 static int op_one_sided(const ckpt_runtime_ops *o, void *c) { return o->one_sided ? o->one_sided(c) : 0; }
 static int op_settle(const ckpt_runtime_ops *o, void *c) { return o->settle ? o->settle(c) : 0; }
 static int op_drain(const ckpt_runtime_ops *o, void *c) { return o->drain ? o->drain(c) : 0; }
+static int op_synchronous(const ckpt_runtime_ops *o, void *c) { return o->synchronous ? o->synchronous(c) : 0; }
+static long op_claims(const ckpt_runtime_ops *o, void *c, ckpt_claim *l, long n) {
+    return o->claims ? o->claims(c, l, n) : 0;
+}
+static void op_judge(const ckpt_runtime_ops *o, void *c, ckpt_claim *l, long n) { if (o->judge) o->judge(c, l, n); }
+static void op_answered(const ckpt_runtime_ops *o, void *c, ckpt_claim *l, long n) {
+    if (o->answered) o->answered(c, l, n);
+}
 static long op_save(const ckpt_runtime_ops *o, void *c, void *b, size_t n) {
     return o->save ? o->save(c, b, n) : 0;
 }
@@ -121,6 +129,51 @@ func (r *mpiRuntime) Drain() (int, error) {
 		return 0, fmt.Errorf("receiving what is under way: the runtime reports %d", n)
 	}
 	return n, nil
+}
+
+func (r *mpiRuntime) Synchronous() bool { return C.op_synchronous(&r.ops, r.ctx) != 0 }
+
+func (r *mpiRuntime) Claims() []ckpt.Claim {
+	n := C.op_claims(&r.ops, r.ctx, nil, 0)
+	list := make([]C.ckpt_claim, n)
+	if n == 0 {
+		return nil
+	}
+	list = list[:min(n, C.op_claims(&r.ops, r.ctx, &list[0], n))]
+	out := make([]ckpt.Claim, len(list))
+	for i, c := range list {
+		out[i] = ckpt.Claim{Rank: int(c.rank), ID: uint64(c.id), Comm: uint64(c.comm), Later: uint64(c.later),
+			Source: int32(c.source), Tag: int32(c.tag), State: int32(c.state)}
+	}
+	return out
+}
+
+func claimsOut(claims []ckpt.Claim) []C.ckpt_claim {
+	list := make([]C.ckpt_claim, len(claims))
+	for i, c := range claims {
+		list[i] = C.ckpt_claim{rank: C.int32_t(c.Rank), id: C.uint64_t(c.ID), comm: C.uint64_t(c.Comm), later: C.uint64_t(c.Later),
+			source: C.int32_t(c.Source), tag: C.int32_t(c.Tag), state: C.int32_t(c.State)}
+	}
+	return list
+}
+
+func (r *mpiRuntime) Judge(claims []ckpt.Claim) {
+	if len(claims) == 0 {
+		return
+	}
+	list := claimsOut(claims)
+	C.op_judge(&r.ops, r.ctx, &list[0], C.long(len(list)))
+	for i, c := range list {
+		claims[i].State = int32(c.state)
+	}
+}
+
+func (r *mpiRuntime) Answered(answers []ckpt.Claim) {
+	if len(answers) == 0 {
+		return
+	}
+	list := claimsOut(answers)
+	C.op_answered(&r.ops, r.ctx, &list[0], C.long(len(list)))
 }
 
 func (r *mpiRuntime) Save() ([]byte, error) {

@@ -30,6 +30,7 @@ type attempt struct {
 	stop    time.Duration // for how long
 	held    bool          // it stays stopped until the commit
 	touched bool          // some rank's memory may be written to by others as long as those run
+	synced  bool          // some rank has synchronous sends that its program has not seen complete
 	async   bool          // the program was interrupted: the runtime is used by errands of its thread
 }
 
@@ -38,6 +39,8 @@ const (
 	stepAgree = iota
 	stepStopped
 	stepOwed
+	stepClaims
+	stepAnswers
 	stepDrained
 	stepBegin
 	stepFrozen
@@ -86,6 +89,7 @@ func (a *attempt) meet(ctx context.Context) error {
 type standing struct {
 	Obstacle string       `json:"obstacle,omitempty"`
 	OneSided bool         `json:"onesided,omitempty"`
+	Synced   bool         `json:"synced,omitempty"`
 	Then     after.Action `json:"then,omitempty"` // rank 0: what was asked for
 }
 
@@ -117,6 +121,7 @@ func (a *attempt) park(ctx context.Context) (err error) {
 		e := a.on(func() {
 			if j.runtime != nil {
 				mine.Obstacle, mine.OneSided = j.runtime.Holds(), j.runtime.OneSided()
+				mine.Synced = j.runtime.Synchronous()
 			}
 			talk(a.poll)
 		})
@@ -137,6 +142,7 @@ func (a *attempt) park(ctx context.Context) (err error) {
 		} else {
 			a.then = all[0].Then
 			a.touched = slices.ContainsFunc(all, func(s standing) bool { return s.OneSided })
+			a.synced = slices.ContainsFunc(all, func(s standing) bool { return s.Synced })
 		}
 	}
 	if err != nil && parkErr == nil {
@@ -218,6 +224,9 @@ func (a *attempt) stopAll(ctx context.Context) error {
 // quiet drains, and returns when nobody writes to this rank's memory any more.
 func (a *attempt) quiet(ctx context.Context) error {
 	err := a.drain(ctx)
+	if a.synced { // whatever became of it: the messages that it did receive are held
+		err = errors.Join(err, a.claim(ctx))
+	}
 	if a.touched { // what another one drains may go to memory that both share
 		_, e := exchange(ctx, a.j.group, a.tag(stepDrained), a.poll, struct{}{})
 		err = errors.Join(err, e)

@@ -82,6 +82,30 @@ func (a *attempt) drain(ctx context.Context) error {
 	return nil
 }
 
+// claim finds out which synchronous sends wait for receivers whose programs have not taken the messages,
+// now that these are received. Collective.
+func (a *attempt) claim(ctx context.Context) error {
+	exchange := func(step int, claims []drain.Claim) ([]drain.Claim, error) {
+		out := drain.ClaimNotices(claims)
+		in, err := await(a.poll, func() (map[int][]byte, error) { return a.j.group.exchange(ctx, a.tag(step), out) })
+		if err != nil {
+			return nil, err
+		}
+		return drain.ReadClaims(in)
+	}
+	claims, err := exchange(stepClaims, a.j.runtime.Claims())
+	if err != nil {
+		return err
+	}
+	a.j.runtime.Judge(claims)
+	answers, err := exchange(stepAnswers, claims)
+	if err != nil {
+		return err
+	}
+	a.j.runtime.Answered(answers)
+	return nil
+}
+
 func wrongGaps(gaps []drain.Gap) string {
 	var out []string
 	for _, g := range gaps {

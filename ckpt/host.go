@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/libckpt/libckpt/ckpt/files"
+	"github.com/libckpt/libckpt/drain"
 )
 
 // Version of libckpt; set by the command.
@@ -35,6 +36,9 @@ type Host interface {
 	End(status int)
 }
 
+// Claim is a question about a synchronous send, or its answer.
+type Claim = drain.Claim
+
 // Runtime is the MPI of the job. Its methods are called only on threads that the runtime called us
 // on.
 type Runtime interface {
@@ -61,6 +65,13 @@ type Runtime interface {
 	// Drain receives what other ranks have sent, completes what it can, and returns how many operations
 	// must still end before this rank can be saved. Only while the program is stopped.
 	Drain() (left int, err error)
+	// Synchronous says whether this rank has synchronous sends that the program has not seen complete. If
+	// any rank has, then all do after Drain: Claims lists them; Judge sets the state of those that other
+	// ranks have made on this one; Answered takes what these said.
+	Synchronous() bool
+	Claims() []Claim
+	Judge([]Claim)
+	Answered([]Claim)
 	// Save describes messages and requests after Drain, for Load in a fresh runtime.
 	Save() ([]byte, error)
 	Load(state []byte) error

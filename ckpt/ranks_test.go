@@ -44,6 +44,10 @@ func (r *testRuntime) Inside() string { return "" }
 // Nothing is ever under way between these ranks.
 func (*testRuntime) OneSided() bool                             { return false }
 func (*testRuntime) Settle() error                              { return nil }
+func (*testRuntime) Synchronous() bool                          { return false }
+func (*testRuntime) Claims() []Claim                            { return nil }
+func (*testRuntime) Judge([]Claim)                              {}
+func (*testRuntime) Answered([]Claim)                           {}
 func (*testRuntime) Drain() (int, error)                        { return 0, nil }
 func (*testRuntime) Save() ([]byte, error)                      { return nil, nil }
 func (*testRuntime) Files() (all, own []files.Named, err error) { return nil, nil, nil }

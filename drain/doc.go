@@ -16,7 +16,10 @@
 // of which it hears nothing are compared with 0, for a lane that received more than was sent means that
 // the counters are wrong, and no image may be made then.
 //
-// It owns lanes, the notices about them, and the format of the section. It may not know MPI, how a
+// Claims and their answers travel once the network is empty: whose message a drained one is that was
+// sent synchronously (capi/back/claim.c).
+//
+// It owns lanes, the notices about them, how claims travel, and the format of the section. It may not know MPI, how a
 // notice travels, how a message is received, files, threads or time: it imports none of net, os, time
 // and C.
 package drain

@@ -30,14 +30,26 @@ import (
 //	      generalized: the program's part of it, what calls its functions
 //	      persistent collective: function, number of arguments, arguments, position of the request,
 //	        whether the types are arrays, number of types, types, the request that was started
+//	      awaited: id, rank of the receiver in the world
 //	    and when it is persistent
 //	      mode, six arguments
+//	where the version says so, claims on messages: how many, then of each
+//	    number of the message, the drained ones first; rank of its sender in the world; id
 //
 // No bytes at all are an empty section: that of a runtime that drains nothing.
 type Section struct {
 	Drained  []Message
 	Matched  []Matched
 	Requests []Request
+	Held     []Held
+}
+
+// Held is a message that was sent synchronously: whoever receives it tells its sender, whose request
+// that waits for this has the same ID.
+type Held struct {
+	Message int64 // its number: the drained ones come first
+	Sender  int32
+	ID      uint64
 }
 
 // Message is one that draining received.
@@ -61,6 +73,7 @@ type Request struct {
 	Owner      uint32 // communicator, window or file
 	State      State
 	Done       *Done
+	Awaited    *Awaited
 	Posted     *Posted
 	Deferred   *Deferred
 	Upper      *Upper
@@ -79,6 +92,7 @@ const (
 	DeferredStart State = 3 // a collective call that no member has started
 	Generalized   State = 4 // a generalized request that is complete, but that nobody has waited for
 	CollectiveOf  State = 5 // a persistent collective, started or not
+	AwaitedSend   State = 6 // a synchronous send whose message is drained, until somebody takes it
 )
 
 // FlagPersistent of Request.Flags says that Persistent follows. (capi/back/impl.h has the others, which
@@ -91,6 +105,12 @@ type Done struct {
 	Cancelled   bool
 	Bytes       int64
 	Error       uint8
+}
+
+// Awaited names what a synchronous send waits for: that Receiver's program takes the message.
+type Awaited struct {
+	ID       uint64
+	Receiver int32
 }
 
 // Posted is what MPI_Irecv was called with.
@@ -131,8 +151,17 @@ type Persistent struct {
 	Args [6]int64
 }
 
-// sectionVersion counts changes of the format; numbers are never reused.
-const sectionVersion = 2
+// Versions of the format; numbers are never reused. A section without claims and awaited requests is
+// written as those were that knew of none.
+const (
+	sectionVersion = 2
+	versionClaims  = 3
+)
+
+// claims says which version the section needs.
+func (s *Section) claims() bool {
+	return len(s.Held) > 0 || slices.ContainsFunc(s.Requests, func(r Request) bool { return r.State == AwaitedSend })
+}
 
 // Kinds of virtual ids (include/ckpt/tables.h).
 const (
@@ -174,7 +203,11 @@ func (s *Section) Append(b []byte) []byte {
 		b = append(b, m.Data...)
 		b = append(b, make([]byte, -len(m.Data)&7)...)
 	}
-	word(sectionVersion)
+	if s.claims() {
+		word(versionClaims)
+	} else {
+		word(sectionVersion)
+	}
 	word(int64(len(s.Drained)))
 	for _, m := range s.Drained {
 		message(m)
@@ -190,6 +223,14 @@ func (s *Section) Append(b []byte) []byte {
 			word(v)
 		}
 	}
+	if s.claims() {
+		word(int64(len(s.Held)))
+		for _, h := range s.Held {
+			word(h.Message)
+			word(int64(h.Sender))
+			word(int64(h.ID))
+		}
+	}
 	return b
 }
 
@@ -202,6 +243,8 @@ func (r *Request) words() []int64 {
 			cancelled = 1
 		}
 		w = append(w, int64(d.Source), int64(d.Tag), cancelled, d.Bytes, int64(d.Error))
+	case AwaitedSend:
+		w = append(w, int64(r.Awaited.ID), int64(r.Awaited.Receiver))
 	case PostedReceive:
 		w = append(w, p.Order, int64(p.Buffer), p.Count, int64(p.Type), int64(p.Source), int64(p.Tag))
 	case DeferredStart:
@@ -235,8 +278,9 @@ func Decode(b []byte) (*Section, error) {
 		return s, nil
 	}
 	r := &reader{b: b}
-	if v := r.word(); r.err == nil && v != sectionVersion {
-		r.fail("version %d, this libckpt reads %d", v, sectionVersion)
+	version := r.word()
+	if r.err == nil && version != sectionVersion && version != versionClaims {
+		r.fail("version %d, this libckpt reads %d and %d", version, sectionVersion, versionClaims)
 	}
 	seen := map[uint32]bool{}
 	for n := r.count(4); n > 0; n-- {
@@ -247,6 +291,14 @@ func Decode(b []byte) (*Section, error) {
 	}
 	for n := r.count(5); n > 0; n-- {
 		s.Requests = append(s.Requests, r.request(seen))
+	}
+	if version == versionClaims {
+		for n := r.count(3); n > 0 && r.err == nil; n-- {
+			s.Held = append(s.Held, r.held(len(s.Drained)+len(s.Matched)))
+		}
+	}
+	if r.err == nil && s.claims() != (version == versionClaims) {
+		r.fail("version %d is not what its claims need", version)
 	}
 	if r.err == nil && r.at != len(b) {
 		r.fail("%d bytes too many", len(b)-r.at)
@@ -347,10 +399,18 @@ func (r *reader) message() Message {
 	return m
 }
 
+func (r *reader) held(messages int) Held {
+	h := Held{Message: r.within("a message's number", 0, int64(messages)-1), Sender: int32(r.within("a rank", 0, math.MaxInt32)), ID: uint64(r.word())}
+	if r.err == nil && h.ID == 0 {
+		r.fail("a claim without an id")
+	}
+	return h
+}
+
 func (r *reader) request(seen map[uint32]bool) Request {
 	q := Request{ID: r.fresh(kindRequest, seen), Flags: r.word(), Peer: r.int32("a peer"),
 		Owner: r.id(kindComm, kindWindow, kindFile)}
-	q.State = State(r.within("a request's state", int64(Inactive), int64(CollectiveOf)))
+	q.State = State(r.within("a request's state", int64(Inactive), int64(AwaitedSend)))
 	persistent := q.Flags&FlagPersistent != 0
 	if q.State != Complete && q.Owner>>28 != kindComm {
 		r.fail("request %#x of kind %d is not complete", q.ID, q.Owner>>28)
@@ -363,6 +423,11 @@ func (r *reader) request(seen map[uint32]bool) Request {
 	case Complete:
 		q.Done = &Done{Source: r.int32("a source"), Tag: r.int32("a tag"), Cancelled: r.within("cancelled", 0, 1) == 1,
 			Bytes: r.within("a length", 0, math.MaxInt64), Error: uint8(r.within("an error class", 0, math.MaxUint8))}
+	case AwaitedSend:
+		q.Awaited = &Awaited{ID: uint64(r.word()), Receiver: int32(r.within("a rank", 0, math.MaxInt32))}
+		if r.err == nil && q.Awaited.ID == 0 {
+			r.fail("request %#x waits for nothing", q.ID)
+		}
 	case PostedReceive:
 		q.Posted = &Posted{Order: r.word(), Buffer: uint64(r.word()), Count: r.within("a count", 0, math.MaxInt64),
 			Type: r.id(kindDatatype), Source: r.int32("a source"), Tag: r.int32("a tag")}

@@ -38,14 +38,21 @@ func full() *Section {
 			{ID: id(kindRequest, 262), Owner: id(kindFile, 256), State: Complete, Done: &Done{Source: -1, Tag: -1, Bytes: 12}},
 			{ID: id(kindRequest, 263), Flags: 16384, Owner: world, State: CollectiveOf,
 				Collective: &Collective{Function: 64, Args: []int64{1, 2, 3}, Request: 2, Types: []uint32{id(kindDatatype, 300)}, Started: id(kindRequest, 256)}},
+			{ID: id(kindRequest, 265), Flags: 256 | 1, Peer: 1, Owner: world, State: AwaitedSend, Awaited: &Awaited{ID: 7, Receiver: 3}},
 			{ID: id(kindRequest, 264), Flags: 16384, Owner: world, State: CollectiveOf,
 				Collective: &Collective{Function: 67, Args: []int64{1, 2}, Request: 1, Arrays: true, Started: id(kindRequest, 0)}},
 		},
+		Held: []Held{{Message: 3, Sender: 2, ID: 9}},
 	}
 }
 
 func TestSection(t *testing.T) {
-	for _, s := range []*Section{{}, full()} {
+	old := full()
+	old.Held, old.Requests = nil, old.Requests[:3]
+	if v := binary.LittleEndian.Uint64(old.Append(nil)); v != sectionVersion {
+		t.Errorf("a section without claims is of version %d", v)
+	}
+	for _, s := range []*Section{{}, old, full()} {
 		got, err := Decode(s.Append(nil))
 		if diff := cmp.Diff(s, got); err != nil || diff != "" {
 			t.Errorf("%v\n%s", err, diff)
@@ -89,6 +96,10 @@ func TestCorrupt(t *testing.T) {
 		{"not persistent", change(func(s *Section) { s.Requests[3].Flags, s.Requests[3].Persistent = 2, nil })},
 		{"state", change(func(s *Section) { s.Requests[0].State = 9 })},
 		{"without arguments", change(func(s *Section) { s.Requests[2].Deferred.Args = nil })},
+		{"a message's number", change(func(s *Section) { s.Held[0].Message = 4 })},
+		{"without an id", change(func(s *Section) { s.Held[0].ID = 0 })},
+		{"waits for nothing", change(func(s *Section) { s.Requests[7].Awaited, s.Requests[7].State = &Awaited{}, AwaitedSend })},
+		{"not what its claims need", poke(0, 2)},
 		{"mode", change(func(s *Section) { s.Requests[4].Persistent.Mode = 5 })},
 		{"8 bytes too many", append(full().Append(nil), make([]byte, 8)...)},
 	} {

@@ -89,6 +89,21 @@ enum {
 };
 enum { CKPT_PEER_ANY = -1, CKPT_PEER_NONE = -2 };
 
+/* A synchronous send, to its receiver and back. */
+enum {
+    CKPT_CLAIM_NEW = 0,   /* its message is that of comm, source and tag behind which `later` are sent */
+    CKPT_CLAIM_KNOWN = 1, /* its message was given this id at an earlier checkpoint */
+    CKPT_CLAIM_HELD = 2,  /* answer: nobody has taken it */
+    CKPT_CLAIM_TAKEN = 3
+};
+typedef struct ckpt_claim {
+    uint64_t id;   /* its sender's */
+    uint64_t comm; /* identity of the communicator */
+    uint64_t later;
+    int32_t rank; /* in the world, of the other side */
+    int32_t source, tag, state;
+} ckpt_claim;
+
 typedef struct ckpt_runtime_ops {
     size_t size;
     int (*rank)(void *ctx);
@@ -154,6 +169,16 @@ typedef struct ckpt_runtime_ops {
      * others have come to it too.  Both may be NULL. */
     int (*one_sided)(void *ctx);
     int (*settle)(void *ctx);
+    /* Synchronous sends whose messages are drained.  synchronous says whether this rank has any that the
+     * application has not seen complete.  When some rank has, then on all of them after drain: claims
+     * lists them (at most max; NULL: none) and returns how many they are; judge is given those that are
+     * for this rank, rank being the sender, and says of each whether the application has taken the
+     * message; answered is given the answers to this rank's own, rank being the receiver.  All may be
+     * NULL. */
+    int (*synchronous)(void *ctx);
+    long (*claims)(void *ctx, ckpt_claim *list, long max);
+    void (*judge)(void *ctx, ckpt_claim *list, long n);
+    void (*answered)(void *ctx, const ckpt_claim *list, long n);
 } ckpt_runtime_ops;
 
 /* Collective calls (ckpt_coll_call). */

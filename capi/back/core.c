@@ -7,6 +7,7 @@
 
 #include "file.h"
 #include "impl.h"
+#include "sync.h"
 #include "window.h"
 
 struct back back;
@@ -121,6 +122,10 @@ static const ckpt_runtime_ops ops = {
     .waiting = back_list_waiting,
     .one_sided = back_one_sided,
     .settle = back_settle,
+    .synchronous = back_synchronous,
+    .claims = back_claims,
+    .judge = back_judge,
+    .answered = back_answered,
 };
 
 /* ---- begin ---- */
@@ -244,6 +249,7 @@ long back_Finalize(const long *a) {
     back_gate(VID_COMM_WORLD, "MPI_Finalize", CKPT_COLL_GATED, &last);
     if (ckpt_close(back.job, &error) != 0)
         fprintf(stderr, "libckpt: rank %d: %s\n", back.rank, error.message);
+    back_sync_finalize();
     back.job = NULL;
     back.tables = NULL;
     MPI_Comm_free(&back.control);

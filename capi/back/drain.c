@@ -12,11 +12,13 @@
 #include <stdlib.h>
 
 #include "drain.h"
+#include "sync.h"
 #include "wait.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards the list, and back.self */
 struct drained *drained_first;
 static struct drained **drained_end = &drained_first; /* where the next one goes: there may be many */
+static uint64_t matches; /* messages that the application has matched */
 
 /* ---- complete requests ---- */
 
@@ -155,6 +157,7 @@ struct drained *back_drained_match(long source, long tag, long comm, ckpt_mpi_st
         if (drained_end == &m->next)
             drained_end = p;
         m->next = NULL;
+        m->matched = __atomic_add_fetch(&matches, 1, __ATOMIC_RELAXED);
         back.drained--;
         tell(m, status);
     }
@@ -166,9 +169,12 @@ struct drained *back_matched(const MPI_Status *status, long comm) {
     struct drained *m = calloc(1, sizeof *m);
     if (m == NULL)
         return NULL;
-    *m = (struct drained){
-        NULL, (ckpt_vid)comm,  status->MPI_SOURCE, status->MPI_TAG, STATUS_BYTES(status),
-        NULL, MPI_REQUEST_NULL};
+    *m = (struct drained){.comm = (ckpt_vid)comm,
+                          .source = status->MPI_SOURCE,
+                          .tag = status->MPI_TAG,
+                          .bytes = STATUS_BYTES(status),
+                          .request = MPI_REQUEST_NULL,
+                          .matched = __atomic_add_fetch(&matches, 1, __ATOMIC_RELAXED)};
     return m;
 }
 
@@ -231,6 +237,8 @@ int back_drained_mrecv(struct drained *m, void *buf, int count, MPI_Datatype typ
     pthread_mutex_unlock(&mutex);
     tell(m, status);
     status->bytes = *rc == MPI_SUCCESS || back_took(*rc) ? STATUS_BYTES(&st) : 0;
+    if (m->claim != 0)
+        back_sync_taken(m->sender, m->claim);
     free(m->data);
     free(m);
     return 1;

@@ -16,6 +16,10 @@ struct drained {
     int64_t bytes;
     char *data;          /* NULL: the real MPI still has it */
     MPI_Request request; /* MPI_REQUEST_NULL: all of it is there */
+    uint64_t matched;    /* by the application: the order of it */
+    uint64_t claim;      /* id that its sender waits for, 0: it does not (claim.c) */
+    int sender;          /* in the world, for that */
+    int asked;           /* ... which it has said at this checkpoint too */
 };
 
 /* What a receive was posted with. */

@@ -54,6 +54,8 @@ struct back {
     ckpt_job *job;
     int shared;       /* MPI_THREAD_MULTIPLE: several threads may be here at once */
     unsigned drained; /* messages that were received by draining and not by the application yet */
+    unsigned sync;    /* synchronous sends under way, behind which messages are counted (sync.h) */
+    unsigned awaiting; /* ... whose messages were drained, and whose receivers have not taken them */
     ckpt_slot *slots[CKPT_KINDS]; /* the first page of each kind, which never moves; NULL: no page */
     int rank, size;               /* in MPI_COMM_WORLD */
     MPI_Comm control;             /* libckpt's own; the application never sees it */
@@ -235,6 +237,7 @@ enum {
     REQUEST_COLL = 16384,       /* a persistent collective: extra is a struct back_coll */
     REQUEST_PARTITIONED = 32768, /* a persistent request of partitioned communication */
     REQUEST_ORPHAN = 131072, /* MPI_Request_free was called: the id is ours until it is complete */
+    REQUEST_AWAIT = 524288,  /* REQUEST_DONE, but the receiver has not taken it: its back_sync says more */
     REQUEST_PAIR = 65536 /* MPI_Isendrecv: extra is a struct back_coll, inner the receive, a[0] the send */
 };
 /* A request's slot: real, clock: virtual id of its communicator, a: flags above, b: peer of a
@@ -280,16 +283,19 @@ void back_attend(void);
  * may be another one now. */
 int back_turn(unsigned turn);
 
+struct back_sync; /* sync.h */
+
 /* A send of a blocking call, while its thread is held.  Once it is complete the call's arguments
  * say that it sends to nobody, so that a restart does not send again. */
 struct back_held {
     struct back_held *next;
     MPI_Request *request;
     long *dest;       /* the argument */
-    const char *sync; /* the call's name when the send is synchronous, else NULL */
+    struct back_sync *sync; /* NULL when the send is not synchronous */
 };
-/* Completes the send of a blocking call; the thread may be held. */
-int back_wait_send(MPI_Request *request, const long *dest, const char *sync, const char *call,
+/* Completes the send of a blocking call; the thread may be held.  When dest is BACK_AWAITED then, a request
+ * in the place of the tag is to be waited for. */
+int back_wait_send(MPI_Request *request, const long *dest, struct back_sync *sync, const char *call,
                    long comm, long tag);
 
 /* A call that waits for long is written down, for people who ask what a rank is doing. */
@@ -359,6 +365,7 @@ struct persistent {
     int mode;      /* 0: receive; 1 to 4: send, bsend, ssend, rsend */
     long a[6];
     uint32_t type_generation, comm_generation;
+    struct back_sync *sync; /* of a synchronous send, while it is active */
 };
 int back_make_persistent(const struct persistent *p, MPI_Request *r);
 

@@ -10,20 +10,28 @@
 #include <stdlib.h>
 
 #include "drain.h"
+#include "sync.h"
+
+long back_Wait(const long *a);
 
 typedef int isend_fn(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
 
 /* buf, count, type, dest, tag, comm */
 static inline __attribute__((always_inline)) long send(const long *a, isend_fn *isend,
-                                                       const char *call, const char *sync) {
+                                                       const char *call, struct back_sync *sync) {
     const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, a[5]);
     int dest = real_rank(a[3]);
     MPI_Request r;
+    back_sync_count(a[5], a[3], a[4]);
     int rc = isend(real_buf(a[0]), (int)a[1], real_type(a[2]), dest, real_tag(a[4]),
                    (MPI_Comm)(uintptr_t)comm->real, &r);
-    if (rc != MPI_SUCCESS)
+    if (rc != MPI_SUCCESS) {
+        back_sync_uncount(a[5], a[3], a[4]);
         return back_error(rc);
+    }
     back_count_sent(comm, (int)a[3]);
+    if (sync != NULL)
+        back_sync_begin(sync, a[5], a[3], a[4]);
     return back_error(back_wait_send(&r, a + 3, sync, call, a[5], a[4]));
 }
 
@@ -32,10 +40,13 @@ static inline __attribute__((always_inline)) long start_send(const long *a, isen
                                                              int flags) {
     const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, a[5]);
     MPI_Request r;
+    back_sync_count(a[5], a[3], a[4]);
     int rc = isend(real_buf(a[0]), (int)a[1], real_type(a[2]), real_rank(a[3]), real_tag(a[4]),
                    (MPI_Comm)(uintptr_t)comm->real, &r);
-    if (rc != MPI_SUCCESS)
+    if (rc != MPI_SUCCESS) {
+        back_sync_uncount(a[5], a[3], a[4]);
         return back_error(rc);
+    }
     back_count_sent(comm, (int)a[3]);
     return back_new_request(r, REQUEST_SEND | flags, (int)a[3], (ckpt_vid)a[5], (ckpt_vid *)a[6]);
 }
@@ -78,19 +89,40 @@ static long init_request(const long *a, int mode) {
     return canon;
 }
 
-#define SENDS(mode, isend, number, sync)                                                           \
-    long back_##mode##send(const long *a) { return send(a, isend, "MPI_" #mode "send", sync); }    \
+#define SENDS(mode, isend, number)                                                                 \
+    long back_##mode##send(const long *a) { return send(a, isend, "MPI_" #mode "send", NULL); }    \
     long back_##mode##send_init(const long *a) { return init_request(a, number); }
 
 long back_Send(const long *a) { return send(a, MPI_Isend, "MPI_Send", NULL); }
 long back_Send_init(const long *a) { return init_request(a, 1); }
-SENDS(B, MPI_Ibsend, 2, NULL)
-SENDS(S, MPI_Issend, 3, "MPI_Ssend")
-SENDS(R, MPI_Irsend, 4, NULL)
+SENDS(B, MPI_Ibsend, 2)
+SENDS(R, MPI_Irsend, 4)
+
+long back_Ssend_init(const long *a) { return init_request(a, 3); }
+
+long back_Ssend(const long *a) {
+    struct back_sync sync = {0};
+    long rc = 0;
+    if (a[3] != BACK_AWAITED) {
+        rc = send(a, MPI_Issend, "MPI_Ssend", &sync);
+        back_sync_end(&sync);
+    }
+    if (__builtin_expect(a[3] == BACK_AWAITED, 0)) {
+        ckpt_vid request = (ckpt_vid)a[4];
+        const long wait[] = {(long)&request, 0};
+        rc = back_Wait(wait);
+    }
+    return rc;
+}
 
 long back_Isend(const long *a) { return start_send(a, MPI_Isend, 0); }
 long back_Ibsend(const long *a) { return start_send(a, MPI_Ibsend, 0); }
-long back_Issend(const long *a) { return start_send(a, MPI_Issend, REQUEST_SYNC); }
+long back_Issend(const long *a) {
+    long rc = start_send(a, MPI_Issend, REQUEST_SYNC);
+    if (rc == 0)
+        back_sync_began(back_slot(CKPT_KIND_REQUEST, *(ckpt_vid *)a[6]), a[4]);
+    return rc;
+}
 long back_Irsend(const long *a) { return start_send(a, MPI_Irsend, 0); }
 
 long back_Recv(const long *a) {
@@ -142,9 +174,12 @@ static long sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, 
                      const long *status) {
     MPI_Comm real = real_comm(what->comm);
     MPI_Request s;
+    back_sync_count(what->comm, *dest, sendtag);
     int rc = MPI_Isend(sendbuf, sendcount, sendtype, real_rank(*dest), real_tag(sendtag), real, &s);
-    if (rc != MPI_SUCCESS)
+    if (rc != MPI_SUCCESS) {
+        back_sync_uncount(what->comm, *dest, sendtag);
         return back_error(rc);
+    }
     back_count_sent(back_slot(CKPT_KIND_COMM, what->comm), (int)*dest);
     struct back_held h = {NULL, &s, (long *)dest, NULL};
     struct back_take take = *what;

@@ -6,6 +6,7 @@
 
 #include "keep.h"
 #include "request.h"
+#include "sync.h"
 
 enum { SMALL = 64 };
 
@@ -45,6 +46,8 @@ static __attribute__((noinline)) void complete_rare(ckpt_slot *s, ckpt_vid *vid,
         const struct back_idup *d = (const struct back_idup *)(uintptr_t)s->extra;
         back_slot(CKPT_KIND_COMM, d->vid)->real = TO_REAL(d->comm);
     }
+    if (s->a & REQUEST_SYNC)
+        back_sync_ended(s);
     if (s->a & REQUEST_PERSISTENT) {
         if (s->a & REQUEST_DONE)
             s->real = ((struct persistent *)(uintptr_t)s->extra)->real;
@@ -149,6 +152,7 @@ static long wait_one(ckpt_vid *vid, ckpt_mpi_status *out, const char *call, int 
                 break;
         }
         slow_request(turn, &w, call, s);
+        back_sync_look();
         if (may_hold)
             back_turn(turn);
         else if (back_pending())
@@ -272,6 +276,7 @@ long back_Test(const long *a) {
     MPI_Status status;
     if (back_pending())
         back_attend();
+    back_sync_look();
     *flag = 0;
     if (is_deferred(s))
         return 0;
@@ -319,6 +324,7 @@ long back_Request_get_status(const long *a) {
     *flag = 0;
     if (back_pending())
         back_attend();
+    back_sync_look();
     if (is_deferred(s) || (of_file(s) && !file_complete(s)))
         return 0;
     int rc = MPI_Request_get_status(real_of(s), flag, &status);
@@ -372,6 +378,7 @@ static int next_file(const struct reals *x, const ckpt_vid *v, int i, MPI_Status
 static int begin(struct reals *x, long n, const ckpt_vid *v) {
     if (back_pending())
         back_attend();
+    back_sync_look();
     x->n = n > 0 ? (int)n : 0;
     x->r = x->small, x->s = x->small_status, x->index = x->small_index;
     if (n > SMALL) {

@@ -5,7 +5,7 @@
  * 64-bit little-endian words; messages' bytes are padded to 8.  drain/section.go reads the same bytes,
  * and refuses an image whose section it does not understand: a change here is a change there.
  *
- *   version (2)
+ *   version: 2, and 3 when there are claims or awaited requests
  *   drained messages: count, then each: communicator, source, tag, length, bytes; in order of
  * arrival matched messages: count, then each: id, communicator, source, tag, length, bytes
  *   requests: count, then each: id, flags, peer, communicator, state, and
@@ -16,22 +16,27 @@
  *     STATE_GENERALIZED: the front's object and thunk
  *     STATE_COLL: function, number of arguments, arguments, position of the request, arrays of
  * types, number of types, types, inner request STATE_INACTIVE: nothing
+ *     STATE_AWAITED: id, world rank of the receiver
  *     persistent ones then: mode, six arguments
+ *   version 3: claims on messages: count, then each: number of the message, drained ones first, world rank
+ *     of the sender, id
  */
 #include <stdlib.h>
 
 #include "drain.h"
 #include "file.h"
 #include "keep.h"
+#include "sync.h"
 
-enum { SAVE_VERSION = 2 };
+enum { SAVE_VERSION = 2, SAVE_VERSION_CLAIMS = 3 };
 enum {
     STATE_INACTIVE = 0,
     STATE_DONE = 1,
     STATE_POSTED = 2,
     STATE_DEFERRED = 3,
     STATE_GENERALIZED = 4,
-    STATE_COLL = 5
+    STATE_COLL = 5,
+    STATE_AWAITED = 6
 };
 /* Flags that say what a request is; the others say what happened to it in this process. */
 enum {
@@ -94,6 +99,7 @@ static void out_status(struct out *o, const ckpt_slot *s) {
 static void out_request(struct out *o, const ckpt_slot *s, ckpt_vid vid) {
     int persistent = s->a & REQUEST_PERSISTENT && !(s->a & REQUEST_COLL);
     int state = s->a & (REQUEST_COLL | REQUEST_PAIR)     ? STATE_COLL
+                : back_sync_awaits(s)                    ? STATE_AWAITED
                 : s->a & REQUEST_DONE                    ? STATE_DONE
                 : s->a & REQUEST_DEFERRED                ? STATE_DEFERRED
                 : s->a & REQUEST_GENERALIZED             ? STATE_GENERALIZED
@@ -107,6 +113,9 @@ static void out_request(struct out *o, const ckpt_slot *s, ckpt_vid vid) {
     out(o, state);
     if (state == STATE_DONE) {
         out_status(o, s);
+    } else if (state == STATE_AWAITED) {
+        out(o, (int64_t)sync_of(s)->id);
+        out(o, sync_of(s)->dest);
     } else if (state == STATE_POSTED) {
         const struct posted *p = posted_of(vid);
         out(o, (int64_t)p->serial);
@@ -154,15 +163,43 @@ static int64_t live(ckpt_kind kind) {
     return n;
 }
 
+static int awaits_any(void) {
+    uint32_t i = 0;
+    for (const ckpt_slot *s; (s = next_slot(CKPT_KIND_REQUEST, &i)) != NULL;)
+        if (back_sync_awaits(s))
+            return 1;
+    return 0;
+}
+
+/* Writes the claim on a message, if there is one; returns how many there are. */
+static int64_t out_claim(struct out *o, const struct drained *m, int64_t number) {
+    if (m->claim != 0 && o != NULL) {
+        out(o, number);
+        out(o, m->sender);
+        out(o, (int64_t)m->claim);
+    }
+    return m->claim != 0;
+}
+
+static int64_t out_claims(struct out *o) {
+    int64_t number = 0, n = 0;
+    uint32_t i = 0;
+    for (const struct drained *m = drained_first; m != NULL; m = m->next)
+        n += out_claim(o, m, number++);
+    for (const ckpt_slot *s; (s = next_slot(CKPT_KIND_MESSAGE, &i)) != NULL;)
+        n += out_claim(o, (const struct drained *)(uintptr_t)s->extra, number++);
+    return n;
+}
+
 long back_save(void *ctx, void *buffer, size_t bytes) {
     (void)ctx;
     struct out o = {0};
-    int64_t n = 0;
+    int64_t n = 0, claims = out_claims(NULL);
     keep_look();
-    int rc = files_describe();
+    int rc = files_describe(), version = claims > 0 || awaits_any() ? SAVE_VERSION_CLAIMS : SAVE_VERSION;
     if (rc != 0)
         return rc;
-    out(&o, SAVE_VERSION);
+    out(&o, version);
     for (const struct drained *m = drained_first; m != NULL; m = m->next)
         n++;
     out(&o, n);
@@ -178,6 +215,10 @@ long back_save(void *ctx, void *buffer, size_t bytes) {
     i = 0;
     for (const ckpt_slot *s; (s = next_slot(CKPT_KIND_REQUEST, &i)) != NULL;)
         out_request(&o, s, CKPT_VID(CKPT_KIND_REQUEST, i - 1));
+    if (version == SAVE_VERSION_CLAIMS) {
+        out(&o, claims);
+        out_claims(&o);
+    }
     long need = o.failed ? CKPT_E_SYSTEM : (long)o.n;
     if (need > 0 && (size_t)need <= bytes)
         memcpy(buffer, o.p, o.n);
@@ -309,6 +350,8 @@ struct loading {
     size_t nposts;
     struct deferred **start;
     size_t nstarts;
+    struct drained **message; /* by the numbers that claims have */
+    size_t nmessages;
 };
 
 static int load_done(struct in *x, ckpt_slot *s) {
@@ -326,6 +369,42 @@ static int load_done(struct in *x, ckpt_slot *s) {
         return CKPT_E_SYSTEM;
     s->real = TO_REAL(r);
     s->a |= REQUEST_DONE;
+    return 0;
+}
+
+static int load_awaited(struct in *x, ckpt_slot *s, struct back_sync **entry) {
+    uint64_t id = (uint64_t)in(x);
+    int receiver = (int)in_range(x, 0, INT32_MAX);
+    struct back_sync *e = calloc(1, sizeof *e);
+    if (e == NULL)
+        return CKPT_E_SYSTEM;
+    e->dest = receiver;
+    *entry = e;
+    return x->failed || id == 0 ? CKPT_E_CORRUPT : back_sync_await(s, e, id);
+}
+
+static int load_claims(struct loading *l) {
+    struct in *x = &l->in;
+    for (int64_t n = in_count(x, 3); n > 0; n--) {
+        int64_t number = in_range(x, 0, (int64_t)l->nmessages - 1);
+        if (x->failed)
+            return CKPT_E_CORRUPT;
+        l->message[number]->sender = (int)in_range(x, 0, INT32_MAX);
+        l->message[number]->claim = (uint64_t)in(x);
+    }
+    return x->failed ? CKPT_E_CORRUPT : 0;
+}
+
+/* Remembers a message by its number. */
+static int note_message(struct loading *l, struct drained *m) {
+    if ((l->nmessages & (l->nmessages - 1)) == 0) { /* full, at powers of two */
+        size_t room = l->nmessages ? 2 * l->nmessages : 1;
+        struct drained **grown = realloc(l->message, room * sizeof *grown);
+        if (grown == NULL)
+            return CKPT_E_SYSTEM;
+        l->message = grown;
+    }
+    l->message[l->nmessages++] = m;
     return 0;
 }
 
@@ -357,11 +436,12 @@ static int load_deferred(struct loading *l, ckpt_slot *s, ckpt_vid vid) {
     return 0;
 }
 
-static int load_persistent(struct in *x, ckpt_slot *s, int state) {
+static int load_persistent(struct in *x, ckpt_slot *s, int state, struct back_sync *sync) {
     struct persistent *p = calloc(1, sizeof *p);
     MPI_Request r;
     if (p == NULL)
         return CKPT_E_SYSTEM;
+    p->sync = sync;
     s->extra = (uint64_t)(uintptr_t)p;
     p->mode = (int)in_range(x, 0, 4);
     for (int i = 0; i < 6; i++)
@@ -373,7 +453,7 @@ static int load_persistent(struct in *x, ckpt_slot *s, int state) {
     if (back_make_persistent(p, &r) != MPI_SUCCESS)
         return CKPT_E_SYSTEM;
     back_receives_with(back_slot(CKPT_KIND_DATATYPE, p->a[2]));
-    if (state == STATE_DONE)
+    if (state == STATE_DONE || state == STATE_AWAITED)
         p->real = TO_REAL(r);
     else
         s->real = TO_REAL(r);
@@ -422,11 +502,15 @@ static int load_request(struct loading *l) {
     s->a = flags & LASTING;
     s->b = (int)in_range(x, INT32_MIN, INT32_MAX);
     s->clock = in_owner(x);
-    int state = (int)in_range(x, STATE_INACTIVE, STATE_COLL), rc = 0;
+    int state = (int)in_range(x, STATE_INACTIVE, STATE_AWAITED), rc = 0;
+    struct back_sync *sync = NULL;
     if (state != STATE_DONE && CKPT_VID_KIND(s->clock) != CKPT_KIND_COMM)
         return CKPT_E_CORRUPT;
     if (state == STATE_DONE) {
         rc = load_done(x, s);
+    } else if (state == STATE_AWAITED) {
+        rc = load_awaited(x, s, &sync);
+        s->extra = (uint64_t)(uintptr_t)sync;
     } else if (state == STATE_POSTED) {
         struct repost *p = &l->post[l->nposts++];
         p->vid = vid;
@@ -443,7 +527,7 @@ static int load_request(struct loading *l) {
         rc = x->failed ? CKPT_E_CORRUPT : back_grequest_again(s, vid, upper, thunk);
     }
     if (rc == 0 && s->a & REQUEST_PERSISTENT && state != STATE_COLL)
-        rc = load_persistent(x, s, state);
+        rc = load_persistent(x, s, state, sync);
     if (rc == 0 && flags & REQUEST_KEEPS_TYPE && !keep_again(type_again(l, s, state)))
         rc = CKPT_E_CORRUPT;
     if (rc == 0 && s->a & REQUEST_ORPHAN)
@@ -489,12 +573,15 @@ static int start_again(struct deferred *d) {
 
 static int load_all(struct loading *l) {
     struct in *x = &l->in;
-    if (in(x) != SAVE_VERSION)
+    int64_t version = in(x);
+    if (version != SAVE_VERSION && version != SAVE_VERSION_CLAIMS)
         return CKPT_E_VERSION;
     for (int64_t n = in_count(x, 4); n > 0 && !x->failed; n--) {
         struct drained *m = in_message(x);
         if (m != NULL)
             drained_append(m);
+        if (m != NULL && note_message(l, m) != 0)
+            return CKPT_E_SYSTEM;
     }
     for (int64_t n = in_count(x, 5); n > 0 && !x->failed; n--) {
         ckpt_vid vid = in_vid(x, CKPT_KIND_MESSAGE);
@@ -502,6 +589,8 @@ static int load_all(struct loading *l) {
         ckpt_slot *s = m == NULL ? NULL : claim(CKPT_KIND_MESSAGE, vid);
         if (s == NULL)
             return CKPT_E_CORRUPT;
+        if (note_message(l, m) != 0)
+            return CKPT_E_SYSTEM;
         s->clock = m->comm;
         s->real = TO_REAL(MPI_MESSAGE_NULL);
         s->extra = (uint64_t)(uintptr_t)m;
@@ -516,6 +605,8 @@ static int load_all(struct loading *l) {
         rc = load_request(l);
     relink(CKPT_KIND_MESSAGE);
     relink(CKPT_KIND_REQUEST);
+    if (rc == 0 && version == SAVE_VERSION_CLAIMS)
+        rc = load_claims(l);
     if (rc == 0 && x->left != 0)
         rc = CKPT_E_CORRUPT;
     qsort(l->post, l->nposts, sizeof *l->post, by_order);
@@ -533,5 +624,6 @@ int back_load(void *ctx, const void *saved, size_t bytes) {
     int rc = load_all(&l);
     free(l.post);
     free(l.start);
+    free(l.message);
     return rc;
 }

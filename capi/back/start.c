@@ -6,6 +6,7 @@
 
 #include "keep.h"
 #include "request.h"
+#include "sync.h"
 
 /* ---- persistent requests ---- */
 
@@ -26,12 +27,19 @@ static int start(ckpt_vid v, ckpt_slot *s) {
             return rc;
         }
     }
+    int send = (s->a & REQUEST_KIND) == REQUEST_SEND && p != NULL;
+    if (send)
+        back_sync_count((long)s->clock, s->b, p->a[4]);
     int rc = MPI_Start(&r);
+    if (rc != MPI_SUCCESS && send)
+        back_sync_uncount((long)s->clock, s->b, p->a[4]);
     if (rc == MPI_SUCCESS) {
         s->real = TO_REAL(r);
         s->a |= REQUEST_ACTIVE;
-        if ((s->a & REQUEST_KIND) == REQUEST_SEND)
+        if (send)
             back_count_sent(back_slot(CKPT_KIND_COMM, s->clock), s->b);
+        if (send && s->a & REQUEST_SYNC)
+            back_sync_began(s, p->a[4]);
         else if ((s->a & REQUEST_KIND) == REQUEST_RECV && p != NULL)
             back_posted(v, p->a, back_slot(CKPT_KIND_DATATYPE, p->a[2]),
                         back_slot(CKPT_KIND_COMM, p->a[5])); /* its place among the receives that are posted */
@@ -63,6 +71,8 @@ long back_Cancel(const long *a) {
     if (is_null(s) || is_deferred(s) || s->a & (REQUEST_COLL | REQUEST_PAIR))
         return CANON_ERR(REQUEST);
     MPI_Request r = real_of(s);
+    if ((s->a & REQUEST_KIND) == REQUEST_SEND)
+        back_sync_cancelled(s->clock, s->b);
     int rc = MPI_Cancel(&r);
     if (rc == MPI_SUCCESS)
         s->a |= REQUEST_CANCELLED;
@@ -106,6 +116,8 @@ long back_Request_free(const long *a) {
         *vid = VID_REQUEST_NULL;
         return 0;
     }
+    if (s->a & REQUEST_SYNC)
+        back_sync_ended(s);
     rc = MPI_Request_free(&r);
     keep_forget(s);
     ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, *vid, back.shared);

@@ -13,6 +13,7 @@
 
 #include "drain.h"
 #include "impl.h"
+#include "sync.h"
 #include "wait.h"
 
 struct back_held *held_sends;
@@ -25,6 +26,7 @@ void back_attend(void) { back_start_deferred(); }
 /* Spin for a while, then let others have the processor: MPI's own loops would not, and with more
  * ranks than processors that costs a time slice each. */
 static void breathe(unsigned turn) {
+    back_sync_look();
     if (turn > BACK_SPIN)
         sched_yield();
 }
@@ -124,7 +126,7 @@ static void hold(struct back_held *send) {
     }
 }
 
-int back_wait_send(MPI_Request *request, const long *dest, const char *sync, const char *call,
+int back_wait_send(MPI_Request *request, const long *dest, struct back_sync *sync, const char *call,
                    long comm, long tag) {
     struct back_waiting w;
     int flag = 0, rc;
@@ -142,6 +144,10 @@ int back_wait_send(MPI_Request *request, const long *dest, const char *sync, con
         if (stopping()) {
             struct back_held h = {NULL, request, (long *)dest, sync};
             hold(&h);
+            if (*dest == BACK_AWAITED) {
+                back_over(turn, &w);
+                return MPI_SUCCESS;
+            }
         }
     }
 }

@@ -84,7 +84,8 @@ func noEvents(f *function) bool {
 // parameters tell: windows, requests, matched messages, attached buffers.
 var saved = []string{"Win_create", "Win_allocate", "Win_allocate_shared", "Win_create_dynamic", "Win_attach",
 	"Win_detach", "Win_lock_all",
-	"Isend", "Ibsend", "Irsend", "Irecv", "Imrecv", "Send_init", "Bsend_init", "Rsend_init", "Recv_init", "Start", "Startall",
+	"Isend", "Ibsend", "Issend", "Irsend", "Irecv", "Imrecv", "Send_init", "Bsend_init", "Ssend_init", "Rsend_init", "Recv_init",
+	"Start", "Startall",
 	"Mprobe", "Improbe", "Ibarrier", "Ibcast", "Igather", "Igatherv", "Iscatter", "Iscatterv", "Iallgather", "Iallgatherv",
 	"Ialltoall", "Ialltoallv", "Ialltoallw", "Ineighbor_allgather", "Ineighbor_allgatherv",
 	"Ineighbor_alltoall", "Ineighbor_alltoallv", "Ineighbor_alltoallw", "Comm_idup", "Buffer_attach", "Buffer_detach",
@@ -97,12 +98,11 @@ var saved = []string{"Win_create", "Win_allocate", "Win_allocate_shared", "Win_c
 var leaves = []string{"keyval", "Keyval", "_set_attr", "_delete_attr", "_set_name", "_set_info", "_set_errhandler",
 	"_set_view", "_set_atomicity", "Add_error_"}
 
-// held lists what leaves something pending that is not saved, and until when: synchronous sends that
-// nobody has received, requests of the program's own, other jobs, sessions of tools, epochs of windows
-// that belong to single ranks.
+// held lists what leaves something pending that is not saved, and until when: requests of the program's
+// own, other jobs, sessions of tools, epochs of windows that belong to single ranks.
 var held = map[string]string{
-	"Issend": untilMatched, "Ssend_init": untilMatched, "Grequest_start": "until MPI_Grequest_complete",
-	"Comm_spawn": untilFreed, "Comm_spawn_multiple": untilFreed, "Comm_accept": untilFreed, "Comm_connect": untilFreed,
+	"Grequest_start": "until MPI_Grequest_complete",
+	"Comm_spawn":     untilFreed, "Comm_spawn_multiple": untilFreed, "Comm_accept": untilFreed, "Comm_connect": untilFreed,
 	"Comm_join": untilFreed, "Comm_get_parent": "in a process that was spawned: " + untilFreed,
 	"T_cvar_handle_alloc": "until it is freed", "T_pvar_session_create": "until it is freed",
 	"Psend_init": "until the request is freed", "Precv_init": "until the request is freed",
@@ -112,7 +112,6 @@ var held = map[string]string{
 }
 
 const (
-	untilMatched  = "until its message is matched"
 	untilFreed    = "until the communicator is disconnected or freed"
 	untilUnlocked = "in an epoch of MPI_Win_lock, until that is over"
 )

@@ -3,6 +3,7 @@
 package async
 
 import (
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -31,6 +32,33 @@ func TestAnyMoment(t *testing.T) {
 				program.Run(t, pair[:]...)
 			})
 		}
+	}
+}
+
+// TestSynchronous does so with synchronous sends that nobody has matched, in all four pairs: none may be
+// complete before its message is received, also after a restart.
+func TestSynchronous(t *testing.T) {
+	program := &cycle.Program{Ranks: 3, Kills: 3, Most: 400 * time.Millisecond, Command: map[string][]string{}}
+	for _, mpi := range []string{"mpich", "openmpi"} {
+		program.Command[mpi] = []string{cycle.Compile(t, mpi, "syncs.c"), "40"}
+	}
+	program.Native(t, "mpich")
+	for _, pair := range cycle.Pairs {
+		t.Run(pair[0]+"-"+pair[1], func(t *testing.T) { program.Run(t, pair[:]...) })
+	}
+	for mpi, command := range program.Command {
+		t.Run(mpi+"-goes-on", func(t *testing.T) { // the same messages are asked about again and again
+			dir := filepath.Join(t.TempDir(), "ckpt")
+			j := cycle.Start(t, mpi, program.Ranks, append([]string{cycle.Tool(t, "ckptrun"), "--dir", dir}, command...)...)
+			for saves := 0; saves < 8 && j.Save(); saves++ {
+			}
+			if !j.Ended(cycle.Limit) {
+				t.Fatalf("it does not end\n%s", j.Output())
+			}
+			if got := j.Result(); got != program.Want {
+				t.Errorf("got %q, want %q\n%s", got, program.Want, j.Output())
+			}
+		})
 	}
 }
 

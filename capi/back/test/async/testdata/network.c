@@ -305,6 +305,133 @@ static void freed_after(void) {
     MPI_Type_free(&column);
 }
 
+/* ---- synchronous sends: complete when their messages are received, and not before ---- */
+
+enum { SYNCS = 8 };
+static MPI_Request sync_sends[SYNCS]; /* at rank 0, but the last */
+static MPI_Message sync_matched;
+static int sync_data[SYNCS] = {600, 601, 602, 603, 604, 605, 606, 607};
+static char *sync_large;
+
+static void sync_send_to(int i, int to, int tag, MPI_Comm comm) {
+    MPI_Issend(&sync_data[i], 1, MPI_INT, to, tag, comm, &sync_sends[i]);
+}
+
+static void sync_before(void) {
+    MPI_Request gone;
+    sync_sends[7] = MPI_REQUEST_NULL;
+    sync_send_to(7, rank, 87, MPI_COMM_WORLD);
+    if (rank == 1)
+        MPI_Mprobe(0, 84, MPI_COMM_WORLD, &sync_matched, MPI_STATUS_IGNORE);
+    if (rank != 0)
+        return;
+    sync_large = malloc(LARGE);
+    memset(sync_large, 's', LARGE);
+    sync_send_to(0, 1, 80, MPI_COMM_WORLD);
+    send(700, 1, 80, MPI_COMM_WORLD);
+    sync_send_to(1, 1, 80, MPI_COMM_WORLD);
+    send(701, 1, 80, twin);
+    MPI_Ssend_init(&sync_data[2], 1, MPI_INT, 1, 81, MPI_COMM_WORLD, &sync_sends[2]);
+    MPI_Start(&sync_sends[2]);
+    sync_send_to(3, 1, 83, inter);
+    sync_send_to(4, 1, 84, MPI_COMM_WORLD);
+    MPI_Issend(sync_large, LARGE, MPI_CHAR, 1, 85, MPI_COMM_WORLD, &sync_sends[5]);
+    MPI_Issend(&sync_data[6], 1, MPI_INT, 1, 86, MPI_COMM_WORLD, &sync_sends[6]);
+    MPI_Issend(&sync_data[6], 1, MPI_INT, 1, 86, MPI_COMM_WORLD, &gone);
+    MPI_Request_free(&gone);
+}
+
+/* Rank 0: the requests that are named are not complete, however one asks. */
+static void sync_none(const int *which, int n, const char *row) {
+    MPI_Request r[SYNCS];
+    int flag = 0, index, indices[SYNCS], done = 0;
+    for (int k = 0; k < 50; k++) {
+        for (int i = 0; i < n; i++) {
+            r[i] = sync_sends[which[i]];
+            MPI_Test(&r[i], &flag, MPI_STATUS_IGNORE);
+            check(!flag, row);
+            MPI_Request_get_status(r[i], &flag, MPI_STATUS_IGNORE);
+            check(!flag, row);
+        }
+        MPI_Testany(n, r, &index, &flag, MPI_STATUS_IGNORE);
+        check(!flag, row);
+        MPI_Testsome(n, r, &done, indices, MPI_STATUSES_IGNORE);
+        check(done == 0, row);
+        MPI_Testall(n, r, &flag, MPI_STATUSES_IGNORE);
+        check(!flag, row);
+        usleep(500);
+    }
+}
+
+/* Rank 0 says that another may go on, which waits until it does. */
+static void sync_step(int to) {
+    MPI_Status s;
+    if (rank == 0)
+        send(1, to, 89, MPI_COMM_WORLD);
+    else
+        receive(0, 89, MPI_COMM_WORLD, &s);
+}
+
+static void sync_after(void) {
+    static const int all[] = {0, 1, 2, 3, 4, 5, 6}, others[] = {1, 3, 4, 5, 6};
+    MPI_Status s;
+    int value, flag;
+    if (rank == 0) {
+        sync_none(all, 7, "a synchronous send that nobody has received");
+        sync_step(1);
+        MPI_Wait(&sync_sends[0], MPI_STATUS_IGNORE);
+        MPI_Wait(&sync_sends[2], MPI_STATUS_IGNORE);
+        sync_none(others, 5, "a synchronous send behind one that was received");
+        MPI_Request_free(&sync_sends[6]);
+        MPI_Start(&sync_sends[2]);
+        sync_step(1);
+        sync_step(2);
+        MPI_Waitall(SYNCS - 1, sync_sends, MPI_STATUSES_IGNORE);
+        MPI_Request_free(&sync_sends[2]);
+        free(sync_large);
+    }
+    if (rank == 1) {
+        sync_step(1);
+        check(receive(0, 80, MPI_COMM_WORLD, &s) == 600, "the first synchronous send");
+        check(receive(MPI_ANY_SOURCE, 81, MPI_COMM_WORLD, &s) == 602, "a persistent synchronous send");
+        sync_step(1);
+        check(receive(0, 80, MPI_COMM_WORLD, &s) == 700, "a send behind a synchronous one");
+        check(receive(0, 80, twin, &s) == 701, "a send on the duplicate");
+        check(receive(0, 80, MPI_COMM_WORLD, &s) == 601, "the second synchronous send");
+        check(receive(0, 81, MPI_COMM_WORLD, &s) == 602, "a persistent synchronous send, again");
+        MPI_Mrecv(&value, 1, MPI_INT, &sync_matched, &s);
+        check(value == 604, "a synchronous send that was matched");
+        sync_large = malloc(LARGE);
+        MPI_Recv(sync_large, LARGE, MPI_CHAR, 0, 85, MPI_COMM_WORLD, &s);
+        check(sync_large[LARGE - 1] == 's', "a large synchronous send");
+        free(sync_large);
+        check(receive(0, 86, MPI_COMM_WORLD, &s) == 606, "before one whose request was freed");
+        check(receive(0, 86, MPI_COMM_WORLD, &s) == 606, "one whose request was freed");
+    }
+    if (rank == 2)
+        sync_step(2);
+    if (rank == 2)
+        check(receive(0, 83, inter, &s) == 603, "one over an intercommunicator");
+    MPI_Test(&sync_sends[7], &flag, MPI_STATUS_IGNORE);
+    check(!flag, "a synchronous send to itself");
+    check(receive(rank, 87, MPI_COMM_WORLD, &s) == 607, "from itself");
+    MPI_Wait(&sync_sends[7], MPI_STATUS_IGNORE);
+}
+
+/* A call that does not return until its receiver, at the moment, goes on. */
+static void sync_call(const char *go) {
+    int value = 650;
+    if (rank != 2)
+        return;
+    MPI_Ssend(&value, 1, MPI_INT, 1, 88, MPI_COMM_WORLD);
+    check(access(go, F_OK) == 0, "a call that waits for its receiver");
+}
+static void sync_called(void) {
+    MPI_Status s;
+    if (rank == 1)
+        check(receive(2, 88, MPI_COMM_WORLD, &s) == 650, "a call that waits for its receiver");
+}
+
 int main(int argc, char **argv) {
     char path[4096];
     uint64_t sum = 0;
@@ -317,11 +444,15 @@ int main(int argc, char **argv) {
     kinds_before();
     inter_before();
     freed_before();
+    sync_before();
     snprintf(path, sizeof path, "%s/at.%d", argc > 1 ? argv[1] : ".", rank);
     fclose(fopen(path, "w"));
     snprintf(path, sizeof path, "%s/go", argc > 1 ? argv[1] : ".");
+    sync_call(path);
     while (access(path, F_OK) != 0)
         usleep(2000);
+    sync_called();
+    sync_after();
     order_after();
     matched_after();
     requests_after();
