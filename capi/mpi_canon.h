@@ -7,13 +7,21 @@
  *
  *   handle in                  its virtual id
  *   handle out, in and out     address of a ckpt_vid
- *   status out                 address of a ckpt_mpi_status, NULL when the application ignores it
+ *   status in and out          a status_word (mpi_status.h), 0 when the application ignores it
  *   rank, tag, buffer, ...     with the special values below
  *   info                       address of its content: key NUL value NUL ... NUL, NULL for
  * MPI_INFO_NULL group                      address of a ckpt_mpi_group all else as it is
  *
  * and returns an error code: a class (CANON_ERRCLASS_*) in the low 8 bits, above them a number
  * under which the back finds the real MPI's code again (0 when code and class are the same).
+ *
+ * Between a front and a back of the same MPI statuses are not translated: the real MPI writes the
+ * application's own.  What is left there is no difference of ABIs, or costs a comparison with a constant:
+ * handles are virtual ids on every side, since a restart gives them other real ones; ranks and tags >= 0
+ * and buffers pass as they are once they are known not to be special (MPI_IN_PLACE and the like); the
+ * error code 0 is 0; and enumerations (locks, asserts, orders, ...) are looked up in calls that take much
+ * longer.  A front does not know which MPI is below, and a call that waits may go on above another one
+ * after a restart: so nothing of this may depend on it.
  *
  * Infos, groups, attributes, error handlers and names of objects live in the front: upper-half
  * memory, so that they are in every image as they are.
@@ -26,6 +34,7 @@
 #include "ckpt/tables.h"
 #include "front/gen/zz_constants.h"
 #include "front/gen/zz_numbers.h"
+#include "mpi_status.h"
 
 /* Predefined objects; datatypes and operations are in zz_constants.h.  Index 0 is the null handle.
  */
@@ -40,13 +49,8 @@
 #define VID_WIN_NULL CKPT_VID(CKPT_KIND_WIN, 0)
 #define VID_FILE_NULL CKPT_VID(CKPT_KIND_FILE, 0)
 
-enum {
-    CANON_ANY_SOURCE = -1,
-    CANON_ANY_TAG = -2,
-    CANON_PROC_NULL = -3,
-    CANON_ROOT = -4,
-    CANON_UNDEFINED = -32766
-};
+/* Beside those of statuses, which are of ranks and tags too (mpi_status.h). */
+enum { CANON_ROOT = -4, CANON_UNDEFINED = -32766 };
 
 /* Buffers and weights. */
 #define CANON_BOTTOM 0l
@@ -101,15 +105,6 @@ enum {
     CANON_ATTR_APPNUM,
     CANON_ATTRS
 };
-
-/* Also between a front and a back of the same MPI: a call that waits may go on above another one, after
- * a restart.  It costs about 1 ns a status, in a call of 20 at the least. */
-typedef struct ckpt_mpi_status {
-    int source, tag; /* with the special values above */
-    int error;       /* an error code as returned; set by calls that complete several requests */
-    int cancelled;
-    int64_t bytes; /* received */
-} ckpt_mpi_status;
 
 typedef struct ckpt_mpi_group {
     int size;

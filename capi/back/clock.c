@@ -236,9 +236,7 @@ int deferred_start(struct deferred *d) {
         ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, started, back.shared);
     } else { /* the call was said to be good: its request tells */
         MPI_Request failed = MPI_REQUEST_NULL;
-        ckpt_mpi_status status;
-        empty_status(&status);
-        back_done_request(&status, MPI_ERR_OTHER, &failed);
+        back_done_request(&canon_empty, MPI_ERR_OTHER, &failed);
         s->real = TO_REAL(failed);
         flags = REQUEST_DONE;
     }

@@ -65,11 +65,11 @@ void back_request_done(ckpt_slot *s, const MPI_Status *status, int rc) {
         cancelled = (s->a & REQUEST_CANCELLED) && STATUS_CANCELLED(status);
     ckpt_mpi_status canon;
     if (kind == REQUEST_RECV && s->b == CANON_PROC_NULL)
-        proc_null_status(&canon);
+        canon = canon_proc_null;
     else if (kind == REQUEST_RECV || cancelled)
         canon_status(status, &canon);
     else
-        empty_status(&canon);
+        canon = canon_empty;
     if (CKPT_VID_KIND(s->clock) == CKPT_KIND_FILE && STATUS_BYTES(status) > 0)
         canon.bytes = STATUS_BYTES(status); /* all that MPI says of it; the rest may be garbage */
     if (kind == REQUEST_RECV && !cancelled && s->b != CANON_PROC_NULL && back_took(rc))
@@ -337,6 +337,7 @@ static int drain_request(ckpt_slot *s) {
     MPI_Status st;
     int flag = 0, rc = MPI_Test(&r, &flag, &st);
     if (flag || rc != MPI_SUCCESS) {
+        s->real = TO_REAL(r); /* none: a persistent one that failed may be gone */
         back_request_done(s, &st, rc);
         return 0;
     }

@@ -107,7 +107,7 @@ static long begin(int number, ckpt_back_fn *whole, const long *a, int n) {
     if (f->split != 0) /* a file has one at a time */
         return CANON_ERR(IO);
     memcpy(b, a, (size_t)n * sizeof *b);
-    b[n] = (long)&status;
+    b[n] = status_word(STATUS_CANON, &status);
     long rc = whole(b);
     if (rc == 0) {
         f->split = number;
@@ -124,8 +124,7 @@ static long end(int number, const long *a) {
     if (f->split != number)
         return CANON_ERR(IO);
     f->split = 0;
-    if (a[2])
-        *(ckpt_mpi_status *)a[2] = f->split_status;
+    give_canon(&f->split_status, a[2]);
     return 0;
 }
 

@@ -25,8 +25,7 @@ static long up(const struct below *b, int what, ckpt_mpi_status *status, int com
 static int to_real(long canon) { return canon == 0 ? MPI_SUCCESS : back_real_class((int)canon); }
 
 static int query(void *state, MPI_Status *status) {
-    ckpt_mpi_status s;
-    empty_status(&s);
+    ckpt_mpi_status s = canon_empty;
     long rc = up(state, CANON_GREQUEST_QUERY, &s, 0);
     MPI_Status_set_elements_x(status, MPI_BYTE, s.bytes);
     MPI_Status_set_cancelled(status, s.cancelled);

@@ -128,8 +128,7 @@ long back_Irsend(const long *a) { return start_send(a, MPI_Irsend, 0); }
 long back_Recv(const long *a) {
     const struct back_take take = {(void *)a[0], (int)a[1], real_type(a[2]), a[3], a[4],
                                    a[5],         NULL,      "MPI_Recv"};
-    ckpt_mpi_status ignored;
-    return back_take(&take, a[6] ? (ckpt_mpi_status *)a[6] : &ignored);
+    return back_take(&take, a[6]);
 }
 
 /* A request for a message that was drained; 0 when there is none. */
@@ -184,8 +183,7 @@ static long sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, 
     struct back_held h = {NULL, &s, (long *)dest, NULL};
     struct back_take take = *what;
     take.send = &h;
-    ckpt_mpi_status ignored;
-    long canon = back_take(&take, *status ? (ckpt_mpi_status *)*status : &ignored);
+    long canon = back_take(&take, *status);
     /* Issued again, the call has only its send left. */
     *(long *)source = CANON_PROC_NULL;
     *(long *)status = 0;
@@ -230,18 +228,12 @@ long back_Iprobe(const long *a) {
         back_attend();
     if (__builtin_expect(back.drained, 0) && back_drained_probe(a[0], a[1], a[2], &drained)) {
         *(int *)a[3] = 1;
-        if (a[4])
-            *(ckpt_mpi_status *)a[4] = drained;
+        give_canon(&drained, a[4]);
         return 0;
     }
     int rc = MPI_Iprobe(real_rank(a[0]), real_tag(a[1]), real_comm(a[2]), (int *)a[3], &st);
-    /* Without a message the status is empty, as with Open MPI: the front hands out what is here. */
-    if (rc == MPI_SUCCESS && a[4]) {
-        if (*(int *)a[3])
-            canon_status(&st, (ckpt_mpi_status *)a[4]);
-        else
-            empty_status((ckpt_mpi_status *)a[4]);
-    }
+    if (rc == MPI_SUCCESS && *(int *)a[3])
+        give_status(&st, a[4]);
     return back_error(rc);
 }
 
@@ -284,19 +276,15 @@ long back_Improbe(const long *a) {
     if (__builtin_expect(back.drained, 0) &&
         (d = back_drained_match(a[0], a[1], a[2], &canon)) != NULL) {
         *flag = 1;
-        if (a[5])
-            *(ckpt_mpi_status *)a[5] = canon;
+        give_canon(&canon, a[5]);
         return new_message(MPI_MESSAGE_NULL, a[2], d, a[4]);
     }
     int rc = MPI_Improbe(real_rank(a[0]), real_tag(a[1]), real_comm(a[2]), flag, &m, &st);
     if (rc != MPI_SUCCESS)
         return back_error(rc);
-    if (!*flag) {
-        empty_status((ckpt_mpi_status *)a[5]);
+    if (!*flag)
         return 0;
-    }
-    if (a[5])
-        canon_status(&st, (ckpt_mpi_status *)a[5]);
+    give_status(&st, a[5]);
     if (m == MPI_MESSAGE_NO_PROC) {
         *(ckpt_vid *)a[4] = VID_MESSAGE_NO_PROC;
         return 0;
@@ -349,10 +337,10 @@ long back_Mrecv(const long *a) {
         rc = back_wait(&r, &st);
         if (comm != VID_COMM_NULL && back_took(rc))
             back_count_received(back_slot(CKPT_KIND_COMM, comm), &st);
-        canon_status(&st, &canon);
+        give_status(&st, a[4]);
+    } else if (done) {
+        give_canon(&canon, a[4]);
     }
-    if (a[4])
-        *(ckpt_mpi_status *)a[4] = canon;
     return back_error(rc);
 }
 
@@ -389,16 +377,15 @@ long back_Buffer_detach(const long *a) {
 
 /* ---- counts ---- */
 
-static int real_status(const ckpt_mpi_status *c, MPI_Status *s) {
-    memset(s, 0, sizeof *s);
-    return MPI_Status_set_elements_x(s, MPI_BYTE, c->bytes);
-}
-
 long back_Get_elements_x(const long *a) {
-    MPI_Status s;
-    int rc = real_status((const ckpt_mpi_status *)a[0], &s);
+    MPI_Status own = {.MPI_TAG = 0}, *s = &own;
+    int rc = MPI_SUCCESS;
+    if (status_form(a[0]) == STATUS_REAL)
+        s = status_at(a[0]);
+    else
+        rc = MPI_Status_set_elements_x(s, MPI_BYTE, status_get_bytes(a[0]));
     if (rc == MPI_SUCCESS)
-        rc = MPI_Get_elements_x(&s, real_type(a[1]), (MPI_Count *)a[2]);
+        rc = MPI_Get_elements_x(s, real_type(a[1]), (MPI_Count *)a[2]);
     if (rc == MPI_SUCCESS && *(MPI_Count *)a[2] == MPI_UNDEFINED)
         *(MPI_Count *)a[2] = CANON_UNDEFINED;
     return back_error(rc);

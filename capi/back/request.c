@@ -21,13 +21,20 @@ ckpt_vid back_take_slow(ckpt_kind kind) {
     return CKPT_VID_NONE;
 }
 
-/* The status of a complete request. */
-static inline void status_of(const ckpt_slot *s, const MPI_Status *real, ckpt_mpi_status *out) {
-    if ((s->a & REQUEST_KIND) == REQUEST_RECV && s->b == CANON_PROC_NULL)
+/* Gives the status of a complete request, which is there already when the real MPI wrote it there. */
+static inline void status_of(const ckpt_slot *s, const MPI_Status *real, long out) {
+    if (__builtin_expect((s->a & REQUEST_KIND) == REQUEST_RECV && s->b == CANON_PROC_NULL, 0))
         proc_null_status(out);
-    else
-        canon_status(real, out);
+    else if (real != status_at(out))
+        give_status(real, out);
 }
+
+/* Whether the real MPI frees a persistent request that fails, once that has been told. */
+#if defined(OPEN_MPI)
+enum { FAILURE_FREES = 1 };
+#else
+enum { FAILURE_FREES = 0 };
+#endif
 
 /* What is left of a request that is none of the two that programs are full of. */
 static __attribute__((noinline)) void complete_rare(ckpt_slot *s, ckpt_vid *vid,
@@ -48,13 +55,17 @@ static __attribute__((noinline)) void complete_rare(ckpt_slot *s, ckpt_vid *vid,
     }
     if (s->a & REQUEST_SYNC)
         back_sync_ended(s);
-    if (s->a & REQUEST_PERSISTENT) {
+    if (s->a & REQUEST_PERSISTENT &&
+        !(FAILURE_FREES && rc != MPI_SUCCESS && !(s->a & REQUEST_DONE))) {
         if (s->a & REQUEST_DONE)
             s->real = ((struct persistent *)(uintptr_t)s->extra)->real;
         s->a &= ~(REQUEST_ACTIVE | REQUEST_CANCELLED | REQUEST_DONE);
         return;
     }
-    free((void *)(uintptr_t)s->extra);
+    if (s->a & REQUEST_PERSISTENT)
+        keep_forget(s);
+    else
+        free((void *)(uintptr_t)s->extra);
     ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, *vid, back.shared);
     *vid = VID_REQUEST_NULL;
 }
@@ -99,6 +110,9 @@ static ckpt_vid *next_inner(const ckpt_slot *s) {
     return &c->inner;
 }
 
+/* Whether the compound one is complete with it, and has its status. */
+static inline int last_inner(const ckpt_slot *s) { return next_inner(s) == &back_coll_of(s)->inner; }
+
 /* The inner request that was waited for is complete; 1 when the compound one is. */
 static int inner_done(ckpt_slot *s, ckpt_vid *vid) {
     struct back_coll *c = back_coll_of(s);
@@ -121,7 +135,7 @@ static inline const ckpt_slot *waited(ckpt_vid v) {
 }
 
 /* Waits for one request of any state.  may_hold: the call can be issued again, for this request. */
-static long wait_one(ckpt_vid *vid, ckpt_mpi_status *out, const char *call, int may_hold) {
+static long wait_one(ckpt_vid *vid, long out, const char *call, int may_hold) {
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, *vid);
     if (is_null(s)) {
         if (*vid != VID_REQUEST_NULL)
@@ -136,18 +150,18 @@ static long wait_one(ckpt_vid *vid, ckpt_mpi_status *out, const char *call, int 
     if (is_compound(s)) {
         long canon;
         do
-            canon = wait_one(next_inner(s), out, call, may_hold);
+            canon = wait_one(next_inner(s), last_inner(s) ? out : 0, call, may_hold);
         while (!inner_done(s, vid) && canon == 0);
         return canon;
     }
-    MPI_Status status;
+    MPI_Status own, *status = status_for(out, &own);
     struct back_waiting w;
     int flag = 0, rc;
     unsigned turn = 0;
     for (;; turn = back_next(turn)) {
         if (!is_deferred(s)) {
             MPI_Request r = real_of(s); /* draining may put another one in its place */
-            rc = MPI_Test(&r, &flag, &status);
+            rc = MPI_Test(&r, &flag, status); /* leaves status alone until it is complete */
             if (__builtin_expect(flag || rc != MPI_SUCCESS, 1))
                 break;
         }
@@ -159,46 +173,50 @@ static long wait_one(ckpt_vid *vid, ckpt_mpi_status *out, const char *call, int 
             back_attend();
     }
     back_over(turn, &w);
-    if (out != NULL)
-        status_of(s, &status, out);
-    complete(s, vid, &status, rc);
+    status_of(s, status, out);
+    complete(s, vid, status, rc);
     return back_error(rc);
 }
 
 long back_Wait(const long *a) {
-    return wait_one((ckpt_vid *)a[0], (ckpt_mpi_status *)a[1], "MPI_Wait", 1);
+    return wait_one((ckpt_vid *)a[0], a[1], "MPI_Wait", 1);
 }
 
-/* In a call on several requests, puts one's error into its status and remembers that there was one.
- */
-static void note_error(long rc, ckpt_mpi_status *status, long *all) {
-    if (status != NULL)
-        status->error = (int)rc;
+/* Puts MPI_SUCCESS or an error into a status of a call on several requests. */
+static inline void put_error(long status, long rc) {
+    if (status != 0)
+        status_set_error(status, (int)rc);
+}
+
+/* The same for one of MPI_Waitall, and remembers that there was an error.  All MPIs put MPI_SUCCESS there
+ * too, in this call; when it is issued again it knows nothing of those that were complete before. */
+static void note_error(long rc, long status, long *all) {
+    put_error(status, rc);
     if (rc != 0)
         *all = CANON_ERR(IN_STATUS);
 }
 
+/* In its other calls MPICH leaves MPI_ERROR alone when there was no error. */
+static inline int puts_success(long status) { return status_form(status) != STATUS_MPICH; }
+
 /* One after the other. */
 static long wait_each(const long *a) {
     ckpt_vid *v = (ckpt_vid *)a[1];
-    ckpt_mpi_status *statuses = (ckpt_mpi_status *)a[2];
-    long all = 0, n = a[0], *again = (long *)a;
+    long statuses = a[2], all = 0, n = a[0], *again = (long *)a;
     for (long i = 0; i < n; i++) {
         /* Issued again, the call has only the rest to wait for. */
         again[0] = n - i;
         again[1] = (long)&v[i];
-        again[2] = statuses ? (long)&statuses[i] : 0;
-        long rc = wait_one(&v[i], statuses ? &statuses[i] : NULL, "MPI_Waitall", all == 0);
-        note_error(rc, statuses ? &statuses[i] : NULL, &all);
+        again[2] = status_nth(statuses, i);
+        long rc = wait_one(&v[i], again[2], "MPI_Waitall", all == 0);
+        note_error(rc, again[2], &all);
     }
     return all;
 }
 
 /* A request that the real MPI has completed, with its error code. */
-static inline long ended(ckpt_slot *s, ckpt_vid *vid, const MPI_Status *status, int rc,
-                         ckpt_mpi_status *out) {
-    if (out != NULL)
-        status_of(s, status, out);
+static inline long ended(ckpt_slot *s, ckpt_vid *vid, const MPI_Status *status, int rc, long out) {
+    status_of(s, status, out);
     complete(s, vid, status, rc);
     return back_error(rc);
 }
@@ -217,19 +235,29 @@ static inline int plain(long n, const ckpt_vid *v, ckpt_slot **slot, MPI_Request
     return 1;
 }
 
+/* As status_for, of n statuses that are wanted. */
+static inline MPI_Status *statuses_for(long out, MPI_Status *own, long n) {
+    if (__builtin_expect(status_direct(out), 1))
+        return status_at(out);
+    for (long i = 0; i < n; i++)
+        own[i] = (MPI_Status){.MPI_SOURCE = MPI_ANY_SOURCE, .MPI_TAG = MPI_ANY_TAG};
+    return own;
+}
+
 /* Few plain requests are tested together, all or none of them: the real MPI then drives its
  * communication once a turn, not once a request.  What takes long is waited for one by one, so that
  * people can be told which it is. */
 long back_Waitall(const long *a) {
     ckpt_vid *v = (ckpt_vid *)a[1];
-    ckpt_mpi_status *statuses = (ckpt_mpi_status *)a[2];
     ckpt_slot *slot[SMALL];
     MPI_Request r[SMALL];
-    MPI_Status st[SMALL];
+    MPI_Status own[SMALL], *st = own;
     long n = a[0], all = 0;
     int flag = 0, rc;
     if (n < 2 || n > SMALL || !plain(n, v, slot, r))
         return wait_each(a);
+    if (a[2] != 0)
+        st = statuses_for(a[2], own, n);
     for (unsigned turn = 0;; turn++) {
         rc = MPI_Testall((int)n, r, &flag, st);
         if (__builtin_expect(flag || rc != MPI_SUCCESS, 1))
@@ -238,7 +266,7 @@ long back_Waitall(const long *a) {
             return wait_each(a);
     }
     for (long i = 0; i < n; i++) {
-        ckpt_mpi_status *out = statuses ? &statuses[i] : NULL;
+        long out = status_nth(a[2], i);
         if (__builtin_expect(rc != MPI_SUCCESS, 0)) {
             note_error(r[i] == MPI_REQUEST_NULL
                            ? ended(slot[i], &v[i], &st[i], st[i].MPI_ERROR, out)
@@ -247,33 +275,39 @@ long back_Waitall(const long *a) {
             continue;
         }
         ended(slot[i], &v[i], &st[i], MPI_SUCCESS, out);
+        put_error(out, 0);
     }
     return all;
 }
 
 /* ---- testing ---- */
 
+void back_give_other(const MPI_Status *s, long out) {
+    ckpt_mpi_status c;
+    canon_status(s, &c);
+    status_put(out, &c);
+}
+
 long back_Test(const long *a) {
     ckpt_vid *vid = (ckpt_vid *)a[0];
     int *flag = (int *)a[1];
-    ckpt_mpi_status *out = (ckpt_mpi_status *)a[2];
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, *vid);
     if (is_null(s) || is_inactive(s)) {
         if (is_null(s) && *vid != VID_REQUEST_NULL)
             return CANON_ERR(REQUEST);
         *flag = 1;
-        empty_status(out);
+        empty_status(a[2]);
         return 0;
     }
     if (is_compound(s)) {
         for (;;) {
-            const long inner[] = {(long)next_inner(s), a[1], a[2]};
+            const long inner[] = {(long)next_inner(s), a[1], last_inner(s) ? a[2] : 0};
             long canon = back_Test(inner);
             if (!*flag || inner_done(s, vid) || canon != 0)
                 return canon;
         }
     }
-    MPI_Status status;
+    MPI_Status own, *status = status_for(a[2], &own);
     if (back_pending())
         back_attend();
     back_sync_look();
@@ -281,12 +315,11 @@ long back_Test(const long *a) {
     if (is_deferred(s))
         return 0;
     MPI_Request r = real_of(s);
-    int rc = MPI_Test(&r, flag, &status);
+    int rc = MPI_Test(&r, flag, status);
     if (*flag || rc != MPI_SUCCESS) {
         *flag = 1;
-        if (out != NULL)
-            status_of(s, &status, out);
-        complete(s, vid, &status, rc);
+        status_of(s, status, a[2]);
+        complete(s, vid, status, rc);
     }
     return back_error(rc);
 }
@@ -317,21 +350,19 @@ long back_Request_get_status(const long *a) {
     }
     if (is_null(s) || is_inactive(s)) {
         *flag = 1;
-        empty_status((ckpt_mpi_status *)a[2]);
+        empty_status(a[2]);
         return 0;
     }
-    MPI_Status status;
+    MPI_Status own, *status = status_for(a[2], &own);
     *flag = 0;
     if (back_pending())
         back_attend();
     back_sync_look();
     if (is_deferred(s) || (of_file(s) && !file_complete(s)))
         return 0;
-    int rc = MPI_Request_get_status(real_of(s), flag, &status);
-    if (rc == MPI_SUCCESS && *flag && a[2])
-        status_of(s, &status, (ckpt_mpi_status *)a[2]);
-    else
-        empty_status((ckpt_mpi_status *)a[2]);
+    int rc = MPI_Request_get_status(real_of(s), flag, status);
+    if (rc == MPI_SUCCESS && *flag)
+        status_of(s, status, a[2]);
     return back_error(rc);
 }
 
@@ -375,7 +406,8 @@ static int next_file(const struct reals *x, const ckpt_vid *v, int i, MPI_Status
     return -1;
 }
 
-static int begin(struct reals *x, long n, const ckpt_vid *v) {
+/* statuses: whether more than sources are wanted of the real statuses. */
+static int begin(struct reals *x, long n, const ckpt_vid *v, int statuses) {
     if (back_pending())
         back_attend();
     back_sync_look();
@@ -388,6 +420,8 @@ static int begin(struct reals *x, long n, const ckpt_vid *v) {
         if (x->r == NULL || x->s == NULL || x->index == NULL)
             return -1;
     }
+    if (statuses)
+        statuses_for(0, x->s, x->n);
     again(x, v);
     return 0;
 }
@@ -409,27 +443,26 @@ static void end(struct reals *x) {
 }
 
 /* Completes request i of the array with status st; 0 when it was a part, and more is to come. */
-static int complete_at(ckpt_vid *v, int i, const MPI_Status *st, int rc, ckpt_mpi_status *out) {
+static int complete_at(ckpt_vid *v, int i, const MPI_Status *st, int rc, long out) {
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, v[i]), *whole = NULL;
     ckpt_vid *id = &v[i];
     if (is_compound(s)) {
         whole = s;
+        out = last_inner(s) ? out : 0;
         id = next_inner(s);
         s = back_slot(CKPT_KIND_REQUEST, *id);
     }
-    if (out != NULL)
-        status_of(s, st, out);
+    status_of(s, st, out);
     complete(s, id, st, rc);
     return whole == NULL || inner_done(whole, &v[i]);
 }
 
 long back_Testall(const long *a) {
     ckpt_vid *v = (ckpt_vid *)a[1];
-    ckpt_mpi_status *statuses = (ckpt_mpi_status *)a[3];
     struct reals x;
     long all = 0;
     *(int *)a[2] = 0;
-    if (begin(&x, a[0], v) != 0) {
+    if (begin(&x, a[0], v, 0) != 0) {
         end(&x);
         return CANON_ERR(NO_MEM);
     }
@@ -443,18 +476,23 @@ long back_Testall(const long *a) {
         }
     }
     for (int i = 0; i < x.n && flag; i++) {
-        long rc = wait_one(&v[i], statuses ? &statuses[i] : NULL, "MPI_Testall", 0);
-        note_error(rc, statuses ? &statuses[i] : NULL, &all);
+        long rc = wait_one(&v[i], status_nth(a[3], i), "MPI_Testall", 0);
+        for (int k = 0; k < i && rc != 0 && all == 0; k++)
+            put_error(status_nth(a[3], k), 0);
+        if (rc != 0)
+            all = CANON_ERR(IN_STATUS);
+        if (all != 0 || puts_success(a[3]))
+            put_error(status_nth(a[3], i), rc);
     }
     end(&x);
     *(int *)a[2] = flag;
     return all;
 }
 
-static long any(long n, ckpt_vid *v, int *index, int *flag, ckpt_mpi_status *out, int wait) {
+static long any(long n, ckpt_vid *v, int *index, int *flag, long out, int wait) {
     struct reals x;
-    MPI_Status st;
-    int rc = begin(&x, n, v) == 0 ? MPI_SUCCESS : MPI_ERR_NO_MEM;
+    MPI_Status st = {.MPI_SOURCE = MPI_ANY_SOURCE, .MPI_TAG = MPI_ANY_TAG};
+    int rc = begin(&x, n, v, 0) == 0 ? MPI_SUCCESS : MPI_ERR_NO_MEM;
     *index = MPI_UNDEFINED;
     if (rc == MPI_SUCCESS && x.active == 0) {
         *flag = 1;
@@ -494,11 +532,11 @@ static long any(long n, ckpt_vid *v, int *index, int *flag, ckpt_mpi_status *out
 
 long back_Waitany(const long *a) {
     int flag;
-    return any(a[0], (ckpt_vid *)a[1], (int *)a[2], &flag, (ckpt_mpi_status *)a[3], 1);
+    return any(a[0], (ckpt_vid *)a[1], (int *)a[2], &flag, a[3], 1);
 }
 
 long back_Testany(const long *a) {
-    return any(a[0], (ckpt_vid *)a[1], (int *)a[2], (int *)a[3], (ckpt_mpi_status *)a[4], 0);
+    return any(a[0], (ckpt_vid *)a[1], (int *)a[2], (int *)a[3], a[4], 0);
 }
 
 /* Puts the complete requests of files behind the first n that are complete.  rc: as of MPI_Testsome. */
@@ -520,9 +558,8 @@ static int add_files(struct reals *x, const ckpt_vid *v, int n, int *rc) {
 static long some(const long *a, int wait) {
     ckpt_vid *v = (ckpt_vid *)a[1];
     int *outcount = (int *)a[2], *indices = (int *)a[3];
-    ckpt_mpi_status *statuses = (ckpt_mpi_status *)a[4];
     struct reals x;
-    int rc = begin(&x, a[0], v) == 0 ? MPI_SUCCESS : MPI_ERR_NO_MEM, n = 0;
+    int rc = begin(&x, a[0], v, a[4] != 0) == 0 ? MPI_SUCCESS : MPI_ERR_NO_MEM, n = 0;
     *outcount = 0;
     if (rc == MPI_SUCCESS && x.active == 0) {
         *outcount = MPI_UNDEFINED;
@@ -543,11 +580,11 @@ static long some(const long *a, int wait) {
             n = add_files(&x, v, n, &rc);
         for (int i = 0; i < n && all == 0; i++) {
             int one = rc == MPI_SUCCESS ? MPI_SUCCESS : x.s[i].MPI_ERROR;
-            ckpt_mpi_status *out = statuses ? &statuses[done] : NULL;
+            long out = status_nth(a[4], done);
             if (!complete_at(v, x.index[i], &x.s[i], one, out))
                 continue;
-            if (out != NULL)
-                out->error = (int)back_error(one);
+            if (rc != MPI_SUCCESS || puts_success(out))
+                put_error(out, back_error(one));
             indices[done++] = x.index[i];
         }
         if (done > 0 || (n <= 0 && !wait))
@@ -581,7 +618,7 @@ int back_end_orphan(ckpt_vid vid) {
     if (!flag && rc == MPI_SUCCESS)
         return 0;
     complete_rare(s, &vid, &st, rc);
-    if (persistent) { /* it is inactive now */
+    if (persistent && vid != VID_REQUEST_NULL) { /* it is inactive now */
         r = real_of(s);
         MPI_Request_free(&r);
         keep_forget(s);

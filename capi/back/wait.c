@@ -178,25 +178,30 @@ static int test_posted(const struct back_take *t, MPI_Request *r, MPI_Status *st
     return flag || *rc != MPI_SUCCESS;
 }
 
-long back_take(const struct back_take *t, ckpt_mpi_status *out) {
+long back_take(const struct back_take *t, long out) {
     const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, t->comm);
     for (;;) {
         MPI_Request r;
-        MPI_Status st;
+        MPI_Status own, *st = status_for(out, &own);
+        ckpt_mpi_status drained;
         int rc;
-        if (__builtin_expect(back.drained, 0) && back_drained_recv(t, out, &rc))
+        if (__builtin_expect(back.drained, 0) && back_drained_recv(t, &drained, &rc)) {
+            give_canon(&drained, out);
             return back_error(rc);
+        }
         rc = MPI_Irecv(t->buf, t->count, t->type, real_rank(t->source), real_tag(t->tag),
                        (MPI_Comm)(uintptr_t)comm->real, &r);
         if (rc != MPI_SUCCESS)
             return back_error(rc);
-        if (test_posted(t, &r, &st, &rc) || !take_back(&r, &st, &rc)) {
+        /* What is taken back leaves nothing in the application's memory. */
+        if (test_posted(t, &r, st, &rc) || !take_back(&r, st = &own, &rc)) {
             if (t->source == CANON_PROC_NULL) {
                 proc_null_status(out);
             } else {
                 if (back_took(rc))
-                    back_count_received(comm, &st);
-                canon_status(&st, out);
+                    back_count_received(comm, st);
+                if (st == &own)
+                    give_status(st, out);
             }
             return back_error(rc);
         }

@@ -35,6 +35,11 @@ enum { MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD
 #error "FRONT_ABI: 1 for MPICH, 2 for Open MPI"
 #endif
 
+/* The word of a status for the back, which writes it in the application's memory (mpi_status.h). */
+static inline long out_status(const MPI_Status *s) {
+    return is_status(s) ? status_word(FRONT_ABI, s) : 0;
+}
+
 typedef void(MPI_User_function)(void *, void *, int *, MPI_Datatype *);
 typedef void(MPI_Comm_errhandler_function)(MPI_Comm *, int *, ...);
 typedef void(MPI_Win_errhandler_function)(MPI_Win *, int *, ...);

@@ -24,12 +24,13 @@ static long thunk(struct grequest *g, int what, ckpt_mpi_status *status, int com
     int rc = MPI_SUCCESS;
     if (what == CANON_GREQUEST_QUERY) {
         MPI_Status s = {.MPI_ERROR = MPI_SUCCESS};
-        out_status(status, &s);
+        status_put(status_word(FRONT_ABI, &s), status);
         if (g->fortran)
             ((query_f *)g->query)(g->extra, (MPI_Fint *)&s, &rc);
         else
             rc = ((query_fn *)g->query)(g->extra, &s);
-        in_status(&s, status);
+        *status = (ckpt_mpi_status){in_rank(s.MPI_SOURCE), in_tag(s.MPI_TAG), 0,
+                                    status_cancelled(&s), status_bytes(&s)};
     } else if (what == CANON_GREQUEST_CANCEL) {
         if (g->fortran)
             ((cancel_f *)g->cancel)(g->extra, &complete, &rc);

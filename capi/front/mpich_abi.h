@@ -14,10 +14,7 @@ typedef int MPI_Comm, MPI_Datatype, MPI_Group, MPI_Op, MPI_Request, MPI_Message,
     MPI_Info, MPI_Win;
 typedef struct ADIOI_FileD *MPI_File;
 
-typedef struct MPI_Status {
-    int count_lo, count_hi_and_cancelled;
-    int MPI_SOURCE, MPI_TAG, MPI_ERROR;
-} MPI_Status;
+typedef struct mpich_status MPI_Status;
 enum { MPI_F_STATUS_SIZE = 5 };
 
 #define MPI_STATUS_IGNORE ((MPI_Status *)1)
@@ -143,7 +140,6 @@ static inline int out_rank(int r) {
 static inline int in_tag(int t) {
     return t == MPI_ANY_TAG ? CANON_ANY_TAG : t < 0 ? CANON_UNDEFINED : t;
 }
-static inline int out_tag(int t) { return t == CANON_ANY_TAG ? MPI_ANY_TAG : t; }
 static inline long in_buf(const void *p) { return p == (void *)-1 ? CANON_IN_PLACE : (long)p; }
 
 extern int mpich_unweighted, mpich_weights_empty;
@@ -207,29 +203,13 @@ enum { MPI_WIN_UNIFIED = 2 };
 static inline int out_keyval(ckpt_vid v) { return (int)v; }
 
 static inline int is_status(const MPI_Status *s) { return s != MPI_STATUS_IGNORE; }
-static inline void out_status(const ckpt_mpi_status *c, MPI_Status *s) {
-    s->count_lo = (int)c->bytes;
-    s->count_hi_and_cancelled = (int)(c->bytes >> 32) << 1 | (c->cancelled != 0);
-    s->MPI_SOURCE = out_rank(c->source);
-    s->MPI_TAG = out_tag(c->tag);
-}
-static inline int64_t status_bytes(const MPI_Status *s) {
-    return (int64_t)(s->count_hi_and_cancelled >> 1) << 32 | (uint32_t)s->count_lo;
-}
-static inline int status_cancelled(const MPI_Status *s) { return s->count_hi_and_cancelled & 1; }
+static inline int64_t status_bytes(const MPI_Status *s) { return mpich_status_bytes(s); }
+static inline int status_cancelled(const MPI_Status *s) { return mpich_status_cancelled(s); }
 static inline void set_status_bytes(MPI_Status *s, int64_t bytes) {
-    s->count_lo = (int)bytes;
-    s->count_hi_and_cancelled = (int)(bytes >> 32) << 1 | (s->count_hi_and_cancelled & 1);
+    mpich_status_set(s, bytes, status_cancelled(s));
 }
 static inline void set_status_cancelled(MPI_Status *s, int flag) {
     s->count_hi_and_cancelled = (s->count_hi_and_cancelled & ~1) | (flag != 0);
-}
-static inline void in_status(const MPI_Status *s, ckpt_mpi_status *c) {
-    c->source = in_rank(s->MPI_SOURCE);
-    c->tag = in_tag(s->MPI_TAG);
-    c->error = 0;
-    c->cancelled = status_cancelled(s);
-    c->bytes = status_bytes(s);
 }
 
 #define ABI_ERRCLASSES(X) MPICH_ERRCLASS_LIST(X)

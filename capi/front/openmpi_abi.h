@@ -26,11 +26,7 @@ typedef struct ompi_request_t *MPI_Request;
 typedef struct ompi_message_t *MPI_Message;
 typedef struct ompi_win_t *MPI_Win;
 
-typedef struct ompi_status_public_t {
-    int MPI_SOURCE, MPI_TAG, MPI_ERROR;
-    int cancelled;
-    size_t bytes;
-} MPI_Status;
+typedef struct openmpi_status MPI_Status;
 
 #define MPI_STATUS_IGNORE ((MPI_Status *)0)
 #define MPI_KEYVAL_INVALID (-1)
@@ -164,7 +160,6 @@ static inline int out_rank(int r) {
 static inline int in_tag(int t) {
     return t == MPI_ANY_TAG ? CANON_ANY_TAG : t < 0 ? CANON_UNDEFINED : t;
 }
-static inline int out_tag(int t) { return t == CANON_ANY_TAG ? MPI_ANY_TAG : t; }
 static inline long in_buf(const void *p) { return (long)p; /* MPI_IN_PLACE is 1, as ours */ }
 static inline long in_weights(const int *w) {
     return (long)w == 2 ? CANON_UNWEIGHTED : (long)w == 3 ? CANON_WEIGHTS_EMPTY : (long)w;
@@ -203,23 +198,10 @@ enum { MPI_WIN_UNIFIED = 0 };
 static inline int out_keyval(ckpt_vid v) { return (int)v; }
 
 static inline int is_status(const MPI_Status *s) { return s != MPI_STATUS_IGNORE; }
-static inline void out_status(const ckpt_mpi_status *c, MPI_Status *s) {
-    s->MPI_SOURCE = out_rank(c->source);
-    s->MPI_TAG = out_tag(c->tag);
-    s->cancelled = c->cancelled != 0;
-    s->bytes = (size_t)c->bytes;
-}
 static inline int64_t status_bytes(const MPI_Status *s) { return (int64_t)s->bytes; }
 static inline int status_cancelled(const MPI_Status *s) { return s->cancelled; }
 static inline void set_status_bytes(MPI_Status *s, int64_t bytes) { s->bytes = (size_t)bytes; }
 static inline void set_status_cancelled(MPI_Status *s, int flag) { s->cancelled = flag != 0; }
-static inline void in_status(const MPI_Status *s, ckpt_mpi_status *c) {
-    c->source = in_rank(s->MPI_SOURCE);
-    c->tag = in_tag(s->MPI_TAG);
-    c->error = 0;
-    c->cancelled = s->cancelled;
-    c->bytes = (int64_t)s->bytes;
-}
 
 #define ABI_ERRCLASSES(X) OPENMPI_ERRCLASS_LIST(X)
 

@@ -10,22 +10,16 @@ ckpt_vid *front_vids(ckpt_vid *small, int count) {
     return count <= FRONT_SMALL ? small : front_alloc((size_t)count * sizeof(ckpt_vid));
 }
 
-/* One call on an array of requests: their ids, canonical statuses, and the way back. */
+/* One call on an array of requests: their ids, and the way back. */
 struct batch {
-    int n, want; /* requests; whether the application wants statuses */
+    int n;
     ckpt_vid *vids;
-    ckpt_mpi_status *statuses; /* NULL unless wanted */
     ckpt_vid small_vids[FRONT_SMALL];
-    ckpt_mpi_status small_statuses[FRONT_SMALL];
 };
 
-static void begin(struct batch *b, int n, const MPI_Request *requests, int want) {
+static void begin(struct batch *b, int n, const MPI_Request *requests) {
     b->n = n > 0 ? n : 0;
     b->vids = front_vids(b->small_vids, b->n);
-    b->statuses = NULL;
-    if (want)
-        b->statuses = b->n <= FRONT_SMALL ? b->small_statuses
-                                          : front_alloc((size_t)b->n * sizeof *b->statuses);
     for (int i = 0; i < b->n; i++)
         b->vids[i] = in_request(requests[i]);
 }
@@ -38,19 +32,20 @@ static void end(struct batch *b, MPI_Request *requests) {
             requests[i] = r;
     }
     front_vids_done(b->vids, b->small_vids);
-    if (b->statuses != NULL && b->statuses != b->small_statuses)
-        free(b->statuses);
 }
 
-static void put_statuses(struct batch *b, int n, MPI_Status *statuses, int errors) {
-    for (int i = 0; i < n; i++) {
-        out_status(&b->statuses[i], &statuses[i]);
-        if (errors)
-            statuses[i].MPI_ERROR = front_code(b->statuses[i].error);
+/* After a call whose error is in one of n statuses, which have our codes: makes them the ABI's.  Which is
+ * the first with an error; 0 when they do not tell. */
+static int errors(MPI_Status *statuses, int n, long rc) {
+    int first = n;
+    if (!is_status(statuses) || (rc & 0xff) != CANON_ERRCLASS_ERR_IN_STATUS)
+        return 0;
+    for (int i = n - 1; i >= 0; i--) {
+        first = statuses[i].MPI_ERROR ? i : first;
+        statuses[i].MPI_ERROR = front_code(statuses[i].MPI_ERROR);
     }
+    return first < n ? first : 0;
 }
-
-static int in_status_error(long rc) { return (rc & 0xff) == CANON_ERRCLASS_ERR_IN_STATUS; }
 
 /* The object that a request belongs, or belonged, to: its slot still says so when it is free again. */
 static int owner_error(ckpt_vid request, unsigned fn, long rc) {
@@ -73,15 +68,6 @@ int front_request_error(MPI_Request *request, ckpt_vid now, unsigned fn, long rc
     return owner_error(was, fn, rc);
 }
 
-/* Which of the first n statuses has an error; 0 when they do not tell. */
-static int first_error(const struct batch *b, int n, long rc) {
-    if (b->statuses != NULL && in_status_error(rc))
-        for (int i = 0; i < n; i++)
-            if (b->statuses[i].error != 0)
-                return i;
-    return 0;
-}
-
 /* Ends a call on several requests, whose error is that of one of them. */
 static int finish(struct batch *b, MPI_Request *requests, long rc, unsigned fn, int failed) {
     ckpt_vid was = rc != 0 && failed >= 0 && failed < b->n ? in_request(requests[failed])
@@ -92,57 +78,45 @@ static int finish(struct batch *b, MPI_Request *requests, long rc, unsigned fn, 
 
 FRONT(int, Waitall, (int count, MPI_Request *requests, MPI_Status *statuses)) {
     struct batch b;
-    begin(&b, count, requests, is_status(statuses));
-    long a[] = {count, (long)b.vids, (long)b.statuses};
+    begin(&b, count, requests);
+    long a[] = {count, (long)b.vids, out_status(statuses)};
     long rc = front_call(CKPT_FN_MPI_WAITALL, a);
-    if (b.statuses != NULL && (rc == 0 || in_status_error(rc)))
-        put_statuses(&b, b.n, statuses, rc != 0);
-    return finish(&b, requests, rc, CKPT_FN_MPI_WAITALL, first_error(&b, b.n, rc));
+    return finish(&b, requests, rc, CKPT_FN_MPI_WAITALL, errors(statuses, b.n, rc));
 }
 
 FRONT(int, Testall, (int count, MPI_Request *requests, int *flag, MPI_Status *statuses)) {
     struct batch b;
-    begin(&b, count, requests, is_status(statuses));
-    long a[] = {count, (long)b.vids, (long)flag, (long)b.statuses};
+    begin(&b, count, requests);
+    long a[] = {count, (long)b.vids, (long)flag, out_status(statuses)};
     long rc = front_call(CKPT_FN_MPI_TESTALL, a);
-    if (b.statuses != NULL && *flag && (rc == 0 || in_status_error(rc)))
-        put_statuses(&b, b.n, statuses, rc != 0);
-    return finish(&b, requests, rc, CKPT_FN_MPI_TESTALL, first_error(&b, b.n, rc));
+    return finish(&b, requests, rc, CKPT_FN_MPI_TESTALL, errors(statuses, b.n, rc));
 }
 
 /* Index results: MPI_UNDEFINED is the same number everywhere. */
 
 FRONT(int, Waitany, (int count, MPI_Request *requests, int *index, MPI_Status *status)) {
     struct batch b;
-    ckpt_mpi_status s;
-    begin(&b, count, requests, 0);
-    long a[] = {count, (long)b.vids, (long)index, (long)&s};
+    begin(&b, count, requests);
+    long a[] = {count, (long)b.vids, (long)index, out_status(status)};
     long rc = front_call(CKPT_FN_MPI_WAITANY, a);
-    if (rc == 0 && is_status(status))
-        out_status(&s, status);
     return finish(&b, requests, rc, CKPT_FN_MPI_WAITANY, *index);
 }
 
 FRONT(int, Testany, (int count, MPI_Request *requests, int *index, int *flag, MPI_Status *status)) {
     struct batch b;
-    ckpt_mpi_status s;
-    begin(&b, count, requests, 0);
-    long a[] = {count, (long)b.vids, (long)index, (long)flag, (long)&s};
+    begin(&b, count, requests);
+    long a[] = {count, (long)b.vids, (long)index, (long)flag, out_status(status)};
     long rc = front_call(CKPT_FN_MPI_TESTANY, a);
-    if (rc == 0 && *flag && is_status(status))
-        out_status(&s, status);
     return finish(&b, requests, rc, CKPT_FN_MPI_TESTANY, *index);
 }
 
 static int some(unsigned fn, int incount, MPI_Request *requests, int *outcount, int *indices,
                 MPI_Status *statuses) {
     struct batch b;
-    begin(&b, incount, requests, is_status(statuses));
-    long a[] = {incount, (long)b.vids, (long)outcount, (long)indices, (long)b.statuses};
+    begin(&b, incount, requests);
+    long a[] = {incount, (long)b.vids, (long)outcount, (long)indices, out_status(statuses)};
     long rc = front_call(fn, a);
-    if (b.statuses != NULL && *outcount != MPI_UNDEFINED && (rc == 0 || in_status_error(rc)))
-        put_statuses(&b, *outcount, statuses, rc != 0);
-    int failed = *outcount > 0 ? indices[first_error(&b, *outcount, rc)] : 0;
+    int failed = *outcount > 0 ? indices[errors(statuses, *outcount, rc)] : 0;
     return finish(&b, requests, rc, fn, failed);
 }
 
@@ -158,7 +132,7 @@ FRONT(int, Testsome,
 
 FRONT(int, Startall, (int count, MPI_Request *requests)) {
     struct batch b;
-    begin(&b, count, requests, 0);
+    begin(&b, count, requests);
     long a[] = {count, (long)b.vids};
     long rc = front_call(CKPT_FN_MPI_STARTALL, a);
     return finish(&b, requests, rc, CKPT_FN_MPI_STARTALL, 0);

@@ -108,12 +108,10 @@ var kinds = map[string]kind{
 		arg: "(int *)$", backAfter: "*(int *)$ = canon_topo(*(int *)$);"},
 
 	// statuses
-	"ostatus": {ctype: "MPI_Status *$", before: "ckpt_mpi_status s_$;",
-		in:         "is_status($) ? (long)&s_$ : 0",
-		after:      "if (is_status($)) out_status(&s_$, $);",
-		backBefore: "MPI_Status s_%d;", arg: "&s_%d", backAfter: "if ($) canon_status(&s_%d, (ckpt_mpi_status *)$);"},
-	"cstatus": {ctype: "const MPI_Status *$", before: "ckpt_mpi_status s_$;\n    in_status($, &s_$);",
-		in: "(long)&s_$"},
+	"ostatus": {ctype: "MPI_Status *$", in: "out_status($)",
+		backBefore: "MPI_Status own_%d, *s_%d = status_for($, &own_%d);", arg: "s_%d",
+		backAfter: "if (s_%d == &own_%d)\n        give_status(s_%d, $);"},
+	"cstatus":  {ctype: "const MPI_Status *$", in: "status_word(FRONT_ABI, $)"},
 	"iostatus": frontOnly("MPI_Status *$"),
 	"statuses": frontOnly("MPI_Status *$"),
 

@@ -143,61 +143,67 @@ long back_File_preallocate(const long *a)
 
 long back_File_read(const long *a)
 {
-    MPI_Status s_4;
-    int rc = MPI_File_read(real_file(a[0]), real_buf(a[1]), (int)a[2], real_type(a[3]), &s_4);
+    MPI_Status own_4, *s_4 = status_for(a[4], &own_4);
+    int rc = MPI_File_read(real_file(a[0]), real_buf(a[1]), (int)a[2], real_type(a[3]), s_4);
     if (rc != MPI_SUCCESS)
         return back_error(rc);
-    if (a[4]) canon_status(&s_4, (ckpt_mpi_status *)a[4]);
+    if (s_4 == &own_4)
+        give_status(s_4, a[4]);
     return 0;
 }
 
 long back_File_read_all(const long *a)
 {
-    MPI_Status s_4;
-    int rc = MPI_File_read_all(real_file(a[0]), real_buf(a[1]), (int)a[2], real_type(a[3]), &s_4);
+    MPI_Status own_4, *s_4 = status_for(a[4], &own_4);
+    int rc = MPI_File_read_all(real_file(a[0]), real_buf(a[1]), (int)a[2], real_type(a[3]), s_4);
     if (rc != MPI_SUCCESS)
         return back_error(rc);
-    if (a[4]) canon_status(&s_4, (ckpt_mpi_status *)a[4]);
+    if (s_4 == &own_4)
+        give_status(s_4, a[4]);
     return 0;
 }
 
 long back_File_read_at(const long *a)
 {
-    MPI_Status s_5;
-    int rc = MPI_File_read_at(real_file(a[0]), (MPI_Offset)a[1], real_buf(a[2]), (int)a[3], real_type(a[4]), &s_5);
+    MPI_Status own_5, *s_5 = status_for(a[5], &own_5);
+    int rc = MPI_File_read_at(real_file(a[0]), (MPI_Offset)a[1], real_buf(a[2]), (int)a[3], real_type(a[4]), s_5);
     if (rc != MPI_SUCCESS)
         return back_error(rc);
-    if (a[5]) canon_status(&s_5, (ckpt_mpi_status *)a[5]);
+    if (s_5 == &own_5)
+        give_status(s_5, a[5]);
     return 0;
 }
 
 long back_File_read_at_all(const long *a)
 {
-    MPI_Status s_5;
-    int rc = MPI_File_read_at_all(real_file(a[0]), (MPI_Offset)a[1], real_buf(a[2]), (int)a[3], real_type(a[4]), &s_5);
+    MPI_Status own_5, *s_5 = status_for(a[5], &own_5);
+    int rc = MPI_File_read_at_all(real_file(a[0]), (MPI_Offset)a[1], real_buf(a[2]), (int)a[3], real_type(a[4]), s_5);
     if (rc != MPI_SUCCESS)
         return back_error(rc);
-    if (a[5]) canon_status(&s_5, (ckpt_mpi_status *)a[5]);
+    if (s_5 == &own_5)
+        give_status(s_5, a[5]);
     return 0;
 }
 
 long back_File_read_ordered(const long *a)
 {
-    MPI_Status s_4;
-    int rc = MPI_File_read_ordered(real_file(a[0]), real_buf(a[1]), (int)a[2], real_type(a[3]), &s_4);
+    MPI_Status own_4, *s_4 = status_for(a[4], &own_4);
+    int rc = MPI_File_read_ordered(real_file(a[0]), real_buf(a[1]), (int)a[2], real_type(a[3]), s_4);
     if (rc != MPI_SUCCESS)
         return back_error(rc);
-    if (a[4]) canon_status(&s_4, (ckpt_mpi_status *)a[4]);
+    if (s_4 == &own_4)
+        give_status(s_4, a[4]);
     return 0;
 }
 
 long back_File_read_shared(const long *a)
 {
-    MPI_Status s_4;
-    int rc = MPI_File_read_shared(real_file(a[0]), real_buf(a[1]), (int)a[2], real_type(a[3]), &s_4);
+    MPI_Status own_4, *s_4 = status_for(a[4], &own_4);
+    int rc = MPI_File_read_shared(real_file(a[0]), real_buf(a[1]), (int)a[2], real_type(a[3]), s_4);
     if (rc != MPI_SUCCESS)
         return back_error(rc);
-    if (a[4]) canon_status(&s_4, (ckpt_mpi_status *)a[4]);
+    if (s_4 == &own_4)
+        give_status(s_4, a[4]);
     return 0;
 }
 
@@ -233,60 +239,66 @@ long back_File_sync(const long *a)
 
 long back_File_write(const long *a)
 {
-    MPI_Status s_4;
-    int rc = MPI_File_write(real_file(a[0]), real_buf(a[1]), (int)a[2], real_type(a[3]), &s_4);
+    MPI_Status own_4, *s_4 = status_for(a[4], &own_4);
+    int rc = MPI_File_write(real_file(a[0]), real_buf(a[1]), (int)a[2], real_type(a[3]), s_4);
     if (rc != MPI_SUCCESS)
         return back_error(rc);
-    if (a[4]) canon_status(&s_4, (ckpt_mpi_status *)a[4]);
+    if (s_4 == &own_4)
+        give_status(s_4, a[4]);
     return 0;
 }
 
 long back_File_write_all(const long *a)
 {
-    MPI_Status s_4;
-    int rc = MPI_File_write_all(real_file(a[0]), real_buf(a[1]), (int)a[2], real_type(a[3]), &s_4);
+    MPI_Status own_4, *s_4 = status_for(a[4], &own_4);
+    int rc = MPI_File_write_all(real_file(a[0]), real_buf(a[1]), (int)a[2], real_type(a[3]), s_4);
     if (rc != MPI_SUCCESS)
         return back_error(rc);
-    if (a[4]) canon_status(&s_4, (ckpt_mpi_status *)a[4]);
+    if (s_4 == &own_4)
+        give_status(s_4, a[4]);
     return 0;
 }
 
 long back_File_write_at(const long *a)
 {
-    MPI_Status s_5;
-    int rc = MPI_File_write_at(real_file(a[0]), (MPI_Offset)a[1], real_buf(a[2]), (int)a[3], real_type(a[4]), &s_5);
+    MPI_Status own_5, *s_5 = status_for(a[5], &own_5);
+    int rc = MPI_File_write_at(real_file(a[0]), (MPI_Offset)a[1], real_buf(a[2]), (int)a[3], real_type(a[4]), s_5);
     if (rc != MPI_SUCCESS)
         return back_error(rc);
-    if (a[5]) canon_status(&s_5, (ckpt_mpi_status *)a[5]);
+    if (s_5 == &own_5)
+        give_status(s_5, a[5]);
     return 0;
 }
 
 long back_File_write_at_all(const long *a)
 {
-    MPI_Status s_5;
-    int rc = MPI_File_write_at_all(real_file(a[0]), (MPI_Offset)a[1], real_buf(a[2]), (int)a[3], real_type(a[4]), &s_5);
+    MPI_Status own_5, *s_5 = status_for(a[5], &own_5);
+    int rc = MPI_File_write_at_all(real_file(a[0]), (MPI_Offset)a[1], real_buf(a[2]), (int)a[3], real_type(a[4]), s_5);
     if (rc != MPI_SUCCESS)
         return back_error(rc);
-    if (a[5]) canon_status(&s_5, (ckpt_mpi_status *)a[5]);
+    if (s_5 == &own_5)
+        give_status(s_5, a[5]);
     return 0;
 }
 
 long back_File_write_ordered(const long *a)
 {
-    MPI_Status s_4;
-    int rc = MPI_File_write_ordered(real_file(a[0]), real_buf(a[1]), (int)a[2], real_type(a[3]), &s_4);
+    MPI_Status own_4, *s_4 = status_for(a[4], &own_4);
+    int rc = MPI_File_write_ordered(real_file(a[0]), real_buf(a[1]), (int)a[2], real_type(a[3]), s_4);
     if (rc != MPI_SUCCESS)
         return back_error(rc);
-    if (a[4]) canon_status(&s_4, (ckpt_mpi_status *)a[4]);
+    if (s_4 == &own_4)
+        give_status(s_4, a[4]);
     return 0;
 }
 
 long back_File_write_shared(const long *a)
 {
-    MPI_Status s_4;
-    int rc = MPI_File_write_shared(real_file(a[0]), real_buf(a[1]), (int)a[2], real_type(a[3]), &s_4);
+    MPI_Status own_4, *s_4 = status_for(a[4], &own_4);
+    int rc = MPI_File_write_shared(real_file(a[0]), real_buf(a[1]), (int)a[2], real_type(a[3]), s_4);
     if (rc != MPI_SUCCESS)
         return back_error(rc);
-    if (a[4]) canon_status(&s_4, (ckpt_mpi_status *)a[4]);
+    if (s_4 == &own_4)
+        give_status(s_4, a[4]);
     return 0;
 }

@@ -207,23 +207,19 @@ FRONT(int, File_preallocate, (MPI_File fh, MPI_Offset size))
 
 FRONT(int, File_read, (MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status))
 {
-    ckpt_mpi_status s_status;
-    long a[] = {(long)in_file(fh), in_buf(buf), (long)count, (long)in_type(datatype), is_status(status) ? (long)&s_status : 0};
+    long a[] = {(long)in_file(fh), in_buf(buf), (long)count, (long)in_type(datatype), out_status(status)};
     long rc = front_call(CKPT_FN_MPI_FILE_READ, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_READ, rc);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
 
 FRONT(int, File_read_all, (MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status))
 {
-    ckpt_mpi_status s_status;
-    long a[] = {(long)in_file(fh), in_buf(buf), (long)count, (long)in_type(datatype), is_status(status) ? (long)&s_status : 0};
+    long a[] = {(long)in_file(fh), in_buf(buf), (long)count, (long)in_type(datatype), out_status(status)};
     long rc = front_call(CKPT_FN_MPI_FILE_READ_ALL, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_READ_ALL, rc);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
 
@@ -238,34 +234,28 @@ FRONT(int, File_read_all_begin, (MPI_File fh, void *buf, int count, MPI_Datatype
 
 FRONT(int, File_read_all_end, (MPI_File fh, void *buf, MPI_Status *status))
 {
-    ckpt_mpi_status s_status;
-    long a[] = {(long)in_file(fh), in_buf(buf), is_status(status) ? (long)&s_status : 0};
+    long a[] = {(long)in_file(fh), in_buf(buf), out_status(status)};
     long rc = front_call(CKPT_FN_MPI_FILE_READ_ALL_END, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_READ_ALL_END, rc);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
 
 FRONT(int, File_read_at, (MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype, MPI_Status *status))
 {
-    ckpt_mpi_status s_status;
-    long a[] = {(long)in_file(fh), (long)offset, in_buf(buf), (long)count, (long)in_type(datatype), is_status(status) ? (long)&s_status : 0};
+    long a[] = {(long)in_file(fh), (long)offset, in_buf(buf), (long)count, (long)in_type(datatype), out_status(status)};
     long rc = front_call(CKPT_FN_MPI_FILE_READ_AT, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_READ_AT, rc);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
 
 FRONT(int, File_read_at_all, (MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype, MPI_Status *status))
 {
-    ckpt_mpi_status s_status;
-    long a[] = {(long)in_file(fh), (long)offset, in_buf(buf), (long)count, (long)in_type(datatype), is_status(status) ? (long)&s_status : 0};
+    long a[] = {(long)in_file(fh), (long)offset, in_buf(buf), (long)count, (long)in_type(datatype), out_status(status)};
     long rc = front_call(CKPT_FN_MPI_FILE_READ_AT_ALL, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_READ_AT_ALL, rc);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
 
@@ -280,23 +270,19 @@ FRONT(int, File_read_at_all_begin, (MPI_File fh, MPI_Offset offset, void *buf, i
 
 FRONT(int, File_read_at_all_end, (MPI_File fh, void *buf, MPI_Status *status))
 {
-    ckpt_mpi_status s_status;
-    long a[] = {(long)in_file(fh), in_buf(buf), is_status(status) ? (long)&s_status : 0};
+    long a[] = {(long)in_file(fh), in_buf(buf), out_status(status)};
     long rc = front_call(CKPT_FN_MPI_FILE_READ_AT_ALL_END, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_READ_AT_ALL_END, rc);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
 
 FRONT(int, File_read_ordered, (MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status))
 {
-    ckpt_mpi_status s_status;
-    long a[] = {(long)in_file(fh), in_buf(buf), (long)count, (long)in_type(datatype), is_status(status) ? (long)&s_status : 0};
+    long a[] = {(long)in_file(fh), in_buf(buf), (long)count, (long)in_type(datatype), out_status(status)};
     long rc = front_call(CKPT_FN_MPI_FILE_READ_ORDERED, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_READ_ORDERED, rc);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
 
@@ -311,23 +297,19 @@ FRONT(int, File_read_ordered_begin, (MPI_File fh, void *buf, int count, MPI_Data
 
 FRONT(int, File_read_ordered_end, (MPI_File fh, void *buf, MPI_Status *status))
 {
-    ckpt_mpi_status s_status;
-    long a[] = {(long)in_file(fh), in_buf(buf), is_status(status) ? (long)&s_status : 0};
+    long a[] = {(long)in_file(fh), in_buf(buf), out_status(status)};
     long rc = front_call(CKPT_FN_MPI_FILE_READ_ORDERED_END, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_READ_ORDERED_END, rc);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
 
 FRONT(int, File_read_shared, (MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status))
 {
-    ckpt_mpi_status s_status;
-    long a[] = {(long)in_file(fh), in_buf(buf), (long)count, (long)in_type(datatype), is_status(status) ? (long)&s_status : 0};
+    long a[] = {(long)in_file(fh), in_buf(buf), (long)count, (long)in_type(datatype), out_status(status)};
     long rc = front_call(CKPT_FN_MPI_FILE_READ_SHARED, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_READ_SHARED, rc);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
 
@@ -396,23 +378,19 @@ FRONT(int, File_sync, (MPI_File fh))
 
 FRONT(int, File_write, (MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status))
 {
-    ckpt_mpi_status s_status;
-    long a[] = {(long)in_file(fh), in_buf(buf), (long)count, (long)in_type(datatype), is_status(status) ? (long)&s_status : 0};
+    long a[] = {(long)in_file(fh), in_buf(buf), (long)count, (long)in_type(datatype), out_status(status)};
     long rc = front_call(CKPT_FN_MPI_FILE_WRITE, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_WRITE, rc);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
 
 FRONT(int, File_write_all, (MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status))
 {
-    ckpt_mpi_status s_status;
-    long a[] = {(long)in_file(fh), in_buf(buf), (long)count, (long)in_type(datatype), is_status(status) ? (long)&s_status : 0};
+    long a[] = {(long)in_file(fh), in_buf(buf), (long)count, (long)in_type(datatype), out_status(status)};
     long rc = front_call(CKPT_FN_MPI_FILE_WRITE_ALL, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_WRITE_ALL, rc);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
 
@@ -427,34 +405,28 @@ FRONT(int, File_write_all_begin, (MPI_File fh, const void *buf, int count, MPI_D
 
 FRONT(int, File_write_all_end, (MPI_File fh, const void *buf, MPI_Status *status))
 {
-    ckpt_mpi_status s_status;
-    long a[] = {(long)in_file(fh), in_buf(buf), is_status(status) ? (long)&s_status : 0};
+    long a[] = {(long)in_file(fh), in_buf(buf), out_status(status)};
     long rc = front_call(CKPT_FN_MPI_FILE_WRITE_ALL_END, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_WRITE_ALL_END, rc);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
 
 FRONT(int, File_write_at, (MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status))
 {
-    ckpt_mpi_status s_status;
-    long a[] = {(long)in_file(fh), (long)offset, in_buf(buf), (long)count, (long)in_type(datatype), is_status(status) ? (long)&s_status : 0};
+    long a[] = {(long)in_file(fh), (long)offset, in_buf(buf), (long)count, (long)in_type(datatype), out_status(status)};
     long rc = front_call(CKPT_FN_MPI_FILE_WRITE_AT, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_WRITE_AT, rc);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
 
 FRONT(int, File_write_at_all, (MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status))
 {
-    ckpt_mpi_status s_status;
-    long a[] = {(long)in_file(fh), (long)offset, in_buf(buf), (long)count, (long)in_type(datatype), is_status(status) ? (long)&s_status : 0};
+    long a[] = {(long)in_file(fh), (long)offset, in_buf(buf), (long)count, (long)in_type(datatype), out_status(status)};
     long rc = front_call(CKPT_FN_MPI_FILE_WRITE_AT_ALL, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_WRITE_AT_ALL, rc);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
 
@@ -469,23 +441,19 @@ FRONT(int, File_write_at_all_begin, (MPI_File fh, MPI_Offset offset, const void 
 
 FRONT(int, File_write_at_all_end, (MPI_File fh, const void *buf, MPI_Status *status))
 {
-    ckpt_mpi_status s_status;
-    long a[] = {(long)in_file(fh), in_buf(buf), is_status(status) ? (long)&s_status : 0};
+    long a[] = {(long)in_file(fh), in_buf(buf), out_status(status)};
     long rc = front_call(CKPT_FN_MPI_FILE_WRITE_AT_ALL_END, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_WRITE_AT_ALL_END, rc);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
 
 FRONT(int, File_write_ordered, (MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status))
 {
-    ckpt_mpi_status s_status;
-    long a[] = {(long)in_file(fh), in_buf(buf), (long)count, (long)in_type(datatype), is_status(status) ? (long)&s_status : 0};
+    long a[] = {(long)in_file(fh), in_buf(buf), (long)count, (long)in_type(datatype), out_status(status)};
     long rc = front_call(CKPT_FN_MPI_FILE_WRITE_ORDERED, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_WRITE_ORDERED, rc);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
 
@@ -500,22 +468,18 @@ FRONT(int, File_write_ordered_begin, (MPI_File fh, const void *buf, int count, M
 
 FRONT(int, File_write_ordered_end, (MPI_File fh, const void *buf, MPI_Status *status))
 {
-    ckpt_mpi_status s_status;
-    long a[] = {(long)in_file(fh), in_buf(buf), is_status(status) ? (long)&s_status : 0};
+    long a[] = {(long)in_file(fh), in_buf(buf), out_status(status)};
     long rc = front_call(CKPT_FN_MPI_FILE_WRITE_ORDERED_END, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_WRITE_ORDERED_END, rc);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
 
 FRONT(int, File_write_shared, (MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status))
 {
-    ckpt_mpi_status s_status;
-    long a[] = {(long)in_file(fh), in_buf(buf), (long)count, (long)in_type(datatype), is_status(status) ? (long)&s_status : 0};
+    long a[] = {(long)in_file(fh), in_buf(buf), (long)count, (long)in_type(datatype), out_status(status)};
     long rc = front_call(CKPT_FN_MPI_FILE_WRITE_SHARED, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_WRITE_SHARED, rc);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }

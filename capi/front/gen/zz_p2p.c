@@ -73,13 +73,11 @@ FRONT(int, Ibsend, (const void *buf, int count, MPI_Datatype datatype, int dest,
 FRONT(int, Improbe, (int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status))
 {
     ckpt_vid v_message = CKPT_VID_NONE;
-    ckpt_mpi_status s_status;
-    long a[] = {in_rank(source), in_tag(tag), (long)in_comm(comm), (long)flag, (long)&v_message, is_status(status) ? (long)&s_status : 0};
+    long a[] = {in_rank(source), in_tag(tag), (long)in_comm(comm), (long)flag, (long)&v_message, out_status(status)};
     long rc = front_call(CKPT_FN_MPI_IMPROBE, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_IMPROBE, rc);
     *message = out_message(v_message);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
 
@@ -98,12 +96,10 @@ FRONT(int, Imrecv, (void *buf, int count, MPI_Datatype datatype, MPI_Message *me
 
 FRONT(int, Iprobe, (int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status))
 {
-    ckpt_mpi_status s_status;
-    long a[] = {in_rank(source), in_tag(tag), (long)in_comm(comm), (long)flag, is_status(status) ? (long)&s_status : 0};
+    long a[] = {in_rank(source), in_tag(tag), (long)in_comm(comm), (long)flag, out_status(status)};
     long rc = front_call(CKPT_FN_MPI_IPROBE, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_IPROBE, rc);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
 
@@ -154,48 +150,40 @@ FRONT(int, Issend, (const void *buf, int count, MPI_Datatype datatype, int dest,
 FRONT(int, Mprobe, (int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status))
 {
     ckpt_vid v_message = CKPT_VID_NONE;
-    ckpt_mpi_status s_status;
-    long a[] = {in_rank(source), in_tag(tag), (long)in_comm(comm), (long)&v_message, is_status(status) ? (long)&s_status : 0};
+    long a[] = {in_rank(source), in_tag(tag), (long)in_comm(comm), (long)&v_message, out_status(status)};
     long rc = front_call(CKPT_FN_MPI_MPROBE, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_MPROBE, rc);
     *message = out_message(v_message);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
 
 FRONT(int, Mrecv, (void *buf, int count, MPI_Datatype datatype, MPI_Message *message, MPI_Status *status))
 {
     ckpt_vid v_message = in_message(*message);
-    ckpt_mpi_status s_status;
-    long a[] = {in_buf(buf), (long)count, (long)in_type(datatype), (long)&v_message, is_status(status) ? (long)&s_status : 0};
+    long a[] = {in_buf(buf), (long)count, (long)in_type(datatype), (long)&v_message, out_status(status)};
     long rc = front_call(CKPT_FN_MPI_MRECV, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_MRECV, rc);
     *message = out_message(v_message);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
 
 FRONT(int, Probe, (int source, int tag, MPI_Comm comm, MPI_Status *status))
 {
-    ckpt_mpi_status s_status;
-    long a[] = {in_rank(source), in_tag(tag), (long)in_comm(comm), is_status(status) ? (long)&s_status : 0};
+    long a[] = {in_rank(source), in_tag(tag), (long)in_comm(comm), out_status(status)};
     long rc = front_call(CKPT_FN_MPI_PROBE, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_PROBE, rc);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
 
 FRONT(int, Recv, (void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Status *status))
 {
-    ckpt_mpi_status s_status;
-    long a[] = {in_buf(buf), (long)count, (long)in_type(datatype), in_rank(source), in_tag(tag), (long)in_comm(comm), is_status(status) ? (long)&s_status : 0};
+    long a[] = {in_buf(buf), (long)count, (long)in_type(datatype), in_rank(source), in_tag(tag), (long)in_comm(comm), out_status(status)};
     long rc = front_call(CKPT_FN_MPI_RECV, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_RECV, rc);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
 
@@ -223,12 +211,10 @@ FRONT(int, Request_free, (MPI_Request *request))
 
 FRONT(int, Request_get_status, (MPI_Request request, int *flag, MPI_Status *status))
 {
-    ckpt_mpi_status s_status;
-    long a[] = {(long)in_request(request), (long)flag, is_status(status) ? (long)&s_status : 0};
+    long a[] = {(long)in_request(request), (long)flag, out_status(status)};
     long rc = front_call(CKPT_FN_MPI_REQUEST_GET_STATUS, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_REQUEST_GET_STATUS, rc);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
 
@@ -274,23 +260,19 @@ FRONT(int, Send_init, (const void *buf, int count, MPI_Datatype datatype, int de
 
 FRONT(int, Sendrecv, (const void *sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Status *status))
 {
-    ckpt_mpi_status s_status;
-    long a[] = {in_buf(sendbuf), (long)sendcount, (long)in_type(sendtype), in_rank(dest), in_tag(sendtag), in_buf(recvbuf), (long)recvcount, (long)in_type(recvtype), in_rank(source), in_tag(recvtag), (long)in_comm(comm), is_status(status) ? (long)&s_status : 0};
+    long a[] = {in_buf(sendbuf), (long)sendcount, (long)in_type(sendtype), in_rank(dest), in_tag(sendtag), in_buf(recvbuf), (long)recvcount, (long)in_type(recvtype), in_rank(source), in_tag(recvtag), (long)in_comm(comm), out_status(status)};
     long rc = front_call(CKPT_FN_MPI_SENDRECV, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_SENDRECV, rc);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
 
 FRONT(int, Sendrecv_replace, (void *buf, int count, MPI_Datatype datatype, int dest, int sendtag, int source, int recvtag, MPI_Comm comm, MPI_Status *status))
 {
-    ckpt_mpi_status s_status;
-    long a[] = {in_buf(buf), (long)count, (long)in_type(datatype), in_rank(dest), in_tag(sendtag), in_rank(source), in_tag(recvtag), (long)in_comm(comm), is_status(status) ? (long)&s_status : 0};
+    long a[] = {in_buf(buf), (long)count, (long)in_type(datatype), in_rank(dest), in_tag(sendtag), in_rank(source), in_tag(recvtag), (long)in_comm(comm), out_status(status)};
     long rc = front_call(CKPT_FN_MPI_SENDRECV_REPLACE, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_SENDRECV_REPLACE, rc);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
 
@@ -328,25 +310,21 @@ FRONT(int, Start, (MPI_Request *request))
 FRONT(int, Test, (MPI_Request *request, int *flag, MPI_Status *status))
 {
     ckpt_vid v_request = in_request(*request);
-    ckpt_mpi_status s_status;
-    long a[] = {(long)&v_request, (long)flag, is_status(status) ? (long)&s_status : 0};
+    long a[] = {(long)&v_request, (long)flag, out_status(status)};
     long rc = front_call(CKPT_FN_MPI_TEST, a);
     if (__builtin_expect(rc != 0, 0))
         return front_request_error(request, v_request, CKPT_FN_MPI_TEST, rc);
     *request = out_request(v_request);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }
 
 FRONT(int, Wait, (MPI_Request *request, MPI_Status *status))
 {
     ckpt_vid v_request = in_request(*request);
-    ckpt_mpi_status s_status;
-    long a[] = {(long)&v_request, is_status(status) ? (long)&s_status : 0};
+    long a[] = {(long)&v_request, out_status(status)};
     long rc = front_call(CKPT_FN_MPI_WAIT, a);
     if (__builtin_expect(rc != 0, 0))
         return front_request_error(request, v_request, CKPT_FN_MPI_WAIT, rc);
     *request = out_request(v_request);
-    if (is_status(status)) out_status(&s_status, status);
     return MPI_SUCCESS;
 }

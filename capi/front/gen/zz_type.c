@@ -3,9 +3,7 @@
 
 FRONT(int, Get_elements, (const MPI_Status *status, MPI_Datatype datatype, int *count))
 {
-    ckpt_mpi_status s_status;
-    in_status(status, &s_status);
-    long a[] = {(long)&s_status, (long)in_type(datatype), (long)count};
+    long a[] = {status_word(FRONT_ABI, status), (long)in_type(datatype), (long)count};
     long rc = front_call(CKPT_FN_MPI_GET_ELEMENTS, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GET_ELEMENTS, rc);
@@ -14,9 +12,7 @@ FRONT(int, Get_elements, (const MPI_Status *status, MPI_Datatype datatype, int *
 
 FRONT(int, Get_elements_x, (const MPI_Status *status, MPI_Datatype datatype, MPI_Count *count))
 {
-    ckpt_mpi_status s_status;
-    in_status(status, &s_status);
-    long a[] = {(long)&s_status, (long)in_type(datatype), (long)count};
+    long a[] = {status_word(FRONT_ABI, status), (long)in_type(datatype), (long)count};
     long rc = front_call(CKPT_FN_MPI_GET_ELEMENTS_X, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GET_ELEMENTS_X, rc);

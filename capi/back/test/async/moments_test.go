@@ -4,6 +4,7 @@ package async
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -30,6 +31,7 @@ type moments struct {
 	t            *testing.T
 	mpi, program string
 	dir, stages  string
+	ranks        int // 0: as many as moments.c needs
 	job          *cycle.Job
 }
 
@@ -43,12 +45,12 @@ func newMoments(t *testing.T, mpi string) *moments {
 func (m *moments) start(options ...string) {
 	m.t.Helper()
 	args := append([]string{cycle.Tool(m.t, "ckptrun"), "--dir", m.dir}, options...)
-	m.job = cycle.Start(m.t, m.mpi, ranks, append(args, m.program, m.stages)...)
+	m.job = cycle.Start(m.t, m.mpi, cmp.Or(m.ranks, ranks), append(args, m.program, m.stages)...)
 }
 
 func (m *moments) restart(options ...string) {
 	m.t.Helper()
-	m.job = cycle.Start(m.t, m.mpi, ranks, append([]string{cycle.Tool(m.t, "ckptrun"), "--dir", m.dir, "--restart", m.dir}, options...)...)
+	m.job = cycle.Start(m.t, m.mpi, cmp.Or(m.ranks, ranks), append([]string{cycle.Tool(m.t, "ckptrun"), "--dir", m.dir, "--restart", m.dir}, options...)...)
 }
 
 // crash kills the ranks, and starts them again from the newest epoch.
