@@ -261,8 +261,17 @@ func (l *Life) kill(one bool) error {
 	return l.dead()
 }
 
-// dead waits until nothing of the incarnation is left.
+// dead waits until nothing of the incarnation is left. Open MPI's mpiexec now and then locks itself up when
+// its ranks die, and is killed after them then, as users have to.
 func (l *Life) dead() error {
+	launcher := l.now.process.PID()
+	select {
+	case <-l.now.process.Done():
+	case <-time.After(dieLimit):
+		if slices.Equal(l.mark.Processes(), []int{launcher}) {
+			_ = syscall.Kill(-launcher, syscall.SIGKILL) // it may end by itself now
+		}
+	}
 	if _, err := l.await(l.now.process, dieLimit, "the launcher does not end although ranks are dead"); err != nil {
 		return err
 	}

@@ -32,6 +32,9 @@ var Pairs = [][2]string{{"mpich", "mpich"}, {"openmpi", "openmpi"}, {"mpich", "o
 // Limit is what a job of a few seconds may take on a machine that has much else to do.
 const Limit = 5 * time.Minute
 
+// launcherLimit is how long a launcher may take to see that its ranks are gone.
+const launcherLimit = time.Minute
+
 // Tool finds a program of the build tree, which lies in a folder above the test's.
 func Tool(t testing.TB, name string) string {
 	t.Helper()
@@ -133,12 +136,22 @@ func (j *Job) Output() string {
 	return j.out.text.String()
 }
 
-// Kill ends the ranks as a crash of their nodes would.
+// Kill ends the ranks as a crash of their nodes would. Open MPI's mpiexec now and then locks itself up when
+// its ranks die, one of its threads waiting for a lock for ever; then it is killed too, as users have to.
 func (j *Job) Kill() {
 	j.t.Helper()
 	j.killRanks()
+	if j.Ended(launcherLimit) {
+		return
+	}
+	launcher := j.cmd.Process.Pid
+	if left := j.mark.Processes(); len(left) != 1 || left[0] != launcher {
+		j.t.Fatalf("ranks are left although all were killed\n%s", j.Where())
+	}
+	j.t.Logf("the launcher is killed: it did not end in %v although all ranks are gone\n%s", launcherLimit, j.Where())
+	_ = syscall.Kill(-launcher, syscall.SIGKILL) // it may end by itself now
 	if !j.Ended(Limit) {
-		j.t.Fatalf("the launcher does not end although all ranks are gone\n%s", j.Where())
+		j.t.Fatalf("the launcher does not end although it was killed\n%s", j.Where())
 	}
 }
 
