@@ -37,14 +37,13 @@ func (e *ending) same(here *ending) error {
 // ending reads what an incarnation came to in a folder.
 func (l *Life) ending(in *incarnation, work string, exit e2e.Exit) (*ending, error) {
 	e := &ending{exit: exit}
-	if l.other == nil {
-		text, err := os.ReadFile(in.stdout)
-		e.text = string(text)
-		return e, err
-	}
 	stdout, err := l.printed(in.own + ".out")
 	if err != nil {
 		return nil, err
+	}
+	if l.other == nil {
+		e.text = stdout
+		return e, nil
 	}
 	stderr, err := l.printed(in.own + ".err")
 	if err != nil {
@@ -69,13 +68,10 @@ func (l *Life) printed(path string) (string, error) {
 	return all.String(), nil
 }
 
-// redirect has each rank of a program that prints on the way write to a file of its own, which a restart
-// cuts back to what it held when the image was made: between a rank and its launcher, nobody knows how
-// much was on its way.
-func (l *Life) redirect(own string, argv []string) []string {
-	if l.other == nil {
-		return argv
-	}
+// redirect has each rank write to a file of its own, which a restart cuts back to what it held when the image
+// was made: between a rank and its launcher, nobody knows how much was on its way, and what was printed before
+// the last checkpoint is another incarnation's.
+func redirect(own string, argv []string) []string {
 	const script = `rank=${PMI_RANK-$OMPI_COMM_WORLD_RANK}; exec "$@" >>"$0.out.$rank" 2>>"$0.err.$rank"`
 	return append([]string{"/bin/sh", "-c", script, own}, argv...)
 }
@@ -88,9 +84,6 @@ func (l *Life) fresh(work, own string) error {
 	if err := os.MkdirAll(work, 0o755); err != nil {
 		return err
 	}
-	if l.other == nil {
-		return nil
-	}
 	old, err := filepath.Glob(own + ".*.*")
 	if err != nil {
 		return err
@@ -99,6 +92,9 @@ func (l *Life) fresh(work, own string) error {
 		if err := os.Remove(path); err != nil {
 			return err
 		}
+	}
+	if l.other == nil {
+		return nil
 	}
 	return l.other.Supply(work)
 }

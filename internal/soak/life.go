@@ -142,7 +142,7 @@ func (l *Life) lead() error {
 		err = l.native.outcome.same(here)
 	}
 	if err != nil {
-		return fmt.Errorf("%w\nstdout: %s\nstderr: %s", err, tail(l.now.stdout), tail(l.now.stderr))
+		return fmt.Errorf("%w\nof rank 0: %s\nof the launcher: %s%s", err, tail(l.own()+".err.0"), tail(l.now.stdout), tail(l.now.stderr))
 	}
 	l.tell("ended under %s with the right answer", l.now.mpi)
 	return nil
@@ -156,7 +156,7 @@ func (l *Life) checkpoints() string { return filepath.Join(l.Dir, "ckpt") }
 func (l *Life) launch(mpi, name, work, own string, argv ...string) (*incarnation, error) {
 	in := &incarnation{mpi: mpi, stdout: filepath.Join(l.Dir, name+".out"), stderr: filepath.Join(l.Dir, name+".err"), own: own}
 	command := append(append([]string{}, launchers[mpi]...), "-n", fmt.Sprint(l.Ranks))
-	p, err := e2e.Start(e2e.Command{Argv: append(command, l.redirect(own, argv)...), Dir: work, Mark: l.mark,
+	p, err := e2e.Start(e2e.Command{Argv: append(command, redirect(own, argv)...), Dir: work, Mark: l.mark,
 		Stdout: in.stdout, Stderr: in.stderr,
 		// A linear algebra library that starts threads of its own adds in an order of their own.
 		Env: []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "LC_ALL=C", "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1"}})
