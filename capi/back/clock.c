@@ -416,6 +416,7 @@ long back_Comm_free(const long *a);
 long back_Comm_disconnect(const long *a);
 static long clocked_Comm_free(const long *a) { return freeing(back_Comm_free, "MPI_Comm_free", a); }
 static long clocked_Comm_disconnect(const long *a) {
+    back_buffered_wait(*(ckpt_vid *)a[0], "MPI_Comm_disconnect");
     return freeing(back_Comm_disconnect, "MPI_Comm_disconnect", a);
 }
 

@@ -246,6 +246,7 @@ long back_Finalize(const long *a) {
     (void)a;
     ckpt_error error = {.size = sizeof error};
     ckpt_coll last;
+    back_buffered_wait(CKPT_VID_NONE, "MPI_Finalize");
     back_gate(VID_COMM_WORLD, "MPI_Finalize", CKPT_COLL_GATED, &last);
     if (ckpt_close(back.job, &error) != 0)
         fprintf(stderr, "libckpt: rank %d: %s\n", back.rank, error.message);

@@ -251,6 +251,7 @@ int back_drained_recv(const struct back_take *t, ckpt_mpi_status *status, int *r
 
 void back_comm_gone(ckpt_vid comm) {
     uint32_t i = 0;
+    back_buffered_gone(comm);
     for (ckpt_slot *s; (s = next_slot(CKPT_KIND_REQUEST, &i)) != NULL;)
         if (s->clock == comm)
             s->clock = VID_COMM_NULL;
@@ -381,5 +382,6 @@ int back_drain(void *ctx) {
     }
     for (struct drained *m = drained_first; m != NULL; m = m->next)
         left += arrive(m);
+    left += back_buffered_left();
     return left;
 }

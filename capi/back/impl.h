@@ -406,11 +406,23 @@ void back_request_done(ckpt_slot *s, const MPI_Status *status, int rc);
 struct persistent {
     uint64_t real; /* while REQUEST_DONE: the persistent request itself */
     int mode;      /* 0: receive; 1 to 4: send, bsend, ssend, rsend */
+#define PERSISTENT_BSEND 2
     long a[6];
     uint32_t type_generation, comm_generation;
     struct back_sync *sync; /* of a synchronous send, while it is active */
 };
 int back_make_persistent(const struct persistent *p, MPI_Request *r);
+
+/* ---- buffered sends (bsend.c) ---- */
+
+/* Sends (buf, count, type, dest, tag, comm), and makes a request that is complete.  The real MPI's code. */
+int back_buffered_request(const long *a, MPI_Request *request);
+/* Waits until those on comm have been sent; on all of them for CKPT_VID_NONE.  The thread may be held. */
+void back_buffered_wait(ckpt_vid comm, const char *call);
+/* The communicator is freed. */
+void back_buffered_gone(ckpt_vid comm);
+/* How many have not, at a turn of draining. */
+int back_buffered_left(void);
 
 /* ---- persistent collectives (persist.c), and pairs of requests (isendrecv.c) ---- */
 

@@ -89,15 +89,11 @@ static long init_request(const long *a, int mode) {
     return canon;
 }
 
-#define SENDS(mode, isend, number)                                                                 \
-    long back_##mode##send(const long *a) { return send(a, isend, "MPI_" #mode "send", NULL); }    \
-    long back_##mode##send_init(const long *a) { return init_request(a, number); }
-
 long back_Send(const long *a) { return send(a, MPI_Isend, "MPI_Send", NULL); }
 long back_Send_init(const long *a) { return init_request(a, 1); }
-SENDS(B, MPI_Ibsend, 2)
-SENDS(R, MPI_Irsend, 4)
-
+long back_Bsend_init(const long *a) { return init_request(a, PERSISTENT_BSEND); }
+long back_Rsend(const long *a) { return send(a, MPI_Irsend, "MPI_Rsend", NULL); }
+long back_Rsend_init(const long *a) { return init_request(a, 4); }
 long back_Ssend_init(const long *a) { return init_request(a, 3); }
 
 long back_Ssend(const long *a) {
@@ -116,7 +112,6 @@ long back_Ssend(const long *a) {
 }
 
 long back_Isend(const long *a) { return start_send(a, MPI_Isend, 0); }
-long back_Ibsend(const long *a) { return start_send(a, MPI_Ibsend, 0); }
 long back_Issend(const long *a) {
     long rc = start_send(a, MPI_Issend, REQUEST_SYNC);
     if (rc == 0)
@@ -355,24 +350,6 @@ long back_Imrecv(const long *a) {
     }
     return rc == MPI_SUCCESS ? back_new_request(r, flags, 0, comm, (ckpt_vid *)a[4])
                              : back_error(rc);
-}
-
-/* ---- attached buffer ---- */
-
-long back_Buffer_attach(const long *a) {
-    int rc = MPI_Buffer_attach((void *)a[0], (int)a[1]);
-    if (rc == MPI_SUCCESS) {
-        back.state->bsend_buffer = (void *)a[0];
-        back.state->bsend_bytes = (int)a[1];
-    }
-    return back_error(rc);
-}
-
-long back_Buffer_detach(const long *a) {
-    int rc = MPI_Buffer_detach((void *)a[0], (int *)a[1]);
-    if (rc == MPI_SUCCESS)
-        back.state->bsend_bytes = 0;
-    return back_error(rc);
 }
 
 /* ---- counts ---- */

@@ -27,6 +27,15 @@ static int start(ckpt_vid v, ckpt_slot *s) {
             return rc;
         }
     }
+    if ((s->a & REQUEST_KIND) == REQUEST_SEND && p != NULL && p->mode == PERSISTENT_BSEND) {
+        p->real = s->real;
+        int rc = back_buffered_request(p->a, &r);
+        if (rc == MPI_SUCCESS) {
+            s->real = TO_REAL(r);
+            s->a |= REQUEST_ACTIVE | REQUEST_DONE;
+        }
+        return rc;
+    }
     int send = (s->a & REQUEST_KIND) == REQUEST_SEND && p != NULL;
     if (send)
         back_sync_count((long)s->clock, s->b, p->a[4]);
