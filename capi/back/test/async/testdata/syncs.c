@@ -15,6 +15,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "../../testdata/work.h"
+
 enum { N = 9, RANKS = 8, TAGS = 3, WORDS = 3000, WORD = 90, CALL = 91 };
 enum { PLAIN, SYNC, PERSISTENT, KINDS };
 
@@ -28,21 +30,6 @@ static MPI_Comm comms[2];
 static int told[RANKS][N + 1];    /* this round: the senders' words; [N]: the blocking call */
 static int received[RANKS][N];    /* this round */
 static uint64_t *out[N], in[WORDS], hash;
-
-static uint64_t mix(uint64_t h, uint64_t v) {
-    h ^= v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
-    h *= 0xff51afd7ed558ccdull;
-    return h ^ h >> 33;
-}
-
-static void work(uint64_t seed, unsigned us) {
-    struct timespec t, n;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    long long end = t.tv_sec * 1000000ll + t.tv_nsec / 1000 + (long long)(mix(seed, 77) % (us + 1));
-    do
-        clock_gettime(CLOCK_MONOTONIC, &n);
-    while (n.tv_sec * 1000000ll + n.tv_nsec / 1000 < end);
-}
 
 static void check(int good, const char *what, int round) {
     if (good)

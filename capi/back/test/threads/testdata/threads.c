@@ -18,23 +18,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../../testdata/work.h"
+
 static int rank, size, rounds, nthreads;
-
-static uint64_t mix(uint64_t h, uint64_t v) {
-    h ^= v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
-    h *= 0xff51afd7ed558ccdull;
-    return h ^ h >> 33;
-}
-
-/* Computes for up to us microseconds. */
-static void work(uint64_t seed, unsigned us) {
-    struct timespec t, n;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    long long end = t.tv_sec * 1000000ll + t.tv_nsec / 1000 + (long long)(mix(seed, 77) % (us + 1));
-    do
-        clock_gettime(CLOCK_MONOTONIC, &n);
-    while (n.tv_sec * 1000000ll + n.tv_nsec / 1000 < end);
-}
 
 static void fail(const char *what, int thread, int round) {
     fprintf(stderr, "rank %d thread %d round %d: %s\n", rank, thread, round, what);
