@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/libckpt/libckpt/internal/e2e"
 	"github.com/libckpt/libckpt/internal/suites"
@@ -37,7 +36,7 @@ func (e *ending) same(here *ending) error {
 // ending reads what an incarnation came to in a folder.
 func (l *Life) ending(in *incarnation, work string, exit e2e.Exit) (*ending, error) {
 	e := &ending{exit: exit}
-	stdout, err := l.printed(in.own + ".out")
+	stdout, err := in.own.Printed("out", l.Ranks)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +44,7 @@ func (l *Life) ending(in *incarnation, work string, exit e2e.Exit) (*ending, err
 		e.text = stdout
 		return e, nil
 	}
-	stderr, err := l.printed(in.own + ".err")
+	stderr, err := in.own.Printed("err", l.Ranks)
 	if err != nil {
 		return nil, err
 	}
@@ -55,36 +54,15 @@ func (l *Life) ending(in *incarnation, work string, exit e2e.Exit) (*ending, err
 	return e, nil
 }
 
-// printed is what all ranks printed, one after the other.
-func (l *Life) printed(path string) (string, error) {
-	var all strings.Builder
-	for rank := range l.Ranks {
-		text, err := os.ReadFile(fmt.Sprintf("%s.%d", path, rank))
-		if err != nil {
-			return "", err
-		}
-		all.Write(text)
-	}
-	return all.String(), nil
-}
-
-// redirect has each rank write to a file of its own, which a restart cuts back to what it held when the image
-// was made: between a rank and its launcher, nobody knows how much was on its way, and what was printed before
-// the last checkpoint is another incarnation's.
-func redirect(own string, argv []string) []string {
-	const script = `rank=${PMI_RANK-$OMPI_COMM_WORLD_RANK}; exec "$@" >>"$0.out.$rank" 2>>"$0.err.$rank"`
-	return append([]string{"/bin/sh", "-c", script, own}, argv...)
-}
-
 // fresh makes a folder for a run from the program's start, with its inputs and nothing else.
-func (l *Life) fresh(work, own string) error {
+func (l *Life) fresh(work string, own e2e.RankFiles) error {
 	if err := os.RemoveAll(work); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(work, 0o755); err != nil {
 		return err
 	}
-	old, err := filepath.Glob(own + ".*.*")
+	old, err := filepath.Glob(string(own) + ".*.*")
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ type incarnation struct {
 	process        *e2e.Process
 	mpi            string
 	stdout, stderr string // of the launcher
-	own            string // where a program that writes to files of its own prints: .out and .err of each rank
+	own            e2e.RankFiles
 }
 
 // NewLife draws a life from a seed; dir must exist.
@@ -142,21 +142,21 @@ func (l *Life) lead() error {
 		err = l.native.outcome.same(here)
 	}
 	if err != nil {
-		return fmt.Errorf("%w\nof rank 0: %s\nof the launcher: %s%s", err, tail(l.own()+".err.0"), tail(l.now.stdout), tail(l.now.stderr))
+		return fmt.Errorf("%w\nof rank 0: %s\nof the launcher: %s%s", err, tail(string(l.own())+".err.0"), tail(l.now.stdout), tail(l.now.stderr))
 	}
 	l.tell("ended under %s with the right answer", l.now.mpi)
 	return nil
 }
 
 func (l *Life) work() string        { return filepath.Join(l.Dir, "work") }
-func (l *Life) own() string         { return filepath.Join(l.Dir, "rank") }
+func (l *Life) own() e2e.RankFiles  { return e2e.RankFiles(filepath.Join(l.Dir, "rank")) }
 func (l *Life) checkpoints() string { return filepath.Join(l.Dir, "ckpt") }
 
 // launch starts ranks, natively or under ckptrun.
-func (l *Life) launch(mpi, name, work, own string, argv ...string) (*incarnation, error) {
+func (l *Life) launch(mpi, name, work string, own e2e.RankFiles, argv ...string) (*incarnation, error) {
 	in := &incarnation{mpi: mpi, stdout: filepath.Join(l.Dir, name+".out"), stderr: filepath.Join(l.Dir, name+".err"), own: own}
 	command := append(append([]string{}, launchers[mpi]...), "-n", fmt.Sprint(l.Ranks))
-	p, err := e2e.Start(e2e.Command{Argv: append(command, redirect(own, argv)...), Dir: work, Mark: l.mark,
+	p, err := e2e.Start(e2e.Command{Argv: append(command, own.Argv(argv...)...), Dir: work, Mark: l.mark,
 		Stdout: in.stdout, Stderr: in.stderr,
 		// A linear algebra library that starts threads of its own adds in an order of their own.
 		Env: []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "LC_ALL=C", "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1"}})
@@ -171,7 +171,7 @@ func (l *Life) learn() error {
 		return nil
 	}
 	began := time.Now()
-	work, own := filepath.Join(l.Dir, "native"), filepath.Join(l.Dir, "native-rank")
+	work, own := filepath.Join(l.Dir, "native"), e2e.RankFiles(filepath.Join(l.Dir, "native-rank"))
 	if err := l.fresh(work, own); err != nil {
 		return err
 	}

@@ -65,12 +65,14 @@ type Job struct {
 	t      testing.TB
 	cmd    *exec.Cmd
 	dir    string // of its checkpoints; empty: none
+	ranks  int
 	mark   e2e.Mark
-	out    output
+	own    e2e.RankFiles
+	out    output // of the launcher
 	exited chan error
 }
 
-// output is what the ranks have written so far.
+// output is what a process has written so far.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -86,12 +88,15 @@ func (o *output) Write(p []byte) (int, error) {
 func Start(t testing.TB, mpi string, ranks int, command ...string) *Job {
 	t.Helper()
 	l := launchers[mpi]
-	args := append(append(append([]string{}, l[1:]...), "-n", fmt.Sprint(ranks)), command...)
-	j := &Job{t: t, cmd: exec.Command(l[0], args...), mark: e2e.NewMark(), exited: make(chan error, 1)}
-	if i := slices.Index(command, "--dir"); i >= 0 {
+	j := &Job{t: t, ranks: ranks, exited: make(chan error, 1)}
+	if i := slices.Index(command, "--dir"); i >= 0 { // a program that goes on has the environment and the files that it began with
 		j.dir = command[i+1]
-		j.mark = e2e.Mark(j.dir) // a program that goes on has the environment that it began with
+		j.mark, j.own = e2e.Mark(j.dir), e2e.RankFiles(j.dir+".rank")
+	} else {
+		j.mark, j.own = e2e.NewMark(), e2e.RankFiles(filepath.Join(t.TempDir(), "rank"))
 	}
+	args := append(append([]string{}, l[1:]...), "-n", fmt.Sprint(ranks))
+	j.cmd = exec.Command(l[0], append(args, j.own.Argv(command...)...)...)
 	j.cmd.Env = append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", j.mark.Variable())
 	j.cmd.Stdout, j.cmd.Stderr = &j.out, &j.out
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -129,11 +134,17 @@ func (j *Job) Ended(wait time.Duration) bool {
 	}
 }
 
-// Output is what the ranks have written so far.
+// Output is what the launcher and the ranks have written so far.
 func (j *Job) Output() string {
 	j.out.mu.Lock()
 	defer j.out.mu.Unlock()
-	return j.out.text.String()
+	all := j.out.text.String()
+	for _, stream := range []string{"out", "err"} {
+		if text, err := j.own.Printed(stream, j.ranks); err == nil { // else not all are there yet
+			all += text
+		}
+	}
+	return all
 }
 
 // Kill ends the ranks as a crash of their nodes would. Open MPI's mpiexec now and then locks itself up when
@@ -155,14 +166,20 @@ func (j *Job) Kill() {
 	}
 }
 
-// Result is the line of two words with which a program of ours ends; empty when there is none.
+// Result is the lines of two words with which a program of ours ends, one line natively; empty when there is
+// none. A program that was saved after it had printed does not print again.
 func (j *Job) Result() string {
-	for line := range strings.Lines(j.Output()) {
+	text, err := j.own.Printed("out", j.ranks)
+	if err != nil {
+		j.t.Errorf("what the ranks printed: %v", err)
+	}
+	var found []string
+	for line := range strings.Lines(text) {
 		if len(strings.Fields(line)) == 2 {
-			return strings.TrimSpace(line)
+			found = append(found, strings.TrimSpace(line))
 		}
 	}
-	return ""
+	return strings.Join(found, "\n")
 }
 
 // Save makes a checkpoint; false when the job has ended meanwhile.
