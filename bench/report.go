@@ -39,7 +39,8 @@ func (r *report) save(dir, name string, b *bench) error {
 	fmt.Print(tables)
 	text := "<!-- Written by `" + r.Command + "`. -->\n# " + r.Title + "\n\n" + r.Text +
 		"\n\nMedians of the rounds, with the least and the largest of them; in every round all ways took turns. " +
-		"Differences and ratios are those within a round; a figure without a spread is of one round. Every round is in `" + name + ".json`.\n\n" +
+		"Differences and ratios are those within a round; a figure without a spread is of one round. Goals are about the difference " +
+		"of the quickest rounds, which the rest of the machine disturbed least. Every round is in `" + name + ".json`.\n\n" +
 		"Machine: " + r.Machine.summary() + ".\n\nAgain: `" + r.Command + "`\n" + tables
 	return os.WriteFile(filepath.Join(dir, name+".md"), []byte(text), 0o666)
 }
@@ -97,7 +98,7 @@ func (c *comparison) table(out *strings.Builder) {
 		columns = append(columns, w.Name+", "+c.Unit, "difference, "+c.Unit, "ratio")
 	}
 	if c.goals != nil {
-		columns = append(columns, "goal")
+		columns = append(columns, "quickest rounds, goal")
 	}
 	head(out, columns...)
 	for _, r := range c.Rows {
@@ -112,8 +113,11 @@ func (c *comparison) table(out *strings.Builder) {
 	}
 }
 
-// met tells whether the median difference of the last way keeps to the goal.
-func (r *row) met() bool { return r.difference(len(r.Values)-1).median() <= r.Goal }
+// cost is the difference of the quickest rounds, of the last way and natively. What else goes on in the machine
+// makes a round longer, never shorter, so these are the closest to what a call takes by itself.
+func (r *row) cost() float64 { return r.Values[len(r.Values)-1].least() - r.Values[0].least() }
+
+func (r *row) met() bool { return r.cost() <= r.Goal }
 
 func (r *row) verdict() string {
 	if r.Goal == 0 {
@@ -123,7 +127,7 @@ func (r *row) verdict() string {
 	if r.met() {
 		word = "met"
 	}
-	return fmt.Sprintf("at most %s: %s", number(r.Goal), word)
+	return fmt.Sprintf("%s, at most %s: %s", number(r.cost()), number(r.Goal), word)
 }
 
 // goals counts the goals that were met, and names those that were not.
@@ -136,7 +140,7 @@ func (r *report) goals() (met int, missed []string) {
 				met++
 			default:
 				missed = append(missed, fmt.Sprintf("%s, %s: %s %s more than natively, goal %s", c.Title, row.Name,
-					number(row.difference(len(row.Values)-1).median()), c.Unit, number(row.Goal)))
+					number(row.cost()), c.Unit, number(row.Goal)))
 			}
 		}
 	}

@@ -9,16 +9,17 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "clocked.h"
 #include "drain.h"
 #include "file.h"
+#include "gen/zz_collectives.h"
 
 void back_progress(void) {
     int flag;
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, back.control, &flag, MPI_STATUS_IGNORE);
 }
 
-/* Takes values, not the call: what has an address is in memory, on the hot path too. */
-__attribute__((cold)) static void await(ckpt_vid comm, uint64_t k, int answer) {
+static void await(ckpt_vid comm, uint64_t k, int answer) {
     for (unsigned turn = 0; answer == CKPT_COLL_WAIT; turn++) {
         back_progress();
         back_turn(turn + 201);
@@ -26,36 +27,21 @@ __attribute__((cold)) static void await(ckpt_vid comm, uint64_t k, int answer) {
     }
 }
 
-static inline __attribute__((always_inline)) void begin(long comm, const char *name, int mode,
-                                                        ckpt_coll *call) {
-    int ask = ckpt_coll_count_at(back.tables, back_slot(CKPT_KIND_COMM, comm), (ckpt_vid)comm, name,
-                                 call);
-    if (ask || (mode == CKPT_COLL_GATED && call->clock != NULL))
-        await(call->comm, call->k, ckpt_coll_call(back.job, call->comm, call->k, mode));
+void clocked_ask(ckpt_vid comm, uint64_t k, int mode) {
+    await(comm, k, ckpt_coll_call(back.job, comm, k, mode));
 }
 
 void back_gate(long comm, const char *name, int mode, ckpt_coll *call) {
-    begin(comm, name, mode, call);
+    clocked_begin(back_slot(CKPT_KIND_COMM, comm), comm, name, mode, call);
 }
 
 void back_gate_return(const ckpt_coll *call) { ckpt_coll_end_at(back.job, back.tables, call); }
-
-static inline __attribute__((always_inline)) long blocking(ckpt_back_fn *fn, const char *name,
-                                                           const long *a, long comm) {
-    ckpt_coll call;
-    begin(comm, name, CKPT_COLL_BLOCKING, &call);
-    long rc = fn(a);
-    ckpt_coll_end_at(back.job, back.tables, &call);
-    return rc;
-}
 
 /* ---- deferred calls ----
  * The application's request has no real one meanwhile: whoever tests it sees the flag and finds it
  * not complete.  Any thread may start the call; the flag goes last, so that a thread that finds it
  * gone finds the real request too.
  */
-
-#define NUMBER(NAME) (CKPT_FN_MPI_##NAME - CKPT_FN_MPI)
 
 /* Those with a datatype for each peer, in arrays at 3 and 7 whose lengths are 10 and 11. */
 enum { W_ARGS = 12 };
@@ -70,10 +56,6 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 
 int deferred_request_at(int function, int nargs) { return is_w(function) ? 9 : nargs - 1; }
-
-/* MPI_Comm_idup: the parent, the id of the duplicate, which is given out before the call is started, and
- * the request.  (Of the others the request follows the communicator.) */
-enum { IDUP_ARGS = 3 };
 
 int deferred_sound(const struct deferred *d) {
     if (d->function == NUMBER(COMM_IDUP)) {
@@ -94,15 +76,10 @@ struct deferred *deferred_new(int function, const long *a, int nargs) {
     return d;
 }
 
-/* Where a call has the id of its request. */
-static inline int request_at(int function, int comm_at) {
-    return function == NUMBER(COMM_IDUP) ? IDUP_ARGS - 1 : comm_at + 1;
-}
-
 /* From the arguments of the call itself. */
 static struct deferred *deferred_of_call(int function, const long *a, int comm_at) {
     if (!is_w(function))
-        return deferred_new(function, a, request_at(function, comm_at) + 1);
+        return deferred_new(function, a, clocked_request_at(function, comm_at) + 1);
     long n = W_ARGS + a[10] + a[11], *all = malloc((size_t)n * sizeof(long));
     if (all == NULL)
         return NULL;
@@ -218,14 +195,12 @@ struct deferred *deferred_of(const ckpt_slot *s) {
     return (struct deferred *)(uintptr_t)s->extra;
 }
 
-static int function_flags(int function, const long *a);
-
 /* Starts the real call; its request takes the place of the one that the application has. */
 int deferred_start(struct deferred *d) {
     ckpt_vid started = VID_REQUEST_NULL;
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, d->request);
     d->a[deferred_request_at(d->function, d->nargs)] = (long)&started;
-    int flags = function_flags(d->function, d->a);
+    int flags = clocked_flags(d->function, d->a);
     long rc = call_deferred(d);
     s->extra = 0;
     if (rc == 0 && started != VID_REQUEST_NULL) {
@@ -275,8 +250,8 @@ void back_start_deferred(void) {
     pthread_mutex_unlock(&starting);
 }
 
-static long defer_locked(int function, const long *a, int comm_at, const ckpt_coll *call) {
-    ckpt_vid *vid = (ckpt_vid *)a[request_at(function, comm_at)];
+static long defer_locked(int function, const long *a, int comm_at, ckpt_vid comm, uint64_t k) {
+    ckpt_vid *vid = (ckpt_vid *)a[clocked_request_at(function, comm_at)];
     struct deferred *d = deferred_of_call(function, a, comm_at);
     if (function == NUMBER(COMM_IDUP) && d != NULL) {
         ckpt_vid promised;
@@ -289,113 +264,87 @@ static long defer_locked(int function, const long *a, int comm_at, const ckpt_co
         d->a[1] = promised;
     }
     long canon = d == NULL ? CANON_ERR(NO_MEM)
-                           : back_new_request(MPI_REQUEST_NULL, REQUEST_DEFERRED, 0, call->comm, vid);
+                           : back_new_request(MPI_REQUEST_NULL, REQUEST_DEFERRED, 0, comm, vid);
     if (canon != 0) {
         free(d);
         return canon;
     }
-    d->comm = call->comm;
-    d->k = call->k;
+    d->comm = comm;
+    d->k = k;
     d->request = *vid;
     bind_locked(d, back_slot(CKPT_KIND_REQUEST, *vid));
     return 0;
 }
 
-static inline __attribute__((always_inline)) long nonblocking(int function, const char *name,
-                                                              const long *a, int comm_at) {
-    ckpt_coll call;
-    if (ckpt_coll_count_at(back.tables, back_slot(CKPT_KIND_COMM, a[comm_at]), (ckpt_vid)a[comm_at],
-                           name, &call)) {
-        pthread_mutex_lock(&mutex);
-        int answer = ckpt_coll_call(back.job, call.comm, call.k, CKPT_COLL_NONBLOCKING);
-        long rc = 0;
-        if (answer == CKPT_COLL_DEFER)
-            rc = defer_locked(function, a, comm_at, &call);
-        pthread_mutex_unlock(&mutex);
-        if (answer == CKPT_COLL_DEFER)
-            return rc;
-        await(call.comm, call.k, answer);
-    }
-    long rc = back_table[function](a);
-    if (rc == 0)
-        back_slot(CKPT_KIND_REQUEST, *(ckpt_vid *)a[request_at(function, comm_at)])->a |=
-            function_flags(function, a);
-    ckpt_coll_end_at(back.job, back.tables, &call);
-    return rc;
+int clocked_deferred(int function, const long *a, int comm_at, ckpt_vid comm, uint64_t k, long *rc) {
+    pthread_mutex_lock(&mutex);
+    int answer = ckpt_coll_call(back.job, comm, k, CKPT_COLL_NONBLOCKING);
+    if (answer == CKPT_COLL_DEFER)
+        *rc = defer_locked(function, a, comm_at, comm, k);
+    pthread_mutex_unlock(&mutex);
+    if (answer == CKPT_COLL_DEFER)
+        return 1;
+    await(comm, k, answer);
+    return 0;
 }
 
-/* ---- the functions: name, which argument is the communicator ---- */
+/* ---- the functions that are written by hand: name, which argument is the communicator ---- */
 
 #define BLOCKING(X)                                                                                \
-    X(Allgather, ALLGATHER, 6)                                                                     \
-    X(Allgatherv, ALLGATHERV, 7) X(Allreduce, ALLREDUCE, 5) X(Alltoall, ALLTOALL, 6)               \
-        X(Alltoallv, ALLTOALLV, 8) X(Alltoallw, ALLTOALLW, 8) X(Barrier, BARRIER, 0)               \
-            X(Bcast, BCAST, 4) X(Exscan, EXSCAN, 5) X(Gather, GATHER, 7) X(Gatherv, GATHERV, 8) X( \
-                Reduce, REDUCE, 6) X(Reduce_scatter, REDUCE_SCATTER,                               \
-                                     5) X(Reduce_scatter_block, REDUCE_SCATTER_BLOCK,              \
-                                          5) X(Scan, SCAN, 5) X(Scatter, SCATTER, 7)               \
-                X(Scatterv, SCATTERV, 8) X(Neighbor_allgather, NEIGHBOR_ALLGATHER, 6) X(           \
-                    Neighbor_allgatherv, NEIGHBOR_ALLGATHERV,                                      \
-                    7) X(Neighbor_alltoall, NEIGHBOR_ALLTOALL,                                     \
-                         6) X(Neighbor_alltoallv, NEIGHBOR_ALLTOALLV, 8)                           \
-                    X(Neighbor_alltoallw, NEIGHBOR_ALLTOALLW, 8) X(Comm_dup, COMM_DUP, 0) X(       \
-                        Comm_dup_with_info,                                                        \
-                        COMM_DUP_WITH_INFO,                                                        \
-                        0) X(Comm_split, COMM_SPLIT,                                               \
-                             0) X(Comm_split_type, COMM_SPLIT_TYPE, 0)                             \
-                        X(Comm_create, COMM_CREATE, 0) X(Intercomm_merge, INTERCOMM_MERGE, 0)      \
-                            X(Cart_create, CART_CREATE, 0) X(Cart_sub, CART_SUB, 0) X(             \
-                                Graph_create,                                                      \
-                                GRAPH_CREATE,                                                      \
-                                0) X(Dist_graph_create, DIST_GRAPH_CREATE, 0)                      \
-                                X(Dist_graph_create_adjacent, DIST_GRAPH_CREATE_ADJACENT,          \
-                                  0) X(Comm_spawn, COMM_SPAWN, 6)                                  \
-            X(Comm_spawn_multiple, COMM_SPAWN_MULTIPLE, 6) X(Comm_accept, COMM_ACCEPT, 3)          \
-                X(Comm_connect, COMM_CONNECT, 3) X(Win_create, WIN_CREATE, 4)                                    \
-            X(Win_allocate_shared, WIN_ALLOCATE_SHARED, 5)                                         \
-                X(Win_create_dynamic, WIN_CREATE_DYNAMIC, 1) X(File_open, FILE_OPEN, 0)
+    X(Alltoallw, ALLTOALLW, 8)                                                                     \
+    X(Neighbor_alltoallw, NEIGHBOR_ALLTOALLW, 8)                                                   \
+    X(Comm_dup, COMM_DUP, 0)                                                                       \
+    X(Comm_dup_with_info, COMM_DUP_WITH_INFO, 0)                                                   \
+    X(Comm_split, COMM_SPLIT, 0)                                                                   \
+    X(Comm_split_type, COMM_SPLIT_TYPE, 0)                                                         \
+    X(Comm_create, COMM_CREATE, 0)                                                                 \
+    X(Intercomm_merge, INTERCOMM_MERGE, 0)                                                         \
+    X(Cart_create, CART_CREATE, 0)                                                                 \
+    X(Cart_sub, CART_SUB, 0)                                                                       \
+    X(Graph_create, GRAPH_CREATE, 0)                                                               \
+    X(Dist_graph_create, DIST_GRAPH_CREATE, 0)                                                     \
+    X(Dist_graph_create_adjacent, DIST_GRAPH_CREATE_ADJACENT, 0)                                   \
+    X(Comm_spawn, COMM_SPAWN, 6)                                                                   \
+    X(Comm_spawn_multiple, COMM_SPAWN_MULTIPLE, 6)                                                 \
+    X(Comm_accept, COMM_ACCEPT, 3)                                                                 \
+    X(Comm_connect, COMM_CONNECT, 3)                                                               \
+    X(Win_create, WIN_CREATE, 4)                                                                   \
+    X(Win_allocate_shared, WIN_ALLOCATE_SHARED, 5)                                                 \
+    X(Win_create_dynamic, WIN_CREATE_DYNAMIC, 1)                                                   \
+    X(File_open, FILE_OPEN, 0)
 
 #define NONBLOCKING(X)                                                                             \
-    X(Iallgather, IALLGATHER, 6)                                                                   \
-    X(Iallgatherv, IALLGATHERV, 7) X(Iallreduce, IALLREDUCE, 5) X(Ialltoall, IALLTOALL, 6)         \
-        X(Ialltoallv, IALLTOALLV, 8) X(Ibarrier, IBARRIER, 0) X(Ibcast, IBCAST, 4)                 \
-            X(Iexscan, IEXSCAN, 5) X(Igather, IGATHER, 7) X(Igatherv, IGATHERV, 8)                 \
-                X(Ireduce, IREDUCE, 6) X(Ireduce_scatter, IREDUCE_SCATTER, 5)                      \
-                    X(Ireduce_scatter_block, IREDUCE_SCATTER_BLOCK, 5) X(Iscan, ISCAN, 5)          \
-                        X(Iscatter, ISCATTER, 7) X(Iscatterv, ISCATTERV, 8)                        \
-                            X(Ineighbor_allgather, INEIGHBOR_ALLGATHER, 6)                         \
-                                X(Ineighbor_allgatherv, INEIGHBOR_ALLGATHERV, 7)                   \
-                                    X(Ineighbor_alltoall, INEIGHBOR_ALLTOALL, 6)                   \
-                                        X(Ineighbor_alltoallv, INEIGHBOR_ALLTOALLV, 8)                     \
-                                    X(Ialltoallw, IALLTOALLW, 8)                                   \
-                                        X(Ineighbor_alltoallw, INEIGHBOR_ALLTOALLW, 8)             \
-                                            X(Comm_idup, COMM_IDUP, 0)
+    X(Ialltoallw, IALLTOALLW, 8)                                                                   \
+    X(Ineighbor_alltoallw, INEIGHBOR_ALLTOALLW, 8)                                                 \
+    X(Comm_idup, COMM_IDUP, 0)
 
-#define DEFINE_BLOCKING(name, NAME, comm)                                                          \
+#define BY_HAND(name, NAME, comm)                                                                  \
     long back_##name(const long *a);                                                               \
-    static long clocked_##name(const long *a) {                                                    \
-        return blocking(back_##name, "MPI_" #name, a, a[comm]);                                    \
-    }                                                                                              \
-    static long committed_##name(const long *a) {                                                  \
-        back_two_phase(a[comm], "MPI_" #name);                                                     \
-        return blocking(back_##name, "MPI_" #name, a, a[comm]);                                    \
+    static long call_##name(const long *a, MPI_Comm real) {                                        \
+        (void)real;                                                                                \
+        return back_##name(a);                                                                     \
     }
-#define DEFINE_NONBLOCKING(name, NAME, comm)                                                       \
-    static long clocked_##name(const long *a) {                                    \
-        return nonblocking(NUMBER(NAME), "MPI_" #name, a, comm);                                   \
-    }
-BLOCKING(DEFINE_BLOCKING)
-NONBLOCKING(DEFINE_NONBLOCKING)
+BLOCKING(BY_HAND)
+NONBLOCKING(BY_HAND)
+BLOCKING(CLOCKED_BLOCKING)
+NONBLOCKING(CLOCKED_NONBLOCKING)
 
 /* Collective calls on a window are counted by a communicator of its own. */
 long back_Win_fence(const long *a);
 long back_Win_free(const long *a);
+static long on_window(ckpt_back_fn *fn, const char *name, const long *a, ckpt_vid comm) {
+    ckpt_coll call;
+    back_gate(comm, name, CKPT_COLL_BLOCKING, &call);
+    long rc = fn(a);
+    back_gate_return(&call);
+    return rc;
+}
 static long clocked_Win_fence(const long *a) {
-    return blocking(back_Win_fence, "MPI_Win_fence", a, back_window_clock(a[1]));
+    return on_window(back_Win_fence, "MPI_Win_fence", a, back_window_clock(a[1]));
 }
 static long clocked_Win_free(const long *a) {
     ckpt_vid comm = back_window_clock(*(ckpt_vid *)a[0]);
-    long rc = blocking(back_Win_free, "MPI_Win_free", a, comm);
+    long rc = on_window(back_Win_free, "MPI_Win_free", a, comm);
     if (rc == 0)
         back_window_clock_free(comm);
     return rc;
@@ -406,10 +355,10 @@ static long clocked_Win_free(const long *a) {
  * takes the freeing for the end of the call. */
 static long freeing(ckpt_back_fn *fn, const char *name, const long *a) {
     ckpt_coll call;
-    begin(*(ckpt_vid *)a[0], name, CKPT_COLL_BLOCKING, &call);
+    back_gate(*(ckpt_vid *)a[0], name, CKPT_COLL_BLOCKING, &call);
     long rc = fn(a);
     if (rc != 0)
-        ckpt_coll_end_at(back.job, back.tables, &call);
+        back_gate_return(&call);
     return rc;
 }
 long back_Comm_free(const long *a);
@@ -418,21 +367,6 @@ static long clocked_Comm_free(const long *a) { return freeing(back_Comm_free, "M
 static long clocked_Comm_disconnect(const long *a) {
     back_buffered_wait(*(ckpt_vid *)a[0], "MPI_Comm_disconnect");
     return freeing(back_Comm_disconnect, "MPI_Comm_disconnect", a);
-}
-
-/* Reductions have their operation at argument 4. */
-static int function_flags(int function, const long *a) {
-    switch (function) {
-    case NUMBER(IALLREDUCE):
-    case NUMBER(IEXSCAN):
-    case NUMBER(IREDUCE):
-    case NUMBER(IREDUCE_SCATTER):
-    case NUMBER(IREDUCE_SCATTER_BLOCK):
-    case NUMBER(ISCAN):
-        return CKPT_VID_INDEX((ckpt_vid)a[4]) >= CKPT_VID_PREDEFINED ? REQUEST_USER_OP : 0;
-    default:
-        return 0;
-    }
 }
 
 ckpt_back_fn *const *back_clocked_table(void) {
@@ -448,10 +382,13 @@ ckpt_back_fn *const *back_clocked_table(void) {
 #define PUT_COMMITTED(name, NAME, comm) table[NUMBER(NAME)] = committed_##name;
     if (back.host->two_phase) {
         BLOCKING(PUT_COMMITTED)
+        GENERATED_BLOCKING(PUT_COMMITTED)
     } else {
         BLOCKING(PUT)
+        GENERATED_BLOCKING(PUT)
     }
     NONBLOCKING(PUT)
+    GENERATED_NONBLOCKING(PUT)
     back_file_functions(table);
     back_meet_functions(table);
     PUT(Win_fence, WIN_FENCE, 1)

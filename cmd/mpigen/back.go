@@ -12,7 +12,11 @@ import (
 // backChapter writes the generated functions of one chapter, compiled once per real MPI.
 func backChapter(fs []*function) []byte {
 	var b bytes.Buffer
-	b.WriteString(banner + "#include \"../impl.h\"\n")
+	header := "impl.h"
+	if slices.ContainsFunc(fs, func(f *function) bool { return f.collective() >= 0 }) {
+		header = "clocked.h"
+	}
+	b.WriteString(banner + "#include \"../" + header + "\"\n")
 	for _, f := range fs {
 		switch f.class {
 		case "translate":
@@ -20,6 +24,50 @@ func backChapter(fs []*function) []byte {
 		case "persist":
 			backPersistent(&b, f)
 		}
+	}
+	return b.Bytes()
+}
+
+// collective is which parameter of a generated collective call is its communicator; -1: it is none.
+func (f *function) collective() int {
+	if f.chapter != "coll" || f.class != "translate" {
+		return -1
+	}
+	return slices.IndexFunc(f.params, func(p param) bool { return p.kind == "comm" })
+}
+
+// blocking is how the back counts a collective call (clocked.h).
+func (f *function) blocking() string {
+	if slices.ContainsFunc(f.params, func(p param) bool { return p.kind == "orequest" }) {
+		return "NONBLOCKING"
+	}
+	return "BLOCKING"
+}
+
+// backCollectives lists the generated collective calls, for the table in which they are counted.
+func backCollectives(fs []*function) []byte {
+	lists := map[string][]*function{}
+	for _, f := range fs {
+		if f.collective() >= 0 {
+			lists[f.blocking()] = append(lists[f.blocking()], f)
+		}
+	}
+	var b bytes.Buffer
+	b.WriteString(banner + "#include \"../impl.h\"\n\n")
+	for _, how := range []string{"BLOCKING", "NONBLOCKING"} {
+		for _, f := range lists[how] {
+			fmt.Fprintf(&b, "long clocked_%s(const long *a);\n", f.name)
+			if how == "BLOCKING" {
+				fmt.Fprintf(&b, "long committed_%s(const long *a);\n", f.name)
+			}
+		}
+	}
+	for _, how := range []string{"BLOCKING", "NONBLOCKING"} {
+		fmt.Fprintf(&b, "\n/* The name, that of its number, the communicator's place. */\n#define GENERATED_%s(X)", how)
+		for _, f := range lists[how] {
+			fmt.Fprintf(&b, " \\\n    X(%s, %s, %d)", f.name, strings.ToUpper(f.name), f.collective())
+		}
+		b.WriteString("\n")
 	}
 	return b.Bytes()
 }
@@ -41,8 +89,21 @@ func backPersistent(b *bytes.Buffer, f *function) {
 		f.name, strings.ToUpper(f.started()), n, mask)
 }
 
+// backWrapper writes the function back_NAME; of a collective call also what counts it (clocked.h), which has
+// looked at the communicator already.
 func backWrapper(b *bytes.Buffer, f *function) {
-	fmt.Fprintf(b, "\nlong back_%s(const long *a)\n{\n", f.name)
+	counted := f.collective()
+	if counted >= 0 {
+		fmt.Fprintf(b, "\nstatic inline long call_%s(const long *a, MPI_Comm comm)\n{\n", f.name)
+		if len(f.params) == 1 {
+			b.WriteString("    (void)a;\n")
+		}
+		upper := strings.ToUpper(f.name)
+		defer fmt.Fprintf(b, "long back_%s(const long *a) { return call_%s(a, real_comm(a[%d])); }\nCLOCKED_%s(%s, %s, %d)\n",
+			f.name, f.name, counted, f.blocking(), f.name, upper, counted)
+	} else {
+		fmt.Fprintf(b, "\nlong back_%s(const long *a)\n{\n", f.name)
+	}
 	owner := "CKPT_VID_NONE"
 	for i, p := range f.params {
 		if p.kind == "comm" || p.kind == "win" || p.kind == "file" {
@@ -65,7 +126,11 @@ func backWrapper(b *bytes.Buffer, f *function) {
 		if k.backBefore != "" {
 			fmt.Fprintf(b, "    %s\n", sub(k.backBefore))
 		}
-		args = append(args, sub(k.arg))
+		if i == counted {
+			args = append(args, "comm")
+		} else {
+			args = append(args, sub(k.arg))
+		}
 		if k.backFinally != "" {
 			fmt.Fprintf(&finally, "    %s\n", sub(k.backFinally))
 		}

@@ -66,11 +66,12 @@ func generate() (map[string][]byte, error) {
 		return nil, err
 	}
 	files := map[string][]byte{
-		"capi/front/gen/zz_numbers.h":   numbers(fs),
-		"capi/front/gen/zz_constants.h": constants(cs),
-		"capi/back/gen/zz_table.c":      backTable(fs),
-		"capi/back/gen/zz_constants.c":  backConstants(cs),
-		"docs/coverage.md":              coverage(fs),
+		"capi/front/gen/zz_numbers.h":    numbers(fs),
+		"capi/front/gen/zz_constants.h":  constants(cs),
+		"capi/back/gen/zz_table.c":       backTable(fs),
+		"capi/back/gen/zz_constants.c":   backConstants(cs),
+		"capi/back/gen/zz_collectives.h": backCollectives(fs),
+		"docs/coverage.md":               coverage(fs),
 	}
 	chapters := map[string][]*function{}
 	for _, f := range fs {
