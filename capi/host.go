@@ -52,6 +52,9 @@ func (h host) Release() { C.call_release(h.ops) }
 
 func (h host) State() ([]byte, error) {
 	n := C.call_save(h.ops, nil, 0)
+	if n < 0 {
+		return nil, fmt.Errorf("no memory for all signals that are pending for the program's threads: %w", unix.Errno(-n))
+	}
 	b := C.malloc(C.size_t(n))
 	defer C.free(b)
 	if m := C.call_save(h.ops, b, C.size_t(n)); m != n {

@@ -70,16 +70,23 @@ struct cut_wait {
     int64_t deadline;     // CLOCK_MONOTONIC nanoseconds
 };
 
+struct kept_signal {
+    siginfo_t info;
+    uint64_t shared; // it was for the process, not for the thread
+};
+
+// Oldest first.  A list that grows leaves its old memory as it is, to a thread that may be reading it; a
+// record that is used again keeps its lists.
+struct signal_list {
+    struct kept_signal *at;
+    uint32_t count, room;
+};
+
 // The call before which a stopped thread stands, since it was stopped in it (interrupted.c).
 struct stood {
     uint64_t ip, sp; // 0: none
     int64_t nr, arg;
     bool native; // the kernel makes it again, not the dispatcher
-};
-
-struct kept_signal {
-    siginfo_t info;
-    uint64_t shared; // it was for the process, not for the thread
 };
 
 enum thread_state {
@@ -107,15 +114,14 @@ struct thread {
     volatile uint32_t state;
     stack_t app_altstack;
     kmask hidden_mask;    // which of OURS the application believes to have blocked
-    uint32_t pending_count;
-    siginfo_t pending[64]; // signals that came while in the lower half, oldest first
-    uint32_t image_pending; // how many of them go into the image
+    struct signal_list pending; // signals that came while in the lower half
+    uint32_t image_pending;     // how many of them go into the image
     struct cut_wait cut;
     struct stood stood;
     char comm[16]; // name, taken when the thread is stopped
     // Signals taken out of the kernel's queues while the thread is stopped (signal_queue.c).
-    uint32_t kept_count;
-    struct kept_signal kept[64];
+    struct signal_list kept;
+    bool more_signals; // there was no memory for the rest of them
     volatile uint32_t collected; // the round of collecting that it has done
     void *altstack;       // lower signal stack
     struct fd_table *vfork_fds; // descriptors of a child that borrows our memory (fds.c)
@@ -329,6 +335,8 @@ bool pending_deliverable(struct thread *t, kmask mask, bool *restart);
 void install_app_action(int sig);
 void signal_virtual(siginfo_t *si);
 void signals_collect(struct thread *t, bool shared); // all signals blocked
+bool signal_room(struct signal_list *l);             // for one more
+void signal_add(struct signal_list *l, const siginfo_t *si, bool shared); // when there is room
 void signals_collect_shared(struct thread *t);       // for a stopped t, by another thread
 void signals_requeue(struct thread *t);              // all signals blocked
 // ---- hush.c: threads of the lower half do not hear the application's signals --------------------

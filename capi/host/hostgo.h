@@ -84,7 +84,8 @@ struct host_ops {
     // -ETIMEDOUT with a line in why, or -ESRCH while the program is ending.
     int (*park)(int timeout_ms, char *why, size_t bytes);
     void (*release)(void);
-    // Writes process_image and the thread images of the parked threads; returns the bytes needed.
+    // Writes process_image and the thread images of the parked threads; returns the bytes needed, -ENOMEM
+    // when there was no memory for all signals that are pending.
     long (*save)(void *buffer, size_t bytes);
     // A child that is a frozen copy of this process; it dies with us.  Only while parked.
     int (*freeze)(void);

@@ -192,8 +192,8 @@ static void default_action(int sig) {
 bool pending_deliverable(struct thread *t, kmask mask, bool *restart) {
     bool any = false;
     *restart = true;
-    for (uint32_t i = 0; i < t->pending_count; i++) {
-        int sig = t->pending[i].si_signo;
+    for (uint32_t i = 0; i < t->pending.count; i++) {
+        int sig = t->pending.at[i].info.si_signo;
         if (mask & KBIT(sig)) continue;
         if (H.app[sig].handler > 1) {
             any = true;
@@ -206,8 +206,8 @@ bool pending_deliverable(struct thread *t, kmask mask, bool *restart) {
 }
 
 void deliver_pending(struct thread *t, ucontext_t *uc) {
-    for (uint32_t i = 0; i < t->pending_count; i++) {
-        siginfo_t si = t->pending[i];
+    for (uint32_t i = 0; i < t->pending.count; i++) {
+        siginfo_t si = t->pending.at[i].info;
         int sig = si.si_signo;
         kmask mask = t->suspended ? t->suspend_mask : uc_mask(uc);
         t->suspended = false; // the first one ends rt_sigsuspend
@@ -219,25 +219,24 @@ void deliver_pending(struct thread *t, ucontext_t *uc) {
             default_action(sig);
     }
     t->suspended = false;
-    t->pending_count = 0;
+    t->pending.count = 0;
     t->attention &= ~ATTN_SIGNAL;
 }
 
 void pending_return(struct thread *t, kmask mask) {
-    for (uint32_t i = 0; i < t->pending_count; i++)
-        if (mask & KBIT(t->pending[i].si_signo)) // everything is blocked now, so the kernel keeps it
-            RAW4(SYS_rt_tgsigqueueinfo, RAW0(SYS_getpid), RAW0(SYS_gettid), t->pending[i].si_signo,
-                 &t->pending[i]);
-    t->pending_count = 0;
+    for (uint32_t i = 0; i < t->pending.count; i++)
+        if (mask & KBIT(t->pending.at[i].info.si_signo)) // everything is blocked now, so the kernel keeps it
+            RAW4(SYS_rt_tgsigqueueinfo, RAW0(SYS_getpid), RAW0(SYS_gettid), t->pending.at[i].info.si_signo,
+                 &t->pending.at[i].info);
+    t->pending.count = 0;
     t->attention &= ~ATTN_SIGNAL;
 }
 
 static void queue(struct thread *t, const siginfo_t *si) {
     if (si->si_signo < 32) // standard signals do not queue twice
-        for (uint32_t i = 0; i < t->pending_count; i++)
-            if (t->pending[i].si_signo == si->si_signo) return;
-    if (t->pending_count < sizeof t->pending / sizeof *t->pending)
-        t->pending[t->pending_count++] = *si;
+        for (uint32_t i = 0; i < t->pending.count; i++)
+            if (t->pending.at[i].info.si_signo == si->si_signo) return;
+    if (signal_room(&t->pending)) signal_add(&t->pending, si, false);
     t->attention |= ATTN_SIGNAL;
 }
 

@@ -29,14 +29,32 @@ static bool pending_masks(kmask *own, kmask *shared) {
     return true;
 }
 
+bool signal_room(struct signal_list *l) {
+    if (l->count < l->room) return true;
+    uint32_t room = l->room ? 2 * l->room : 64;
+    struct kept_signal *at = (struct kept_signal *)RAW6(SYS_mmap, 0, room * sizeof *at, 3 /* rw */,
+                                                        0x22 /* private anonymous */, -1, 0);
+    if ((long)at < 0 && (long)at > -4096) return false;
+    if (l->count) memcpy(at, l->at, l->count * sizeof *at);
+    __atomic_store_n(&l->at, at, __ATOMIC_RELEASE);
+    l->room = room;
+    return true;
+}
+
+void signal_add(struct signal_list *l, const siginfo_t *si, bool shared) {
+    l->at[l->count] = (struct kept_signal){*si, shared};
+    __atomic_store_n(&l->count, l->count + 1, __ATOMIC_RELEASE);
+}
+
 static void take(struct thread *t, kmask set, bool shared) {
     static const struct timespec now;
     siginfo_t info;
-    while (t->kept_count < sizeof t->kept / sizeof *t->kept &&
-           RAW4(SYS_rt_sigtimedwait, &set, &info, &now, 8) > 0) {
+    while (signal_room(&t->kept)) {
+        if (RAW4(SYS_rt_sigtimedwait, &set, &info, &now, 8) <= 0) return;
         signal_virtual(&info); // the process that goes on may have another id
-        t->kept[t->kept_count++] = (struct kept_signal){info, shared};
+        signal_add(&t->kept, &info, shared);
     }
+    t->more_signals = true;
 }
 
 void signals_collect(struct thread *t, bool shared) {
@@ -54,12 +72,13 @@ void signals_collect_shared(struct thread *t) {
 }
 
 void signals_requeue(struct thread *t) {
-    for (uint32_t i = 0; i < t->kept_count; i++) {
-        siginfo_t *si = &t->kept[i].info;
-        if (t->kept[i].shared)
+    for (uint32_t i = 0; i < t->kept.count; i++) {
+        siginfo_t *si = &t->kept.at[i].info;
+        if (t->kept.at[i].shared)
             RAW3(SYS_rt_sigqueueinfo, H.pid, si->si_signo, si);
         else
             RAW4(SYS_rt_tgsigqueueinfo, H.pid, t->tid, si->si_signo, si);
     }
-    t->kept_count = 0;
+    t->kept.count = 0;
+    t->more_signals = false;
 }

@@ -200,7 +200,7 @@ static long do_vfork(struct call *c, uint64_t stack) {
     c->t->clear_tid = keep_clear;
     c->t->hidden_mask = keep_hidden;
     c->t->app_altstack = keep_alt;
-    c->t->attention = c->t->pending_count ? ATTN_SIGNAL : 0;
+    c->t->attention = c->t->pending.count ? ATTN_SIGNAL : 0;
     if (H.park_gen & 1) c->t->attention |= ATTN_PARK;
     RAW2(SYS_munmap, m, bytes);
     return pid;

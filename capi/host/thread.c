@@ -59,9 +59,12 @@ struct thread *thread_new(void) {
     set_kernel_mask(old);
     void *altstack = NULL;
     uint8_t *xsave = NULL;
+    struct signal_list pending = {0}, kept = {0};
     if (t) {
         altstack = t->altstack;
         xsave = t->xsave;
+        pending = t->pending;
+        kept = t->kept;
     } else {
         size_t record = (sizeof(struct thread) + 63) & ~63ul;
         uint8_t *m = mmap(NULL, record + H.xsave_max + 64 + ALTSTACK, PROT_READ | PROT_WRITE,
@@ -75,6 +78,8 @@ struct thread *thread_new(void) {
     t->self = t;
     t->altstack = altstack;
     t->xsave = xsave;
+    t->pending = (struct signal_list){pending.at, 0, pending.room};
+    t->kept = (struct signal_list){kept.at, 0, kept.room};
     return t;
 }
 

@@ -11,7 +11,7 @@
 
 // Layout of a thread in an image: header, signals, extended state, padding to 8 bytes.
 static size_t thread_bytes(const struct thread *t) {
-    size_t signals = (t->kept_count + t->image_pending) * sizeof(struct kept_signal);
+    size_t signals = (t->kept.count + t->image_pending) * sizeof(struct kept_signal);
     return (sizeof(struct thread_image) + signals + t->xsave_bytes + 7) & ~7ul;
 }
 
@@ -34,19 +34,20 @@ static void thread_save(const struct thread *t, struct thread_image *im) {
         .cut_sp = t->cut.sp,
         .cut_left = t->cut.ip ? t->cut.deadline - now_ns() : 0,
         .xsave_bytes = t->xsave_bytes,
-        .pending = t->kept_count + t->image_pending,
+        .pending = t->kept.count + t->image_pending,
     };
     memcpy(im->comm, t->comm, sizeof im->comm);
     memcpy(im->regs, t->uc.uc_mcontext.gregs, sizeof im->regs);
     struct kept_signal *k = (struct kept_signal *)(im + 1);
-    memcpy(k, t->kept, t->kept_count * sizeof *k);
-    k += t->kept_count;
-    for (uint32_t i = 0; i < t->image_pending; i++) // came while it was held, or wait for its call
-        *k++ = (struct kept_signal){t->pending[i], false};
+    if (t->kept.count) memcpy(k, t->kept.at, t->kept.count * sizeof *k);
+    k += t->kept.count;
+    // Those that came while it was held, or wait for its call.
+    if (t->image_pending) memcpy(k, t->pending.at, t->image_pending * sizeof *k);
+    k += t->image_pending;
     memcpy(k, t->xsave, t->xsave_bytes);
 }
 
-static void thread_load(struct thread *t, const struct thread_image *im) {
+static bool thread_load(struct thread *t, const struct thread_image *im) {
     t->vtid = im->vtid;
     t->main = im->main;
     t->upper_fs = im->upper_fs;
@@ -64,9 +65,10 @@ static void thread_load(struct thread *t, const struct thread_image *im) {
     t->uc.uc_flags = 7; // extended state, and the segment registers as we are given them
     memcpy(t->uc.uc_mcontext.gregs, im->regs, sizeof im->regs);
     const struct kept_signal *k = (const struct kept_signal *)(im + 1);
-    const uint32_t room = sizeof t->kept / sizeof *t->kept;
-    t->kept_count = im->pending < room ? im->pending : room;
-    memcpy(t->kept, k, t->kept_count * sizeof *k);
+    for (uint32_t i = 0; i < im->pending; i++) {
+        if (!signal_room(&t->kept)) return false;
+        signal_add(&t->kept, &k[i].info, k[i].shared);
+    }
     t->xsave_bytes = im->xsave_bytes;
     memcpy(t->xsave, k + im->pending, im->xsave_bytes);
     t->in_gate = im->kind == 2 || im->kind == 3;
@@ -74,14 +76,19 @@ static void thread_load(struct thread *t, const struct thread_image *im) {
     t->mpi = im->flags & THREAD_MPI;
     call_load(t, im->flags);
     t->state = T_PARKED;
+    return true;
 }
 
 long threads_save(void *buffer, size_t bytes) {
     // A held thread goes on taking signals: those that it has by now, when the bytes are counted.
     if (!buffer)
-        for (struct thread *t = H.threads; t; t = t->next) t->image_pending = t->pending_count;
+        for (struct thread *t = H.threads; t; t = t->next)
+            t->image_pending = __atomic_load_n(&t->pending.count, __ATOMIC_ACQUIRE);
     size_t need = sizeof(struct process_image);
-    for (struct thread *t = H.threads; t; t = t->next) need += thread_bytes(t);
+    for (struct thread *t = H.threads; t; t = t->next) {
+        if (t->more_signals) return -ENOMEM;
+        need += thread_bytes(t);
+    }
     if (need > bytes) return (long)need;
     struct process_image *p = buffer;
     memset(p, 0, sizeof *p);
@@ -154,7 +161,7 @@ int threads_load(const void *buffer, size_t bytes, char *why, size_t whybytes) {
     for (const uint8_t *q = at; q < end;) {
         const struct thread_image *im = (const struct thread_image *)q;
         if ((size_t)(end - q) < sizeof *im || im->bytes > (size_t)(end - q) ||
-            im->bytes < sizeof *im || im->xsave_bytes > H.xsave_max || im->pending > 128 ||
+            im->bytes < sizeof *im || im->xsave_bytes > H.xsave_max ||
             im->pending * sizeof(struct kept_signal) + im->xsave_bytes > im->bytes - sizeof *im) {
             snprintf(why, whybytes, "section \"threads\" of the image is damaged");
             return -EINVAL;
@@ -162,7 +169,7 @@ int threads_load(const void *buffer, size_t bytes, char *why, size_t whybytes) {
         q += im->bytes;
         struct thread *t = im->main ? self() : thread_new();
         if (!t) return -ENOMEM;
-        thread_load(t, im);
+        if (!thread_load(t, im)) return -ENOMEM;
         if (im->main) {
             main_found = true;
             thread_enlist(t);
