@@ -16,15 +16,8 @@ func TestBufferedSends(t *testing.T) {
 	for _, mpi := range []string{"mpich", "openmpi"} {
 		programs[mpi] = cycle.Compile(t, mpi, "buffered.c")
 	}
-	native := &moments{t: t, stages: t.TempDir()}
-	native.leave("first")
-	native.leave("second")
 	// Not with Open MPI, which never gives a buffer back once it has refused a send.
-	j := cycle.Start(t, "mpich", ranks, programs["mpich"], native.stages)
-	if !j.Ended(patience) || j.Result() == "" {
-		t.Fatalf("natively: %s", j.Output())
-	}
-	want := j.Result()
+	want := natively(t, "mpich", programs["mpich"], "first", "second")
 	for _, pair := range cycle.Pairs {
 		t.Run(pair[0]+"-"+pair[1], func(t *testing.T) {
 			m := &moments{t: t, mpi: pair[0], program: programs[pair[0]], dir: filepath.Join(t.TempDir(), "ckpt"), stages: t.TempDir()}

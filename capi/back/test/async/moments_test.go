@@ -191,14 +191,20 @@ func (m *moments) mustContain(what, text string, parts ...string) {
 // natively is the result of a run that nobody disturbs.
 func (m *moments) natively() string {
 	m.t.Helper()
-	for _, stage := range []string{"start", "begin", "create", "never", "early", "twice", "finalize"} {
+	return natively(m.t, m.mpi, m.program, "start", "begin", "create", "never", "early", "twice", "finalize")
+}
+
+// natively is the result of a program that waits for nobody: it may leave these stages at once.
+func natively(t *testing.T, mpi, program string, stages ...string) string {
+	t.Helper()
+	m := &moments{t: t, stages: t.TempDir()}
+	for _, stage := range stages {
 		m.leave(stage)
 	}
-	j := cycle.Start(m.t, m.mpi, ranks, m.program, m.stages)
-	if !j.Ended(patience) {
-		m.t.Fatalf("the native run does not end\n%s", j.Where())
+	j := cycle.Start(t, mpi, ranks, program, m.stages)
+	if !j.Ended(patience) || j.Result() == "" {
+		t.Fatalf("the native run has no result\n%s", j.Where())
 	}
-	m.stages = m.t.TempDir()
 	return j.Result()
 }
 

@@ -19,13 +19,7 @@ func TestNetwork(t *testing.T) {
 	for _, mpi := range []string{"mpich", "openmpi"} {
 		programs[mpi] = cycle.Compile(t, mpi, "network.c")
 	}
-	native := t.TempDir()
-	leave(t, native)
-	j := cycle.Start(t, "mpich", ranks, programs["mpich"], native)
-	if !j.Ended(patience) || j.Result() == "" {
-		t.Fatalf("natively: %s", j.Output())
-	}
-	want := j.Result()
+	want := natively(t, "mpich", programs["mpich"], "go")
 	for _, pair := range cycle.Pairs {
 		t.Run(pair[0]+"-"+pair[1], func(t *testing.T) {
 			dir, stage := filepath.Join(t.TempDir(), "ckpt"), t.TempDir()

@@ -18,15 +18,7 @@ func TestPromisedCommunicator(t *testing.T) {
 	for _, mpi := range []string{"mpich", "openmpi"} {
 		programs[mpi] = cycle.Compile(t, mpi, "promise.c")
 	}
-	native := &moments{t: t, stages: t.TempDir()}
-	for _, stage := range []string{"sooner", "later", "last"} {
-		native.leave(stage)
-	}
-	j := cycle.Start(t, "mpich", ranks, programs["mpich"], native.stages)
-	if !j.Ended(patience) || j.Result() == "" {
-		t.Fatalf("natively: %s", j.Output())
-	}
-	want := j.Result()
+	want := natively(t, "mpich", programs["mpich"], "sooner", "later", "last")
 	for _, pair := range cycle.Pairs {
 		t.Run(pair[0]+"-"+pair[1], func(t *testing.T) {
 			m := &moments{t: t, mpi: pair[0], program: programs[pair[0]], dir: filepath.Join(t.TempDir(), "ckpt"), stages: t.TempDir()}
