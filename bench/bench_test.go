@@ -36,7 +36,7 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []answer{{"MPI_Comm_rank", 2.5}, {"stopped", 7000}, {"started", 500}}
+	want := []answer{{"MPI_Comm_rank", 2.5, 2.4}, {"stopped", 7000, 7000}, {"started", 500, 500}}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(answer{})); diff != "" {
 		t.Error(diff)
 	}
@@ -64,13 +64,13 @@ func TestParseRefuses(t *testing.T) {
 // TestAddRefuses proves that no way can answer other questions than the others, or fewer.
 func TestAddRefuses(t *testing.T) {
 	for name, second := range map[string][]answer{
-		"fewer":       {{"a", 1}},
-		"more":        {{"a", 1}, {"b", 1}, {"c", 1}},
-		"other":       {{"a", 1}, {"x", 1}},
-		"other order": {{"b", 1}, {"a", 1}},
+		"fewer":       {{"a", 1, 1}},
+		"more":        {{"a", 1, 1}, {"b", 1, 1}, {"c", 1, 1}},
+		"other":       {{"a", 1, 1}, {"x", 1, 1}},
+		"other order": {{"b", 1, 1}, {"a", 1, 1}},
 	} {
 		c := &comparison{Unit: "ns", Ways: make([]way, 2)}
-		if err := c.add(0, 0, []answer{{"a", 1}, {"b", 2}}); err != nil {
+		if err := c.add(0, 0, []answer{{"a", 1, 1}, {"b", 2, 2}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.add(0, 1, second); err == nil {
@@ -78,7 +78,7 @@ func TestAddRefuses(t *testing.T) {
 		}
 	}
 	c := &comparison{Unit: "ns", Ways: make([]way, 2), goals: map[string]float64{"misspelt": 1}}
-	if err := c.add(0, 0, []answer{{"a", 1}}); err == nil {
+	if err := c.add(0, 0, []answer{{"a", 1, 1}}); err == nil {
 		t.Error("a goal for what nobody measures was accepted")
 	}
 }
@@ -88,7 +88,7 @@ func TestTable(t *testing.T) {
 		Ways: []way{{Name: "native", Shown: "program"}, {Name: "ckptrun", Shown: "ckptrun -- program"}}}
 	for round, values := range [][2]float64{{10, 12}, {11, 12.5}, {20, 23}} {
 		for way, v := range values {
-			if err := c.add(round, way, []answer{{"fast", v}, {"slow", v * v}, {"free", v}}); err != nil {
+			if err := c.add(round, way, []answer{{"fast", v, v - 1}, {"slow", v * v, v * v}, {"free", v, v}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -101,7 +101,7 @@ func TestTable(t *testing.T) {
     program
     ckptrun -- program
 
-|  | native, ns | ckptrun, ns | difference, ns | ratio | quickest rounds, goal |
+|  | native, ns | ckptrun, ns | difference, ns | ratio | quickest batches, goal |
 |---|---|---|---|---|---|
 | fast | 11.0 (10.0 to 20.0) | 12.5 (12.0 to 23.0) | 2.00 (1.50 to 3.00) | 1.15 | 2.00, at most 3.00: met |
 | slow | 121 (100 to 400) | 156 (144 to 529) | 44.0 (35.2 to 129) | 1.32 | 44.0, at most 40.0: missed |

@@ -29,6 +29,7 @@ type row struct {
 	Name   string   `json:"name"`
 	Goal   float64  `json:"goal,omitempty"` // largest difference to the native way; 0: none
 	Values []series `json:"values"`         // of each way, one a round
+	Least  series   `json:"least"`          // of each way, the quickest batch of all rounds
 }
 
 // units are what a nanosecond is multiplied with.
@@ -65,7 +66,7 @@ func (c *comparison) measure(ctx context.Context, b *bench, rounds int) error {
 func (c *comparison) add(round, way int, answers []answer) error {
 	if c.Rows == nil {
 		for _, a := range answers {
-			c.Rows = append(c.Rows, &row{Name: a.name, Goal: c.goals[a.name], Values: make([]series, len(c.Ways))})
+			c.Rows = append(c.Rows, &row{Name: a.name, Goal: c.goals[a.name], Values: make([]series, len(c.Ways)), Least: make(series, len(c.Ways))})
 		}
 		for name := range c.goals {
 			if c.row(name) == nil {
@@ -82,6 +83,9 @@ func (c *comparison) add(round, way int, answers []answer) error {
 			return fmt.Errorf("answers %q, where there was %q before", a.name, r.Name)
 		}
 		r.Values[way] = append(r.Values[way], a.value*units[c.Unit])
+		if least := a.least * units[c.Unit]; round == 0 || least < r.Least[way] {
+			r.Least[way] = least
+		}
 		if len(r.Values[way]) != round+1 {
 			return fmt.Errorf("%q was answered twice in a round", a.name)
 		}

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"path/filepath"
-	"strconv"
 )
 
 // goalCounting is what the clock and the bookmarks may cost, in nanoseconds a call over the crossing.
@@ -19,12 +18,10 @@ func measureCounting(ctx context.Context, b *bench) (*report, error) {
 			"forgotten. The same program runs on two backs: one counts, the other was compiled without, and can save " +
 			"nothing. Nobody is waited for. A pair of calls, and three, may cost twice and three times as much as one.",
 	}
-	// A machine whose speed changes from second to second hides a few nanoseconds: many short rounds.
-	rounds, batches := 4*b.rounds+1, strconv.Itoa(b.batches/4)
 	for _, mpi := range implementations {
 		run := func(back string) []string {
 			return join([]string{mpi.launch[0]}, mpi.launch[1:len(mpi.launch)-2], []string{"-n", "1"}, mpi.bind,
-				b.ckptrun("--mpi", back, "--"), []string{b.program("counting" + mpi.suffix), batches})
+				b.ckptrun("--mpi", back, "--"), []string{b.program("counting" + mpi.suffix)}, b.batchCount())
 		}
 		name := "libckptback-" + mpi.suffix[1:]
 		c := &comparison{Title: "1 rank, " + mpi.name, Unit: "ns", Ways: []way{
@@ -38,7 +35,7 @@ func measureCounting(ctx context.Context, b *bench) (*report, error) {
 			"MPI_Sendrecv, 4 bytes, to itself":                goalCounting,
 			"MPI_Irecv, MPI_Isend and MPI_Waitall, to itself": 3 * goalCounting,
 		}}
-		if err := c.measure(ctx, b, rounds); err != nil {
+		if err := c.measure(ctx, b, b.rounds); err != nil {
 			return nil, err
 		}
 		r.Comparisons = append(r.Comparisons, c)

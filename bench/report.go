@@ -40,7 +40,7 @@ func (r *report) save(dir, name string, b *bench) error {
 	text := "<!-- Written by `" + r.Command + "`. -->\n# " + r.Title + "\n\n" + r.Text +
 		"\n\nMedians of the rounds, with the least and the largest of them; in every round all ways took turns. " +
 		"Differences and ratios are those within a round; a figure without a spread is of one round. Goals are about the difference " +
-		"of the quickest rounds, which the rest of the machine disturbed least. Every round is in `" + name + ".json`.\n\n" +
+		"of the quickest batches of calls, which the rest of the machine disturbed least. Every round is in `" + name + ".json`.\n\n" +
 		"Machine: " + r.Machine.summary() + ".\n\nAgain: `" + r.Command + "`\n" + tables
 	return os.WriteFile(filepath.Join(dir, name+".md"), []byte(text), 0o666)
 }
@@ -98,7 +98,7 @@ func (c *comparison) table(out *strings.Builder) {
 		columns = append(columns, w.Name+", "+c.Unit, "difference, "+c.Unit, "ratio")
 	}
 	if c.goals != nil {
-		columns = append(columns, "quickest rounds, goal")
+		columns = append(columns, "quickest batches, goal")
 	}
 	head(out, columns...)
 	for _, r := range c.Rows {
@@ -113,9 +113,9 @@ func (c *comparison) table(out *strings.Builder) {
 	}
 }
 
-// cost is the difference of the quickest rounds, of the last way and natively. What else goes on in the machine
-// makes a round longer, never shorter, so these are the closest to what a call takes by itself.
-func (r *row) cost() float64 { return r.Values[len(r.Values)-1].least() - r.Values[0].least() }
+// cost is the difference of the quickest batches, of the last way and natively. What else goes on in the machine
+// makes a batch longer, never shorter, so these are the closest to what a call takes by itself.
+func (r *row) cost() float64 { return r.Least[len(r.Least)-1] - r.Least[0] }
 
 func (r *row) met() bool { return r.cost() <= r.Goal }
 
