@@ -166,15 +166,16 @@ long back_Recv_init(const long *a) { return init_request(a, 0); }
 static long sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, long sendtag,
                      const struct back_take *what, const long *dest, const long *source,
                      const long *status) {
-    MPI_Comm real = real_comm(what->comm);
+    const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, what->comm);
     MPI_Request s;
     back_sync_count(what->comm, *dest, sendtag);
-    int rc = MPI_Isend(sendbuf, sendcount, sendtype, real_rank(*dest), real_tag(sendtag), real, &s);
+    int rc = MPI_Isend(sendbuf, sendcount, sendtype, real_rank(*dest), real_tag(sendtag),
+                       (MPI_Comm)(uintptr_t)comm->real, &s);
     if (rc != MPI_SUCCESS) {
         back_sync_uncount(what->comm, *dest, sendtag);
         return back_error(rc);
     }
-    back_count_sent(back_slot(CKPT_KIND_COMM, what->comm), (int)*dest);
+    back_count_sent(comm, (int)*dest);
     struct back_held h = {NULL, &s, (long *)dest, NULL};
     struct back_take take = *what;
     take.send = &h;
