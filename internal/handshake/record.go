@@ -152,6 +152,9 @@ func (c *Conn) SetDeadline(t time.Time) error      { return c.conn.SetDeadline(t
 func (c *Conn) SetReadDeadline(t time.Time) error  { return c.conn.SetReadDeadline(t) }
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.conn.SetWriteDeadline(t) }
 
+// NetConn is the connection below.
+func (c *Conn) NetConn() net.Conn { return c.conn }
+
 // RemoteAddr is where the other end connects from.
 func (c *Conn) RemoteAddr() net.Addr { return c.conn.RemoteAddr() }
 

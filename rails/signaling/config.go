@@ -4,6 +4,7 @@ package signaling
 
 import (
 	"log/slog"
+	"net"
 	"net/netip"
 	"time"
 )
@@ -15,7 +16,7 @@ type Config struct {
 	Advertise []netip.Addr
 	// LoopbackOnly has the endpoint listen on loopback alone: for jobs on one host.
 	LoopbackOnly bool
-	// Silence is how long a peer may say nothing before it counts as lost; 0 means 60 seconds. A
+	// Silence is how long a peer may say nothing before it counts as missing; 0 means 60 seconds. A
 	// connection that ends is noticed at once, whatever this is.
 	Silence time.Duration
 	// JoinTimeout bounds Join when its context has no deadline of its own; 0 means 60 seconds.
@@ -25,6 +26,8 @@ type Config struct {
 	MaxMessage int
 	// Log gets what an operator may want to know (strangers, links, losses). Nil: nothing.
 	Log *slog.Logger
+
+	wrap func(net.Conn) net.Conn // tests: around connections that this rank makes
 }
 
 func (c Config) withDefaults() Config {
@@ -50,6 +53,11 @@ const (
 	shortcuts   = 32       // links beyond ring and tree that a rank asks for on its own account
 	ticks       = 8        // looks at a link in Config.Silence
 	dialTimeout = 3 * time.Second
+	// firstTimeout is how long the two ends of a new connection wait for each other's first frame.
+	firstTimeout = 10 * time.Second
+	// refusedFor is how long all addresses of a rank must refuse connections before its process counts as
+	// gone. A host that drops connections, or does not answer, refuses none.
+	refusedFor = 2 * time.Second
 	// shortcutTimeout is how long a rank tries to reach another directly before it settles for routing.
 	shortcutTimeout = 15 * time.Second
 	// flushTimeout is how long Close waits for frames that are queued.

@@ -4,27 +4,32 @@ package signaling
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"syscall"
 	"time"
 
 	"github.com/libckpt/libckpt/internal/handshake"
 )
 
-// Links are always made by the smaller of the two ranks, so that two that want each other at the same
-// time do not make two. The larger asks for it over the ring.
+// Connections are always made by the smaller of the two ranks, so that two that want each other at the same
+// time do not make two. The larger asks for one over the ring.
 //
-// An attempt that is given up halfway must not look like the loss of a rank, on either side:
+//	smaller                            larger
+//	   handshake            ◄──────►
+//	   ping: number, count  ──────►    the link has it, in the place of an older one
+//	   the link has it      ◄──────    ping: count
 //
-//	smaller                         larger
-//	   handshake          ◄──────►
-//	   ping               ──────►   the link counts
-//	   the link counts    ◄──────   ping
+// The counts are those of the frames that have arrived on this link before. An attempt that ends halfway
+// is tried again: connections are numbered, so that a late one does not take the place of a newer one.
 //
-// The end of the connection before the other's ping is a failed attempt. After its own ping the smaller
-// rank gives up only when its network ends, or the larger is silent for too long, and says bye first.
+// When a connection ends, both sides notice, or one. The smaller makes another. The larger, which may be
+// alone in knowing, calls the smaller: it connects, proves who it is, names the connection that it has
+// lost, and leaves. Where the other's host refuses connections for a while its process is gone, and with
+// it the rank.
 
 // want is a link that somebody waits for.
 type want struct {
@@ -89,9 +94,9 @@ func (n *Network) makeShortcut(peer int) {
 	defer n.wg.Done()
 	ctx, cancel := context.WithTimeout(n.ctx, shortcutTimeout)
 	defer cancel()
-	conn, err := n.connect(ctx, peer)
+	c, err := n.connect(ctx, peer)
 	if err == nil {
-		n.newLink(peer, conn)
+		n.join(c)
 		return
 	}
 	n.cfg.Log.Info("no direct link; messages take the ring", "peer", peer, "error", err)
@@ -101,37 +106,113 @@ func (n *Network) makeShortcut(peer int) {
 	n.route(&frame{typ: frameNoLink, from: n.rank, to: peer, payload: []byte(clip(err.Error()))})
 }
 
+// errGone says that nobody listens any more where a rank did.
+var errGone = errors.New("its process is gone: nobody listens there any more")
+
+// made is a connection on which both sides have said their first word.
+type made struct {
+	conn   *handshake.Conn
+	peer   int
+	number uint64
+	has    uint64 // frames that the peer has of this rank
+}
+
 // connect tries all addresses of peer, again and again, until one works or ctx is done.
-func (n *Network) connect(ctx context.Context, peer int) (*handshake.Conn, error) {
+func (n *Network) connect(ctx context.Context, peer int) (made, error) {
+	var c made
+	err := n.insist(ctx, peer, false, func(ctx context.Context, way string, key []byte) (err error) {
+		c, err = n.dial(ctx, way, peer, key)
+		return err
+	})
+	return c, err
+}
+
+// insist calls f with all addresses of peer, again and again, until it succeeds or ctx is done; where gone
+// counts, also until it is known that the peer's process has ended, with errGone.
+func (n *Network) insist(ctx context.Context, peer int, gone bool, f func(ctx context.Context, way string, key []byte) error) error {
 	key, err := n.keys.with(peer)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	ways := n.cards[peer].ways(n.cards[n.rank].host)
 	if len(ways) == 0 {
-		return nil, fmt.Errorf("rank %d is on another host and has no address there that could be tried", peer)
+		return fmt.Errorf("rank %d is on another host and has no address there that could be tried", peer)
 	}
-	pause := 5 * time.Millisecond
+	pause, most := 5*time.Millisecond, 500*time.Millisecond
+	var refused time.Time // since when
 	for {
 		var errs []error
+		all := true
 		for _, way := range ways {
-			conn, err := n.dial(ctx, way.String(), peer, key)
+			err := f(ctx, way.String(), key)
 			if err == nil {
-				return conn, nil
+				return nil
 			}
 			errs = append(errs, err)
+			all = all && errors.Is(err, syscall.ECONNREFUSED)
+		}
+		switch {
+		case !all || !gone:
+			refused = time.Time{}
+		case n.parted(): // who refuses has left as agreed
+			return errGone
+		case refused.IsZero():
+			refused = time.Now()
+		case time.Since(refused) > min(refusedFor, n.cfg.Silence/4):
+			return errGone
 		}
 		// Jitter, so that ranks that were refused together do not come back together.
 		select {
 		case <-time.After(pause + rand.N(pause)):
 		case <-ctx.Done():
-			return nil, fmt.Errorf("connect to rank %d: %w (last attempt: %w)", peer, context.Cause(ctx), errors.Join(errs...))
+			return fmt.Errorf("connect to rank %d: %w (last attempt: %w)", peer, context.Cause(ctx), errors.Join(errs...))
 		}
-		pause = min(2*pause, 500*time.Millisecond)
+		pause = min(2*pause, most)
 	}
 }
 
-func (n *Network) dial(ctx context.Context, addr string, peer int, key []byte) (*handshake.Conn, error) {
+// parted tells whether all ranks have agreed on the end.
+func (n *Network) parted() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.agreed
+}
+
+func (n *Network) dial(ctx context.Context, addr string, peer int, key []byte) (made, error) {
+	conn, err := n.greet(ctx, addr, n.keys.hello(peer, protocol), key)
+	if err != nil {
+		return made{}, err
+	}
+	c := made{conn: conn, peer: peer}
+	n.mu.Lock()
+	n.dials++
+	c.number = n.dials
+	has := uint64(0)
+	if l := n.links[peer]; l != nil {
+		has = l.received // and stays, since the link is down
+	}
+	n.mu.Unlock()
+	f := &frame{typ: framePing, from: n.rank, to: peer, seq: has, payload: binary.BigEndian.AppendUint64(nil, c.number)}
+	err = conn.WriteRecord(f.encode())
+	if err == nil {
+		err = conn.Flush()
+	}
+	if err == nil {
+		f, err = n.firstFrame(conn)
+	}
+	if err == nil && f.typ != framePing {
+		err = fmt.Errorf("first frame has type %d, want %d", f.typ, framePing)
+	}
+	if err != nil {
+		n.abandon(conn, peer)
+		return made{}, fmt.Errorf("%v closed the link before its first frame: %w", conn.RemoteAddr(), err)
+	}
+	c.has = f.seq
+	return c, nil
+}
+
+// greet connects to an address and proves who this rank is.
+func (n *Network) greet(ctx context.Context, addr string, hello handshake.Hello, key []byte) (*handshake.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	var d net.Dialer
@@ -139,61 +220,155 @@ func (n *Network) dial(ctx context.Context, addr string, peer int, key []byte) (
 	if err != nil {
 		return nil, err
 	}
-	c, err := handshake.Client(ctx, conn, n.keys.hello(peer), key)
-	if err != nil {
-		return nil, err
+	if n.cfg.wrap != nil {
+		conn = n.cfg.wrap(conn)
 	}
-	err = c.WriteRecord((&frame{typ: framePing, from: n.rank, to: peer}).encode())
-	if err == nil {
-		err = c.Flush()
-	}
-	if err == nil {
-		err = n.firstFrame(c)
-	}
-	if err != nil {
-		abandon(c, n.rank, peer)
-		return nil, fmt.Errorf("%v closed the link before its first frame: %w", conn.RemoteAddr(), err)
-	}
-	return c, nil
+	return handshake.Client(ctx, conn, hello, key)
 }
 
-// firstFrame waits for the other end's ping, until the network ends or patience does.
-func (n *Network) firstFrame(c *handshake.Conn) error {
-	_ = c.SetReadDeadline(time.Now().Add(n.cfg.Silence))
+// firstFrame waits for the other end's first frame, until the network ends or patience does.
+func (n *Network) firstFrame(c *handshake.Conn) (*frame, error) {
+	_ = c.SetReadDeadline(time.Now().Add(firstTimeout))
 	stop := context.AfterFunc(n.ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
 	b, err := c.ReadRecord()
 	if !stop() {
-		return ErrClosed
+		return nil, ErrClosed
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	f, err := decodeFrame(b, n.size)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if f.typ != framePing {
-		return fmt.Errorf("first frame has type %d, want %d", f.typ, framePing)
-	}
-	return c.SetReadDeadline(time.Time{})
+	return f, c.SetReadDeadline(time.Time{})
 }
 
-// abandon closes a connection that the other end may take for a link already.
-func abandon(c *handshake.Conn, self, peer int) {
-	f := &frame{typ: frameBye, flags: flagQuiet, from: self, to: peer}
-	if c.WriteRecord(f.encode()) == nil {
+// abandon closes a connection that the other end may have in its link already. It is told when this is the
+// end of all.
+func (n *Network) abandon(c *handshake.Conn, peer int) {
+	n.mu.Lock()
+	closed := n.closed
+	n.mu.Unlock()
+	f := &frame{typ: frameBye, flags: flagQuiet, from: n.rank, to: peer}
+	if closed && c.WriteRecord(f.encode()) == nil {
 		_ = c.Flush()
 	}
 	_ = c.Close()
 }
 
+// join gives a connection that this rank has made to its link.
+func (n *Network) join(c made) bool {
+	n.mu.Lock()
+	l, ok := n.attach(c.peer, c.conn, c.number, c.has)
+	if ok {
+		l.wire.poke()
+	}
+	n.mu.Unlock()
+	if !ok {
+		n.abandon(c.conn, c.peer)
+	}
+	return ok
+}
+
 // accepted gets a connection whose other end has proved who it is.
 func (n *Network) accepted(conn *handshake.Conn, h handshake.Hello) {
-	if err := n.firstFrame(conn); err != nil {
+	peer := int(h.From)
+	f, err := n.firstFrame(conn)
+	if err == nil && h.Protocol == callProtocol {
+		if f.typ == frameLink {
+			n.called(peer, f.seq)
+		}
 		_ = conn.Close()
 		return
 	}
-	n.newLink(int(h.From), conn)
+	if err != nil || f.typ != framePing || len(f.payload) != numberSize {
+		_ = conn.Close()
+		return
+	}
+	n.mu.Lock()
+	l, ok := n.attach(peer, conn, binary.BigEndian.Uint64(f.payload), f.seq)
+	if ok {
+		l.wire.word()
+	}
+	n.mu.Unlock()
+	if !ok {
+		n.abandon(conn, peer)
+	}
+}
+
+// called hears from a larger rank that a connection to this one has ended.
+func (n *Network) called(peer int, number uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if l := n.links[peer]; l != nil && l.wire != nil && l.last == number {
+		l.wire.cut()
+	}
+}
+
+// call tells a smaller rank that this one has lost the connection of a link.
+func (n *Network) call(ctx context.Context, addr string, l *link, key []byte) error {
+	conn, err := n.greet(ctx, addr, n.keys.hello(l.peer, callProtocol), key)
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	f := &frame{typ: frameLink, from: n.rank, to: l.peer, seq: l.last}
+	n.mu.Unlock()
+	if err = conn.WriteRecord(f.encode()); err == nil {
+		err = conn.Flush()
+	}
+	_ = conn.Close()
+	return err
+}
+
+// remake gets a link a new connection, unless it or the network comes to its end.
+func (n *Network) remake(l *link, cause string) {
+	defer n.wg.Done()
+	up := errors.New("the link is up")
+	state := func() error {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		switch {
+		case n.links[l.peer] != l || l.bye || n.closed || n.lost[l.peer] != nil:
+			return ErrClosed
+		case l.wire != nil:
+			return up
+		}
+		return nil
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	defer context.AfterFunc(n.ctx, func() { cancel(ErrClosed) })()
+	err := n.insist(ctx, l.peer, true, func(ctx context.Context, way string, key []byte) error {
+		if err := state(); err != nil {
+			cancel(err)
+			return err
+		}
+		if n.rank > l.peer {
+			if err := n.call(ctx, way, l, key); err != nil {
+				return err
+			}
+			return errors.New("it was called, and has not connected yet")
+		}
+		c, err := n.dial(ctx, way, l.peer, key)
+		if err == nil && !n.join(c) {
+			err = errors.New("the connection came too late")
+		}
+		return err
+	})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case err == nil, errors.Is(err, up):
+	case errors.Is(err, errGone) && !n.agreed:
+		n.lose(&LostError{Rank: l.peer, By: n.rank, Cause: cause + ", and " + errGone.Error()})
+		n.drop(l)
+	case errors.Is(err, errGone), errors.Is(err, ErrClosed):
+		l.bye = true // all have parted as friends, or it is known
+		n.drop(l)
+	default: // it can only be waited for: it has no address here, or ctx has ended
+	}
 }
 
 // buildRing makes the links to both neighbours.
@@ -242,9 +417,9 @@ func (n *Network) ringWant(ctx context.Context, peer int) *want {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
 			defer context.AfterFunc(n.ctx, cancel)()
-			conn, err := n.connect(ctx, peer)
+			c, err := n.connect(ctx, peer)
 			if err == nil {
-				n.newLink(peer, conn)
+				n.join(c)
 				return
 			}
 			n.mu.Lock()

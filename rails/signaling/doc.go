@@ -37,22 +37,32 @@
 // of its receiver waits in Send. Frames in transit are never refused, so rings of full buffers cannot
 // block each other; the windows bound how many there are.
 //
-// # Loss
+// # Links
 //
-// A rank is lost when a link to it ends without a goodbye, or is silent for Config.Silence while this
-// process was running (a process that was stopped does not blame the others for its own absence).
-// Whoever notices tells all, by flooding, and every rank's Network fails: as with MPI, the loss of
+// A link outlives its connections. When one ends another is made, and what had not arrived is sent again:
+// both ends count the frames of the link (link.go), so that they arrive once and in order. All above a
+// link, routes, streams and collectives, sees nothing of it.
+//
+// # Missing and lost
+//
+// A rank is missing when nothing was heard of it for Config.Silence while this process was running (a
+// process that was stopped does not blame the others for its own absence). Whoever notices tells all, by
+// flooding (reach.go), and again when it is back. Nothing fails: what is sent to it waits. Callers that do
+// not want to wait have OnReach, and contexts.
+//
+// A rank is lost when it leaves without the others, or when its host refuses connections where it listened:
+// its process is gone. That too is told to all, and every rank's Network fails: as with MPI, the loss of
 // one rank is the end of the network. All that waits returns a LostError that names the rank.
 //
 // # Descriptors
 //
 // All sockets are close-on-exec. Links are shut down, not only closed, so that a forked child which
 // still holds the descriptor does not keep the connection alive. A child that outlives a rank killed
-// without warning does keep it alive: then the rank is noticed by its silence.
+// without warning does keep it alive: then the rank is missing, not lost.
 //
 // # Locks
 //
 //	Network.mu            links, streams, queues, boxes; never held while calling out or blocking
-//	└── link.mu           one link's queue of frames to write
+//	└── link.mu           one link's queue of frames that the peer may not have
 //	Guard.mu              (package handshake) independent of both
 package signaling

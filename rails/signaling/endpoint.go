@@ -167,7 +167,10 @@ func (e *Endpoint) network(rank int, cards [][]byte) (*Network, error) {
 	return n, nil
 }
 
-var protocol = [8]byte{'c', 'k', 'p', 't', 's', 'i', 'g', '1'}
+var (
+	protocol     = [8]byte{'c', 'k', 'p', 't', 's', 'i', 'g', '2'} // links, made by the smaller rank
+	callProtocol = [8]byte{'c', 'k', 'p', 't', 'c', 'a', 'l', '1'} // calls, made by the larger
+)
 
 // keyring makes the keys that this rank shares with each of the others.
 type keyring struct {
@@ -205,20 +208,22 @@ func (k *keyring) with(peer int) ([]byte, error) {
 }
 
 // hello is how this rank introduces itself to peer.
-func (k *keyring) hello(peer int) handshake.Hello {
+func (k *keyring) hello(peer int, protocol [8]byte) handshake.Hello {
 	return handshake.Hello{Protocol: protocol, Job: [16]byte(k.job[:16]), From: uint32(k.self), To: uint32(peer)}
 }
 
 // of returns the key for one that introduces itself; it is called before anything is proved.
 func (k *keyring) of(h handshake.Hello) ([]byte, error) {
 	switch {
-	case h.Protocol != protocol:
+	case h.Protocol != protocol && h.Protocol != callProtocol:
 		return nil, fmt.Errorf("it speaks %q, not %q", h.Protocol[:], protocol[:])
 	case h.Job != [16]byte(k.job[:16]):
 		return nil, fmt.Errorf("it belongs to another job")
 	case uint64(h.To) != uint64(k.self):
 		return nil, fmt.Errorf("it looks for rank %d, this is rank %d", h.To, k.self)
-	case uint64(h.From) >= uint64(k.self):
+	case h.Protocol == callProtocol && (uint64(h.From) <= uint64(k.self) || uint64(h.From) >= uint64(len(k.cards))):
+		return nil, fmt.Errorf("it says it is rank %d, which does not call rank %d: the larger rank calls", h.From, k.self)
+	case h.Protocol == protocol && uint64(h.From) >= uint64(k.self):
 		return nil, fmt.Errorf("it says it is rank %d, which never connects to rank %d: the smaller rank connects", h.From, k.self)
 	}
 	return k.with(int(h.From))

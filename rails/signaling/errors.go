@@ -31,12 +31,16 @@ type WaitError struct {
 	Err  error // why the wait ended
 }
 
-func (e *WaitError) Error() string {
-	who := fmt.Sprintf("rank %d", e.Rank)
+// Who says who is late.
+func (e *WaitError) Who() string {
 	if e.Last > e.Rank {
-		who = fmt.Sprintf("one of ranks %d to %d", e.Rank, e.Last)
+		return fmt.Sprintf("one of ranks %d to %d", e.Rank, e.Last)
 	}
-	return fmt.Sprintf("%s (tag %#x): nothing from %s: %v", e.Op, e.Tag, who, e.Err)
+	return fmt.Sprintf("rank %d", e.Rank)
+}
+
+func (e *WaitError) Error() string {
+	return fmt.Sprintf("%s (tag %#x): nothing from %s: %v", e.Op, e.Tag, e.Who(), e.Err)
 }
 
 func (e *WaitError) Unwrap() error { return e.Err }

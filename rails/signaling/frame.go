@@ -13,11 +13,12 @@ type frameType uint8
 const (
 	frameData   frameType = 1 // routed: a piece of a message
 	frameAck    frameType = 2 // routed: frames of a stream up to seq (exclusive) need no room any more
-	framePing   frameType = 3 // link: I am here
+	framePing   frameType = 3 // link: I am here, and have seq of your frames; the first of the smaller rank has the number of the connection
 	frameBye    frameType = 4 // link: nothing follows
 	frameLost   frameType = 5 // flooded: a rank is lost; payload is a LostError
-	frameLink   frameType = 6 // routed: please connect to me
+	frameLink   frameType = 6 // routed: please connect to me; in a call (dial.go): connection seq is broken
 	frameNoLink frameType = 7 // routed: I cannot connect to you; payload says why
+	frameReach  frameType = 8 // flooded: a rank misses another, or does no longer (reach.go)
 )
 
 const (
@@ -27,6 +28,7 @@ const (
 	allFlags     = flagLast | flagDrop | flagQuiet
 	frameHeader  = 20
 	maxLostCause = 1000
+	numberSize   = 8
 )
 
 // frame is the unit of a link: one record.
@@ -77,7 +79,11 @@ func decodeFrame(b []byte, ranks int) (*frame, error) {
 		limit = 8 + maxLostCause
 	case frameNoLink:
 		limit = maxLostCause
-	case frameAck, framePing, frameBye, frameLink:
+	case frameReach:
+		limit = 9 + maxLostCause
+	case framePing:
+		limit = numberSize
+	case frameAck, frameBye, frameLink:
 	default:
 		return nil, fmt.Errorf("frame has unknown type %d", f.typ)
 	}

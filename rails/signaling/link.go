@@ -4,170 +4,320 @@ package signaling
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/libckpt/libckpt/internal/fault"
 	"github.com/libckpt/libckpt/internal/handshake"
 )
 
-// link is a connection to a rank. Two goroutines serve it: one reads and dispatches, one writes what
-// is queued.
+// A link is a pipe of frames to a rank. Connections come and go under it:
+//
+//	          attach                      the connection ends, or is silent
+//	(made) ------------> [up] --------------------------------------------> [down]
+//	                       ^                                                  |
+//	                       +--------------------------------------------------+
+//	                         attach: a new connection, or one that takes the place of the old
+//
+//	[down]  the smaller rank dials, again and again; the larger waits, and calls the smaller (dial.go)
+//	        frames are queued. The link ends when the peer said goodbye, or is lost for good
+//
+// Frames arrive once and in order whatever happens to connections: both ends count them. The first frame
+// on a connection, a ping, says how many have arrived; the other end forgets these, and sends the rest,
+// again where need be. Pings are not counted themselves.
 type link struct {
 	n    *Network
 	peer int
-	conn *handshake.Conn
 
-	heard atomic.Bool // something arrived since the watchdog looked
-	spoke atomic.Bool // something was written since the watchdog looked
-	quiet int         // looks at which nothing had arrived; the watchdog's own
+	// Under Network.mu.
+	wire     *wire  // nil: down
+	last     uint64 // number of the newest connection, given by the smaller rank
+	received uint64 // frames of the peer that were dispatched
+	told     uint64 // of these, how many the peer was told of
+	bye      bool   // the peer said goodbye: its end is no loss
+	quiet    int    // looks at which nothing had arrived; the watchdog's own
+	missing  bool   // this rank has said that the peer cannot be reached
 
-	bye bool // the peer said goodbye: its end is no loss; under Network.mu
-
-	mu    sync.Mutex
-	queue [][]byte
-	last  bool          // write what is queued, then close
-	wake  chan struct{} // one token: look at the queue
+	mu     sync.Mutex
+	queue  [][]byte // frames that the peer is not known to have; the first is number acked
+	acked  uint64
+	finish bool // nothing is queued any more
 }
+
+// tellEvery is after how many frames their receiver says that they have arrived.
+const tellEvery = 64
 
 // send queues f; it never blocks.
 func (l *link) send(f *frame) {
 	l.mu.Lock()
-	if !l.last {
+	if !l.finish {
 		l.queue = append(l.queue, f.encode())
 	}
 	l.mu.Unlock()
-	l.poke()
+	if l.wire != nil {
+		l.wire.poke()
+	}
 }
 
-// finish has the link closed once everything queued is written and the peer has closed its side. (To
-// close with unread bytes would have the kernel reset the connection and drop what the peer has not
-// read yet.)
-func (l *link) finish() {
+// end has the link closed once everything queued is written and the peer has closed its side. (To close
+// with unread bytes would have the kernel reset the connection and drop what the peer has not read yet.)
+// n.mu is held.
+func (l *link) end() {
 	l.mu.Lock()
-	l.last = true
+	l.finish = true
 	l.mu.Unlock()
-	l.poke()
+	if l.wire != nil {
+		l.wire.poke()
+	}
 }
 
-// cut closes the link at once; both goroutines end.
-func (l *link) cut() {
-	_ = l.conn.Close()
-	l.finish()
+// arrived forgets the frames that the peer has: the first count of all.
+func (l *link) arrived(count uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if count < l.acked {
+		return nil // an older word
+	}
+	if count-l.acked > uint64(len(l.queue)) {
+		return errors.New("it says that it has frames which were not sent")
+	}
+	clear(l.queue[:count-l.acked])
+	l.queue = l.queue[count-l.acked:]
+	l.acked = count
+	return nil
 }
 
-func (l *link) poke() {
+// unwritten returns the frames from number next on, and whether none will follow.
+func (l *link) unwritten(next uint64) ([][]byte, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next = max(next, l.acked)
+	return append([][]byte(nil), l.queue[next-l.acked:]...), l.finish
+}
+
+// wire is one connection of a link. Two goroutines serve it: one reads and dispatches, one writes what is
+// queued.
+type wire struct {
+	l     *link
+	conn  *handshake.Conn
+	wake  chan struct{} // one token: look at the queue
+	heard bool          // something arrived since the watchdog looked; under Network.mu
+	spoke bool          // a word (ping) is due no sooner than at the next look; under Network.mu
+	words chan []byte   // a ping that is to be written; a newer one takes its place
+	gone  chan struct{} // closed by cut
+	once  sync.Once
+}
+
+func (w *wire) poke() {
 	select {
-	case l.wake <- struct{}{}:
+	case w.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (l *link) write() {
-	defer l.n.wg.Done()
-	for range l.wake {
-		l.mu.Lock()
-		batch, last := l.queue, l.last
-		l.queue = nil
-		l.mu.Unlock()
-		if err := l.writeAll(batch); err != nil {
-			_ = l.conn.Close() // the reader sees it and reports it, after what had arrived before
+// word has a ping written that says what has arrived. n.mu is held.
+func (w *wire) word() {
+	l := w.l
+	l.told, w.spoke = l.received, true
+	b := (&frame{typ: framePing, from: l.n.rank, to: l.peer, seq: l.received}).encode()
+	select {
+	case <-w.words:
+	default:
+	}
+	w.words <- b
+	w.poke()
+}
+
+// cut closes the connection at once; both goroutines end.
+func (w *wire) cut() {
+	_ = w.conn.Close()
+	w.once.Do(func() { close(w.gone) })
+}
+
+// write writes the frames from number next on.
+func (w *wire) write(next uint64) {
+	defer w.l.n.wg.Done()
+	for {
+		select {
+		case <-w.wake:
+		case <-w.gone:
+			return
+		}
+		batch, last := w.l.unwritten(next)
+		next += uint64(len(batch))
+		select {
+		case b := <-w.words:
+			batch = append([][]byte{b}, batch...)
+		default:
+		}
+		if err := w.writeAll(batch); err != nil {
+			_ = w.conn.Close() // the reader sees it and reports it, after what had arrived before
 			return
 		}
 		if last {
-			_ = l.conn.CloseWrite()
+			_ = w.conn.CloseWrite()
 			return
 		}
 	}
 }
 
-func (l *link) writeAll(batch [][]byte) error {
+func (w *wire) writeAll(batch [][]byte) error {
 	for _, b := range batch {
-		if err := l.conn.WriteRecord(b); err != nil {
+		if err := w.conn.WriteRecord(b); err != nil {
 			return err
 		}
-		l.spoke.Store(true)
 	}
-	return l.conn.Flush()
+	return w.conn.Flush()
 }
 
-func (l *link) read() {
-	defer l.n.wg.Done()
+func (w *wire) read() {
+	defer w.l.n.wg.Done()
 	for {
-		err := l.readOne()
+		b, err := w.record()
 		if err != nil {
-			l.n.ended(l, err)
+			w.l.n.ended(w, err)
+			return
+		}
+		if err := w.l.n.take(w, b); err != nil {
+			w.l.n.nonsense(w, err)
 			return
 		}
 	}
 }
 
-func (l *link) readOne() error {
-	b, err := l.conn.ReadRecord()
-	if err != nil {
-		return err
+// record reads the next frame.
+func (w *wire) record() ([]byte, error) {
+	b, err := w.conn.ReadRecord()
+	if err == nil {
+		err = fault.Point("signaling.read") // a connection that breaks before the frame counts
 	}
-	l.heard.Store(true)
-	f, err := decodeFrame(b, l.n.size)
-	if err != nil {
-		return err
-	}
-	return l.n.dispatch(l, f)
+	return b, err
 }
 
-// newLink makes the connection a link, unless the network is closed or has one to that rank.
-func (n *Network) newLink(peer int, conn *handshake.Conn) {
+func causeOf(err error) string {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return "its connection was closed"
+	}
+	return err.Error()
+}
+
+// take handles a record that arrived over w. An error is the peer's fault: it does not speak as a rank.
+func (n *Network) take(w *wire, b []byte) error {
+	f, err := decodeFrame(b, n.size)
+	if err != nil {
+		return err
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closed || n.links[peer] != nil {
-		go abandon(conn, n.rank, peer)
-		return
+	l := w.l
+	if l.wire != w {
+		return nil // another connection has taken its place, on which the frame comes again
 	}
-	l := &link{n: n, peer: peer, conn: conn, wake: make(chan struct{}, 1)}
-	n.links[peer] = l
+	n.hear(w)
+	if f.typ == framePing {
+		return l.arrived(f.seq)
+	}
+	if l.received++; l.received-l.told >= tellEvery {
+		w.word()
+	}
+	return n.dispatch(l, f)
+}
+
+// attach gives a link a connection, the number of which the smaller rank has chosen: what the peer has
+// of this rank's frames is known, and this rank's first word is on its way or still to be said. It returns
+// false when the connection is of no use. n.mu is held.
+func (n *Network) attach(peer int, conn *handshake.Conn, number, has uint64) (*link, bool) {
+	l := n.links[peer]
+	if n.closed || l != nil && (l.bye || number <= l.last || l.arrived(has) != nil) || l == nil && has != 0 {
+		return nil, false
+	}
+	if l == nil {
+		l = n.newLink(peer)
+	}
+	old := l.wire
+	w := &wire{l: l, conn: conn, wake: make(chan struct{}, 1), words: make(chan []byte, 1), gone: make(chan struct{})}
+	l.wire, l.last = w, number
+	if old != nil {
+		old.cut()
+	}
+	n.hear(w)
 	n.wg.Add(2)
-	go l.read()
-	go l.write()
-	l.send(&frame{typ: framePing, from: n.rank, to: peer}) // must be the first: see dial.go
+	go w.read()
+	go w.write(has)
+	n.settle(peer)
+	n.cfg.Log.Debug("link up", "peer", peer, "address", conn.RemoteAddr())
+	return l, true
+}
+
+// newLink makes a link on which nothing was sent yet. n.mu is held.
+func (n *Network) newLink(peer int) *link {
+	l := &link{n: n, peer: peer}
+	n.links[peer] = l
 	for _, e := range n.lost {
 		l.send(&frame{typ: frameLost, from: n.rank, to: peer, payload: encodeLost(e)})
+	}
+	for _, f := range n.news() {
+		l.send(f)
 	}
 	if n.agreed {
 		l.send(&frame{typ: frameBye, flags: flagQuiet, from: n.rank, to: peer})
 	}
-	n.settle(peer)
 	parked := n.parked
 	n.parked = nil
 	for _, f := range parked {
 		n.route(f)
 	}
-	n.cfg.Log.Debug("link up", "peer", peer, "address", conn.RemoteAddr())
+	return l
 }
 
-// ended takes the link out; unless the end was announced, the peer is lost.
-func (n *Network) ended(l *link, err error) {
-	l.cut()
+// ended takes a connection from its link. Unless that has come to its end, another one is made.
+func (n *Network) ended(w *wire, err error) {
+	w.cut()
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	l := w.l
+	if l.wire != w {
+		return
+	}
+	l.wire = nil
+	if l.bye || n.closed || n.lost[l.peer] != nil {
+		n.drop(l)
+		return
+	}
+	n.cfg.Log.Info("a link is down", "peer", l.peer, "cause", causeOf(err))
+	n.wg.Add(1)
+	go n.remake(l, causeOf(err))
+}
+
+// drop takes the link out. n.mu is held.
+func (n *Network) drop(l *link) {
 	if n.links[l.peer] == l {
 		delete(n.links, l.peer)
 	}
 	n.signalBye()
-	if l.bye {
-		return
+}
+
+// nonsense ends the network for a peer that does not speak as a rank does: no new connection helps.
+func (n *Network) nonsense(w *wire, err error) {
+	n.mu.Lock()
+	n.lose(&LostError{Rank: w.l.peer, By: n.rank, Cause: err.Error()})
+	n.mu.Unlock()
+	n.ended(w, err)
+}
+
+// hear notes a sign of life. n.mu is held.
+func (n *Network) hear(w *wire) {
+	w.heard = true
+	if w.l.missing {
+		w.l.missing = false
+		n.found(w.l.peer)
 	}
-	cause := err.Error()
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		cause = "its connection was closed"
-	}
-	n.lose(&LostError{Rank: l.peer, By: n.rank, Cause: cause})
 }
 
 // watch looks at all links, several times in Config.Silence: it says something where nothing was said
-// lately, and ends links that were silent at so many looks in a row. It counts looks rather than time:
-// a process that was stopped for an hour wakes up to one look, not to an hour of silence.
+// lately, and gives connections up that were silent at so many looks in a row. It counts looks rather
+// than time: a process that was stopped for an hour wakes up to one look, not to an hour of silence.
 func (n *Network) watch() {
 	defer n.wg.Done()
 	t := time.NewTicker(max(n.cfg.Silence/ticks, time.Millisecond))
@@ -188,15 +338,26 @@ func (n *Network) watch() {
 
 // look is one look of the watchdog at one link. n.mu is held.
 func (n *Network) look(l *link) {
-	if !l.spoke.Swap(false) {
-		l.send(&frame{typ: framePing, from: n.rank, to: l.peer})
+	w := l.wire
+	if w != nil {
+		if !w.spoke {
+			w.word()
+		}
+		w.spoke = false
+		if w.heard {
+			w.heard, l.quiet = false, 0
+			return
+		}
 	}
-	if l.heard.Swap(false) {
-		l.quiet = 0
+	if l.quiet++; l.quiet <= ticks || l.bye {
 		return
 	}
-	if l.quiet++; l.quiet > ticks {
-		n.lose(&LostError{Rank: l.peer, By: n.rank, Cause: fmt.Sprintf("nothing was heard of it for %v", n.cfg.Silence)})
-		l.cut()
+	l.quiet = 0
+	if !l.missing {
+		l.missing = true
+		n.miss(l.peer)
+	}
+	if w != nil {
+		w.cut() // it may be half open; a peer that was only paused takes a new one
 	}
 }

@@ -17,36 +17,42 @@ import (
 
 // Network is one rank's end of the signaling network. All methods may be called at the same time.
 type Network struct {
-	cfg   Config
-	rank  int
-	size  int
-	cards []*card
-	keys  *keyring
-	guard *handshake.Guard
+	cfg       Config
+	rank      int
+	size      int
+	cards     []*card
+	keys      *keyring
+	guard     *handshake.Guard
+	strangers *handshake.Strangers // with guard
 
 	ctx    context.Context // ends with Close: for dials
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // links, dials, watchdog
 
-	mu        sync.Mutex
-	links     map[int]*link
-	wanted    map[int]*want // links that are being made
-	noLink    map[int]bool  // ranks that cannot be reached directly: messages to them are routed
-	asked     int           // shortcuts asked for because of traffic
-	parked    []*frame      // frames that wait until the ring is closed
-	out       map[streamID]*outStream
-	in        map[streamID]*inStream
-	queues    map[uint16]*queue
-	boxes     map[round]*box
-	rounds    map[uint64]uint64 // number of collectives begun with a tag
-	lost      map[int]*LostError
-	onLost    []func(rank int, err error)
-	agreed    bool          // Shutdown: all ranks have agreed to end
-	allBye    chan struct{} // replaced and closed whenever a link says bye or ends
-	closed    bool
-	err       error         // why the network failed
-	failed    chan struct{} // closed when err is set
-	closeOnce sync.Once
+	mu         sync.Mutex
+	links      map[int]*link
+	wanted     map[int]*want // links that are being made
+	noLink     map[int]bool  // ranks that cannot be reached directly: messages to them are routed
+	asked      int           // shortcuts asked for because of traffic
+	parked     []*frame      // frames that wait until the ring is closed
+	out        map[streamID]*outStream
+	in         map[streamID]*inStream
+	queues     map[uint16]*queue
+	boxes      map[round]*box
+	rounds     map[uint64]uint64 // number of collectives begun with a tag
+	lost       map[int]*LostError
+	onLost     []func(rank int, err error)
+	dials      uint64 // connections that this rank has tried to make: their numbers
+	sights     map[pair]sight
+	onReach    []func([]Missing)
+	reachNews  bool          // the handlers of onReach have not been told yet
+	reachTells bool          // they are being told
+	agreed     bool          // Shutdown: all ranks have agreed to end
+	allBye     chan struct{} // replaced and closed whenever a link says bye or ends
+	closed     bool
+	err        error         // why the network failed
+	failed     chan struct{} // closed when err is set
+	closeOnce  sync.Once
 }
 
 func newNetwork(cfg Config, rank, size int) *Network {
@@ -64,6 +70,7 @@ func newNetwork(cfg Config, rank, size int) *Network {
 		boxes:  make(map[round]*box),
 		rounds: make(map[uint64]uint64),
 		lost:   make(map[int]*LostError),
+		sights: make(map[pair]sight),
 		allBye: make(chan struct{}),
 		failed: make(chan struct{}),
 	}
@@ -71,15 +78,21 @@ func newNetwork(cfg Config, rank, size int) *Network {
 	return n
 }
 
+// OneHost tells whether all ranks share this host.
+func (n *Network) OneHost() bool {
+	here := n.cards[n.rank].host
+	return !slices.ContainsFunc(n.cards, func(c *card) bool { return c.host != here })
+}
+
 // listen starts to accept links, on loopback alone when all ranks share this host.
 func (n *Network) listen(loopback, outer net.Listener) {
+	n.strangers = handshake.NewStrangers(n.cfg.Log, "signaling port")
 	n.guard = &handshake.Guard{
 		KeyOf:    n.keys.of,
 		Accepted: n.accepted,
-		Rejected: func(err error) { n.cfg.Log.Info("dropped a connection", "error", err) },
+		Rejected: n.strangers.Rejected,
 	}
-	here := n.cards[n.rank].host
-	elsewhere := slices.ContainsFunc(n.cards, func(c *card) bool { return c.host != here })
+	elsewhere := !n.OneHost()
 	if loopback != nil {
 		if n.size > 1 {
 			n.guard.Serve(loopback)
@@ -131,6 +144,7 @@ func (n *Network) lose(e *LostError) {
 	}
 	n.cfg.Log.Warn("a rank is lost", "rank", e.Rank, "by", e.By, "cause", e.Cause)
 	n.lost[e.Rank] = e
+	n.tellReach()
 	n.fail(e)
 	// Flooding: every rank passes on what it hears first over all its links. The ring without the
 	// lost ranks falls into pieces at worst, and each piece has an end that noticed by itself.
@@ -151,13 +165,9 @@ func (n *Network) fail(err error) {
 	}
 }
 
-// dispatch handles a frame that arrived over l. An error ends the link.
+// dispatch handles a frame that arrived over l; an error is the peer's fault. n.mu is held.
 func (n *Network) dispatch(l *link, f *frame) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	switch f.typ {
-	case framePing:
-		return nil
 	case frameBye:
 		l.bye = true
 		n.signalBye()
@@ -172,6 +182,12 @@ func (n *Network) dispatch(l *link, f *frame) error {
 		}
 		n.lose(e)
 		return nil
+	case frameReach:
+		p, s, err := decodeSight(f, n.size)
+		if err == nil {
+			n.learn(p, s)
+		}
+		return err
 	}
 	if f.from == n.rank {
 		return fmt.Errorf("a frame of this rank came back")
@@ -269,12 +285,13 @@ func (n *Network) close() {
 			}
 			l.send(f)
 		}
-		l.finish()
+		l.end()
 	}
 	n.mu.Unlock()
 	n.cancel()
 	if n.guard != nil {
 		n.guard.Close()
+		n.strangers.Close()
 	}
 	// What is queued (a goodbye, the news of a loss) gets its time: each link ends when the peer has read
 	// everything and closed its side too. A peer that does not read does not hold us longer.
@@ -282,7 +299,9 @@ func (n *Network) close() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		for _, l := range n.links {
-			l.cut()
+			if l.wire != nil {
+				l.wire.cut()
+			}
 		}
 	})
 	n.wg.Wait()

@@ -86,6 +86,7 @@ func FuzzDecodeCard(f *testing.F) {
 func FuzzDecodeFrame(f *testing.F) {
 	f.Add((&frame{typ: frameData, flags: flagLast, kind: 5, from: 1, to: 2, seq: 9, payload: []byte("x")}).encode(), 3)
 	f.Add((&frame{typ: frameLost, payload: encodeLost(&LostError{Rank: 1, By: 2, Cause: "c"})}).encode(), 3)
+	f.Add((&frame{typ: frameReach, seq: 1, payload: []byte("\x00\x00\x00\x01\x00\x00\x00\x02\x01c")}).encode(), 3)
 	f.Fuzz(func(t *testing.T, b []byte, ranks int) {
 		x, err := decodeFrame(b, ranks&0xffff)
 		if err != nil {
@@ -93,6 +94,9 @@ func FuzzDecodeFrame(f *testing.F) {
 		}
 		if d := cmp.Diff(b, x.encode()); d != "" {
 			t.Error(d)
+		}
+		if p, _, err := decodeSight(x, ranks&0xffff); err == nil && (p.rank >= ranks&0xffff || p.by >= ranks&0xffff) {
+			t.Errorf("%+v of %d ranks", p, ranks)
 		}
 		if x.typ == frameLost {
 			if e, err := decodeLost(x.payload, ranks&0xffff); err == nil && (e.Rank >= ranks&0xffff || e.By >= ranks&0xffff) {
@@ -108,14 +112,17 @@ func FuzzDispatch(f *testing.F) {
 	f.Add((&frame{typ: frameData, flags: flagLast, kind: 5, from: 1, to: 0, payload: []byte("x")}).encode(), []byte{})
 	f.Add((&frame{typ: frameAck, kind: 5, from: 1, to: 0, seq: 1 << 63}).encode(), []byte{})
 	f.Add((&frame{typ: frameData, flags: flagLast, kind: kindCollective, from: 2, to: 0}).encode(), []byte{})
+	f.Add((&frame{typ: frameReach, seq: 1, payload: []byte("\x00\x00\x00\x01\x00\x00\x00\x02\x01c")}).encode(), []byte{})
 	f.Fuzz(func(t *testing.T, a, b []byte) {
 		n := newNetwork(Config{}.withDefaults(), 0, 3)
 		n.ctx = t.Context()
-		l := &link{n: n, peer: 1, wake: make(chan struct{}, 1)}
+		l := &link{n: n, peer: 1}
 		n.links[1] = l
 		for _, x := range [][]byte{a, b} {
 			if f, err := decodeFrame(x, 3); err == nil && f.typ != frameLink { // a frameLink would dial
+				n.mu.Lock()
 				_ = n.dispatch(l, f)
+				n.mu.Unlock()
 			}
 		}
 		n.mu.Lock()

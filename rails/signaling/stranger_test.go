@@ -4,6 +4,7 @@ package signaling
 
 import (
 	"context"
+	"errors"
 	"net"
 	"runtime"
 	"sync"
@@ -103,7 +104,7 @@ func TestImpostors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h := try.keys.hello(try.to)
+			h := try.keys.hello(try.to, protocol)
 			h.From = uint32(try.from)
 			if _, err := handshake.Client(testContext(t), conn, h, key); err == nil {
 				t.Error("is let in")
@@ -113,17 +114,61 @@ func TestImpostors(t *testing.T) {
 	must(t, each(4, func(r int) error { return nets[r].Barrier(testContext(t), 1) }))
 }
 
-// A rank that connects twice keeps its first link.
-func TestSecondLinkIsDropped(t *testing.T) {
+// Of two connections of a rank the later one counts, and one that was begun earlier and comes late does not.
+func TestSecondConnectionTakesTheLink(t *testing.T) {
 	nets := join(t, 2, Config{})
 	key, err := nets[0].keys.with(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := nets[0].dial(testContext(t), nets[1].cards[1].loopback.String(), 1, key); err == nil {
-		t.Error("the second link is used")
+	address := nets[1].cards[1].loopback.String()
+	nets[0].mu.Lock()
+	nets[0].dials--
+	nets[0].mu.Unlock()
+	if _, err := nets[0].dial(testContext(t), address, 1, key); err == nil {
+		t.Error("a connection with the number of another one is used")
 	}
 	must(t, each(2, func(r int) error { return nets[r].Barrier(testContext(t), 1) }))
+	// The larger rank takes this one, and closes the first; the smaller, which does not use it, makes another.
+	// That one may come even before the larger rank's word on this one.
+	if c, err := nets[0].dial(testContext(t), address, 1, key); err == nil {
+		_ = c.conn.Close()
+	}
+	must(t, each(2, func(r int) error { return nets[r].Barrier(testContext(t), 1) }))
+}
+
+// Only the larger rank calls, and a call makes no link.
+func TestCalls(t *testing.T) {
+	nets := join(t, 4, Config{})
+	for name, try := range map[string]struct {
+		from, to int
+		in       bool
+	}{"larger to smaller": {3, 2, true}, "smaller to larger": {0, 2, false}} {
+		keys := nets[try.from].keys
+		key, err := keys.with(try.to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := net.Dial("tcp", nets[try.to].cards[try.to].loopback.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := handshake.Client(testContext(t), conn, keys.hello(try.to, callProtocol), key)
+		if (err == nil) != try.in {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err != nil {
+			continue
+		}
+		f := &frame{typ: framePing, from: try.from, to: try.to, payload: make([]byte, numberSize)}
+		if err := errors.Join(c.WriteRecord(f.encode()), c.Flush()); err != nil {
+			t.Error(err)
+		}
+		if b, err := c.ReadRecord(); err == nil {
+			t.Errorf("%s: it is answered with %x", name, b)
+		}
+	}
+	must(t, each(4, func(r int) error { return nets[r].Barrier(testContext(t), 1) }))
 }
 
 // Cards that were changed on their way are refused before anything is sent.
