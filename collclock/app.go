@@ -107,6 +107,22 @@ func (m *Machine) returned(e Return) {
 	m.tryClean()
 }
 
+func (m *Machine) withdrawn(e Withdrawn) {
+	c := m.live(e.Clock)
+	if e.Deferred && m.deferred > 0 {
+		m.deferred--
+	}
+	if c != nil && e.K == c.ret+1 && e.K <= c.call { // else the counters were read after it, or it was never told
+		c.call--
+		c.ent = min(c.ent, c.ret)
+		for i := range c.wait {
+			c.wait[i].k--
+		}
+		m.pump(c)
+	}
+	m.tryLower()
+}
+
 func (m *Machine) started(e Started) {
 	c := m.live(e.Clock)
 	if c == nil || m.deferred == 0 || c.ret != e.K-1 {

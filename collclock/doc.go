@@ -41,7 +41,8 @@
 //	Open -> Frozen        freezeAll (world.go) sends FREEZE on; homes here send FIN
 //	Frozen -> Clean       tryClean (world.go)  sends CLEAN up when this subtree is settled
 //	Clean -> Stopped      stop (world.go)      sends STOP on; the caller may drain and save
-//	any -> Resuming       leave (world.go)     sends RESUME on; opens all gates
+//	any -> Resuming       leave (world.go)     sends RESUME on; opens all gates. By RESUME from above, or
+//	                                           by Withdraw, at any rank: then no safe state of the epoch counts
 //	Resuming -> Idle      tryLower (world.go)  clears the pending word
 //
 //	state     what is true

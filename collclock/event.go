@@ -37,6 +37,16 @@ type Return struct {
 	Request bool   // it left a request that is not complete
 }
 
+// Withdrawn says that a call, which was permitted, failed before it took part in anything: nobody else
+// makes it, so it is none, and the next one has its number. What was told of it stays told: this rank is
+// taken to have made a call that it will make, as long as the others can make theirs; until then no state
+// is safe. Not needed while nothing is pending, if the caller has counters of its own.
+type Withdrawn struct {
+	Clock    ID
+	K        uint64
+	Deferred bool // it is the answer to a Start; deferred calls behind it move up by one
+}
+
 // Started says that the application's thread has done the deferred start that Start asked for. It
 // leaves a request.
 type Started struct {
@@ -92,11 +102,16 @@ type Resume struct{}
 // Abort gives the running epoch up. Given to rank 0 only; possible at any moment.
 type Abort struct{}
 
+// Withdraw gives the running epoch up at this rank and those below it, whether the others know or not: some
+// rank cannot be reached. The caller may not use a safe state of which any rank has withdrawn.
+type Withdraw struct{}
+
 // Tick is one step of the caller's clock. Only rank 0 counts them: Config says how many it waits.
 type Tick struct{}
 
 func (Call) event()      {}
 func (Return) event()    {}
+func (Withdrawn) event() {}
 func (Started) event()   {}
 func (Completed) event() {}
 func (Created) event()   {}
@@ -106,6 +121,7 @@ func (Snapshot) event()  {}
 func (Request) event()   {}
 func (Resume) event()    {}
 func (Abort) event()     {}
+func (Withdraw) event()  {}
 func (Tick) event()      {}
 
 // Action is something that the caller must do. Actions of one step are done in order.

@@ -77,6 +77,8 @@ func (m *Machine) Step(e Event) []Action {
 		m.called(e)
 	case Return:
 		m.returned(e)
+	case Withdrawn:
+		m.withdrawn(e)
 	case Started:
 		m.started(e)
 	case Completed:
@@ -95,6 +97,10 @@ func (m *Machine) Step(e Event) []Action {
 		m.resume(Stopped)
 	case Abort:
 		m.resume(Raised)
+	case Withdraw:
+		if m.phase > Resuming {
+			m.leave(m.phase != Stopped)
+		}
 	case Tick:
 		m.tick()
 	default:

@@ -259,3 +259,47 @@ func TestCounters(t *testing.T) {
 		t.Fatal("the gate stayed closed")
 	}
 }
+
+// TestWithdrawn: a call that was counted and then refused is none; the next one has its number, also when
+// its start was put off.
+func TestWithdrawn(t *testing.T) {
+	m := New(Config{Rank: 0, Ranks: 1})
+	step := func(e Event, want Action) {
+		t.Helper()
+		if list := m.Step(e); !slices.Contains(list, want) {
+			t.Fatalf("%#v: no %#v in %#v", e, want, list)
+		}
+	}
+	phase := func(want Phase) {
+		t.Helper()
+		if m.Phase() != want {
+			t.Fatalf("phase %v, want %v", m.Phase(), want)
+		}
+	}
+	m.Step(Withdrawn{Clock: World(), K: 5}) // nobody was told of it
+	m.Step(Request{})
+	m.Step(Snapshot{Epoch: 1, Counts: []Count{{Clock: World(), Call: 12, Ret: 11}}})
+	m.Step(Withdrawn{Clock: World(), K: 12})
+	phase(Frozen) // what was told as made is still to be made
+	step(Call{Clock: World(), K: 12}, Permit{Clock: World(), K: 12})
+	m.Step(Return{Clock: World(), K: 12})
+	phase(Stopped)
+	step(Call{Clock: World(), Mode: NonBlocking, K: 13}, Defer{Clock: World(), K: 13})
+	step(Call{Clock: World(), Mode: NonBlocking, K: 14}, Defer{Clock: World(), K: 14})
+	step(Resume{}, Start{Clock: World(), K: 13})
+	step(Withdrawn{Clock: World(), K: 13, Deferred: true}, Start{Clock: World(), K: 13})
+	step(Started{Clock: World(), K: 13}, Lower{Epoch: 1})
+	phase(Idle)
+
+	// A counter was read with a call that was withdrawn when nobody was to be told any more.
+	m.Step(Request{})
+	m.Step(Snapshot{Epoch: 2, Counts: []Count{{Clock: World(), Call: 14, Ret: 13}}})
+	m.Step(Abort{})
+	m.Step(Request{})
+	m.Step(Snapshot{Epoch: 3, Counts: []Count{{Clock: World(), Call: 13, Ret: 13, Open: 1}}})
+	m.Step(Completed{Clock: World()})
+	phase(Frozen)
+	step(Call{Clock: World(), K: 14}, Permit{Clock: World(), K: 14})
+	m.Step(Return{Clock: World(), K: 14})
+	phase(Stopped)
+}

@@ -123,7 +123,8 @@ func (m *Machine) snapshot(e Snapshot) {
 	}
 	for _, n := range e.Counts {
 		if c := m.live(n.Clock); c != nil {
-			c.call, c.ret, c.open = max(c.call, n.Call), max(c.ret, n.Ret), n.Open
+			// A call that was withdrawn when nobody was told leaves the counter behind what was known.
+			c.call, c.ret, c.open = n.Call, max(c.ret, n.Ret), n.Open
 		} else {
 			m.fault("the counters speak of clock %v, which does not exist here", n.Clock)
 		}
