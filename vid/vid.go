@@ -118,6 +118,49 @@ func (t *Tables) New(k Kind, real uint64, desc []byte, needs []ID, order uint64)
 	return id, nil
 }
 
+// Reserve takes ids of free indices for a runtime that gives them out itself, n at most. Such an object
+// lives in its slot alone, which the runtime makes live and stale, until Adopt makes it known here; one
+// that is not known is not in what Save writes.
+func (t *Tables) Reserve(k Kind, n int) ([]ID, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !k.valid() || k.givenOutByC() {
+		return nil, fmt.Errorf("vid: cannot reserve ids of kind %d (%v)", k, k)
+	}
+	var out []ID
+	for len(out) < n {
+		id, err := t.takeIndex(k)
+		if err != nil {
+			if len(out) > 0 {
+				break // the last ones there are
+			}
+			return nil, err
+		}
+		out = append(out, id)
+	}
+	return out, nil
+}
+
+// Adopt makes an object with a reserved id known. Its slot is live, and stays as it is.
+func (t *Tables) Adopt(id ID, desc []byte, needs []ID) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.live(id) || id.IsPredefined() || t.objects[id] != nil || id.Kind().givenOutByC() {
+		return fmt.Errorf("vid: cannot adopt %v %#x: %w", id.Kind(), uint32(id), ErrStale)
+	}
+	if err := t.checkNeeds(needs); err != nil {
+		return err
+	}
+	o := &object{id: id, live: true, seq: t.seq, desc: slices.Clone(desc), needs: slices.Clone(needs)}
+	t.seq++
+	t.objects[id] = o
+	t.hold(o.needs)
+	if real := t.mem.slot(id).real; real != 0 {
+		t.kinds[id.Kind()].real[real] = id
+	}
+	return nil
+}
+
 // Bind binds a predefined object to its real handle.
 func (t *Tables) Bind(id ID, real uint64) error {
 	t.mu.Lock()

@@ -63,6 +63,67 @@ func TestObjectLivesAndBecomesStale(t *testing.T) {
 	}
 }
 
+// What C does with a reserved id, and what of it is saved.
+func TestReservedIDs(t *testing.T) {
+	tb := open(t)
+	ids, err := tb.Reserve(Datatype, 3)
+	if err != nil || len(ids) != 3 {
+		t.Fatalf("Reserve: %v, %v", ids, err)
+	}
+	other := mustNew(t, tb, Datatype, 9, "other", nil, 0)
+	for i, id := range ids {
+		if id == other || id.Kind() != Datatype || id.IsPredefined() || slices.Contains(ids[:i], id) {
+			t.Fatalf("reserved %#x, the other object is %#x", ids, other)
+		}
+	}
+	if err := tb.Adopt(ids[0], nil, nil); !errors.Is(err, ErrStale) {
+		t.Errorf("Adopt of an id whose slot is not live: %v, want ErrStale", err)
+	}
+	for i, id := range ids { // C makes them live
+		*tb.mem.slot(id) = slot{real: uint64(20 + i), generation: 1, a: 8}
+	}
+	if got := tb.Find(Datatype, 20); got != None {
+		t.Errorf("Find finds %#x, which was not adopted", got)
+	}
+	if err := tb.Adopt(ids[0], []byte("inner"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := tb.Adopt(ids[1], []byte("outer"), []ID{ids[0]}); err != nil {
+		t.Fatal(err)
+	}
+	if err := tb.Adopt(ids[1], nil, nil); !errors.Is(err, ErrStale) {
+		t.Errorf("a second Adopt: %v, want ErrStale", err)
+	}
+	if got := tb.Find(Datatype, 21); got != ids[1] {
+		t.Errorf("Find = %#x, want %#x", got, ids[1])
+	}
+	tb.mem.slot(ids[2]).generation++ // C freed it: nobody hears of it
+	if err := tb.Free(ids[0]); err != nil {
+		t.Fatal(err)
+	}
+	fresh := open(t)
+	if err := fresh.Load(tb.Save()); err != nil {
+		t.Fatal(err)
+	}
+	made := map[ID]string{}
+	if err := fresh.Rebuild(func(_ Kind, id ID, desc []byte, _ uint64) (uint64, error) {
+		made[id] = string(desc)
+		return uint64(id), nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[ID]string{other: "other", ids[1]: "outer"}, made); diff != "" {
+		t.Errorf("rebuilt (-want +got):\n%s", diff)
+	}
+	if d, err := fresh.Descriptor(ids[0]); err != nil || string(d) != "inner" {
+		t.Errorf("what the outer one needs: %q, %v", d, err)
+	}
+	again, err := fresh.Reserve(Datatype, 1)
+	if err != nil || !slices.Contains([]ID{ids[2]}, again[0]) && again[0].Index() <= other.Index() {
+		t.Errorf("Reserve after Load: %#x, %v", again, err)
+	}
+}
+
 func TestOneRealHandleMayGetANewID(t *testing.T) {
 	tb := open(t)
 	a := mustNew(t, tb, Op, 5, "", nil, 0)
