@@ -16,6 +16,7 @@ type Named struct {
 	Path    string
 	Write   bool // may be written to
 	Scratch bool // is deleted when it is closed, so its content goes into the table
+	Mapped  bool // is written to through memory of the application
 }
 
 // AddNamed adds such files to a captured table. Obstacles, in words, are why no checkpoint may be made
@@ -51,6 +52,9 @@ func seenNamed(earlier []Named, n Named) bool {
 }
 
 func (c *capturer) addNamed(n Named) (obstacle string, err error) {
+	if n.Mapped && c.mapped(n.Path) {
+		return "", nil
+	}
 	var st unix.Stat_t
 	file := File{Kind: KindRegular, Path: Path(n.Path), Flags: unix.O_RDONLY}
 	if n.Write {
@@ -59,6 +63,9 @@ func (c *capturer) addNamed(n Named) (obstacle string, err error) {
 	err = unix.Stat(n.Path, &st)
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+		if n.Mapped {
+			return "is mapped as shared memory, and was deleted or renamed: unmap it before the checkpoint", nil
+		}
 		return "was deleted or renamed while it is open: close it before the checkpoint", nil
 	case err != nil:
 		return "", err
@@ -78,8 +85,21 @@ func (c *capturer) addNamed(n Named) (obstacle string, err error) {
 	if file.Inode, err = inodeOf(fd, file.Flags, &st); err != nil {
 		return "", err
 	}
+	file.Inode.Mapped = n.Mapped
 	c.table.Files = append(c.table.Files, file)
 	return "", nil
+}
+
+// mapped notes that a file is mapped, and tells whether it is in the table already.
+func (c *capturer) mapped(path string) bool {
+	found := false
+	for i := range c.table.Files {
+		if f := &c.table.Files[i]; f.Kind == KindRegular && string(f.Path) == path && f.Inode != nil {
+			f.Inode.Mapped = true
+			found = true
+		}
+	}
+	return found
 }
 
 func (c *capturer) addScratch(n Named, file File, st *unix.Stat_t) (obstacle string, err error) {
@@ -136,44 +156,6 @@ func writeContent(path string, c *Content) error {
 		}
 	}
 	return unix.Fchmod(fd, c.Mode)
-}
-
-// SyncNamed returns once what was written to the files is on stable storage. A file that is gone was
-// deleted by the program, which goes on meanwhile.
-func SyncNamed(list []Named) error {
-	for _, n := range list {
-		if !n.Write {
-			continue
-		}
-		if err := syncPath(n.Path); err != nil {
-			return fmt.Errorf("make %s durable: %w", n.Path, err)
-		}
-	}
-	return nil
-}
-
-func syncPath(path string) error {
-	var st unix.Stat_t
-	err := unix.Stat(path, &st)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	fd, err := openPath(Path(path), unix.O_WRONLY)
-	if errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	for {
-		if err := unix.Fsync(fd); !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
 }
 
 // ParseNamed reads a list of pairs of NUL-terminated strings: letters (w: Write, d: Scratch, o: in

@@ -113,7 +113,12 @@ func TestNamedObstacles(t *testing.T) {
 	if err != nil || len(obstacles) != 1 || !strings.HasPrefix(obstacles[0], gone+" was deleted") {
 		t.Fatal(obstacles, err)
 	}
-	if err := SyncNamed([]Named{{Path: gone, Write: true}, {Path: "/dev/null", Write: true}}); err != nil {
+	held, err := Hold(&table, []Named{{Path: gone, Write: true}, {Path: "/dev/null", Write: true}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Done()
+	if err := held.Sync(); err != nil {
 		t.Fatal(err)
 	}
 }

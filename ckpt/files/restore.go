@@ -17,6 +17,9 @@ type Options struct {
 	Inherited [3]int
 	// Keep leaves output files as long as they are.
 	Keep bool
+	// Snapshot: what is kept of files is used. Epoch is the folder where it lies.
+	Snapshot bool
+	Epoch    string
 	// IgnoreChanged goes on although files are not as they were.
 	IgnoreChanged bool
 	// Place makes number refer to what from refers to, without closing from; dup3 when nil.
@@ -34,16 +37,7 @@ func Restore(t Table, o Options) error {
 	if err := t.validate(); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
-	if o.Place == nil {
-		o.Place = dupTo
-	}
-	if o.Warn == nil {
-		o.Warn = func(string) {}
-	}
-	r := restorer{table: &t, options: o, made: make([]int, len(t.Files))}
-	for i := range r.made {
-		r.made[i] = -1
-	}
+	r := newRestorer(&t, o)
 	defer r.closeMade()
 	// Check. Changes nothing: files are opened without creating or cutting them.
 	if err := r.check(); err != nil {
@@ -63,6 +57,20 @@ func Restore(t Table, o Options) error {
 	return nil
 }
 
+func newRestorer(t *Table, o Options) *restorer {
+	if o.Place == nil {
+		o.Place = dupTo
+	}
+	if o.Warn == nil {
+		o.Warn = func(string) {}
+	}
+	r := &restorer{table: t, options: o, made: make([]int, len(t.Files))}
+	for i := range r.made {
+		r.made[i] = -1
+	}
+	return r
+}
+
 func dupTo(number, from int, cloexec bool) error {
 	flags := 0
 	if cloexec {
@@ -75,6 +83,9 @@ type restorer struct {
 	table   *Table
 	options Options
 	made    []int // our own descriptor of each file, -1 if none (yet)
+	before  bool  // PutBack is still to come
+	// replaced: what the launcher's descriptor refers to has another content than it had.
+	replaced [3]bool
 }
 
 func (r *restorer) closeMade() {
@@ -351,7 +362,7 @@ func (r *restorer) position() error {
 // so again and still holds what it held. Otherwise the user gave the program something new.
 func (r *restorer) continuesLauncher(f *File) bool {
 	var st unix.Stat_t
-	if f.Inode == nil || unix.Fstat(r.options.Inherited[f.Launcher], &st) != nil {
+	if f.Inode == nil || r.replaced[f.Launcher] || unix.Fstat(r.options.Inherited[f.Launcher], &st) != nil {
 		return false
 	}
 	return st.Dev == f.Inode.Dev && st.Ino == f.Inode.Ino && st.Size >= f.Inode.Size

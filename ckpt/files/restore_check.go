@@ -36,7 +36,12 @@ func (e *ChangedError) Error() string {
 	return b.String()
 }
 
-const doIgnore = "put the old file back, or use --files ignore to go on with it as it is"
+const (
+	doIgnore = "put the old file back, or use --files ignore to go on with it as it is"
+	// doOutput is for files that the program was writing: it may have done that itself.
+	doOutput = "was it written over after the checkpoint, or lost in a crash? Put the old file back, restart from another epoch, " +
+		"or use --files ignore to go on with it as it is, which is right for a program that writes there again before it reads"
+)
 
 // check opens every file that has a name and compares it with what was recorded.
 func (r *restorer) check() error {
@@ -59,6 +64,14 @@ func (r *restorer) check() error {
 
 func (r *restorer) checkFile(i int) *Problem {
 	f := &r.table.Files[i]
+	if r.before && r.options.Snapshot {
+		switch {
+		case f.KeptBy != nil:
+			return nil
+		case f.Kept != nil && r.table.Kept[*f.Kept].How != KeepNot:
+			return r.checkKept(f)
+		}
+	}
 	switch f.Kind {
 	case KindLauncher:
 		return r.checkLauncher(f)
@@ -105,15 +118,23 @@ func (r *restorer) checkRegular(f *File, fd int) *Problem {
 	return r.compare(f, fd, &st)
 }
 
-// compare looks for changes. A file that the application was writing may have grown or been written
-// over since, which the application will do again; it only must not have lost what it had.
+// compare looks for changes. A file that the application was writing may have grown since, which the
+// application will do again; what it had must still be in it. Options.Keep takes it as it is.
 func (r *restorer) compare(f *File, fd int, st *unix.Stat_t) *Problem {
 	changed := func(format string, args ...any) *Problem {
 		return &Problem{Path: f.name(), What: fmt.Sprintf(format, args...), Do: doIgnore, Changed: true}
 	}
-	if f.writable() || r.writes(f.Inode) {
+	if f.writable() || f.Written || r.writes(f.Inode) {
 		if st.Size < f.Inode.Size {
 			return changed("has %d bytes, fewer than the %d it had", st.Size, f.Inode.Size)
+		}
+		if r.options.Keep {
+			return nil
+		}
+		if what := compareBlocks(f.Inode, fd); what != "" {
+			p := changed("%s", what)
+			p.Do = doOutput
+			return p
 		}
 		return nil
 	}
@@ -129,11 +150,31 @@ func (r *restorer) compare(f *File, fd int, st *unix.Stat_t) *Problem {
 			return changed("ends in other bytes than it did")
 		}
 	}
+	if what := compareBlocks(f.Inode, fd); what != "" {
+		return changed("%s", what)
+	}
 	if st.Mtim.Nano() != f.Inode.Mtime {
 		return changed("was written at %s, after the checkpoint saw it as of %s",
 			stamp(st.Mtim.Nano()), stamp(f.Inode.Mtime))
 	}
 	return nil
+}
+
+// compareBlocks says in which way the content is not what it was, "" when it is.
+func compareBlocks(inode *Inode, fd int) string {
+	if inode.Mapped || len(inode.Blocks) == 0 {
+		return ""
+	}
+	again, err := openAgain(fd, unix.O_RDONLY)
+	if err != nil {
+		return fmt.Sprintf("cannot be compared with what it was (%v)", err)
+	}
+	defer unix.Close(again)
+	what, err := differs(again, inode.Blocks)
+	if err != nil {
+		return fmt.Sprintf("cannot be compared with what it was (%v)", err)
+	}
+	return what
 }
 
 func stamp(ns int64) string {
@@ -179,6 +220,9 @@ func (r *restorer) checkLauncher(f *File) *Problem {
 	if f.writable() {
 		if st.Size < f.Inode.Size {
 			r.options.Warn(fmt.Sprintf("%s: %s was emptied, so only new output goes there", f.name(), f.Path))
+		} else if what := compareBlocks(f.Inode, fd); what != "" && !r.options.Keep {
+			r.options.Warn(fmt.Sprintf("%s: %s %s, so only new output goes there", f.name(), f.Path, what))
+			r.replaced[f.Launcher] = true
 		}
 		return nil
 	}

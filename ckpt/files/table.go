@@ -56,6 +56,7 @@ type Table struct {
 	Numbers  []Number  `json:"numbers"`
 	Pipes    []Pipe    `json:"pipes,omitempty"`
 	Contents []Content `json:"contents,omitempty"`
+	Kept     []Kept    `json:"kept,omitempty"`
 }
 
 // Number is one descriptor: a number that refers to an open file description.
@@ -75,6 +76,12 @@ type File struct {
 	Flags  int    `json:"flags"`            // as F_GETFL gives them
 	Offset int64  `json:"offset,omitempty"` // regular, unlinked, memfd, directory, kernel, launcher
 	Inode  *Inode `json:"inode,omitempty"`  // regular, and launcher when that is a regular file
+
+	// Of a regular file: whether some process of the job writes to it, and where it is kept: index into
+	// Table.Kept, or which process has it in its table.
+	Written bool `json:"written,omitempty"`
+	Kept    *int `json:"kept,omitempty"`
+	KeptBy  *int `json:"keptBy,omitempty"`
 
 	Launcher int  `json:"launcher,omitempty"` // 0, 1, 2: which of the launcher's descriptors
 	Reopened bool `json:"reopened,omitempty"` // opened anew through /proc/self/fd, /dev/stdout, ...
@@ -98,6 +105,11 @@ type Inode struct {
 	// Tail is the SHA-256 of the last bytes of the file (at most tailBytes), in hex; empty when
 	// it was not open for reading.
 	Tail string `json:"tail,omitempty"`
+	// Blocks are what is compared of the content at a restart (Held.Sample).
+	Blocks []Block `json:"blocks,omitempty"`
+	// Mapped: the application writes to it through its memory, which the image has and a restart fills
+	// in again.
+	Mapped bool `json:"mapped,omitempty"`
 }
 
 // Timer is the state of a timerfd; times are nanoseconds.
@@ -167,6 +179,7 @@ const (
 	maxNamed   = 1 << 16
 	maxWatches = 4096
 	maxLocks   = 4096
+	maxBlocks  = 256
 	// maxContent bounds the saved content of all files without a name, and pipes, of a process.
 	maxContent = 4 << 30
 )
@@ -207,6 +220,14 @@ func (t *Table) validate() error {
 			return bad("file %d: %v", i, err)
 		}
 	}
+	if len(t.Kept) > maxFiles+maxNamed {
+		return bad("%d files are kept", len(t.Kept))
+	}
+	for i := range t.Kept {
+		if err := t.Kept[i].validate(t); err != nil {
+			return bad("kept file %d: %v", i, err)
+		}
+	}
 	var total int64
 	for i, p := range t.Pipes {
 		if p.Capacity < 1 || p.Capacity > 1<<31-1 || p.Bytes < 0 || p.Bytes > p.Capacity {
@@ -233,12 +254,32 @@ func (t *Table) validate() error {
 	return nil
 }
 
+func (n *Inode) validate() error {
+	if n.Size < 0 {
+		return fmt.Errorf("negative size %d", n.Size)
+	}
+	if len(n.Blocks) > maxBlocks {
+		return fmt.Errorf("%d blocks to compare", len(n.Blocks))
+	}
+	for _, k := range n.Blocks {
+		if k.At < 0 || k.Bytes < 1 || k.Bytes > wholeBytes || k.At > n.Size-k.Bytes {
+			return fmt.Errorf("block %d+%d of a file of %d bytes", k.At, k.Bytes, n.Size)
+		}
+	}
+	return nil
+}
+
 func (f *File) validate(t *Table) error {
 	if f.Offset < 0 && f.Kind != KindDirectory { // directories may use any cookie as their offset
 		return fmt.Errorf("negative offset %d", f.Offset)
 	}
-	if f.Inode != nil && f.Inode.Size < 0 {
-		return fmt.Errorf("negative size %d", f.Inode.Size)
+	if f.Inode != nil {
+		if err := f.Inode.validate(); err != nil {
+			return err
+		}
+	}
+	if f.Kept != nil && (*f.Kept < 0 || *f.Kept >= len(t.Kept) || f.Kind != KindRegular) || f.KeptBy != nil && *f.KeptBy < 0 {
+		return errors.New("what is kept of it is missing")
 	}
 	switch f.Kind {
 	case KindLauncher:

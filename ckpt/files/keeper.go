@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// keeper is a thread with a descriptor table of its own, which runs what it is given. A process loses its
+// POSIX locks on a file when it closes any descriptor of it, but only one of the table that the lock was
+// taken in: what is opened and closed on a keeper takes no lock from the application.
+//
+// The thread never ends: a thread of Go that ends lets in signal 34, the first real-time one, which the
+// application may have blocked while it is pending, and the signal would end the process. So keepers are
+// used again; there are as many as were ever needed at the same time.
+type keeper chan func()
+
+// idle are the keepers that nobody uses.
+var idle struct {
+	sync.Mutex
+	keepers []keeper
+}
+
+// takeKeeper returns a keeper whose table has none of the application's descriptors, which are fds.
+func takeKeeper(fds []int) (keeper, error) {
+	idle.Lock()
+	if n := len(idle.keepers); n > 0 {
+		k := idle.keepers[n-1]
+		idle.keepers = idle.keepers[:n-1]
+		idle.Unlock()
+		return k, nil
+	}
+	idle.Unlock()
+	pollOnce()
+	k, ready := make(keeper), make(chan error, 1)
+	go k.run(fds, ready)
+	return k, <-ready
+}
+
+// give says that the keeper is not needed any more. It must have closed what it opened.
+func (k keeper) give() {
+	idle.Lock()
+	defer idle.Unlock()
+	idle.keepers = append(idle.keepers, k)
+}
+
+// do runs f on the thread.
+func (k keeper) do(f func()) {
+	done := make(chan struct{})
+	k <- func() { defer close(done); f() }
+	<-done
+}
+
+// firstThread is the one on which Go began.
+var firstThread = unix.Gettid()
+
+// pollOnce makes Go open the descriptors by which it polls others. Go may use them on any thread, so ours
+// must have them from the start.
+var pollOnce = sync.OnceFunc(func() {
+	if r, w, err := os.Pipe(); err == nil {
+		_ = r.Close()
+		_ = w.Close()
+	}
+})
+
+func (k keeper) run(fds []int, ready chan<- error) {
+	runtime.LockOSThread()
+	if tid := unix.Gettid(); tid == firstThread || tid == unix.Getpid() {
+		// The table of the process's first thread is what /proc/self shows: another one must do it.
+		// This one stays taken meanwhile, so that it is not chosen again.
+		other := make(chan error, 1)
+		go k.run(fds, other)
+		ready <- <-other
+		runtime.UnlockOSThread()
+		return
+	}
+	if err := unix.Unshare(unix.CLONE_FILES); err != nil {
+		ready <- err
+		runtime.UnlockOSThread()
+		return
+	}
+	ready <- emptyTable(fds) // on failure nobody gives it work, and Go must not use such a thread either
+	for f := range k {
+		f()
+	}
+}
+
+// emptyTable closes what the calling thread does not need in its table: a connection, or a pipe of the
+// application, must end when the process closes it.
+func emptyTable(fds []int) error {
+	entries, err := os.ReadDir("/proc/thread-self/fd")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd <= 2 {
+			continue
+		}
+		// Go's own two by which it polls.
+		what, _ := os.Readlink("/proc/thread-self/fd/" + e.Name())
+		if !slices.Contains(fds, fd) && (what == "anon_inode:[eventpoll]" || what == "anon_inode:[eventfd]") {
+			continue
+		}
+		unix.Close(fd)
+	}
+	// What Go itself has to say in the worst case shall not end in a file of the application.
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	for fd := range 3 {
+		if err := unix.Dup3(null, fd, unix.O_CLOEXEC); err != nil {
+			return err
+		}
+	}
+	return unix.Close(null)
+}
+
+// descriptorOf returns a descriptor, in the caller's table, of what fd is in that of thread tid of this
+// process: the same open file if the kernel gives it, else another one of the same file.
+func descriptorOf(tid, fd int) (int, error) {
+	process, err := unix.PidfdOpen(unix.Getpid(), 0)
+	if err == nil {
+		got, err := unix.PidfdGetfd(process, fd, 0)
+		unix.Close(process)
+		if err == nil {
+			return got, nil
+		}
+	}
+	// The first thread is gone, or a sandbox forbids it.
+	path := fmt.Sprintf("/proc/self/task/%d/fd/%d", tid, fd)
+	var got int
+	for _, mode := range []int{unix.O_RDWR, unix.O_RDONLY, unix.O_WRONLY} {
+		if got, err = unix.Open(path, mode|unix.O_CLOEXEC|unix.O_NONBLOCK, 0); !errors.Is(err, unix.EACCES) {
+			break
+		}
+	}
+	return got, err
+}
