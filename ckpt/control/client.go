@@ -28,7 +28,7 @@ func NewClient(a Address) *Client { return &Client{address: a} }
 
 // Checkpoint asks for a checkpoint and returns when its epoch is committed. progress, which may be nil,
 // is called with news. Errors are, among others, a *RefusedError, or wrap ErrTimeout, ErrEnding or
-// ErrNotRunning. When ctx ends first, the checkpoint goes on without us.
+// ErrElsewhere or ErrNotRunning. When ctx ends first, the checkpoint goes on without us.
 func (c *Client) Checkpoint(ctx context.Context, r Request, progress func(Event)) (Result, error) {
 	a := ask{Do: doCheckpoint, Then: r.Then, TimeoutMS: r.Timeout.Milliseconds()}
 	if r.Timeout > 0 && a.TimeoutMS == 0 {
@@ -124,7 +124,7 @@ func (c *Client) connect(ctx context.Context) (*handshake.Conn, error) {
 	}
 	ways := c.address.ways()
 	if len(ways) == 0 {
-		return nil, fmt.Errorf("%w: it runs on host %s and listens there only", ErrNotRunning, c.address.Host)
+		return nil, fmt.Errorf("%w: run ckptctl on host %s, or start the job with `--control network`", ErrElsewhere, c.address.Host)
 	}
 	var errs []error
 	for try := range connectTries {

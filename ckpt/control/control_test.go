@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/libckpt/libckpt/ckpt/after"
+	"github.com/libckpt/libckpt/internal/hostaddr"
 )
 
 const patience = time.Minute
@@ -23,6 +26,7 @@ const patience = time.Minute
 // fakeJob is a job whose checkpoints the test steers.
 type fakeJob struct {
 	calls    chan *call // one for each Checkpoint under way
+	deaf     bool       // it does not heed its context
 	finished chan after.Action
 
 	mu     sync.Mutex
@@ -57,10 +61,14 @@ func (j *fakeJob) Checkpoint(ctx context.Context, r Request, progress func(Event
 	case <-ctx.Done():
 		return Result{}, context.Cause(ctx)
 	}
+	end := ctx.Done()
+	if j.deaf {
+		end = nil
+	}
 	select {
 	case a := <-c.end:
 		return a.result, a.err
-	case <-ctx.Done():
+	case <-end:
 		return Result{}, errors.New("rank 3 waits in MPI_Recv for rank 1")
 	}
 }
@@ -209,6 +217,54 @@ func TestJoinAndQueue(t *testing.T) {
 	}
 	if _, err := s.Request(ctx, Request{Then: after.Continue}, nil); !errors.Is(err, ErrEnding) {
 		t.Errorf("a request after the end: got %v, want ErrEnding", err)
+	}
+}
+
+// instantJob is saved at once, and says how often it was asked two things at a time.
+type instantJob struct {
+	fakeJob
+	inside, twice atomic.Int32
+}
+
+func (j *instantJob) Checkpoint(context.Context, Request, func(Event)) (Result, error) {
+	if j.inside.Add(1) != 1 {
+		j.twice.Add(1)
+	}
+	defer j.inside.Add(-1)
+	return Result{Epoch: 1}, nil
+}
+
+// TestRequestsOnTheHeelsOfOthers: a request that comes when the last one is just over is done once.
+func TestRequestsOnTheHeelsOfOthers(t *testing.T) {
+	job := &instantJob{}
+	d := newDesk(job)
+	defer d.close()
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 5000 {
+				tk, err := d.ask(Request{Then: after.Continue})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				select {
+				case <-tk.done:
+				case <-time.After(patience):
+					t.Error("a request has no answer")
+					return
+				}
+				tk.release()
+				if tk.err != nil {
+					t.Error(tk.err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := job.twice.Load(); n != 0 {
+		t.Errorf("the job was asked %d times while it was at another checkpoint", n)
 	}
 }
 
@@ -430,4 +486,73 @@ func FuzzParseAddress(f *testing.F) {
 			t.Error(err, d)
 		}
 	})
+}
+
+// TestWhere: where a server listens, and what a client elsewhere is told.
+func TestWhere(t *testing.T) {
+	s, _, _ := serve(t)
+	a := s.Address()
+	if len(a.Addresses) != 0 || !strings.HasPrefix(a.Loopback, "127.0.0.1:") && !strings.HasPrefix(a.Loopback, "[::1]:") {
+		t.Errorf("local: %+v", a)
+	}
+	a.HostID = "another"
+	if _, err := NewClient(a).Status(testContext(t)); !errors.Is(err, ErrElsewhere) || errors.Is(err, ErrNotRunning) || !strings.Contains(err.Error(), a.Host) {
+		t.Errorf("from another host: %v", err)
+	}
+	published, err := hostaddr.Published()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range published {
+		s, err := Listen(Config{Only: []string{p.String()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Serve(newFakeJob()); err != nil {
+			t.Fatal(err)
+		}
+		a := s.Address()
+		if len(s.listeners) != 2 || len(a.Addresses) != 1 || hostaddr.Of(s.listeners[1]).Addr() != p {
+			t.Errorf("only %v: %+v, %v", p, a, hostaddr.Of(s.listeners[1]))
+		}
+		a.HostID = "another"
+		if _, err := NewClient(a).Status(testContext(t)); err != nil {
+			t.Errorf("by %v: %v", p, err)
+		}
+		s.Close()
+	}
+	if s, err := Listen(Config{Only: []string{"192.0.2.1"}}); err == nil {
+		s.Close()
+		t.Error("listens on an address that this host has not")
+	} else if !strings.Contains(err.Error(), "192.0.2.1") {
+		t.Error(err)
+	}
+}
+
+// A job that is late is not ended after those who asked for that were told that their time is over.
+func TestNothingHappensAfterTheAnswer(t *testing.T) {
+	job := newFakeJob()
+	job.deaf = true
+	d := newDesk(job)
+	defer d.close()
+	asked, err := d.ask(Request{Then: after.Exit, Timeout: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stays := get(t, "the job is asked", job.calls)
+	asked.deadline = time.Now().Add(-grace)
+	if _, err := asked.wait(testContext(t), func(Event) {}); !errors.Is(err, ErrTimeout) {
+		t.Fatalf("got %v, want that the time is over", err)
+	}
+	asked.release()
+	stays.end <- answer{result: Result{Epoch: 1}}
+	if then := get(t, "the job goes on", job.finished); then != after.Continue {
+		t.Errorf("the job is told to %s", then)
+	}
+	if again, err := d.ask(Request{Then: after.Continue}); err != nil {
+		t.Error(err)
+	} else {
+		get(t, "the job is asked again", job.calls).end <- answer{result: Result{Epoch: 2}}
+		<-again.done
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ type desk struct {
 
 	mu    sync.Mutex
 	runs  []*run // the first is under way
+	busy  bool   // a goroutine does runs: one is enough, and two would do the same run
 	ended bool   // a run with after.Exit or after.Kill was committed, or the server closes
 }
 
@@ -55,7 +57,10 @@ type run struct {
 
 // ticket is one who waits for a run.
 type ticket struct {
+	desk     *desk
+	run      *run
 	joined   bool
+	answered bool          // with the end of its own time, whatever comes later; under desk.mu
 	deadline time.Time     // zero: none
 	events   chan Event    // holds the latest event only: a slow reader misses some
 	done     chan struct{} // closed when result and err are valid
@@ -70,7 +75,7 @@ func (t *ticket) release() { t.once.Do(func() { close(t.told) }) }
 // ask queues a request. The caller waits for done and calls release when it has passed the answer on;
 // it may do so earlier.
 func (d *desk) ask(r Request) (*ticket, error) {
-	t := &ticket{events: make(chan Event, 1), done: make(chan struct{}), told: make(chan struct{})}
+	t := &ticket{desk: d, events: make(chan Event, 1), done: make(chan struct{}), told: make(chan struct{})}
 	if r.Timeout > 0 {
 		t.deadline = time.Now().Add(r.Timeout)
 	}
@@ -83,7 +88,7 @@ func (d *desk) ask(r Request) (*ticket, error) {
 		if run.then != r.Then || run.over {
 			continue
 		}
-		t.joined = true
+		t.joined, t.run = true, run
 		run.tickets = append(run.tickets, t)
 		if t.deadline.IsZero() || !run.deadline.IsZero() && t.deadline.After(run.deadline) {
 			run.deadline = t.deadline
@@ -93,8 +98,10 @@ func (d *desk) ask(r Request) (*ticket, error) {
 		}
 		return t, nil
 	}
-	d.runs = append(d.runs, &run{then: r.Then, deadline: t.deadline, tickets: []*ticket{t}})
-	if len(d.runs) == 1 {
+	t.run = &run{then: r.Then, deadline: t.deadline, tickets: []*ticket{t}}
+	d.runs = append(d.runs, t.run)
+	if !d.busy {
+		d.busy = true
 		d.wg.Add(1)
 		go d.work()
 	}
@@ -117,6 +124,7 @@ func (d *desk) work() {
 	for {
 		d.mu.Lock()
 		if len(d.runs) == 0 {
+			d.busy = false
 			d.mu.Unlock()
 			return
 		}
@@ -145,16 +153,21 @@ func (d *desk) do(r *run) {
 
 	d.mu.Lock()
 	d.runs = d.runs[1:]
-	ending := err == nil && r.then != after.Continue
+	tickets := slices.DeleteFunc(r.tickets, func(t *ticket) bool { return t.answered })
+	stands := err == nil && r.then != after.Continue // the program, until Finish
+	ending := stands && len(tickets) > 0
 	d.ended = d.ended || ending
-	tickets := r.tickets
-	d.mu.Unlock()
 	for _, t := range tickets {
 		t.result, t.err = result, err
 		t.result.Joined = t.joined
 		close(t.done)
 	}
-	if !ending {
+	d.mu.Unlock()
+	switch {
+	case !stands:
+		return
+	case !ending: // all who asked were told that their time is over: nothing may happen to the job now
+		d.job.Finish(after.Continue)
 		return
 	}
 	limit := time.NewTimer(grace)
@@ -231,6 +244,27 @@ func (t *ticket) tell(e Event) {
 	t.events <- e
 }
 
+// late answers a ticket whose time, and the grace after it, is over, and says what is the matter; "" when
+// there is an answer already.
+func (t *ticket) late() string {
+	d := t.desk
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	select {
+	case <-t.done:
+		return ""
+	default:
+	}
+	t.answered = true
+	switch r := t.run; {
+	case len(d.runs) == 0 || d.runs[0] != r:
+		return "the job is still busy with checkpoints that others asked for"
+	case r.deadline.IsZero() || r.deadline.After(t.deadline):
+		return "the checkpoint goes on for others, who asked for it too and wait longer"
+	}
+	return "the job has not said what became of the checkpoint, which is not wanted any more; `ckptctl status` shows what it does"
+}
+
 // wait returns the result, and calls progress with news until then.
 func (t *ticket) wait(ctx context.Context, progress func(Event)) (Result, error) {
 	var over <-chan time.Time
@@ -251,7 +285,10 @@ func (t *ticket) wait(ctx context.Context, progress func(Event)) (Result, error)
 		case e := <-t.events:
 			progress(e)
 		case <-over:
-			return Result{}, fmt.Errorf("%w: the job is still busy with checkpoints that others asked for", ErrTimeout)
+			if why := t.late(); why != "" {
+				return Result{}, fmt.Errorf("%w: %s", ErrTimeout, why)
+			}
+			over = nil // it is done
 		case <-ctx.Done():
 			select {
 			case <-t.done: // as well: the answer is more than that nobody waits any longer

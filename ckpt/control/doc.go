@@ -26,7 +26,8 @@
 // One checkpoint runs at a time. A request joins one that runs or waits when it wants the same
 // afterwards (continue, exit or kill), and shares its result; otherwise it waits its turn. A client that
 // disappears stops nothing. A checkpoint is given up when the timeouts of all who asked for it are
-// over; a client whose own timeout is over is told so, and leaves the checkpoint to the others.
+// over; a client whose own timeout is over is told so, and leaves the checkpoint to the others. A job is not
+// ended when all who asked for its end have been told that their time is over.
 //
 // # Locks
 //

@@ -31,8 +31,9 @@ const (
 type Config struct {
 	// LoopbackOnly: only this host may connect.
 	LoopbackOnly bool
-	// Advertise are the addresses for clients on other hosts. Empty: those of all interfaces.
-	Advertise []netip.Addr
+	// Only are the addresses to listen on for clients on other hosts: interfaces, networks or addresses, as
+	// hostaddr.Select takes them. Empty: all interfaces.
+	Only []string
 	// Log gets what an operator may want to know. Nil: nothing.
 	Log *slog.Logger
 }
@@ -44,6 +45,7 @@ type Server struct {
 	job       Job
 	desk      *desk
 	guard     *handshake.Guard
+	strangers *handshake.Strangers
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
 	listeners []net.Listener
@@ -60,7 +62,7 @@ func Listen(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, clients: make(map[*handshake.Conn]struct{})}
+	s := &Server{cfg: cfg, clients: make(map[*handshake.Conn]struct{}), strangers: handshake.NewStrangers(cfg.Log, "control port")}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	id, err := hostaddr.Here()
 	if err != nil {
@@ -81,7 +83,10 @@ func Listen(cfg Config) (*Server, error) {
 	if !cfg.LoopbackOnly {
 		outerErr = s.listenOuter()
 	}
-	if len(s.listeners) == 0 {
+	if len(s.listeners) == 0 || outerErr != nil && len(cfg.Only) > 0 {
+		for _, ln := range s.listeners {
+			_ = ln.Close()
+		}
 		return nil, fmt.Errorf("control address: %w", errors.Join(loopErr, outerErr))
 	}
 	if outerErr != nil {
@@ -91,15 +96,12 @@ func Listen(cfg Config) (*Server, error) {
 }
 
 func (s *Server) listenOuter() error {
-	addrs := s.cfg.Advertise
-	if len(addrs) == 0 {
-		var err error
-		if addrs, err = hostaddr.Published(); err != nil {
-			return err
-		}
+	if len(s.cfg.Only) > 0 {
+		return s.listenOnly()
 	}
-	if len(addrs) == 0 {
-		return nil
+	addrs, err := hostaddr.Published()
+	if err != nil || len(addrs) == 0 {
+		return err
 	}
 	ln, err := hostaddr.ListenAll()
 	if err != nil {
@@ -108,6 +110,22 @@ func (s *Server) listenOuter() error {
 	s.listeners = append(s.listeners, ln)
 	for _, a := range addrs {
 		s.address.Addresses = append(s.address.Addresses, netip.AddrPortFrom(a, hostaddr.Of(ln).Port()).String())
+	}
+	return nil
+}
+
+func (s *Server) listenOnly() error {
+	addrs, err := hostaddr.Select(s.cfg.Only)
+	if err != nil {
+		return err
+	}
+	for _, a := range addrs {
+		ln, err := hostaddr.Listen(a)
+		if err != nil {
+			return err
+		}
+		s.listeners = append(s.listeners, ln)
+		s.address.Addresses = append(s.address.Addresses, hostaddr.Of(ln).String())
 	}
 	return nil
 }
@@ -131,7 +149,7 @@ func (s *Server) Serve(job Job) error {
 			return key, nil
 		},
 		Accepted: s.accepted,
-		Rejected: func(err error) { s.cfg.Log.Info("dropped a connection", "error", err) },
+		Rejected: s.strangers.Rejected,
 	}
 	for _, ln := range s.listeners {
 		s.guard.Serve(ln)
@@ -169,6 +187,7 @@ func (s *Server) Close() {
 		return
 	}
 	s.guard.Close()
+	s.strangers.Close()
 	s.desk.close()
 	s.cancel(ErrEnding)
 	s.wg.Wait()

@@ -105,7 +105,8 @@ type Job interface {
 	// checkpoint back. progress may be called at any time until Checkpoint returns; it never blocks.
 	Checkpoint(ctx context.Context, r Request, progress func(Event)) (Result, error)
 	// Finish does what is to be done after a committed checkpoint that was asked for with after.Exit or after.Kill.
-	// It is called once, when those who asked have been told of the commit.
+	// It is called once, when those who asked have been told of the commit; with after.Continue when all of
+	// them had been told before that there is none in time. Then the program goes on.
 	Finish(after.Action)
 	// Status must answer at once, whatever the job is doing.
 	Status() Status
@@ -119,11 +120,14 @@ func (e *RefusedError) Error() string {
 }
 
 // ErrTimeout says that the time which the caller gave was over first. It is the cause of the context's
-// end in Job.Checkpoint; wrap it with what was waited for. The job goes on.
+// end in Job.Checkpoint; wrap it with what was waited for, and with what the job does now.
 var ErrTimeout = errors.New("timeout")
 
 // ErrEnding says that the job is about to end: by itself, or after an earlier request.
 var ErrEnding = errors.New("the job is ending")
+
+// ErrElsewhere says that the job listens on its own host alone, and this is another one.
+var ErrElsewhere = errors.New("the job can be reached on its own host only")
 
 // ErrNotRunning says that nobody who knows the token answers at the address.
 var ErrNotRunning = errors.New("the job is not running any more, or cannot be reached from this host")

@@ -126,7 +126,7 @@ func reseal(p []byte) {
 	ft.get(tail)
 	h := blake3.New()
 	h.Write(p[:headerBytes])
-	if at := ft.indexOffset; at >= headerBytes && at <= int64(len(p)) {
+	if at := ft.indexOffset; at >= headerBytes && at <= int64(len(p)-footerBytes) {
 		for i := range int64(min(ft.sections, 100)) {
 			var e sectionEntry
 			if at+(i+1)*sectionBytes > int64(len(p)) {

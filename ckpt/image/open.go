@@ -13,6 +13,8 @@ import (
 	"slices"
 
 	"github.com/zeebo/blake3"
+
+	"github.com/libckpt/libckpt/internal/regular"
 )
 
 // File is an open image. Its methods may be called by several goroutines at a time.
@@ -32,7 +34,7 @@ type File struct {
 // index and footer, their digests, and that all of it fits together. It fails with *CorruptError,
 // *VersionError or *ArchError.
 func Open(path string) (*File, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path, os.O_RDONLY)
 	if err != nil {
 		return nil, fmt.Errorf("image: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +18,9 @@ import (
 
 	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/image"
+	"github.com/libckpt/libckpt/ckpt/lease"
+	"github.com/libckpt/libckpt/ckpt/store"
+	"github.com/libckpt/libckpt/internal/regular"
 )
 
 // Exit statuses of ckptrun itself (a contract with scripts).
@@ -53,9 +57,13 @@ type Options struct {
 	Snapshot  string // "cow", "stop"
 	Trap      string // "seccomp", "sud"
 	Log       string
-	Files     string // "restore", "keep", "ignore"
+	Files     string // "snapshot", "restore", "keep", "ignore"
+	FilesCopy int64  // bytes of files that a rank copies into an epoch at most
 	IgnoreFD  []int
-	Timeout   time.Duration // of a checkpoint that nobody gave a timeout
+	Control   string        // "auto", "local", "network", or a list of addresses, networks and interfaces
+	Timeout   time.Duration // of a checkpoint that nobody gave a timeout: until the program is stopped ...
+	Bound     bool          // ... or, when it was given as an option, until the commit
+	Lease     time.Duration // without a sign of life for so long, another node may take Dir
 
 	Restart string // DIR[@EPOCH], "" to start a program
 	Argv0   string // the program's argv[0] when it differs; internal
@@ -134,8 +142,10 @@ var settings = []setting{
 		oneOf(func(o *Options) *string { return &o.Snapshot }, "cow", "stop")},
 	{"trap", "CKPT_TRAP", "seccomp|sud", "how system calls of the program are caught (default seccomp)",
 		oneOf(func(o *Options) *string { return &o.Trap }, "seccomp", "sud")},
-	{"files", "CKPT_FILES", "restore|keep|ignore", "on restart: cut output files back to their saved size (restore, the\ndefault), leave them (keep), or go on although inputs changed (ignore)",
-		oneOf(func(o *Options) *string { return &o.Files }, "restore", "keep", "ignore")},
+	{"files", "CKPT_FILES", "snapshot|restore|keep|ignore", "files that the program writes: keep them with the epoch and put them back as\nthey were (snapshot, the default), cut them back to their saved size\n(restore), leave them (keep); ignore: like snapshot, and go on although\nfiles are not as they were",
+		oneOf(func(o *Options) *string { return &o.Files }, "snapshot", "restore", "keep", "ignore")},
+	{"files-copy", "CKPT_FILES_COPY", "SIZE", "what a rank copies of such files at most where the file system cannot\nclone them, e.g. 512K, 64M, 2G (default 64M)",
+		func(o *Options, v string) (err error) { o.FilesCopy, err = size(v); return err }},
 	{"ignore-fd", "CKPT_IGNORE_FD", "N,...", "descriptors that are closed instead of saved",
 		func(o *Options, v string) error {
 			o.IgnoreFD = nil
@@ -148,10 +158,59 @@ var settings = []setting{
 			}
 			return nil
 		}},
+	{"control", "CKPT_CONTROL", "auto|local|network|WHERE,...", "where the job listens for ckptctl: local, on its own host only; network,\non all interfaces of rank 0's host; addresses, networks (10.1.0.0/16) or\ninterfaces; auto, local when all ranks are on one host and no batch\nsystem started them, else network (default auto)",
+		func(o *Options, v string) error {
+			if v == "" {
+				return errors.New("is empty")
+			}
+			for _, w := range strings.Split(v, ",") {
+				if w == "" || strings.ContainsAny(w, " \t\n") || strings.Contains(v, ",") && slices.Contains(controlWords, w) {
+					return fmt.Errorf("%q is none of %s, and no list of addresses, networks and interfaces", v, strings.Join(controlWords, ", "))
+				}
+			}
+			o.Control = v
+			return nil
+		}},
 	{"timeout", "CKPT_TIMEOUT", "T", "give a checkpoint up that could not be made within T (default 60s)",
-		func(o *Options, v string) (err error) { o.Timeout, err = duration(v); return err }},
+		func(o *Options, v string) (err error) {
+			o.Timeout, err = duration(v)
+			o.Bound = o.Timeout > 0
+			return err
+		}},
+	{"lease", "CKPT_LEASE", "T", "after T without a sign of life another node may take DIR over (default 60s)",
+		func(o *Options, v string) (err error) {
+			o.Lease, err = duration(v)
+			if err == nil && (o.Lease < lease.Least || o.Lease > lease.Most) {
+				return fmt.Errorf("%q is not between %v and %v", v, lease.Least, lease.Most)
+			}
+			return err
+		}},
 	{"log", "CKPT_LOG", "LEVEL", "debug, info, warn or error, to stderr (default warn)",
 		oneOf(func(o *Options) *string { return &o.Log }, "debug", "info", "warn", "error")},
+}
+
+// controlWords are those that choose no address by themselves.
+var controlWords = []string{"auto", "local", "network"}
+
+// ControlAt says where to listen for ckptctl: on this host only, or on which addresses (none: all). A batch
+// system's jobs are steered from a login node, others of one host from there.
+func (o *Options) ControlAt(oneHost bool, getenv func(string) string) (local bool, only []string) {
+	switch o.Control {
+	case "auto":
+		return oneHost && !batch(getenv), nil
+	case "local":
+		return true, nil
+	case "network":
+		return false, nil
+	}
+	return false, strings.Split(o.Control, ",")
+}
+
+// batch tells from the environment whether a batch system started this process: Slurm, PBS and Torque, LSF,
+// Grid Engine, Flux, OAR, Cobalt, LoadLeveler, HTCondor.
+func batch(getenv func(string) string) bool {
+	return slices.ContainsFunc([]string{"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "SGE_TASK_ID", "FLUX_JOB_ID", "OAR_JOB_ID",
+		"COBALT_JOBID", "LOADL_STEP_ID", "_CONDOR_JOB_AD"}, func(name string) bool { return getenv(name) != "" })
 }
 
 func duration(v string) (time.Duration, error) {
@@ -164,6 +223,28 @@ func duration(v string) (time.Duration, error) {
 	}
 	return d, nil
 }
+
+// size reads a number of bytes, with K, M or G behind it, and B or iB behind that.
+func size(v string) (int64, error) {
+	digits, shift := strings.TrimSuffix(strings.TrimSuffix(v, "B"), "i"), 0
+	for i, unit := range []string{"K", "M", "G"} {
+		if number, ok := strings.CutSuffix(digits, unit); ok {
+			digits, shift = number, 10*(i+1)
+			break
+		}
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n < 0 || n > maxFilesCopy>>shift {
+		return 0, fmt.Errorf("%q is not a size up to 2G such as 512K, 64M or 1G", v)
+	}
+	return n << shift, nil
+}
+
+// maxFilesCopy bounds --files-copy: the copies are memory until the image is written.
+const maxFilesCopy = 2 << 30
+
+// KeepsFiles tells whether files are kept with an epoch, and put back from it.
+func (o *Options) KeepsFiles() bool { return o.Files == "snapshot" || o.Files == "ignore" }
 
 func parseSignals(o *Options, v string) error {
 	o.Signals = map[unix.Signal]after.Action{}
@@ -194,7 +275,7 @@ func parseSignals(o *Options, v string) error {
 
 func defaults() Options {
 	return Options{Dir: "ckpt", Keep: 2, Compress: image.CompressSnappy, SafeState: "clock",
-		Snapshot: "cow", Trap: "seccomp", Log: "warn", Files: "restore", Timeout: time.Minute}
+		Snapshot: "cow", Trap: "seccomp", Log: "warn", Files: "snapshot", FilesCopy: 64 << 20, Control: "auto", Timeout: time.Minute, Lease: lease.Default}
 }
 
 // ErrHelp and ErrVersion ask for a text on stdout and exit status 0.
@@ -252,22 +333,39 @@ func Parse(args []string, getenv func(string) string) (o Options, rest []string,
 			return o, nil, 0, usage("--dir %w", err)
 		}
 	} else if o.Restart != "" {
-		o.Dir = restartDir(o.Restart)
+		if o.Dir, _, err = store.SplitSpec(o.Restart); err != nil {
+			return o, nil, 0, usage("--restart: %w", err)
+		}
 	}
-	if err := o.readFile(filepath.Join(o.Dir, "ckpt.toml")); err != nil {
+	file := filepath.Join(o.Dir, "ckpt.toml")
+	if err := o.place(file, func() error { return o.readFile(file) }); err != nil {
 		return o, nil, 0, err
 	}
-	for _, s := range settings[1:] {
-		if v := getenv(s.env); v != "" {
-			if err := s.set(&o, v); err != nil {
-				return o, nil, 0, usage("%s: %w", s.env, err)
+	err = o.place("the environment", func() error {
+		for _, s := range settings[1:] {
+			if v := getenv(s.env); v != "" {
+				if err := s.set(&o, v); err != nil {
+					return usage("%s: %w", s.env, err)
+				}
 			}
 		}
-		if fs.Changed(s.flag) {
-			if err := s.set(&o, *given[s.flag]); err != nil {
-				return o, nil, 0, usage("--%s: %w", s.flag, err)
+		return nil
+	})
+	if err != nil {
+		return o, nil, 0, err
+	}
+	err = o.place("the command line", func() error {
+		for _, s := range settings[1:] {
+			if fs.Changed(s.flag) {
+				if err := s.set(&o, *given[s.flag]); err != nil {
+					return usage("--%s: %w", s.flag, err)
+				}
 			}
 		}
+		return nil
+	})
+	if err != nil {
+		return o, nil, 0, err
 	}
 	if o.MPI == "" {
 		o.MPI = LauncherMPI(getenv)
@@ -284,24 +382,49 @@ func Parse(args []string, getenv func(string) string) (o Options, rest []string,
 	return o, rest, own, nil
 }
 
-func restartDir(spec string) string {
-	if i := strings.LastIndexByte(spec, '@'); i > 0 {
-		if _, err := strconv.Atoi(spec[i+1:]); err == nil {
-			return spec[:i]
+// place takes what one place gives, over what weaker places gave. An interval and an overhead both say how
+// often: a place may give one of them, which replaces the other one of a weaker place.
+func (o *Options) place(name string, take func() error) error {
+	const notGiven = -1
+	weaker := *o
+	o.Interval, o.Overhead = notGiven, notGiven
+	if err := take(); err != nil {
+		return err
+	}
+	switch {
+	case o.Interval > 0 && o.Overhead > 0:
+		return usage("%s has both interval (%v) and overhead (%g%%): each says how often; give one of them", name, o.Interval, o.Overhead*100)
+	case o.Interval > 0:
+		o.Overhead = 0
+	case o.Overhead > 0:
+		o.Interval = 0
+	default: // what is off leaves the other one alone
+		if o.Interval == notGiven {
+			o.Interval = weaker.Interval
+		}
+		if o.Overhead == notGiven {
+			o.Overhead = weaker.Overhead
 		}
 	}
-	return spec
+	return nil
 }
+
+// maxFile bounds ckpt.toml, which a person writes.
+const maxFile = 1 << 20
 
 // readFile takes settings from a TOML file whose keys are the options' names.
 func (o *Options) readFile(path string) error {
-	b, err := os.ReadFile(path)
+	b, err := regular.ReadFile(path, maxFile)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
 		return nil
 	}
 	if err != nil {
 		return &Error{ExitFailed, err}
 	}
+	return o.takeFile(path, b)
+}
+
+func (o *Options) takeFile(path string, b []byte) error {
 	var values map[string]any
 	if err := toml.Unmarshal(b, &values); err != nil {
 		return usage("%s: %w", path, err)
@@ -321,17 +444,6 @@ func (o *Options) readFile(path string) error {
 		}
 	}
 	return nil
-}
-
-// LauncherMPI tells from the environment under which MPI's launcher this process runs, "" for none.
-func LauncherMPI(getenv func(string) string) string {
-	switch {
-	case getenv("OMPI_COMM_WORLD_RANK") != "":
-		return "openmpi"
-	case getenv("PMI_RANK") != "" || getenv("PMI_FD") != "":
-		return "mpich"
-	}
-	return ""
 }
 
 // Help is the text of --help.
@@ -368,17 +480,4 @@ Exit status: that of the program; 1 failed, nothing lost; 2 wrong usage; 3 no co
 See also: ckptctl --help, ckptctl doctor, man ckptrun.
 `)
 	return b.String()
-}
-
-// Launched tells whether an MPI launcher started this process.
-func Launched(getenv func(string) string) bool { return LauncherMPI(getenv) != "" }
-
-// LauncherRanks is how many ranks the launcher started, 0 when it does not say.
-func LauncherRanks(getenv func(string) string) int {
-	for _, name := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"} {
-		if n, err := strconv.Atoi(getenv(name)); err == nil && n > 0 {
-			return n
-		}
-	}
-	return 0
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,7 +65,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Options{Dir: dir, Keep: 2, Compress: image.CompressSnappy, SafeState: "clock",
-		Snapshot: "cow", Trap: "seccomp", Log: "warn", Files: "restore", Timeout: time.Minute}
+		Snapshot: "cow", Trap: "seccomp", Log: "warn", Files: "snapshot", FilesCopy: 64 << 20, Control: "auto", Timeout: time.Minute, Lease: time.Minute}
 	if d := cmp.Diff(want, o, cmpopts.IgnoreUnexported(Options{})); d != "" {
 		t.Error(d)
 	}
@@ -76,6 +77,7 @@ func TestDefaults(t *testing.T) {
 // values are, for each setting but dir, three texts that mean different things.
 var values = map[string][3]string{
 	"interval":   {"30s", "10m", "2h"},
+	"control":    {"local", "network", "10.1.0.0/16,eth1"},
 	"overhead":   {"1%", "2", "3.5%"},
 	"keep":       {"1", "3", "7"},
 	"compress":   {"none", "snappy", "zstd"},
@@ -86,8 +88,10 @@ var values = map[string][3]string{
 	"snapshot":   {"stop", "cow", "stop"},
 	"trap":       {"seccomp", "sud", "seccomp"},
 	"files":      {"restore", "keep", "ignore"},
+	"files-copy": {"0", "512K", "1GiB"},
 	"ignore-fd":  {"3", "4,5", "6"},
 	"timeout":    {"1s", "off", "3s"},
+	"lease":      {"1s", "2m", "500ms"},
 	"log":        {"debug", "info", "error"},
 }
 
@@ -130,17 +134,105 @@ func TestPrecedence(t *testing.T) {
 // TestMeaning says what texts mean, where it is not the text itself.
 func TestMeaning(t *testing.T) {
 	dir := directory(t, "keep = 5\noverhead = 2.5\nexit-code = 9\n")
-	o, _, _, err := Parse([]string{"--dir", dir, "--interval", "90s", "--timeout", "0", "--compress", "zstd",
-		"--signal", "USR1,SIGusr2=exit,,term=kill", "--ignore-fd", "7,9", "app"}, environment(nil))
+	o, _, _, err := Parse([]string{"--dir", dir, "--interval", "90s", "--timeout", "0", "--lease", "90s", "--compress", "zstd",
+		"--signal", "USR1,SIGusr2=exit,,term=kill", "--ignore-fd", "7,9", "--files-copy", "3MiB", "app"}, environment(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Options{Dir: dir, Interval: 90 * time.Second, Overhead: 0.025, Keep: 5, ExitCode: 9,
+	want := Options{Dir: dir, Interval: 90 * time.Second, Keep: 5, ExitCode: 9,
 		Compress: image.CompressZstd, SafeState: "clock", Snapshot: "cow", Trap: "seccomp", Log: "warn",
-		Files: "restore", IgnoreFD: []int{7, 9},
+		Files: "snapshot", FilesCopy: 3 << 20, Control: "auto", IgnoreFD: []int{7, 9}, Lease: 90 * time.Second,
 		Signals: map[unix.Signal]after.Action{unix.SIGUSR1: after.Continue, unix.SIGUSR2: after.Exit, unix.SIGTERM: after.Kill}}
 	if d := cmp.Diff(want, o, cmpopts.IgnoreUnexported(Options{}), cmpopts.EquateApprox(0, 1e-12)); d != "" {
 		t.Error(d)
+	}
+}
+
+// TestHowOften: an interval and an overhead exclude each other where they are given, and the stronger place
+// decides.
+func TestHowOften(t *testing.T) {
+	const minute = time.Minute
+	for _, c := range []struct {
+		file, env, line string // "interval overhead", "-" for none
+		interval        time.Duration
+		overhead        float64
+		wrong           string // names the place
+	}{
+		{"- -", "- -", "- -", 0, 0, ""},
+		{"1m -", "- -", "- -", minute, 0, ""},
+		{"- 2%", "- -", "- -", 0, 0.02, ""},
+		{"- 2%", "1m -", "- -", minute, 0, ""},
+		{"1m -", "- 2%", "- -", 0, 0.02, ""},
+		{"1m -", "- -", "- 2%", 0, 0.02, ""},
+		{"1m -", "1m -", "- 2%", 0, 0.02, ""},
+		{"- 3%", "- 2%", "1m -", minute, 0, ""},
+		{"1m -", "- -", "off -", 0, 0, ""},
+		{"- 2%", "- -", "0 -", 0, 0.02, ""},
+		{"1m -", "- -", "0 2%", 0, 0.02, ""},
+		{"1m -", "- 0%", "- -", minute, 0, ""},
+		{"1m 2%", "- -", "- -", 0, 0, "ckpt.toml"},
+		{"1m 2%", "- -", "2m -", 0, 0, "ckpt.toml"},
+		{"- -", "1m 2%", "- -", 0, 0, "environment"},
+		{"1m -", "1m 2%", "- -", 0, 0, "environment"},
+		{"- -", "- -", "1m 2%", 0, 0, "command line"},
+		{"1m -", "- -", "1m 2%", 0, 0, "command line"},
+	} {
+		text, env, args := "", map[string]string{}, []string{}
+		if v, w, _ := strings.Cut(c.file, " "); true {
+			if v != "-" {
+				text += "interval = '" + v + "'\n"
+			}
+			if w != "-" {
+				text += "overhead = '" + w + "'\n"
+			}
+		}
+		if v, w, _ := strings.Cut(c.env, " "); true {
+			if v != "-" {
+				env["CKPT_INTERVAL"] = v
+			}
+			if w != "-" {
+				env["CKPT_OVERHEAD"] = w
+			}
+		}
+		if v, w, _ := strings.Cut(c.line, " "); true {
+			if v != "-" {
+				args = append(args, "--interval", v)
+			}
+			if w != "-" {
+				args = append(args, "--overhead", w)
+			}
+		}
+		o, _, _, err := Parse(append(append([]string{"--dir", directory(t, text)}, args...), "app"), environment(env))
+		if c.wrong != "" {
+			wantStatus(t, err, ExitUsage, c.wrong, "interval", "overhead")
+			continue
+		}
+		if err != nil || o.Interval != c.interval || o.Overhead != c.overhead {
+			t.Errorf("%+v: %v, %v, %v", c, o.Interval, o.Overhead, err)
+		}
+	}
+}
+
+func TestControlAt(t *testing.T) {
+	for _, c := range []struct {
+		control string
+		oneHost bool
+		env     map[string]string
+		local   bool
+		only    []string
+	}{
+		{"auto", true, nil, true, nil},
+		{"auto", false, nil, false, nil},
+		{"auto", true, map[string]string{"SLURM_JOB_ID": "7"}, false, nil},
+		{"auto", true, map[string]string{"PBS_JOBID": "7.host"}, false, nil},
+		{"local", false, map[string]string{"SLURM_JOB_ID": "7"}, true, nil},
+		{"network", true, nil, false, nil},
+		{"ib0,10.1.0.0/16", true, nil, false, []string{"ib0", "10.1.0.0/16"}},
+	} {
+		o := Options{Control: c.control}
+		if local, only := o.ControlAt(c.oneHost, environment(c.env)); local != c.local || !slices.Equal(only, c.only) {
+			t.Errorf("%+v: %v, %q", c, local, only)
+		}
 	}
 }
 
@@ -149,6 +241,7 @@ func TestBadValues(t *testing.T) {
 	bad := map[string][]string{
 		"interval":   {"x", "-1s", "5", "10 m"},
 		"overhead":   {"x", "-1%", "100%", "NaN", "Inf", "5%%", "%"},
+		"control":    {"a b", "local,eth0", "eth0,", ",", "auto,network"},
 		"keep":       {"0", "-2", "x", "1.5", "99999999999999999999"},
 		"compress":   {"gzip", "SNAPPY"},
 		"signal":     {"NOSUCH=exit", "KILL=exit", "STOP=exit", "SYS=exit", "SEGV", "BUS", "FPE", "ILL", "USR1=reboot", "=exit", "USR1=", "SIGSIGUSR1"},
@@ -158,8 +251,10 @@ func TestBadValues(t *testing.T) {
 		"snapshot":   {"fork"},
 		"trap":       {"ptrace"},
 		"files":      {"delete"},
+		"files-copy": {"x", "-1", "1.5M", "3G", "1T", "M", "9999999999999999999"},
 		"ignore-fd":  {"x", "-1", "3,,4", "3,x"},
 		"timeout":    {"soon", "-5s"},
+		"lease":      {"soon", "-5s", "0", "off", "499ms", "25h"},
 		"log":        {"loud", "WARN"},
 	}
 	for _, s := range settings[1:] {
@@ -222,6 +317,11 @@ func TestDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, dir := range []string{"user@host", "@3", "saved@", "job@7", "both", "both@7"} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
 	env := map[string]string{"CKPT_DIR": "fromenv"}
 	for _, c := range []struct {
 		env  map[string]string
@@ -237,6 +337,11 @@ func TestDirectory(t *testing.T) {
 		{nil, []string{"--restart", "user@host@3"}, "user@host"},
 		{nil, []string{"--restart", "@3"}, "@3"},
 		{nil, []string{"--restart", "saved@"}, "saved@"},
+		{nil, []string{"--restart", "job@7"}, "job@7"},
+		{nil, []string{"--restart", "job@7/"}, "job@7"},
+		{nil, []string{"--restart", "job@7@7"}, "job@7"},
+		{nil, []string{"--restart", "both@7/"}, "both@7"},
+		{nil, []string{"--restart", "both/@7"}, "both"},
 		// What goes on writes where it was, unless it is told otherwise on this command line.
 		{env, []string{"--restart", "saved@12"}, "saved"},
 		{env, []string{"--restart", "saved", "--dir", "next"}, "next"},
@@ -249,6 +354,13 @@ func TestDirectory(t *testing.T) {
 		if want := filepath.Join(here, c.want); o.Dir != want {
 			t.Errorf("%q, %v: directory %s, expected %s", c.args, c.env, o.Dir, want)
 		}
+	}
+	for spec, words := range map[string][]string{
+		"nobody@host": {"want DIR or DIR@EPOCH"}, "saved@0": {"from 1 on"},
+		"both@7": {"both@7/", "both/@7"}, // one would be taken for the other
+	} {
+		_, _, _, err := Parse([]string{"--restart", spec}, environment(nil))
+		wantStatus(t, err, ExitUsage, append(words, "--restart")...)
 	}
 	_, _, _, err = Parse([]string{"--dir=", "app"}, environment(nil))
 	wantStatus(t, err, ExitUsage, "--dir")
@@ -316,6 +428,32 @@ func TestHelpNamesAll(t *testing.T) {
 			if !strings.Contains(help, w) {
 				t.Errorf("--help does not name %s", w)
 			}
+		}
+	}
+}
+
+func TestLauncherJob(t *testing.T) {
+	proxy := strings.Fields("/usr/bin/hydra_pmi_proxy --control-port n1:34579 --rmk user --pgid 0 --proxy-id 1")
+	script := []string{"sh", "-c", "ckptrun ./app"}
+	for _, c := range []struct {
+		env      map[string]string
+		commands [][]string
+		rank     int
+		job      string
+	}{
+		{nil, nil, -1, ""},
+		{nil, [][]string{script, {"sshd"}}, -1, ""},
+		{map[string]string{"PMI_RANK": "3"}, [][]string{script, proxy, {"mpiexec.mpich"}}, 3, "hydra n1:34579 0"},
+		{map[string]string{"OMPI_COMM_WORLD_RANK": "2", "PMIX_NAMESPACE": "77", "PMI_RANK": "0"}, [][]string{script, proxy}, 2, "pmix 77 "},
+		{map[string]string{"PMIX_RANK": "1", "SLURM_JOB_ID": "5", "SLURM_STEP_ID": "2"}, nil, 1, "slurm 5.2"},
+		{map[string]string{"PMI_RANK": "x", "SLURM_JOB_ID": "5"}, nil, -1, ""},
+	} {
+		env := environment(c.env)
+		if got := LauncherRank(env); got != c.rank {
+			t.Errorf("%v: rank %d, expected %d", c.env, got, c.rank)
+		}
+		if got := LauncherJob(env, c.commands); got != c.job {
+			t.Errorf("%v, %v: job %q, expected %q", c.env, c.commands, got, c.job)
 		}
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/libckpt/libckpt/internal/regular"
 )
 
 // Program is what is loaded: an ELF program with its dynamic linker. For a script it is the script's
@@ -134,7 +136,7 @@ func executable(p string) error {
 const headBytes = 256
 
 func readHead(p string) ([]byte, error) {
-	f, err := os.Open(p)
+	f, err := regular.Open(p, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}

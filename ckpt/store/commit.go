@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/libckpt/libckpt/internal/fault"
 )
 
@@ -21,6 +23,9 @@ func (s *Store) Begin(epoch int) error {
 		return fmt.Errorf("epoch %d: numbers go from 1 to %d", epoch, MaxEpoch)
 	}
 	dir := s.EpochDir(epoch)
+	if err := s.mayChange(); err != nil {
+		return fmt.Errorf("begin epoch %d: %w", epoch, err)
+	}
 	if err := fault.Point("store.begin.mkdir"); err != nil {
 		return fmt.Errorf("begin epoch %d: %w", epoch, err)
 	}
@@ -44,8 +49,9 @@ func (s *Store) Begin(epoch int) error {
 // On success the epoch is on stable storage. On failure the epoch does not exist, older epochs are
 // as they were, and Commit may be tried again or the epoch given up with Abandon. (When the disk
 // fails so that the manifest can neither be made durable nor be removed, the epoch may exist after
-// all; it is whole then.)
-func (s *Store) Commit(epoch int, m *Manifest) error {
+// all; it is whole then.) last, when not nil, is called just before the epoch exists: the last moment at
+// which an error can keep it from that.
+func (s *Store) Commit(epoch int, m *Manifest, last func() error) error {
 	m.Format, m.Epoch = ManifestFormat, epoch
 	if m.Time.IsZero() {
 		m.Time = time.Now().UTC().Truncate(time.Millisecond)
@@ -80,13 +86,24 @@ func (s *Store) Commit(epoch int, m *Manifest) error {
 	if err := syncDir(dir, "store.commit.syncimages"); err != nil {
 		return fail("fsync of the images' names", err)
 	}
+	if err := syncNames(s.dir); err != nil {
+		return fail("fsync of the directories above", err)
+	}
 	// 3. The manifest reaches the disk under another name.
 	temp, err := writeTemp(final, p, "store.commit")
 	if err != nil {
 		return fail("manifest", err)
 	}
-	// 4. From here on the epoch exists.
-	if err = fault.Point("store.commit.rename"); err == nil {
+	// 4. From here on the epoch exists. If the directory is taken over between the question and the rename,
+	// Fence takes the epoch's folder away.
+	err = s.mayChange()
+	if err == nil && last != nil {
+		err = last()
+	}
+	if err == nil {
+		err = fault.Point("store.commit.rename")
+	}
+	if err == nil {
 		err = os.Rename(temp, final)
 	}
 	if err != nil {
@@ -118,6 +135,9 @@ func (s *Store) Abandon(epoch int) error {
 func (s *Store) remove(epoch int, point string) error {
 	dir := s.EpochDir(epoch)
 	fail := func(err error) error { return fmt.Errorf("remove epoch %d in %s: %w", epoch, s.dir, err) }
+	if err := s.mayChange(); err != nil {
+		return fail(err)
+	}
 	if err := fault.Point(point + ".manifest"); err != nil {
 		return fail(err)
 	}
@@ -180,4 +200,33 @@ func syncDir(dir, point string) error {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+// syncNames makes the name of a directory durable, and those of the directories in which it lies, up to the
+// root of the file system: an epoch is of no use in a directory that a power cut takes away. What may not
+// be opened is somebody else's and was there before.
+func syncNames(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return err
+	}
+	for {
+		var here, above unix.Stat_t
+		up := filepath.Dir(dir)
+		if err := errors.Join(unix.Stat(dir, &here), unix.Stat(up, &above)); err != nil {
+			return err
+		}
+		if up == dir || here.Dev != above.Dev {
+			return nil
+		}
+		switch err := syncDir(up, "store.commit.syncnames"); {
+		case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EROFS):
+		case err != nil:
+			return err
+		}
+		dir = up
+	}
 }

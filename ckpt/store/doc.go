@@ -19,7 +19,7 @@
 //	            name, before the manifest was; the manifest got its name in one step (rename). To
 //	            remove the epoch, the manifest goes first.
 //
-// One process (that of rank 0) calls Begin, Commit, Abandon and Retire; every process may write its
+// One process (that of rank 0, which owns the directory: ckpt/lease) calls Begin, Commit, Abandon and Retire; every process may write its
 // image at ImagePath and read.
 //
 // Owns: names and permissions in the directory, the manifest, the commit, garbage collection.

@@ -154,6 +154,7 @@ func TestEveryPoint(t *testing.T) {
 // TestKillEveryStep kills a process at the n-th step, for every n.
 func TestKillEveryStep(t *testing.T) {
 	if dir := os.Getenv("STORE_TEST_DIR"); dir != "" { // the process to be killed
+		fault.ArmFromEnvironment()
 		s, err := Open(dir)
 		if err == nil {
 			err = run(s)

@@ -12,12 +12,16 @@ import (
 	"time"
 
 	"github.com/libckpt/libckpt/internal/fault"
+	"github.com/libckpt/libckpt/internal/regular"
 )
 
 // ErrNoJob is wrapped by ReadJob when the directory names no job.
 var ErrNoJob = errors.New("no job is recorded here")
 
 const jobName = "job.json"
+
+// maxJob bounds what is read as a job record: more than the arguments that a program can have.
+const maxJob = 16 << 20
 
 // JobFormat is the version of job.json.
 const JobFormat = 1
@@ -64,13 +68,17 @@ func (s *Store) WriteJob(j Job) error {
 // ReadJob reads the record. It wraps ErrNoJob when there is none.
 func (s *Store) ReadJob() (Job, error) {
 	path := filepath.Join(s.dir, jobName)
-	p, err := os.ReadFile(path)
+	p, err := regular.ReadFile(path, maxJob)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Job{}, fmt.Errorf("%s: %w", s.dir, ErrNoJob)
 	}
 	if err != nil {
 		return Job{}, fmt.Errorf("job record: %w", err)
 	}
+	return decodeJob(path, p)
+}
+
+func decodeJob(path string, p []byte) (Job, error) {
 	var j Job
 	if err := json.Unmarshal(p, &j); err != nil {
 		return Job{}, fmt.Errorf("job record %s: %w; it is written anew when a job starts here", path, err)

@@ -6,10 +6,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -17,6 +14,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/libckpt/libckpt/ckpt/image"
+	"github.com/libckpt/libckpt/internal/regular"
 )
 
 // ManifestFormat is the version of the manifest that this package writes and reads.
@@ -147,13 +145,9 @@ func decodeManifest(path string, p []byte) (*Manifest, error) {
 }
 
 func readManifest(path string) (*Manifest, error) {
-	f, err := os.Open(path)
+	p, err := regular.ReadFile(path, maxManifest)
 	if err != nil {
-		return nil, err
-	}
-	p, err := io.ReadAll(io.LimitReader(f, maxManifest))
-	if err := errors.Join(err, f.Close()); err != nil {
-		return nil, fmt.Errorf("manifest %s: %w", path, err)
+		return nil, fmt.Errorf("manifest: %w", err)
 	}
 	return decodeManifest(path, p)
 }

@@ -73,6 +73,11 @@ func (s *Store) Retire(keep int) (removed []int, err error) {
 		}
 		removed = append(removed, n)
 	}
+	if len(r.Keep) > 0 {
+		if newest, err := s.Newest(); err == nil {
+			s.retireFenced(newest)
+		}
+	}
 	return removed, errors.Join(errs...)
 }
 

@@ -30,7 +30,21 @@ const manifestName = "manifest.json"
 
 // Store is a checkpoint directory. It holds no state but the path, so any number of them, in any
 // number of processes, may look at one directory.
-type Store struct{ dir string }
+type Store struct {
+	dir   string
+	check func() error // of Guard; nil: nobody is asked
+}
+
+// Guard returns a store that asks check before each step that others see: making, committing, and removing
+// an epoch. An error of check is that of the step, which then is not made: the directory is another's.
+func (s *Store) Guard(check func() error) *Store { return &Store{s.dir, check} }
+
+func (s *Store) mayChange() error {
+	if s.check == nil {
+		return nil
+	}
+	return s.check()
+}
 
 // Open opens an existing directory.
 func Open(dir string) (*Store, error) {
@@ -41,15 +55,31 @@ func Open(dir string) (*Store, error) {
 	if !st.IsDir() {
 		return nil, fmt.Errorf("checkpoint directory %s: not a directory", dir)
 	}
-	return &Store{dir}, nil
+	return &Store{dir: dir}, nil
 }
 
-// Create opens a directory and makes it, with mode 0700, when it is not there.
+// Create opens a directory and makes it, with mode 0700, when it is not there. What it makes is on stable
+// storage, with all directories above it: an epoch that is committed there does not vanish with them.
 func Create(dir string) (*Store, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := makeAll(dir); err != nil {
 		return nil, fmt.Errorf("checkpoint directory: %w", err)
 	}
 	return Open(dir)
+}
+
+func makeAll(dir string) error {
+	if _, err := os.Stat(dir); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return err // what is no directory is found by Open
+	}
+	above := filepath.Dir(filepath.Clean(dir))
+	if err := makeAll(above); err != nil {
+		return err
+	}
+	// Another rank may make it at the same time; that it is durable is this one's matter too.
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return syncDir(above, "store.create.syncdir")
 }
 
 // Resolve understands DIR and DIR@EPOCH: it opens the directory and returns the epoch, or the newest
@@ -71,24 +101,35 @@ func Resolve(spec string) (*Store, int, error) {
 	return s, epoch, err
 }
 
-// SplitSpec splits DIR[@EPOCH]; epoch is 0 when none is given. A directory whose own name ends in @
-// and digits is written with a slash at its end.
+// SplitSpec splits DIR[@EPOCH]; epoch is 0 when none is given. Where "job@7" is a directory and "job" is
+// none, it is that directory. Where both are there, it is wrong usage, since one of them would be taken for
+// the other: "job@7/" is the directory, "job/@7" epoch 7 of the other.
 func SplitSpec(spec string) (dir string, epoch int, err error) {
 	i := strings.LastIndexByte(spec, '@')
 	if i < 0 || strings.Contains(spec[i:], "/") {
 		return spec, 0, nil
 	}
 	n, err := strconv.Atoi(spec[i+1:])
-	if err != nil {
-		if _, err := os.Stat(spec); err == nil {
-			return spec, 0, nil // a directory with an @ in its name
+	valid := err == nil && n >= 1 && n <= MaxEpoch && i > 0
+	if isDir(spec) {
+		if !valid || !isDir(spec[:i]) {
+			return spec, 0, nil
+		}
+		if spec[i-1] != '/' {
+			return "", 0, fmt.Errorf("%q: %w: there are directories %s and %s; write %s/ for the one, %s/@%d for epoch %d of the other",
+				spec, ErrSpec, spec, spec[:i], spec, spec[:i], n, n)
 		}
 	}
-	if err != nil || n < 1 || n > MaxEpoch || i == 0 {
+	if !valid {
 		return "", 0, fmt.Errorf("%q: %w, with the number of an epoch from 1 on (`ckptctl ls DIR` lists them)",
 			spec, ErrSpec)
 	}
 	return spec[:i], n, nil
+}
+
+func isDir(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.IsDir()
 }
 
 // Dir is the directory.
@@ -100,7 +141,10 @@ func (s *Store) EpochDir(epoch int) string {
 }
 
 // ImageName is the name of a rank's image in the directory of its epoch.
-func ImageName(rank int) string { return fmt.Sprintf("rank-%05d.ckpt", rank) }
+func ImageName(rank int) string { return ImagePrefix(rank) + ".ckpt" }
+
+// ImagePrefix begins the names of all files of a rank in the directory of an epoch.
+func ImagePrefix(rank int) string { return fmt.Sprintf("rank-%05d", rank) }
 
 // ImagePath is where the image of a rank is, or is to be written.
 func (s *Store) ImagePath(epoch, rank int) string {
@@ -186,7 +230,7 @@ func (s *Store) Newest() (int, error) {
 	return 0, fmt.Errorf("%s: %w (%d incomplete)", s.dir, ErrNone, len(list))
 }
 
-// Next is a number for the next epoch: one more than any there is, committed or not.
+// Next is a number for the next epoch: one more than any there is, committed or not, or was before Fence.
 func (s *Store) Next() (int, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -194,7 +238,7 @@ func (s *Store) Next() (int, error) {
 	}
 	next := 1
 	for _, d := range entries {
-		if n, ok := epochNumber(d.Name()); ok {
+		if n, ok := epochNumber(strings.TrimSuffix(d.Name(), fencedSuffix)); ok {
 			next = max(next, n+1)
 		}
 	}

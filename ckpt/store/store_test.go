@@ -33,6 +33,14 @@ func commitEpoch(s *Store, epoch, parent int) error {
 	if err := s.Begin(epoch); err != nil {
 		return err
 	}
+	m, err := writeImages(s, epoch, parent)
+	if err != nil {
+		return err
+	}
+	return s.Commit(epoch, m, nil)
+}
+
+func writeImages(s *Store, epoch, parent int) (*Manifest, error) {
 	m := &Manifest{Libckpt: "test", Ranks: 2, Parent: parent, Program: "./heat", Args: []string{"a b", "<&>"},
 		MPI: MPI{Name: "none", ABI: "none"}, Hosts: []string{"h"}}
 	for rank := range 2 {
@@ -43,12 +51,12 @@ func commitEpoch(s *Store, epoch, parent int) error {
 				Flags: image.FlagAnonymous, Data: data}},
 		}, image.Options{})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		m.Images = append(m.Images, Image{Rank: rank, File: ImageName(rank), Bytes: sum.Bytes,
 			Digest: sum.Digest.String(), Payload: sum.PayloadBytes})
 	}
-	return s.Commit(epoch, m)
+	return m, nil
 }
 
 // checkRestorable does what a restart does: opens every image and compares the memory.
@@ -136,7 +144,7 @@ func TestCommitAndList(t *testing.T) {
 	if err := s.Begin(1); !errors.Is(err, ErrExists) {
 		t.Errorf("second Begin: %v", err)
 	}
-	if err := s.Commit(1, m); !errors.Is(err, ErrExists) {
+	if err := s.Commit(1, m, nil); !errors.Is(err, ErrExists) {
 		t.Errorf("second Commit: %v", err)
 	}
 	if err := s.Abandon(1); err == nil {
@@ -175,7 +183,7 @@ func TestCommitWantsItsImages(t *testing.T) {
 		m := *good
 		m.Images = append([]Image(nil), good.Images...)
 		spoil(&m)
-		if err := s.Commit(2, &m); err == nil {
+		if err := s.Commit(2, &m, nil); err == nil {
 			t.Errorf("%s: committed", name)
 		}
 	}
