@@ -13,25 +13,37 @@ import (
 
 	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/control"
+	"github.com/libckpt/libckpt/ckpt/files"
+	"github.com/libckpt/libckpt/ckpt/store"
+	"github.com/libckpt/libckpt/rails/signaling"
 )
 
 // attempt is one try to make an epoch. All ranks go through the same stages, and decide the same
 // after each exchange, since all see what all said.
 type attempt struct {
-	j       *Job
-	no      uint64 // equal on all ranks; names the exchanges
-	then    after.Action
-	asked   time.Time
-	poll    func() // drives the runtime while this thread waits; nil without
-	report  func(control.Event)
-	epoch   int
-	capture *capture
-	stopped time.Time     // when the program was stopped
-	stop    time.Duration // for how long
-	held    bool          // it stays stopped until the commit
-	touched bool          // some rank's memory may be written to by others as long as those run
-	synced  bool          // some rank has synchronous sends that its program has not seen complete
-	async   bool          // the program was interrupted: the runtime is used by errands of its thread
+	j         *Job
+	id        tryID           // equal on all ranks; names the exchanges
+	clock     uint32          // async: the epoch of the collective clock
+	ctx       context.Context // ends when the attempt has failed, at its deadline for example; see begin
+	cancel    context.CancelCauseFunc
+	told      chan decision // of rank 0, when the attempt is over
+	doubt     bool          // rank 0: the epoch may be committed, or may be yet
+	announced bool          // rank 0 has told how it ended
+	gone      chan int      // rank 0: ranks that have given it up, and go on
+	stage     string        // what it is at
+	resume    func()        // async: after the program's release, when there is no epoch
+	then      after.Action
+	asked     time.Time
+	poll      func() // drives the runtime while this thread waits; nil without
+	report    func(control.Event)
+	epoch     int
+	capture   *capture
+	stopped   time.Time     // when the program was stopped
+	stop      time.Duration // for how long
+	held      bool          // it stays stopped until the commit
+	touched   bool          // some rank's memory may be written to by others as long as those run
+	synced    bool          // some rank has synchronous sends that its program has not seen complete
+	async     bool          // the program was interrupted: the runtime is used by errands of its thread
 }
 
 // Exchanges of one attempt.
@@ -46,10 +58,11 @@ const (
 	stepFrozen
 	stepCommit
 	stepOutcome
+	stepKept
 	steps
 )
 
-func (a *attempt) tag(step int) uint64 { return a.no*steps + uint64(step) }
+func (a *attempt) tag(step int) uint64 { return uint64(a.id)*steps + uint64(step) }
 
 // asyncParkTimeout is shorter: the try is made again.
 const asyncParkTimeout = 2 * time.Second
@@ -58,9 +71,7 @@ const asyncParkTimeout = 2 * time.Second
 const parkTimeout = 10 * time.Second
 
 func (j *Job) newAttempt(poll func()) *attempt {
-	j.count++
-	return &attempt{j: j, no: j.count, then: after.Continue, asked: time.Now(), poll: poll,
-		report: func(control.Event) {}}
+	return &attempt{j: j, then: after.Continue, asked: time.Now(), poll: poll, report: func(control.Event) {}}
 }
 
 // on runs f where the runtime may be used: f is on the program's thread already when that called us.
@@ -73,12 +84,12 @@ func (a *attempt) on(f func()) error {
 }
 
 // meet waits until all ranks are in MPIX_Checkpoint.
-func (a *attempt) meet(ctx context.Context) error {
+func (a *attempt) meet() error {
 	if a.async || a.j.runtime == nil {
 		return nil
 	}
 	a.phase("agree")
-	all, err := exchange(ctx, a.j.group, a.tag(stepAgree), a.poll, a.then)
+	all, err := step(a, stepAgree, a.poll, a.then)
 	if err == nil {
 		a.then = all[0]
 	}
@@ -94,7 +105,7 @@ type standing struct {
 }
 
 // park stops the program on all ranks, or on none.
-func (a *attempt) park(ctx context.Context) (err error) {
+func (a *attempt) park() (err error) {
 	j := a.j
 	a.phase("stop")
 	a.stopped = time.Now()
@@ -103,8 +114,18 @@ func (a *attempt) park(ctx context.Context) (err error) {
 		timeout = asyncParkTimeout
 	}
 	mine, all := standing{Then: a.then}, []standing(nil)
+	if end, ok := a.ctx.Deadline(); ok {
+		timeout = max(min(timeout, time.Until(end)), time.Millisecond)
+	}
 	parkErr := j.host.Park(timeout)
-	talk := func(poll func()) { all, err = exchange(ctx, j.group, a.tag(stepStopped), poll, mine) }
+	talk := func(poll func()) { all, err = step(a, stepStopped, poll, mine) }
+	if why := j.slow.obstacle(); why != "" {
+		mine.Obstacle = why
+	}
+	// A rank that has withdrawn let its program go on: where that stands now need not be safe.
+	if parkErr == nil && a.async && j.clock != nil && !j.clock.safe(a.clock) {
+		mine.Obstacle = errWithdrawn.Error()
+	}
 	if parkErr != nil {
 		mine.Obstacle = parkErr.Error()
 		if j.runtime != nil {
@@ -120,7 +141,10 @@ func (a *attempt) park(ctx context.Context) (err error) {
 	} else {
 		e := a.on(func() {
 			if j.runtime != nil {
-				mine.Obstacle, mine.OneSided = j.runtime.Holds(), j.runtime.OneSided()
+				if mine.Obstacle == "" {
+					mine.Obstacle = j.runtime.Holds()
+				}
+				mine.OneSided = j.runtime.OneSided()
 				mine.Synced = j.runtime.Synchronous()
 			}
 			talk(a.poll)
@@ -163,31 +187,37 @@ type beginning struct {
 	Obstacles []string `json:"obstacles,omitempty"` // the state cannot be saved now
 	Failure   string   `json:"failure,omitempty"`   // something did not work
 	Epoch     int      `json:"epoch,omitempty"`     // rank 0: directory made
+	Files     []string `json:"files,omitempty"`     // files.Table.Shared
 }
 
 // stopAll stops the program on all ranks, receives what is under way between them, and captures this
 // rank; when all ranks could, it returns with the program stopped. Otherwise the program runs again.
-func (a *attempt) stopAll(ctx context.Context) error {
+func (a *attempt) stopAll() error {
 	j := a.j
-	err := a.park(ctx)
+	err := a.park()
 	if err != nil {
 		return err
 	}
 	begun := 0
 	var mine beginning
+	var own error // what kept this rank
 	talk := func(poll func()) {
 		var all []beginning
-		if all, err = exchange(ctx, j.group, a.tag(stepBegin), poll, mine); err == nil {
+		if all, err = step(a, stepBegin, poll, mine); err == nil {
 			err = judge(all)
 		}
 		if err == nil {
 			a.epoch = all[0].Epoch
+			a.keepFiles(all, poll)
+			if a.ctx.Err() != nil {
+				err = context.Cause(a.ctx)
+			}
 		}
 	}
 	e := a.on(func() {
 		if j.runtime != nil {
 			a.phase("drain")
-			if err := a.quiet(ctx); err != nil {
+			if err := a.quiet(); err != nil {
 				mine.Obstacles = []string{err.Error()}
 			}
 		}
@@ -196,11 +226,18 @@ func (a *attempt) stopAll(ctx context.Context) error {
 			a.capture, mine.Obstacles, ferr = j.captureStopped()
 			if ferr != nil {
 				mine.Failure = ferr.Error()
+			} else if a.capture != nil {
+				mine.Files = a.capture.table.Shared()
 			}
 		}
 		if j.group.rank() == 0 && mine.Failure == "" && len(mine.Obstacles) == 0 {
-			n, err := j.beginEpoch()
+			n, err := patiently(a.ctx, &j.slow, "making the directory of an epoch", j.beginEpoch, func(n int, err error) {
+				if err == nil {
+					j.abandon(n)
+				}
+			})
 			if err != nil {
+				own = err
 				mine.Failure = err.Error() // and the directory, if there is one, is somebody else's
 			} else {
 				begun, mine.Epoch = n, n
@@ -213,22 +250,54 @@ func (a *attempt) stopAll(ctx context.Context) error {
 		talk(nil)
 	}
 	if err != nil {
+		a.capture.done()
+		if own != nil && a.ctx.Err() != nil {
+			err = own // and for that it was too late to meet the others
+		}
 		j.host.Release()
 		if begun != 0 {
-			err = errors.Join(err, j.store.Abandon(begun))
+			err = errors.Join(err, a.abandon(begun))
 		}
 	}
 	return err
 }
 
+// keepFiles keeps with the epoch what this rank has to keep of the files that are being written. Ranks
+// that write to one file are all stopped until it is kept. What does not work is told with the image.
+func (a *attempt) keepFiles(all []beginning, poll func()) {
+	j, c := a.j, a.capture
+	lists := make([][]string, len(all))
+	for r, one := range all {
+		lists[r] = one.Files
+	}
+	shared := c.table.Elect(j.group.rank(), lists)
+	if !j.options.KeepsFiles() {
+		return
+	}
+	kept := make(chan struct{})
+	_, c.failed = patiently(a.ctx, &j.slow, "keeping files that are being written", func() (struct{}, error) {
+		defer close(kept)
+		return struct{}{}, c.held.Keep(&c.table, files.KeepOptions{Dir: j.store.EpochDir(a.epoch),
+			Prefix: store.ImagePrefix(j.group.rank()), Copy: j.options.FilesCopy})
+	}, func(struct{}, error) { c.done() })
+	select {
+	case <-kept:
+	default: // they are in use until the disk answers
+		a.capture = nil
+	}
+	if shared { // a lost network is found by the exchange that follows
+		_, _ = step(a, stepKept, poll, struct{}{})
+	}
+}
+
 // quiet drains, and returns when nobody writes to this rank's memory any more.
-func (a *attempt) quiet(ctx context.Context) error {
-	err := a.drain(ctx)
+func (a *attempt) quiet() error {
+	err := a.drain(a.ctx)
 	if a.synced { // whatever became of it: the messages that it did receive are held
-		err = errors.Join(err, a.claim(ctx))
+		err = errors.Join(err, a.claim(a.ctx))
 	}
 	if a.touched { // what another one drains may go to memory that both share
-		_, e := exchange(ctx, a.j.group, a.tag(stepDrained), a.poll, struct{}{})
+		_, e := step(a, stepDrained, a.poll, struct{}{})
 		err = errors.Join(err, e)
 	}
 	return err
@@ -236,9 +305,9 @@ func (a *attempt) quiet(ctx context.Context) error {
 
 // allFrozen waits, where a rank that runs writes to the memory of others, until none of these needs
 // its memory any more. A lost network is found by the exchange that follows.
-func (a *attempt) allFrozen(ctx context.Context) {
+func (a *attempt) allFrozen() {
 	if a.touched {
-		_, _ = exchange(ctx, a.j.group, a.tag(stepFrozen), nil, struct{}{})
+		_, _ = step(a, stepFrozen, nil, struct{}{})
 	}
 }
 
@@ -266,65 +335,121 @@ func judge(all []beginning) error {
 }
 
 // run goes through the stages up to the snapshot and starts the writing. When it returns nil the
-// program runs again, unless a.held, and written is closed when the epoch is committed or given up.
+// program runs again, unless a.held, and written has what became of the epoch. ctx ends at the deadline, if
+// there is one: whatever is not done then is given up.
 func (a *attempt) run(ctx context.Context) (written <-chan outcome, err error) {
+	a.begin(ctx)
+	w, err := a.save()
+	if err != nil {
+		defer a.end()
+		return nil, a.failure(err)
+	}
 	j := a.j
-	if err := a.meet(ctx); err != nil {
-		return nil, err
-	}
-	if err := a.stopAll(ctx); err != nil {
-		return nil, err
-	}
-	a.held = a.then != after.Continue
-	stoppedWrite := a.held || j.options.Snapshot == "stop"
-	a.phase("snapshot")
-	w := &writer{attempt: a}
-	if !stoppedWrite {
-		pid, err := j.host.Freeze()
-		if err != nil {
-			j.log.Warn("no frozen copy: writing while the program is stopped", zap.Error(err))
-			stoppedWrite = true
-		} else {
-			w.pid = pid
-			j.mu.Lock()
-			j.frozen[pid] = true
-			j.mu.Unlock()
-			a.allFrozen(ctx)
-			j.host.Release()
-			a.stop = time.Since(a.stopped)
-		}
-	}
-	finished := make(chan struct{})
+	finished, out := make(chan struct{}), make(chan outcome, 1)
 	j.mu.Lock()
 	j.writing = finished
 	j.mu.Unlock()
-	out := make(chan outcome, 1)
-	released := make(chan struct{})
+	imaged := make(chan struct{})
 	go func() {
-		o := w.write(func() {
-			// The images are written: a program that only waited for that goes on.
-			if stoppedWrite && !a.held {
-				a.allFrozen(ctx)
-				j.host.Release()
-				a.stop = time.Since(a.stopped)
-			}
-			close(released)
-		})
-		if a.held && o.err != nil {
-			j.host.Release()
-		}
+		defer a.end()
+		o := w.write(func() { close(imaged) })
 		j.ended1(a, o)
 		close(finished)
 		out <- o
 	}()
-	if stoppedWrite && !a.held {
+	if w.pid == 0 && !a.held { // the program only waits until its memory is written
 		poll := a.poll
 		if a.async {
 			poll = nil
 		}
-		_, _ = await(poll, func() (struct{}, error) { <-released; return struct{}{}, nil })
+		_, _ = await(poll, func() (struct{}, error) { <-imaged; return struct{}{}, nil })
 	}
 	return out, nil
+}
+
+// save stops the program and captures it. Unless the program is to stand still until its image is written,
+// it goes on, and a frozen copy stands in its place.
+func (a *attempt) save() (*writer, error) {
+	j := a.j
+	if err := a.meet(); err != nil {
+		return nil, err
+	}
+	if err := a.stopAll(); err != nil {
+		return nil, err
+	}
+	a.held = a.then != after.Continue
+	a.phase("snapshot")
+	w := &writer{attempt: a}
+	if a.held || j.options.Snapshot == "stop" {
+		return w, nil
+	}
+	pid, err := j.host.Freeze()
+	if err != nil {
+		j.log.Warn("no frozen copy: writing while the program is stopped", zap.Error(err))
+		return w, nil
+	}
+	w.pid = pid
+	j.mu.Lock()
+	j.frozen[pid] = true
+	j.mu.Unlock()
+	a.allFrozen()
+	a.goOn()
+	return w, nil
+}
+
+// goOn lets the program run again.
+func (a *attempt) goOn() {
+	a.j.host.Release()
+	a.stop = time.Since(a.stopped)
+}
+
+// failure is what is said of an attempt that made no epoch, when the program goes on.
+func (a *attempt) failure(err error) error {
+	if a.resume != nil {
+		a.resume()
+	}
+	if !a.failedAlone() && a.ctx.Err() == nil {
+		return err
+	}
+	err = a.reason(err)
+	var word *verdictError
+	var refused *control.RefusedError
+	var lost *signaling.LostError
+	switch silent := a.surrender(err); {
+	case errors.As(err, &word):
+		return word.error
+	case errors.As(err, &refused), errors.As(err, &lost):
+	case len(silent) > 0:
+		err = fmt.Errorf("%w; ranks %v have not said yet that their program goes on", err, silent)
+	default:
+		err = fmt.Errorf("%w; the job goes on", err)
+	}
+	return err
+}
+
+// reason is why the attempt has ended, in words for those who asked. A RefusedError says that another one
+// may succeed.
+func (a *attempt) reason(err error) error {
+	cause := context.Cause(a.ctx)
+	var lost *signaling.LostError
+	var missing *unreachableError
+	var late *signaling.WaitError
+	var word *verdictError
+	switch {
+	case errors.As(cause, &word):
+		return word
+	case errors.As(cause, &lost):
+		return fmt.Errorf("epoch given up: %w", lost)
+	case errors.As(cause, &missing):
+		return &control.RefusedError{Reasons: missing.reasons()}
+	case errors.Is(cause, errGaveUp):
+		return &control.RefusedError{Reasons: []string{cause.Error()}}
+	case errors.As(err, &late):
+		err = fmt.Errorf("%w: %s is not done", cause, late.Who())
+	case !errors.Is(err, cause):
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
+	return fmt.Errorf("the epoch was given up in stage %q: %w", a.stage, err)
 }
 
 // Cooperative is MPIX_Checkpoint: the calling thread stands in a held gate call. Collective.
@@ -339,6 +464,10 @@ func (j *Job) Cooperative() (State, error) {
 	_, _ = await(poll, func() (struct{}, error) { j.attempts.Lock(); j.settle(); return struct{}{}, nil })
 	defer j.attempts.Unlock()
 	a := j.newAttempt(poll)
+	j.tries.mu.Lock()
+	j.tries.calls++ // as many on all ranks
+	a.id = cooperativeID(j.tries.calls)
+	j.tries.mu.Unlock()
 	written, err := a.run(context.Background())
 	if err != nil {
 		j.failed(err)
@@ -355,6 +484,7 @@ func (j *Job) Cooperative() (State, error) {
 	if o.err != nil {
 		return StateError, o.err
 	}
-	j.endAfterCommit(poll, a.then)
-	return StateError, errors.New("the job should have ended")
+	j.endAfterCommit(a, a.then)
+	a.goOn()
+	return StateCheckpoint, nil
 }

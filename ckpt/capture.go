@@ -17,14 +17,54 @@ import (
 // capture is the state of a stopped process, except for the pages of its private memory.
 type capture struct {
 	meta     Meta
-	sections []image.Section
+	sections []image.Section // but for that of the files
 	regions  []image.Region
-	named    []files.Named // files that must be durable before the epoch is committed
+	table    files.Table
+	held     *files.Held // files that must be durable before the epoch is committed; nil once done
+	failed   error       // why the files could not be kept
+	mapped   [][]byte    // by room
+}
+
+// room is memory for what the network held, which may be much. Running out of it is an error here, while
+// running out of Go's heap would end the process.
+func (c *capture) room(bytes int) ([]byte, error) {
+	if bytes == 0 {
+		return nil, nil
+	}
+	b, err := unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, fmt.Errorf("memory for %d bytes of messages and requests: %w", bytes, err)
+	}
+	c.mapped = append(c.mapped, b)
+	return b, nil
+}
+
+// done gives up what the capture keeps of the process: nobody may look at its sections after that. It may be
+// called on nil, and again.
+func (c *capture) done() {
+	if c == nil {
+		return
+	}
+	c.held.Done()
+	c.held = nil
+	for _, b := range c.mapped {
+		_ = unix.Munmap(b) // it is what Mmap returned
+	}
+	c.mapped, c.sections = nil, nil
 }
 
 // captureStopped describes the stopped program. Obstacles are why it cannot be saved now.
 func (j *Job) captureStopped() (*capture, []string, error) {
-	var obstacles []string
+	c := &capture{meta: j.meta}
+	obstacles, err := c.stopped(j)
+	if err != nil || len(obstacles) > 0 {
+		c.done()
+		return nil, obstacles, err
+	}
+	return c, nil, nil
+}
+
+func (c *capture) stopped(j *Job) (obstacles []string, err error) {
 	j.mu.Lock()
 	known := make(map[int]bool, len(j.frozen))
 	for pid := range j.frozen {
@@ -33,7 +73,7 @@ func (j *Job) captureStopped() (*capture, []string, error) {
 	j.mu.Unlock()
 	children, err := snapshot.Children(known)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for _, pid := range children {
 		obstacles = append(obstacles, fmt.Sprintf("child process %d (%s) is not finished, or not waited for", pid, comm(pid)))
@@ -42,45 +82,41 @@ func (j *Job) captureStopped() (*capture, []string, error) {
 	inherited := [3]int{j.host.Original(0), j.host.Original(1), j.host.Original(2)}
 	table, open, err := files.Capture(fds, inherited, j.options.IgnoreFD...)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open files: %w", err)
+		return nil, fmt.Errorf("open files: %w", err)
 	}
 	for _, o := range open {
 		obstacles = append(obstacles, o.String())
 	}
 	if len(obstacles) > 0 {
-		return nil, obstacles, nil
+		return obstacles, nil
 	}
-	c := &capture{meta: j.meta}
 	var messages []byte
+	var named []files.Named
 	if j.tables != nil {
-		if messages, err = j.runtime.Save(); err != nil {
-			return nil, nil, err
+		if messages, err = j.runtime.Save(c.room); err != nil {
+			return nil, err
 		}
 		if _, err := drain.Decode(messages); err != nil {
-			return nil, nil, fmt.Errorf("what the runtime says of its %w", err)
+			return nil, fmt.Errorf("what the runtime says of its %w", err)
 		}
 		var own []files.Named
-		if c.named, own, err = j.runtime.Files(); err != nil {
-			return nil, nil, err
+		if named, own, err = j.runtime.Files(); err != nil {
+			return nil, err
 		}
 		if obstacles, err = table.AddNamed(own); err != nil || len(obstacles) > 0 {
-			return nil, obstacles, err
+			return obstacles, err
 		}
 	}
 	if c.meta.Dir, err = os.Readlink("/proc/self/cwd"); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	c.meta.Umask = unix.Umask(0)
 	unix.Umask(c.meta.Umask)
 	threads, err := j.host.State()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	filesSection, err := table.Encode()
-	if err != nil {
-		return nil, nil, fmt.Errorf("open files: %w", err)
-	}
-	c.sections = []image.Section{{Name: sectionThreads, Data: threads}, {Name: sectionFiles, Data: filesSection}}
+	c.sections = []image.Section{{Name: sectionThreads, Data: threads}}
 	if j.tables != nil {
 		c.sections = append(c.sections, image.Section{Name: sectionMessages, Data: messages})
 		c.sections = append(c.sections,
@@ -88,12 +124,46 @@ func (j *Job) captureStopped() (*capture, []string, error) {
 			image.Section{Name: sectionRuntime, Data: append([]byte(nil), j.state...)})
 	}
 	if c.regions, err = snapshot.Regions(); err != nil {
-		return nil, nil, err
+		return nil, err
+	}
+	if j.tables != nil {
+		snapshot.Own(c.regions, j.runtime.Memory())
+	}
+	for i := range c.regions {
+		if r := &c.regions[i]; j.host.Foreign(r.Start, r.End) {
+			obstacles = append(obstacles, fmt.Sprintf("memory %s lies among the program's and is not its own: "+
+				"a library of the MPI below, or of LD_PRELOAD, has taken it", r))
+		}
+	}
+	if len(obstacles) > 0 {
+		return obstacles, nil
 	}
 	if err := snapshot.CopyShared(c.regions); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return c, nil, nil
+	if obstacles, err = table.AddNamed(mappedFiles(c.regions)); err != nil || len(obstacles) > 0 {
+		return obstacles, err
+	}
+	c.table = table
+	if c.held, err = files.Hold(&c.table, named, fds); err != nil {
+		return nil, err
+	}
+	if err := c.held.Sample(&c.table); err != nil {
+		return nil, fmt.Errorf("open files: %w", err)
+	}
+	return nil, nil
+}
+
+// mappedFiles lists the files that the program writes to through its memory. It may have closed them.
+func mappedFiles(regions []image.Region) []files.Named {
+	var list []files.Named
+	for i := range regions {
+		r := &regions[i]
+		if r.Flags&image.FlagFile != 0 && r.Flags&image.FlagShared != 0 && r.Prot&unix.PROT_WRITE != 0 {
+			list = append(list, files.Named{Path: r.Path, Write: true, Mapped: true})
+		}
+	}
+	return list
 }
 
 func comm(pid int) string {

@@ -25,17 +25,16 @@ const (
 // clockwork drives this rank's collective clock: messages come in by the signaling network, calls by
 // the program's threads, requests and their end by the orchestrator.
 type clockwork struct {
+	orders
 	log    *zap.Logger
 	tables *vid.Tables
-	fence  func() error       // on all threads of the process
-	trace  *clockTrace        // nil: none is asked for
-	stop   func(epoch uint32) // the state is safe: called on a goroutine of its own
-	nudge  func()             // deferred calls may start: called on a goroutine of its own
-	over   func(aborted bool) // the epoch is over
+	fence  func() error // on all threads of the process
+	trace  *clockTrace  // nil: none is asked for
 
 	mu       sync.Mutex
 	machine  *collclock.Machine
 	stopping bool
+	lost     bool // the network is: nobody waits for anybody here
 	ids      map[vid.ID]collclock.ID
 	comms    map[collclock.ID]vid.ID
 	granted  map[collclock.ID]uint64 // highest call that was let in
@@ -46,6 +45,13 @@ type clockwork struct {
 	wake     chan struct{} // the outbox has something
 	rank     int
 	meet     meetings
+}
+
+// orders are what a clockwork tells the orchestrator, each on a goroutine of its own.
+type orders struct {
+	stop  func(epoch uint32) // the state is safe
+	nudge func()             // deferred calls may start
+	over  func(aborted bool) // the epoch is over
 }
 
 // outgoing is a message of the signaling network.
@@ -62,8 +68,8 @@ type DeferredStart struct {
 }
 
 // newClockwork registers the process for membarrier, so that raising the pending word needs no fence on
-// the program's side.
-func newClockwork(net *signaling.Network, tables *vid.Tables, log *zap.Logger) (*clockwork, error) {
+// the program's side. It hears nothing before listen.
+func newClockwork(net *signaling.Network, tables *vid.Tables, log *zap.Logger, o orders) (*clockwork, error) {
 	fence, err := newFence()
 	if err != nil {
 		return nil, err
@@ -77,13 +83,19 @@ func newClockwork(net *signaling.Network, tables *vid.Tables, log *zap.Logger) (
 		config.Trace = trace.step
 	}
 	w := &clockwork{
-		log: log, tables: tables, fence: fence, trace: trace,
+		orders: o,
+		log:    log, tables: tables, fence: fence, trace: trace,
 		machine: collclock.New(config),
 		ids:     map[vid.ID]collclock.ID{}, comms: map[collclock.ID]vid.ID{},
 		granted: map[collclock.ID]uint64{}, deferred: map[collclock.ID]uint64{},
 		wake: make(chan struct{}, 1),
 		rank: net.Rank(), meet: newMeetings(),
 	}
+	return w, nil
+}
+
+// listen takes messages from now on: other ranks may have sent some already.
+func (w *clockwork) listen(net *signaling.Network) {
 	w.hear(net)
 	net.Handle(kindClock, func(from int, payload []byte) {
 		m, err := collclock.DecodeMessage(payload)
@@ -94,7 +106,6 @@ func newClockwork(net *signaling.Network, tables *vid.Tables, log *zap.Logger) (
 		w.step(collclock.Received{From: int32(from), Message: m})
 	})
 	go w.post(net)
-	return w, nil
 }
 
 // linux/membarrier.h: MEMBARRIER_CMD_PRIVATE_EXPEDITED and its registration.
@@ -182,7 +193,7 @@ func (w *clockwork) act(a collclock.Action) {
 		w.deferred[a.Clock] = max(w.deferred[a.Clock], a.K)
 	case collclock.Start:
 		w.starts = append(w.starts, DeferredStart{w.comms[a.Clock], a.K})
-		if !w.nudging && w.nudge != nil {
+		if !w.nudging {
 			w.nudging = true
 			go w.nudge()
 		}
@@ -276,7 +287,7 @@ func (w *clockwork) call(comm vid.ID, k uint64, mode collclock.Mode) int {
 }
 
 func (w *clockwork) answer(id collclock.ID, k uint64) int {
-	if w.granted[id] >= k && w.machine.Clear(id) {
+	if w.lost || w.granted[id] >= k && w.machine.Clear(id) {
 		return callEnter
 	}
 	return callWait
@@ -299,6 +310,23 @@ func (w *clockwork) returned(comm vid.ID, k uint64) {
 	if id, ok := w.ids[comm]; ok {
 		w.stepLocked(collclock.Return{Clock: id, K: k})
 	}
+}
+
+// withdrawn: the next call has the number of this one, and so may be answered as this one was not.
+func (w *clockwork) withdrawn(comm vid.ID, k uint64, deferred bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	id, ok := w.ids[comm]
+	if !ok {
+		return
+	}
+	if w.granted[id] >= k {
+		w.granted[id] = k - 1
+	}
+	if w.deferred[id] >= k {
+		w.deferred[id]-- // those behind it have moved up
+	}
+	w.stepLocked(collclock.Withdrawn{Clock: id, K: k, Deferred: deferred})
 }
 
 func (w *clockwork) nextStart() (DeferredStart, bool) {
@@ -348,6 +376,40 @@ func (w *clockwork) abort() bool {
 	}
 	w.stepLocked(collclock.Abort{})
 	return true
+}
+
+// lose opens all gates for good: the network is lost, so nobody can be waited for.
+func (w *clockwork) lose() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lost = true
+	w.stepLocked(collclock.Withdraw{})
+}
+
+// resume ends the epoch on all ranks, unless that was done. Rank 0 only.
+func (w *clockwork) resume() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch p := w.machine.Phase(); {
+	case p == collclock.Stopped:
+		w.stepLocked(collclock.Resume{})
+	case p > collclock.Resuming:
+		w.stepLocked(collclock.Abort{})
+	}
+}
+
+// next is the epoch that a request begins. Rank 0 only, between epochs.
+func (w *clockwork) next() uint32 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.machine.Epoch() + 1
+}
+
+// safe tells whether the safe state of an epoch holds on this rank: nobody here has withdrawn.
+func (w *clockwork) safe(epoch uint32) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.machine.Phase() == collclock.Stopped && w.machine.Epoch() == epoch
 }
 
 // open tells whether an epoch waits for its safe state.
@@ -423,6 +485,13 @@ func (j *Job) CollPermitted(comm vid.ID, k uint64) int {
 func (j *Job) CollReturned(comm vid.ID, k uint64) {
 	if j.clock != nil {
 		j.clock.returned(comm, k)
+	}
+}
+
+// CollWithdrawn says that call k failed before it took part in anything, deferred that its start did.
+func (j *Job) CollWithdrawn(comm vid.ID, k uint64, deferred bool) {
+	if j.clock != nil {
+		j.clock.withdrawn(comm, k, deferred)
 	}
 }
 

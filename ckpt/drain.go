@@ -4,6 +4,7 @@ package ckpt
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	goruntime "runtime"
@@ -44,15 +45,23 @@ func (a *attempt) owed(ctx context.Context) (*drain.Ledger, error) {
 // drain receives what other ranks have sent to this one, until nothing is under way between them.
 // Collective as far as the ranks' counters go; an error is this rank's alone.
 func (a *attempt) drain(ctx context.Context) error {
+	err := a.drainAll(ctx)
+	var elsewhere *undrainedError
+	if err != nil && !errors.As(err, &elsewhere) {
+		a.j.tellUndrained(a.id)
+	}
+	return err
+}
+
+func (a *attempt) drainAll(ctx context.Context) error {
 	j := a.j
 	ledger, err := a.owed(ctx)
 	if err != nil {
 		return err
 	}
+	var unsettled error // the messages are received all the same: others wait for that
 	if a.touched {
-		if err := j.runtime.Settle(); err != nil {
-			return err
-		}
+		unsettled = j.runtime.Settle()
 	}
 	end, told := time.Now().Add(drainTimeout), time.Now()
 	for {
@@ -64,22 +73,64 @@ func (a *attempt) drain(ctx context.Context) error {
 		if left == 0 && len(gaps) == 0 {
 			break
 		}
+		// All that was sent to this rank is received: so it can say of each message whether its program has it.
+		if u := j.undrained.Load(); u != nil && u.id == a.id && len(gaps) == 0 {
+			return &undrainedError{u.rank}
+		}
 		if wrong := wrongGaps(gaps); wrong != "" {
 			return errors.New("the counts of messages cannot be right, so no image can be made: " + wrong)
 		}
 		if time.Since(told) > tellEvery {
 			told = time.Now()
+			// What the others send to this rank may have no room here, and what this one sends none there.
+			if why := j.runtime.Holds(); why != "" && len(gaps) == 0 {
+				return errors.New(why)
+			}
 			a.progress(control.RankStatus{Phase: "drain", Detail: fmt.Sprintf("receives %d messages, completes %d operations", drain.UnderWay(gaps), left)})
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: messages under way have not arrived: %s", context.Cause(ctx), stillMissing(gaps, left))
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("messages under way did not arrive in %v: %s", drainTimeout, stillMissing(gaps, left))
 		}
 		goruntime.Gosched()
 	}
+	if unsettled != nil {
+		return unsettled
+	}
 	if why := j.runtime.Holds(); why != "" {
 		return errors.New(why)
 	}
 	return nil
+}
+
+// undrained is a rank that has given up receiving what is under way, and in which attempt.
+type undrained struct {
+	id   tryID
+	rank int
+}
+
+// undrainedError is what the others say then: they would wait for it in vain.
+type undrainedError struct{ rank int }
+
+func (e *undrainedError) Error() string {
+	return fmt.Sprintf("rank %d cannot receive what is under way", e.rank)
+}
+
+// tellUndrained tells the other ranks that this one has given up, so that their programs go on soon.
+func (j *Job) tellUndrained(id tryID) {
+	for r := range j.group.size() {
+		if r != j.group.rank() { // a lost network is found by the exchange that follows
+			_ = j.net.Send(context.Background(), r, kindUndrained, binary.LittleEndian.AppendUint64(nil, uint64(id)))
+		}
+	}
+}
+
+func (j *Job) heardUndrained(from int, payload []byte) {
+	if len(payload) == 8 {
+		j.undrained.Store(&undrained{tryID(binary.LittleEndian.Uint64(payload)), from})
+	}
 }
 
 // claim finds out which synchronous sends wait for receivers whose programs have not taken the messages,

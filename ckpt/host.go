@@ -30,6 +30,8 @@ type Host interface {
 	Original(i int) int
 	Place(number, from int, cloexec bool) error
 	SetTables(addr uintptr)
+	// Foreign says whether some of these addresses in the program's part of memory were never given to it.
+	Foreign(start, end uint64) bool
 	// Load makes the threads that State described; the memory is mapped already.
 	Load(state []byte) error
 	// End ends the process at once: with that exit status, by SIGKILL when it is negative.
@@ -72,14 +74,17 @@ type Runtime interface {
 	Claims() []Claim
 	Judge([]Claim)
 	Answered([]Claim)
-	// Save describes messages and requests after Drain, for Load in a fresh runtime.
-	Save() ([]byte, error)
+	// Save describes messages and requests after Drain, for Load in a fresh runtime, in what room gives it.
+	Save(room func(bytes int) ([]byte, error)) ([]byte, error)
 	Load(state []byte) error
 	// Files lists the files that the runtime has open for the application: all, and those of which this
 	// rank answers for the state on disk. After Save.
 	Files() (all, own []files.Named, err error)
 	// Rebuild makes an object again.
 	Rebuild(kind, id uint32, descriptor []byte, real uint64) (uint64, error)
+	// Memory lists shared mappings among the program's that are this rank's own memory, which the runtime
+	// made: start and end of each. While the program is stopped.
+	Memory() []uint64
 	// Waiting lists calls of the program that have been waiting for a while. At any time, on any thread.
 	Waiting() []Waiting
 	// StartDeferred starts the deferred collective calls that CollStart names.

@@ -24,6 +24,7 @@ import (
 	"github.com/libckpt/libckpt/ckpt/image"
 	"github.com/libckpt/libckpt/ckpt/launch"
 	"github.com/libckpt/libckpt/ckpt/store"
+	_ "github.com/libckpt/libckpt/internal/keepout" // Go's heap is none of the program's memory
 )
 
 var errHost = errors.New("the host could not")
@@ -182,6 +183,8 @@ func (h *testHost) Place(int, int, bool) error { return errors.New("nothing is r
 
 func (h *testHost) SetTables(uintptr) {}
 
+func (h *testHost) Foreign(start, end uint64) bool { return false }
+
 func (h *testHost) Load([]byte) error { return errors.New("nothing is restored here") }
 
 // End ends the goroutine in place of the process.
@@ -226,7 +229,7 @@ func memory(t *testing.T, at uintptr, flags int) []byte {
 
 func testOptions(dir string) launch.Options {
 	return launch.Options{Dir: dir, Keep: 2, Compress: image.CompressSnappy, Snapshot: "cow", Files: "restore",
-		Trap: "seccomp", Log: "warn", ExitCode: 7}
+		Trap: "seccomp", Log: "warn", Control: "local", ExitCode: 7}
 }
 
 // start is a job of one process without MPI.

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -15,6 +17,7 @@ import (
 	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/control"
 	"github.com/libckpt/libckpt/ckpt/launch"
+	"github.com/libckpt/libckpt/ckpt/lease"
 	"github.com/libckpt/libckpt/ckpt/snapshot"
 	"github.com/libckpt/libckpt/ckpt/store"
 	"github.com/libckpt/libckpt/rails/signaling"
@@ -39,13 +42,21 @@ type Job struct {
 	clock    *clockwork         // nil without MPI
 	messages []byte             // restart: of the image, until the runtime has them
 
+	owned  *owned          // rank 0: the directories that are this job's
 	store  *store.Store    // rank 0 commits; all write images
-	server *control.Server // rank 0
+	server *control.Server // rank 0; read it only when serving is closed
 	done   chan struct{}   // closed by Close: triggers end
 
+	serving chan struct{} // closed once requests can be served: other ranks may be there earlier
+	served  sync.Once     // closes serving
+
 	attempts sync.Mutex // one checkpoint at a time
-	count    uint64     // attempts so far; equal on all ranks
+	tries    attempts
+	slow     slow         // steps on the disk that do not come back
+	missing  map[int]bool // ranks that cannot be reached; of reach alone
 	writing  chan struct{}
+	// The rank that said last that it cannot receive what is under way.
+	undrained atomic.Pointer[undrained]
 
 	mu     sync.Mutex
 	status control.Status
@@ -68,8 +79,9 @@ func newJob(h Host, o launch.Options, meta Meta, log *zap.Logger) *Job {
 	close(closedChannel)
 	return &Job{
 		host: h, options: o, log: log, meta: meta, group: solo{},
-		done: make(chan struct{}), writing: closedChannel,
+		done: make(chan struct{}), serving: make(chan struct{}), writing: closedChannel,
 		ended: make(chan after.Action, 1), frozen: map[int]bool{},
+		tries:  attempts{open: map[tryID]*attempt{}, ended: map[tryID]decision{}},
 		status: control.Status{State: control.Running, Program: meta.Program, Started: time.Now()},
 	}
 }
@@ -87,24 +99,51 @@ func describe(o launch.Options, p launch.Program) (Meta, error) {
 	}, nil
 }
 
-// Start begins the job of a program that is about to run. Under an MPI launcher the job has no
-// control endpoint before the runtime opens it, since the rank is not known.
+// Start begins the job of a program that is about to run, and that runs only when the job owns its
+// directory. Under an MPI launcher the job has no control endpoint before the runtime opens it.
 func Start(h Host, o launch.Options, p launch.Program, log *zap.Logger) (*Job, error) {
 	meta, err := describe(o, p)
 	if err != nil {
 		return nil, err
 	}
 	j := newJob(h, o, meta, log)
-	if launch.Launched(os.Getenv) {
-		return j, nil
+	launched, rank := launch.Launched(os.Getenv), launch.LauncherRank(os.Getenv)
+	switch {
+	case !launched || rank == 0:
+		j.owned, err = own(o, "", meta.Program, false, log)
+	case rank > 0:
+		err = awaitOwner(o, "", log)
 	}
-	return j, j.serve()
+	if err != nil || launched {
+		if j.owned != nil {
+			j.owned.alone = launch.LauncherRanks(os.Getenv) != 1
+		}
+		return j, err
+	}
+	if err := j.serve(); err != nil {
+		j.owned.release()
+		return nil, err
+	}
+	return j, nil
 }
 
 // OpenRuntime makes the job one of all ranks of the runtime. Collective. tables are the virtual ids.
 func (j *Job) OpenRuntime(rt Runtime, tables *vid.Tables) error {
+	_, err := ownTogether(rt, func() (int, error) {
+		var err error
+		if j.owned == nil {
+			j.owned, err = own(j.options, "", j.meta.Program, true, j.log)
+		}
+		return 0, err
+	})
+	if err != nil {
+		return err
+	}
 	if err := j.connect(rt, tables); err != nil {
 		return err
+	}
+	if j.owned != nil {
+		j.owned.alone = false
 	}
 	return j.serve()
 }
@@ -114,7 +153,11 @@ func (j *Job) connect(rt Runtime, tables *vid.Tables) error {
 	if j.runtime != nil {
 		return errors.New("a runtime has opened this process's job already; one is supported")
 	}
-	ep, err := signaling.Listen(signaling.Config{})
+	silence, err := silenceOf(os.Getenv("CKPT_DEBUG"))
+	if err != nil {
+		return err
+	}
+	ep, err := signaling.Listen(signaling.Config{Silence: silence, Log: structured(j.log)})
 	if err != nil {
 		return fmt.Errorf("signaling network: %w", err)
 	}
@@ -141,14 +184,33 @@ func (j *Job) connect(rt Runtime, tables *vid.Tables) error {
 		go j.ask(after.Action(payload), fmt.Sprintf("a signal to rank %d", from))
 	})
 	net.Handle(kindProgress, j.heard)
-	if j.clock, err = newClockwork(net, tables, j.log); err != nil {
+	net.Handle(kindUndrained, j.heardUndrained)
+	if j.clock, err = newClockwork(net, tables, j.log, orders{stop: j.stopped, over: j.over, nudge: j.nudge}); err != nil {
 		return err
 	}
-	j.clock.stop, j.clock.over, j.clock.nudge = j.stopped, j.over, j.nudge
+	net.Handle(kindVerdict, j.heardVerdict)
+	net.Handle(kindSurrender, j.heardSurrender)
+	j.clock.listen(net)
+	net.OnReach(j.reach)
+	go j.watchNetwork()
 	net.Handle(kindWhere, j.sayWhere)
 	net.Handle(kindStands, j.heardWhere)
 	j.host.SetTables(tables.Address())
 	return nil
+}
+
+// silenceOf is how long a rank may say nothing before it counts as missing; CKPT_DEBUG=silence=T sets it,
+// for tests.
+func silenceOf(debug string) (time.Duration, error) {
+	text, ok := strings.CutPrefix(debug, "silence=")
+	if !ok {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("CKPT_DEBUG: %w", err)
+	}
+	return d, nil
 }
 
 // Kinds of messages of the signaling network.
@@ -160,6 +222,10 @@ const (
 	kindWhere    = 5 // rank 0 asks what a rank is doing: number of the question
 	kindStands   = 6 // to rank 0: the answer, whereabouts
 	kindMeet     = 7 // who takes part in MPI_Intercomm_create
+	// How an attempt ended: rank 0's word, and that of a rank which has given it up, to rank 0.
+	kindVerdict   = 8
+	kindSurrender = 9
+	kindUndrained = 10 // id of the attempt: this rank cannot receive what is under way
 )
 
 // serve opens the directory and, on rank 0, the way for operators.
@@ -168,38 +234,43 @@ func (j *Job) serve() error {
 	if j.store, err = store.Create(j.options.Dir); err != nil {
 		return err
 	}
-	j.status.Ranks = make([]control.RankStatus, j.group.size())
-	for r := range j.status.Ranks {
-		j.status.Ranks[r] = control.RankStatus{Rank: r, Phase: phaseComputing}
+	lines := make([]control.RankStatus, j.group.size())
+	for r := range lines {
+		lines[r] = control.RankStatus{Rank: r, Phase: phaseComputing}
 	}
+	j.mu.Lock() // other ranks may have news already
+	j.status.Ranks = lines
+	j.mu.Unlock()
 	if j.group.rank() == 0 {
+		j.store = j.store.Guard(j.owned.check)
 		if err := j.serveControl(); err != nil {
 			return err
 		}
 	}
+	j.served.Do(func() { close(j.serving) })
 	go j.watchSignals()
 	return nil
 }
 
 func (j *Job) serveControl() error {
-	if err := j.refuseSecondJob(); err != nil {
-		return err
-	}
 	if newest, err := j.store.Newest(); err == nil {
+		j.mu.Lock()
 		j.status.Epoch = newest
+		j.mu.Unlock()
 	}
-	server, err := control.Listen(control.Config{})
+	local, only := j.options.ControlAt(j.net == nil || j.net.OneHost(), os.Getenv)
+	server, err := control.Listen(control.Config{LoopbackOnly: local, Only: only, Log: structured(j.log)})
 	if err != nil {
 		return fmt.Errorf("control endpoint: %w", err)
 	}
 	j.server = server
 	a := server.Address()
-	err = j.store.WriteJob(store.Job{
+	record := store.Job{
 		Libckpt: Version, Program: j.meta.Program, Args: j.meta.Args, Ranks: j.group.size(),
 		MPI: j.meta.MPI, Host: a.Host, PID: os.Getpid(), Started: j.status.Started,
 		Control: a.Control(), Key: a.Token,
-	})
-	if err != nil {
+	}
+	if err := j.store.WriteJob(record); err != nil {
 		server.Close()
 		return err
 	}
@@ -207,27 +278,31 @@ func (j *Job) serveControl() error {
 		server.Close()
 		return fmt.Errorf("control endpoint: %w", err)
 	}
+	j.owned.mark(lease.Running)
+	j.owned.publish(func() { j.recordAgain(record) })
 	go j.watchTime()
 	return nil
 }
 
-// refuseSecondJob keeps two jobs from writing epochs into one directory.
-func (j *Job) refuseSecondJob() error {
-	old, err := j.store.ReadJob()
-	if err != nil {
-		return nil // none, or unreadable: it is replaced
+// recordAgain writes job.json if somebody removed it, or damaged it.
+func (j *Job) recordAgain(record store.Job) {
+	if r, err := j.store.ReadJob(); err == nil && r.Key == record.Key {
+		return
 	}
-	a, err := control.ParseAddress(old.Host, old.Control, old.Key)
-	if err != nil || old.PID == os.Getpid() {
+	if err := j.store.WriteJob(record); err != nil {
+		j.log.Warn("job.json is gone and could not be written again", zap.Error(err))
+		return
+	}
+	j.log.Warn("job.json was gone; it is written again", zap.String("dir", j.store.Dir()))
+}
+
+// unrecord removes job.json, unless it is another job's.
+func (j *Job) unrecord() error {
+	j.owned.publish(nil)
+	if j.owned.lostTo() != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if _, err := control.NewClient(a).Status(ctx); err != nil {
-		return nil
-	}
-	return fmt.Errorf("%s: another job writes its checkpoints there (%s, process %d on %s); choose another --dir, or end that job",
-		j.store.Dir(), old.Program, old.PID, old.Host)
+	return j.store.RemoveJob()
 }
 
 // Restarted tells whether the process was continued from an image.
@@ -267,18 +342,25 @@ func (j *Job) Close() error {
 	})
 	if j.server != nil {
 		j.server.Close()
-		if rmErr := j.store.RemoveJob(); rmErr != nil && err == nil {
+		if rmErr := j.unrecord(); rmErr != nil && err == nil {
 			err = rmErr
 		}
-		// A job that was never saved leaves no directory behind.
-		_ = os.Remove(j.store.Dir())
+	}
+	if j.runtime == nil {
+		j.owned.release()
+	} else {
+		j.owned.mark(lease.Ending) // the program still runs, and may write its files
 	}
 	j.host.SetTables(0)
 	return err
 }
 
-// Ending is called when the program ends.
-func (j *Job) Ending() {
+// Ending is called when the program ends. whole: it did all its work itself, and well.
+func (j *Job) Ending(whole bool) {
+	if j.runtime == nil && whole && launch.Launched(os.Getenv) && launch.LauncherRank(os.Getenv) == 0 {
+		j.log.Warn(j.meta.Program + " has ended without a call of MPI_Init, so it could not be saved: of what an MPI launcher starts, only MPI programs are. Without MPI, start it without the launcher: ckptrun --dir " +
+			j.options.Dir + " " + j.meta.Program)
+	}
 	if j.runtime != nil {
 		// Without MPI_Finalize the other ranks end the job; nothing can be committed any more.
 		j.mu.Lock()
@@ -291,6 +373,7 @@ func (j *Job) Ending() {
 	if err := j.Close(); err != nil {
 		j.log.Warn("end of the job", zap.Error(err))
 	}
+	j.owned.release()
 }
 
 // SetRuntimeState names the runtime's bytes, which every image saves as they are at that moment. The

@@ -32,37 +32,44 @@ const backOff = 20 * time.Millisecond
 
 // moment is what rank 0 remembers of a request while the ranks work on it.
 type moment struct {
+	ctx    context.Context // of the request: all stages end with it
+	epoch  uint32          // of the collective clock
 	then   after.Action
 	asked  time.Time
 	report func(control.Event)
+	begun  bool // an attempt is made, of which result will tell; under Job.mu
 	result chan outcome
 	over   chan struct{} // the epoch of the clock has ended
 	image  chan struct{} // the program is saved; what remains is to write and commit
 }
 
-// anyMoment makes a checkpoint, trying again until ctx ends.
-func (j *Job) anyMoment(ctx context.Context, r control.Request, progress func(control.Event)) (control.Result, error) {
+// anyMoment makes a checkpoint. It tries again until ctx ends, or waiting, which bounds the time until the
+// program is stopped.
+func (j *Job) anyMoment(ctx, waiting context.Context, r control.Request, progress func(control.Event)) (control.Result, error) {
 	j.asking.Lock()
 	defer j.asking.Unlock()
 	asked := time.Now()
-	last := error(nil)
+	var last *control.RefusedError
 	for try := 0; ; try++ {
 		j.settle()
-		o := j.oneMoment(ctx, r, asked, progress)
+		o := j.oneMoment(ctx, waiting, r, asked, progress)
 		if o.err == nil {
 			return o.result, nil
 		}
 		var refused *control.RefusedError
 		if !errors.As(o.err, &refused) {
+			if last != nil && ctx.Err() != nil { // the time was over in the middle of one more try
+				o.err = fmt.Errorf("%w; before that: %s", o.err, strings.Join(last.Reasons, "; "))
+			}
 			j.failed(o.err)
 			return control.Result{}, o.err
 		}
-		last = o.err
+		last = refused
 		progress(control.Event{Phase: "stop", Detail: strings.Join(refused.Reasons, "; ")})
 		select {
-		case <-ctx.Done():
-			j.failed(last)
-			return control.Result{}, last
+		case <-waiting.Done():
+			j.failed(o.err)
+			return control.Result{}, o.err
 		case <-j.done:
 			return control.Result{}, control.ErrEnding
 		case <-time.After(min(backOff<<min(try, 6), time.Second)):
@@ -71,8 +78,14 @@ func (j *Job) anyMoment(ctx context.Context, r control.Request, progress func(co
 }
 
 // oneMoment is one try. A RefusedError says that another one may succeed.
-func (j *Job) oneMoment(ctx context.Context, r control.Request, asked time.Time, progress func(control.Event)) outcome {
-	m := &moment{then: r.Then, asked: asked, report: progress,
+func (j *Job) oneMoment(ctx, waiting context.Context, r control.Request, asked time.Time, progress func(control.Event)) outcome {
+	if err := j.net.Err(); err != nil {
+		return outcome{err: err}
+	}
+	if missing := j.net.Unreachable(); len(missing) > 0 {
+		return outcome{err: &control.RefusedError{Reasons: (&unreachableError{missing}).reasons()}}
+	}
+	m := &moment{ctx: ctx, then: r.Then, asked: asked, report: progress, epoch: j.clock.next(),
 		result: make(chan outcome, 1), over: make(chan struct{}), image: make(chan struct{})}
 	j.mu.Lock()
 	if j.closed {
@@ -88,27 +101,27 @@ func (j *Job) oneMoment(ctx context.Context, r control.Request, asked time.Time,
 	stall, look := time.NewTimer(stallAfter), time.NewTicker(lookEvery)
 	defer stall.Stop()
 	defer look.Stop()
-	for waiting := true; waiting; {
+	for {
 		select {
 		case o := <-m.result:
 			return o
+		case <-m.over:
+			return j.conclude(m)
 		case <-j.done:
 			return j.lastWord(m)
-		case <-j.networkFailed():
-			return outcome{err: j.net.Err()}
 		case <-look.C:
 			if who := heldUp(j.doing()); len(who) > 0 && j.clock.open() {
 				progress(control.Event{Phase: "agree", Detail: "waiting for a safe state: " + who[0]})
 			}
-		case <-ctx.Done():
-			waiting = false
+			continue
+		case <-waiting.Done():
 		case <-stall.C:
-			waiting = false
 		}
+		break
 	}
 	where := heldUp(j.doing())
-	if !j.clock.abort() { // the safe state was reached just now
-		return <-m.result
+	if !j.clock.abort() { // the safe state was reached just now, or the epoch is over
+		return j.conclude(m)
 	}
 	select {
 	case <-m.over:
@@ -117,6 +130,36 @@ func (j *Job) oneMoment(ctx context.Context, r control.Request, asked time.Time,
 	}
 	return outcome{err: &control.RefusedError{Reasons: append([]string{
 		fmt.Sprintf("no safe state in %v; the job goes on", time.Since(asked).Round(time.Millisecond))}, where...)}}
+}
+
+// conclude is the outcome of a try that is being made, or that was withdrawn before.
+func (j *Job) conclude(m *moment) outcome {
+	select {
+	case o := <-m.result:
+		return o
+	case <-j.done:
+		return j.lastWord(m)
+	case <-m.over:
+	}
+	j.mu.Lock()
+	begun := m.begun
+	j.mu.Unlock()
+	if begun {
+		select {
+		case o := <-m.result:
+			return o
+		case <-j.done:
+			return j.lastWord(m)
+		}
+	}
+	if err := j.net.Err(); err != nil {
+		return outcome{err: lost(err)}
+	}
+	reasons := []string{errWithdrawn.Error()}
+	if missing := j.net.Unreachable(); len(missing) > 0 {
+		reasons = (&unreachableError{missing}).reasons()
+	}
+	return outcome{err: &control.RefusedError{Reasons: reasons}}
 }
 
 // lastWord is the outcome of a try when the program comes to its end meanwhile: an image that is being
@@ -133,61 +176,74 @@ func (j *Job) lastWord(m *moment) outcome {
 }
 
 // stopped is called when the collective clock has stopped: no collective call is under way anywhere.
-func (j *Job) stopped(uint32) {
+func (j *Job) stopped(epoch uint32) {
+	select {
+	case <-j.serving: // another rank may have been asked before this one is ready
+	case <-j.done:
+		return
+	}
 	j.mu.Lock()
 	m := j.moment
+	if m != nil && m.epoch == epoch {
+		m.begun = true
+	} else {
+		m = nil
+	}
 	j.mu.Unlock()
 	j.attempts.Lock()
 	defer j.attempts.Unlock()
 	j.settle()
 	a := j.newAttempt(j.runtime.Progress)
-	a.async = true
+	a.async, a.clock, a.id, a.resume = true, epoch, momentID(epoch), j.resume
+	ctx := context.Background()
 	if m != nil {
-		a.then, a.asked, a.report = m.then, m.asked, m.report
+		ctx, a.then, a.asked, a.report = m.ctx, m.then, m.asked, m.report
 	}
-	written, err := a.run(context.Background())
-	if err == nil && m != nil {
-		close(m.image)
-	}
-	if err != nil || !a.held {
-		j.clock.release()
-		if j.group.rank() == 0 {
-			j.clock.step(collclock.Resume{})
-		}
-	}
-	if err != nil {
+	written, err := a.run(ctx)
+	switch {
+	case err != nil:
 		var refused *control.RefusedError
 		if !errors.As(err, &refused) {
 			j.log.Error("checkpoint", zap.Error(err))
 		}
-	}
-	switch {
-	case err != nil && m != nil:
-		<-m.over
-		m.result <- outcome{err: err}
-	case err != nil:
+		m.end(outcome{err: err})
 	case !a.held:
+		j.resume()
 		if m != nil {
-			go func() {
-				o := <-written
-				<-m.over
-				m.result <- o
-			}()
+			close(m.image)
 		}
+		go func() { m.end(<-written) }()
 	default:
+		if m != nil {
+			close(m.image)
+		}
 		o := <-written
 		if o.err != nil {
-			j.clock.release()
-			if j.group.rank() == 0 {
-				j.clock.step(collclock.Resume{})
-			}
+			m.end(o)
+			return
 		}
 		if m != nil {
 			m.result <- o
 		}
-		if o.err == nil {
-			_ = a.on(func() { j.endAfterCommit(a.poll, a.then) })
-		}
+		_ = a.on(func() { j.endAfterCommit(a, a.then) })
+		a.goOn() // those who asked were told that there is no epoch in time
+		j.resume()
+	}
+}
+
+// resume ends the stop on this rank; rank 0 ends the epoch of the clock on all.
+func (j *Job) resume() {
+	j.clock.release()
+	if j.group.rank() == 0 {
+		j.clock.resume()
+	}
+}
+
+// end tells who asked what became of the request, when the epoch of the clock is over; m may be nil.
+func (m *moment) end(o outcome) {
+	if m != nil {
+		<-m.over
+		m.result <- o
 	}
 }
 

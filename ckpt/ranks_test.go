@@ -7,6 +7,7 @@ import (
 	"errors"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,15 +23,17 @@ import (
 
 // testRuntime is an MPI of ranks that are goroutines of this test.
 type testRuntime struct {
-	rank  int
-	cards []chan []byte // one a rank
-	holds string
+	rank   int
+	rounds []chan []byte // one for each pair of ranks
+	ranks  int
+	holds  string
+	left   atomic.Int32
 }
 
 func (*testRuntime) Name() string       { return "mpich" }
 func (*testRuntime) Version() string    { return "4" }
 func (r *testRuntime) Rank() int        { return r.rank }
-func (r *testRuntime) Ranks() int       { return len(r.cards) }
+func (r *testRuntime) Ranks() int       { return r.ranks }
 func (*testRuntime) Progress()          {}
 func (*testRuntime) StartDeferred()     {}
 func (*testRuntime) Finalize() error    { return nil }
@@ -42,25 +45,29 @@ func (*testRuntime) Threads() int       { return 1 }
 func (r *testRuntime) Inside() string { return "" }
 
 // Nothing is ever under way between these ranks.
-func (*testRuntime) OneSided() bool                             { return false }
-func (*testRuntime) Settle() error                              { return nil }
-func (*testRuntime) Synchronous() bool                          { return false }
-func (*testRuntime) Claims() []Claim                            { return nil }
-func (*testRuntime) Judge([]Claim)                              {}
-func (*testRuntime) Answered([]Claim)                           {}
-func (*testRuntime) Drain() (int, error)                        { return 0, nil }
-func (*testRuntime) Save() ([]byte, error)                      { return nil, nil }
+func (*testRuntime) OneSided() bool                                 { return false }
+func (*testRuntime) Settle() error                                  { return nil }
+func (*testRuntime) Synchronous() bool                              { return false }
+func (*testRuntime) Claims() []Claim                                { return nil }
+func (*testRuntime) Judge([]Claim)                                  {}
+func (*testRuntime) Answered([]Claim)                               {}
+func (*testRuntime) Save(func(int) ([]byte, error)) ([]byte, error) { return nil, nil }
+func (*testRuntime) Memory() []uint64                               { return nil }
+
 func (*testRuntime) Files() (all, own []files.Named, err error) { return nil, nil, nil }
 func (*testRuntime) Load([]byte) error                          { return errors.New("nothing is restored here") }
 
-// Allgather works once: a rank's channel takes a copy of its value for each rank.
+// Drain has something left for as long as a test wants.
+func (r *testRuntime) Drain() (int, error) { return int(r.left.Load()), nil }
+
+// Allgather has each pair of ranks give each other what they have; values wait in order.
 func (r *testRuntime) Allgather(mine []byte) ([][]byte, error) {
-	for range r.cards {
-		r.cards[r.rank] <- mine
+	for to := range r.ranks {
+		r.rounds[r.rank*r.ranks+to] <- mine
 	}
-	all := make([][]byte, len(r.cards))
-	for i, c := range r.cards {
-		all[i] = <-c
+	all := make([][]byte, r.ranks)
+	for from := range all {
+		all[from] = <-r.rounds[from*r.ranks+r.rank]
 	}
 	return all, nil
 }
@@ -72,9 +79,10 @@ func (*testRuntime) Rebuild(uint32, uint32, []byte, uint64) (uint64, error) {
 // rank is one of the ranks of a job, all in this process: so each image holds the same memory.
 type rank struct {
 	*Job
-	host *testHost
-	rt   *testRuntime
-	out  struct {
+	host   *testHost
+	rt     *testRuntime
+	tables *vid.Tables
+	out    struct {
 		state State
 		err   error
 	}
@@ -83,10 +91,22 @@ type rank struct {
 // ranks starts a job of n ranks over a signaling network.
 func ranks(t *testing.T, n int) []*rank {
 	t.Helper()
+	all := unopened(t, n)
+	errs := make([]error, n)
+	together(all, func(r *rank) { errs[r.rt.rank] = r.OpenRuntime(r.rt, r.tables) })
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// unopened makes the ranks of a job that does not run yet. They are closed when the test ends.
+func unopened(t *testing.T, n int) []*rank {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "ckpt")
-	cards := make([]chan []byte, n)
-	for i := range cards {
-		cards[i] = make(chan []byte, n)
+	rounds := make([]chan []byte, n*n)
+	for i := range rounds {
+		rounds[i] = make(chan []byte, 2)
 	}
 	meta, err := describe(testOptions(dir), launch.Program{Exe: "/bin/program", Argv: []string{"program"}})
 	if err != nil {
@@ -95,34 +115,35 @@ func ranks(t *testing.T, n int) []*rank {
 	all := make([]*rank, n)
 	for i := range all {
 		h := newTestHost(t)
-		all[i] = &rank{Job: newJob(h, testOptions(dir), meta, zap.NewNop()), host: h, rt: &testRuntime{rank: i, cards: cards}}
-	}
-	errs := make([]error, n)
-	together(all, func(r *rank) {
 		tables, err := vid.Open(0, vid.MinWindow)
-		if err == nil {
-			t.Cleanup(func() {
-				if err := tables.Close(); err != nil {
-					t.Error(err)
-				}
-			})
-			err = r.OpenRuntime(r.rt, tables)
+		if err != nil {
+			t.Fatal(err)
 		}
-		errs[r.rt.rank] = err
-	})
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
+		t.Cleanup(func() {
+			if err := tables.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		all[i] = &rank{Job: newJob(h, testOptions(dir), meta, zap.NewNop()), host: h, tables: tables,
+			rt: &testRuntime{rank: i, rounds: rounds, ranks: n}}
 	}
 	t.Cleanup(func() {
 		together(all, func(r *rank) {
+			if r.net == nil {
+				return
+			}
 			broken := r.net.Err() != nil
 			if err := r.Close(); err != nil && !broken {
 				t.Errorf("rank %d: close: %v", r.rt.rank, err)
 			}
+			r.owned.release() // the end of the process
 		})
 	})
 	return all
 }
+
+// patience is what the ranks may take on a loaded machine. Nothing is decided by it.
+const patience = time.Minute
 
 func together(all []*rank, f func(*rank)) {
 	var wg sync.WaitGroup
@@ -275,6 +296,39 @@ func TestRankLost(t *testing.T) {
 		try(t, all)
 		names(t, last(t, all[1].Job).Error, "epoch given up", "rank 0")
 	})
+}
+
+// TestEarlySignal: a rank is asked for a checkpoint before rank 0 serves requests, which it does as soon
+// as it can.
+func TestEarlySignal(t *testing.T) {
+	all := unopened(t, 2)
+	connected := func(r *rank) {
+		if err := r.connect(r.rt, r.tables); err != nil {
+			t.Error(err)
+		}
+	}
+	var err error
+	if all[0].owned, err = own(all[0].options, "", "program", false, zap.NewNop()); err != nil {
+		t.Fatal(err)
+	}
+	together(all, connected)
+	if t.Failed() {
+		t.FailNow()
+	}
+	if err := all[1].net.Send(t.Context(), 0, kindTrigger, []byte(after.Continue)); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all { // rank 0 first: it asks rank 1 before that is ready
+		if err := r.serve(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for end := time.Now().Add(patience); (*controlled)(all[0].Job).Status().Counters.Committed == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("no epoch")
+		}
+	}
+	wantEpochs(t, all[0].store, 1)
 }
 
 // TestRequest: what an operator asked for is made while the ranks are anywhere.

@@ -23,23 +23,31 @@ type controlled Job
 // retryAfter is how long a request waits before it looks again whether the program can be saved.
 const retryAfter = 5 * time.Millisecond
 
-// Checkpoint implements control.Job.
+// Checkpoint implements control.Job. ctx bounds all stages; --timeout of ckptrun does where it was given, and
+// otherwise the time until the program is stopped: nobody has said then how long a disk may take.
 func (c *controlled) Checkpoint(ctx context.Context, r control.Request, progress func(control.Event)) (control.Result, error) {
 	j := (*Job)(c)
+	if err := j.owned.lostTo(); err != nil {
+		return control.Result{}, err
+	}
+	waiting := ctx
 	if r.Timeout == 0 && j.options.Timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, j.options.Timeout, control.ErrTimeout)
+		waiting, cancel = context.WithTimeoutCause(ctx, j.options.Timeout, control.ErrTimeout)
 		defer cancel()
+		if j.options.Bound {
+			ctx = waiting
+		}
 	}
 	if j.runtime != nil {
-		return j.anyMoment(ctx, r, progress)
+		return j.anyMoment(ctx, waiting, r, progress)
 	}
-	return j.interrupt(ctx, r, progress)
+	return j.interrupt(ctx, waiting, r, progress)
 }
 
 // interrupt stops a program without MPI wherever it is; while it is in a state that cannot be saved
-// (a child runs, a socket is open) it is tried again until ctx ends.
-func (j *Job) interrupt(ctx context.Context, r control.Request, progress func(control.Event)) (control.Result, error) {
+// (a child runs, a socket is open) it is tried again until waiting ends.
+func (j *Job) interrupt(ctx, waiting context.Context, r control.Request, progress func(control.Event)) (control.Result, error) {
 	asked := time.Now()
 	for {
 		j.attempts.Lock()
@@ -59,7 +67,7 @@ func (j *Job) interrupt(ctx context.Context, r control.Request, progress func(co
 		}
 		progress(control.Event{Phase: "stop", Detail: strings.Join(refused.Reasons, "; ")})
 		select {
-		case <-ctx.Done():
+		case <-waiting.Done():
 			j.failed(err)
 			return control.Result{}, err
 		case <-j.done:
@@ -69,10 +77,15 @@ func (j *Job) interrupt(ctx context.Context, r control.Request, progress func(co
 	}
 }
 
-// Finish implements control.Job: the commit is known to those who asked.
+// Finish implements control.Job: the commit is known to those who asked, or they were told that there is
+// none in time: then the program goes on.
 func (c *controlled) Finish(then after.Action) {
 	j := (*Job)(c)
 	if j.runtime == nil {
+		if then == after.Continue {
+			j.host.Release()
+			return
+		}
 		j.end(then)
 		return
 	}
@@ -92,15 +105,19 @@ func (j *Job) finishHere(then after.Action) {
 }
 
 // endAfterCommit waits, on the program's thread, until those who asked know of the commit, and ends
-// this rank.
-func (j *Job) endAfterCommit(poll func(), then after.Action) {
-	_, _ = await(poll, func() (struct{}, error) {
+// this rank; when they were told otherwise it returns.
+func (j *Job) endAfterCommit(a *attempt, then after.Action) {
+	said, _ := await(a.poll, func() (after.Action, error) {
 		select {
-		case <-j.ended:
+		case said := <-j.ended:
+			return said, nil
 		case <-j.networkFailed(): // rank 0 has ended already
+			return then, nil
 		}
-		return struct{}{}, nil
 	})
+	if said == after.Continue {
+		return
+	}
 	if then == after.Exit && j.runtime != nil {
 		if err := j.runtime.Finalize(); err != nil {
 			j.log.Warn("MPI_Finalize", zap.Error(err))
@@ -118,9 +135,10 @@ func (j *Job) networkFailed() <-chan struct{} {
 
 func (j *Job) end(then after.Action) {
 	if j.group.rank() == 0 {
-		if err := j.store.RemoveJob(); err != nil {
+		if err := j.unrecord(); err != nil {
 			j.log.Warn("job.json", zap.Error(err))
 		}
+		j.owned.release()
 	}
 	if then == after.Kill {
 		j.host.End(-1)
@@ -132,6 +150,9 @@ func (j *Job) end(then after.Action) {
 func (c *controlled) Status() control.Status {
 	j := (*Job)(c)
 	s := j.known()
+	if err := j.owned.lostTo(); err != nil {
+		s.Holds = append(s.Holds, err.Error())
+	}
 	if j.runtime != nil && s.State != control.Ending {
 		overlay(s.Ranks, j.doing())
 	}
@@ -166,7 +187,13 @@ func overlay(lines, doing []control.RankStatus) {
 }
 
 // phase and progress keep the status, on rank 0 for all ranks.
-func (a *attempt) phase(name string) { a.progress(control.RankStatus{Phase: name}) }
+func (a *attempt) phase(name string) {
+	a.stage = name
+	a.progress(control.RankStatus{Phase: name})
+}
+
+// newsWait is how long news may wait for rank 0 to take older ones.
+const newsWait = 10 * time.Millisecond
 
 func (a *attempt) progress(rs control.RankStatus) {
 	j := a.j
@@ -176,7 +203,9 @@ func (a *attempt) progress(rs control.RankStatus) {
 		b, err := json.Marshal(rs)
 		if err == nil {
 			// News may be lost; results travel otherwise.
-			_ = j.net.Send(context.Background(), 0, kindProgress, b)
+			ctx, cancel := context.WithTimeout(context.Background(), newsWait)
+			_ = j.net.Send(ctx, 0, kindProgress, b)
+			cancel()
 		}
 		return
 	}
@@ -236,6 +265,9 @@ func (j *Job) failed(err error) {
 		return
 	}
 	j.status.Counters.Failed++
+	if j.owned.lostTo() != nil {
+		return // it was said
+	}
 	j.log.Error("checkpoint failed; the job goes on", zap.Error(err))
 }
 
@@ -282,13 +314,18 @@ func (j *Job) watchTime() {
 	}
 }
 
-// ask requests a checkpoint on behalf of the job itself; rank 0 only.
+// ask requests a checkpoint on behalf of the job itself, as soon as requests are served; rank 0 only.
 func (j *Job) ask(then after.Action, who string) {
-	if j.server == nil {
+	select {
+	case <-j.serving:
+	case <-j.done:
+		return
+	}
+	if j.owned.lostTo() != nil {
 		return
 	}
 	_, err := j.server.Request(context.Background(), control.Request{Then: then}, func(control.Event) {})
-	if err != nil && !errors.Is(err, control.ErrEnding) {
+	if err != nil && !errors.Is(err, control.ErrEnding) && j.owned.lostTo() == nil {
 		j.log.Warn("checkpoint", zap.String("asked by", who), zap.Error(err))
 	}
 }

@@ -3,8 +3,8 @@
 package ckpt
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -19,14 +19,15 @@ import (
 	"github.com/libckpt/libckpt/ckpt/launch"
 	"github.com/libckpt/libckpt/ckpt/snapshot"
 	"github.com/libckpt/libckpt/ckpt/store"
-	"github.com/libckpt/libckpt/drain"
 	"github.com/libckpt/libckpt/vid"
 )
 
 // Restart is a committed epoch that this process is to continue.
 type Restart struct {
+	spec     string
 	store    *store.Store
 	manifest *store.Manifest
+	owned    *owned // rank 0, after Own
 }
 
 // OpenRestart finds the epoch that spec, DIR or DIR@EPOCH, names. The error wraps store.ErrNone when
@@ -40,7 +41,51 @@ func OpenRestart(spec string) (*Restart, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Restart{s, m}, nil
+	return &Restart{spec: spec, store: s, manifest: m}, nil
+}
+
+// Own makes this job the owner of the directory that it is restarted from, and of the one that it will be
+// saved into, and finds the epoch again: the former owner may have committed one until then. It is for rank
+// 0, before anything of the epoch is touched; on failure nothing is owned.
+func (r *Restart) Own(o launch.Options, log *zap.Logger) error {
+	if r.owned != nil {
+		return nil
+	}
+	w, err := own(o, absolute(r.store.Dir()), r.manifest.Program, true, log)
+	if err != nil {
+		return err
+	}
+	again, err := OpenRestart(r.spec)
+	if err != nil {
+		w.release()
+		return err
+	}
+	r.owned, r.manifest = w, again.manifest
+	return nil
+}
+
+// AwaitOwner is for the other ranks, where the launcher tells which rank this is.
+func (r *Restart) AwaitOwner(o launch.Options, log *zap.Logger) error {
+	return awaitOwner(o, absolute(r.store.Dir()), log)
+}
+
+// Disown gives back what Own took, when the restart failed.
+func (r *Restart) Disown() {
+	r.owned.release()
+	r.owned = nil
+}
+
+// agree has all ranks continue the epoch that rank 0 found when it owned the directory. Collective.
+func (r *Restart) agree(o launch.Options, rt Runtime, log *zap.Logger) error {
+	epoch, err := ownTogether(rt, func() (int, error) {
+		err := r.Own(o, log)
+		return r.manifest.Epoch, err
+	})
+	if err != nil || epoch == r.manifest.Epoch {
+		return err
+	}
+	r.manifest, err = r.store.Manifest(epoch)
+	return err
 }
 
 // MPI tells whether the job was an MPI job.
@@ -88,6 +133,10 @@ func (r *Restart) open(rank int) (*image.File, Meta, error) {
 	if err != nil {
 		return nil, Meta{}, r.advise(err)
 	}
+	if err := CheckImage(f, r.manifest, rank); err != nil {
+		f.Close()
+		return nil, Meta{}, err
+	}
 	meta, err := readMeta(f)
 	if err != nil {
 		f.Close()
@@ -124,47 +173,50 @@ func (r *Restart) advise(err error) error {
 	return err
 }
 
-func readMeta(f *image.File) (Meta, error) {
-	b, err := f.Meta()
-	if err != nil {
-		return Meta{}, err
-	}
-	var m Meta
-	if err := json.Unmarshal(b, &m); err != nil {
-		return Meta{}, fmt.Errorf("%s: section \"meta\": %w", f.Name(), err)
-	}
-	if m.Version != metaVersion {
-		return Meta{}, fmt.Errorf("%s: was written by libckpt %s (sections of version %d); this is libckpt %s (version %d)",
-			f.Name(), m.Libckpt, m.Version, Version, metaVersion)
-	}
-	return m, nil
-}
-
 // Continue restores a program without MPI into this process.
 func Continue(h Host, o launch.Options, r *Restart, log *zap.Logger) (*Job, error) {
+	err := r.Own(o, log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			r.Disown()
+		}
+	}()
 	j, f, err := beginRestore(h, o, r, 0, log)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if err := j.restore(r, f); err != nil {
+	if err = j.restore(r, f, func(err error) error { return err }); err != nil {
 		return nil, err
 	}
-	return j, j.serve()
+	err = j.serve()
+	return j, err
 }
 
 // ContinueRuntime restores this rank of an MPI job: memory first, then the objects in the fresh
 // runtime. Collective.
-func ContinueRuntime(h Host, o launch.Options, r *Restart, rt Runtime, tables *vid.Tables, log *zap.Logger) (*Job, error) {
+func ContinueRuntime(h Host, o launch.Options, r *Restart, rt Runtime, tables *vid.Tables, log *zap.Logger) (_ *Job, err error) {
 	if err := r.CheckRanks(rt.Ranks()); err != nil {
+		r.Disown()
 		return nil, err
 	}
+	if err := r.agree(o, rt, log); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			r.Disown()
+		}
+	}()
 	j, f, err := beginRestore(h, o, r, rt.Rank(), log)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if err := j.restore(r, f); err != nil {
+	if err := j.restore(r, f, func(err error) error { return agreed(rt, err) }); err != nil {
 		return nil, err
 	}
 	objects, err := f.Section(sectionObjects)
@@ -174,11 +226,8 @@ func ContinueRuntime(h Host, o launch.Options, r *Restart, rt Runtime, tables *v
 	if err := tables.Load(objects); err != nil {
 		return nil, fmt.Errorf("%s: section %q: %w", f.Name(), sectionObjects, err)
 	}
-	if j.messages, err = f.Section(sectionMessages); err != nil {
+	if j.messages, err = readMessages(f); err != nil {
 		return nil, err
-	}
-	if _, err := drain.Decode(j.messages); err != nil {
-		return nil, fmt.Errorf("%s: section %q: %w", f.Name(), sectionMessages, err)
 	}
 	if j.state, err = f.Section(sectionRuntime); err != nil {
 		return nil, err
@@ -217,36 +266,69 @@ func beginRestore(h Host, o launch.Options, r *Restart, rank int, log *zap.Logge
 	}
 	meta.Libckpt, meta.Kernel = Version, kernel()
 	meta.Host, _ = os.Hostname()
-	return newJob(h, o, meta, log), f, nil
+	j := newJob(h, o, meta, log)
+	j.owned = r.owned
+	return j, f, nil
 }
 
-// restore brings memory, files and threads of the image into this process.
-func (j *Job) restore(r *Restart, f *image.File) error {
+// maxReason bounds what a rank tells the others of its failure.
+const maxReason = 1000
+
+// agreed makes an error of one rank one of all: of the first rank that has one. Collective.
+func agreed(rt Runtime, err error) error {
+	mine := make([]byte, maxReason)
+	if err != nil {
+		copy(mine, err.Error())
+	}
+	all, gerr := rt.Allgather(mine)
+	if err != nil || gerr != nil {
+		return cmp.Or(err, gerr)
+	}
+	for rank, b := range all {
+		if why := strings.TrimRight(string(b), "\x00"); why != "" {
+			return fmt.Errorf("rank %d: %s", rank, why)
+		}
+	}
+	return nil
+}
+
+// restore brings memory, files and threads of the image into this process. agree gives the error of one
+// rank to all, once all have come to it: no file is touched before every rank has found its own in order,
+// and none is opened before all are back in place.
+func (j *Job) restore(r *Restart, f *image.File, agree func(error) error) error {
 	threads, err := f.Section(sectionThreads)
 	if err != nil {
 		return err
 	}
-	b, err := f.Section(sectionFiles)
+	table, err := readFiles(f)
 	if err != nil {
 		return err
 	}
-	table, err := files.Decode(b)
-	if err != nil {
-		return fmt.Errorf("%s: section %q: %w", f.Name(), sectionFiles, err)
-	}
-	if err := snapshot.Map(context.Background(), f, 0, nil); err != nil {
-		return r.advise(err)
-	}
-	if err := os.Chdir(j.meta.Dir); err != nil {
-		return fmt.Errorf("the program's working directory: %w; make it again, or mount what it was on", err)
-	}
-	err = files.Restore(table, files.Options{
+	options := files.Options{
 		Inherited:     [3]int{j.host.Original(0), j.host.Original(1), j.host.Original(2)},
+		Snapshot:      j.options.KeepsFiles(),
+		Epoch:         r.store.EpochDir(r.manifest.Epoch),
 		Keep:          j.options.Files == "keep",
 		IgnoreChanged: j.options.Files == "ignore",
 		Place:         j.host.Place,
 		Warn:          func(m string) { j.log.Warn(m) },
-	})
+	}
+	if err = os.Chdir(j.meta.Dir); err != nil {
+		err = fmt.Errorf("the program's working directory: %w; make it again, or mount what it was on", err)
+	}
+	if err == nil {
+		err = files.Prepare(table, options)
+	}
+	if err := agree(err); err != nil {
+		return err
+	}
+	if err := agree(files.PutBack(table, options)); err != nil {
+		return err
+	}
+	if err := snapshot.Map(context.Background(), f, 0, nil); err != nil {
+		return r.advise(err)
+	}
+	err = files.Restore(table, options)
 	if err != nil {
 		return err
 	}

@@ -7,12 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/libckpt/libckpt/ckpt/control"
-	"github.com/libckpt/libckpt/ckpt/files"
 	"github.com/libckpt/libckpt/ckpt/image"
 	"github.com/libckpt/libckpt/ckpt/store"
 	"github.com/libckpt/libckpt/rails/signaling"
@@ -36,23 +37,36 @@ type written struct {
 
 // decision is what rank 0 tells after the commit.
 type decision struct {
-	Error string  `json:"error,omitempty"`
-	Bytes uint64  `json:"bytes"`
-	Stop  float64 `json:"stop"`
+	Error   string   `json:"error,omitempty"`   // there is no epoch
+	Refused []string `json:"refused,omitempty"` // the reasons, when it was refused
+	Bytes   uint64   `json:"bytes"`
+	Stop    float64  `json:"stop"`
 }
 
 // write returns when the epoch is committed, on all ranks, or given up. imaged is called once this
-// rank's memory is not needed any more.
+// rank's memory is not needed any more; unless the program is held, it goes on then.
 func (w *writer) write(imaged func()) outcome {
 	j := w.j
-	ctx := context.Background()
 	w.phase("write")
-	sum, err := w.writeImage(ctx)
+	path := j.store.ImagePath(w.epoch, j.group.rank())
+	sum, err := patiently(w.ctx, &j.slow, fmt.Sprintf("writing %s", path),
+		func() (image.Summary, error) {
+			defer w.capture.done()
+			return w.writeImage(w.ctx)
+		},
+		func(_ image.Summary, err error) {
+			if err == nil {
+				_ = os.Remove(path) // its epoch is given up, and the directory may be gone
+			}
+		})
 	if w.pid != 0 {
 		j.host.Thaw(w.pid)
 		j.mu.Lock()
 		delete(j.frozen, w.pid)
 		j.mu.Unlock()
+	} else if !w.held {
+		w.allFrozen()
+		w.goOn()
 	}
 	imaged()
 	mine := written{Host: j.meta.Host, Stop: w.stop.Seconds()}
@@ -61,27 +75,159 @@ func (w *writer) write(imaged func()) outcome {
 	} else {
 		mine.Bytes, mine.Digest, mine.Payload = sum.Bytes, sum.Digest.String(), sum.PayloadBytes
 	}
-	w.phase("commit")
-	all, err := exchange(ctx, j.group, w.tag(stepCommit), nil, mine)
-	var d decision
+	if err == nil {
+		w.phase("commit")
+	}
+	all, lost := step(w.attempt, stepCommit, nil, mine)
+	if lost != nil && err != nil && w.ctx.Err() != nil { // this rank is the one that is late
+		lost = err
+	}
 	if j.group.rank() == 0 {
-		d = w.commit(all, err)
+		return w.decide(all, lost)
 	}
-	if err != nil {
-		return outcome{err: lost(err)}
+	return w.learn(lost)
+}
+
+// fail lets the program go on and says why there is no epoch.
+func (w *writer) fail(err error) outcome {
+	if w.held {
+		w.goOn()
 	}
-	told, err := exchange(ctx, j.group, w.tag(stepOutcome), nil, d)
-	if err != nil && j.group.rank() != 0 {
-		return outcome{err: lost(err)}
-	}
-	if j.group.rank() != 0 {
-		d = told[0]
-	}
-	if d.Error != "" {
-		return outcome{err: errors.New(d.Error)}
-	}
+	return outcome{err: w.failure(err)}
+}
+
+func (w *writer) result(d decision) outcome {
 	return outcome{result: control.Result{Epoch: w.epoch, Bytes: d.Bytes,
 		Seconds: time.Since(w.asked).Seconds(), Safe: w.stopped.Sub(w.asked).Seconds(), Stopped: d.Stop}}
+}
+
+// decide is rank 0's part: all images are on stable storage, or the epoch goes.
+func (w *writer) decide(all []written, err error) outcome {
+	var d decision
+	if err == nil {
+		d, err = w.commit(all)
+	}
+	if err != nil {
+		if w.held {
+			w.goOn()
+		}
+		if aerr := w.abandon(w.epoch); aerr != nil {
+			err = fmt.Errorf("%w; and its directory could not be removed: %w", err, aerr)
+		}
+		if !w.failedAlone() {
+			w.announce(failed(err))
+		}
+		return outcome{err: w.failure(err)}
+	}
+	w.announce(d)
+	return w.result(d)
+}
+
+// commit returns when the epoch is committed, or is not.
+func (w *writer) commit(all []written) (decision, error) {
+	j := w.j
+	var begun atomic.Bool // the manifest may be in place
+	last := func() error {
+		begun.Store(true)
+		if w.ctx.Err() != nil {
+			begun.Store(false)
+			return context.Cause(w.ctx)
+		}
+		return nil
+	}
+	_, err := patiently(w.ctx, &j.slow, fmt.Sprintf("committing epoch %d", w.epoch),
+		func() (struct{}, error) { return struct{}{}, w.commitManifest(all, last) },
+		func(_ struct{}, err error) {
+			if err != nil {
+				j.abandon(w.epoch)
+				return
+			}
+			j.log.Warn("an epoch is committed after its time: the disk has answered", zap.Int("epoch", w.epoch))
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			j.status.Epoch = max(j.status.Epoch, w.epoch)
+		})
+	if err != nil {
+		if w.ctx.Err() != nil && begun.Load() {
+			w.doubt = true
+			err = fmt.Errorf("%w; whether epoch %d is committed is not known before it does: `ckptctl ls %s` will tell",
+				err, w.epoch, j.store.Dir())
+		}
+		return decision{}, err
+	}
+	_, err = patiently(w.ctx, &j.slow, "removing old epochs",
+		func() (struct{}, error) { _, err := j.store.Retire(j.options.Keep); return struct{}{}, err }, nil)
+	if err != nil {
+		j.log.Warn("old epochs could not be removed", zap.Error(err))
+	}
+	d := decision{}
+	for _, one := range all {
+		d.Bytes += uint64(one.Bytes)
+		d.Stop = max(d.Stop, one.Stop)
+	}
+	return d, nil
+}
+
+// learn is the part of the others: they wait for rank 0's word. One whose program is held waits for as long
+// as there is a rank 0, since the epoch may be committed, and the program is to end then. Others need not
+// know.
+func (w *writer) learn(err error) outcome {
+	j := w.j
+	if err != nil {
+		j.tell(0, kindSurrender, surrender{ID: w.id, Why: err.Error(), Stands: w.held})
+	}
+	ended := w.ctx.Done()
+	if w.held {
+		ended = nil
+	}
+	var limit <-chan time.Time
+	for {
+		select {
+		case d := <-w.told:
+			if d.Error != "" {
+				return w.fail(d.err())
+			}
+			return w.result(d)
+		case <-j.net.Failed():
+			return w.fail(lost(j.net.Err()))
+		case <-ended: // rank 0's word may be the reason, or on its way
+			ended, limit = nil, time.After(surrenderWait)
+		case <-limit:
+			if err == nil {
+				err = context.Cause(w.ctx)
+			}
+			return w.fail(fmt.Errorf("what became of epoch %d is not known here: %w", w.epoch, err))
+		}
+	}
+}
+
+// abandon removes an epoch that was begun, now, or when the disk answers.
+func (a *attempt) abandon(epoch int) error {
+	if a.doubt {
+		return nil
+	}
+	if a.j.slow.obstacle() != "" {
+		go a.j.abandon(epoch)
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), abandonWait, control.ErrTimeout)
+	defer cancel()
+	if a.ctx.Err() == nil {
+		ctx = context.Background() // nobody is in a hurry
+	}
+	_, err := patiently(ctx, &a.j.slow, fmt.Sprintf("removing epoch %d", epoch),
+		func() (struct{}, error) { return struct{}{}, a.j.store.Abandon(epoch) }, nil)
+	return err
+}
+
+// abandonWait is how long the answer waits for what was written of an epoch to be removed, when its time is
+// over.
+const abandonWait = time.Second
+
+func (j *Job) abandon(epoch int) {
+	if err := j.store.Abandon(epoch); err != nil {
+		j.log.Warn("an epoch that was given up could not be removed", zap.Error(err))
+	}
 }
 
 // lost turns the end of the signaling network into a sentence about the epoch.
@@ -96,14 +242,18 @@ func lost(err error) error {
 func (w *writer) writeImage(ctx context.Context) (image.Summary, error) {
 	j := w.j
 	c := w.capture
+	if c.failed != nil {
+		return image.Summary{}, c.failed
+	}
 	c.meta.Epoch = w.epoch
 	c.meta.Time = w.stopped.UTC()
 	meta, err := json.Marshal(c.meta)
 	if err != nil {
 		return image.Summary{}, err
 	}
-	if err := files.SyncNamed(c.named); err != nil {
-		return image.Summary{}, err
+	fileTable, err := c.table.Encode()
+	if err != nil {
+		return image.Summary{}, fmt.Errorf("open files: %w", err)
 	}
 	var memory *image.ProcessMemory
 	if w.pid != 0 {
@@ -117,40 +267,25 @@ func (w *writer) writeImage(ctx context.Context) (image.Summary, error) {
 	defer memory.Close()
 	path := j.store.ImagePath(w.epoch, j.group.rank())
 	last, begun := time.Time{}, time.Now()
-	return image.Write(ctx, path,
-		image.Input{Meta: meta, Sections: c.sections, Regions: c.regions, Memory: memory},
+	sections := append([]image.Section{{Name: sectionFiles, Data: fileTable}}, c.sections...)
+	sum, err := image.Write(ctx, path,
+		image.Input{Meta: meta, Sections: sections, Regions: c.regions, Memory: memory},
 		image.Options{Compress: j.options.Compress, Progress: func(done, total uint64) {
 			if now := time.Now(); now.Sub(last) > tellEvery || done == total {
 				last = now
 				w.progress(control.RankStatus{Phase: "write", Done: done, Total: total, Rate: float64(done) / now.Sub(begun).Seconds()})
 			}
 		}})
-}
-
-// commit is rank 0's part: all images are on stable storage, or the epoch goes.
-func (w *writer) commit(all []written, err error) decision {
-	j := w.j
-	if err == nil {
-		err = w.commitManifest(all)
-	}
 	if err != nil {
-		if aerr := j.store.Abandon(w.epoch); aerr != nil {
-			err = fmt.Errorf("%w; and its directory could not be removed: %w", err, aerr)
-		}
-		return decision{Error: err.Error()}
+		return sum, err
 	}
-	if _, err := j.store.Retire(j.options.Keep); err != nil {
-		j.log.Warn("old epochs could not be removed", zap.Error(err))
-	}
-	d := decision{}
-	for _, one := range all {
-		d.Bytes += uint64(one.Bytes)
-		d.Stop = max(d.Stop, one.Stop)
-	}
-	return d
+	// The image tells how much the files held, and a restart counts on it.
+	return sum, c.held.Sync()
 }
 
-func (w *writer) commitManifest(all []written) error {
+// commitManifest commits the epoch, unless last, which is called just before that cannot be undone any
+// more, has an error.
+func (w *writer) commitManifest(all []written, last func() error) error {
 	j := w.j
 	m := &store.Manifest{Libckpt: Version, Ranks: len(all), MPI: j.meta.MPI, Program: j.meta.Program,
 		Args: j.meta.Args, TotalSeconds: time.Since(w.asked).Seconds()}
@@ -167,7 +302,7 @@ func (w *writer) commitManifest(all []written) error {
 		}
 		m.StopSeconds = max(m.StopSeconds, one.Stop)
 	}
-	return j.store.Commit(w.epoch, m)
+	return j.store.Commit(w.epoch, m, last)
 }
 
 // beginEpoch makes the directory of the next epoch.

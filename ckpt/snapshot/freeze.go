@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/libckpt/libckpt/ckpt/image"
+	"github.com/libckpt/libckpt/internal/regular"
 )
 
 // bytesAt is the memory from addr on. It is not Go's: the collector neither scans nor moves it.
@@ -74,9 +75,26 @@ func Children(known map[int]bool) ([]int, error) {
 // filling 4 KiB pages is bound by page faults (SPLIT.md section 3).
 const hugeAt = 2 << 20
 
+// Check refuses an image with a region where no program's memory can be: what is sound in itself may still
+// have been written by somebody else.
+func Check(f *image.File) error {
+	regions := f.Regions()
+	for i := range regions {
+		if r := &regions[i]; !upper(r.Start, r.End) {
+			return fmt.Errorf("%s: memory %s lies outside a program's (0x%x to 0x%x, and below 0x%x): "+
+				"no ckptrun with this layout of addresses has written this image",
+				f.Name(), r, uint64(GatePageEnd), uint64(ArenaEnd), uint64(LowEnd))
+		}
+	}
+	return nil
+}
+
 // Map makes the regions of the image in this process and fills them. Nothing may be mapped at
-// their addresses yet.
+// their addresses yet. An image that Check refuses is refused before anything is mapped.
 func Map(ctx context.Context, f *image.File, workers int, progress func(done, total uint64)) error {
+	if err := Check(f); err != nil {
+		return err
+	}
 	regions := f.Regions()
 	for i := range regions {
 		if err := mapRegion(f, i); err != nil {
@@ -125,7 +143,7 @@ func mapRegion(f *image.File, i int) error {
 	if r.Prot&unix.PROT_WRITE != 0 {
 		mode = os.O_RDWR
 	}
-	file, err := os.OpenFile(r.Path, mode, 0)
+	file, err := regular.Open(r.Path, mode)
 	if err != nil {
 		return fmt.Errorf("shared file: %w; put it back where it was", err)
 	}

@@ -33,7 +33,7 @@ const (
 // upper tells whether the addresses belong to what is saved as memory.
 func upper(start, end uint64) bool {
 	if start < LowEnd {
-		return true
+		return end <= LowEnd
 	}
 	if start < ArenaStart || end > ArenaEnd {
 		return false
@@ -79,6 +79,19 @@ const (
 	ownShared  = "/dev/shm/libckpt-own-"
 	peerShared = "/dev/shm/libckpt-peer-"
 )
+
+// Own makes shared mappings, of which addresses tells start and end, memory of this process alone: what a
+// restart finds there is no longer shared, whatever file it was.
+func Own(regions []image.Region, addresses []uint64) {
+	for i := range regions {
+		r := &regions[i]
+		for k := 0; k+1 < len(addresses); k += 2 {
+			if r.Flags&image.FlagShared != 0 && r.Start >= addresses[k] && r.End <= addresses[k+1] {
+				r.Flags, r.Path, r.Name, r.Offset = image.FlagShared|image.FlagAnonymous, "", "[window]", 0
+			}
+		}
+	}
+}
 
 func mergeable(a, b *image.Region) bool {
 	return a.Prot == b.Prot && a.Flags == b.Flags && a.Flags == image.FlagAnonymous && a.Name == b.Name

@@ -156,6 +156,7 @@ func TestUpper(t *testing.T) {
 	}{
 		{"lowest", page, 2 * page, true},
 		{"last below 2 GiB", LowEnd - page, LowEnd, true},
+		{"over 2 GiB", LowEnd - page, LowEnd + page, false},
 		{"first above 2 GiB", LowEnd, LowEnd + page, false},
 		{"Go's heap", 0xc000000000, 0xc000400000, false},
 		{"last below the arena", ArenaStart - page, ArenaStart, false},

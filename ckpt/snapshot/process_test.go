@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/libckpt/libckpt/ckpt/image"
+	_ "github.com/libckpt/libckpt/internal/keepout" // the arena is for the tests, not for Go's heap
 )
 
 // free is where tests map: in the arena, which a process without ckptrun does not use.
@@ -190,6 +191,43 @@ func TestMapAgain(t *testing.T) {
 	}
 	if err := Map(context.Background(), saved, 0, nil); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), f.Name()) {
 		t.Errorf("without the shared file: %v", err)
+	}
+}
+
+// TestMapOutside: an image with memory where a program has none is refused as a whole.
+func TestMapOutside(t *testing.T) {
+	in := image.Region{Start: free, End: free + page, Prot: r | w, Flags: anon, Data: make([]byte, page)}
+	for name, at := range map[string]uint64{
+		"above 2 GiB":        LowEnd,
+		"over 2 GiB":         LowEnd - page,
+		"below the arena":    ArenaStart - 2*page,
+		"gate page":          GatePage,
+		"tables":             Tables,
+		"over the last page": ArenaEnd - page,
+		"behind the arena":   ArenaEnd,
+		"libraries":          0x7f0000000000,
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := image.Region{Start: at, End: at + 2*page, Prot: r | w, Flags: anon, Data: make([]byte, 2*page)}
+			regions := []image.Region{in, out}
+			if at < free {
+				regions = []image.Region{out, in}
+			}
+			path := filepath.Join(t.TempDir(), "image")
+			if _, err := image.Write(t.Context(), path, image.Input{Meta: []byte("{}"), Regions: regions}, image.Options{}); err != nil {
+				t.Fatal(err)
+			}
+			f, err := image.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if err := Map(t.Context(), f, 0, nil); err == nil || !strings.Contains(err.Error(), "outside") || !strings.Contains(err.Error(), out.String()) {
+				t.Errorf("%v", err)
+			}
+			// What could have been mapped is not.
+			mapped(t, free, 1, r, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, -1)
+		})
 	}
 }
 

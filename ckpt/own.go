@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ckpt
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/libckpt/libckpt/ckpt/control"
+	"github.com/libckpt/libckpt/ckpt/launch"
+	"github.com/libckpt/libckpt/ckpt/lease"
+	"github.com/libckpt/libckpt/ckpt/store"
+)
+
+// Who owns the checkpoint directory. Rank 0 takes it before anything else is done, for a start and for a
+// restart, and keeps it until its process ends; the other ranks do nothing that anybody else could see
+// before they know that it has. A job that is restarted from one directory and saved into another owns
+// both: a second restart from the first would touch the same files.
+
+// owned is what this process holds for its job. Only rank 0 has one.
+type owned struct {
+	log    *zap.Logger
+	leases []*lease.Lease // of the directory that is written to last
+
+	alone bool // the other ranks of the launcher have not met this one
+
+	mu     sync.Mutex
+	lost   error
+	record func() // writes job.json again if it is gone; nil while there is none
+}
+
+// own takes the directories that a job with these options uses. from is that of the epoch it continues, ""
+// for a start. heir: also from another process of the job, such as the wrapper of its program; otherwise the
+// result is nil when that has them. On failure none is held.
+func own(o launch.Options, from, program string, heir bool, logger *zap.Logger) (*owned, error) {
+	w := &owned{log: logger}
+	dirs := directories(o, from)
+	for _, dir := range dirs {
+		l, err := w.take(dir, o, program, heir)
+		if errors.Is(err, lease.ErrKin) {
+			w.release()
+			return nil, nil
+		}
+		if err != nil && dir == from && len(dirs) == 2 && readOnly(err) {
+			w.log.Info("read from only: it cannot be written to", zap.String("dir", dir))
+			continue // nobody here can run a job in it either
+		}
+		if err != nil {
+			lease.Refuse(dir, claim(dir, o, program, logger), err)
+			w.release()
+			return nil, err
+		}
+		w.leases = append(w.leases, l)
+		l.Keep(lease.Keeper{Lost: w.lose, Trouble: w.trouble, Beat: w.beat})
+	}
+	return w, nil
+}
+
+// directories are those that a job uses, in the order in which they are taken.
+func directories(o launch.Options, from string) []string {
+	if from != "" && !sameDir(from, o.Dir) {
+		return []string{from, o.Dir}
+	}
+	return []string{o.Dir}
+}
+
+func readOnly(err error) bool { return errors.Is(err, unix.EROFS) || errors.Is(err, os.ErrPermission) }
+
+func sameDir(a, b string) bool {
+	x, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	y, err := os.Stat(b)
+	return err == nil && os.SameFile(x, y)
+}
+
+func claim(dir string, o launch.Options, program string, logger *zap.Logger) lease.Claim {
+	above := ancestors()
+	var commands [][]string
+	for _, a := range above {
+		commands = append(commands, a.command)
+	}
+	job, launched := launch.LauncherJob(os.Getenv, commands), launch.Launched(os.Getenv)
+	return lease.Claim{
+		Program: program, Job: job, Lease: o.Lease, Stop: interrupted,
+		Kin: func(r lease.Record) bool {
+			started := slices.ContainsFunc(above, func(a ancestor) bool { return a.pid == r.PID })
+			return launched && r.Job == job && (job != "" || started)
+		},
+		Waiting: func(r lease.Record, d time.Duration) {
+			logger.Warn(fmt.Sprintf("%s belongs to %s, which is not on this host: watched for %v for a sign of life; if you know that it has ended, `ckptctl unlock %s` lets this job go on at once", dir, &r, d, dir))
+		},
+		Answers: func(lease.Record) bool { return answers(dir) },
+	}
+}
+
+func (w *owned) take(dir string, o launch.Options, program string, heir bool) (*lease.Lease, error) {
+	s, err := store.Create(dir)
+	if err != nil {
+		return nil, err
+	}
+	c := claim(dir, o, program, w.log)
+	c.Heir = heir
+	l, err := lease.Take(dir, c)
+	if err != nil {
+		_ = os.Remove(dir) // when it was made here, and is empty
+		return nil, err
+	}
+	if l.Supposed() {
+		before := l.Before()
+		w.log.Warn(fmt.Sprintf("%s is taken over from %s, which gave no sign of life for %v", dir, &before, before.Lease()))
+		if err := s.Fence(); err != nil {
+			return nil, errors.Join(err, l.Release())
+		}
+	}
+	return l, nil
+}
+
+// answers asks the job of job.json whether it lives.
+func answers(dir string) bool {
+	s, err := store.Open(dir)
+	if err != nil {
+		return false
+	}
+	r, err := s.ReadJob()
+	if err != nil {
+		return false
+	}
+	a, err := control.ParseAddress(r.Host, r.Control, r.Key)
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_, err = control.NewClient(a).Status(ctx)
+	return err == nil
+}
+
+// notTakenAfter is how long a rank waits for rank 0, whose node may be slow, to take a directory that nobody
+// else has.
+const notTakenAfter = 5 * time.Minute
+
+// awaitOwner is for the other ranks than 0: it returns when rank 0 of this job owns the directories. Where
+// the launcher does not tell jobs apart, it returns at once: the ranks meet in MPI_Init.
+func awaitOwner(o launch.Options, from string, logger *zap.Logger) error {
+	c := claim(o.Dir, o, "", logger)
+	if c.Job == "" {
+		return nil
+	}
+	// What rank 0 fails at for this reason would be waited for in vain.
+	if _, err := store.Create(o.Dir); err != nil {
+		return err
+	}
+	if err := unix.Access(o.Dir, unix.W_OK|unix.X_OK); err != nil {
+		return fmt.Errorf("checkpoint directory %s: %w", o.Dir, err)
+	}
+	err := lease.Await(directories(o, from), c, notTakenAfter)
+	if errors.Is(err, lease.ErrNotTaken) {
+		err = fmt.Errorf("%w within %v: all ranks must be started by ckptrun, and see the same directory", err, notTakenAfter)
+	}
+	return err
+}
+
+// ownWord is what rank 0 tells the others: whether it owns the directories, and of a restart the epoch.
+type ownWord struct {
+	Error string `json:"error,omitempty"`
+	Epoch int    `json:"epoch,omitempty"`
+}
+
+// ownWordBytes is room for a sentence; the runtime's all-gather takes the same number from every rank.
+const ownWordBytes = 2048
+
+// ownTogether has rank 0 call take, and returns on every rank what came of it. Collective.
+func ownTogether(rt Runtime, take func() (int, error)) (epoch int, err error) {
+	var word ownWord
+	if rt.Rank() == 0 {
+		if word.Epoch, err = take(); err != nil {
+			word.Error = err.Error()
+		}
+	}
+	b, jerr := json.Marshal(word)
+	if jerr != nil || len(b) > ownWordBytes {
+		b = []byte(`{"error":"it cannot take the directory of the checkpoints, and says why itself"}`)
+	}
+	all, gerr := rt.Allgather(append(b, bytes.Repeat([]byte{' '}, ownWordBytes-len(b))...))
+	if err = errors.Join(err, gerr); err != nil || rt.Rank() == 0 {
+		return word.Epoch, err
+	}
+	if err := json.Unmarshal(all[0], &word); err != nil {
+		return 0, fmt.Errorf("what rank 0 says of the directory of the checkpoints: %w", err)
+	}
+	if word.Error != "" {
+		return 0, fmt.Errorf("rank 0: %s", word.Error)
+	}
+	return word.Epoch, nil
+}
+
+// check says whether the job still owns all its directories.
+func (w *owned) check() error {
+	for _, l := range w.leases {
+		if err := l.Check(); err != nil {
+			var lost *lease.LostError
+			if errors.As(err, &lost) || errors.Is(err, lease.ErrKin) {
+				w.lose(err)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// lose says it once, whoever finds it out.
+func (w *owned) lose(err error) {
+	w.mu.Lock()
+	first := w.lost == nil
+	if first {
+		w.lost = err
+	}
+	w.mu.Unlock()
+	if first && !errors.Is(err, lease.ErrKin) {
+		w.log.Error(err.Error())
+	}
+}
+
+// lostTo is nil while nothing is lost, as far as is known.
+func (w *owned) lostTo() error {
+	if w == nil {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lost
+}
+
+func (w *owned) trouble(err error) {
+	w.log.Warn("the lease of the checkpoint directory could not be renewed; it is tried again", zap.Error(err))
+}
+
+// beat looks after job.json: it is all that ckptctl finds the job by.
+func (w *owned) beat() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.record != nil && w.lost == nil {
+		w.record()
+	}
+}
+
+// publish has f called from time to time, until it is replaced; it may not wait for the lease.
+func (w *owned) publish(f func()) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.record = f
+}
+
+// mark says what the job does.
+func (w *owned) mark(s lease.State) {
+	if w == nil {
+		return
+	}
+	for _, l := range w.leases {
+		if err := l.Mark(s); err != nil && w.lostTo() == nil {
+			w.trouble(err)
+		}
+	}
+}
+
+// release gives all back. A directory in which nothing was saved is removed; not when the other ranks may
+// not have seen yet that it was this job's, since they did not meet in MPI_Init.
+func (w *owned) release() {
+	if w == nil {
+		return
+	}
+	w.publish(nil)
+	for i := len(w.leases) - 1; i >= 0; i-- {
+		l := w.leases[i]
+		err := error(nil)
+		if names, e := readNames(l.Dir()); e == nil && len(names) == 1 && !w.alone { // the leases themselves
+			if err = l.Vanish(); err == nil {
+				_ = os.Remove(l.Dir())
+			}
+		} else {
+			err = l.Release()
+		}
+		if err != nil {
+			w.log.Warn("the checkpoint directory was not given back; it is free when this process has ended", zap.String("dir", l.Dir()), zap.Error(err))
+		}
+	}
+	w.leases = nil
+}
+
+func readNames(dir string) ([]string, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	names, err := d.Readdirnames(-1)
+	return names, errors.Join(err, d.Close())
+}
+
+// maxAncestors bounds the way up to a launcher.
+const maxAncestors = 32
+
+type ancestor struct {
+	pid     int
+	command []string
+}
+
+// ancestors are this process's parent, its parent, and so on.
+func ancestors() []ancestor {
+	var all []ancestor
+	for pid := os.Getppid(); pid > 1 && len(all) < maxAncestors; {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err != nil {
+			break
+		}
+		all = append(all, ancestor{pid, strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")})
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			break
+		}
+		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+		if len(fields) < 2 {
+			break
+		}
+		if pid, err = strconv.Atoi(fields[1]); err != nil {
+			break
+		}
+	}
+	return all
+}
+
+// interrupted tells whether somebody wants this process to end: its signals are blocked before its program
+// runs, and who waits for a directory must see to them.
+func interrupted() error {
+	var pending uint64
+	if _, _, e := unix.RawSyscall(unix.SYS_RT_SIGPENDING, uintptr(unsafe.Pointer(&pending)), unsafe.Sizeof(pending), 0); e != 0 {
+		return nil
+	}
+	for _, s := range []unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGQUIT} {
+		if pending&(1<<(uint(s)-1)) != 0 {
+			return fmt.Errorf("interrupted by %v while waiting to own the directory; nothing was touched", s)
+		}
+	}
+	return nil
+}
+
+// absolute is filepath.Abs, of a directory whose name alone is enough when that fails.
+func absolute(dir string) string {
+	if a, err := filepath.Abs(dir); err == nil {
+		return a
+	}
+	return dir
+}
