@@ -7,6 +7,8 @@
 // maps and unmaps for days reuses the same addresses.  All under H.lock.
 #include "host.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -84,6 +86,12 @@ bool arena_claim(uint64_t start, uint64_t end) {
     return true;
 }
 
+// Whether a part of these addresses is on the list: what is mapped there then is not the program's.
+bool arena_has_free(uint64_t start, uint64_t end) {
+    size_t i = find(start);
+    return i < count && ranges[i].start < end;
+}
+
 uint64_t arena_reserve(uint64_t bytes, uint64_t align) {
     for (size_t i = 0; i < count; i++) {
         uint64_t start = (ranges[i].start + align - 1) & ~(align - 1);
@@ -111,4 +119,30 @@ void arena_free(uint64_t start, uint64_t end) {
         return;
     }
     insert(i, (struct range){start, end});
+}
+
+// Libraries that are loaded with ckptrun itself, and those that it loads, may give mmap a hint: such
+// memory must not lie here (package keepout has more).  Before anything of the program is mapped.
+const char *arena_vacant(void) {
+    static char why[4600];
+    FILE *f = fopen("/proc/self/maps", "re");
+    if (!f) {
+        snprintf(why, sizeof why, "cannot read /proc/self/maps: %s", strerror(errno));
+        return why;
+    }
+    char line[4400];
+    const char *error = NULL;
+    while (!error && fgets(line, sizeof line, f)) {
+        unsigned long start, end;
+        if (sscanf(line, "%lx-%lx", &start, &end) != 2 || start >= ARENA_END || end <= ARENA + 4096)
+            continue;
+        line[strcspn(line, "\n")] = 0;
+        snprintf(why, sizeof why,
+                 "a library that is loaded with ckptrun has taken addresses that are kept for the "
+                 "program (0x%llx to 0x%llx): %s; is there an LD_PRELOAD that ckptrun need not have?",
+                 ARENA, ARENA_END, line);
+        error = why;
+    }
+    fclose(f);
+    return error;
 }

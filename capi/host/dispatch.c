@@ -161,8 +161,11 @@ long blocking(struct call *c, long nr, const long a[6]) {
 // Runs a call that may wait, with the application's signals let in.  Their handlers only queue; the
 // attention word makes the call end, even when the signal comes just before the call.
 long blocking_masked(struct call *c, long nr, const long a[6], kmask mask) {
+    // Nobody is stopped in a callback of the lower half (thread.c): its waits are not cut for it.
+    kmask park = c->t->upcalls ? KBIT(SIG_PARK) : 0;
     for (;;) {
-        set_kernel_mask(mask & ~OURS);
+        if (park) c->t->attention &= ~ATTN_PARK;
+        set_kernel_mask((mask & ~OURS) | park);
         long r = host_cancelable(&c->t->attention, nr, a);
         block_all();
         if (r != -EINTR) return r;

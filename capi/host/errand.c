@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <string.h>
 #include <sys/syscall.h>
 
 static void futex_wait(volatile uint32_t *word, uint32_t value) {
@@ -20,9 +21,18 @@ static void futex_wake(volatile uint32_t *word) {
     RAW6(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, 0, 0);
 }
 
-static long serve(void *unused) {
-    (void)unused;
+// What MPI computes meanwhile, and operations of the program's own, must round as in the program, which may
+// have told the processor how (-ffast-math does): a handler begins with the kernel's choice.
+static long serve(void *arg) {
+    const struct thread *t = arg;
+    uint16_t cw, own_cw;
+    uint32_t mxcsr, own_mxcsr;
+    memcpy(&cw, t->xsave, sizeof cw); // the layout of FXSAVE
+    memcpy(&mxcsr, t->xsave + 24, sizeof mxcsr);
+    __asm__ volatile("fnstcw %0; stmxcsr %1" : "=m"(own_cw), "=m"(own_mxcsr));
+    __asm__ volatile("fldcw %0; ldmxcsr %1" ::"m"(cw), "m"(mxcsr));
     H.go.serve();
+    __asm__ volatile("fldcw %0; ldmxcsr %1" ::"m"(own_cw), "m"(own_mxcsr));
     return 0;
 }
 
@@ -30,9 +40,9 @@ static long serve(void *unused) {
 // on the signal stack; the thread's lower stack is free then.
 void thread_errand(struct thread *t, bool from_upper) {
     if (from_upper)
-        host_on_stack(serve, NULL, t->lower_sp);
+        thread_call_lower(t, &t->uc, serve, t);
     else
-        serve(NULL);
+        H.go.serve(); // in a call through the gate, which left all this as it was
     __atomic_store_n(&t->errand, 0, __ATOMIC_SEQ_CST);
     futex_wake(&t->errand);
 }
@@ -79,4 +89,4 @@ void back_hold(void) {
     t->retry = false;
 }
 
-void back_mine(void) { self()->mpi = true; }
+void back_mine(void) { self()->mpi = H.mpi = true; }

@@ -47,40 +47,78 @@ void fds_vfork_end(struct thread *t) {
 
 // ---- start -------------------------------------------------------------------------------------
 
-// Launchers name inherited descriptors in the environment; the lower half reads these.
-static void rename_in_environment(int from, int to) {
-    static const char *const names[] = {"PMI_FD", "HYDI_CONTROL_FD", "PMIX_FD"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *v = getenv(names[i]);
-        char text[16];
-        if (!v || atoi(v) != from) continue;
-        snprintf(text, sizeof text, "%d", to);
-        setenv(names[i], text, 1);
+// Launchers name inherited descriptors in the environment.  The lower half reads these, and what the
+// program starts, as long as it is not the MPI program itself.
+static struct {
+    const char *name;
+    int from, to; // number that the program knows, number that it has; -1: none
+} launcher[] = {{"PMI_FD", -1, -1}, {"HYDI_CONTROL_FD", -1, -1}, {"PMIX_FD", -1, -1}};
+enum { LAUNCHERS = sizeof launcher / sizeof *launcher };
+
+static void know_launcher(void) {
+    for (int i = 0; i < LAUNCHERS; i++) {
+        const char *v = getenv(launcher[i].name);
+        if (v && fcntl(atoi(v), F_GETFD) >= 0) launcher[i].from = launcher[i].to = atoi(v);
     }
 }
 
-void fds_isolate(char **envp) {
-    (void)envp;
+static void launcher_moved(int from, int to) {
+    for (int i = 0; i < LAUNCHERS; i++) {
+        char text[16];
+        if (launcher[i].from != from) continue;
+        launcher[i].to = to;
+        snprintf(text, sizeof text, "%d", to);
+        setenv(launcher[i].name, text, 1);
+    }
+}
+
+int fds_launcher(struct call *c, const char *entry) {
+    for (int i = 0; i < LAUNCHERS; i++) {
+        size_t n = strlen(launcher[i].name);
+        if (strncmp(entry, launcher[i].name, n) || entry[n] != '=') continue;
+        int fd = atoi(entry + n + 1);
+        // A descriptor of the program's own at that number is another: it is a launcher itself.
+        bool own = fd >= 0 && fd < FD_FENCE && fds_of(c->t)->used[fd];
+        return fd == launcher[i].from && !own ? launcher[i].to : -1;
+    }
+    return -1;
+}
+
+// What a child of the program may still need.
+static bool kept_for_children(int fd) {
+    for (int i = 0; i < LAUNCHERS && !H.mpi; i++)
+        if (launcher[i].to == fd) return true;
+    return false;
+}
+
+void fds_isolate(bool again) {
     struct rlimit rl;
     if (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < 4096) {
         rl.rlim_cur = rl.rlim_max < 4096 ? rl.rlim_max : 4096;
         setrlimit(RLIMIT_NOFILE, &rl);
     }
+    if (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < FD_FENCE + FD_OWN)
+        die(1,
+            "at most %llu descriptors may be open (ulimit -Hn); ckptrun needs %d: %d for the program and "
+            "%d for itself and the MPI; raise the hard limit, in /etc/security/limits.conf or in the "
+            "batch system",
+            (unsigned long long)rl.rlim_cur, FD_FENCE + FD_OWN, FD_FENCE, FD_OWN);
+    know_launcher();
     bool open[FD_FENCE] = {false};
     for (int fd = 0; fd < FD_FENCE; fd++) {
         if (fcntl(fd, F_GETFD) < 0) continue;
         open[fd] = true;
-        if (fd < 3) continue;
+        if (fd < 3 || again) continue;
         int high = fcntl(fd, F_DUPFD, FD_FENCE);
-        if (high >= 0) rename_in_environment(fd, high);
+        if (high >= 0) launcher_moved(fd, high);
     }
     int path = openat(AT_FDCWD, "/dev/null", O_PATH | O_CLOEXEC);
     placeholder = fcntl(path, F_DUPFD_CLOEXEC, FD_FENCE);
-    close(path);
+    if (path < FD_FENCE) close(path);
     for (int fd = 0; fd < FD_FENCE; fd++) {
-        if (fd < 3 && open[fd]) {
+        if (open[fd] && (fd < 3 || again)) {
             table.used[fd] = true;
-            originals[fd] = fcntl(fd, F_DUPFD_CLOEXEC, FD_FENCE);
+            if (fd < 3) originals[fd] = fcntl(fd, F_DUPFD_CLOEXEC, FD_FENCE);
         } else {
             dup3(placeholder, fd, O_CLOEXEC);
         }
@@ -90,9 +128,16 @@ void fds_isolate(char **envp) {
 // A forked child has no lower half but this code: sockets that stayed open in it would keep the
 // other ranks from noticing that this one was killed.
 void fds_forked(void) {
-    RAW3(SYS_dup3, placeholder, FD_FENCE, O_CLOEXEC);
-    placeholder = FD_FENCE;
-    RAW3(SYS_close_range, FD_FENCE + 1, ~0u, 0);
+    int at = FD_FENCE, last = FD_FENCE;
+    while (kept_for_children(at)) at++;
+    RAW3(SYS_dup3, placeholder, at, O_CLOEXEC);
+    placeholder = at;
+    for (int i = 0; i < LAUNCHERS; i++)
+        if (launcher[i].to > last) last = launcher[i].to;
+    if (at > last) last = at;
+    for (int fd = FD_FENCE; fd <= last; fd++)
+        if (fd != at && !kept_for_children(fd)) RAW1(SYS_close, fd);
+    RAW3(SYS_close_range, last + 1, ~0u, 0);
 }
 
 // ---- for Go ------------------------------------------------------------------------------------

@@ -9,8 +9,9 @@
 // Files: main.c (start), program.c (ELF loading), arena.c (addresses), gate.S (crossing), trap.c
 // (seccomp, Syscall User Dispatch), dispatch.c (which call is emulated by whom), sys_*.c (the
 // emulations), signal.c (signals of two owners), hush.c (our own threads hear none of them),
-// interrupted.c (calls that they end), thread.c (create, end, park, resume, frozen copy), errand.c (work for stopped threads), fds.c (descriptor
-// numbers), lower.c (loading libckpt.so and the back).
+// interrupted.c (calls that they end), thread.c (create, end, park, resume, frozen copy), errand.c (work
+// for stopped threads), upcall.c (functions of the application that the lower half calls), fds.c (descriptor
+// numbers), wrap.c (programs that start the program), lower.c (loading libckpt.so and the back).
 //
 // Words: "upper" is the application's half, "lower" ours.  A thread is in upper code exactly when
 // its FS base is its upper_fs; that is how handlers tell the halves apart (SPLIT.md P5).
@@ -41,7 +42,7 @@
 #define ARENA_MMAP (ARENA + (128ull << 30))    // everything else
 #define ARENA_END CKPT_ARENA_END
 // A non-PIE program and MAP_32BIT mappings lie below this; nothing of the lower half does.
-#define LOW_END (1ull << 31)
+#define LOW_END CKPT_LOW_END
 
 // ---- signals that are ours ---------------------------------------------------------------------
 #define SIG_PARK 64       // stops a thread; hidden from the application
@@ -89,6 +90,13 @@ struct stood {
     bool native; // the kernel makes it again, not the dispatcher
 };
 
+// Memory of the arguments and environment for an exec; NULL: none.
+struct outfit {
+    char **at;
+    size_t bytes, used; // used: by pointers
+    char *text;
+};
+
 enum thread_state {
     T_RUNNING = 0,
     T_PARKED = 1, // stands in the park handler, context saved
@@ -125,6 +133,7 @@ struct thread {
     volatile uint32_t collected; // the round of collecting that it has done
     void *altstack;       // lower signal stack
     struct fd_table *vfork_fds; // descriptors of a child that borrows our memory (fds.c)
+    struct outfit outfit;       // what a vfork child gave to its exec (wrap.c)
     pid_t *set_tid[2];          // CLONE_PARENT_SETTID, CLONE_CHILD_SETTID: where its number goes
     bool in_gate;               // restart: it goes on inside a gate call, which returns
     long gate_result;           // this
@@ -133,6 +142,11 @@ struct thread {
     volatile uint32_t errand;   // 1: it is to call H.go.serve
     bool suspended;             // pending signals are chosen by suspend_mask (rt_sigsuspend)
     kmask suspend_mask;
+    // The upper context above which lower code runs that was not called through the gate: of a stopped
+    // thread on an errand, of a system call that ends the program.  NULL: none.
+    const ucontext_t *over;
+    uint64_t upcall_sp; // while over: where upcalls begin; 0: not chosen yet
+    uint64_t upcall_map; // memory that was mapped for them; 0: none
     sigjmp_buf leave;     // to the start routine, when the upper thread ends
     // Context of a parked thread: copied out of the signal frame.
     ucontext_t uc;
@@ -174,8 +188,11 @@ struct host {
     volatile uint32_t ending;   // no checkpoint any more
     bool main_gone;             // restart: the main thread had ended
     char *libdir;               // .../lib
-    int argc_own;               // our own options, for a program that replaces itself by exec
-    char **argv_own;
+    char *ckptrun;              // path of this program
+    char **again;               // options for the ckptrun of a program that this one starts
+    bool launched;              // by an MPI launcher
+    bool mpi;                   // the program has called MPI_Init
+    bool parent;                // it has started another process
     kmask start_mask;
     kmask trigger_mask; // --signal: signals that ask for a checkpoint
     int trigger_fd;     // where their numbers go
@@ -242,7 +259,9 @@ static inline void unlock(void) { __atomic_store_n(&H.lock, 0, __ATOMIC_RELEASE)
 uint64_t arena_reserve(uint64_t bytes, uint64_t align); // 0 when full; caller maps it
 bool arena_claim(uint64_t start, uint64_t end);         // takes a fixed range out of the free list
 void arena_free(uint64_t start, uint64_t end);
+bool arena_has_free(uint64_t start, uint64_t end);
 void arena_init(void);
+const char *arena_vacant(void); // NULL, or a sentence about what lies in the arena
 
 // ---- program.c ---------------------------------------------------------------------------------
 struct program {
@@ -313,7 +332,10 @@ EMULATION(sys_attention); EMULATION(sys_enosys); EMULATION(sys_zero); EMULATION(
 
 // ---- fds.c -------------------------------------------------------------------------------------
 #define FD_FENCE 256
-void fds_isolate(char **envp);
+#define FD_OWN 64 // descriptors that ckptrun and the real MPI need at least, from FD_FENCE on
+void fds_isolate(bool again); // again: numbers below FD_FENCE are the application's already
+// The new number when entry of an environment, NAME=NUMBER, names a descriptor of the launcher, else -1.
+int fds_launcher(struct call *c, const char *entry);
 int fds_used(int *list, int max); // numbers below FD_FENCE that the application has
 int fds_place(int number, int from, bool cloexec);
 int fds_original(int i); // high-numbered dup of the launcher's descriptor i, or -1
@@ -324,6 +346,17 @@ void fds_vfork_end(struct thread *t);
 const char *front_for(const char *path);
 void fronts_scan(void);
 
+// ---- wrap.c ------------------------------------------------------------------------------------
+// At the start, before anything reads the environment: takes what wrap_outfit had put there out of
+// both.  True when a program under ckptrun started this one.
+bool wrap_arrived(char **environment);
+void wrap_begin(void); // once the plan is known
+// Environment for a program that takes the place of the caller, or of the job's process; NULL: no memory.
+char **wrap_environment(struct call *c, char *const *envp, struct outfit *o);
+// ckptrun's arguments to run path in the place of this process.
+char **wrap_arguments(const char *path, char *const *argv, struct outfit *o);
+void wrap_free(struct outfit *o);
+
 // ---- signal.c ----------------------------------------------------------------------------------
 void signals_install(void);
 void signals_wrap_lower(void); // after a library may have installed handlers
@@ -331,6 +364,7 @@ void signals_reinstall(void);  // after a restart: the application's, from H.app
 void deliver_pending(struct thread *t, ucontext_t *uc);
 void pending_return(struct thread *t, kmask mask); // queued ones that a call does not let in
 // A queued signal is not blocked by mask; *restart: interrupted calls are to be restarted.
+bool signal_on_altstack(const struct thread *t, uint64_t sp); // the application's
 bool pending_deliverable(struct thread *t, kmask mask, bool *restart);
 void install_app_action(int sig);
 void signal_virtual(siginfo_t *si);
@@ -401,15 +435,21 @@ void thread_enlist(struct thread *t);
 // *vtid is its id, and it may have ended already.
 int thread_carry(struct thread *t, bool restart, pid_t *vtid);
 long threads_save(void *buffer, size_t bytes); // of struct host_ops
+int threads_check(const void *buffer, size_t bytes, uint32_t xsave_max, char *why, size_t whybytes);
 int threads_load(const void *buffer, size_t bytes, char *why, size_t whybytes);
-// Runs fn on the thread's own lower stack, from a signal handler that interrupted upper code: Go must
-// not run on a signal stack (P4).
-long thread_call_lower(struct thread *t, long (*fn)(void *), void *arg);
+// Runs fn on the thread's own lower stack, from a signal handler that interrupted upper code at uc: Go
+// must not run on a signal stack (P4).
+long thread_call_lower(struct thread *t, const ucontext_t *uc, long (*fn)(void *), void *arg);
 void thread_hold(struct thread *t);   // no upper code runs until thread_unhold
 void thread_unhold(struct thread *t); // waits while the process is stopped
 void threads_ring(void); // stopped threads look around
 void thread_errand(struct thread *t, bool from_upper); // errand.c
 void thread_wait(struct thread *t);                    // errand.c: while the process is stopped
+long upcall(void *fn, const long args[6]);             // upcall.c
+void upcalls_over(struct thread *t);                   // upcall.c: no more of them above t->over
+// A thread at uc must not be stopped now, since functions of the application may be called meanwhile.
+bool upcall_unsafe(const struct thread *t, const ucontext_t *uc);
+bool back_calls_up(void); // ... by callbacks of libckpt's, on a stopped thread
 int op_errand(void);
 void back_hold(void);
 void back_mine(void);

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HOSTGO_VERSION 4
+#define HOSTGO_VERSION 5
 
 enum plan_action { PLAN_EXIT = 0, PLAN_RUN = 1, PLAN_RESTART = 2 };
 
@@ -22,7 +22,8 @@ struct host_plan {
     char *interp;    // its PT_INTERP
     char *comm;      // name of the process, as the kernel would choose it
     char **argv;     // of the program, NULL-terminated
-    int own_argc;    // how many of ckptrun's own arguments come before the program
+    char **again;    // options for the ckptrun of a program that this one starts, NULL-terminated
+    int launched;    // an MPI launcher started this process
     int sud;         // --trap sud
     int two_phase;   // --safe-state 2pc
     char *back;      // "mpich", "openmpi", a path, or "" when no launcher is seen
@@ -94,6 +95,8 @@ struct host_ops {
     int (*place)(int number, int from, int cloexec);
     int (*original)(int i);
     void (*set_tables)(void *tables);
+    // Whether some of these addresses are nobody's in the program's part of the arena.
+    int (*foreign)(uint64_t start, uint64_t end);
     // Ends the process at once: with the exit status, or by SIGKILL when it is negative.
     void (*end)(int status);
     // Restart: takes over what save wrote; the memory is mapped already.
@@ -112,8 +115,9 @@ struct host_go {
     int (*restore)(char **message, int *status);
     // MPIX_Checkpoint without MPI, by a held thread.  Returns the MPIX_CR_state.
     int (*checkpoint)(char *why, size_t bytes);
-    // The program ends with this status; returns when nothing is left to be written.
-    void (*ending)(int status);
+    // The program ends with this status, having started other processes or not; returns when nothing is
+    // left to be written.
+    void (*ending)(int status, int parent);
     // Work for a stopped thread of the program (errand).
     void (*serve)(void);
 };

@@ -9,7 +9,8 @@
 // Threads of Go are born with all signals blocked, but Go's runtime lets some in when a thread begins:
 // SIGCHLD, SIGPROF, SIGSTKFLT and signal 34, the first real-time one.  Nothing of it can be asked not
 // to.  So a SIGURG with our mark, which it lets in at the same moment, waits for each new thread, and
-// its handler changes the mask that is in force afterwards.
+// its handler changes the mask that is in force afterwards.  A signal that is sent in that very moment
+// comes to on_signal in signal.c, which sends it again.
 #include "host.h"
 
 #include <dirent.h>

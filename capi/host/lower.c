@@ -60,8 +60,6 @@ void lower_open(void) {
 
 // ---- the back ----------------------------------------------------------------------------------
 
-static long upcall(void *fn, const long args[6]) { return host_upcall(fn, args); }
-
 const char *back_load(const char *name) {
     static char why[5000];
     if (back) return NULL;
@@ -106,6 +104,8 @@ long fn_load_back(const long *a) {
     if (error) die(1, "%s", error);
     return 0;
 }
+
+bool back_calls_up(void) { return back && back->calls_up(); }
 
 void back_choose(char *name) { back_name = name; }
 

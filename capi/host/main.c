@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -26,6 +27,7 @@ static void find_parts(void) {
     ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 16);
     if (n <= 0) die(1, "cannot read /proc/self/exe: %s", strerror(errno));
     exe[n] = 0;
+    H.ckptrun = strdup(exe);
     char *slash = strrchr(exe, '/');
     *slash = 0;
     slash = strrchr(exe, '/');
@@ -45,6 +47,28 @@ static void check_machine(void) {
             H.xsave_max);
 }
 
+// What the lower half takes of the address space beside the program: Go's runtime reserves most of it and
+// uses little, the rest are stacks and libraries of the MPI.
+#define OWN_ADDRESSES (2560ull << 20)
+
+// A limit of the address space is the program's budget: it grows by what is ours, as far as allowed.
+static void check_addresses(void) {
+    struct rlimit rl;
+    if (getrlimit(RLIMIT_AS, &rl) || rl.rlim_cur == RLIM_INFINITY) return;
+    unsigned long long was = rl.rlim_cur, taken = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+    if (f && fscanf(f, "%llu", &taken) != 1) taken = 0;
+    if (f) fclose(f);
+    rl.rlim_cur = rl.rlim_max - was > OWN_ADDRESSES ? was + OWN_ADDRESSES : rl.rlim_max;
+    setrlimit(RLIMIT_AS, &rl);
+    if (rl.rlim_cur < taken * 4096 + OWN_ADDRESSES)
+        die(1,
+            "the address space is limited to %llu MiB (ulimit -v); ckptrun reserves %llu MiB of it beside "
+            "the program, without using them as memory: run `ulimit -v unlimited`, or ask the batch "
+            "system for that much more, and limit memory in another way",
+            (unsigned long long)rl.rlim_cur >> 20, OWN_ADDRESSES >> 20);
+}
+
 static void know_ids(void) {
     pid_t ids[4] = {getpid(), getppid(), getpgrp(), getsid(0)};
     for (int i = 0; i < 4; i++) H.ids[i].real = H.ids[i].virtual = ids[i];
@@ -62,10 +86,11 @@ int main(int argc, char **argv, char **envp) {
     memcpy(environment, envp, (nenv + 1) * sizeof *environment);
 
     check_machine();
+    check_addresses();
     know_ids();
     know_signals();
     find_parts();
-    fds_isolate(envp);
+    fds_isolate(wrap_arrived(environment));
     arena_init();
     struct thread *t = thread_new();
     if (!t) die(1, "no memory");
@@ -86,9 +111,13 @@ int main(int argc, char **argv, char **envp) {
         dprintf(plan.exit_status ? 2 : 1, "%s", plan.message);
         return plan.exit_status;
     }
+    error = arena_vacant();
+    if (error) die(1, "%s", error);
     back_choose(plan.back);
-    H.argc_own = plan.own_argc;
-    H.argv_own = argv;
+    H.again = plan.again;
+    H.launched = plan.launched;
+    H.mpi = plan.action == PLAN_RESTART && plan.restart_mpi;
+    wrap_begin();
     H.sud = plan.sud;
     H.two_phase = plan.two_phase;
     H.trigger_mask = plan.trigger_mask;

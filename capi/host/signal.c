@@ -62,6 +62,11 @@ void signals_wrap_lower(void) {
     }
 }
 
+// Signals that end the process by default and that a thread of Go lets in for a moment when it begins
+// (hush.c).  A signal that comes in that moment must find a handler: the kernel ends a process at once,
+// whoever else blocks the signal, when one thread lets in what has none.
+static bool fatal_to_newborn(int sig) { return sig == SIGPROF || sig == SIGSTKFLT || sig == 34; }
+
 // Makes the kernel's disposition what the application's asks for.
 void install_app_action(int sig) {
     const struct kaction *a = &H.app[sig];
@@ -73,6 +78,8 @@ void install_app_action(int sig) {
         kernel_action(sig, (uint64_t)on_signal, keep);
     else if (has_lower(sig))
         kernel_action(sig, (uint64_t)on_signal, H.lower[sig].flags & SA_RESTART);
+    else if (a->handler == DFL && fatal_to_newborn(sig))
+        kernel_action(sig, (uint64_t)on_signal, SA_RESTART);
     else
         kernel_action(sig, a->handler, keep);
 }
@@ -99,7 +106,7 @@ struct frame {
 };
 _Static_assert(KUC_BYTES == 304, "kernel's struct ucontext");
 
-static bool on_altstack(const struct thread *t, uint64_t sp) {
+bool signal_on_altstack(const struct thread *t, uint64_t sp) {
     uint64_t base = (uint64_t)t->app_altstack.ss_sp;
     return t->app_altstack.ss_size && sp > base && sp - base <= t->app_altstack.ss_size;
 }
@@ -118,7 +125,7 @@ static void build_frame(struct thread *t, ucontext_t *uc, const siginfo_t *si) {
     greg_t *r = uc->uc_mcontext.gregs;
     uint64_t sp = (uint64_t)r[REG_RSP] - 128; // the red zone
     if ((act.flags & SA_ONSTACK) && t->app_altstack.ss_size &&
-        !(t->app_altstack.ss_flags & SS_DISABLE) && !on_altstack(t, (uint64_t)r[REG_RSP]))
+        !(t->app_altstack.ss_flags & SS_DISABLE) && !signal_on_altstack(t, (uint64_t)r[REG_RSP]))
         sp = (uint64_t)t->app_altstack.ss_sp + t->app_altstack.ss_size;
     uint32_t xbytes = xsave_size(uc);
     sp = (sp - xbytes) & ~63ull;
@@ -171,7 +178,7 @@ long sys_rt_sigreturn(struct call *c) {
     kmask mask = uc_mask(from);
     c->t->hidden_mask = mask & OURS;
     uc_set_mask(c->uc, mask);
-    if (!on_altstack(c->t, (uint64_t)r[REG_RSP])) c->t->app_altstack = from->uc_stack;
+    if (!signal_on_altstack(c->t, (uint64_t)r[REG_RSP])) c->t->app_altstack = from->uc_stack;
     return DONE_REGISTERS;
 }
 
@@ -392,7 +399,7 @@ long sys_sigaltstack(struct call *c) {
     const stack_t *new = (const stack_t *)c->a[0];
     stack_t *old = (stack_t *)c->a[1];
     struct thread *t = c->t;
-    bool on = on_altstack(t, (uint64_t)c->uc->uc_mcontext.gregs[REG_RSP]);
+    bool on = signal_on_altstack(t, (uint64_t)c->uc->uc_mcontext.gregs[REG_RSP]);
     stack_t now = t->app_altstack;
     if (!now.ss_size) now.ss_flags = SS_DISABLE;
     if (on) now.ss_flags |= SS_ONSTACK;

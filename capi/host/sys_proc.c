@@ -4,7 +4,7 @@
 //
 // The application keeps the process and thread ids of its first start (P15).  Children are ordinary
 // processes with ids of their own; a forked one goes on in upper code without Go, and cannot be
-// saved; what it starts by exec runs natively.
+// saved; what it starts by exec runs natively, but see capi/enter.
 #include "host.h"
 
 #include <errno.h>
@@ -140,6 +140,7 @@ static long do_fork(struct call *c, unsigned long flags, pid_t *ctid) {
         return -errno;
     }
     if (pid > 0) {
+        H.parent = true;
         unlock();
         return pid;
     }
@@ -196,6 +197,8 @@ static long do_vfork(struct call *c, uint64_t stack) {
     fds_vfork_begin(c->t);
     long pid = host_vfork(CLONE_VM | CLONE_VFORK | SIGCHLD, (uint8_t *)uc - 256, borrower_run, &b);
     fds_vfork_end(c->t);
+    H.parent = true;
+    wrap_free(&c->t->outfit); // when its exec went well, nobody did in the child
     c->t->upper_fs = keep_fs;
     c->t->clear_tid = keep_clear;
     c->t->hidden_mask = keep_hidden;
@@ -260,27 +263,32 @@ static bool dynamic_or_script(const char *path) {
 }
 
 // The job's own process replaces itself: ckptrun starts again, with the options it had.
-static long exec_again(const char *path, char *const *argv, char *const *envp) {
+static long exec_again(struct call *c, const char *path, char *const *argv, char *const *envp) {
     long r = can_exec(path);
     if (r) return r;
-    if (!dynamic_or_script(path)) return RAW3(SYS_execve, path, argv, envp);
-    static char *args[4096];
-    static char exe[4096];
-    int n = 0, argc = 0;
-    while (argv && argv[argc]) argc++;
-    if (argc + H.argc_own + 6 > 4096) return -E2BIG;
-    args[n++] = H.argv_own[0];
-    for (int i = 1; i < H.argc_own; i++) args[n++] = H.argv_own[i];
-    args[n++] = "--argv0";
-    args[n++] = argc ? argv[0] : "";
-    args[n++] = "--";
-    args[n++] = (char *)path;
-    for (int i = 1; i < argc; i++) args[n++] = argv[i];
-    args[n] = NULL;
-    long m = RAW3(SYS_readlink, "/proc/self/exe", exe, sizeof exe - 1);
-    if (m <= 0) return -ENOEXEC;
-    exe[m] = 0;
-    return RAW3(SYS_execve, exe, args, envp);
+    struct outfit e = {0}, a = {0};
+    char **environment = wrap_environment(c, envp, &e);
+    char **args = environment ? wrap_arguments(path, argv, &a) : NULL;
+    if (!args)
+        r = -ENOMEM;
+    else if (dynamic_or_script(path))
+        r = RAW3(SYS_execve, H.ckptrun, args, environment);
+    else
+        r = RAW3(SYS_execve, path, argv, environment);
+    wrap_free(&a);
+    wrap_free(&e);
+    return r;
+}
+
+// A child runs natively what it starts; while this process may not be the MPI program, that may turn out
+// to be the one, and comes under ckptrun by itself (capi/enter).
+static long exec_child(struct call *c, const char *path, char *const *argv, char *const *envp) {
+    if (!H.launched || H.mpi) return RAW3(SYS_execve, path, argv, envp);
+    char **environment = wrap_environment(c, envp, &c->t->outfit);
+    if (!environment) return -ENOMEM;
+    long r = RAW3(SYS_execve, path, argv, environment);
+    wrap_free(&c->t->outfit);
+    return r;
 }
 
 static long do_exec(struct call *c, const char *path, char *const *argv, char *const *envp) {
@@ -288,7 +296,7 @@ static long do_exec(struct call *c, const char *path, char *const *argv, char *c
     if (!child) H.ending = 1; // no checkpoint from here on
     signals_before_exec();
     set_kernel_mask(uc_mask(c->uc)); // inherited (P14)
-    long r = child ? RAW3(SYS_execve, path, argv, envp) : exec_again(path, argv, envp);
+    long r = child ? exec_child(c, path, argv, envp) : exec_again(c, path, argv, envp);
     block_all();
     if (!borrowed()) signals_reinstall();
     if (!child) H.ending = 0;
@@ -319,14 +327,14 @@ long sys_exit(struct call *c) {
 }
 
 static long tell_ending(void *status) {
-    H.go.ending((int)(long)status);
+    H.go.ending((int)(long)status, H.parent);
     return 0;
 }
 
 long sys_exit_group(struct call *c) {
     if (!H.child && !borrowed()) {
         H.ending = 1;
-        thread_call_lower(c->t, tell_ending, (void *)c->a[0]);
+        thread_call_lower(c->t, c->uc, tell_ending, (void *)c->a[0]);
     }
     RAW1(SYS_exit_group, c->a[0]);
     __builtin_unreachable();

@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -162,20 +163,25 @@ struct lower_call {
     struct thread *t;
     long (*fn)(void *);
     void *arg;
+    const ucontext_t *uc;
 };
 
 // The handler that we come from keeps its frames in the upper part of the signal stack; the kernel
 // would begin there again, since we have left it.
 static long run_lower(void *p) {
     struct lower_call *c = p;
+    const ucontext_t *before = c->t->over;
     use_altstack(c->t, ALTSTACK / 2);
+    c->t->over = c->uc;
     long r = c->fn(c->arg);
+    upcalls_over(c->t);
+    c->t->over = before;
     use_altstack(c->t, ALTSTACK);
     return r;
 }
 
-long thread_call_lower(struct thread *t, long (*fn)(void *), void *arg) {
-    struct lower_call c = {t, fn, arg};
+long thread_call_lower(struct thread *t, const ucontext_t *uc, long (*fn)(void *), void *arg) {
+    struct lower_call c = {t, fn, arg, uc};
     return host_on_stack(run_lower, &c, t->lower_sp - 256);
 }
 
@@ -200,7 +206,7 @@ static void farewell(struct thread *t) {
     unlock();
     if (last) { // the program ends with its last thread
         H.ending = 1;
-        if (!H.child) H.go.ending(0);
+        if (!H.child) H.go.ending(0, H.parent);
         RAW1(SYS_exit_group, 0);
     }
 }
@@ -358,6 +364,7 @@ static void park_upper(struct thread *t, ucontext_t *uc) {
         t->attention |= ATTN_PARK;
         return;
     }
+    if (upcall_unsafe(t, uc)) return; // the parker signals again
     keep_context(t, uc);
     RAW2(SYS_prctl, 16 /* PR_GET_NAME */, t->comm);
     t->collected = H.collect;
@@ -514,18 +521,31 @@ static int op_park(int timeout_ms, char *why, size_t bytes) {
 
 // ---- frozen copy -------------------------------------------------------------------------------
 
+// The copy ends with the process, and not before.  PR_SET_PDEATHSIG would end it with the thread that
+// made it: a program's thread may ask for a checkpoint and end.
+_Noreturn static void copy_lives(pid_t parent) {
+    RAW3(SYS_close_range, 0, ~0u, 0);
+    struct pollfd end = {.fd = (int)RAW6(SYS_pidfd_open, parent, 0, 0, 0, 0, 0), .events = POLLIN};
+    while (RAW0(SYS_getppid) == parent) {
+        // Where a sandbox has no descriptors of processes, or no poll of them, it looks now and then.
+        struct timespec look = {1, 0};
+        if (end.fd < 0)
+            RAW6(SYS_ppoll, NULL, 0, &look, NULL, 0, 0);
+        else if (RAW6(SYS_ppoll, &end, 1, NULL, NULL, 0, 0) > 0 && end.revents & POLLIN)
+            break;
+        else
+            end.fd = -1;
+    }
+    for (;;) RAW1(SYS_exit_group, 0);
+}
+
 // A child that only exists: its memory is this moment's.  No exit signal, so that the application's
 // wait() never sees it; no descriptors, so that no pipe of the application stays open in it.
 static int op_freeze(void) {
     kmask old = block_all();
     pid_t parent = H.pid;
     long pid = RAW6(SYS_clone, 0, 0, 0, 0, 0, 0);
-    if (pid == 0) {
-        RAW6(SYS_prctl, 1 /* PR_SET_PDEATHSIG */, SIGKILL, 0, 0, 0, 0);
-        if (RAW0(SYS_getppid) != parent) RAW1(SYS_exit_group, 0);
-        RAW3(SYS_close_range, 0, ~0u, 0);
-        for (;;) RAW0(SYS_pause);
-    }
+    if (pid == 0) copy_lives(parent);
     set_kernel_mask(old);
     return (int)pid;
 }
@@ -542,6 +562,14 @@ static void op_end(int status) {
     RAW1(SYS_exit_group, status);
 }
 
+static int op_foreign(uint64_t start, uint64_t end) {
+    if (start < ARENA_MMAP || end > ARENA_END) return 0; // not kept on the list
+    lock();
+    bool is = arena_has_free(start, end);
+    unlock();
+    return is;
+}
+
 static int op_place(int number, int from, int cloexec) { return fds_place(number, from, cloexec); }
 
 const struct host_ops host_operations = {
@@ -555,6 +583,7 @@ const struct host_ops host_operations = {
     .place = op_place,
     .original = fds_original,
     .set_tables = gate_page_set_tables,
+    .foreign = op_foreign,
     .end = op_end,
     .load = threads_load,
     .errand = op_errand,

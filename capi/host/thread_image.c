@@ -127,17 +127,8 @@ static void arena_of_maps(void) {
 // which carries the saved main thread.
 int threads_load(const void *buffer, size_t bytes, char *why, size_t whybytes) {
     const struct process_image *p = buffer;
-    if (bytes < sizeof *p || p->bytes != sizeof *p || p->version != HOSTGO_VERSION) {
-        snprintf(why, whybytes, "the image was written by another version of ckptrun");
-        return -EINVAL;
-    }
-    if (p->xsave_max > H.xsave_max) {
-        snprintf(why, whybytes,
-                 "this processor keeps less state than the one of the image (%u bytes, not %u); "
-                 "restart on the same kind of processor",
-                 H.xsave_max, p->xsave_max);
-        return -ENOTSUP;
-    }
+    int bad = threads_check(buffer, bytes, H.xsave_max, why, whybytes);
+    if (bad) return bad;
     H.brk = p->brk;
     H.fake_vdso = p->fake_vdso;
     for (int i = 0; i < 4; i++) H.ids[i].virtual = p->ids[i];
@@ -160,12 +151,6 @@ int threads_load(const void *buffer, size_t bytes, char *why, size_t whybytes) {
     bool main_found = false;
     for (const uint8_t *q = at; q < end;) {
         const struct thread_image *im = (const struct thread_image *)q;
-        if ((size_t)(end - q) < sizeof *im || im->bytes > (size_t)(end - q) ||
-            im->bytes < sizeof *im || im->xsave_bytes > H.xsave_max ||
-            im->pending * sizeof(struct kept_signal) + im->xsave_bytes > im->bytes - sizeof *im) {
-            snprintf(why, whybytes, "section \"threads\" of the image is damaged");
-            return -EINVAL;
-        }
         q += im->bytes;
         struct thread *t = im->main ? self() : thread_new();
         if (!t) return -ENOMEM;

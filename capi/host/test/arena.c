@@ -91,6 +91,12 @@ static void give_back(void) {
     mark(at(from), at(to), 0);
 }
 
+static void ask(void) {
+    size_t from = below(PAGES), to = from + 1 + below(PAGES - from < 8 ? PAGES - from : 8);
+    bool want = memchr(used + from, 0, to - from) != NULL;
+    if (arena_has_free(at(from), at(to)) != want) fail("a free part", !want, want);
+}
+
 // What reaches over the borders of the window.
 static void borders(void) {
     if (arena_claim(ARENA_MMAP - PAGE, ARENA_MMAP + PAGE)) fail("claim below the window", 1, 0);
@@ -138,6 +144,7 @@ static void run(uint64_t first) {
         case 2: claim(); break;
         default: give_back(); break;
         }
+        ask();
         compare();
     }
     borders();

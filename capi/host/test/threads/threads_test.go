@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package threads
+
+import (
+	"bytes"
+	"encoding/binary"
+	"strings"
+	"testing"
+)
+
+func TestCheck(t *testing.T) {
+	good := sample()
+	if len(good) == 0 {
+		t.Fatal("no sample")
+	}
+	if err := check(good); err != nil {
+		t.Fatal(err)
+	}
+	process := int(binary.NativeEndian.Uint32(good)) // its length comes first
+	change := func(at int, v uint32) []byte {
+		b := bytes.Clone(good)
+		binary.NativeEndian.PutUint32(b[at:], v)
+		return b
+	}
+	first := int(binary.NativeEndian.Uint32(good[process:]))
+	for _, c := range []struct {
+		name, says string
+		b          []byte
+	}{
+		{"nothing", "another version", nil},
+		{"version", "another version", change(4, 1)},
+		{"processor", "less state", change(24, state+1)},
+		{"kind 0", "no kind", change(process+4, 0)},
+		{"kind 4", "no kind", change(process+4, 4)},
+		{"shorter than it is", "length", change(process, uint32(first-8))},
+		{"longer than all", "length", change(process, 1<<31)},
+		{"no length", "length", change(process, 0)},
+		{"two main threads", "two main", change(process+first+12, 1)},
+		{"cut", "cut short", good[:len(good)-8]},
+		{"tail", "cut short", append(bytes.Clone(good), make([]byte, 8)...)},
+		{"signal 0", "no number", bytes.Replace(good, []byte{10, 0, 0, 0}, []byte{0, 0, 0, 0}, 1)},
+		{"signal 65", "no number", bytes.Replace(good, []byte{10, 0, 0, 0}, []byte{65, 0, 0, 0}, 1)},
+	} {
+		if err := check(c.b); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// FuzzCheck: no bytes make it read elsewhere (build with CGO_CFLAGS=-fsanitize=address to see that too), and
+// what passes ends with its last thread.
+func FuzzCheck(f *testing.F) {
+	f.Add(sample())
+	f.Add(sample()[:600])
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if check(b) == nil && check(append(bytes.Clone(b), 0)) == nil {
+			t.Errorf("a byte more makes no difference: %x", b)
+		}
+	})
+}
+
+// FuzzFields changes two words of a sound section and cuts it: Go cannot see which lines of C an input reaches,
+// so this puts the changes where they matter. What passes is, by its own lengths, a row of whole threads.
+func FuzzFields(f *testing.F) {
+	f.Add(uint16(0), uint32(0), uint16(0), uint32(0), uint16(0))
+	f.Add(uint16(1), uint32(0xffffffff), uint16(40), uint32(0x40000000), uint16(0))
+	f.Fuzz(func(t *testing.T, at1 uint16, v1 uint32, at2 uint16, v2 uint32, cut uint16) {
+		b := sample()
+		process := int(binary.NativeEndian.Uint32(b))
+		words := (len(b) - process) / 4
+		binary.NativeEndian.PutUint32(b[process+int(at1)%words*4:], v1)
+		binary.NativeEndian.PutUint32(b[process+int(at2)%words*4:], v2)
+		b = b[:len(b)-int(cut)%8]
+		if check(b) != nil {
+			return
+		}
+		at := process
+		for at < len(b) && int(binary.NativeEndian.Uint32(b[at:])) > 0 {
+			at += int(binary.NativeEndian.Uint32(b[at:]))
+		}
+		if at != len(b) {
+			t.Errorf("%d of %d bytes are threads", at, len(b))
+		}
+	})
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// thread_check.c: whether bytes are what threads_save writes.  Asked before anything is done with them; reads
+// nothing but them (so that a fuzz test can run it by itself).
+#include "host.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+static int damaged(char *why, size_t whybytes, size_t offset, const char *what) {
+    snprintf(why, whybytes, "section \"threads\" of the image is damaged at offset %zu: %s", offset, what);
+    return -EINVAL;
+}
+
+int threads_check(const void *buffer, size_t bytes, uint32_t xsave_max, char *why, size_t whybytes) {
+    const struct process_image *p = buffer;
+    if (bytes < sizeof *p || p->bytes != sizeof *p || p->version != HOSTGO_VERSION) {
+        snprintf(why, whybytes, "the image was written by another version of ckptrun");
+        return -EINVAL;
+    }
+    if (p->xsave_max > xsave_max) {
+        snprintf(why, whybytes,
+                 "this processor keeps less state than the one of the image (%u bytes, not %u); "
+                 "restart on the same kind of processor",
+                 xsave_max, p->xsave_max);
+        return -ENOTSUP;
+    }
+    unsigned mains = 0;
+    for (size_t at = sizeof *p; at < bytes;) {
+        if (bytes - at < sizeof(struct thread_image))
+            return damaged(why, whybytes, at, "a thread is cut short");
+        const struct thread_image *im = (const void *)((const char *)buffer + at);
+        if (im->kind < 1 || im->kind > 3) return damaged(why, whybytes, at, "a thread of no kind");
+        if (im->xsave_bytes > xsave_max)
+            return damaged(why, whybytes, at, "a thread with more state than the processor has");
+        size_t need = sizeof *im + im->pending * sizeof(struct kept_signal) + im->xsave_bytes;
+        if (im->bytes != ((need + 7) & ~7ul) || im->bytes > bytes - at)
+            return damaged(why, whybytes, at, "the length of a thread is wrong");
+        if (im->main && ++mains > 1) return damaged(why, whybytes, at, "two main threads");
+        const struct kept_signal *k = (const struct kept_signal *)(im + 1);
+        for (uint32_t i = 0; i < im->pending; i++)
+            if (k[i].info.si_signo < 1 || k[i].info.si_signo >= NSIGNALS)
+                return damaged(why, whybytes, at, "a signal of no number");
+        at += im->bytes;
+    }
+    return 0;
+}
