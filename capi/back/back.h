@@ -20,8 +20,9 @@ typedef long ckpt_back_fn(const long *args);
 /* What ckptrun gives.  Lives as long as the process. */
 typedef struct ckpt_back_host {
     size_t size;
-    /* Calls upper-half code on the upper half's stack and returns its result.  Only from a thread
-     * that came in through the gate. */
+    /* Calls upper-half code on the upper half's stack and returns its result.  Only by a thread of the
+     * upper half: that came in through the gate, or was stopped and runs a callback of
+     * ckpt_runtime_ops. */
     long (*upcall)(void *upper_fn, const long args[6]);
     /* The calling thread stands in a gate call that can be issued again with the same arguments, which
      * is what a restart does.  Returns at once when the process is not being stopped, else when it
@@ -49,6 +50,9 @@ typedef struct ckpt_back {
     void (*enter)(void);
     /* The job between MPI_Init and MPI_Finalize, else NULL. */
     ckpt_job *(*job)(void);
+    /* Whether callbacks of ckpt_runtime_ops may call functions of the application's now. By any thread,
+     * from a signal handler. */
+    int (*calls_up)(void);
 } ckpt_back;
 
 /* The one symbol of a back.  Returns NULL when host is too old for it. */

@@ -144,19 +144,29 @@ static int send_buffered(const long *a) {
 }
 
 int back_buffered_request(const long *a, MPI_Request *request) {
-    int rc = send_buffered(a);
-    return rc == MPI_SUCCESS ? back_done_request(&canon_empty, MPI_SUCCESS, request) : rc;
+    struct back_done ready = {0};
+    int rc = back_done_begin(&ready);
+    if (rc == MPI_SUCCESS)
+        rc = send_buffered(a);
+    if (rc == MPI_SUCCESS)
+        *request = back_done_end(&ready, &canon_empty, MPI_SUCCESS);
+    back_done_drop(&ready);
+    return rc;
 }
 
 long back_Bsend(const long *a) { return back_error(send_buffered(a)); }
 
 long back_Ibsend(const long *a) {
     MPI_Request r;
-    int rc = back_buffered_request(a, &r);
-    if (rc != MPI_SUCCESS)
-        return back_error(rc);
-    return back_new_request(r, REQUEST_SEND | REQUEST_DONE, (int)a[3], (ckpt_vid)a[5],
-                            (ckpt_vid *)a[6]);
+    ckpt_vid v = back_take_request();
+    int rc = v == CKPT_VID_NONE ? MPI_ERR_NO_MEM : back_buffered_request(a, &r);
+    if (rc == MPI_SUCCESS) {
+        back_set_request(v, r, REQUEST_SEND | REQUEST_DONE, (int)a[3], (ckpt_vid)a[5]);
+        *(ckpt_vid *)a[6] = v;
+    } else if (v != CKPT_VID_NONE) {
+        back_give_id(CKPT_KIND_REQUEST, v);
+    }
+    return back_error(rc);
 }
 
 /* One turn of waiting; 0 when nothing is left on comm. */

@@ -8,6 +8,7 @@
  */
 #include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "clocked.h"
 #include "drain.h"
@@ -19,23 +20,83 @@ void back_progress(void) {
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, back.control, &flag, MPI_STATUS_IGNORE);
 }
 
-static void await(ckpt_vid comm, uint64_t k, int answer) {
-    for (unsigned turn = 0; answer == CKPT_COLL_WAIT; turn++) {
+/* In MPI_Finalize a rank may wait for the others as long as they compute, and they want the processor:
+ * after some turns it sleeps between them, as Open MPI does there. */
+static void rest(unsigned turn) {
+    const struct timespec pause = {0, 100000};
+    if (turn > 20 * BACK_SPIN)
+        nanosleep(&pause, NULL);
+}
+
+static void await(ckpt_vid comm, uint64_t k, int mode, int answer) {
+    for (unsigned turn = BACK_SPIN + 1; answer == CKPT_COLL_WAIT; turn++) {
         back_progress();
-        back_turn(turn + 201);
+        if (mode == CKPT_COLL_GATED)
+            rest(turn);
+        back_turn(turn);
         answer = ckpt_coll_permitted(back.job, comm, k);
     }
 }
 
 void clocked_ask(ckpt_vid comm, uint64_t k, int mode) {
-    await(comm, k, ckpt_coll_call(back.job, comm, k, mode));
+    await(comm, k, mode, ckpt_coll_call(back.job, comm, k, mode));
 }
 
 void back_gate(long comm, const char *name, int mode, ckpt_coll *call) {
     clocked_begin(back_slot(CKPT_KIND_COMM, comm), comm, name, mode, call);
 }
 
-void back_gate_return(const ckpt_coll *call) { ckpt_coll_end_at(back.job, back.tables, call); }
+void back_gate_return(const ckpt_coll *call, long rc) {
+    if (rc != 0 && back_refused(rc))
+        ckpt_coll_withdraw_at(back.job, back.tables, call);
+    else
+        ckpt_coll_end_at(back.job, back.tables, call);
+}
+
+void clocked_failed(ckpt_clock *clock, long comm, long rc) {
+    if (clock == NULL)
+        return;
+    const ckpt_coll call = {clock, __atomic_load_n(&clock->call, __ATOMIC_RELAXED), (ckpt_vid)comm};
+    back_gate_return(&call, rc);
+}
+
+/* Classes that MPIs give for what they look at before they send or receive anything.  A failure on the way
+ * has another one: the message was too long, memory or disk ran out, a process is lost. */
+int back_refused(long rc) {
+    switch (rc & 0xff) {
+    case CANON_ERR(BUFFER):
+    case CANON_ERR(COUNT):
+    case CANON_ERR(TYPE):
+    case CANON_ERR(TAG):
+    case CANON_ERR(COMM):
+    case CANON_ERR(RANK):
+    case CANON_ERR(REQUEST):
+    case CANON_ERR(ROOT):
+    case CANON_ERR(GROUP):
+    case CANON_ERR(OP):
+    case CANON_ERR(TOPOLOGY):
+    case CANON_ERR(DIMS):
+    case CANON_ERR(ARG):
+    case CANON_ERR(AMODE):
+    case CANON_ERR(ASSERT):
+    case CANON_ERR(BASE):
+    case CANON_ERR(DISP):
+    case CANON_ERR(FILE):
+    case CANON_ERR(INFO):
+    case CANON_ERR(INFO_KEY):
+    case CANON_ERR(INFO_VALUE):
+    case CANON_ERR(KEYVAL):
+    case CANON_ERR(READ_ONLY):
+    case CANON_ERR(RMA_SYNC):
+    case CANON_ERR(SIZE):
+    case CANON_ERR(UNSUPPORTED_DATAREP):
+    case CANON_ERR(UNSUPPORTED_OPERATION):
+    case CANON_ERR(WIN):
+        return 1;
+    default:
+        return 0;
+    }
+}
 
 /* ---- deferred calls ----
  * The application's request has no real one meanwhile: whoever tests it sees the flag and finds it
@@ -69,11 +130,28 @@ int deferred_sound(const struct deferred *d) {
 
 struct deferred *deferred_new(int function, const long *a, int nargs) {
     struct deferred *d = malloc(sizeof *d + (size_t)nargs * sizeof(long));
+    int n = nargs - W_ARGS;
     if (d == NULL)
         return NULL;
     *d = (struct deferred){.function = function, .nargs = nargs};
     memcpy(d->a, a, (size_t)nargs * sizeof(long));
+    if (is_w(function) && n >= 0) { /* a start must not fail: the other members make theirs */
+        d->types = malloc((size_t)(n + 1) * sizeof *d->types);
+        d->real_types = malloc((size_t)(n + 1) * sizeof *d->real_types);
+        if (d->types == NULL || d->real_types == NULL) {
+            deferred_free(d);
+            return NULL;
+        }
+    }
     return d;
+}
+
+void deferred_free(struct deferred *d) {
+    if (d == NULL)
+        return;
+    free(d->types);
+    free(d->real_types);
+    free(d);
 }
 
 /* From the arguments of the call itself. */
@@ -99,17 +177,13 @@ static long call_deferred(struct deferred *d) {
         return back_idup_promised(d->a);
     if (!is_w(d->function))
         return back_table[d->function](d->a);
-    int n = d->nargs - W_ARGS;
-    ckpt_vid *types = malloc((size_t)(n + 1) * sizeof *types);
-    if (types == NULL)
-        return CANON_ERR(NO_MEM);
-    for (int i = 0; i < n; i++)
-        types[i] = (ckpt_vid)d->a[W_ARGS + i];
-    d->a[3] = (long)types;
-    d->a[7] = (long)(types + d->a[10]);
-    long rc = back_table[d->function](d->a);
-    free(types);
-    return rc;
+    MPI_Datatype *t = d->real_types;
+    for (int i = 0; i < d->nargs - W_ARGS; i++)
+        d->types[i] = (ckpt_vid)d->a[W_ARGS + i];
+    d->a[3] = (long)d->types;
+    d->a[7] = (long)(d->types + d->a[10]);
+    d->real_types = NULL; /* they go with the request */
+    return d->function == NUMBER(IALLTOALLW) ? back_start_w(d->a, t) : back_start_neighbor_w(d->a, t);
 }
 
 static void bind_locked(struct deferred *d, ckpt_slot *s) {
@@ -152,13 +226,14 @@ int deferred_keeps(ckpt_vid v, ckpt_back_fn *free_it) {
     if (__builtin_expect(__atomic_load_n(&deferred, __ATOMIC_ACQUIRE) == NULL, 1))
         return 0;
     pthread_mutex_lock(&mutex);
-    struct kept *k = named_locked(v) ? malloc(sizeof *k) : NULL;
+    int named = named_locked(v);
+    struct kept *k = named ? malloc(sizeof *k) : NULL;
     if (k != NULL) {
         *k = (struct kept){kept, v, free_it};
         kept = k;
     }
     pthread_mutex_unlock(&mutex);
-    return k != NULL;
+    return named; /* without memory for remembering it, it is never freed */
 }
 
 /* Forgets a call that was started, and frees what nobody names any more. */
@@ -181,7 +256,7 @@ static void forget(struct deferred *done) {
         gone = k;
     }
     pthread_mutex_unlock(&mutex);
-    free(done);
+    deferred_free(done);
     while (gone != NULL) {
         struct kept *k = gone;
         const long a[] = {(long)&k->v};
@@ -195,8 +270,7 @@ struct deferred *deferred_of(const ckpt_slot *s) {
     return (struct deferred *)(uintptr_t)s->extra;
 }
 
-/* Starts the real call; its request takes the place of the one that the application has. */
-int deferred_start(struct deferred *d) {
+long deferred_start(struct deferred *d) {
     ckpt_vid started = VID_REQUEST_NULL;
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, d->request);
     d->a[deferred_request_at(d->function, d->nargs)] = (long)&started;
@@ -210,14 +284,27 @@ int deferred_start(struct deferred *d) {
         flags |= t->a;
         ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, started, back.shared);
     } else { /* the call was said to be good: its request tells */
-        MPI_Request failed = MPI_REQUEST_NULL;
-        back_done_request(&canon_empty, MPI_ERR_OTHER, &failed);
+        MPI_Request failed = MPI_REQUEST_NULL; /* complete, when there is no memory for saying how */
+        back_done_request(&canon_empty, rc != 0 ? back_real_class((int)(rc & 0xff)) : MPI_ERR_OTHER,
+                          &failed);
         s->real = TO_REAL(failed);
         flags = REQUEST_DONE;
     }
     __atomic_store_n(&s->a, flags, __ATOMIC_RELEASE);
     forget(d);
-    return rc == 0 ? 0 : -1;
+    return rc;
+}
+
+/* The k-th call on comm was refused when it was to start.  Those behind it move up. */
+static void withdraw_deferred(ckpt_clock *c, ckpt_vid comm, uint64_t k) {
+    pthread_mutex_lock(&mutex);
+    for (struct deferred *d = deferred; d != NULL; d = d->next)
+        if (d->comm == comm && d->k > k)
+            d->k--;
+    if (c != NULL)
+        __atomic_sub_fetch(&c->call, 1, __ATOMIC_RELEASE);
+    ckpt_coll_withdrawn(back.job, comm, k, 1);
+    pthread_mutex_unlock(&mutex);
 }
 
 /* The next call that may start now; NULL when there is none. */
@@ -242,7 +329,11 @@ void back_start_deferred(void) {
         return; /* another thread is at it */
     while ((d = next_start(&comm, &k)) != NULL) {
         ckpt_clock *c = ckpt_clock_of(back.tables, comm);
-        deferred_start(d);
+        long rc = deferred_start(d);
+        if (rc != 0 && back_refused(rc)) {
+            withdraw_deferred(c, comm, k);
+            continue;
+        }
         if (c != NULL)
             __atomic_store_n(&c->ret, k, __ATOMIC_RELEASE);
         ckpt_coll_started(back.job, comm, k);
@@ -250,41 +341,56 @@ void back_start_deferred(void) {
     pthread_mutex_unlock(&starting);
 }
 
-static long defer_locked(int function, const long *a, int comm_at, ckpt_vid comm, uint64_t k) {
-    ckpt_vid *vid = (ckpt_vid *)a[clocked_request_at(function, comm_at)];
+/* What a deferred call needs, taken before anybody relies on it; NULL when memory is out. */
+static struct deferred *prepare(int function, const long *a, int comm_at, ckpt_vid comm, uint64_t k) {
     struct deferred *d = deferred_of_call(function, a, comm_at);
-    if (function == NUMBER(COMM_IDUP) && d != NULL) {
+    if (d == NULL)
+        return NULL;
+    d->comm = comm;
+    d->k = k;
+    if (back_new_request(MPI_REQUEST_NULL, REQUEST_PERSISTENT, 0, comm, &d->request) == 0)
+        return d; /* the request is none yet, should anybody look */
+    deferred_free(d);
+    return NULL;
+}
+
+static void unprepare(struct deferred *d) {
+    if (d != NULL)
+        back_give_id(CKPT_KIND_REQUEST, d->request);
+    deferred_free(d);
+}
+
+static long defer_locked(struct deferred *d, const long *a, int comm_at) {
+    if (d->function == NUMBER(COMM_IDUP)) {
         ckpt_vid promised;
         long rc = back_promise_comm((ckpt_vid)a[0], &promised);
         if (rc != 0) {
-            free(d);
+            unprepare(d);
             return rc;
         }
         *(ckpt_vid *)a[1] = promised;
         d->a[1] = promised;
     }
-    long canon = d == NULL ? CANON_ERR(NO_MEM)
-                           : back_new_request(MPI_REQUEST_NULL, REQUEST_DEFERRED, 0, comm, vid);
-    if (canon != 0) {
-        free(d);
-        return canon;
-    }
-    d->comm = comm;
-    d->k = k;
-    d->request = *vid;
-    bind_locked(d, back_slot(CKPT_KIND_REQUEST, *vid));
+    *(ckpt_vid *)a[clocked_request_at(d->function, comm_at)] = d->request;
+    ckpt_slot *s = back_set_request(d->request, MPI_REQUEST_NULL, REQUEST_DEFERRED, 0, d->comm);
+    bind_locked(d, s);
     return 0;
 }
 
 int clocked_deferred(int function, const long *a, int comm_at, ckpt_vid comm, uint64_t k, long *rc) {
+    struct deferred *d = prepare(function, a, comm_at, comm, k);
     pthread_mutex_lock(&mutex);
-    int answer = ckpt_coll_call(back.job, comm, k, CKPT_COLL_NONBLOCKING);
+    /* Without memory it waits like a blocking call: a program to which that matters makes the clock give
+     * up, by which it goes on. */
+    int mode = d != NULL ? CKPT_COLL_NONBLOCKING : CKPT_COLL_BLOCKING;
+    int answer = ckpt_coll_call(back.job, comm, k, mode);
     if (answer == CKPT_COLL_DEFER)
-        *rc = defer_locked(function, a, comm_at, comm, k);
+        *rc = defer_locked(d, a, comm_at);
     pthread_mutex_unlock(&mutex);
     if (answer == CKPT_COLL_DEFER)
         return 1;
-    await(comm, k, answer);
+    unprepare(d);
+    await(comm, k, mode, answer);
     return 0;
 }
 
@@ -309,6 +415,7 @@ int clocked_deferred(int function, const long *a, int comm_at, ckpt_vid comm, ui
     X(Comm_accept, COMM_ACCEPT, 3)                                                                 \
     X(Comm_connect, COMM_CONNECT, 3)                                                               \
     X(Win_create, WIN_CREATE, 4)                                                                   \
+    X(Win_allocate, WIN_ALLOCATE, 4)                                                               \
     X(Win_allocate_shared, WIN_ALLOCATE_SHARED, 5)                                                 \
     X(Win_create_dynamic, WIN_CREATE_DYNAMIC, 1)                                                   \
     X(File_open, FILE_OPEN, 0)
@@ -336,7 +443,7 @@ static long on_window(ckpt_back_fn *fn, const char *name, const long *a, ckpt_vi
     ckpt_coll call;
     back_gate(comm, name, CKPT_COLL_BLOCKING, &call);
     long rc = fn(a);
-    back_gate_return(&call);
+    back_gate_return(&call, rc);
     return rc;
 }
 static long clocked_Win_fence(const long *a) {
@@ -358,7 +465,7 @@ static long freeing(ckpt_back_fn *fn, const char *name, const long *a) {
     back_gate(*(ckpt_vid *)a[0], name, CKPT_COLL_BLOCKING, &call);
     long rc = fn(a);
     if (rc != 0)
-        back_gate_return(&call);
+        back_gate_return(&call, rc);
     return rc;
 }
 long back_Comm_free(const long *a);

@@ -64,6 +64,10 @@ static inline __attribute__((always_inline)) void clocked_end(ckpt_clock *clock,
     ckpt_coll_end_at(back.job, back.tables, &call);
 }
 
+/* The same for a call that failed.  One that the real MPI refused took part in nothing: the others do not
+ * make it, and it is not counted. */
+__attribute__((cold)) void clocked_failed(ckpt_clock *clock, long comm, long rc);
+
 /* The call itself; the communicator was looked up to count it. */
 typedef long clocked_fn(const long *a, MPI_Comm comm);
 
@@ -73,7 +77,10 @@ clocked_blocking(clocked_fn *fn, const char *name, const long *a, int comm_at) {
     const ckpt_slot *s = back_slot(CKPT_KIND_COMM, a[comm_at]);
     clocked_begin(s, a[comm_at], name, CKPT_COLL_BLOCKING, &call);
     long rc = fn(a, (MPI_Comm)(uintptr_t)s->real);
-    clocked_end(call.clock, a[comm_at]);
+    if (__builtin_expect(rc != 0, 0))
+        clocked_failed(call.clock, a[comm_at], rc);
+    else
+        clocked_end(call.clock, a[comm_at]);
     return rc;
 }
 
@@ -86,8 +93,12 @@ clocked_nonblocking(clocked_fn *fn, int function, const char *name, const long *
         clocked_deferred(function, a, comm_at, call.comm, call.k, &rc))
         return rc;
     rc = fn(a, (MPI_Comm)(uintptr_t)s->real);
+    if (__builtin_expect(rc != 0, 0)) {
+        clocked_failed(call.clock, a[comm_at], rc);
+        return rc;
+    }
     int flags = clocked_flags(function, a);
-    if (flags != 0 && rc == 0)
+    if (flags != 0)
         back_slot(CKPT_KIND_REQUEST, *(ckpt_vid *)a[clocked_request_at(function, comm_at)])->a |= flags;
     clocked_end(call.clock, a[comm_at]);
     return rc;
@@ -100,7 +111,8 @@ clocked_nonblocking(clocked_fn *fn, int function, const char *name, const long *
     }                                                                                              \
     long committed_##name(const long *a) {                                                         \
         back_two_phase(a[comm], "MPI_" #name);                                                     \
-        return clocked_blocking(call_##name, "MPI_" #name, a, comm);                               \
+        return back_two_phase_done(                                                                \
+            a[comm], clocked_blocking(call_##name, "MPI_" #name, a, comm));                        \
     }
 #define CLOCKED_NONBLOCKING(name, NAME, comm)                                                      \
     __attribute__((flatten)) long clocked_##name(const long *a) {                                  \

@@ -12,6 +12,7 @@
 
 #include "describe.h"
 #include "drain.h"
+#include "fresh.h"
 #include "impl.h"
 
 /* ---- operations ---- */
@@ -34,7 +35,7 @@ static ckpt_vid type_vid(MPI_Datatype type) {
     if (last.vid != 0 && last.type == type && s->generation == last.generation &&
         s->real == TO_REAL(type))
         return last.vid;
-    last.vid = ckpt_vid_find(back.job, CKPT_KIND_DATATYPE, TO_REAL(type));
+    last.vid = fresh_find(type);
     last.type = type;
     last.generation = back_slot(CKPT_KIND_DATATYPE, last.vid)->generation;
     return last.vid;
@@ -149,8 +150,11 @@ int back_rebuild_op(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t
     MPI_Op op;
     if (r.failed)
         return CKPT_E_CORRUPT;
-    if (make_op(function, thunk, commute, &op, &user) != MPI_SUCCESS)
+    int rc = make_op(function, thunk, commute, &op, &user);
+    if (rc != MPI_SUCCESS) {
+        back_fail(rc, "MPI_Op_create");
         return CKPT_E_SYSTEM;
+    }
     ckpt_slot *s = back_slot(CKPT_KIND_OP, vid);
     s->a = commute;
     s->b = user;
@@ -160,8 +164,10 @@ int back_rebuild_op(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t
 }
 
 /* Whether a non-blocking reduction with a function of the application is under way, or is to start. */
-static int reducing(void) {
+int back_reducing(void) {
     uint32_t i = 0;
+    if (back.tables == NULL)
+        return 0;
     for (const ckpt_slot *s; (s = next_slot(CKPT_KIND_REQUEST, &i)) != NULL;) {
         int flags = __atomic_load_n(&s->a, __ATOMIC_ACQUIRE);
         if (flags & REQUEST_DEFERRED || (flags & (REQUEST_USER_OP | REQUEST_DONE)) == REQUEST_USER_OP)
@@ -189,7 +195,7 @@ static int free_op(ckpt_vid v) {
 
 long back_Op_free(const long *a) {
     ckpt_vid v = *(ckpt_vid *)a[0];
-    int rc = MPI_SUCCESS, busy = reducing();
+    int rc = MPI_SUCCESS, busy = back_reducing();
     pthread_mutex_lock(&later_mutex);
     struct later *l = busy ? malloc(sizeof *l) : NULL;
     if (l != NULL) {
@@ -214,13 +220,22 @@ long back_Op_free(const long *a) {
  * sendbuf, counts, displacements, types, recvbuf, ..., comm, request, number of types on each side
  */
 
-static MPI_Datatype *real_types(const long *a) {
+static MPI_Datatype *types_new(const long *a) {
+    return malloc((size_t)(a[10] + a[11] + 1) * sizeof(MPI_Datatype));
+}
+
+static void fill_types(const long *a, MPI_Datatype *t) {
     const ckpt_vid *s = (const ckpt_vid *)a[3], *r = (const ckpt_vid *)a[7];
-    MPI_Datatype *t = malloc((size_t)(a[10] + a[11] + 1) * sizeof *t);
-    for (long i = 0; t && i < a[10]; i++)
+    for (long i = 0; i < a[10]; i++)
         t[i] = real_type(s[i]);
-    for (long i = 0; t && i < a[11]; i++)
+    for (long i = 0; i < a[11]; i++)
         t[a[10] + i] = real_type(r[i]);
+}
+
+static MPI_Datatype *real_types(const long *a) {
+    MPI_Datatype *t = types_new(a);
+    if (t != NULL)
+        fill_types(a, t);
     return t;
 }
 
@@ -257,23 +272,29 @@ static long started(int rc, MPI_Request r, MPI_Datatype *t, const long *a) {
     return canon;
 }
 
-long back_Ialltoallw(const long *a) {
+long back_start_w(const long *a, MPI_Datatype *t) {
     MPI_Request r = MPI_REQUEST_NULL;
-    MPI_Datatype *t = real_types(a);
-    int rc = t == NULL ? MPI_ERR_NO_MEM
-                       : MPI_Ialltoallw(real_buf(a[0]), (const int *)a[1], (const int *)a[2], t,
-                                        (void *)a[4], (const int *)a[5], (const int *)a[6],
-                                        t + a[10], real_comm(a[8]), &r);
+    fill_types(a, t);
+    int rc = MPI_Ialltoallw(real_buf(a[0]), (const int *)a[1], (const int *)a[2], t, (void *)a[4],
+                            (const int *)a[5], (const int *)a[6], t + a[10], real_comm(a[8]), &r);
     return started(rc, r, t, a);
 }
 
-long back_Ineighbor_alltoallw(const long *a) {
+long back_start_neighbor_w(const long *a, MPI_Datatype *t) {
     MPI_Request r = MPI_REQUEST_NULL;
-    MPI_Datatype *t = real_types(a);
-    int rc = t == NULL ? MPI_ERR_NO_MEM
-                       : MPI_Ineighbor_alltoallw(real_buf(a[0]), (const int *)a[1],
-                                                 (const MPI_Aint *)a[2], t, (void *)a[4],
-                                                 (const int *)a[5], (const MPI_Aint *)a[6],
-                                                 t + a[10], real_comm(a[8]), &r);
+    fill_types(a, t);
+    int rc = MPI_Ineighbor_alltoallw(real_buf(a[0]), (const int *)a[1], (const MPI_Aint *)a[2], t,
+                                     (void *)a[4], (const int *)a[5], (const MPI_Aint *)a[6],
+                                     t + a[10], real_comm(a[8]), &r);
     return started(rc, r, t, a);
+}
+
+long back_Ialltoallw(const long *a) {
+    MPI_Datatype *t = types_new(a);
+    return t == NULL ? CANON_ERR(NO_MEM) : back_start_w(a, t);
+}
+
+long back_Ineighbor_alltoallw(const long *a) {
+    MPI_Datatype *t = types_new(a);
+    return t == NULL ? CANON_ERR(NO_MEM) : back_start_neighbor_w(a, t);
 }

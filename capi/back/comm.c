@@ -426,8 +426,11 @@ long back_keep_promise(ckpt_vid parent, ckpt_vid vid) {
 static int bind(ckpt_job *job, ckpt_vid vid, MPI_Comm comm) {
     struct facts f;
     int rc = ckpt_vid_bind(job, vid, TO_REAL(comm));
-    if (rc == 0)
+    if (rc == 0) {
         rc = facts_of(comm, &f);
+        if (rc != 0)
+            back_fail(rc, "the members of a communicator");
+    }
     if (rc == 0) {
         rc = reach(job, vid, &f, CKPT_VID_INDEX(vid));
         facts_free(&f);
@@ -530,8 +533,12 @@ int back_rebuild_comm(ckpt_vid vid, const void *descriptor, size_t bytes, uint64
     struct facts f;
     if (rc == MPI_SUCCESS)
         rc = facts_of(comm, &f);
-    if (rc != MPI_SUCCESS || back_two_phase_made(vid, comm) != MPI_SUCCESS)
+    if (rc == MPI_SUCCESS)
+        rc = back_two_phase_made(vid, comm);
+    if (rc != MPI_SUCCESS) {
+        back_fail(rc, "a communicator of %d members", n + m);
         return CKPT_E_SYSTEM;
+    }
     rc = reach(back.job, vid, &f, identity);
     facts_free(&f);
     *real = TO_REAL(comm);

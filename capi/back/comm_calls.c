@@ -62,13 +62,28 @@ long back_Comm_split(const long *a) {
     return made(rc, comm, a, a[3]);
 }
 
+/* An MPI that knows no parts of nodes finds none: nobody gets a communicator then. */
+#ifndef MPI_COMM_TYPE_HW_GUIDED
+#define MPI_COMM_TYPE_HW_GUIDED MPI_UNDEFINED
+#define MPI_COMM_TYPE_HW_UNGUIDED MPI_UNDEFINED
+#endif
+#ifndef MPIX_COMM_TYPE_NEIGHBORHOOD /* those of a node have a directory and a network in common */
+#define MPIX_COMM_TYPE_NEIGHBORHOOD MPI_COMM_TYPE_SHARED
+#endif
+
 long back_Comm_split_type(const long *a) {
     MPI_Comm comm = MPI_COMM_NULL;
     MPI_Info info = back_info((const char *)a[3]);
-    int type = a[1] == CANON_COMM_TYPE_SHARED ? MPI_COMM_TYPE_SHARED
-               : a[1] == CANON_UNDEFINED      ? MPI_UNDEFINED
-                                              : -1000;
-    int rc = MPI_Comm_split_type(real_comm(a[0]), type, (int)a[2], info, &comm);
+    int type = a[1] == CANON_COMM_TYPE_SHARED         ? MPI_COMM_TYPE_SHARED
+               : a[1] == CANON_COMM_TYPE_HW_GUIDED    ? MPI_COMM_TYPE_HW_GUIDED
+               : a[1] == CANON_COMM_TYPE_HW_UNGUIDED  ? MPI_COMM_TYPE_HW_UNGUIDED
+               : a[1] == CANON_COMM_TYPE_NEIGHBORHOOD ? MPIX_COMM_TYPE_NEIGHBORHOOD
+               : a[1] == CANON_UNDEFINED              ? MPI_UNDEFINED
+                                                      : -1000;
+    int rc = MPI_Comm_split_type(real_comm(a[0]), type, (int)a[2], info, &comm), found;
+    if (rc == MPI_SUCCESS && comm != MPI_COMM_NULL && a[1] == CANON_COMM_TYPE_HW_UNGUIDED &&
+        a[5] != 0 && info != MPI_INFO_NULL)
+        MPI_Info_get(info, CANON_HW_RESOURCE, CANON_HW_RESOURCE_BYTES - 1, (char *)a[5], &found);
     back_info_done(&info);
     return made(rc, comm, a, a[4]);
 }

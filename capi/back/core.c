@@ -2,6 +2,7 @@
  *
  * core.c: begin and end of the real MPI, and of the job.
  */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -119,6 +120,7 @@ static const ckpt_runtime_ops ops = {
     .inside = back_inside,
     .failure = back_failure,
     .files = back_files,
+    .memory = back_window_memory,
     .waiting = back_list_waiting,
     .one_sided = back_one_sided,
     .settle = back_settle,
@@ -130,7 +132,7 @@ static const ckpt_runtime_ops ops = {
 
 /* ---- begin ---- */
 
-/* What is asked of the real MPI, where the user has not said otherwise.
+/* What is asked of the real MPI, most of it where the user has not said otherwise.
  *
  * UCX's cache of registered memory does not see what the upper half unmaps, and would send from pages
  * that are no more.  With it MPICH 4.0 also takes the next lower multiple of 16 for the address of a
@@ -138,9 +140,15 @@ static const ckpt_runtime_ops ops = {
  *
  * Debian's Open MPI leaves those out that need nothing but messages, and then has none on memory of
  * the program for one rank, or where the network has no others.  They do not bear several threads at
- * once. */
+ * once.
+ *
+ * MPICH's thread for asynchronous progress would call operations of the program's own, which need a thread
+ * of the program's; and it would go on while the program is stopped. */
 static void configure(int required) {
     setenv("UCX_RCACHE_ENABLE", "n", 0);
+    unsetenv("MPICH_ASYNC_PROGRESS");
+    unsetenv("MPIR_CVAR_ASYNC_PROGRESS");
+    unsetenv("MPIR_PARAM_ASYNC_PROGRESS");
 #if defined(OPEN_MPI)
     const char *network = getenv("OMPI_MCA_pml");
     if (required != MPI_THREAD_MULTIPLE && (network == NULL || strstr(network, "ucx") == NULL))
@@ -174,6 +182,28 @@ static int start_mpi(int required, int *provided) {
     return rc;
 }
 
+/* ---- tags ---- */
+
+static int real_tag_ub(void) {
+    int *value = NULL, flag = 0;
+    int rc = MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &value, &flag);
+    return rc == MPI_SUCCESS && flag ? *value : INT_MAX;
+}
+
+/* What a program is told that begins here. */
+static int tag_ub(void) {
+    int real = real_tag_ub();
+    return real < CANON_TAG_UB ? real : CANON_TAG_UB;
+}
+
+int back_tag_fits(const char *request, int rank, int tag) {
+    int fits = tag <= real_tag_ub();
+    if (!fits)
+        back_fail(MPI_SUCCESS, "a pending request (%s, rank %d) has the tag %d, and those of %s end at %d: restart "
+                  "the job under the MPI it was saved under", request, rank, tag, BACK_NAME, real_tag_ub());
+    return fits;
+}
+
 /* level: the highest thread level that a rank asked for. */
 static int open_job(int level, ckpt_error *error) {
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -186,11 +216,12 @@ static int open_job(int level, ckpt_error *error) {
     if (back.job == NULL)
         return error->code ? error->code : CKPT_E_SYSTEM;
     back.tables = back.job->tables;
-    if (back_clock_world() != 0)
+    if (back_clock_world() == 0)
+        back.state = ckpt_runtime_state(back.job, sizeof *back.state);
+    if (back.state == NULL) {
+        snprintf(error->message, sizeof error->message, "memory is out for what is kept of MPI_COMM_WORLD");
         return CKPT_E_SYSTEM;
-    back.state = ckpt_runtime_state(back.job, sizeof *back.state);
-    if (back.state == NULL)
-        return CKPT_E_SYSTEM;
+    }
     back_tools_open(ckpt_restarted(back.job));
     return 0;
 }
@@ -208,6 +239,7 @@ long back_Init_thread(const long *a) {
     }
     back.state->level = (int)a[0];
     back.state->provided = provided;
+    back.state->tag_ub = tag_ub();
     ckpt_vid parent; /* it gets its id now: whoever started this job may still be connected */
     const long parent_out[] = {(long)&parent};
     back_Comm_get_parent(parent_out);
@@ -235,6 +267,15 @@ static int back_restart(ckpt_error *error) {
                  back.state->provided, BACK_NAME, provided);
         return CKPT_E_NOTSUP;
     }
+    if (rc == 0 && back.state->tag_ub > real_tag_ub()) {
+        snprintf(error->message, sizeof error->message,
+                 "the program was told that tags go up to %d (MPI_TAG_UB), and those of %s end at %d: restart it "
+                 "under the MPI it was saved under",
+                 back.state->tag_ub, BACK_NAME, real_tag_ub());
+        return CKPT_E_NOTSUP;
+    }
+    if (rc == 0 && back.state->tag_ub == 0)
+        back.state->tag_ub = tag_ub();
     if (rc == 0 && back.state->bsend_bytes > 0)
         MPI_Buffer_attach(back.state->bsend_buffer, back.state->bsend_bytes);
     return rc;
@@ -296,6 +337,8 @@ long back_Comm_get_attr(const long *a) {
         int v = *value;
         if (a[0] == CANON_ATTR_IO || a[0] == CANON_ATTR_HOST)
             v = canon_rank(v);
+        if (a[0] == CANON_ATTR_TAG_UB)
+            v = back.state != NULL && back.state->tag_ub > 0 ? back.state->tag_ub : tag_ub();
         *(int *)a[1] = v;
     }
     return 0;
@@ -310,7 +353,7 @@ static int back_checkpoint(int *state, ckpt_error *error) {
     if (back.job == NULL)
         return CKPT_E_STATE;
     int rc = ckpt_checkpoint(back.job, 0, &s, error);
-    back_gate_return(&entered);
+    back_gate_return(&entered, 0);
     *state = (int)s;
     return rc;
 }
@@ -331,6 +374,7 @@ static ckpt_back self = {
     .checkpoint = back_checkpoint,
     .enter = back_enter,
     .job = back_job,
+    .calls_up = back_reducing,
 };
 
 __attribute__((visibility("default"))) const ckpt_back *

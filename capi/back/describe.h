@@ -81,6 +81,7 @@ struct reader {
     const int32_t *word;
     size_t n, at;
     int failed;
+    int short_of_memory; /* that is why, and the descriptor may be sound */
 };
 
 static inline int32_t get(struct reader *r) {
@@ -116,6 +117,7 @@ static inline char *get_bytes(struct reader *r, size_t *n) {
     *n = 0;
     if (bytes < 0 || (bytes > 0 && copy == NULL)) {
         r->failed = 1;
+        r->short_of_memory |= words != NULL && bytes > 0;
         return NULL;
     }
     if (copy != NULL) {
@@ -160,9 +162,9 @@ static inline char *get_content(struct reader *r) {
     return NULL;
 }
 
-/* Starts reading; descriptors come from malloc, so words are aligned. */
+/* Starts reading; the words of a descriptor are aligned. */
 static inline struct reader reader_of(const void *descriptor, size_t bytes) {
-    struct reader r = {descriptor, bytes / 4, 0, 0};
+    struct reader r = {descriptor, bytes / 4, 0, 0, 0};
     if (get(&r) != DESCRIBE_VERSION)
         r.failed = 1;
     return r;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "drain.h"
+#include "request.h"
 #include "sync.h"
 #include "wait.h"
 
@@ -19,75 +20,6 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards the list, an
 struct drained *drained_first;
 static struct drained **drained_end = &drained_first; /* where the next one goes: there may be many */
 static uint64_t matches; /* messages that the application has matched */
-
-/* ---- complete requests ---- */
-
-struct done {
-    ckpt_mpi_status status;
-    int rc;
-};
-
-static int done_query(void *state, MPI_Status *status) {
-    const struct done *d = state;
-    MPI_Status_set_elements_x(status, MPI_BYTE, d->status.bytes);
-    MPI_Status_set_cancelled(status, d->status.cancelled);
-    status->MPI_SOURCE = real_rank(d->status.source);
-    status->MPI_TAG = real_tag(d->status.tag);
-    return d->rc;
-}
-
-static int done_free(void *state) {
-    free(state);
-    return MPI_SUCCESS;
-}
-
-static int done_cancel(void *state, int complete) {
-    (void)state;
-    (void)complete;
-    return MPI_SUCCESS;
-}
-
-int back_done_request(const ckpt_mpi_status *status, int rc, MPI_Request *request) {
-    struct done *d = malloc(sizeof *d);
-    if (d == NULL)
-        return MPI_ERR_NO_MEM;
-    d->status = *status;
-    d->rc = rc;
-    int failed = MPI_Grequest_start(done_query, done_free, done_cancel, d, request);
-    if (failed == MPI_SUCCESS)
-        failed = MPI_Grequest_complete(*request);
-    return failed;
-}
-
-void back_request_done(ckpt_slot *s, const MPI_Status *status, int rc) {
-    ckpt_slot *comm = back_slot(CKPT_KIND_COMM, s->clock);
-    int kind = s->a & REQUEST_KIND,
-        cancelled = (s->a & REQUEST_CANCELLED) && STATUS_CANCELLED(status);
-    ckpt_mpi_status canon;
-    if (kind == REQUEST_RECV && s->b == CANON_PROC_NULL)
-        canon = canon_proc_null;
-    else if (kind == REQUEST_RECV || cancelled)
-        canon_status(status, &canon);
-    else
-        canon = canon_empty;
-    if (CKPT_VID_KIND(s->clock) == CKPT_KIND_FILE && STATUS_BYTES(status) > 0)
-        canon.bytes = STATUS_BYTES(status); /* all that MPI says of it; the rest may be garbage */
-    if (kind == REQUEST_RECV && !cancelled && s->b != CANON_PROC_NULL && back_took(rc))
-        back_count_received(comm, status);
-    if (kind == REQUEST_SEND && cancelled && s->b >= 0 && comm->extra)
-        __atomic_fetch_sub(&ckpt_comm_of(comm)->peer[s->b].sent, 1, __ATOMIC_RELAXED);
-    if (s->a & REQUEST_IDUP) {
-        const struct back_idup *d = (const struct back_idup *)(uintptr_t)s->extra;
-        back_slot(CKPT_KIND_COMM, d->vid)->real = TO_REAL(d->comm);
-        s->a &= ~REQUEST_IDUP;
-    }
-    if (s->a & REQUEST_PERSISTENT)
-        ((struct persistent *)(uintptr_t)s->extra)->real = s->real;
-    MPI_Request r = MPI_REQUEST_NULL;
-    back_done_request(&canon, rc, &r);
-    s->real = TO_REAL(r);
-    s->a |= REQUEST_DONE;
-}
 
 /* ---- posted receives ---- */
 
@@ -116,6 +48,34 @@ ckpt_slot *next_slot(ckpt_kind kind, uint32_t *i) {
 }
 
 /* ---- drained messages ---- */
+
+static void free_message(struct drained *m) {
+    if (m->request != MPI_REQUEST_NULL) /* it is still to arrive there */
+        return;
+    free(m->data);
+    back_release(m);
+}
+
+/* Its communicator's slot, while that is there and m is to be counted. */
+static const ckpt_slot *counter_of(const struct drained *m) {
+    const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, m->comm);
+    return m->source >= 0 && (comm->generation & 1) && comm->extra != 0 ? comm : NULL;
+}
+
+static void count_message(struct drained *m) {
+    const ckpt_slot *comm = counter_of(m);
+    if (!m->counted && comm != NULL)
+        ckpt_received(comm, m->source, back.shared);
+    m->counted = 1;
+}
+
+/* The application receives it from the real MPI after all, and counts it then. */
+static void uncount(struct drained *m) {
+    const ckpt_slot *comm = counter_of(m);
+    if (m->counted && comm != NULL)
+        __atomic_fetch_sub(&ckpt_comm_of(comm)->peer[m->source].received, 1, __ATOMIC_RELAXED);
+    m->counted = 0;
+}
 
 void drained_append(struct drained *m) {
     m->next = NULL;
@@ -159,23 +119,45 @@ struct drained *back_drained_match(long source, long tag, long comm, ckpt_mpi_st
         m->next = NULL;
         m->matched = __atomic_add_fetch(&matches, 1, __ATOMIC_RELAXED);
         back.drained--;
+        if (m->data == NULL)
+            uncount(m);
         tell(m, status);
     }
     pthread_mutex_unlock(&mutex);
     return m;
 }
 
-struct drained *back_matched(const MPI_Status *status, long comm) {
-    struct drained *m = calloc(1, sizeof *m);
-    if (m == NULL)
-        return NULL;
+struct drained *back_matched_begin(void) { return back_reserve(sizeof(struct drained)); }
+
+void back_matched_end(struct drained *m, MPI_Message message, const MPI_Status *status, long comm) {
     *m = (struct drained){.comm = (ckpt_vid)comm,
                           .source = status->MPI_SOURCE,
                           .tag = status->MPI_TAG,
                           .bytes = STATUS_BYTES(status),
+                          .message = message,
                           .request = MPI_REQUEST_NULL,
                           .matched = __atomic_add_fetch(&matches, 1, __ATOMIC_RELAXED)};
-    return m;
+}
+
+void back_matched_drop(struct drained *m) { back_release(m); }
+
+int back_drained_has(const struct drained *m) { return m->data != NULL; }
+
+/* Frees a message that the application has taken, and tells its sender if that waits for it. */
+static void taken(struct drained *m) {
+    free(m->data);
+    m->data = NULL;
+    if (m->claim != 0)
+        back_sync_taken(m); /* it is the word to the sender now */
+    else
+        back_release(m);
+}
+
+MPI_Message back_drained_give(struct drained *m) {
+    MPI_Message message = m->message;
+    uncount(m);
+    taken(m);
+    return message;
 }
 
 /* n bytes as a datatype of which one is sent: counts are int.  Messages from 4 MiB on go this way, not
@@ -219,6 +201,10 @@ int back_drained_mrecv(struct drained *m, void *buf, int count, MPI_Datatype typ
     MPI_Request s, r;
     MPI_Status st;
     struct bytes b;
+    if (m->request != MPI_REQUEST_NULL) { /* a checkpoint was given up before it had arrived */
+        back_wait(&m->request, MPI_STATUS_IGNORE);
+        count_message(m);
+    }
     pthread_mutex_lock(&mutex);
     *rc = bytes_of(m->bytes, &b);
     if (*rc == MPI_SUCCESS)
@@ -237,16 +223,18 @@ int back_drained_mrecv(struct drained *m, void *buf, int count, MPI_Datatype typ
     pthread_mutex_unlock(&mutex);
     tell(m, status);
     status->bytes = *rc == MPI_SUCCESS || back_took(*rc) ? STATUS_BYTES(&st) : 0;
-    if (m->claim != 0)
-        back_sync_taken(m->sender, m->claim);
-    free(m->data);
-    free(m);
+    taken(m);
     return 1;
 }
 
-int back_drained_recv(const struct back_take *t, ckpt_mpi_status *status, int *rc) {
+int back_drained_recv(const struct back_take *t, ckpt_mpi_status *status, int *rc, MPI_Message *message) {
     struct drained *m = back_drained_match(t->source, t->tag, t->comm, status);
-    return m != NULL && back_drained_mrecv(m, t->buf, t->count, t->type, status, rc);
+    *message = MPI_MESSAGE_NULL;
+    if (m == NULL)
+        return 0;
+    if (!back_drained_mrecv(m, t->buf, t->count, t->type, status, rc))
+        *message = back_drained_give(m);
+    return 1;
 }
 
 void back_comm_gone(ckpt_vid comm) {
@@ -272,54 +260,85 @@ void back_comm_gone(ckpt_vid comm) {
         if (drained_end == &m->next)
             drained_end = p;
         back.drained--;
-        free(m->data);
-        free(m);
+        free_message(m);
     }
     pthread_mutex_unlock(&mutex);
 }
 
 /* ---- one turn ---- */
 
-/* Starts to receive a matched message into memory of ours. */
-static int fetch(struct drained *m, MPI_Message *message) {
+/* Starts to receive a matched message into memory of ours; without memory it is starved. */
+static int fetch(struct drained *m) {
     struct bytes b;
-    m->data = malloc(m->bytes ? (size_t)m->bytes : 1);
-    if (m->data == NULL || bytes_of(m->bytes, &b) != MPI_SUCCESS)
-        return CKPT_E_SYSTEM;
-    int rc = MPI_Imrecv(m->data, b.count, b.type, message, &m->request);
-    bytes_done(&b);
-    return rc == MPI_SUCCESS ? 0 : CKPT_E_SYSTEM;
+    char *data = malloc(m->bytes ? (size_t)m->bytes : 1);
+    m->starved = data == NULL;
+    if (data == NULL)
+        return 0;
+    int rc = bytes_of(m->bytes, &b);
+    if (rc == MPI_SUCCESS) {
+        rc = MPI_Imrecv(data, b.count, b.type, &m->message, &m->request);
+        bytes_done(&b);
+    }
+    if (rc == MPI_SUCCESS) {
+        m->data = data;
+        return 0;
+    }
+    back_fail(rc, "receiving a message from rank %d of its communicator into the image", m->source);
+    m->request = MPI_REQUEST_NULL;
+    free(data);
+    return CKPT_E_SYSTEM;
 }
 
-/* Completes the receive of a message, counting it; 1 while it is under way. */
+/* One turn of receiving a message: 1 while it is under way.  One that is starved is at rest too. */
 static int arrive(struct drained *m) {
-    int flag = 0;
-    MPI_Status st;
-    if (m->request == MPI_REQUEST_NULL)
-        return 0;
-    MPI_Test(&m->request, &flag, &st);
-    if (!flag)
-        return 1;
-    m->request = MPI_REQUEST_NULL;
-    const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, m->comm);
-    if (m->source >= 0 && (comm->generation & 1) && comm->extra != 0)
-        ckpt_received(comm, m->source, back.shared);
+    int flag = 0, rc = m->data == NULL ? fetch(m) : 0;
+    if (rc != 0)
+        return rc;
+    if (m->request != MPI_REQUEST_NULL) {
+        MPI_Test(&m->request, &flag, MPI_STATUS_IGNORE);
+        if (!flag)
+            return 1;
+        m->request = MPI_REQUEST_NULL;
+    }
+    count_message(m);
     return 0;
 }
 
+static int starves(struct drained *m, char *why, size_t bytes) {
+    if (m->starved && fetch(m) == 0 && m->starved)
+        snprintf(why, bytes, "memory is out for a message of %lld bytes from rank %d of its communicator",
+                 (long long)m->bytes, m->source);
+    return m->starved;
+}
+
+int back_drained_holds(char *why, size_t bytes) {
+    uint32_t i = 0;
+    for (ckpt_slot *s; (s = next_slot(CKPT_KIND_MESSAGE, &i)) != NULL;)
+        if (starves((struct drained *)(uintptr_t)s->extra, why, bytes))
+            return 1;
+    for (struct drained *m = drained_first; m != NULL; m = m->next)
+        if (starves(m, why, bytes))
+            return 1;
+    return 0;
+}
+
+/* What is kept of a message is there before it is matched, since one that is matched can neither be left to
+ * the real MPI nor be forgotten. */
 static int drain_comm(ckpt_vid vid, MPI_Comm comm) {
     for (;;) {
         MPI_Message message;
         MPI_Status st;
-        int flag = 0;
-        if (MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, &message, &st) != MPI_SUCCESS)
-            return CKPT_E_SYSTEM;
-        if (!flag)
-            return 0;
-        struct drained *m = back_matched(&st, vid);
-        int rc = m ? fetch(m, &message) : CKPT_E_SYSTEM;
-        if (rc != 0)
-            return rc;
+        struct drained *m = back_matched_begin();
+        int flag = 0, rc = MPI_ERR_NO_MEM;
+        if (m != NULL)
+            rc = MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, &message, &st);
+        if (rc != MPI_SUCCESS)
+            back_fail(rc, "looking for messages that are under way");
+        if (rc != MPI_SUCCESS || !flag) {
+            back_release(m);
+            return rc == MPI_SUCCESS ? 0 : CKPT_E_SYSTEM;
+        }
+        back_matched_end(m, message, &st, vid);
         drained_append(m);
     }
 }
@@ -328,41 +347,53 @@ static int is_active(const ckpt_slot *s) {
     return (s->a & (REQUEST_PERSISTENT | REQUEST_ACTIVE)) != REQUEST_PERSISTENT;
 }
 
-/* 1 when the request must still end before the rank can be saved. */
-static int drain_request(ckpt_slot *s) {
+/* 1 when the request must still end before the rank can be saved; or a CKPT_E code. */
+static int drain_request(ckpt_slot *s, struct back_done *ready) {
     if (s->a & (REQUEST_DONE | REQUEST_DEFERRED | REQUEST_GENERALIZED | REQUEST_COLL |
                 REQUEST_PAIR) ||
         !is_active(s))
         return 0;
     MPI_Request r = (MPI_Request)(uintptr_t)s->real;
     MPI_Status st;
-    int flag = 0, rc = MPI_Test(&r, &flag, &st);
+    int flag = 0, rc = back_done_begin(ready);
+    if (rc != MPI_SUCCESS) {
+        back_fail(rc, "requests that are complete are to be kept for the image");
+        return CKPT_E_SYSTEM;
+    }
+    rc = request_test(s, &r, &flag, &st);
     if (flag || rc != MPI_SUCCESS) {
         s->real = TO_REAL(r); /* none: a persistent one that failed may be gone */
-        back_request_done(s, &st, rc);
+        back_request_done(s, &st, rc, ready);
         return 0;
     }
     return (s->a & REQUEST_KIND) != REQUEST_RECV || s->a & (REQUEST_MATCHED | REQUEST_CANCELLED);
 }
 
-int back_drain(void *ctx) {
-    (void)ctx;
-    int left = 0;
+static int drain_requests(void) {
+    struct back_done ready = {0};
+    int left = 0, one = 0;
     uint32_t i = 0;
-    for (ckpt_slot *s; (s = next_slot(CKPT_KIND_REQUEST, &i)) != NULL;)
-        left += drain_request(s);
-    i = 0;
-    for (ckpt_slot *s; (s = next_slot(CKPT_KIND_MESSAGE, &i)) != NULL;) {
-        struct drained *m = (struct drained *)(uintptr_t)s->extra;
-        if (m->data == NULL) {
-            MPI_Message message = (MPI_Message)(uintptr_t)s->real;
-            int rc = fetch(m, &message);
-            if (rc != 0)
-                return rc;
-            s->real = TO_REAL(MPI_MESSAGE_NULL);
-        }
-        left += arrive(m);
+    for (ckpt_slot *s; one >= 0 && (s = next_slot(CKPT_KIND_REQUEST, &i)) != NULL;) {
+        one = drain_request(s, &ready);
+        left += one;
     }
+    back_done_drop(&ready);
+    return one < 0 ? one : left;
+}
+
+/* Messages that the application has matched. */
+static int drain_matched(void) {
+    int left = 0, one = 0;
+    uint32_t i = 0;
+    for (ckpt_slot *s; one >= 0 && (s = next_slot(CKPT_KIND_MESSAGE, &i)) != NULL;) {
+        one = arrive((struct drained *)(uintptr_t)s->extra);
+        left += one;
+    }
+    return one < 0 ? one : left;
+}
+
+static int drain_held(void) {
+    int left = 0;
     for (struct back_held *h = held_sends; h != NULL; h = h->next) {
         int flag = *h->request == MPI_REQUEST_NULL;
         if (!flag)
@@ -371,17 +402,47 @@ int back_drain(void *ctx) {
             *h->dest = CANON_PROC_NULL;
         left += !flag;
     }
-    i = 0;
-    for (ckpt_slot *s; (s = next_slot(CKPT_KIND_COMM, &i)) != NULL;) {
-        MPI_Comm comm = (MPI_Comm)(uintptr_t)s->real;
-        if (comm == MPI_COMM_NULL || s->extra == 0)
-            continue;
-        int rc = drain_comm(CKPT_VID(CKPT_KIND_COMM, i - 1), comm);
-        if (rc != 0)
-            return rc;
-    }
-    for (struct drained *m = drained_first; m != NULL; m = m->next)
-        left += arrive(m);
-    left += back_buffered_left();
     return left;
+}
+
+void back_drain_sends(void) {
+    drain_requests();
+    drain_held();
+}
+
+static int drain_comms(void) {
+    uint32_t i = 0;
+    int rc = 0;
+    for (ckpt_slot *s; rc == 0 && (s = next_slot(CKPT_KIND_COMM, &i)) != NULL;) {
+        MPI_Comm comm = (MPI_Comm)(uintptr_t)s->real;
+        if (comm != MPI_COMM_NULL && s->extra != 0)
+            rc = drain_comm(CKPT_VID(CKPT_KIND_COMM, i - 1), comm);
+    }
+    return rc;
+}
+
+static int drain_arriving(void) {
+    int left = 0, one = 0;
+    for (struct drained *m = drained_first; m != NULL && one >= 0; m = m->next) {
+        one = arrive(m);
+        left += one;
+    }
+    return one < 0 ? one : left;
+}
+
+/* Whatever fails, the rest is done too: other ranks wait until their messages have been received, and the
+ * next attempt begins with what this one has left. */
+int back_drain(void *ctx) {
+    static int (*const parts[])(void) = {drain_requests, drain_matched,  drain_held,
+                                         drain_comms,    drain_arriving, back_buffered_left};
+    int left = 0, failed = 0;
+    (void)ctx;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        int n = parts[i]();
+        if (n < 0)
+            failed = n;
+        else
+            left += n;
+    }
+    return failed != 0 ? failed : left;
 }

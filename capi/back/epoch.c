@@ -9,7 +9,6 @@
  * open, it holds the checkpoint back.
  */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "drain.h"
 #include "window.h"
@@ -155,14 +154,23 @@ int windows_hold(char *why, size_t bytes) {
 
 /* ---- the safe state ---- */
 
+/* The windows one after the other, in an order that all members have, so that nobody waits for another in a
+ * circle; takes no memory, since the others wait for whoever has none.  Identities are above 0. */
 struct standing {
     ckpt_vid vid;
     struct window *w;
 };
 
-static int by_identity(const void *x, const void *y) {
-    const struct window *a = ((const struct standing *)x)->w, *b = ((const struct standing *)y)->w;
-    return a->identity < b->identity ? -1 : a->identity > b->identity;
+static int next_window(struct standing *at) {
+    uint64_t after = at->w != NULL ? at->w->identity : 0;
+    uint32_t i = 0;
+    at->w = NULL;
+    for (const ckpt_slot *s; (s = next_slot(CKPT_KIND_WIN, &i)) != NULL;) {
+        struct window *w = (struct window *)(uintptr_t)s->extra;
+        if (w->identity > after && (at->w == NULL || w->identity < at->w->identity))
+            *at = (struct standing){CKPT_VID(CKPT_KIND_WIN, i - 1), w};
+    }
+    return at->w != NULL;
 }
 
 /* Completes what was begun in an epoch of MPI_Win_fence, when all members have that epoch, or in those
@@ -202,52 +210,31 @@ int back_one_sided(void *ctx) {
     return next_slot(CKPT_KIND_WIN, &i) != NULL;
 }
 
-/* All windows, in an order that all members have, so that nobody waits for another in a circle.  NULL
- * when there is no memory. */
-static struct standing *all_windows(size_t *count) {
-    uint32_t i = 0;
-    size_t n = 0;
-    while (next_slot(CKPT_KIND_WIN, &i) != NULL)
-        n++;
-    struct standing *all = calloc(n + 1, sizeof *all);
-    *count = 0;
-    if (all == NULL)
-        return NULL;
-    i = 0;
-    for (const ckpt_slot *s; *count < n && (s = next_slot(CKPT_KIND_WIN, &i)) != NULL; ++*count)
-        all[*count] = (struct standing){CKPT_VID(CKPT_KIND_WIN, i - 1),
-                                        (struct window *)(uintptr_t)s->extra};
-    qsort(all, n, sizeof *all, by_identity);
-    return all;
-}
-
+/* Whatever fails, the other windows follow: their members wait for this rank there. */
 int back_settle(void *ctx) {
+    struct standing at = {0};
+    int failed = 0;
     (void)ctx;
-    size_t n;
-    int rc = MPI_SUCCESS;
-    struct standing *all = all_windows(&n);
-    if (all == NULL)
-        return CKPT_E_SYSTEM;
-    for (size_t k = 0; k < n && rc == MPI_SUCCESS; k++) {
-        rc = settle(all[k].w, real_win(all[k].vid));
-        if (rc == MPI_SUCCESS && window_describe(all[k].vid, all[k].w) != 0)
+    while (next_window(&at)) {
+        int rc = settle(at.w, real_win(at.vid));
+        if (rc == MPI_SUCCESS && window_describe(at.vid, at.w) != 0)
             rc = MPI_ERR_NO_MEM;
+        if (rc != MPI_SUCCESS)
+            back_fail(rc, "window \"%s\"", at.w->name);
+        failed |= rc != MPI_SUCCESS;
     }
-    free(all);
-    return rc == MPI_SUCCESS ? 0 : CKPT_E_SYSTEM;
+    return failed ? CKPT_E_SYSTEM : 0;
 }
 
 /* MPICH's UCX aborts in MPI_Finalize while memory of a window is registered with it. */
 void windows_end(void) {
-    size_t n;
-    struct standing *all = all_windows(&n);
-    for (size_t k = 0; all != NULL && k < n; k++) {
-        MPI_Win win = real_win(all[k].vid);
-        if (all[k].w->locked_all)
+    struct standing at = {0};
+    while (next_window(&at)) {
+        MPI_Win win = real_win(at.vid);
+        if (at.w->locked_all)
             MPI_Win_unlock_all(win);
-        if (all[k].w->fenced && !all[k].w->torn)
+        if (at.w->fenced && !at.w->torn)
             MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
         MPI_Win_free(&win);
     }
-    free(all);
 }

@@ -58,8 +58,11 @@ void back_fail(int rc, const char *format, ...) {
     va_start(args, format);
     int used = vsnprintf(failure, sizeof failure, format, args);
     va_end(args);
-    if (rc != MPI_SUCCESS && used >= 0 && (size_t)used < sizeof failure &&
-        MPI_Error_string(rc, text, &n) == MPI_SUCCESS)
+    if (used < 0 || (size_t)used >= sizeof failure || rc == MPI_SUCCESS)
+        return;
+    if (rc == MPI_ERR_NO_MEM) /* our own, or as an MPI would put it for its user */
+        snprintf(text, sizeof text, "memory is out");
+    if (text[0] != 0 || MPI_Error_string(rc, text, &n) == MPI_SUCCESS)
         snprintf(failure + used, sizeof failure - (size_t)used, ": %s", text);
 }
 

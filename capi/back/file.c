@@ -18,6 +18,7 @@
 #include "describe.h"
 #include "drain.h"
 #include "file.h"
+#include "fresh.h"
 
 _Static_assert(MPI_MODE_CREATE == CANON_FILE_CREATE && MPI_MODE_RDONLY == CANON_FILE_RDONLY &&
                    MPI_MODE_WRONLY == CANON_FILE_WRONLY && MPI_MODE_RDWR == CANON_FILE_RDWR &&
@@ -39,6 +40,7 @@ struct file *file_of(long vid) {
 void file_free(struct file *f) {
     if (f == NULL)
         return;
+    file_unordered(f);
     free(f->path);
     free(f->info);
     free(f->datarep);
@@ -113,6 +115,8 @@ static int describe_again(ckpt_vid vid) {
     const ckpt_vid needs[] = {f->etype, f->filetype, s->clock};
     struct writer w = {0};
     int rc = describe(&w, f, (MPI_File)(uintptr_t)s->real, s->clock);
+    if (rc == MPI_SUCCESS && fresh_tell() != 0)
+        rc = MPI_ERR_INTERN;
     if (rc == MPI_SUCCESS && ckpt_vid_describe(back.job, vid, w.word, 4 * w.n, needs, 3) != 0)
         rc = MPI_ERR_NO_MEM;
     free(w.word);
@@ -203,6 +207,20 @@ static int open_file(MPI_Comm comm, const char *name, int amode, const char *con
     return rc == MPI_SUCCESS ? MPI_File_set_errhandler(*file, MPI_ERRORS_RETURN) : rc;
 }
 
+/* Says no before all members make the file's communicator, as MPI does before it opens anything: the others
+ * may not come here. */
+static int may_open(MPI_Comm comm, int amode) {
+    int inter = 0, access = amode & (CANON_FILE_RDONLY | CANON_FILE_WRONLY | CANON_FILE_RDWR);
+    MPI_Comm_test_inter(comm, &inter);
+    if (inter)
+        return MPI_ERR_COMM;
+    if ((access & (access - 1)) != 0 || access == 0 ||
+        (amode & CANON_FILE_RDONLY && amode & (CANON_FILE_CREATE | CANON_FILE_EXCL)) ||
+        (amode & CANON_FILE_SEQUENTIAL && amode & CANON_FILE_RDWR))
+        return MPI_ERR_AMODE;
+    return MPI_SUCCESS;
+}
+
 /* comm, name, mode, info, id out */
 long back_File_open(const long *a) {
     const char *name = (const char *)a[1];
@@ -210,14 +228,13 @@ long back_File_open(const long *a) {
     MPI_Comm comm = MPI_COMM_NULL;
     MPI_File file = MPI_FILE_NULL;
     ckpt_vid vid = VID_COMM_NULL;
-    int rc = MPI_Comm_dup(real_comm(a[0]), &comm);
+    int rc = may_open(real_comm(a[0]), amode);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Comm_dup(real_comm(a[0]), &comm);
     if (rc != MPI_SUCCESS)
         return back_error(rc);
-    if (amode & CANON_FILE_SEQUENTIAL && amode & CANON_FILE_RDWR)
-        rc = MPI_ERR_AMODE;
-    else
-        rc = open_file(comm, name, amode & ~(CANON_FILE_SEQUENTIAL | CANON_FILE_DELETE_ON_CLOSE),
-                       (const char *)a[3], &file);
+    rc = open_file(comm, name, amode & ~(CANON_FILE_SEQUENTIAL | CANON_FILE_DELETE_ON_CLOSE),
+                   (const char *)a[3], &file);
     /* Counted by all members as a child of theirs, whatever came of it. */
     long canon = back_new_comm(comm, rc == MPI_SUCCESS ? comm : MPI_COMM_NULL, (ckpt_vid)a[0], 0,
                                &vid);
@@ -264,9 +281,10 @@ long back_File_close(const long *a) {
     int rc = MPI_File_close(&file);
     if (rc == MPI_SUCCESS && f->amode & CANON_FILE_DELETE_ON_CLOSE)
         delete_closed(f, comm);
-    back_gate_return(&made);
-    if (rc != MPI_SUCCESS)
-        return back_error(rc);
+    long canon = back_error(rc);
+    back_gate_return(&made, canon);
+    if (canon != 0)
+        return canon;
     back_slot(CKPT_KIND_FILE, v)->extra = 0;
     ckpt_vid_free(back.job, v);
     back_two_phase_freed(own);
@@ -282,6 +300,7 @@ long back_File_close(const long *a) {
 static struct file *parse(struct reader *r, MPI_Offset *position, MPI_Offset *shared, int *atomic,
                           ckpt_vid *comm) {
     struct file *f = calloc(1, sizeof *f);
+    r->short_of_memory = f == NULL;
     if (f == NULL)
         return NULL;
     *comm = (ckpt_vid)get(r);
@@ -349,6 +368,10 @@ int back_rebuild_file(ckpt_vid vid, const void *descriptor, size_t bytes, uint64
     int atomic;
     struct file *f = parse(&r, &position, &shared, &atomic, &own);
     MPI_Comm comm = f == NULL ? MPI_COMM_NULL : real_comm(own);
+    if (r.short_of_memory) {
+        back_fail(MPI_ERR_NO_MEM, "a file");
+        return CKPT_E_SYSTEM;
+    }
     if (comm == MPI_COMM_NULL) {
         file_free(f);
         return CKPT_E_CORRUPT;

@@ -34,6 +34,7 @@ struct file {
     char *view_info; /* like info */
     int split;       /* function that began a split collective, else 0 */
     ckpt_mpi_status split_status;
+    struct started *started; /* non-blocking collective operations (file_order.c) */
 };
 
 #pragma GCC visibility push(hidden)
@@ -41,6 +42,10 @@ struct file {
 /* NULL: no such file is open. */
 struct file *file_of(long vid);
 void file_free(struct file *f);
+/* A non-blocking collective operation on the file was started;. */
+void file_ordered(struct file *f, ckpt_vid request);
+/* Forgets them: the file is closed. */
+void file_unordered(struct file *f);
 /* Writes down all files as they are now: pointers, views, split collectives. */
 int files_describe(void);
 /* Lists them (ckpt_runtime_ops.files). */

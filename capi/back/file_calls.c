@@ -69,8 +69,15 @@ enum { REFUSES_UNSEQUENTIAL = 1 };
 
 #define NUMBER(NAME) (CKPT_FN_MPI_FILE_##NAME - CKPT_FN_MPI)
 
+/* Where a non-blocking collective function has the id of its request; 0: it is another function. */
+static inline int request_at(int number) {
+    return number == NUMBER(IREAD_AT_ALL) || number == NUMBER(IWRITE_AT_ALL) ? 5
+           : number == NUMBER(IREAD_ALL) || number == NUMBER(IWRITE_ALL)     ? 4
+                                                                             : 0;
+}
+
 static inline __attribute__((always_inline)) long call(ckpt_back_fn *fn, const char *name,
-                                                       const long *a, int flags) {
+                                                       const long *a, int flags, int request) {
     struct file *f = file_of(a[0]);
     if (f == NULL)
         return fn(a);
@@ -84,14 +91,17 @@ static inline __attribute__((always_inline)) long call(ckpt_back_fn *fn, const c
     ckpt_coll made;
     back_gate(comm, name, CKPT_COLL_BLOCKING, &made);
     long rc = fn(a);
-    back_gate_return(&made);
+    /* A file that was opened for reading only, or for writing only: MPI looks before it does anything. */
+    if (rc == 0 && request > 0)
+        file_ordered(f, *(const ckpt_vid *)a[request]);
+    back_gate_return(&made, (rc & 0xff) == CANON_ERR(ACCESS) ? CANON_ERR(AMODE) : rc);
     return rc;
 }
 
 #define DEFINE(name, NAME, flags)                                                                  \
     long back_File_##name(const long *a);                                                          \
     static long checked_##name(const long *a) {                                          \
-        return call(back_File_##name, "MPI_File_" #name, a, flags);                                \
+        return call(back_File_##name, "MPI_File_" #name, a, flags, request_at(NUMBER(NAME)));      \
     }
 FILE_FUNCTIONS(DEFINE)
 

@@ -7,6 +7,7 @@
 
 #include "drain.h"
 #include "sync.h"
+#include "wait.h"
 #include "window.h"
 
 /* A synchronous send of which it cannot be told when its message is taken: draining would complete it too
@@ -17,15 +18,32 @@ static int sync_holds(const ckpt_slot *s, char *why, size_t bytes) {
         (s->a & (REQUEST_PERSISTENT | REQUEST_ACTIVE)) == REQUEST_PERSISTENT)
         return 0;
     const struct back_sync *e = sync_of(s);
-    if (e != NULL && e->lane != NULL && !e->unsure && s->clock == e->comm)
+    int short_of_memory = e == NULL || e->short_of_memory;
+    if (!short_of_memory && e->lane != NULL && !e->unsure && s->clock == e->comm)
         return 0;
     MPI_Request_get_status((MPI_Request)(uintptr_t)s->real, &flag, MPI_STATUS_IGNORE);
     if (!flag)
-        snprintf(why, bytes,
-                 "a synchronous send (MPI_Issend, MPI_Ssend_init) to rank %d, which was cancelled or "
-                 "whose communicator was freed, has not been received",
-                 s->b);
+        snprintf(why, bytes, "a synchronous send (MPI_Issend, MPI_Ssend_init) to rank %d, %s, has not been received",
+                 s->b,
+                 short_of_memory ? "which was made when memory was out"
+                                 : "which was cancelled or whose communicator was freed");
     return !flag;
+}
+
+/* The same of a call that waits: it needs memory for waiting on when its message was drained. */
+static int held_holds(char *why, size_t bytes) {
+    for (const struct back_held *h = held_sends; h != NULL; h = h->next) {
+        int flag = 0;
+        if (h->sync == NULL || *h->dest < 0 || (!h->sync->short_of_memory && h->spare != NULL))
+            continue;
+        MPI_Request_get_status(*h->request, &flag, MPI_STATUS_IGNORE);
+        if (!flag)
+            snprintf(why, bytes, "a synchronous send (MPI_Ssend) to rank %ld has not been received, and "
+                                 "memory is out for waiting until it is", *h->dest);
+        if (!flag)
+            return 1;
+    }
+    return 0;
 }
 
 /* A receive that cannot be posted again, since what it was posted with is gone.  Where that is the
@@ -39,14 +57,16 @@ static int posted_holds(const ckpt_slot *s, ckpt_vid vid, char *why, size_t byte
     const char *gone = NULL;
     if (s->a & REQUEST_MATCHED)
         return 0;
-    if (p == NULL || !back_same(CKPT_KIND_DATATYPE, p->type, p->type_generation))
-        gone = "datatype";
+    if (p == NULL || p->serial == 0)
+        gone = "was posted when memory was out";
+    else if (!back_same(CKPT_KIND_DATATYPE, p->type, p->type_generation))
+        gone = "uses a datatype that was freed";
     else if (!back_same(CKPT_KIND_COMM, s->clock, p->comm_generation))
-        gone = "communicator";
+        gone = "uses a communicator that was freed";
     if (gone != NULL)
         MPI_Request_get_status((MPI_Request)(uintptr_t)s->real, &there, MPI_STATUS_IGNORE);
     if (gone != NULL && !there)
-        snprintf(why, bytes, "a pending receive (MPI_Irecv) uses a %s that was freed", gone);
+        snprintf(why, bytes, "a pending receive (MPI_Irecv) %s", gone);
     return gone != NULL && !there;
 }
 
@@ -98,6 +118,7 @@ static int request_holds(char *why, size_t bytes) {
 int back_holds(void *ctx, char *why, size_t bytes) {
     (void)ctx;
     back_poll_orphans(); /* a complete one holds nothing back */
-    return windows_hold(why, bytes) || request_holds(why, bytes) || back_jobs_hold(why, bytes) ||
+    return windows_hold(why, bytes) || back_drained_holds(why, bytes) ||
+           request_holds(why, bytes) || held_holds(why, bytes) || back_jobs_hold(why, bytes) ||
            back_tools_hold(why, bytes);
 }

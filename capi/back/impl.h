@@ -46,6 +46,7 @@ struct back_state {
     int provided;       /* thread level that it was told it has */
     int tools;          /* calls of MPI_T_init_thread that are not finalized */
     int tools_level;    /* thread level of the first of them */
+    int tag_ub;         /* highest tag that the program was told of; 0: that of the MPI it began under */
 };
 
 /* The back of this process. */
@@ -249,6 +250,9 @@ int back_canon_class(int class); /* gen/zz_constants.c */
 int back_real_class(int canon);  /* gen/zz_constants.c */
 #define CANON_ERR(class) CANON_ERRCLASS_ERR_##class
 
+/* Whether messages can have that tag here; else says why a request with it cannot be made again. */
+int back_tag_fits(const char *request, int rank, int tag);
+
 /* Says why a callback of libckpt fails, for ckpt_runtime_ops.failure: the text, and MPI's own for rc
  * unless that is MPI_SUCCESS. */
 void back_fail(int rc, const char *format, ...) __attribute__((cold, format(printf, 2, 3)));
@@ -258,6 +262,12 @@ const char *back_failure(void *ctx);
 static inline int back_took(int rc) {
     return rc == MPI_SUCCESS || (back_error_slow(rc) & 0xff) == CANON_ERR(TRUNCATE);
 }
+
+/* ---- memory (reserve.c) ---- */
+
+/* Zeroed memory for something small that must not be missing; NULL when even the reserve is used up. */
+void *back_reserve(size_t bytes);
+void back_release(void *memory);
 
 /* ---- requests (request.c) ---- */
 
@@ -282,6 +292,7 @@ enum {
     REQUEST_PARTITIONED = 32768, /* a persistent request of partitioned communication */
     REQUEST_ORPHAN = 131072, /* MPI_Request_free was called: the id is ours until it is complete */
     REQUEST_AWAIT = 524288,  /* REQUEST_DONE, but the receiver has not taken it: its back_sync says more */
+    REQUEST_ORDERED = 262144, /* tested behind those that were started before it (file_order.c) */
     REQUEST_PAIR = 65536 /* MPI_Isendrecv: extra is a struct back_coll, inner the receive, a[0] the send */
 };
 /* A request's slot: real, clock: virtual id of its communicator, a: flags above, b: peer of a
@@ -295,18 +306,39 @@ static inline ckpt_vid back_take_id(ckpt_kind kind) {
     return __builtin_expect(v != CKPT_VID_NONE, 1) ? v : back_take_slow(kind);
 }
 
-/* Gives a real request a virtual id. */
-static inline long back_new_request(MPI_Request real, int flags, int peer, ckpt_vid comm,
-                                    ckpt_vid *vid) {
-    ckpt_vid v = back_take_id(CKPT_KIND_REQUEST);
-    if (__builtin_expect(v == CKPT_VID_NONE, 0))
-        return CANON_ERR(NO_MEM);
+/* Fills the slot of an id that was taken for a request. */
+static inline ckpt_slot *back_set_request(ckpt_vid v, MPI_Request real, int flags, int peer,
+                                          ckpt_vid comm) {
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, v);
     s->real = TO_REAL(real);
     s->clock = comm;
     s->a = flags;
     s->b = peer;
     s->extra = 0;
+    return s;
+}
+
+/* Takes an id for a request that is still to be made: nobody who looks at all of them finds what the slot was
+ * before. */
+static inline ckpt_vid back_take_request(void) {
+    ckpt_vid v = back_take_id(CKPT_KIND_REQUEST);
+    if (__builtin_expect(v != CKPT_VID_NONE, 1))
+        back_slot(CKPT_KIND_REQUEST, v)->a = REQUEST_OTHER;
+    return v;
+}
+
+/* Gives an id back that no request has got. */
+static inline void back_give_id(ckpt_kind kind, ckpt_vid v) {
+    ckpt_vid_give(back.tables, kind, v, back.shared);
+}
+
+/* Gives a real request a virtual id.  What cannot be undone takes its id before (back_take_request). */
+static inline long back_new_request(MPI_Request real, int flags, int peer, ckpt_vid comm,
+                                    ckpt_vid *vid) {
+    ckpt_vid v = back_take_id(CKPT_KIND_REQUEST);
+    if (__builtin_expect(v == CKPT_VID_NONE, 0))
+        return CANON_ERR(NO_MEM);
+    back_set_request(v, real, flags, peer, comm);
     *vid = v;
     return 0;
 }
@@ -336,6 +368,7 @@ struct back_held {
     MPI_Request *request;
     long *dest;       /* the argument */
     struct back_sync *sync; /* NULL when the send is not synchronous */
+    struct back_sync *spare; /* ... else what it will wait with (back_sync_spare) */
 };
 /* Completes the send of a blocking call; the thread may be held.  When dest is BACK_AWAITED then, a request
  * in the place of the tag is to be waited for. */
@@ -384,23 +417,47 @@ long back_take(const struct back_take *take, long status);
 /* ---- drained messages (drain.c) ---- */
 
 struct drained;
-/* Takes the first drained message that matches and receives it; 0 when there is none. */
-int back_drained_recv(const struct back_take *take, ckpt_mpi_status *status, int *rc);
+/* Takes the first drained message that matches and receives it; 0 when there is none.  Where memory was out
+ * when it was to be drained the real MPI still has it: it is to be received from *message then, which is
+ * MPI_MESSAGE_NULL otherwise. */
+int back_drained_recv(const struct back_take *take, ckpt_mpi_status *status, int *rc, MPI_Message *message);
 /* Tells about it and leaves it there. */
 int back_drained_probe(long source, long tag, long comm, ckpt_mpi_status *status);
 /* Takes it for MPI_Mprobe: what the extra of a message's slot points to. */
 struct drained *back_drained_match(long source, long tag, long comm, ckpt_mpi_status *status);
-/* A message that the real MPI has matched. */
-struct drained *back_matched(const MPI_Status *status, long comm);
+/* A message that the real MPI is to match: what is kept of it, NULL when memory is out; then, matched. */
+struct drained *back_matched_begin(void);
+void back_matched_end(struct drained *m, MPI_Message message, const MPI_Status *status, long comm);
+void back_matched_drop(struct drained *m);
+/* Whether it is in memory of ours. */
+int back_drained_has(const struct drained *m);
+/* The real MPI has it: gives its handle, and forgets the rest. */
+MPI_Message back_drained_give(struct drained *m);
+/* Why messages that are matched are not in memory of ours, when that was to be; 0: they are. */
+int back_drained_holds(char *why, size_t bytes);
 /* Receives a matched message that was drained, and frees it; 0 when the real MPI still has it. */
 int back_drained_mrecv(struct drained *m, void *buf, int count, MPI_Datatype type,
                        ckpt_mpi_status *status, int *rc);
 
-/* A complete request with that status and error code. */
-int back_done_request(const ckpt_mpi_status *status, int rc, MPI_Request *request);
 int back_drain(void *ctx);
-/* What draining makes of a request that is complete. */
-void back_request_done(ckpt_slot *s, const MPI_Status *status, int rc);
+
+/* ---- complete requests (done.c) ---- */
+
+/* One that is to be complete; {0}: it is not begun. */
+struct back_done {
+    struct done *d;
+    MPI_Request request;
+};
+/* Takes the memory that it needs, unless it is begun; the real MPI's code. */
+int back_done_begin(struct back_done *b);
+/* It is complete, with that status and error code; b may begin another one. */
+MPI_Request back_done_end(struct back_done *b, const ckpt_mpi_status *status, int rc);
+/* It is not needed. */
+void back_done_drop(struct back_done *b);
+/* Both steps at once, where nothing is lost when that fails. */
+int back_done_request(const ckpt_mpi_status *status, int rc, MPI_Request *request);
+/* What draining makes of a request that is complete; ready is begun. */
+void back_request_done(ckpt_slot *s, const MPI_Status *status, int rc, struct back_done *ready);
 
 /* What a persistent request was made with. */
 struct persistent {
@@ -461,7 +518,10 @@ int back_load(void *ctx, const void *saved, size_t bytes);
 ckpt_back_fn *const *back_clocked_table(void);
 /* Waits until a call that all members must make together may go on.  name: of the function. */
 void back_gate(long comm, const char *name, int mode, ckpt_coll *call);
-void back_gate_return(const ckpt_coll *call);
+void back_gate_return(const ckpt_coll *call, long rc);
+/* Whether a collective call that returned rc (canonical) was refused for its arguments, before it took part
+ * in anything: then it is none, for this rank too. */
+int back_refused(long rc);
 /* Peers may need this rank's part of their communication while it waits. */
 void back_progress(void);
 /* The calls whose members have no communicator of their own yet (meet.c). */
@@ -469,6 +529,7 @@ void back_meet_functions(ckpt_back_fn **table);
 /* Two-phase commit (twophase.c); these do nothing unless it is chosen.  The barrier in front of a
  * blocking collective call, and what it needs of a communicator that its members have just made. */
 void back_two_phase(long comm, const char *call);
+long back_two_phase_done(long comm, long rc); /* what the call returned; returns it */
 int back_two_phase_made(ckpt_vid comm, MPI_Comm real);
 void back_two_phase_freed(ckpt_vid comm);
 /* Tells libckpt, once the job is open, who takes part in the calls on MPI_COMM_WORLD. */
@@ -508,6 +569,9 @@ int back_end_orphan(ckpt_vid request);
 /* A communicator is gone: requests and messages that still belong to it count for no other that gets its
  * id. */
 void back_comm_gone(ckpt_vid comm);
+
+/* Whether a reduction with a function of the application may be under way (coll.c). */
+int back_reducing(void);
 
 /* What holds a checkpoint back (ckpt_runtime_ops.holds). */
 int back_holds(void *ctx, char *why, size_t bytes);

@@ -9,39 +9,49 @@
 
 long back_Isend(const long *a);
 long back_Irecv(const long *a);
+long back_Cancel(const long *a);
+long back_Wait(const long *a);
 
-/* Both were started with an id each. */
-static long pair(ckpt_vid send, ckpt_vid recv, ckpt_vid comm, ckpt_vid *vid) {
-    struct back_coll *c = back_coll_new(0);
-    if (c == NULL)
-        return CANON_ERR(NO_MEM);
-    c->function = CKPT_FN_MPI_ISENDRECV - CKPT_FN_MPI;
-    c->nargs = 2;
-    c->a[0] = send;
-    c->inner = recv;
-    long canon = back_new_request(MPI_REQUEST_NULL, REQUEST_PAIR, 0, comm, vid);
-    if (canon == 0)
-        back_slot(CKPT_KIND_REQUEST, *vid)->extra = (uint64_t)(uintptr_t)c;
-    else
-        free(c);
-    return canon;
+/* The send was refused, so nothing shall be received. */
+static void take_back(ckpt_vid recv) {
+    const long a[] = {(long)&recv, 0};
+    back_Cancel(a);
+    back_Wait(a);
 }
 
+/* Starts both, each with an id of its own.  The send comes last, since it cannot be taken back; what takes
+ * memory comes first. */
 static long both(const long *send, const long *recv, void *copy, ckpt_vid *vid) {
     ckpt_vid s = VID_REQUEST_NULL, r = VID_REQUEST_NULL;
-    long out[7], in[7];
+    ckpt_vid v = back_take_request();
+    struct back_coll *c = v == CKPT_VID_NONE ? NULL : back_coll_new(0);
+    long out[7], in[7], canon = c == NULL ? CANON_ERR(NO_MEM) : 0;
     memcpy(out, send, 6 * sizeof(long));
     memcpy(in, recv, 6 * sizeof(long));
     out[6] = (long)&s;
     in[6] = (long)&r;
-    long canon = back_Isend(out);
+    if (canon == 0)
+        canon = back_Irecv(in);
+    if (canon == 0)
+        canon = back_Isend(out);
     if (canon != 0) {
+        if (v != CKPT_VID_NONE)
+            back_give_id(CKPT_KIND_REQUEST, v);
+        free(c);
         free(copy);
+        if (r != VID_REQUEST_NULL)
+            take_back(r);
         return canon;
     }
     back_slot(CKPT_KIND_REQUEST, s)->extra = (uint64_t)(uintptr_t)copy; /* freed with it */
-    canon = back_Irecv(in);
-    return canon ? canon : pair(s, r, (ckpt_vid)send[5], vid);
+    c->function = CKPT_FN_MPI_ISENDRECV - CKPT_FN_MPI;
+    c->nargs = 2;
+    c->a[0] = s;
+    c->inner = r;
+    back_set_request(v, MPI_REQUEST_NULL, REQUEST_PAIR, 0, (ckpt_vid)send[5])->extra =
+        (uint64_t)(uintptr_t)c;
+    *vid = v;
+    return 0;
 }
 
 long back_Isendrecv(const long *a) {

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "fresh.h"
 #include "keep.h"
 
 /* What is known of a datatype's use, in b of its slot. */
@@ -79,7 +80,7 @@ static void look_locked(void) {
             continue;
         }
         MPI_Type_free(&type);
-        ckpt_vid_free(back.job, kept[k]);
+        fresh_free(kept[k]);
         kept[k] = kept[--count];
     }
     unseen = 0;
@@ -103,9 +104,9 @@ long keep_type(ckpt_vid v, int *keeps) {
     pthread_mutex_lock(&mutex);
     if (is_kept(v)) {
         rc = CANON_ERR(TYPE); /* freed twice */
-    } else if (append(v)) {
-        *keeps = 1;
-        if (++unseen >= pages())
+    } else {
+        *keeps = 1; /* for good, when there is no memory for remembering it */
+        if (append(v) && ++unseen >= pages())
             look_locked();
     }
     pthread_mutex_unlock(&mutex);
@@ -127,7 +128,9 @@ int keep_has(const ckpt_slot *s, ckpt_vid request) {
 int keep_again(ckpt_vid v) {
     pthread_mutex_lock(&mutex);
     int live = back_slot(CKPT_KIND_DATATYPE, v) != back.tables->pages[CKPT_KIND_DATATYPE][0];
-    int known = live && CKPT_VID_INDEX(v) >= CKPT_VID_PREDEFINED && (is_kept(v) || append(v));
+    int known = live && CKPT_VID_INDEX(v) >= CKPT_VID_PREDEFINED;
+    if (known && !is_kept(v) && !append(v))
+        known = -1;
     pthread_mutex_unlock(&mutex);
     return known;
 }

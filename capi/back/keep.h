@@ -19,7 +19,7 @@ void keep_look(void);
 /* After keep_look: whether this request is what one of them is kept for. */
 int keep_has(const ckpt_slot *s, ckpt_vid request);
 
-/* After a restart: v was kept when the image was made.  0 when it cannot be. */
+/* After a restart: v was kept when the image was made.  0 when it cannot be, -1 when memory is out. */
 int keep_again(ckpt_vid v);
 
 /* Frees what a persistent request was made with (extra of its slot). */

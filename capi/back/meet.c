@@ -12,6 +12,13 @@
 #include "file.h"
 #include "impl.h"
 
+/* MPI looks at the tag before anything else: who gives a wrong one meets nobody. */
+static int sound_tag(long tag) {
+    int *most = NULL, flag = 0;
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &most, &flag);
+    return (int)tag >= 0 && (!flag || (int)tag <= *most);
+}
+
 static long meet(ckpt_back_fn *fn, const long *a, uint64_t meeting) {
     if (meeting == 0)
         return fn(a);
@@ -30,7 +37,7 @@ static long met_Comm_create_group(const long *a) {
     static const char name[] = "MPI_Comm_create_group";
     const ckpt_mpi_group *g = (const ckpt_mpi_group *)a[1];
     uint64_t meeting = 0;
-    if (g != NULL && real_comm(a[0]) != MPI_COMM_NULL)
+    if (g != NULL && real_comm(a[0]) != MPI_COMM_NULL && sound_tag(a[2]))
         meeting = ckpt_coll_subset(back.job, (ckpt_vid)a[0], back_comm_identity((ckpt_vid)a[0]),
                                    (int)a[2], g->world, g->size, name);
     return meet(back_Comm_create_group, a, meeting);
@@ -44,7 +51,7 @@ static long met_Intercomm_create(const long *a) {
     int rank = 0, n = 0, m = 0, inter = 0;
     int *world = NULL, *others = NULL;
     uint64_t meeting = 0;
-    if (local != MPI_COMM_NULL && MPI_Comm_test_inter(local, &inter) == MPI_SUCCESS && !inter &&
+    if (local != MPI_COMM_NULL && sound_tag(a[4]) && MPI_Comm_test_inter(local, &inter) == MPI_SUCCESS && !inter &&
         MPI_Comm_rank(local, &rank) == MPI_SUCCESS)
         world = back_comm_world(local, 0, &n);
     if (world != NULL && a[1] >= 0 && a[1] < n) { /* else MPI has something to say about it */

@@ -39,16 +39,22 @@ static inline __attribute__((always_inline)) long send(const long *a, isend_fn *
 static inline __attribute__((always_inline)) long start_send(const long *a, isend_fn *isend,
                                                              int flags) {
     const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, a[5]);
+    ckpt_vid v = back_take_request();
     MPI_Request r;
+    if (__builtin_expect(v == CKPT_VID_NONE, 0))
+        return CANON_ERR(NO_MEM);
     back_sync_count(a[5], a[3], a[4]);
     int rc = isend(real_buf(a[0]), (int)a[1], real_type(a[2]), real_rank(a[3]), real_tag(a[4]),
                    (MPI_Comm)(uintptr_t)comm->real, &r);
-    if (rc != MPI_SUCCESS) {
+    if (__builtin_expect(rc != MPI_SUCCESS, 0)) {
+        back_give_id(CKPT_KIND_REQUEST, v);
         back_sync_uncount(a[5], a[3], a[4]);
         return back_error(rc);
     }
     back_count_sent(comm, (int)a[3]);
-    return back_new_request(r, REQUEST_SEND | flags, (int)a[3], (ckpt_vid)a[5], (ckpt_vid *)a[6]);
+    back_set_request(v, r, REQUEST_SEND | flags, (int)a[3], (ckpt_vid)a[5]);
+    *(ckpt_vid *)a[6] = v;
+    return 0;
 }
 
 /* Persistent: nothing is sent before MPI_Start. */
@@ -84,6 +90,7 @@ static long init_request(const long *a, int mode) {
         back_slot(CKPT_KIND_REQUEST, *(ckpt_vid *)a[6])->extra = (uint64_t)(uintptr_t)p;
         back_receives_with(type);
     } else {
+        MPI_Request_free(&r);
         free(p);
     }
     return canon;
@@ -127,36 +134,61 @@ long back_Recv(const long *a) {
 }
 
 /* A request for a message that was drained; 0 when there is none. */
-static int recv_drained(const long *a, long *canon) {
+static int recv_drained(const long *a, ckpt_vid v, long *canon) {
     const struct back_take take = {(void *)a[0], (int)a[1], real_type(a[2]), a[3], a[4],
                                    a[5],         NULL,      NULL};
+    struct back_done ready = {0};
     ckpt_mpi_status st;
+    MPI_Message message;
     MPI_Request r;
     int rc;
-    if (!back_drained_recv(&take, &st, &rc))
+    if (!back_drained_probe(a[3], a[4], a[5], &st))
         return 0;
-    *canon = back_error(back_done_request(&st, rc, &r));
-    if (*canon == 0)
-        *canon = back_new_request(r, REQUEST_RECV | REQUEST_DONE, (int)a[3], (ckpt_vid)a[5],
-                                  (ckpt_vid *)a[6]);
+    *canon = back_error(back_done_begin(&ready));
+    if (*canon != 0)
+        return 1;
+    if (!back_drained_recv(&take, &st, &rc, &message)) { /* another thread has it */
+        back_done_drop(&ready);
+        return 0;
+    }
+    if (message == MPI_MESSAGE_NULL) {
+        back_set_request(v, back_done_end(&ready, &st, rc), REQUEST_RECV | REQUEST_DONE, (int)a[3],
+                         (ckpt_vid)a[5]);
+    } else {
+        back_done_drop(&ready);
+        *canon = back_error(MPI_Imrecv(take.buf, take.count, take.type, &message, &r));
+        if (*canon != 0)
+            return 1;
+        back_set_request(v, r, REQUEST_RECV | REQUEST_MATCHED, (int)a[3], (ckpt_vid)a[5]);
+    }
+    *(ckpt_vid *)a[6] = v;
     return 1;
 }
 
 long back_Irecv(const long *a) {
     MPI_Request r;
-    long canon;
-    if (__builtin_expect(back.drained, 0) && recv_drained(a, &canon))
+    long canon = 0;
+    ckpt_vid v = back_take_request();
+    if (__builtin_expect(v == CKPT_VID_NONE, 0))
+        return CANON_ERR(NO_MEM);
+    if (__builtin_expect(back.drained, 0) && recv_drained(a, v, &canon)) {
+        if (canon != 0)
+            back_give_id(CKPT_KIND_REQUEST, v);
         return canon;
+    }
     ckpt_slot *type = back_slot(CKPT_KIND_DATATYPE, a[2]);
     const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, a[5]);
     int rc = MPI_Irecv((void *)a[0], (int)a[1], (MPI_Datatype)(uintptr_t)type->real,
                        real_rank(a[3]), real_tag(a[4]), (MPI_Comm)(uintptr_t)comm->real, &r);
-    if (rc != MPI_SUCCESS)
+    if (__builtin_expect(rc != MPI_SUCCESS, 0)) {
+        back_give_id(CKPT_KIND_REQUEST, v);
         return back_error(rc);
-    canon = back_new_request(r, REQUEST_RECV, (int)a[3], (ckpt_vid)a[5], (ckpt_vid *)a[6]);
-    if (BACK_COUNTS && canon == 0)
-        back_posted(*(ckpt_vid *)a[6], a, type, comm);
-    return canon;
+    }
+    back_set_request(v, r, REQUEST_RECV, (int)a[3], (ckpt_vid)a[5]);
+    *(ckpt_vid *)a[6] = v;
+    if (BACK_COUNTS)
+        back_posted(v, a, type, comm);
+    return 0;
 }
 
 long back_Recv_init(const long *a) { return init_request(a, 0); }
@@ -176,7 +208,7 @@ static long sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, 
         return back_error(rc);
     }
     back_count_sent(comm, (int)*dest);
-    struct back_held h = {NULL, &s, (long *)dest, NULL};
+    struct back_held h = {NULL, &s, (long *)dest, NULL, NULL};
     struct back_take take = *what;
     take.send = &h;
     long canon = back_take(&take, *status);
@@ -246,46 +278,63 @@ long back_Probe(const long *a) {
     return rc;
 }
 
-/* Slots of messages: real: while the real MPI has it, clock: communicator, extra: struct drained.
- */
-static long new_message(MPI_Message real, long comm, struct drained *m, long out) {
-    ckpt_vid v = m == NULL ? CKPT_VID_NONE : back_take_id(CKPT_KIND_MESSAGE);
-    if (v == CKPT_VID_NONE)
-        return CANON_ERR(NO_MEM);
+/* Slots of messages: clock: communicator, extra: struct drained. */
+static void set_message(ckpt_vid v, long comm, struct drained *m) {
     ckpt_slot *s = back_slot(CKPT_KIND_MESSAGE, v);
-    s->real = TO_REAL(real);
     s->clock = (ckpt_vid)comm;
     s->extra = (uint64_t)(uintptr_t)m;
-    *(ckpt_vid *)out = v;
+}
+
+/* Matches a message of the real MPI, and keeps it as v; *flag is 0 when there is none, *id when it is from
+ * nobody.  A message that is matched can only be received, so all memory is taken before. */
+static long match(const long *a, ckpt_vid v, int *flag, ckpt_vid *id) {
+    MPI_Message m = MPI_MESSAGE_NULL;
+    MPI_Status st;
+    struct drained *d = back_matched_begin();
+    if (d == NULL)
+        return CANON_ERR(NO_MEM);
+    int rc = MPI_Improbe(real_rank(a[0]), real_tag(a[1]), real_comm(a[2]), flag, &m, &st);
+    if (rc != MPI_SUCCESS || !*flag) {
+        back_matched_drop(d);
+        return back_error(rc);
+    }
+    give_status(&st, a[5]);
+    if (m == MPI_MESSAGE_NO_PROC) {
+        *id = VID_MESSAGE_NO_PROC;
+        back_matched_drop(d);
+        return 0;
+    }
+    back_matched_end(d, m, &st, a[2]);
+    set_message(v, a[2], d);
+    *id = v;
     return 0;
 }
 
 long back_Improbe(const long *a) {
-    MPI_Message m = MPI_MESSAGE_NULL;
-    MPI_Status st;
     ckpt_mpi_status canon;
     int *flag = (int *)a[3];
-    *(ckpt_vid *)a[4] = VID_MESSAGE_NULL;
+    ckpt_vid *id = (ckpt_vid *)a[4];
+    *id = VID_MESSAGE_NULL;
+    *flag = 0;
     if (back_pending())
         back_attend();
+    ckpt_vid v = back_take_id(CKPT_KIND_MESSAGE);
+    if (v == CKPT_VID_NONE)
+        return CANON_ERR(NO_MEM);
+    set_message(v, VID_COMM_NULL, NULL);
     struct drained *d = NULL;
     if (__builtin_expect(back.drained, 0) &&
         (d = back_drained_match(a[0], a[1], a[2], &canon)) != NULL) {
         *flag = 1;
         give_canon(&canon, a[5]);
-        return new_message(MPI_MESSAGE_NULL, a[2], d, a[4]);
-    }
-    int rc = MPI_Improbe(real_rank(a[0]), real_tag(a[1]), real_comm(a[2]), flag, &m, &st);
-    if (rc != MPI_SUCCESS)
-        return back_error(rc);
-    if (!*flag)
-        return 0;
-    give_status(&st, a[5]);
-    if (m == MPI_MESSAGE_NO_PROC) {
-        *(ckpt_vid *)a[4] = VID_MESSAGE_NO_PROC;
+        set_message(v, a[2], d);
+        *id = v;
         return 0;
     }
-    return new_message(m, a[2], back_matched(&st, a[2]), a[4]);
+    long rc = match(a, v, flag, id);
+    if (*id != v)
+        back_give_id(CKPT_KIND_MESSAGE, v);
+    return rc;
 }
 
 long back_Mprobe(const long *a) {
@@ -301,24 +350,34 @@ long back_Mprobe(const long *a) {
     return rc;
 }
 
+/* Whether a matched message is in memory of ours. */
+static int is_drained(ckpt_vid message) {
+    const ckpt_slot *s = back_slot(CKPT_KIND_MESSAGE, message);
+    return CKPT_VID_INDEX(message) >= CKPT_VID_PREDEFINED && s != back.tables->pages[CKPT_KIND_MESSAGE][0] &&
+           back_drained_has((const struct drained *)(uintptr_t)s->extra);
+}
+
 /* Starts to receive a matched message; its id is gone then.  comm receives its communicator.  A
  * drained one is received at once: *done is 1, and st its status. */
 static int imrecv(const long *a, MPI_Request *r, ckpt_vid *comm, int *done, ckpt_mpi_status *st) {
     ckpt_vid *vid = (ckpt_vid *)a[3];
     ckpt_slot *s = back_slot(CKPT_KIND_MESSAGE, *vid);
-    MPI_Message m = (MPI_Message)(uintptr_t)s->real;
     int rc, given_out = CKPT_VID_INDEX(*vid) >= CKPT_VID_PREDEFINED;
     struct drained *d = given_out ? (struct drained *)(uintptr_t)s->extra : NULL;
+    MPI_Message m = d != NULL ? MPI_MESSAGE_NULL : (MPI_Message)(uintptr_t)s->real;
     *comm = given_out ? s->clock : VID_COMM_NULL;
     *done = d != NULL && back_drained_mrecv(d, (void *)a[0], (int)a[1], real_type(a[2]), st, &rc);
     if (!*done) {
+        if (d != NULL)
+            m = d->message;
         rc = MPI_Imrecv((void *)a[0], (int)a[1], real_type(a[2]), &m, r);
         if (rc != MPI_SUCCESS)
             return rc;
-        free(d);
+        if (d != NULL)
+            back_drained_give(d);
     }
     if (given_out)
-        ckpt_vid_give(back.tables, CKPT_KIND_MESSAGE, *vid, back.shared);
+        back_give_id(CKPT_KIND_MESSAGE, *vid);
     *vid = VID_MESSAGE_NULL;
     return rc;
 }
@@ -342,15 +401,27 @@ long back_Mrecv(const long *a) {
 
 long back_Imrecv(const long *a) {
     MPI_Request r;
-    ckpt_vid comm;
+    struct back_done ready = {0};
+    ckpt_vid comm, v = back_take_request();
     ckpt_mpi_status canon;
-    int done, rc = imrecv(a, &r, &comm, &done, &canon), flags = REQUEST_RECV | REQUEST_MATCHED;
-    if (done) {
-        rc = back_done_request(&canon, rc, &r);
-        flags = REQUEST_RECV | REQUEST_DONE;
+    int done, rc = MPI_ERR_NO_MEM;
+    if (v != CKPT_VID_NONE)
+        rc = is_drained(*(ckpt_vid *)a[3]) ? back_done_begin(&ready) : MPI_SUCCESS;
+    if (rc != MPI_SUCCESS) {
+        if (v != CKPT_VID_NONE)
+            back_give_id(CKPT_KIND_REQUEST, v);
+        return back_error(rc);
     }
-    return rc == MPI_SUCCESS ? back_new_request(r, flags, 0, comm, (ckpt_vid *)a[4])
-                             : back_error(rc);
+    rc = imrecv(a, &r, &comm, &done, &canon);
+    if (!done && rc != MPI_SUCCESS) {
+        back_give_id(CKPT_KIND_REQUEST, v);
+        return back_error(rc);
+    }
+    if (done)
+        r = back_done_end(&ready, &canon, rc);
+    back_set_request(v, r, REQUEST_RECV | (done ? REQUEST_DONE : REQUEST_MATCHED), 0, comm);
+    *(ckpt_vid *)a[4] = v;
+    return 0;
 }
 
 /* ---- counts ---- */

@@ -29,4 +29,16 @@ static inline int of_file(const ckpt_slot *s) {
     return CKPT_VID_KIND(s->clock) == CKPT_KIND_FILE;
 }
 
+#pragma GCC visibility push(hidden)
+/* MPI_Test for a request that is to be tested in its turn. */
+int file_test(ckpt_slot *s, int *flag, MPI_Status *status);
+#pragma GCC visibility pop
+
+/* MPI_Test of *r, the real request of s. */
+static inline int request_test(ckpt_slot *s, MPI_Request *r, int *flag, MPI_Status *status) {
+    if (__builtin_expect(s->a & REQUEST_ORDERED, 0))
+        return file_test(s, flag, status);
+    return MPI_Test(r, flag, status);
+}
+
 #endif

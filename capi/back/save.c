@@ -24,6 +24,7 @@
 #include <stdlib.h>
 
 #include "drain.h"
+#include "fresh.h"
 #include "file.h"
 #include "keep.h"
 #include "sync.h"
@@ -49,27 +50,24 @@ enum { REQUEST_KEEPS_TYPE = 262144 };
 
 /* ---- writing ---- */
 
+static int no_memory(const char *what) {
+    back_fail(MPI_ERR_NO_MEM, "%s", what);
+    return CKPT_E_SYSTEM;
+}
+
+/* Bytes that have no room are counted. */
 struct out {
     char *p;
     size_t n, room;
-    int failed;
 };
 
 static void out_bytes(struct out *o, const void *from, size_t n) {
     size_t padded = (n + 7) & ~(size_t)7;
-    if (o->n + padded > o->room) {
-        size_t room = 2 * (o->n + padded) + 4096;
-        char *p = realloc(o->p, room);
-        if (p == NULL) {
-            o->failed = 1;
-            return;
-        }
-        o->p = p;
-        o->room = room;
+    if (o->n + padded <= o->room) {
+        memset(o->p + o->n + n, 0, padded - n);
+        if (n > 0)
+            memcpy(o->p + o->n, from, n);
     }
-    memset(o->p + o->n, 0, padded);
-    if (n > 0)
-        memcpy(o->p + o->n, from, n);
     o->n += padded;
 }
 
@@ -193,10 +191,13 @@ static int64_t out_claims(struct out *o) {
 
 long back_save(void *ctx, void *buffer, size_t bytes) {
     (void)ctx;
-    struct out o = {0};
+    struct out o = {buffer, 0, buffer ? bytes : 0};
     int64_t n = 0, claims = out_claims(NULL);
-    keep_look();
-    int rc = files_describe(), version = claims > 0 || awaits_any() ? SAVE_VERSION_CLAIMS : SAVE_VERSION;
+    int rc = 0, version = claims > 0 || awaits_any() ? SAVE_VERSION_CLAIMS : SAVE_VERSION;
+    if (buffer == NULL) { /* once, since what is described takes memory */
+        keep_look();
+        rc = fresh_tell() == 0 ? files_describe() : no_memory("datatypes are to be described");
+    }
     if (rc != 0)
         return rc;
     out(&o, version);
@@ -219,11 +220,7 @@ long back_save(void *ctx, void *buffer, size_t bytes) {
         out(&o, claims);
         out_claims(&o);
     }
-    long need = o.failed ? CKPT_E_SYSTEM : (long)o.n;
-    if (need > 0 && (size_t)need <= bytes)
-        memcpy(buffer, o.p, o.n);
-    free(o.p);
-    return need;
+    return (long)o.n;
 }
 
 /* ---- reading ---- */
@@ -232,7 +229,14 @@ struct in {
     const char *p;
     size_t left;
     int failed;
+    int short_of_memory; /* that is why, and the image may be sound */
 };
+
+/* What is wrong with an image that cannot be read on. */
+static int unread(const struct in *x) {
+    return x->short_of_memory ? no_memory("messages that the network held are to be read from the image")
+                              : CKPT_E_CORRUPT;
+}
 
 static int64_t in(struct in *x) {
     int64_t v;
@@ -278,9 +282,9 @@ static int64_t in_count(struct in *x, size_t words) {
 }
 
 static struct drained *in_message(struct in *x) {
-    struct drained *m = calloc(1, sizeof *m);
+    struct drained *m = back_reserve(sizeof *m);
     if (m == NULL) {
-        x->failed = 1;
+        x->failed = x->short_of_memory = 1;
         return NULL;
     }
     m->comm = in_vid(x, CKPT_KIND_COMM);
@@ -288,15 +292,19 @@ static struct drained *in_message(struct in *x) {
     m->tag = (int)in_range(x, INT32_MIN, INT32_MAX);
     m->bytes = in_range(x, 0, (int64_t)x->left);
     m->request = MPI_REQUEST_NULL;
+    m->message = MPI_MESSAGE_NULL;
+    m->counted = 1; /* in the job that was saved */
     size_t padded = ((size_t)m->bytes + 7) & ~(size_t)7;
-    if (!x->failed && padded <= x->left && (m->data = malloc(padded + 1)) != NULL) {
+    if (!x->failed && padded <= x->left && (m->data = malloc(padded + 1)) == NULL)
+        x->short_of_memory = 1;
+    if (m->data != NULL) {
         memcpy(m->data, x->p, (size_t)m->bytes);
         x->p += padded;
         x->left -= padded;
         return m;
     }
     x->failed = 1;
-    free(m);
+    back_release(m);
     return NULL;
 }
 
@@ -365,8 +373,13 @@ static int load_done(struct in *x, ckpt_slot *s) {
     int rc = error == 0                     ? MPI_SUCCESS
              : error == CANON_ERR(TRUNCATE) ? MPI_ERR_TRUNCATE
                                             : MPI_ERR_OTHER;
-    if (x->failed || back_done_request(&st, rc, &r) != MPI_SUCCESS)
+    if (x->failed)
+        return CKPT_E_CORRUPT;
+    rc = back_done_request(&st, rc, &r);
+    if (rc != MPI_SUCCESS) {
+        back_fail(rc, "a request that was complete is to be made again");
         return CKPT_E_SYSTEM;
+    }
     s->real = TO_REAL(r);
     s->a |= REQUEST_DONE;
     return 0;
@@ -375,9 +388,9 @@ static int load_done(struct in *x, ckpt_slot *s) {
 static int load_awaited(struct in *x, ckpt_slot *s, struct back_sync **entry) {
     uint64_t id = (uint64_t)in(x);
     int receiver = (int)in_range(x, 0, INT32_MAX);
-    struct back_sync *e = calloc(1, sizeof *e);
+    struct back_sync *e = back_reserve(sizeof *e);
     if (e == NULL)
-        return CKPT_E_SYSTEM;
+        return no_memory("a synchronous send is to be awaited again");
     e->dest = receiver;
     *entry = e;
     return x->failed || id == 0 ? CKPT_E_CORRUPT : back_sync_await(s, e, id);
@@ -401,7 +414,7 @@ static int note_message(struct loading *l, struct drained *m) {
         size_t room = l->nmessages ? 2 * l->nmessages : 1;
         struct drained **grown = realloc(l->message, room * sizeof *grown);
         if (grown == NULL)
-            return CKPT_E_SYSTEM;
+            return no_memory("messages that the network held are to be numbered");
         l->message = grown;
     }
     l->message[l->nmessages++] = m;
@@ -422,9 +435,9 @@ static int load_deferred(struct loading *l, ckpt_slot *s, ckpt_vid vid) {
     struct deferred *d = a == NULL ? NULL : deferred_new(function, a, nargs);
     free(a);
     if (d == NULL)
-        return CKPT_E_SYSTEM;
+        return no_memory("a collective call that was not started yet is to be kept");
     if (x->failed || !deferred_sound(d)) {
-        free(d);
+        deferred_free(d);
         return CKPT_E_CORRUPT;
     }
     d->comm = s->clock;
@@ -440,7 +453,7 @@ static int load_persistent(struct in *x, ckpt_slot *s, int state, struct back_sy
     struct persistent *p = calloc(1, sizeof *p);
     MPI_Request r;
     if (p == NULL)
-        return CKPT_E_SYSTEM;
+        return no_memory("a persistent request is to be made again");
     p->sync = sync;
     s->extra = (uint64_t)(uintptr_t)p;
     p->mode = (int)in_range(x, 0, 4);
@@ -450,8 +463,16 @@ static int load_persistent(struct in *x, ckpt_slot *s, int state, struct back_sy
         return CKPT_E_CORRUPT;
     p->type_generation = back_slot(CKPT_KIND_DATATYPE, p->a[2])->generation;
     p->comm_generation = back_slot(CKPT_KIND_COMM, p->a[5])->generation;
-    if (back_make_persistent(p, &r) != MPI_SUCCESS)
+    static const char *const inits[] = {"MPI_Recv_init", "MPI_Send_init", "MPI_Bsend_init", "MPI_Ssend_init",
+                                        "MPI_Rsend_init"};
+    if (!back_tag_fits(inits[p->mode], (int)p->a[3], (int)p->a[4]))
+        return CKPT_E_NOTSUP;
+    int rc = back_make_persistent(p, &r);
+    if (rc != MPI_SUCCESS) {
+        back_fail(rc, "a persistent request (%s, rank %d, tag %d) is to be made again", inits[p->mode],
+                  (int)p->a[3], (int)p->a[4]);
         return CKPT_E_SYSTEM;
+    }
     back_receives_with(back_slot(CKPT_KIND_DATATYPE, p->a[2]));
     if (state == STATE_DONE || state == STATE_AWAITED)
         p->real = TO_REAL(r);
@@ -470,7 +491,7 @@ static int load_coll(struct in *x, ckpt_slot *s) {
     head.ntypes = (int)in_count(x, 1);
     struct back_coll *c = x->failed ? NULL : back_coll_new(head.ntypes);
     if (c == NULL)
-        return x->failed ? CKPT_E_CORRUPT : CKPT_E_SYSTEM;
+        return x->failed ? CKPT_E_CORRUPT : no_memory("a persistent collective is to be made again");
     memcpy(c, &head, sizeof head);
     for (int i = 0; i < c->ntypes; i++)
         c->types[i] = in_vid(x, CKPT_KIND_DATATYPE);
@@ -525,11 +546,15 @@ static int load_request(struct loading *l) {
     } else if (state == STATE_GENERALIZED) {
         void *upper = (void *)in(x), *thunk = (void *)in(x);
         rc = x->failed ? CKPT_E_CORRUPT : back_grequest_again(s, vid, upper, thunk);
+        if (rc == CKPT_E_SYSTEM)
+            back_fail(MPI_SUCCESS, "a generalized request could not be made again");
     }
     if (rc == 0 && s->a & REQUEST_PERSISTENT && state != STATE_COLL)
         rc = load_persistent(x, s, state, sync);
-    if (rc == 0 && flags & REQUEST_KEEPS_TYPE && !keep_again(type_again(l, s, state)))
-        rc = CKPT_E_CORRUPT;
+    if (rc == 0 && flags & REQUEST_KEEPS_TYPE) {
+        int known = keep_again(type_again(l, s, state));
+        rc = known > 0 ? 0 : known == 0 ? CKPT_E_CORRUPT : no_memory("a datatype that was freed is to be kept");
+    }
     if (rc == 0 && s->a & REQUEST_ORPHAN)
         back_adopt(vid);
     return x->failed ? CKPT_E_CORRUPT : rc;
@@ -550,12 +575,16 @@ static int post_again(const struct repost *p) {
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, p->vid);
     const long *a = p->a;
     MPI_Request r = (MPI_Request)(uintptr_t)s->real;
+    if (!back_tag_fits("MPI_Irecv", (int)a[3], (int)a[4]))
+        return CKPT_E_NOTSUP;
     int rc = s->a & REQUEST_PERSISTENT
                  ? MPI_Start(&r)
                  : MPI_Irecv((void *)a[0], (int)a[1], real_type(a[2]), real_rank(a[3]),
                              real_tag(a[4]), real_comm(a[5]), &r);
-    if (rc != MPI_SUCCESS)
+    if (rc != MPI_SUCCESS) {
+        back_fail(rc, "a pending receive (rank %d, tag %d) is to be posted again", (int)a[3], (int)a[4]);
         return CKPT_E_SYSTEM;
+    }
     s->real = TO_REAL(r);
     back_posted(p->vid, a, back_slot(CKPT_KIND_DATATYPE, a[2]), back_slot(CKPT_KIND_COMM, a[5]));
     return 0;
@@ -566,9 +595,15 @@ static int start_again(struct deferred *d) {
     ckpt_clock *c = ckpt_clock_of(back.tables, d->comm);
     if (c == NULL)
         return CKPT_E_CORRUPT;
+    long rc = deferred_start(d);
+    if (rc != 0 && back_refused(rc))
+        return 0; /* it is no call, and its request tells why */
     c->call++;
     c->ret++;
-    return deferred_start(d) == 0 ? 0 : CKPT_E_SYSTEM;
+    if (rc == 0)
+        return 0;
+    back_fail(MPI_SUCCESS, "a collective call that was not started yet could not be started");
+    return CKPT_E_SYSTEM;
 }
 
 static int load_all(struct loading *l) {
@@ -583,23 +618,24 @@ static int load_all(struct loading *l) {
         if (m != NULL && note_message(l, m) != 0)
             return CKPT_E_SYSTEM;
     }
+    if (x->failed)
+        return unread(x);
     for (int64_t n = in_count(x, 5); n > 0 && !x->failed; n--) {
         ckpt_vid vid = in_vid(x, CKPT_KIND_MESSAGE);
         struct drained *m = in_message(x);
         ckpt_slot *s = m == NULL ? NULL : claim(CKPT_KIND_MESSAGE, vid);
         if (s == NULL)
-            return CKPT_E_CORRUPT;
+            return unread(x);
         if (note_message(l, m) != 0)
             return CKPT_E_SYSTEM;
         s->clock = m->comm;
-        s->real = TO_REAL(MPI_MESSAGE_NULL);
         s->extra = (uint64_t)(uintptr_t)m;
     }
     int64_t n = in_count(x, 5);
     l->post = calloc((size_t)n + 1, sizeof *l->post);
     l->start = calloc((size_t)n + 1, sizeof *l->start);
     if (l->post == NULL || l->start == NULL)
-        return CKPT_E_SYSTEM;
+        return no_memory("requests of the image are to be listed");
     int rc = x->failed ? CKPT_E_CORRUPT : 0;
     for (; n > 0 && rc == 0; n--)
         rc = load_request(l);

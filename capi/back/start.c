@@ -10,22 +10,47 @@
 
 /* ---- persistent requests ---- */
 
+/* A receive whose message was drained: *taken says that it was that one.  The real MPI's code. */
+static int start_drained(ckpt_slot *s, struct persistent *p, int *taken) {
+    const struct back_take take = {
+        (void *)p->a[0], (int)p->a[1], real_type(p->a[2]), p->a[3], p->a[4], p->a[5], NULL, NULL};
+    struct back_done ready = {0};
+    ckpt_mpi_status st;
+    int rc;
+    if (!back_drained_probe(p->a[3], p->a[4], p->a[5], &st))
+        return MPI_SUCCESS;
+    MPI_Message message;
+    int began = back_done_begin(&ready);
+    if (began != MPI_SUCCESS)
+        return began;
+    *taken = back_drained_recv(&take, &st, &rc, &message);
+    if (*taken && message != MPI_MESSAGE_NULL) {
+        MPI_Request r;
+        MPI_Status real;
+        rc = MPI_Imrecv(take.buf, take.count, take.type, &message, &r);
+        if (rc == MPI_SUCCESS)
+            rc = back_wait(&r, &real);
+        if (rc == MPI_SUCCESS)
+            canon_status(&real, &st);
+        if (back_took(rc))
+            back_count_received(back_slot(CKPT_KIND_COMM, s->clock), &real);
+    }
+    if (*taken) {
+        p->real = s->real;
+        s->real = TO_REAL(back_done_end(&ready, &st, rc));
+        s->a |= REQUEST_ACTIVE | REQUEST_DONE;
+    }
+    back_done_drop(&ready);
+    return MPI_SUCCESS;
+}
+
 static int start(ckpt_vid v, ckpt_slot *s) {
     MPI_Request r = real_of(s);
     struct persistent *p = (struct persistent *)(uintptr_t)s->extra;
     if (__builtin_expect(back.drained, 0) && (s->a & REQUEST_KIND) == REQUEST_RECV && p != NULL) {
-        const struct back_take take = {
-            (void *)p->a[0], (int)p->a[1], real_type(p->a[2]), p->a[3], p->a[4], p->a[5],
-            NULL,            NULL};
-        ckpt_mpi_status st;
-        int rc;
-        if (back_drained_recv(&take, &st, &rc)) {
-            p->real = s->real;
-            rc = back_done_request(&st, rc, &r);
-            s->real = TO_REAL(r);
-            s->a |= REQUEST_ACTIVE | REQUEST_DONE;
+        int taken = 0, rc = start_drained(s, p, &taken);
+        if (taken || rc != MPI_SUCCESS)
             return rc;
-        }
     }
     if ((s->a & REQUEST_KIND) == REQUEST_SEND && p != NULL && p->mode == PERSISTENT_BSEND) {
         p->real = s->real;

@@ -62,7 +62,9 @@ void back_sync_begin(struct back_sync *e, long comm, long dest, long tag) {
         return; /* complete at once, or on no communicator that is drained */
     pthread_mutex_lock(&mutex);
     struct lane **p = lane_at(comm, dest, tag);
-    if (*p == NULL && (*p = calloc(1, sizeof **p)) != NULL)
+    if (*p == NULL && (*p = back_reserve(sizeof **p)) == NULL)
+        e->short_of_memory = 1; /* it holds a checkpoint back */
+    else if ((*p)->pending == 0)
         **p = (struct lane){NULL, (ckpt_vid)comm, (int)dest, (int)tag, 0, 0};
     e->lane = *p;
     if (*p != NULL) {
@@ -82,7 +84,7 @@ static void end_locked(struct back_sync *e) {
     if (--l->pending > 0)
         return;
     *lane_at(l->comm, l->dest, l->tag) = l->next;
-    free(l);
+    back_release(l);
 }
 
 void back_sync_end(struct back_sync *e) {
@@ -109,8 +111,16 @@ static void keep(ckpt_slot *s, struct back_sync *e) {
         s->extra = (uint64_t)(uintptr_t)e;
 }
 
+struct back_sync *back_sync_spare(void) {
+    ckpt_vid v = back_take_id(CKPT_KIND_REQUEST);
+    if (v == CKPT_VID_NONE)
+        return NULL;
+    back_give_id(CKPT_KIND_REQUEST, v); /* there is one: no other call begins while the job is saved */
+    return back_reserve(sizeof(struct back_sync));
+}
+
 void back_sync_began(ckpt_slot *s, long tag) {
-    struct back_sync *e = calloc(1, sizeof *e);
+    struct back_sync *e = back_reserve(sizeof *e);
     if (e == NULL)
         return; /* it holds a checkpoint back */
     back_sync_begin(e, (long)s->clock, s->b, tag);
@@ -134,7 +144,7 @@ void back_sync_ended(ckpt_slot *s) {
     end_locked(e);
     keep(s, NULL);
     pthread_mutex_unlock(&mutex);
-    free(e);
+    back_release(e);
 }
 
 void back_sync_cancelled(ckpt_vid comm, int dest) {
@@ -214,42 +224,43 @@ int back_sync_tag(const struct back_sync *e) { return e->lane->tag; }
 
 /* ---- words between receivers and senders ---- */
 
-static struct word {
-    struct word *next;
-    uint64_t id;
-    MPI_Request request;
-} * words; /* under way, under words_mutex */
+/* Under way, under words_mutex.  A word is what is left of the message that it is about: saying it needs no
+ * memory, so it cannot be left out.  matched says that it was sent: 0 when the real MPI refused. */
+static struct drained *words;
 static pthread_mutex_t words_mutex = PTHREAD_MUTEX_INITIALIZER;
 
+static void say_locked(struct drained *w) {
+    w->request = MPI_REQUEST_NULL;
+    w->matched = MPI_Isend(&w->claim, 1, MPI_UINT64_T, w->sender, TAG_TAKEN, back.control, &w->request) ==
+                 MPI_SUCCESS;
+}
+
 static void reap_locked(void) {
-    for (struct word **p = &words; *p != NULL;) {
-        struct word *w = *p;
+    for (struct drained **p = &words; *p != NULL;) {
+        struct drained *w = *p;
         int flag = 0;
-        if (MPI_Test(&w->request, &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS && !flag) {
+        if (!w->matched)
+            say_locked(w);
+        if (!w->matched || (MPI_Test(&w->request, &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS && !flag)) {
             p = &w->next;
             continue;
         }
         *p = w->next;
-        free(w);
+        back_release(w);
     }
 }
 
-void back_sync_taken(int sender, uint64_t id) {
-    if (sender == back.rank) {
-        back_sync_acknowledge(id);
+void back_sync_taken(struct drained *m) {
+    if (m->sender == back.rank) {
+        back_sync_acknowledge(m->claim);
+        back_release(m);
         return;
     }
     pthread_mutex_lock(&words_mutex);
     reap_locked();
-    struct word *w = malloc(sizeof *w); /* without, the next checkpoint tells it */
-    if (w != NULL) {
-        *w = (struct word){words, id, MPI_REQUEST_NULL};
-        if (MPI_Isend(&w->id, 1, MPI_UINT64_T, sender, TAG_TAKEN, back.control, &w->request) ==
-            MPI_SUCCESS)
-            words = w;
-        else
-            free(w);
-    }
+    say_locked(m);
+    m->next = words;
+    words = m;
     pthread_mutex_unlock(&words_mutex);
 }
 
@@ -275,8 +286,9 @@ void back_sync_finalize(void) {
     back_sync_poll();
     pthread_mutex_lock(&words_mutex);
     reap_locked();
-    for (struct word *w = words; w != NULL; w = w->next)
-        MPI_Request_free(&w->request);
+    for (struct drained *w = words; w != NULL; w = w->next)
+        if (w->matched)
+            MPI_Request_free(&w->request);
     words = NULL;
     pthread_mutex_unlock(&words_mutex);
 }

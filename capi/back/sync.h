@@ -14,9 +14,11 @@ struct back_sync {
     struct lane *lane; /* NULL: nothing more is to be asked about it */
     uint64_t at;       /* how many messages its lane had when it was sent */
     uint64_t id;       /* of a request with REQUEST_AWAIT: what its receiver will name; 0: it has */
+    uint64_t asks;     /* what a claim names it by, while the receivers are asked (claim.c) */
     ckpt_vid comm;
     int dest;          /* a rank of comm; of a request with REQUEST_AWAIT, of the world */
     int unsure; /* its place among the messages that were sent is not known */
+    int short_of_memory; /* it has no lane because memory was out */
 };
 
 /* A blocking call whose message was drained and is awaited has this for its destination, and the id of a
@@ -42,6 +44,9 @@ static inline void back_sync_uncount(long comm, long dest, long tag) {
 void back_sync_begin(struct back_sync *e, long comm, long dest, long tag);
 /* The same for the request s, which keeps the entry. */
 void back_sync_began(ckpt_slot *s, long tag);
+/* For a call that is held: an entry for the request that it may have to wait for, and the certainty that it
+ * can get one; NULL when memory is out.  The caller frees it when it was not used. */
+struct back_sync *back_sync_spare(void);
 /* Nobody will ask about it any more. */
 void back_sync_end(struct back_sync *e);
 /* The same for a request that is complete or freed. */
@@ -61,8 +66,9 @@ void back_sync_acknowledge(uint64_t id);
 uint64_t back_sync_behind(const struct back_sync *e);
 int back_sync_tag(const struct back_sync *e);
 
-/* The application has taken a drained message: tells its sender, a rank of the world. */
-void back_sync_taken(int sender, uint64_t id);
+struct drained;
+/* The application has taken a drained message that has a claim: tells its sender, and frees it. */
+void back_sync_taken(struct drained *m);
 /* Looks whether others have. */
 void back_sync_poll(void) __attribute__((cold));
 static inline void back_sync_look(void) {

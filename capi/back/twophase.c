@@ -16,20 +16,24 @@
 
 #include "impl.h"
 
-static MPI_Comm *pages[CKPT_PAGES]; /* by index of the communicator; MPI_COMM_NULL: no barrier */
+struct phase {
+    MPI_Comm barrier; /* the duplicate; MPI_COMM_NULL: no barrier */
+    int paid;         /* the barrier was made, for a call that MPI then refused: the next one has it */
+};
+static struct phase *pages[CKPT_PAGES]; /* by index of the communicator */
 
-static MPI_Comm *duplicate_of(long comm) {
+static struct phase *phase_of(long comm) {
     uint32_t i = CKPT_VID_INDEX((ckpt_vid)comm);
-    MPI_Comm *page = pages[i / CKPT_PAGE_SLOTS];
+    struct phase *page = pages[i / CKPT_PAGE_SLOTS];
     return page ? &page[i % CKPT_PAGE_SLOTS] : NULL;
 }
 
 static int new_page(uint32_t at) {
-    MPI_Comm *fresh = malloc(CKPT_PAGE_SLOTS * sizeof *fresh), *none = NULL;
+    struct phase *fresh = malloc(CKPT_PAGE_SLOTS * sizeof *fresh), *none = NULL;
     if (fresh == NULL)
         return MPI_ERR_NO_MEM;
     for (uint32_t i = 0; i < CKPT_PAGE_SLOTS; i++)
-        fresh[i] = MPI_COMM_NULL;
+        fresh[i] = (struct phase){.barrier = MPI_COMM_NULL};
     if (!__atomic_compare_exchange_n(&pages[at], &none, fresh, 0, __ATOMIC_ACQ_REL,
                                      __ATOMIC_ACQUIRE))
         free(fresh);
@@ -44,24 +48,31 @@ int back_two_phase_made(ckpt_vid comm, MPI_Comm real) {
     MPI_Comm_test_inter(real, &inter);
     if (size == 1 && !inter)
         return MPI_SUCCESS; /* nobody to wait for */
-    if (duplicate_of(comm) == NULL)
+    if (phase_of(comm) == NULL)
         rc = new_page(CKPT_VID_INDEX(comm) / CKPT_PAGE_SLOTS);
-    return rc == MPI_SUCCESS ? MPI_Comm_dup(real, duplicate_of(comm)) : rc;
+    if (rc != MPI_SUCCESS)
+        return rc;
+    phase_of(comm)->paid = 0;
+    return MPI_Comm_dup(real, &phase_of(comm)->barrier);
 }
 
 void back_two_phase_freed(ckpt_vid comm) {
-    MPI_Comm *d = duplicate_of(comm);
-    if (d != NULL && *d != MPI_COMM_NULL)
-        MPI_Comm_free(d);
+    struct phase *p = phase_of(comm);
+    if (p != NULL && p->barrier != MPI_COMM_NULL)
+        MPI_Comm_free(&p->barrier);
 }
 
 void back_two_phase(long comm, const char *call) {
-    const MPI_Comm *d = duplicate_of(comm);
+    struct phase *p = phase_of(comm);
     struct back_waiting w;
     MPI_Request r;
     unsigned turn = 0;
     int flag = 0;
-    if (d == NULL || *d == MPI_COMM_NULL || MPI_Ibarrier(*d, &r) != MPI_SUCCESS)
+    if (p != NULL && p->paid) {
+        p->paid = 0;
+        return;
+    }
+    if (p == NULL || p->barrier == MPI_COMM_NULL || MPI_Ibarrier(p->barrier, &r) != MPI_SUCCESS)
         return; /* the real call says what is wrong */
     for (;; turn = back_next(turn)) {
         if (MPI_Test(&r, &flag, MPI_STATUS_IGNORE) != MPI_SUCCESS || flag)
@@ -70,4 +81,11 @@ void back_two_phase(long comm, const char *call) {
         back_turn(turn);
     }
     back_over(turn, &w);
+}
+
+long back_two_phase_done(long comm, long rc) {
+    struct phase *p = phase_of(comm);
+    if (rc != 0 && p != NULL && back_refused(rc))
+        p->paid = 1;
+    return rc;
 }

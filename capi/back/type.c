@@ -9,18 +9,34 @@
 
 #include "describe.h"
 #include "drain.h"
+#include "fresh.h"
 #include "impl.h"
 #include "keep.h"
 
 /* ---- making a datatype from its descriptor ---- */
 
+enum { FEW = 8 }; /* that many need no memory of their own */
+
 struct contents {
     int combiner, ni, na, nt;
     const int *ints;
-    MPI_Aint *addresses; /* allocated */
+    MPI_Aint *addresses; /* few, or allocated */
     const ckpt_vid *types;
+    MPI_Aint few[FEW];
 };
 
+static void contents_done(struct contents *c) {
+    if (c->addresses != c->few)
+        free(c->addresses);
+}
+
+/* A datatype that there is has a description, so it is memory that is missing. */
+static int undescribed(ckpt_vid vid) {
+    const ckpt_slot *s = back_slot(CKPT_KIND_DATATYPE, vid);
+    return s != back.slots[CKPT_KIND_DATATYPE] ? MPI_ERR_NO_MEM : MPI_ERR_TYPE;
+}
+
+/* MPI_SUCCESS, MPI_ERR_ARG for what describes no datatype, MPI_ERR_NO_MEM. */
 static int parse(const void *descriptor, size_t bytes, struct contents *c) {
     struct reader r = reader_of(descriptor, bytes);
     c->combiner = get(&r);
@@ -30,13 +46,14 @@ static int parse(const void *descriptor, size_t bytes, struct contents *c) {
     c->ints = get_ints(&r, c->ni);
     c->addresses = NULL;
     if (!r.failed && c->na >= 0 && (size_t)c->na <= r.n / 2)
-        c->addresses = malloc((size_t)(c->na + 1) * sizeof(MPI_Aint));
+        c->addresses = c->na <= FEW ? c->few : malloc((size_t)c->na * sizeof(MPI_Aint));
     for (int i = 0; c->addresses && i < c->na; i++)
         c->addresses[i] = (MPI_Aint)get64(&r);
     c->types = (const ckpt_vid *)get_ints(&r, c->nt);
     if (r.failed || c->addresses == NULL) {
-        free(c->addresses);
-        return -1;
+        int missing = !r.failed && c->na >= 0 && (size_t)c->na <= r.n / 2;
+        contents_done(c);
+        return missing ? MPI_ERR_NO_MEM : MPI_ERR_ARG;
     }
     return 0;
 }
@@ -107,16 +124,14 @@ static int inner(ckpt_vid vid, MPI_Datatype *type, int *temporary) {
         *type = (MPI_Datatype)(uintptr_t)s->real;
         return MPI_SUCCESS;
     }
-    long n = ckpt_vid_descriptor(back.job, vid, NULL, 0);
-    void *descriptor = n > 0 ? malloc((size_t)n) : NULL;
-    if (descriptor == NULL || ckpt_vid_descriptor(back.job, vid, descriptor, (size_t)n) != n) {
-        free(descriptor);
-        return MPI_ERR_TYPE;
-    }
+    size_t n;
+    void *descriptor = fresh_descriptor(vid, &n);
+    if (descriptor == NULL)
+        return undescribed(vid);
     int rc = MPI_ERR_TYPE;
     if (depth < DEEPEST) {
         depth++;
-        rc = build(descriptor, (size_t)n, type);
+        rc = build(descriptor, n, type);
         depth--;
     }
     free(descriptor);
@@ -199,14 +214,16 @@ static int construct(const struct contents *c, const MPI_Datatype *t, MPI_Dataty
 
 static int build(const void *descriptor, size_t bytes, MPI_Datatype *type) {
     struct contents c;
-    if (parse(descriptor, bytes, &c) != 0)
-        return MPI_ERR_ARG;
+    int parsed = parse(descriptor, bytes, &c);
+    if (parsed != MPI_SUCCESS)
+        return parsed;
     if (!is_whole(&c)) {
-        free(c.addresses);
+        contents_done(&c);
         return MPI_ERR_ARG;
     }
-    MPI_Datatype *t = malloc((size_t)(c.nt + 1) * sizeof *t);
-    int *temporary = calloc((size_t)c.nt + 1, sizeof *temporary);
+    MPI_Datatype few[FEW], *t = c.nt <= FEW ? few : malloc((size_t)c.nt * sizeof *t);
+    int few_temporary[FEW] = {0};
+    int *temporary = c.nt <= FEW ? few_temporary : calloc((size_t)c.nt, sizeof *temporary);
     int rc = t && temporary ? MPI_SUCCESS : MPI_ERR_NO_MEM;
     for (int i = 0; rc == MPI_SUCCESS && i < c.nt; i++)
         rc = inner(c.types[i], &t[i], &temporary[i]);
@@ -215,9 +232,11 @@ static int build(const void *descriptor, size_t bytes, MPI_Datatype *type) {
     for (int i = 0; temporary && i < c.nt; i++)
         if (temporary[i])
             MPI_Type_free(&t[i]);
-    free(t);
-    free(temporary);
-    free(c.addresses);
+    if (t != few)
+        free(t);
+    if (temporary != few_temporary)
+        free(temporary);
+    contents_done(&c);
     return rc;
 }
 
@@ -242,13 +261,9 @@ int back_bind_datatype(ckpt_job *job, uint32_t index, MPI_Datatype type) {
     return rc;
 }
 
-/* Registers a real datatype with the descriptor in w, which it frees. */
-static long new_type(MPI_Datatype type, struct writer *w, const ckpt_vid *needs, int n,
-                     ckpt_vid *vid) {
-    ckpt_vid v = w->failed ? CKPT_VID_NONE
-                           : ckpt_vid_new(back.job, CKPT_KIND_DATATYPE, TO_REAL(type), w->word,
-                                          4 * w->n, needs, (size_t)n, 0);
-    free(w->word);
+/* Registers a real datatype with the descriptor in w, which it takes. */
+static long new_type(MPI_Datatype type, struct writer *w, ckpt_vid *vid) {
+    ckpt_vid v = fresh_new(type, w->word, w->n);
     if (v == CKPT_VID_NONE) {
         MPI_Type_free(&type);
         return CANON_ERR(NO_MEM);
@@ -259,14 +274,14 @@ static long new_type(MPI_Datatype type, struct writer *w, const ckpt_vid *needs,
 }
 
 /* Makes a datatype from the descriptor in w, and registers it at *vid. */
-static long make(struct writer *w, const ckpt_vid *types, int n, ckpt_vid *vid) {
+static long make(struct writer *w, ckpt_vid *vid) {
     MPI_Datatype type;
     int rc = w->failed ? MPI_ERR_NO_MEM : build(w->word, 4 * w->n, &type);
     if (rc != MPI_SUCCESS) {
         free(w->word);
         return back_error(rc);
     }
-    return new_type(type, w, types, n, vid);
+    return new_type(type, w, vid);
 }
 
 int back_rebuild_type(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real) {
@@ -286,7 +301,10 @@ int back_rebuild_type(ckpt_vid vid, const void *descriptor, size_t bytes, uint64
 /* ---- constructors: the order of words is that of MPI_Type_get_contents ---- */
 
 static struct writer head(int combiner, int ni, int na, int nt) {
-    struct writer w = {0};
+    size_t n = 5 + (size_t)ni + 2 * (size_t)na + (size_t)nt;
+    struct writer w = {.word = malloc(n * sizeof(int32_t)), .capacity = n};
+    if (w.word == NULL)
+        w.capacity = 0; /* put tries again, and says so */
     put(&w, DESCRIBE_VERSION);
     put(&w, combiner);
     put(&w, ni);
@@ -302,9 +320,8 @@ static void put_addresses(struct writer *w, const MPI_Aint *v, int n) {
 
 /* A constructor with one inner datatype. */
 static long make1(struct writer *w, long old, long newtype) {
-    ckpt_vid v = (ckpt_vid)old;
-    put(w, (int32_t)v);
-    return make(w, &v, 1, (ckpt_vid *)newtype);
+    put(w, (int32_t)(ckpt_vid)old);
+    return make(w, (ckpt_vid *)newtype);
 }
 
 long back_Type_dup(const long *a) {
@@ -378,7 +395,7 @@ long back_Type_create_struct(const long *a) {
     put_ints(&w, (const int *)a[1], n);
     put_addresses(&w, (const MPI_Aint *)a[2], n);
     put_ints(&w, (const int *)types, n);
-    return make(&w, types, n, (ckpt_vid *)a[4]);
+    return make(&w, (ckpt_vid *)a[4]);
 }
 
 long back_Type_create_subarray(const long *a) {
@@ -418,15 +435,14 @@ static long make_f90(int combiner, const long *a, int n) {
         put(&w, a[i]);
     MPI_Datatype type;
     int rc = w.failed ? MPI_ERR_NO_MEM : build(w.word, 4 * w.n, &type);
-    ckpt_vid known = rc == MPI_SUCCESS ? ckpt_vid_find(back.job, CKPT_KIND_DATATYPE, TO_REAL(type))
-                                       : CKPT_VID_NONE;
+    ckpt_vid known = rc == MPI_SUCCESS ? fresh_find(type) : CKPT_VID_NONE;
     if (rc != MPI_SUCCESS || known != CKPT_VID_NONE) {
         free(w.word);
         if (rc == MPI_SUCCESS)
             *(ckpt_vid *)a[n] = known;
         return back_error(rc);
     }
-    return new_type(type, &w, NULL, 0, (ckpt_vid *)a[n]);
+    return new_type(type, &w, (ckpt_vid *)a[n]);
 }
 
 long back_Type_create_f90_real(const long *a) { return make_f90(CANON_COMBINER_F90_REAL, a, 2); }
@@ -446,7 +462,7 @@ long back_Type_match_size(const long *a) {
     int rc = MPI_Type_match_size(a[0] >= 1 && a[0] <= 3 ? classes[a[0]] : -1000, (int)a[1], &type);
     if (rc != MPI_SUCCESS)
         return back_error(rc);
-    ckpt_vid v = ckpt_vid_find(back.job, CKPT_KIND_DATATYPE, TO_REAL(type));
+    ckpt_vid v = fresh_find(type);
     if (v == CKPT_VID_NONE)
         return CANON_ERR(ARG);
     *(ckpt_vid *)a[2] = v;
@@ -471,22 +487,20 @@ long back_Type_free(const long *a) {
         return canon;
     int rc = MPI_Type_free(&type);
     if (rc == MPI_SUCCESS)
-        ckpt_vid_free(back.job, v);
+        fresh_free(v);
     return back_error(rc);
 }
 
-/* A copy of the descriptor, parsed; the caller frees *descriptor and c->addresses. */
-static long contents_of(long vid, void **descriptor, struct contents *c) {
-    long n = ckpt_vid_descriptor(back.job, (ckpt_vid)vid, NULL, 0);
-    *descriptor = n > 0 ? malloc((size_t)n) : NULL;
+/* A copy of the descriptor, parsed; the caller frees *descriptor and calls contents_done. */
+static long contents_of(long vid, void **descriptor, size_t *bytes, struct contents *c) {
+    *descriptor = fresh_descriptor((ckpt_vid)vid, bytes);
     if (*descriptor == NULL)
-        return CANON_ERR(TYPE);
-    if (ckpt_vid_descriptor(back.job, (ckpt_vid)vid, *descriptor, (size_t)n) != n ||
-        parse(*descriptor, (size_t)n, c) != 0) {
-        free(*descriptor);
-        return CANON_ERR(INTERN);
-    }
-    return 0;
+        return back_error(undescribed((ckpt_vid)vid));
+    int rc = parse(*descriptor, *bytes, c);
+    if (rc == MPI_SUCCESS)
+        return 0;
+    free(*descriptor);
+    return rc == MPI_ERR_NO_MEM ? CANON_ERR(NO_MEM) : CANON_ERR(INTERN);
 }
 
 long back_Type_get_envelope(const long *a) {
@@ -495,11 +509,12 @@ long back_Type_get_envelope(const long *a) {
     struct contents c = {.combiner = CANON_COMBINER_NAMED};
     if (CKPT_VID_INDEX((ckpt_vid)a[0]) >= CKPT_VID_PREDEFINED) {
         void *descriptor;
-        long rc = contents_of(a[0], &descriptor, &c);
+        size_t bytes;
+        long rc = contents_of(a[0], &descriptor, &bytes, &c);
         if (rc != 0)
             return rc;
         free(descriptor);
-        free(c.addresses);
+        contents_done(&c);
     }
     *(int *)a[1] = c.ni;
     *(int *)a[2] = c.na;
@@ -509,29 +524,26 @@ long back_Type_get_envelope(const long *a) {
 }
 
 long back_type_again(ckpt_vid inner_vid, ckpt_vid *out) {
-    void *descriptor;
-    struct contents c;
     if (CKPT_VID_INDEX(inner_vid) < CKPT_VID_PREDEFINED) {
         *out = inner_vid;
         return 0;
     }
-    long rc = contents_of(inner_vid, &descriptor, &c);
-    if (rc != 0)
-        return rc;
-    long n = ckpt_vid_descriptor(back.job, inner_vid, NULL, 0);
-    struct writer w = {.word = descriptor, .n = (size_t)n / 4, .capacity = (size_t)n / 4};
-    rc = make(&w, c.types, c.nt, out);
-    free(c.addresses);
-    return rc;
+    size_t bytes;
+    int32_t *words = fresh_descriptor(inner_vid, &bytes);
+    if (words == NULL)
+        return back_error(undescribed(inner_vid));
+    struct writer w = {.word = words, .n = bytes / 4, .capacity = bytes / 4};
+    return make(&w, out);
 }
 
 /* type, room for each sort, arrays; count of datatypes, combiner */
 long back_Type_get_contents(const long *a) {
     void *descriptor;
+    size_t bytes;
     struct contents c;
     if (CKPT_VID_INDEX((ckpt_vid)a[0]) < CKPT_VID_PREDEFINED)
         return CANON_ERR(TYPE);
-    long rc = contents_of(a[0], &descriptor, &c);
+    long rc = contents_of(a[0], &descriptor, &bytes, &c);
     if (rc != 0)
         return rc;
     if (c.ni > a[1] || c.na > a[2] || c.nt > a[3]) {
@@ -544,7 +556,7 @@ long back_Type_get_contents(const long *a) {
         *(int *)a[7] = c.nt;
         *(int *)a[8] = c.combiner;
     }
-    free(c.addresses);
+    contents_done(&c);
     free(descriptor);
     return rc;
 }

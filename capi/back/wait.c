@@ -142,8 +142,9 @@ int back_wait_send(MPI_Request *request, const long *dest, struct back_sync *syn
             continue;
         back_attend();
         if (stopping()) {
-            struct back_held h = {NULL, request, (long *)dest, sync};
+            struct back_held h = {NULL, request, (long *)dest, sync, sync ? back_sync_spare() : NULL};
             hold(&h);
+            back_release(h.spare);
             if (*dest == BACK_AWAITED) {
                 back_over(turn, &w);
                 return MPI_SUCCESS;
@@ -178,6 +179,20 @@ static int test_posted(const struct back_take *t, MPI_Request *r, MPI_Status *st
     return flag || *rc != MPI_SUCCESS;
 }
 
+/* Receives a message that the real MPI has matched.  The thread is not held: it is sent already. */
+static long take_matched(const struct back_take *t, MPI_Message *message, long out) {
+    MPI_Request r;
+    MPI_Status st;
+    int rc = MPI_Imrecv(t->buf, t->count, t->type, message, &r);
+    if (rc != MPI_SUCCESS)
+        return back_error(rc);
+    rc = back_wait(&r, &st);
+    if (back_took(rc))
+        back_count_received(back_slot(CKPT_KIND_COMM, t->comm), &st);
+    give_status(&st, out);
+    return back_error(rc);
+}
+
 long back_take(const struct back_take *t, long out) {
     const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, t->comm);
     for (;;) {
@@ -185,7 +200,10 @@ long back_take(const struct back_take *t, long out) {
         MPI_Status own, *st = status_for(out, &own);
         ckpt_mpi_status drained;
         int rc;
-        if (__builtin_expect(back.drained, 0) && back_drained_recv(t, &drained, &rc)) {
+        MPI_Message message;
+        if (__builtin_expect(back.drained, 0) && back_drained_recv(t, &drained, &rc, &message)) {
+            if (message != MPI_MESSAGE_NULL)
+                return take_matched(t, &message, out);
             give_canon(&drained, out);
             return back_error(rc);
         }

@@ -136,14 +136,33 @@ static void end_alone(MPI_Comm comm, int fd) {
 }
 #endif
 
-/* The real window on comm. */
-static int make(struct window *w, MPI_Comm comm, MPI_Win *win) {
+/* The hints for the real window.  Open MPI has windows of several sorts; the one that it gives to
+ * MPI_Win_allocate_shared does not heed "no_locks", the one on our memory would refuse locks. */
+static MPI_Info hints(const struct window *w) {
     MPI_Info info = back_info(w->info);
-    int alone = begin_alone(comm);
-    int rc = w->flavor == WINDOW_DYNAMIC ? MPI_Win_create_dynamic(info, comm, win)
+#if defined(OPEN_MPI)
+    int length, given = 0;
+    if (w->flavor == WINDOW_SHARED && info != MPI_INFO_NULL)
+        MPI_Info_get_valuelen(info, "no_locks", &length, &given);
+    if (given)
+        MPI_Info_delete(info, "no_locks");
+#endif
+    return info;
+}
+
+/* The real window on comm; again: one that an image had. */
+static int make(struct window *w, MPI_Comm comm, int again, MPI_Win *win) {
+    MPI_Info info = hints(w);
+    int alone = begin_alone(comm), rc = MPI_SUCCESS;
+    if (w->flavor == WINDOW_ALLOCATE && !again)
+        w->base = w->area;
+    if (w->flavor == WINDOW_ALLOCATE && window_alias(w, comm, info, again, win))
+        goto made;
+    rc = w->flavor == WINDOW_DYNAMIC ? MPI_Win_create_dynamic(info, comm, win)
              : w->flavor == WINDOW_SHARED && w->starts == NULL
                  ? MPI_Win_allocate_shared((MPI_Aint)w->bytes, w->unit, info, comm, &w->base, win)
                  : MPI_Win_create(w->base, (MPI_Aint)w->bytes, w->unit, info, comm, win);
+made:
     end_alone(comm, alone);
     back_info_done(&info);
     if (rc == MPI_SUCCESS)
@@ -204,11 +223,23 @@ static int share(struct window *w, const struct layout *from) {
     MPI_Comm_rank(comm, &w->rank);
     size_t n = ((size_t)w->ranks + 1) * sizeof *w->starts;
     w->starts = malloc(n);
-    if (w->starts != NULL)
-        memcpy(w->starts, from->starts, n);
+    if (w->starts == NULL)
+        return MPI_ERR_NO_MEM;
+    memcpy(w->starts, from->starts, n);
     w->area = from->area;
     w->base = w->area == NULL ? NULL : w->area + from->starts[w->rank];
     return window_share(w, comm, 0);
+}
+
+/* Says no before all members make the window's communicator, as MPI does before it makes anything: the
+ * others may not come here. */
+static int may_make(const struct window *w, MPI_Comm parent) {
+    int inter = 0;
+    MPI_Comm_test_inter(parent, &inter);
+    return inter          ? MPI_ERR_COMM
+           : w->bytes < 0 ? MPI_ERR_SIZE
+           : w->unit <= 0 ? MPI_ERR_DISP
+                          : MPI_SUCCESS;
 }
 
 /* Makes a window on a communicator of the application, and takes w. */
@@ -220,7 +251,8 @@ static long new_window(struct window *w, long parent, const struct layout *from,
         window_free(w);
         return CANON_ERR(COMM);
     }
-    long canon = duplicate(w, parent);
+    int refused = may_make(w, real_comm(parent));
+    long canon = refused != MPI_SUCCESS ? back_error(refused) : duplicate(w, parent);
     if (canon != 0) {
         window_free(w);
         return canon;
@@ -228,7 +260,7 @@ static long new_window(struct window *w, long parent, const struct layout *from,
     if (from != NULL && from->starts != NULL)
         canon = back_error(share(w, from));
     if (canon == 0)
-        canon = back_error(make(w, real_comm(w->comm), &win));
+        canon = back_error(make(w, real_comm(w->comm), 0, &win));
     if (canon == 0)
         canon = register_window(w, win, vid);
     if (canon != 0) {
@@ -246,8 +278,16 @@ long back_Win_create(const long *a) {
         NULL, (ckpt_vid *)a[5]);
 }
 
-/* The front allocates the memory, which belongs to the application, and creates a window on it. */
-long back_Win_allocate(const long *a) { return back_missing(a); }
+/* Area, size, unit, info, comm; out: window, base. */
+long back_Win_allocate(const long *a) {
+    struct window *w = window_new(WINDOW_ALLOCATE, NULL, a[1], (int)a[2], (const char *)a[3]);
+    if (w != NULL)
+        w->area = (char *)a[0];
+    long canon = new_window(w, a[4], NULL, (ckpt_vid *)a[5]);
+    if (canon == 0)
+        *(void **)a[6] = window_of(*(ckpt_vid *)a[5])->base;
+    return canon;
+}
 
 long back_Win_create_dynamic(const long *a) {
     return new_window(window_new(WINDOW_DYNAMIC, NULL, 0, 1, (const char *)a[0]), a[1],
@@ -360,7 +400,7 @@ static void read_attached(struct reader *r, struct window *w) {
         return;
     }
     w->attached = n > 0 ? calloc((size_t)n, sizeof *w->attached) : NULL;
-    r->failed = n > 0 && w->attached == NULL;
+    r->failed = r->short_of_memory = n > 0 && w->attached == NULL;
     for (; w->nattached < n && !r->failed; w->nattached++) {
         w->attached[w->nattached].base = (void *)(uintptr_t)get64(r);
         w->attached[w->nattached].bytes = (int64_t)get64(r);
@@ -376,7 +416,7 @@ static void read_layout(struct reader *r, struct window *w) {
     if (r->failed || n == 0)
         return;
     w->starts = calloc((size_t)n + 1, sizeof *w->starts);
-    r->failed = w->starts == NULL;
+    r->failed = r->short_of_memory = w->starts == NULL;
     for (int i = 0; i <= n && !r->failed; i++)
         w->starts[i] = (int64_t)get64(r);
     w->ranks = n;
@@ -385,6 +425,7 @@ static void read_layout(struct reader *r, struct window *w) {
 static struct window *read_descriptor(struct reader *r) {
     size_t n;
     struct window *w = calloc(1, sizeof *w);
+    r->short_of_memory = w == NULL;
     if (w == NULL)
         return NULL;
     w->flavor = get(r);
@@ -411,12 +452,16 @@ int back_rebuild_window(ckpt_vid vid, const void *descriptor, size_t bytes, uint
     struct reader r = reader_of(descriptor, bytes);
     struct window *w = read_descriptor(&r);
     MPI_Win win = MPI_WIN_NULL;
+    if (r.short_of_memory) {
+        back_fail(MPI_ERR_NO_MEM, "a window");
+        return CKPT_E_SYSTEM;
+    }
     if (w == NULL || real_comm(w->comm) == MPI_COMM_NULL)
         return CKPT_E_CORRUPT;
     w->identity = back_comm_identity(w->comm);
     int rc = w->ranks > 0 ? window_share(w, real_comm(w->comm), 1) : MPI_SUCCESS;
     if (rc == MPI_SUCCESS)
-        rc = make(w, real_comm(w->comm), &win);
+        rc = make(w, real_comm(w->comm), 1, &win);
     for (int i = 0; i < w->nattached && rc == MPI_SUCCESS; i++)
         rc = MPI_Win_attach(win, w->attached[i].base, (MPI_Aint)w->attached[i].bytes);
     if (rc == MPI_SUCCESS)

@@ -7,7 +7,7 @@
 
 #include "impl.h"
 
-enum { WINDOW_CREATE = 1, WINDOW_DYNAMIC = 3, WINDOW_SHARED = 4 };
+enum { WINDOW_CREATE = 1, WINDOW_ALLOCATE = 2, WINDOW_DYNAMIC = 3, WINDOW_SHARED = 4 };
 
 struct attached {
     void *base;
@@ -27,11 +27,12 @@ struct window {
     int unit;
     char *info; /* hints, as in mpi_canon.h; NULL: none */
     char name[MPI_MAX_OBJECT_NAME];
-    /* Of MPI_Win_allocate_shared: the memory of all ranks, the first byte of each one's in it and the
-     * end. */
+    /* Of MPI_Win_allocate: addresses that the front reserved for base, a page more than it needs.  Of
+     * MPI_Win_allocate_shared: the memory of all ranks, the first byte of each one's in it and the end. */
     char *area;
     int64_t *starts;
     int ranks, rank;
+    size_t alias_bytes; /* of the pages at base that are the real MPI's too (window_alias.c); 0: none */
     struct attached *attached; /* dynamic windows, under windows_mutex */
     int nattached;
 
@@ -54,9 +55,16 @@ int window_describe(ckpt_vid vid, const struct window *w);
 /* Maps the memory of a shared window, of a fresh one or, with what the image had there, after a
  * restart.  Collective over comm; returns the same error of MPI on all members. */
 int window_share(const struct window *w, MPI_Comm comm, int again);
+/* Whether the members of comm, ranks of them, are on one node.  Collective. */
+int window_on_one_node(MPI_Comm comm, int ranks);
+/* Makes a window of MPI_Win_allocate on memory of the real MPI, which is then at the window's base too; again:
+ * with what is there.  Collective; 0: not here, the window is to be made on the memory at base. */
+int window_alias(struct window *w, MPI_Comm comm, MPI_Info info, int again, MPI_Win *win);
 /* Opens in a window that was made again the epochs that were open.  Collective; the error is this
  * rank's. */
 int window_reopen(const struct window *w, MPI_Win win);
+/* ckpt_runtime_ops.memory. */
+long back_window_memory(void *ctx, uint64_t *list, long max);
 /* What holds a checkpoint back: an epoch that a restart could not open again. */
 int windows_hold(char *why, size_t bytes);
 /* Frees all windows; all ranks call it, in a safe state, and end. */

@@ -94,7 +94,7 @@ static int all(int good, MPI_Comm comm) {
     return MPI_Allreduce(&good, &every, 1, MPI_INT, MPI_MIN, comm) == MPI_SUCCESS && every;
 }
 
-static int on_one_node(MPI_Comm comm, int ranks) {
+int window_on_one_node(MPI_Comm comm, int ranks) {
     MPI_Comm node = MPI_COMM_NULL;
     int n = 0;
     if (MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node) != MPI_SUCCESS)
@@ -107,7 +107,7 @@ static int on_one_node(MPI_Comm comm, int ranks) {
 int window_share(const struct window *w, MPI_Comm comm, int again) {
     unsigned long long id = 0;
     int have = w->starts != NULL && (w->area != NULL || w->starts[w->ranks] == 0);
-    if (!on_one_node(comm, w->ranks))
+    if (!window_on_one_node(comm, w->ranks))
         return MPI_ERR_RMA_SHARED;
     if (w->rank == 0 && getrandom(&id, sizeof id, 0) != sizeof id)
         have = 0;

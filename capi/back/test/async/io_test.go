@@ -22,3 +22,17 @@ func TestFilesAtAnyMoment(t *testing.T) {
 		t.Run(pair[0]+"-"+pair[1], func(t *testing.T) { program.Run(t, pair[:]...) })
 	}
 }
+
+// TestScratchFiles does so with files that the program overwrites, deletes, renames and makes again after
+// every checkpoint, one of them shared by all ranks.
+func TestScratchFiles(t *testing.T) {
+	dir := t.TempDir()
+	program := &cycle.Program{Ranks: 2, Kills: 2, Most: 300 * time.Millisecond, Command: map[string][]string{}}
+	for _, mpi := range []string{"mpich", "openmpi"} {
+		program.Command[mpi] = []string{cycle.Compile(t, mpi, "scratch.c"), dir, "300"}
+	}
+	program.Native(t, "mpich")
+	for _, pair := range cycle.Pairs[1:3] {
+		t.Run(pair[0]+"-"+pair[1], func(t *testing.T) { program.Run(t, pair[:]...) })
+	}
+}
