@@ -18,6 +18,8 @@ struct keyval {
     front_copy_proxy *copy_proxy; /* NULL: functions of C */
     front_delete_proxy *delete_proxy;
     int refs; /* the application's handle, and every attribute */
+    /* The handle was given back: attributes may still be there, and it may be given back again. */
+    int freed;
 };
 
 struct front_attr {
@@ -46,15 +48,18 @@ static void release(ckpt_vid v) {
 
 static int create(int sort, void *copy, void *delete, void *extra, int *keyval) {
     struct keyval *k = front_alloc(sizeof *k);
-    *k = (struct keyval){sort, copy, delete, extra, NULL, NULL, 1};
+    *k = (struct keyval){sort, copy, delete, extra, NULL, NULL, 1, 0};
     *keyval = out_keyval(front_object_new(CKPT_KIND_KEYVAL, k));
     return MPI_SUCCESS;
 }
 
-static int keyval_free(unsigned fn, int *keyval) {
-    if (keyval_of(*keyval) == NULL)
+static int keyval_free(unsigned fn, int sort, int *keyval) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, fn, keyval != NULL);
+    struct keyval *k = keyval_of(*keyval);
+    if (k == NULL || k->sort != sort)
         return FRONT_ERR(fn, KEYVAL);
-    release((ckpt_vid)*keyval);
+    if (!__atomic_exchange_n(&k->freed, 1, __ATOMIC_ACQ_REL))
+        release((ckpt_vid)*keyval);
     *keyval = MPI_KEYVAL_INVALID;
     return MPI_SUCCESS;
 }
@@ -122,6 +127,12 @@ static struct front_attr **find(int sort, ckpt_vid object, int keyval) {
     return p;
 }
 
+/* What a function of the application's returned is the error, also a class or code that it added. */
+static int attr_error(unsigned fn, int sort, ckpt_vid object, int code) {
+    return sort == FRONT_TYPE ? front_error_code(FRONT_COMM, VID_COMM_WORLD, fn, code)
+                              : front_error_code(sort, object, fn, code);
+}
+
 static int set_form(unsigned fn, int sort, ckpt_vid object, int keyval, void *value, int form) {
     struct keyval *k = keyval_of(keyval);
     if (k == NULL || k->sort != sort)
@@ -130,7 +141,7 @@ static int set_form(unsigned fn, int sort, ckpt_vid object, int keyval, void *va
     if (a != NULL) {
         int rc = call_delete(k, object, a);
         if (rc != MPI_SUCCESS)
-            return rc;
+            return attr_error(fn, sort, object, rc);
         a->value = value;
         a->form = form;
         return MPI_SUCCESS;
@@ -167,7 +178,7 @@ static int delete (unsigned fn, int sort, ckpt_vid object, int keyval) {
         return MPI_SUCCESS;
     int rc = call_delete(k, object, a);
     if (rc != MPI_SUCCESS)
-        return rc;
+        return attr_error(fn, sort, object, rc);
     struct front_attr **p = find(sort, object, keyval); /* the function may have changed the list */
     if (*p == a) {
         *p = a->next;
@@ -177,10 +188,11 @@ static int delete (unsigned fn, int sort, ckpt_vid object, int keyval) {
     return MPI_SUCCESS;
 }
 
-int front_attrs_delete(int sort, ckpt_vid object) {
+int front_attrs_delete(unsigned fn, int sort, ckpt_vid object) {
     struct front_attr *a;
-    while ((a = front_side(sort, object)->attrs) != NULL) {
-        int rc = delete (0, sort, object, (int)a->keyval);
+    const struct front_side *side = front_side_known(sort, object);
+    while (side != NULL && (a = side->attrs) != NULL) {
+        int rc = delete (fn, sort, object, (int)a->keyval);
         if (rc != MPI_SUCCESS)
             return rc;
     }
@@ -277,11 +289,12 @@ int front_attr_get(int sort, ckpt_vid object, int keyval, long *value, int *flag
 FRONT(int, Comm_create_keyval,
       (MPI_Comm_copy_attr_function * copy, MPI_Comm_delete_attr_function *delete, int *keyval,
        void *extra_state)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_COMM_CREATE_KEYVAL, keyval != NULL);
     return create(FRONT_COMM, (void *)copy, (void *)delete, extra_state, keyval);
 }
 
 FRONT(int, Comm_free_keyval, (int *keyval)) {
-    return keyval_free(CKPT_FN_MPI_COMM_FREE_KEYVAL, keyval);
+    return keyval_free(CKPT_FN_MPI_COMM_FREE_KEYVAL, FRONT_COMM, keyval);
 }
 
 FRONT(int, Comm_set_attr, (MPI_Comm comm, int keyval, void *value)) {
@@ -291,6 +304,8 @@ FRONT(int, Comm_set_attr, (MPI_Comm comm, int keyval, void *value)) {
 }
 
 FRONT(int, Comm_get_attr, (MPI_Comm comm, int keyval, void *value, int *flag)) {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_COMM_GET_ATTR, value != NULL);
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_COMM_GET_ATTR, flag != NULL);
     if (!live(CKPT_FN_MPI_COMM_GET_ATTR, CKPT_KIND_COMM, in_comm(comm)))
         return FRONT_ERR(CKPT_FN_MPI_COMM_GET_ATTR, COMM);
     int attr = in_attr(keyval);
@@ -330,11 +345,12 @@ FRONT(int, Attr_delete, (MPI_Comm comm, int keyval)) { return PMPI_Comm_delete_a
 FRONT(int, Type_create_keyval,
       (MPI_Type_copy_attr_function * copy, MPI_Type_delete_attr_function *delete, int *keyval,
        void *extra_state)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_CREATE_KEYVAL, keyval != NULL);
     return create(FRONT_TYPE, (void *)copy, (void *)delete, extra_state, keyval);
 }
 
 FRONT(int, Type_free_keyval, (int *keyval)) {
-    return keyval_free(CKPT_FN_MPI_TYPE_FREE_KEYVAL, keyval);
+    return keyval_free(CKPT_FN_MPI_TYPE_FREE_KEYVAL, FRONT_TYPE, keyval);
 }
 
 FRONT(int, Type_set_attr, (MPI_Datatype type, int keyval, void *value)) {
@@ -344,6 +360,8 @@ FRONT(int, Type_set_attr, (MPI_Datatype type, int keyval, void *value)) {
 }
 
 FRONT(int, Type_get_attr, (MPI_Datatype type, int keyval, void *value, int *flag)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_GET_ATTR, value != NULL);
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_GET_ATTR, flag != NULL);
     if (!live(CKPT_FN_MPI_TYPE_GET_ATTR, CKPT_KIND_DATATYPE, in_type(type)))
         return FRONT_ERR(CKPT_FN_MPI_TYPE_GET_ATTR, TYPE);
     return get(CKPT_FN_MPI_TYPE_GET_ATTR, FRONT_TYPE, in_type(type), keyval, value, flag);
@@ -360,11 +378,12 @@ FRONT(int, Type_delete_attr, (MPI_Datatype type, int keyval)) {
 FRONT(int, Win_create_keyval,
       (MPI_Win_copy_attr_function * copy, MPI_Win_delete_attr_function *delete, int *keyval,
        void *extra_state)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_WIN_CREATE_KEYVAL, keyval != NULL);
     return create(FRONT_WIN, (void *)copy, (void *)delete, extra_state, keyval);
 }
 
 FRONT(int, Win_free_keyval, (int *keyval)) {
-    return keyval_free(CKPT_FN_MPI_WIN_FREE_KEYVAL, keyval);
+    return keyval_free(CKPT_FN_MPI_WIN_FREE_KEYVAL, FRONT_WIN, keyval);
 }
 
 FRONT(int, Win_set_attr, (MPI_Win win, int keyval, void *value)) {
@@ -374,6 +393,8 @@ FRONT(int, Win_set_attr, (MPI_Win win, int keyval, void *value)) {
 }
 
 FRONT(int, Win_get_attr, (MPI_Win win, int keyval, void *value, int *flag)) {
+    FRONT_NEEDS(FRONT_WIN, in_win(win), CKPT_FN_MPI_WIN_GET_ATTR, value != NULL);
+    FRONT_NEEDS(FRONT_WIN, in_win(win), CKPT_FN_MPI_WIN_GET_ATTR, flag != NULL);
     if (!live(CKPT_FN_MPI_WIN_GET_ATTR, CKPT_KIND_WIN, in_win(win)))
         return FRONT_ERR(CKPT_FN_MPI_WIN_GET_ATTR, WIN);
     if (front_win_attr(in_win(win), keyval, value)) {

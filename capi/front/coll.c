@@ -49,6 +49,7 @@ struct front_op *front_op(MPI_Op op) {
 }
 
 FRONT(int, Op_create, (MPI_User_function * function, int commute, MPI_Op *op)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_OP_CREATE, op != NULL);
     return front_op_new(call_c, (void *)function, commute, CKPT_FN_MPI_OP_CREATE, op);
 }
 
@@ -68,6 +69,7 @@ static void free_ops(struct front_op *o) {
 }
 
 FRONT(int, Op_free, (MPI_Op * op)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_OP_FREE, op != NULL);
     ckpt_vid v = in_op(*op);
     if (CKPT_VID_INDEX(v) < CKPT_VID_PREDEFINED)
         return FRONT_ERR(CKPT_FN_MPI_OP_FREE, OP);
@@ -98,6 +100,7 @@ FRONT(int, Op_free, (MPI_Op * op)) {
 }
 
 FRONT(int, Op_commutative, (MPI_Op op, int *commute)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_OP_COMMUTATIVE, commute != NULL);
     const ckpt_slot *s = front_slot(CKPT_FN_MPI_OP_COMMUTATIVE, CKPT_KIND_OP, in_op(op));
     if (front_is_null(CKPT_KIND_OP, s))
         return FRONT_ERR(CKPT_FN_MPI_OP_COMMUTATIVE, OP);
@@ -186,6 +189,7 @@ FRONT(int, Ialltoallw,
       (const void *sendbuf, const int *sendcounts, const int *sdispls,
        const MPI_Datatype *sendtypes, void *recvbuf, const int *recvcounts, const int *rdispls,
        const MPI_Datatype *recvtypes, MPI_Comm comm, MPI_Request *request)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_IALLTOALLW, request != NULL);
     ckpt_vid v = VID_REQUEST_NULL;
     int rc = alltoallw(CKPT_FN_MPI_IALLTOALLW, 0, sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
                        recvcounts, rdispls, recvtypes, comm, &v);
@@ -206,6 +210,7 @@ FRONT(int, Ineighbor_alltoallw,
       (const void *sendbuf, const int *sendcounts, const MPI_Aint *sdispls,
        const MPI_Datatype *sendtypes, void *recvbuf, const int *recvcounts, const MPI_Aint *rdispls,
        const MPI_Datatype *recvtypes, MPI_Comm comm, MPI_Request *request)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_INEIGHBOR_ALLTOALLW, request != NULL);
     ckpt_vid v = VID_REQUEST_NULL;
     int rc = alltoallw(CKPT_FN_MPI_INEIGHBOR_ALLTOALLW, 1, sendbuf, sendcounts, sdispls, sendtypes,
                        recvbuf, recvcounts, rdispls, recvtypes, comm, &v);
@@ -220,6 +225,7 @@ FRONT(int, Alltoallw_init,
       (const void *sendbuf, const int *sendcounts, const int *sdispls,
        const MPI_Datatype *sendtypes, void *recvbuf, const int *recvcounts, const int *rdispls,
        const MPI_Datatype *recvtypes, MPI_Comm comm, MPI_Info info, MPI_Request *request)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_ALLTOALLW_INIT, request != NULL);
     (void)info;
     ckpt_vid v = VID_REQUEST_NULL;
     int rc = alltoallw(CKPT_FN_MPI_ALLTOALLW_INIT, 0, sendbuf, sendcounts, sdispls, sendtypes,
@@ -233,6 +239,7 @@ FRONT(int, Neighbor_alltoallw_init,
       (const void *sendbuf, const int *sendcounts, const MPI_Aint *sdispls,
        const MPI_Datatype *sendtypes, void *recvbuf, const int *recvcounts, const MPI_Aint *rdispls,
        const MPI_Datatype *recvtypes, MPI_Comm comm, MPI_Info info, MPI_Request *request)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_NEIGHBOR_ALLTOALLW_INIT, request != NULL);
     (void)info;
     ckpt_vid v = VID_REQUEST_NULL;
     int rc = alltoallw(CKPT_FN_MPI_NEIGHBOR_ALLTOALLW_INIT, 1, sendbuf, sendcounts, sdispls,

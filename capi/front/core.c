@@ -60,7 +60,11 @@ char *front_strdup(const char *s, size_t max) {
     return copy;
 }
 
-/* ---- tables by virtual id: two levels, so that records never move ---- */
+/* ---- tables by virtual id: two levels, so that records never move ----
+ *
+ * Writers hold the lock.  Readers do not: pages and records are published with release stores, when
+ * what they point to is complete.  A record that is dropped beside a reader is one that the program
+ * frees and uses at the same time. */
 
 enum { PAGE = 4096, PAGES = 65536 };
 
@@ -68,37 +72,57 @@ struct directory {
     void **page[PAGES];
 };
 
+/* With the lock held. */
 static void **place(struct directory *d, ckpt_vid vid) {
     uint32_t i = CKPT_VID_INDEX(vid);
     void ***page = &d->page[i / PAGE];
     if (*page == NULL)
-        *page = front_alloc(PAGE * sizeof(void *));
+        __atomic_store_n(page, front_alloc(PAGE * sizeof(void *)), __ATOMIC_RELEASE);
     return *page + i % PAGE;
+}
+
+static void set(void **at, void *record) { __atomic_store_n(at, record, __ATOMIC_RELEASE); }
+
+/* Without the lock; NULL: no record. */
+static void *record_of(const struct directory *d, ckpt_vid vid) {
+    uint32_t i = CKPT_VID_INDEX(vid);
+    void **page = __atomic_load_n(&d->page[i / PAGE], __ATOMIC_ACQUIRE);
+    return page != NULL ? __atomic_load_n(page + i % PAGE, __ATOMIC_ACQUIRE) : NULL;
 }
 
 static struct directory sides[FRONT_SORTS];
 
+struct front_side *front_side_known(int sort, ckpt_vid vid) { return record_of(&sides[sort], vid); }
+
 struct front_side *front_side(int sort, ckpt_vid vid) {
+    struct front_side *s = record_of(&sides[sort], vid);
+    if (__builtin_expect(s != NULL, 1))
+        return s;
     front_lock();
     void **p = place(&sides[sort], vid);
-    if (*p == NULL) {
-        struct front_side *s = *p = front_alloc(sizeof *s);
+    s = *p;
+    if (s == NULL) {
+        s = front_alloc(sizeof *s);
         /* MPI: errors of files return by default, all others are fatal. */
         s->errhandler =
-            CKPT_VID(CKPT_KIND_ERRHANDLER, sort == FRONT_FILE ? ERRH_RETURN : ERRH_FATAL);
+            CKPT_VID(CKPT_KIND_ERRHANDLER, sort == FRONT_FILE ? ERRH_RETURN : ERRH_DEFAULT);
+        set(p, s);
     }
     front_unlock();
-    return *p;
+    return s;
 }
 
 void front_side_drop(int sort, ckpt_vid vid) {
+    if (front_side_known(sort, vid) == NULL)
+        return;
     front_lock();
     void **p = place(&sides[sort], vid);
     struct front_side *s = *p;
-    *p = NULL;
+    set(p, NULL);
     front_unlock();
     if (s == NULL)
         return;
+    front_group_let_go(s->group);
     front_errhandler_release(s->errhandler);
     free(s->name);
     free((void *)s->info);
@@ -120,7 +144,7 @@ ckpt_vid front_object_new(ckpt_kind kind, void *object) {
     front_lock();
     uint32_t i = objects[kind].nfreed ? objects[kind].freed[--objects[kind].nfreed]
                                       : CKPT_VID_PREDEFINED + objects[kind].next++;
-    *place(&objects[kind].d, i) = object;
+    set(place(&objects[kind].d, i), object);
     front_unlock();
     return CKPT_VID(kind, i);
 }
@@ -128,16 +152,12 @@ ckpt_vid front_object_new(ckpt_kind kind, void *object) {
 void *front_object(ckpt_kind kind, ckpt_vid vid) {
     if (CKPT_VID_KIND(vid) != (uint32_t)kind || CKPT_VID_INDEX(vid) < CKPT_VID_PREDEFINED)
         return NULL;
-    front_lock();
-    void **page = objects[kind].d.page[CKPT_VID_INDEX(vid) / PAGE];
-    void *object = page ? page[CKPT_VID_INDEX(vid) % PAGE] : NULL;
-    front_unlock();
-    return object;
+    return record_of(&objects[kind].d, vid);
 }
 
 void front_object_drop(ckpt_kind kind, ckpt_vid vid) {
     front_lock();
-    *place(&objects[kind].d, vid) = NULL;
+    set(place(&objects[kind].d, vid), NULL);
     if (objects[kind].nfreed == objects[kind].capacity) {
         uint32_t capacity = objects[kind].capacity ? 2 * objects[kind].capacity : 64;
         objects[kind].freed = or_die(realloc(objects[kind].freed, capacity * sizeof(uint32_t)));

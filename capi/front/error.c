@@ -115,6 +115,7 @@ int front_lastusedcode(void) { return nadded ? (ADDED | (nadded - 1)) : 0x3fffff
 static int is_added(int code) { return (code & ADDED) && (code & ~ADDED) < nadded; }
 
 FRONT(int, Add_error_class, (int *errorclass)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_ADD_ERROR_CLASS, errorclass != NULL);
     int code = add(0);
     if (code < 0)
         return FRONT_ERR(CKPT_FN_MPI_ADD_ERROR_CLASS, NO_MEM);
@@ -123,6 +124,7 @@ FRONT(int, Add_error_class, (int *errorclass)) {
 }
 
 FRONT(int, Add_error_code, (int errorclass, int *errorcode)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_ADD_ERROR_CODE, errorcode != NULL);
     int code = add(errorclass);
     if (code < 0)
         return FRONT_ERR(CKPT_FN_MPI_ADD_ERROR_CODE, NO_MEM);
@@ -142,6 +144,7 @@ FRONT(int, Add_error_string, (int errorcode, const char *string)) {
 }
 
 FRONT(int, Error_class, (int errorcode, int *errorclass)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_ERROR_CLASS, errorclass != NULL);
     *errorclass = is_added(errorcode) ? added[errorcode & ~ADDED].class : errorcode & 0xff;
     return MPI_SUCCESS;
 }
@@ -170,6 +173,8 @@ static void text_of(int code, char text[MPI_MAX_ERROR_STRING]) {
 }
 
 FRONT(int, Error_string, (int errorcode, char *string, int *resultlen)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_ERROR_STRING, string != NULL);
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_ERROR_STRING, resultlen != NULL);
     char text[MPI_MAX_ERROR_STRING];
     text_of(errorcode, text);
     *resultlen = (int)strlen(strcpy(string, text));
@@ -208,6 +213,17 @@ void front_errhandler_call(MPI_Errhandler errhandler, front_error_call *call) {
 /* What raises the exception of C++ for the handler that says so; set by the bindings. */
 front_error_throw *front_throw;
 
+/* MPICH's C++ bindings call the handler for every error that a function returns, and natively none is
+ * returned for which the handler of C++ was called.  Our functions look at each other's results, so they
+ * return it, and this is the code for which the bindings ask in vain then; 0: none. */
+static _Thread_local int told;
+
+static int was_told(int code) {
+    int before = told;
+    told = 0;
+    return FRONT_THROW_RETURNS && code != 0 && code == before;
+}
+
 static void call_handler(struct handler *h, int sort, ckpt_vid vid, int *code) {
     if (h->call != NULL) {
         MPI_Win w = out_win(vid);
@@ -215,6 +231,7 @@ static void call_handler(struct handler *h, int sort, ckpt_vid vid, int *code) {
         MPI_Comm c = out_comm(vid);
         void *handle = sort == FRONT_WIN ? (void *)&w : sort == FRONT_FILE ? (void *)&f : &c;
         h->call(sort, handle, code, (void *)h->function);
+        told = *code;
         return;
     }
     if (h->fortran) {
@@ -262,6 +279,10 @@ static int raise(int sort, ckpt_vid vid, unsigned fn, int code) {
                       ckpt_vid_slot(CKPT_GATE->tables, CKPT_VID_KIND(vid), vid)))
         sort = FRONT_COMM, vid = VID_COMM_WORLD;
     ckpt_vid v = front_side(sort, vid)->errhandler;
+    if (CKPT_VID_INDEX(v) == ERRH_NONE) {
+        sort = FRONT_COMM, vid = VID_COMM_WORLD;
+        v = front_side(sort, vid)->errhandler;
+    }
     struct handler *h = front_object(CKPT_KIND_ERRHANDLER, v);
     if (h != NULL)
         call_handler(h, sort, vid, &code);
@@ -284,6 +305,10 @@ void front_errhandler_raise(ckpt_vid errhandler, int handle, unsigned fn, int co
 
 int front_error(int sort, ckpt_vid vid, unsigned fn, long rc) {
     return raise(sort, vid, fn, front_code(rc));
+}
+
+int front_error_code(int sort, ckpt_vid vid, unsigned fn, int code) {
+    return raise(sort, vid, fn, code);
 }
 
 int front_too_large(int sort, ckpt_vid vid, unsigned fn) {
@@ -314,11 +339,12 @@ static int set_handler(int sort, ckpt_vid vid, MPI_Errhandler errhandler, unsign
 static MPI_Errhandler get_handler(int sort, ckpt_vid vid) {
     ckpt_vid v = front_side(sort, vid)->errhandler;
     front_errhandler_hold(v);
-    return out_errh(v);
+    return out_errh(CKPT_VID_INDEX(v) == ERRH_NONE ? CKPT_VID(CKPT_KIND_ERRHANDLER, ERRH_FATAL) : v);
 }
 
 FRONT(int, Comm_create_errhandler,
       (MPI_Comm_errhandler_function * function, MPI_Errhandler *errhandler)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_COMM_CREATE_ERRHANDLER, errhandler != NULL);
     *errhandler = front_errhandler_new((void *)function, FRONT_COMM, 0);
     return MPI_SUCCESS;
 }
@@ -330,12 +356,14 @@ FRONT(int, Errhandler_create,
 
 FRONT(int, Win_create_errhandler,
       (MPI_Win_errhandler_function * function, MPI_Errhandler *errhandler)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_WIN_CREATE_ERRHANDLER, errhandler != NULL);
     *errhandler = front_errhandler_new((void *)function, FRONT_WIN, 0);
     return MPI_SUCCESS;
 }
 
 FRONT(int, File_create_errhandler,
       (MPI_File_errhandler_function * function, MPI_Errhandler *errhandler)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_FILE_CREATE_ERRHANDLER, errhandler != NULL);
     *errhandler = front_errhandler_new((void *)function, FRONT_FILE, 0);
     return MPI_SUCCESS;
 }
@@ -357,6 +385,7 @@ FRONT(int, Errhandler_set, (MPI_Comm comm, MPI_Errhandler errhandler)) {
 }
 
 FRONT(int, Comm_get_errhandler, (MPI_Comm comm, MPI_Errhandler *errhandler)) {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_COMM_GET_ERRHANDLER, errhandler != NULL);
     ckpt_vid v = in_comm(comm);
     if (!live(CKPT_KIND_COMM, v, CKPT_FN_MPI_COMM_GET_ERRHANDLER))
         return FRONT_ERR(CKPT_FN_MPI_COMM_GET_ERRHANDLER, COMM);
@@ -372,7 +401,8 @@ FRONT(int, Comm_call_errhandler, (MPI_Comm comm, int errorcode)) {
     ckpt_vid v = in_comm(comm);
     if (!live(CKPT_KIND_COMM, v, CKPT_FN_MPI_COMM_CALL_ERRHANDLER))
         return FRONT_ERR(CKPT_FN_MPI_COMM_CALL_ERRHANDLER, COMM);
-    raise(FRONT_COMM, v, CKPT_FN_MPI_COMM_CALL_ERRHANDLER, errorcode);
+    if (!was_told(errorcode))
+        raise(FRONT_COMM, v, CKPT_FN_MPI_COMM_CALL_ERRHANDLER, errorcode);
     return MPI_SUCCESS;
 }
 
@@ -384,6 +414,7 @@ FRONT(int, Win_set_errhandler, (MPI_Win win, MPI_Errhandler errhandler)) {
 }
 
 FRONT(int, Win_get_errhandler, (MPI_Win win, MPI_Errhandler *errhandler)) {
+    FRONT_NEEDS(FRONT_WIN, in_win(win), CKPT_FN_MPI_WIN_GET_ERRHANDLER, errhandler != NULL);
     ckpt_vid v = in_win(win);
     if (!live(CKPT_KIND_WIN, v, CKPT_FN_MPI_WIN_GET_ERRHANDLER))
         return FRONT_ERR(CKPT_FN_MPI_WIN_GET_ERRHANDLER, WIN);
@@ -395,7 +426,8 @@ FRONT(int, Win_call_errhandler, (MPI_Win win, int errorcode)) {
     ckpt_vid v = in_win(win);
     if (!live(CKPT_KIND_WIN, v, CKPT_FN_MPI_WIN_CALL_ERRHANDLER))
         return FRONT_ERR(CKPT_FN_MPI_WIN_CALL_ERRHANDLER, WIN);
-    raise(FRONT_WIN, v, CKPT_FN_MPI_WIN_CALL_ERRHANDLER, errorcode);
+    if (!was_told(errorcode))
+        raise(FRONT_WIN, v, CKPT_FN_MPI_WIN_CALL_ERRHANDLER, errorcode);
     return MPI_SUCCESS;
 }
 
@@ -405,16 +437,19 @@ FRONT(int, File_set_errhandler, (MPI_File file, MPI_Errhandler errhandler)) {
 }
 
 FRONT(int, File_get_errhandler, (MPI_File file, MPI_Errhandler *errhandler)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_FILE_GET_ERRHANDLER, errhandler != NULL);
     *errhandler = get_handler(FRONT_FILE, in_file(file));
     return MPI_SUCCESS;
 }
 
 FRONT(int, File_call_errhandler, (MPI_File file, int errorcode)) {
-    raise(FRONT_FILE, in_file(file), CKPT_FN_MPI_FILE_CALL_ERRHANDLER, errorcode);
+    if (!was_told(errorcode))
+        raise(FRONT_FILE, in_file(file), CKPT_FN_MPI_FILE_CALL_ERRHANDLER, errorcode);
     return MPI_SUCCESS;
 }
 
 FRONT(int, Errhandler_free, (MPI_Errhandler * errhandler)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_ERRHANDLER_FREE, errhandler != NULL);
     ckpt_vid v = in_errh(*errhandler);
     if (CKPT_VID_INDEX(v) == 0)
         return FRONT_ERR(CKPT_FN_MPI_ERRHANDLER_FREE, ARG);

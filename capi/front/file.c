@@ -8,6 +8,7 @@
 
 FRONT(int, File_open,
       (MPI_Comm comm, const char *filename, int amode, MPI_Info info, MPI_File *fh)) {
+    FRONT_NEEDS(FRONT_FILE, VID_FILE_NULL, CKPT_FN_MPI_FILE_OPEN, fh != NULL);
     ckpt_vid v = VID_FILE_NULL;
     long a[] = {in_comm(comm), (long)filename, amode, (long)in_info(info), (long)&v};
     long rc = front_call(CKPT_FN_MPI_FILE_OPEN, a);
@@ -21,6 +22,7 @@ FRONT(int, File_open,
 }
 
 FRONT(int, File_close, (MPI_File * fh)) {
+    FRONT_NEEDS(FRONT_FILE, VID_FILE_NULL, CKPT_FN_MPI_FILE_CLOSE, fh != NULL);
     ckpt_vid v = in_file(*fh), id = v;
     long a[] = {(long)&id};
     long rc = front_call(CKPT_FN_MPI_FILE_CLOSE, a);
@@ -32,10 +34,12 @@ FRONT(int, File_close, (MPI_File * fh)) {
 }
 
 FRONT(int, File_get_group, (MPI_File fh, MPI_Group *group)) {
+    FRONT_NEEDS(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_GET_GROUP, group != NULL);
     return front_group_of(FRONT_FILE, CKPT_FN_MPI_FILE_GET_GROUP, in_file(fh), group);
 }
 
 FRONT(int, File_get_info, (MPI_File fh, MPI_Info *info_used)) {
+    FRONT_NEEDS(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_GET_INFO, info_used != NULL);
     long room = 1024, bytes;
     for (;;) {
         char *content = front_alloc((size_t)room);

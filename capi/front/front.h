@@ -121,12 +121,15 @@ struct front_side {
     char *name;                  /* NULL: none was set */
     const char *info;            /* hints, as in mpi_canon.h; NULL: none */
     struct front_window *window; /* windows: what their predefined attributes say */
+    struct front_group *group;   /* communicators: their group, once it was asked for */
     struct front_contents *made; /* datatypes that were made with large counts: how */
 };
 
 /* The record of an object, made when it is not there.  Never fails: memory exhaustion ends the
  * process, as MPI's own would. */
 struct front_side *front_side(int sort, ckpt_vid vid);
+/* The record if there is one: what was never given any has none. */
+struct front_side *front_side_known(int sort, ckpt_vid vid);
 /* Frees the record of an object that is gone (attributes have been deleted before). */
 void front_side_drop(int sort, ckpt_vid vid);
 
@@ -144,6 +147,8 @@ void front_unlock(void);
 
 /* Gives the canonical error rc of fn to the handler of the object and returns the ABI's code. */
 int front_error(int sort, ckpt_vid vid, unsigned fn, long rc) __attribute__((cold));
+/* The same with a code of the ABI, as a function of the application's gave it. */
+int front_error_code(int sort, ckpt_vid vid, unsigned fn, int code) __attribute__((cold));
 /* A count of fn is above 2147483647, and it cannot be done otherwise. */
 int front_too_large(int sort, ckpt_vid vid, unsigned fn) __attribute__((cold));
 int front_code(long rc);
@@ -153,6 +158,12 @@ int front_request_error(MPI_Request *request, ckpt_vid now, unsigned fn, long rc
     __attribute__((cold));
 /* An error that the front itself found. */
 #define FRONT_ERR(fn, class) front_error(FRONT_COMM, VID_COMM_WORLD, fn, CANON_ERRCLASS_ERR_##class)
+/* A call that was given no address for what it gives back is an error of the object. */
+#define FRONT_NEEDS(sort, vid, fn, given)                                                          \
+    do {                                                                                           \
+        if (__builtin_expect(!(given), 0))                                                         \
+            return front_error(sort, vid, fn, CANON_ERRCLASS_ERR_ARG);                             \
+    } while (0)
 int front_lastusedcode(void);
 /* The handler gets Fortran handles when fortran is set. */
 MPI_Errhandler front_errhandler_new(void *function, int sort, int fortran);
@@ -173,10 +184,11 @@ extern front_error_throw *front_throw;
 /* ---- attr.c ---- */
 
 /* Copies attributes (with their copy functions) to a duplicate; the ABI's code of the first
- * failure. */
+ * failure, which no error handler has been given yet. */
 int front_attrs_copy(int sort, ckpt_vid from, ckpt_vid to);
-/* Deletes all attributes, newest first; the ABI's code of the first failure. */
-int front_attrs_delete(int sort, ckpt_vid vid);
+/* Deletes all attributes for fn, newest first; the ABI's code of the first failure, which the object's
+ * error handler has been given. */
+int front_attrs_delete(unsigned fn, int sort, ckpt_vid vid);
 
 /* What Fortran does with attributes.  The numbers are MPICH's, whose Fortran library uses them. */
 enum { FRONT_ATTR_POINTER = 0, FRONT_ATTR_AINT = 1, FRONT_ATTR_FINT = 3 };
@@ -235,14 +247,28 @@ int front_win_attr(ckpt_vid win, int keyval, void *value);
 int front_group_of(int sort, unsigned fn, ckpt_vid object, MPI_Group *group);
 
 const ckpt_mpi_group *in_group(MPI_Group g);
-/* A handle for a group that was made with front_alloc. */
+/* A group of no members yet, with room for size.  front_group_new takes it and gives it a handle;
+ * front_group_discard is for one that got none. */
+ckpt_mpi_group *front_group_alloc(int size);
 MPI_Group front_group_new(ckpt_mpi_group *g);
+void front_group_discard(ckpt_mpi_group *g);
+/* The communicator that kept a group is gone; g may be NULL. */
+void front_group_let_go(struct front_group *g);
 const char *in_info(MPI_Info info);
 size_t front_info_bytes(const char *content);
 const char *front_info_value(const char *content, const char *key); /* NULL: no such key */
 MPI_Info front_info_new(const char *content);
 extern ckpt_vid front_info_env;         /* the object that MPI_INFO_ENV stands for */
 void front_info_environment(int level); /* environment.c: makes it */
+
+/* Makes it the value of key; the key and the value are usable. */
+void front_info_set(MPI_Info info, const char *key, const char *value);
+void front_info_drop(MPI_Info info);
+
+/* ---- hints.c ---- */
+
+/* Keeps the hints that a communicator or window was made with; NULL: none were given. */
+void front_hints_made(int sort, ckpt_vid vid, const char *given);
 
 /* ---- comm.c ---- */
 

@@ -8,27 +8,62 @@
 
 #include "front.h"
 
+/* A group never changes, so a communicator keeps its own from the first MPI_Comm_group on, and all of
+ * these calls give out the one handle; the group ends with the last of its holders. */
+struct front_group {
+    uint32_t holders; /* handles that the application has not freed, and KEPT */
+    ckpt_vid vid;
+    ckpt_mpi_group members; /* last: as long as it needs */
+};
+#define KEPT 0x80000000u /* a communicator keeps it */
+
 static const ckpt_mpi_group empty = {0, CANON_UNDEFINED};
 
-const ckpt_mpi_group *in_group(MPI_Group g) {
-    ckpt_vid v = in_group_vid(g);
-    if (CKPT_VID_INDEX(v) == 1)
-        return &empty;
-    return front_object(CKPT_KIND_GROUP, v);
+static struct front_group *group_of(const ckpt_mpi_group *g) {
+    return (struct front_group *)((char *)(uintptr_t)g - offsetof(struct front_group, members));
 }
 
-MPI_Group front_group_new(ckpt_mpi_group *g) {
-    if (g->size == 0) {
+/* NULL when the application has no handle of it. */
+static struct front_group *held(ckpt_vid v) {
+    struct front_group *g = front_object(CKPT_KIND_GROUP, v);
+    return g != NULL && __atomic_load_n(&g->holders, __ATOMIC_RELAXED) & ~KEPT ? g : NULL;
+}
+
+const ckpt_mpi_group *in_group(MPI_Group group) {
+    ckpt_vid v = in_group_vid(group);
+    if (CKPT_VID_INDEX(v) == 1)
+        return &empty;
+    const struct front_group *g = held(v);
+    return g != NULL ? &g->members : NULL;
+}
+
+ckpt_mpi_group *front_group_alloc(int size) {
+    struct front_group *g = front_alloc(sizeof *g + (size_t)size * sizeof(int));
+    g->members.rank = CANON_UNDEFINED;
+    return &g->members;
+}
+
+void front_group_discard(ckpt_mpi_group *g) { free(group_of(g)); }
+
+MPI_Group front_group_new(ckpt_mpi_group *members) {
+    struct front_group *g = group_of(members);
+    if (members->size == 0) {
         free(g);
         return MPI_GROUP_EMPTY;
     }
-    return out_group(front_object_new(CKPT_KIND_GROUP, g));
+    g->holders = 1;
+    g->vid = front_object_new(CKPT_KIND_GROUP, g);
+    return out_group(g->vid);
 }
 
-static ckpt_mpi_group *alloc(int size) {
-    ckpt_mpi_group *g = front_alloc(sizeof *g + (size_t)size * sizeof(int));
-    g->rank = CANON_UNDEFINED;
-    return g;
+static void end(struct front_group *g) {
+    front_object_drop(CKPT_KIND_GROUP, g->vid);
+    free(g);
+}
+
+void front_group_let_go(struct front_group *g) {
+    if (g != NULL && __atomic_sub_fetch(&g->holders, KEPT, __ATOMIC_ACQ_REL) == 0)
+        end(g);
 }
 
 /* The rank of a world rank in g, or MPI_UNDEFINED. */
@@ -71,6 +106,7 @@ static void append(ckpt_mpi_group *g, const ckpt_mpi_group *from, int i) {
 static int group_error(unsigned fn) { return FRONT_ERR(fn, GROUP); }
 
 FRONT(int, Group_size, (MPI_Group group, int *size)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GROUP_SIZE, size != NULL);
     const ckpt_mpi_group *g = in_group(group);
     if (g == NULL)
         return group_error(CKPT_FN_MPI_GROUP_SIZE);
@@ -79,6 +115,7 @@ FRONT(int, Group_size, (MPI_Group group, int *size)) {
 }
 
 FRONT(int, Group_rank, (MPI_Group group, int *rank)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GROUP_RANK, rank != NULL);
     const ckpt_mpi_group *g = in_group(group);
     if (g == NULL)
         return group_error(CKPT_FN_MPI_GROUP_RANK);
@@ -87,11 +124,12 @@ FRONT(int, Group_rank, (MPI_Group group, int *rank)) {
 }
 
 FRONT(int, Group_free, (MPI_Group * group)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GROUP_FREE, group != NULL);
     ckpt_vid v = in_group_vid(*group);
-    ckpt_mpi_group *g = front_object(CKPT_KIND_GROUP, v);
+    struct front_group *g = held(v);
     if (g != NULL) {
-        front_object_drop(CKPT_KIND_GROUP, v);
-        free(g);
+        if (__atomic_sub_fetch(&g->holders, 1, __ATOMIC_ACQ_REL) == 0)
+            end(g);
     } else if (CKPT_VID_INDEX(v) != 1) {
         return group_error(CKPT_FN_MPI_GROUP_FREE);
     }
@@ -99,7 +137,63 @@ FRONT(int, Group_free, (MPI_Group * group)) {
     return MPI_SUCCESS;
 }
 
+/* ---- groups of communicators, windows and files ---- */
+
+int front_group_of(int sort, unsigned fn, ckpt_vid object, MPI_Group *group) {
+    int size = 0;
+    long a[] = {object, (long)&size, 0}; /* first the size, then the members */
+    long rc = front_call(fn, a);
+    if (rc != 0)
+        return front_error(sort, object, fn, rc);
+    ckpt_mpi_group *g = front_group_alloc(size);
+    a[2] = (long)g;
+    rc = front_call(fn, a);
+    if (rc != 0) {
+        front_group_discard(g);
+        return front_error(sort, object, fn, rc);
+    }
+    *group = front_group_new(g);
+    return MPI_SUCCESS;
+}
+
+/* The communicator keeps the group that was just made for it, unless another thread was first. */
+static void keep(struct front_side *side, MPI_Group group) {
+    struct front_group *g = held(in_group_vid(group)), *none = NULL;
+    if (g == NULL) /* the empty one */
+        return;
+    __atomic_add_fetch(&g->holders, KEPT, __ATOMIC_RELAXED);
+    if (!__atomic_compare_exchange_n(&side->group, &none, g, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+        front_group_let_go(g);
+}
+
+FRONT(int, Comm_group, (MPI_Comm comm, MPI_Group *group)) {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_COMM_GROUP, group != NULL);
+    ckpt_vid v = in_comm(comm);
+    const ckpt_slot *slot = front_slot(CKPT_FN_MPI_COMM_GROUP, CKPT_KIND_COMM, v);
+    if (front_is_null(CKPT_KIND_COMM, slot)) /* the back says what is wrong */
+        return front_group_of(FRONT_COMM, CKPT_FN_MPI_COMM_GROUP, v, group);
+    struct front_side *side = front_side(FRONT_COMM, v);
+    struct front_group *g = __atomic_load_n(&side->group, __ATOMIC_ACQUIRE);
+    if (g == NULL) {
+        int rc = front_group_of(FRONT_COMM, CKPT_FN_MPI_COMM_GROUP, v, group);
+        if (rc == MPI_SUCCESS)
+            keep(side, *group);
+        return rc;
+    }
+    __atomic_add_fetch(&g->holders, 1, __ATOMIC_RELAXED);
+    *group = out_group(g->vid);
+    return MPI_SUCCESS;
+}
+
+FRONT(int, Comm_remote_group, (MPI_Comm comm, MPI_Group *group)) {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_COMM_REMOTE_GROUP, group != NULL);
+    return front_group_of(FRONT_COMM, CKPT_FN_MPI_COMM_REMOTE_GROUP, in_comm(comm), group);
+}
+
+/* ---- comparing and combining ---- */
+
 FRONT(int, Group_compare, (MPI_Group group1, MPI_Group group2, int *result)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GROUP_COMPARE, result != NULL);
     const ckpt_mpi_group *a = in_group(group1), *b = in_group(group2);
     if (a == NULL || b == NULL)
         return group_error(CKPT_FN_MPI_GROUP_COMPARE);
@@ -122,6 +216,8 @@ FRONT(int, Group_compare, (MPI_Group group1, MPI_Group group2, int *result)) {
 
 FRONT(int, Group_translate_ranks,
       (MPI_Group group1, int n, const int *ranks1, MPI_Group group2, int *ranks2)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GROUP_TRANSLATE_RANKS, ranks1 != NULL || n <= 0);
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GROUP_TRANSLATE_RANKS, ranks2 != NULL || n <= 0);
     const ckpt_mpi_group *a = in_group(group1), *b = in_group(group2);
     if (a == NULL || b == NULL)
         return group_error(CKPT_FN_MPI_GROUP_TRANSLATE_RANKS);
@@ -146,7 +242,7 @@ static int combine(unsigned fn, MPI_Group group1, MPI_Group group2, int keep_in,
     const ckpt_mpi_group *a = in_group(group1), *b = in_group(group2);
     if (a == NULL || b == NULL)
         return group_error(fn);
-    ckpt_mpi_group *g = alloc(a->size + b->size);
+    ckpt_mpi_group *g = front_group_alloc(a->size + b->size);
     struct index in_b = index_of(b);
     for (int i = 0; i < a->size; i++)
         if (rank_in(&in_b, a->world[i]) != MPI_UNDEFINED ? keep_in : keep_out)
@@ -167,14 +263,17 @@ static int combine(unsigned fn, MPI_Group group1, MPI_Group group2, int keep_in,
 }
 
 FRONT(int, Group_union, (MPI_Group group1, MPI_Group group2, MPI_Group *newgroup)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GROUP_UNION, newgroup != NULL);
     return combine(CKPT_FN_MPI_GROUP_UNION, group1, group2, 1, 1, 1, newgroup);
 }
 
 FRONT(int, Group_intersection, (MPI_Group group1, MPI_Group group2, MPI_Group *newgroup)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GROUP_INTERSECTION, newgroup != NULL);
     return combine(CKPT_FN_MPI_GROUP_INTERSECTION, group1, group2, 1, 0, 0, newgroup);
 }
 
 FRONT(int, Group_difference, (MPI_Group group1, MPI_Group group2, MPI_Group *newgroup)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GROUP_DIFFERENCE, newgroup != NULL);
     return combine(CKPT_FN_MPI_GROUP_DIFFERENCE, group1, group2, 0, 1, 0, newgroup);
 }
 
@@ -184,7 +283,7 @@ static int choose(unsigned fn, const ckpt_mpi_group *from, int n, const int *ran
     if (from == NULL)
         return group_error(fn);
     char *listed = front_alloc((size_t)from->size);
-    ckpt_mpi_group *g = alloc(from->size);
+    ckpt_mpi_group *g = front_group_alloc(from->size);
     int bad = n < 0;
     for (int i = 0; i < n && !bad; i++) {
         bad = ranks[i] < 0 || ranks[i] >= from->size || listed[ranks[i]];
@@ -199,7 +298,7 @@ static int choose(unsigned fn, const ckpt_mpi_group *from, int n, const int *ran
             append(g, from, i);
     free(listed);
     if (bad) {
-        free(g);
+        front_group_discard(g);
         return FRONT_ERR(fn, RANK);
     }
     *newgroup = front_group_new(g);
@@ -207,10 +306,14 @@ static int choose(unsigned fn, const ckpt_mpi_group *from, int n, const int *ran
 }
 
 FRONT(int, Group_incl, (MPI_Group group, int n, const int *ranks, MPI_Group *newgroup)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GROUP_INCL, newgroup != NULL);
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GROUP_INCL, ranks != NULL || n <= 0);
     return choose(CKPT_FN_MPI_GROUP_INCL, in_group(group), n, ranks, 0, newgroup);
 }
 
 FRONT(int, Group_excl, (MPI_Group group, int n, const int *ranks, MPI_Group *newgroup)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GROUP_EXCL, newgroup != NULL);
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GROUP_EXCL, ranks != NULL || n <= 0);
     return choose(CKPT_FN_MPI_GROUP_EXCL, in_group(group), n, ranks, 1, newgroup);
 }
 
@@ -235,9 +338,13 @@ static int choose_ranges(unsigned fn, MPI_Group group, int n, int ranges[][3], i
 }
 
 FRONT(int, Group_range_incl, (MPI_Group group, int n, int ranges[][3], MPI_Group *newgroup)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GROUP_RANGE_INCL, newgroup != NULL);
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GROUP_RANGE_INCL, ranges != NULL || n <= 0);
     return choose_ranges(CKPT_FN_MPI_GROUP_RANGE_INCL, group, n, ranges, 0, newgroup);
 }
 
 FRONT(int, Group_range_excl, (MPI_Group group, int n, int ranges[][3], MPI_Group *newgroup)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GROUP_RANGE_EXCL, newgroup != NULL);
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GROUP_RANGE_EXCL, ranges != NULL || n <= 0);
     return choose_ranges(CKPT_FN_MPI_GROUP_RANGE_EXCL, group, n, ranges, 1, newgroup);
 }

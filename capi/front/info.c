@@ -62,11 +62,13 @@ static int check_key(const char *key) {
 }
 
 FRONT(int, Info_create, (MPI_Info * info)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_INFO_CREATE, info != NULL);
     *info = front_info_new("");
     return MPI_SUCCESS;
 }
 
 FRONT(int, Info_dup, (MPI_Info info, MPI_Info *newinfo)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_INFO_DUP, newinfo != NULL);
     struct info *o = object(info);
     if (o == NULL)
         return info_error(CKPT_FN_MPI_INFO_DUP, CANON_ERRCLASS_ERR_INFO);
@@ -74,13 +76,19 @@ FRONT(int, Info_dup, (MPI_Info info, MPI_Info *newinfo)) {
     return MPI_SUCCESS;
 }
 
+void front_info_drop(MPI_Info info) {
+    struct info *o = object(info);
+    front_object_drop(CKPT_KIND_INFO, in_info_vid(info));
+    free(o->content);
+    free(o);
+}
+
 FRONT(int, Info_free, (MPI_Info * info)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_INFO_FREE, info != NULL);
     struct info *o = object(*info);
     if (o == NULL || in_info_vid(*info) == VID_INFO_ENV)
         return info_error(CKPT_FN_MPI_INFO_FREE, CANON_ERRCLASS_ERR_INFO);
-    front_object_drop(CKPT_KIND_INFO, in_info_vid(*info));
-    free(o->content);
-    free(o);
+    front_info_drop(*info);
     *info = MPI_INFO_NULL;
     return MPI_SUCCESS;
 }
@@ -100,6 +108,11 @@ static void replace(struct info *o, const char *old, const char *key, const char
     memcpy(p, rest, (size_t)(o->content + n - rest));
     free(o->content);
     o->content = content;
+}
+
+void front_info_set(MPI_Info info, const char *key, const char *value) {
+    struct info *o = object(info);
+    replace(o, lookup(o->content, key), key, value);
 }
 
 FRONT(int, Info_set, (MPI_Info info, const char *key, const char *value)) {

@@ -55,10 +55,10 @@ FRONT(int, Finalize, (void)) {
     if (front_state != FRONT_RUNNING)
         front_not_running(CKPT_FN_MPI_FINALIZE);
     /* MPI: the attributes of MPI_COMM_SELF go first, while everything still works. */
-    int rc = front_attrs_delete(FRONT_COMM, VID_COMM_SELF);
+    int rc = front_attrs_delete(CKPT_FN_MPI_FINALIZE, FRONT_COMM, VID_COMM_SELF);
     if (rc != MPI_SUCCESS)
         return rc;
-    front_attrs_delete(FRONT_COMM, VID_COMM_WORLD);
+    front_attrs_delete(CKPT_FN_MPI_FINALIZE, FRONT_COMM, VID_COMM_WORLD);
     long below = front_call(CKPT_FN_MPI_FINALIZE, NULL);
     if (below != 0)
         return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_FINALIZE, below);
@@ -67,11 +67,13 @@ FRONT(int, Finalize, (void)) {
 }
 
 FRONT(int, Initialized, (int *flag)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_INITIALIZED, flag != NULL);
     *flag = front_state != FRONT_BEFORE && !front_sessions_only;
     return MPI_SUCCESS;
 }
 
 FRONT(int, Finalized, (int *flag)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_FINALIZED, flag != NULL);
     *flag = front_state == FRONT_AFTER;
     return MPI_SUCCESS;
 }

@@ -120,6 +120,8 @@ static inline MPI_Errhandler out_errh(ckpt_vid v) {
 }
 /* Error handlers, by index; the numbers follow from in_errh. */
 enum { ERRH_FATAL = 1, ERRH_RETURN = 2, ERRH_THROW = 3, ERRH_ABORT = 4 };
+/* A communicator or window for which none was set has the one of MPI_COMM_WORLD at the time of an error. */
+enum { ERRH_NONE = 0, ERRH_DEFAULT = ERRH_NONE };
 
 static inline int in_rank(int r) {
     if (__builtin_expect(r >= 0, 1))
@@ -158,7 +160,12 @@ static inline int in_darg(int d) { return d == -49767 ? CANON_DISTRIBUTE_DFLT_DA
 static inline int out_darg(int d) { return d == CANON_DISTRIBUTE_DFLT_DARG ? -49767 : d; }
 static inline int in_typeclass(int c) { return c; /* real 1, integer 2, complex 3, as ours */ }
 static inline int in_split_type(int t) {
-    return t == 1 ? CANON_COMM_TYPE_SHARED : t == MPI_UNDEFINED ? CANON_UNDEFINED : -1;
+    return t == 1               ? CANON_COMM_TYPE_SHARED
+           : t == 2             ? CANON_COMM_TYPE_HW_GUIDED
+           : t == 3             ? CANON_COMM_TYPE_HW_UNGUIDED
+           : t == 4             ? CANON_COMM_TYPE_NEIGHBORHOOD
+           : t == MPI_UNDEFINED ? CANON_UNDEFINED
+                                : -1;
 }
 static inline int in_lock(int l) {
     return l == 234 ? CANON_LOCK_EXCLUSIVE : l == 235 ? CANON_LOCK_SHARED : -1;

@@ -140,6 +140,7 @@ static inline MPI_Info out_info(ckpt_vid v) {
                                                : (void *)&ompi_mpi_info_null);
 }
 enum { ERRH_FATAL = 1, ERRH_RETURN = 2, ERRH_THROW = 3 };
+enum { ERRH_NONE = 0, ERRH_DEFAULT = ERRH_FATAL };
 
 static inline int in_rank(int r) {
     if (__builtin_expect(r >= 0, 1))

@@ -9,6 +9,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "front.h"
 
@@ -17,7 +18,6 @@ typedef int MPI_Session;
 
 struct session {
     ckpt_vid errhandler;
-    char *info;
 };
 
 static int live; /* sessions that are not finalized */
@@ -60,10 +60,6 @@ FRONT(int, Session_init, (MPI_Info info, MPI_Errhandler errhandler, MPI_Session 
     struct session *s = front_alloc(sizeof *s);
     s->errhandler = in_errh(errhandler);
     front_errhandler_hold(s->errhandler);
-    const char *content = in_info(info);
-    size_t n = content ? front_info_bytes(content) : 0;
-    if (n > 0)
-        s->info = memcpy(front_alloc(n), content, n);
     live++;
     *session = (MPI_Session)front_object_new(CKPT_KIND_SESSION, s);
     return MPI_SUCCESS;
@@ -75,7 +71,6 @@ FRONT(int, Session_finalize, (MPI_Session * session)) {
         return session_error(s, CKPT_FN_MPI_SESSION_FINALIZE, CANON_ERRCLASS_ERR_SESSION);
     front_object_drop(CKPT_KIND_SESSION, (ckpt_vid)*session);
     front_errhandler_release(s->errhandler);
-    free(s->info);
     free(s);
     live--;
     *session = MPI_SESSION_NULL;
@@ -86,7 +81,8 @@ FRONT(int, Session_get_info, (MPI_Session session, MPI_Info *info_used)) {
     struct session *s = session_of(session);
     if (s == NULL)
         return session_error(s, CKPT_FN_MPI_SESSION_GET_INFO, CANON_ERRCLASS_ERR_SESSION);
-    *info_used = front_info_new(s->info ? s->info : "");
+    *info_used = front_info_new("");
+    front_info_set(*info_used, "thread_level", "MPI_THREAD_MULTIPLE"); /* as MPICH says of every session */
     return MPI_SUCCESS;
 }
 
@@ -97,7 +93,7 @@ enum { PSETS = sizeof psets / sizeof *psets };
 
 static int pset_of(const char *name) {
     for (int i = 0; i < PSETS; i++)
-        if (strcmp(psets[i], name) == 0)
+        if (strcasecmp(psets[i], name) == 0)
             return i;
     return -1;
 }
@@ -152,6 +148,7 @@ FRONT(int, Session_get_pset_info, (MPI_Session session, const char *pset_name, M
 
 FRONT(int, Group_from_session_pset,
       (MPI_Session session, const char *pset_name, MPI_Group *newgroup)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GROUP_FROM_SESSION_PSET, newgroup != NULL);
     struct session *s = session_of(session);
     int i = s ? pset_of(pset_name) : -1;
     if (i < 0)
@@ -178,6 +175,7 @@ static int tag_of(const char *stringtag) {
 FRONT(int, Comm_create_from_group,
       (MPI_Group group, const char *stringtag, MPI_Info info, MPI_Errhandler errhandler,
        MPI_Comm *newcomm)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_COMM_CREATE_FROM_GROUP, newcomm != NULL);
     (void)info;
     int rc =
         PMPI_Comm_create_group(out_comm(VID_COMM_WORLD), group, tag_of(stringtag), newcomm);

@@ -14,6 +14,8 @@ static int64_t type_size(MPI_Datatype datatype, unsigned fn) {
 }
 
 FRONT(int, Get_count, (const MPI_Status *status, MPI_Datatype datatype, int *count)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GET_COUNT, status != NULL);
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GET_COUNT, count != NULL);
     int64_t size = type_size(datatype, CKPT_FN_MPI_GET_COUNT), bytes = status_bytes(status);
     if (size < 0)
         return FRONT_ERR(CKPT_FN_MPI_GET_COUNT, TYPE);
@@ -25,6 +27,7 @@ FRONT(int, Get_count, (const MPI_Status *status, MPI_Datatype datatype, int *cou
 }
 
 FRONT(int, Type_size, (MPI_Datatype type, int *size)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_SIZE, size != NULL);
     int64_t n = type_size(type, CKPT_FN_MPI_TYPE_SIZE);
     if (n < 0)
         return FRONT_ERR(CKPT_FN_MPI_TYPE_SIZE, TYPE);
@@ -33,6 +36,7 @@ FRONT(int, Type_size, (MPI_Datatype type, int *size)) {
 }
 
 FRONT(int, Type_size_x, (MPI_Datatype type, MPI_Count *size)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_SIZE_X, size != NULL);
     int64_t n = type_size(type, CKPT_FN_MPI_TYPE_SIZE_X);
     if (n < 0)
         return FRONT_ERR(CKPT_FN_MPI_TYPE_SIZE_X, TYPE);
@@ -41,6 +45,8 @@ FRONT(int, Type_size_x, (MPI_Datatype type, MPI_Count *size)) {
 }
 
 FRONT(int, Get_count_c, (const MPI_Status *status, MPI_Datatype datatype, MPI_Count *count)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GET_COUNT_C, status != NULL);
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GET_COUNT_C, count != NULL);
     int64_t size = type_size(datatype, CKPT_FN_MPI_GET_COUNT_C), bytes = status_bytes(status);
     if (size < 0)
         return FRONT_ERR(CKPT_FN_MPI_GET_COUNT_C, TYPE);
@@ -71,16 +77,20 @@ FRONT(int, Type_get_true_extent_c, (MPI_Datatype type, MPI_Count *lb, MPI_Count 
 }
 
 FRONT(int, Test_cancelled, (const MPI_Status *status, int *flag)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TEST_CANCELLED, status != NULL);
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TEST_CANCELLED, flag != NULL);
     *flag = status_cancelled(status);
     return MPI_SUCCESS;
 }
 
 FRONT(int, Status_set_cancelled, (MPI_Status * status, int flag)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_STATUS_SET_CANCELLED, status != NULL);
     set_status_cancelled(status, flag);
     return MPI_SUCCESS;
 }
 
 FRONT(int, Status_set_elements_x, (MPI_Status * status, MPI_Datatype datatype, MPI_Count count)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_STATUS_SET_ELEMENTS_X, status != NULL);
     int64_t size = type_size(datatype, CKPT_FN_MPI_STATUS_SET_ELEMENTS_X);
     if (size < 0)
         return FRONT_ERR(CKPT_FN_MPI_STATUS_SET_ELEMENTS_X, TYPE);

@@ -15,6 +15,7 @@ static int type_error(unsigned fn, long rc) {
 FRONT(int, Type_create_struct,
       (int count, const int *block_lengths, const MPI_Aint *displacements,
        const MPI_Datatype *types, MPI_Datatype *newtype)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_CREATE_STRUCT, newtype != NULL);
     ckpt_vid small[FRONT_SMALL], *vids = front_vids(small, count), v = VID_TYPE_NULL;
     for (int i = 0; i < count; i++)
         vids[i] = in_type(types[i]);
@@ -27,22 +28,31 @@ FRONT(int, Type_create_struct,
     return MPI_SUCCESS;
 }
 
+int PMPI_Type_free(MPI_Datatype *);
 FRONT(int, Type_dup, (MPI_Datatype type, MPI_Datatype *newtype)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_DUP, newtype != NULL);
     ckpt_vid old = in_type(type), v = VID_TYPE_NULL;
     long a[] = {old, (long)&v};
     long rc = front_call(CKPT_FN_MPI_TYPE_DUP, a);
     if (rc != 0)
         return type_error(CKPT_FN_MPI_TYPE_DUP, rc);
     *newtype = out_type(v);
-    return front_attrs_copy(FRONT_TYPE, old, v);
+    int failed = front_attrs_copy(FRONT_TYPE, old, v);
+    if (failed != MPI_SUCCESS) {
+        PMPI_Type_free(newtype);
+        *newtype = MPI_DATATYPE_NULL;
+        return front_error_code(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_DUP, failed);
+    }
+    return MPI_SUCCESS;
 }
 
 FRONT(int, Type_free, (MPI_Datatype * type)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_FREE, type != NULL);
     ckpt_vid v = in_type(*type);
     if (CKPT_VID_INDEX(v) < CKPT_VID_PREDEFINED ||
         front_is_null(CKPT_KIND_DATATYPE, front_slot(CKPT_FN_MPI_TYPE_FREE, CKPT_KIND_DATATYPE, v)))
         return FRONT_ERR(CKPT_FN_MPI_TYPE_FREE, TYPE);
-    int rc = front_attrs_delete(FRONT_TYPE, v);
+    int rc = front_attrs_delete(CKPT_FN_MPI_TYPE_FREE, FRONT_TYPE, v);
     if (rc != MPI_SUCCESS)
         return rc;
     front_side_drop(FRONT_TYPE, v);
@@ -83,6 +93,10 @@ FRONT(int, Type_get_contents,
 FRONT(int, Type_get_envelope,
       (MPI_Datatype type, int *num_integers, int *num_addresses, int *num_datatypes,
        int *combiner)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_GET_ENVELOPE, num_integers != NULL);
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_GET_ENVELOPE, num_addresses != NULL);
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_GET_ENVELOPE, num_datatypes != NULL);
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_GET_ENVELOPE, combiner != NULL);
     long a[] = {in_type(type), (long)num_integers, (long)num_addresses, (long)num_datatypes,
                 (long)combiner};
     long rc = front_call(CKPT_FN_MPI_TYPE_GET_ENVELOPE, a);
@@ -95,6 +109,7 @@ FRONT(int, Type_get_envelope,
 FRONT(int, Type_create_darray,
       (int size, int rank, int ndims, const int *gsizes, const int *distribs, const int *dargs,
        const int *psizes, int order, MPI_Datatype oldtype, MPI_Datatype *newtype)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_CREATE_DARRAY, newtype != NULL);
     ckpt_vid v = VID_TYPE_NULL;
     int *d = front_alloc(2 * (size_t)(ndims > 0 ? ndims : 1) * sizeof(int)), *g = d + ndims;
     for (int i = 0; i < ndims; i++) {
@@ -125,19 +140,25 @@ FRONT(int, Type_set_name, (MPI_Datatype type, const char *type_name)) {
 }
 
 FRONT(int, Type_get_name, (MPI_Datatype type, char *type_name, int *resultlen)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_GET_NAME, type_name != NULL);
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_GET_NAME, resultlen != NULL);
     static const char *const names[CKPT_VID_PREDEFINED] = {
 #define X(name, number) [number] = "MPI_" #name,
         CANON_DATATYPE_LIST(X)
 #undef X
     };
     ckpt_vid v = in_type(type);
+    int predefined = CKPT_VID_INDEX(v) < CKPT_VID_PREDEFINED;
+    /* A predefined one has its name although the MPI below may have no such datatype. */
     if (front_is_null(CKPT_KIND_DATATYPE,
                       front_slot(CKPT_FN_MPI_TYPE_GET_NAME, CKPT_KIND_DATATYPE, v)) &&
-        type != MPI_DATATYPE_NULL)
+        type != MPI_DATATYPE_NULL && !(predefined && names[CKPT_VID_INDEX(v)]))
         return FRONT_ERR(CKPT_FN_MPI_TYPE_GET_NAME, TYPE);
     const char *name = front_side(FRONT_TYPE, v)->name;
-    if (name == NULL && CKPT_VID_INDEX(v) < CKPT_VID_PREDEFINED)
-        name = CKPT_VID_INDEX(v) ? names[CKPT_VID_INDEX(v)] : "MPI_DATATYPE_NULL";
+    if (name == NULL && predefined)
+        name = CKPT_VID_INDEX(v) == 0                                ? "MPI_DATATYPE_NULL"
+               : CKPT_VID_INDEX(v) == CANON_DATATYPE_C_FLOAT_COMPLEX ? "MPI_C_COMPLEX" /* the same */
+                                                                     : names[CKPT_VID_INDEX(v)];
     *resultlen = (int)strlen(strcpy(type_name, name ? name : ""));
     return MPI_SUCCESS;
 }
@@ -166,16 +187,19 @@ FRONT(int, Type_struct,
 }
 
 FRONT(int, Type_extent, (MPI_Datatype datatype, MPI_Aint *extent)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_EXTENT, extent != NULL);
     MPI_Aint lb;
     return PMPI_Type_get_extent(datatype, &lb, extent);
 }
 
 FRONT(int, Type_lb, (MPI_Datatype datatype, MPI_Aint *displacement)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_LB, displacement != NULL);
     MPI_Aint extent;
     return PMPI_Type_get_extent(datatype, displacement, &extent);
 }
 
 FRONT(int, Type_ub, (MPI_Datatype datatype, MPI_Aint *displacement)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_UB, displacement != NULL);
     MPI_Aint lb, extent;
     int rc = PMPI_Type_get_extent(datatype, &lb, &extent);
     if (rc == MPI_SUCCESS)

@@ -1,26 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * window.c: windows: making and freeing them, their predefined attributes and names; and the hints of
- * windows and communicators.
+ * window.c: windows: making and freeing them, their predefined attributes and names.
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "window.h"
 
 MPI_Win front_window_made(ckpt_vid v, const struct front_window *w, MPI_Info info) {
     struct front_side *s = front_side(FRONT_WIN, v);
-    const char *hints = in_info(info);
     s->window = memcpy(front_alloc(sizeof *w), w, sizeof *w);
-    if (hints != NULL)
-        s->info = memcpy(front_alloc(front_info_bytes(hints)), hints, front_info_bytes(hints));
+    front_hints_made(FRONT_WIN, v, in_info(info));
     return out_win(v);
 }
 
-static MPI_Win made(ckpt_vid v, void *base, MPI_Aint bytes, int unit, int flavor, void *allocated,
-                    MPI_Info info) {
-    const struct front_window w = {base, bytes, unit, flavor, MPI_WIN_UNIFIED, allocated,
-                                   NULL, 0,     0,    NULL,   NULL};
+static MPI_Win made(ckpt_vid v, void *base, MPI_Aint bytes, int unit, int flavor, MPI_Info info) {
+    const struct front_window w = {
+        .base = base, .bytes = bytes, .unit = unit, .flavor = flavor, .model = MPI_WIN_UNIFIED};
     return front_window_made(v, &w, info);
 }
 
@@ -37,58 +34,63 @@ static int comm_error(MPI_Comm comm, unsigned fn, long rc) {
     return front_error(FRONT_COMM, in_comm(comm), fn, rc);
 }
 
-static long create(void *base, MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm,
-                   ckpt_vid *v) {
-    long a[] = {(long)base, size, disp_unit, (long)in_info(info), in_comm(comm), (long)v};
-    return front_call(CKPT_FN_MPI_WIN_CREATE, a);
-}
-
 FRONT(int, Win_create,
       (void *base, MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win *win)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_WIN_CREATE, win != NULL);
     ckpt_vid v = VID_WIN_NULL;
-    long rc = create(base, size, disp_unit, info, comm, &v);
+    long a[] = {(long)base, size, disp_unit, (long)in_info(info), in_comm(comm), (long)&v};
+    long rc = front_call(CKPT_FN_MPI_WIN_CREATE, a);
     if (rc != 0)
         return comm_error(comm, CKPT_FN_MPI_WIN_CREATE, rc);
-    *win = made(v, base, size, disp_unit, CREATE, NULL, info);
+    *win = made(v, base, size, disp_unit, CREATE, info);
     return MPI_SUCCESS;
 }
 
-/* The memory is the application's, so it must be upper-half memory: ours, with a window on it.  Open
- * MPI has none on memory of others for one rank with MPI_THREAD_MULTIPLE, but shared ones. */
+/* The memory is the application's, so it must be upper-half memory: ours, with a window on it, or pages of
+ * the real MPI that the back maps there, at any place of a page.  Open MPI has no window on memory of others
+ * for one rank with MPI_THREAD_MULTIPLE, but shared ones. */
 FRONT(int, Win_allocate,
       (MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr, MPI_Win *win)) {
     ckpt_vid v = VID_WIN_NULL;
-    void *base = NULL, *allocated;
-    if (size > 0 && posix_memalign(&base, 4096, (size_t)size) != 0)
-        return comm_error(comm, CKPT_FN_MPI_WIN_ALLOCATE, CANON_ERRCLASS_ERR_NO_MEM);
-    allocated = base;
-    long rc = create(base, size, disp_unit, info, comm, &v);
+    struct front_window w = {
+        .bytes = size, .unit = disp_unit, .flavor = ALLOCATE, .model = MPI_WIN_UNIFIED};
+    if (size > 0) {
+        w.area_bytes = (size_t)size + 2 * 4096 - 1;
+        w.area_bytes -= w.area_bytes % 4096;
+        w.area = front_window_area(w.area_bytes, PROT_READ | PROT_WRITE);
+        if (w.area == NULL)
+            return comm_error(comm, CKPT_FN_MPI_WIN_ALLOCATE, CANON_ERRCLASS_ERR_NO_MEM);
+    }
+    long a[] = {(long)w.area,  size,     disp_unit,     (long)in_info(info),
+                in_comm(comm), (long)&v, (long)&w.base};
+    long rc = front_call(CKPT_FN_MPI_WIN_ALLOCATE, a);
     if (rc != 0) {
-        free(allocated);
-        allocated = NULL;
-        if (front_window_below(size, disp_unit, info, comm, &base, &v) != 0)
+        front_window_unshare(&w);
+        if (front_window_below(size, disp_unit, info, comm, &w.base, &v) != 0)
             return comm_error(comm, CKPT_FN_MPI_WIN_ALLOCATE, rc);
     }
-    *(void **)baseptr = base;
-    *win = made(v, base, size, disp_unit, ALLOCATE, allocated, info);
+    *(void **)baseptr = w.base;
+    *win = front_window_made(v, &w, info);
     return MPI_SUCCESS;
 }
 
 FRONT(int, Win_create_dynamic, (MPI_Info info, MPI_Comm comm, MPI_Win *win)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_WIN_CREATE_DYNAMIC, win != NULL);
     ckpt_vid v = VID_WIN_NULL;
     long a[] = {(long)in_info(info), in_comm(comm), (long)&v};
     long rc = front_call(CKPT_FN_MPI_WIN_CREATE_DYNAMIC, a);
     if (rc != 0)
         return comm_error(comm, CKPT_FN_MPI_WIN_CREATE_DYNAMIC, rc);
-    *win = made(v, NULL, 0, 1, DYNAMIC, NULL, info);
+    *win = made(v, NULL, 0, 1, DYNAMIC, info);
     return MPI_SUCCESS;
 }
 
 FRONT(int, Win_free, (MPI_Win * win)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_WIN_FREE, win != NULL);
     ckpt_vid v = in_win(*win), id = v;
     if (front_is_null(CKPT_KIND_WIN, front_slot(CKPT_FN_MPI_WIN_FREE, CKPT_KIND_WIN, v)))
         return FRONT_ERR(CKPT_FN_MPI_WIN_FREE, WIN);
-    int rc = front_attrs_delete(FRONT_WIN, v);
+    int rc = front_attrs_delete(CKPT_FN_MPI_WIN_FREE, FRONT_WIN, v);
     if (rc != MPI_SUCCESS)
         return rc;
     long a[] = {(long)&id};
@@ -96,7 +98,6 @@ FRONT(int, Win_free, (MPI_Win * win)) {
     if (below != 0)
         return front_error(FRONT_WIN, v, CKPT_FN_MPI_WIN_FREE, below);
     struct front_window *w = front_side(FRONT_WIN, v)->window;
-    free(w->allocated);
     front_window_unshare(w);
     free(w->parts);
     free(w->starts);
@@ -106,10 +107,11 @@ FRONT(int, Win_free, (MPI_Win * win)) {
 }
 
 FRONT(int, Win_get_group, (MPI_Win win, MPI_Group *group)) {
+    FRONT_NEEDS(FRONT_WIN, in_win(win), CKPT_FN_MPI_WIN_GET_GROUP, group != NULL);
     return front_group_of(FRONT_WIN, CKPT_FN_MPI_WIN_GET_GROUP, in_win(win), group);
 }
 
-/* ---- names and hints ---- */
+/* ---- names ---- */
 
 FRONT(int, Win_set_name, (MPI_Win win, const char *win_name)) {
     ckpt_vid v = in_win(win);
@@ -124,6 +126,8 @@ FRONT(int, Win_set_name, (MPI_Win win, const char *win_name)) {
 }
 
 FRONT(int, Win_get_name, (MPI_Win win, char *win_name, int *resultlen)) {
+    FRONT_NEEDS(FRONT_WIN, in_win(win), CKPT_FN_MPI_WIN_GET_NAME, win_name != NULL);
+    FRONT_NEEDS(FRONT_WIN, in_win(win), CKPT_FN_MPI_WIN_GET_NAME, resultlen != NULL);
     ckpt_vid v = in_win(win);
     if (front_is_null(CKPT_KIND_WIN, front_slot(CKPT_FN_MPI_WIN_GET_NAME, CKPT_KIND_WIN, v)))
         return FRONT_ERR(CKPT_FN_MPI_WIN_GET_NAME, WIN);
@@ -131,40 +135,3 @@ FRONT(int, Win_get_name, (MPI_Win win, char *win_name, int *resultlen)) {
     *resultlen = (int)strlen(strcpy(win_name, name ? name : ""));
     return MPI_SUCCESS;
 }
-
-/* Hints given after an object was made are kept and told, and change nothing (those of files: file.c). */
-
-static int set_info(int sort, ckpt_kind kind, ckpt_vid v, unsigned fn, int class, MPI_Info info) {
-    if (front_is_null(kind, front_slot(fn, kind, v)))
-        return front_error(sort, v, fn, class);
-    struct front_side *s = front_side(sort, v);
-    const char *content = in_info(info);
-    free((void *)s->info);
-    s->info = NULL;
-    if (content != NULL) {
-        size_t n = front_info_bytes(content);
-        s->info = memcpy(front_alloc(n), content, n);
-    }
-    return MPI_SUCCESS;
-}
-
-static int get_info(int sort, ckpt_kind kind, ckpt_vid v, unsigned fn, int class, MPI_Info *info) {
-    if (front_is_null(kind, front_slot(fn, kind, v)))
-        return front_error(sort, v, fn, class);
-    const char *content = front_side(sort, v)->info;
-    *info = front_info_new(content ? content : "");
-    return MPI_SUCCESS;
-}
-
-#define INFOS(name, type, SORT, in, ERR)                                                           \
-    FRONT(int, name##_set_info, (type object, MPI_Info info)) {                                    \
-        return set_info(FRONT_##SORT, CKPT_KIND_##SORT, in(object), CKPT_FN_MPI_##SORT##_SET_INFO, \
-                        CANON_ERRCLASS_ERR_##ERR, info);                                           \
-    }                                                                                              \
-    FRONT(int, name##_get_info, (type object, MPI_Info * info)) {                                  \
-        return get_info(FRONT_##SORT, CKPT_KIND_##SORT, in(object), CKPT_FN_MPI_##SORT##_GET_INFO, \
-                        CANON_ERRCLASS_ERR_##ERR, info);                                           \
-    }
-
-INFOS(Comm, MPI_Comm, COMM, in_comm, COMM)
-INFOS(Win, MPI_Win, WIN, in_win, WIN)

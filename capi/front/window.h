@@ -20,14 +20,14 @@ struct front_window {
     void *base;
     MPI_Aint bytes;
     int unit, flavor, model;
-    void *allocated; /* memory of MPI_Win_allocate, ours to free */
-
-    /* Of MPI_Win_allocate_shared: the memory of all ranks, mapped, and each one's part. */
+    /* Of MPI_Win_allocate: this rank's memory, mapped.  Of MPI_Win_allocate_shared: that of all ranks,
+     * and each one's part. */
     char *area;
     size_t area_bytes;
     int ranks;
     struct front_part *parts;
     MPI_Aint *starts; /* offsets in area, one more than ranks */
+    int gaps;         /* parts need not follow each other */
 };
 
 /* The handle of a window that was made below. */
@@ -36,6 +36,8 @@ MPI_Win front_window_made(ckpt_vid v, const struct front_window *w, MPI_Info inf
  * checkpoint back. */
 long front_window_below(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void *base,
                         ckpt_vid *v);
+/* Reserves addresses for bytes, PROT_READ and so on; NULL: there are none. */
+char *front_window_area(size_t bytes, int protection);
 /* Gives the memory back. */
 void front_window_unshare(struct front_window *w);
 

@@ -54,6 +54,12 @@ long front_window_below(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm co
     return allocate(&w, info, comm, &rank, base, v);
 }
 
+char *front_window_area(size_t bytes, int protection) {
+    void *area =
+        mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return area == MAP_FAILED ? NULL : area;
+}
+
 void front_window_unshare(struct front_window *w) {
     if (w->area != NULL)
         munmap(w->area, w->area_bytes);
@@ -63,7 +69,8 @@ void front_window_unshare(struct front_window *w) {
 /* Asks all ranks for their parts and reserves addresses for them. */
 static int lay_out(struct front_window *w, MPI_Info info, MPI_Comm comm) {
     struct front_part mine = {w->bytes, w->unit};
-    int rc = PMPI_Comm_size(comm, &w->ranks), gaps = apart(in_info(info));
+    int rc = PMPI_Comm_size(comm, &w->ranks);
+    w->gaps = apart(in_info(info));
     if (rc != MPI_SUCCESS)
         return rc;
     w->parts = front_alloc((size_t)w->ranks * sizeof *w->parts);
@@ -74,20 +81,25 @@ static int lay_out(struct front_window *w, MPI_Info info, MPI_Comm comm) {
         return rc;
     for (int i = 0; i < w->ranks; i++)
         w->starts[i + 1] =
-            w->starts[i] + (gaps ? whole_pages(w->parts[i].bytes) : w->parts[i].bytes);
+            w->starts[i] + (w->gaps ? whole_pages(w->parts[i].bytes) : w->parts[i].bytes);
     w->area_bytes = (size_t)whole_pages(w->starts[w->ranks]);
     if (w->area_bytes == 0)
         return MPI_SUCCESS;
-    void *area = mmap(NULL, w->area_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                      -1, 0);
-    w->area = area == MAP_FAILED ? NULL : area; /* the back then tells all ranks */
+    w->area = front_window_area(w->area_bytes, PROT_NONE); /* of NULL the back tells all ranks */
     return MPI_SUCCESS;
+}
+
+/* Where a rank's part begins.  An empty one is nowhere with MPICH, and with Open MPI where parts need not
+ * follow each other. */
+static void *part(const struct front_window *w, int rank) {
+    int nowhere = w->parts[rank].bytes == 0 && (FRONT_ABI == 1 || w->gaps);
+    return w->area == NULL || nowhere ? NULL : w->area + w->starts[rank];
 }
 
 FRONT(int, Win_allocate_shared,
       (MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr, MPI_Win *win)) {
-    struct front_window w = {NULL, size, disp_unit, SHARED, MPI_WIN_UNIFIED, NULL, NULL, 0, 0,
-                             NULL, NULL};
+    struct front_window w = {
+        .bytes = size, .unit = disp_unit, .flavor = SHARED, .model = MPI_WIN_UNIFIED};
     ckpt_vid v = VID_WIN_NULL;
     int rank = 0, rc = size < 0 || disp_unit <= 0 ? -1 : lay_out(&w, info, comm);
     if (rc == -1)
@@ -99,7 +111,7 @@ FRONT(int, Win_allocate_shared,
     }
     long below = allocate(&w, info, comm, &rank, &w.base, &v);
     if (below == 0)
-        w.base = w.area == NULL ? NULL : w.area + w.starts[rank];
+        w.base = part(&w, rank);
     else { /* all ranks of comm come here, with the same error */
         forget(&w);
         if (front_window_below(size, disp_unit, info, comm, &w.base, &v) != 0)
@@ -137,6 +149,6 @@ FRONT(int, Win_shared_query,
     int none = r == w->ranks || w->area == NULL;
     *size = none ? 0 : w->parts[r].bytes;
     *disp_unit = none ? 1 : (int)w->parts[r].unit;
-    *(void **)baseptr = none ? NULL : w->area + w->starts[r];
+    *(void **)baseptr = none ? NULL : part(w, r);
     return MPI_SUCCESS;
 }

@@ -93,6 +93,7 @@ FRONT(int, Gatherv, (const void *sendbuf, int sendcount, MPI_Datatype sendtype, 
 
 FRONT(int, Iallgather, (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_IALLGATHER, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), (long)sendcount, (long)in_type(sendtype), in_buf(recvbuf), (long)recvcount, (long)in_type(recvtype), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_IALLGATHER, a);
@@ -104,6 +105,7 @@ FRONT(int, Iallgather, (const void *sendbuf, int sendcount, MPI_Datatype sendtyp
 
 FRONT(int, Iallgatherv, (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int *recvcounts, const int *displs, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_IALLGATHERV, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), (long)sendcount, (long)in_type(sendtype), in_buf(recvbuf), (long)recvcounts, (long)displs, (long)in_type(recvtype), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_IALLGATHERV, a);
@@ -115,6 +117,7 @@ FRONT(int, Iallgatherv, (const void *sendbuf, int sendcount, MPI_Datatype sendty
 
 FRONT(int, Iallreduce, (const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_IALLREDUCE, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), in_buf(recvbuf), (long)count, (long)in_type(datatype), (long)in_op(op), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_IALLREDUCE, a);
@@ -126,6 +129,7 @@ FRONT(int, Iallreduce, (const void *sendbuf, void *recvbuf, int count, MPI_Datat
 
 FRONT(int, Ialltoall, (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_IALLTOALL, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), (long)sendcount, (long)in_type(sendtype), in_buf(recvbuf), (long)recvcount, (long)in_type(recvtype), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_IALLTOALL, a);
@@ -137,6 +141,7 @@ FRONT(int, Ialltoall, (const void *sendbuf, int sendcount, MPI_Datatype sendtype
 
 FRONT(int, Ialltoallv, (const void *sendbuf, const int *sendcounts, const int *sdispls, MPI_Datatype sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_IALLTOALLV, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), (long)sendcounts, (long)sdispls, (long)in_type(sendtype), in_buf(recvbuf), (long)recvcounts, (long)rdispls, (long)in_type(recvtype), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_IALLTOALLV, a);
@@ -148,6 +153,7 @@ FRONT(int, Ialltoallv, (const void *sendbuf, const int *sendcounts, const int *s
 
 FRONT(int, Ibarrier, (MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_IBARRIER, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {(long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_IBARRIER, a);
@@ -159,6 +165,7 @@ FRONT(int, Ibarrier, (MPI_Comm comm, MPI_Request *request))
 
 FRONT(int, Ibcast, (void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_IBCAST, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(buffer), (long)count, (long)in_type(datatype), in_rank(root), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_IBCAST, a);
@@ -170,6 +177,7 @@ FRONT(int, Ibcast, (void *buffer, int count, MPI_Datatype datatype, int root, MP
 
 FRONT(int, Iexscan, (const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_IEXSCAN, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), in_buf(recvbuf), (long)count, (long)in_type(datatype), (long)in_op(op), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_IEXSCAN, a);
@@ -181,6 +189,7 @@ FRONT(int, Iexscan, (const void *sendbuf, void *recvbuf, int count, MPI_Datatype
 
 FRONT(int, Igather, (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_IGATHER, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), (long)sendcount, (long)in_type(sendtype), in_buf(recvbuf), (long)recvcount, (long)in_type(recvtype), in_rank(root), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_IGATHER, a);
@@ -192,6 +201,7 @@ FRONT(int, Igather, (const void *sendbuf, int sendcount, MPI_Datatype sendtype, 
 
 FRONT(int, Igatherv, (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int *recvcounts, const int *displs, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_IGATHERV, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), (long)sendcount, (long)in_type(sendtype), in_buf(recvbuf), (long)recvcounts, (long)displs, (long)in_type(recvtype), in_rank(root), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_IGATHERV, a);
@@ -203,6 +213,7 @@ FRONT(int, Igatherv, (const void *sendbuf, int sendcount, MPI_Datatype sendtype,
 
 FRONT(int, Ineighbor_allgather, (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_INEIGHBOR_ALLGATHER, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), (long)sendcount, (long)in_type(sendtype), in_buf(recvbuf), (long)recvcount, (long)in_type(recvtype), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_INEIGHBOR_ALLGATHER, a);
@@ -214,6 +225,7 @@ FRONT(int, Ineighbor_allgather, (const void *sendbuf, int sendcount, MPI_Datatyp
 
 FRONT(int, Ineighbor_allgatherv, (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int *recvcounts, const int *displs, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_INEIGHBOR_ALLGATHERV, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), (long)sendcount, (long)in_type(sendtype), in_buf(recvbuf), (long)recvcounts, (long)displs, (long)in_type(recvtype), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_INEIGHBOR_ALLGATHERV, a);
@@ -225,6 +237,7 @@ FRONT(int, Ineighbor_allgatherv, (const void *sendbuf, int sendcount, MPI_Dataty
 
 FRONT(int, Ineighbor_alltoall, (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_INEIGHBOR_ALLTOALL, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), (long)sendcount, (long)in_type(sendtype), in_buf(recvbuf), (long)recvcount, (long)in_type(recvtype), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_INEIGHBOR_ALLTOALL, a);
@@ -236,6 +249,7 @@ FRONT(int, Ineighbor_alltoall, (const void *sendbuf, int sendcount, MPI_Datatype
 
 FRONT(int, Ineighbor_alltoallv, (const void *sendbuf, const int *sendcounts, const int *sdispls, MPI_Datatype sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_INEIGHBOR_ALLTOALLV, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), (long)sendcounts, (long)sdispls, (long)in_type(sendtype), in_buf(recvbuf), (long)recvcounts, (long)rdispls, (long)in_type(recvtype), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_INEIGHBOR_ALLTOALLV, a);
@@ -247,6 +261,7 @@ FRONT(int, Ineighbor_alltoallv, (const void *sendbuf, const int *sendcounts, con
 
 FRONT(int, Ireduce, (const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_IREDUCE, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), in_buf(recvbuf), (long)count, (long)in_type(datatype), (long)in_op(op), in_rank(root), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_IREDUCE, a);
@@ -258,6 +273,7 @@ FRONT(int, Ireduce, (const void *sendbuf, void *recvbuf, int count, MPI_Datatype
 
 FRONT(int, Ireduce_scatter, (const void *sendbuf, void *recvbuf, const int *recvcounts, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_IREDUCE_SCATTER, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), in_buf(recvbuf), (long)recvcounts, (long)in_type(datatype), (long)in_op(op), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_IREDUCE_SCATTER, a);
@@ -269,6 +285,7 @@ FRONT(int, Ireduce_scatter, (const void *sendbuf, void *recvbuf, const int *recv
 
 FRONT(int, Ireduce_scatter_block, (const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_IREDUCE_SCATTER_BLOCK, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), in_buf(recvbuf), (long)recvcount, (long)in_type(datatype), (long)in_op(op), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_IREDUCE_SCATTER_BLOCK, a);
@@ -280,6 +297,7 @@ FRONT(int, Ireduce_scatter_block, (const void *sendbuf, void *recvbuf, int recvc
 
 FRONT(int, Iscan, (const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_ISCAN, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), in_buf(recvbuf), (long)count, (long)in_type(datatype), (long)in_op(op), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_ISCAN, a);
@@ -291,6 +309,7 @@ FRONT(int, Iscan, (const void *sendbuf, void *recvbuf, int count, MPI_Datatype d
 
 FRONT(int, Iscatter, (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_ISCATTER, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), (long)sendcount, (long)in_type(sendtype), in_buf(recvbuf), (long)recvcount, (long)in_type(recvtype), in_rank(root), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_ISCATTER, a);
@@ -302,6 +321,7 @@ FRONT(int, Iscatter, (const void *sendbuf, int sendcount, MPI_Datatype sendtype,
 
 FRONT(int, Iscatterv, (const void *sendbuf, const int *sendcounts, const int *displs, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_ISCATTERV, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), (long)sendcounts, (long)displs, (long)in_type(sendtype), in_buf(recvbuf), (long)recvcount, (long)in_type(recvtype), in_rank(root), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_ISCATTERV, a);

@@ -75,6 +75,8 @@ FRONT(int, File_get_type_extent, (MPI_File fh, MPI_Datatype datatype, MPI_Aint *
 
 FRONT(int, File_get_view, (MPI_File fh, MPI_Offset *disp, MPI_Datatype *etype, MPI_Datatype *filetype, char *datarep))
 {
+    FRONT_NEEDS(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_GET_VIEW, etype != NULL);
+    FRONT_NEEDS(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_GET_VIEW, filetype != NULL);
     ckpt_vid v_etype = CKPT_VID_NONE;
     ckpt_vid v_filetype = CKPT_VID_NONE;
     long a[] = {(long)in_file(fh), (long)disp, (long)&v_etype, (long)&v_filetype, (long)datarep};
@@ -88,6 +90,7 @@ FRONT(int, File_get_view, (MPI_File fh, MPI_Offset *disp, MPI_Datatype *etype, M
 
 FRONT(int, File_iread, (MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_IREAD, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {(long)in_file(fh), in_buf(buf), (long)count, (long)in_type(datatype), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_FILE_IREAD, a);
@@ -99,6 +102,7 @@ FRONT(int, File_iread, (MPI_File fh, void *buf, int count, MPI_Datatype datatype
 
 FRONT(int, File_iread_all, (MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_IREAD_ALL, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {(long)in_file(fh), in_buf(buf), (long)count, (long)in_type(datatype), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_FILE_IREAD_ALL, a);
@@ -110,6 +114,7 @@ FRONT(int, File_iread_all, (MPI_File fh, void *buf, int count, MPI_Datatype data
 
 FRONT(int, File_iread_at, (MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_IREAD_AT, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {(long)in_file(fh), (long)offset, in_buf(buf), (long)count, (long)in_type(datatype), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_FILE_IREAD_AT, a);
@@ -121,6 +126,7 @@ FRONT(int, File_iread_at, (MPI_File fh, MPI_Offset offset, void *buf, int count,
 
 FRONT(int, File_iread_at_all, (MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_IREAD_AT_ALL, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {(long)in_file(fh), (long)offset, in_buf(buf), (long)count, (long)in_type(datatype), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_FILE_IREAD_AT_ALL, a);
@@ -132,6 +138,7 @@ FRONT(int, File_iread_at_all, (MPI_File fh, MPI_Offset offset, void *buf, int co
 
 FRONT(int, File_iread_shared, (MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_IREAD_SHARED, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {(long)in_file(fh), in_buf(buf), (long)count, (long)in_type(datatype), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_FILE_IREAD_SHARED, a);
@@ -143,6 +150,7 @@ FRONT(int, File_iread_shared, (MPI_File fh, void *buf, int count, MPI_Datatype d
 
 FRONT(int, File_iwrite, (MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_IWRITE, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {(long)in_file(fh), in_buf(buf), (long)count, (long)in_type(datatype), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_FILE_IWRITE, a);
@@ -154,6 +162,7 @@ FRONT(int, File_iwrite, (MPI_File fh, const void *buf, int count, MPI_Datatype d
 
 FRONT(int, File_iwrite_all, (MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_IWRITE_ALL, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {(long)in_file(fh), in_buf(buf), (long)count, (long)in_type(datatype), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_FILE_IWRITE_ALL, a);
@@ -165,6 +174,7 @@ FRONT(int, File_iwrite_all, (MPI_File fh, const void *buf, int count, MPI_Dataty
 
 FRONT(int, File_iwrite_at, (MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_IWRITE_AT, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {(long)in_file(fh), (long)offset, in_buf(buf), (long)count, (long)in_type(datatype), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_FILE_IWRITE_AT, a);
@@ -176,6 +186,7 @@ FRONT(int, File_iwrite_at, (MPI_File fh, MPI_Offset offset, const void *buf, int
 
 FRONT(int, File_iwrite_at_all, (MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_IWRITE_AT_ALL, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {(long)in_file(fh), (long)offset, in_buf(buf), (long)count, (long)in_type(datatype), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_FILE_IWRITE_AT_ALL, a);
@@ -187,6 +198,7 @@ FRONT(int, File_iwrite_at_all, (MPI_File fh, MPI_Offset offset, const void *buf,
 
 FRONT(int, File_iwrite_shared, (MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_IWRITE_SHARED, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {(long)in_file(fh), in_buf(buf), (long)count, (long)in_type(datatype), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_FILE_IWRITE_SHARED, a);

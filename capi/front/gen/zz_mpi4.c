@@ -3,6 +3,7 @@
 
 FRONT(int, Allgather_init, (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_ALLGATHER_INIT, request != NULL);
     (void)info;
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), (long)sendcount, (long)in_type(sendtype), in_buf(recvbuf), (long)recvcount, (long)in_type(recvtype), (long)in_comm(comm), (long)&v_request};
@@ -40,6 +41,7 @@ FRONT(int, Allgatherv_c, (const void *sendbuf, MPI_Count sendcount, MPI_Datatype
 
 FRONT(int, Allgatherv_init, (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int *recvcounts, const int *displs, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_ALLGATHERV_INIT, request != NULL);
     (void)info;
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), (long)sendcount, (long)in_type(sendtype), in_buf(recvbuf), (long)recvcounts, (long)displs, (long)in_type(recvtype), (long)in_comm(comm), (long)&v_request};
@@ -66,6 +68,7 @@ FRONT(int, Allgatherv_init_c, (const void *sendbuf, MPI_Count sendcount, MPI_Dat
 
 FRONT(int, Allreduce_init, (const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_ALLREDUCE_INIT, request != NULL);
     (void)info;
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), in_buf(recvbuf), (long)count, (long)in_type(datatype), (long)in_op(op), (long)in_comm(comm), (long)&v_request};
@@ -89,6 +92,7 @@ FRONT(int, Allreduce_init_c, (const void *sendbuf, void *recvbuf, MPI_Count coun
 
 FRONT(int, Alltoall_init, (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_ALLTOALL_INIT, request != NULL);
     (void)info;
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), (long)sendcount, (long)in_type(sendtype), in_buf(recvbuf), (long)recvcount, (long)in_type(recvtype), (long)in_comm(comm), (long)&v_request};
@@ -127,6 +131,7 @@ FRONT(int, Alltoallv_c, (const void *sendbuf, const MPI_Count *sendcounts, const
 
 FRONT(int, Alltoallv_init, (const void *sendbuf, const int *sendcounts, const int *sdispls, MPI_Datatype sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_ALLTOALLV_INIT, request != NULL);
     (void)info;
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), (long)sendcounts, (long)sdispls, (long)in_type(sendtype), in_buf(recvbuf), (long)recvcounts, (long)rdispls, (long)in_type(recvtype), (long)in_comm(comm), (long)&v_request};
@@ -182,6 +187,7 @@ FRONT(int, Alltoallw_init_c, (const void *sendbuf, const MPI_Count *sendcounts, 
 
 FRONT(int, Barrier_init, (MPI_Comm comm, MPI_Info info, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_BARRIER_INIT, request != NULL);
     (void)info;
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {(long)in_comm(comm), (long)&v_request};
@@ -195,6 +201,7 @@ FRONT_EXTENSION(Barrier_init)
 
 FRONT(int, Bcast_init, (void *buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_BCAST_INIT, request != NULL);
     (void)info;
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(buffer), (long)count, (long)in_type(datatype), in_rank(root), (long)in_comm(comm), (long)&v_request};
@@ -218,6 +225,7 @@ FRONT(int, Bcast_init_c, (void *buffer, MPI_Count count, MPI_Datatype datatype, 
 
 FRONT(int, Exscan_init, (const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_EXSCAN_INIT, request != NULL);
     (void)info;
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), in_buf(recvbuf), (long)count, (long)in_type(datatype), (long)in_op(op), (long)in_comm(comm), (long)&v_request};
@@ -241,6 +249,7 @@ FRONT(int, Exscan_init_c, (const void *sendbuf, void *recvbuf, MPI_Count count, 
 
 FRONT(int, Gather_init, (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_GATHER_INIT, request != NULL);
     (void)info;
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), (long)sendcount, (long)in_type(sendtype), in_buf(recvbuf), (long)recvcount, (long)in_type(recvtype), in_rank(root), (long)in_comm(comm), (long)&v_request};
@@ -278,6 +287,7 @@ FRONT(int, Gatherv_c, (const void *sendbuf, MPI_Count sendcount, MPI_Datatype se
 
 FRONT(int, Gatherv_init, (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int *recvcounts, const int *displs, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_GATHERV_INIT, request != NULL);
     (void)info;
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), (long)sendcount, (long)in_type(sendtype), in_buf(recvbuf), (long)recvcounts, (long)displs, (long)in_type(recvtype), in_rank(root), (long)in_comm(comm), (long)&v_request};
@@ -421,6 +431,7 @@ FRONT(int, Iscatterv_c, (const void *sendbuf, const MPI_Count *sendcounts, const
 
 FRONT(int, Isendrecv, (const void *sendbuf, int sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf, int recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_ISENDRECV, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), (long)sendcount, (long)in_type(sendtype), in_rank(dest), in_tag(sendtag), in_buf(recvbuf), (long)recvcount, (long)in_type(recvtype), in_rank(source), in_tag(recvtag), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_ISENDRECV, a);
@@ -443,6 +454,7 @@ FRONT(int, Isendrecv_c, (const void *sendbuf, MPI_Count sendcount, MPI_Datatype 
 
 FRONT(int, Isendrecv_replace, (void *buf, int count, MPI_Datatype datatype, int dest, int sendtag, int source, int recvtag, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_ISENDRECV_REPLACE, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(buf), (long)count, (long)in_type(datatype), in_rank(dest), in_tag(sendtag), in_rank(source), in_tag(recvtag), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_ISENDRECV_REPLACE, a);
@@ -464,6 +476,7 @@ FRONT(int, Isendrecv_replace_c, (void *buf, MPI_Count count, MPI_Datatype dataty
 
 FRONT(int, Neighbor_allgather_init, (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_NEIGHBOR_ALLGATHER_INIT, request != NULL);
     (void)info;
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), (long)sendcount, (long)in_type(sendtype), in_buf(recvbuf), (long)recvcount, (long)in_type(recvtype), (long)in_comm(comm), (long)&v_request};
@@ -501,6 +514,7 @@ FRONT(int, Neighbor_allgatherv_c, (const void *sendbuf, MPI_Count sendcount, MPI
 
 FRONT(int, Neighbor_allgatherv_init, (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int *recvcounts, const int *displs, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_NEIGHBOR_ALLGATHERV_INIT, request != NULL);
     (void)info;
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), (long)sendcount, (long)in_type(sendtype), in_buf(recvbuf), (long)recvcounts, (long)displs, (long)in_type(recvtype), (long)in_comm(comm), (long)&v_request};
@@ -527,6 +541,7 @@ FRONT(int, Neighbor_allgatherv_init_c, (const void *sendbuf, MPI_Count sendcount
 
 FRONT(int, Neighbor_alltoall_init, (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_NEIGHBOR_ALLTOALL_INIT, request != NULL);
     (void)info;
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), (long)sendcount, (long)in_type(sendtype), in_buf(recvbuf), (long)recvcount, (long)in_type(recvtype), (long)in_comm(comm), (long)&v_request};
@@ -565,6 +580,7 @@ FRONT(int, Neighbor_alltoallv_c, (const void *sendbuf, const MPI_Count *sendcoun
 
 FRONT(int, Neighbor_alltoallv_init, (const void *sendbuf, const int *sendcounts, const int *sdispls, MPI_Datatype sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_NEIGHBOR_ALLTOALLV_INIT, request != NULL);
     (void)info;
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), (long)sendcounts, (long)sdispls, (long)in_type(sendtype), in_buf(recvbuf), (long)recvcounts, (long)rdispls, (long)in_type(recvtype), (long)in_comm(comm), (long)&v_request};
@@ -616,6 +632,7 @@ FRONT(int, Neighbor_alltoallw_init_c, (const void *sendbuf, const MPI_Count *sen
 
 FRONT(int, Parrived, (MPI_Request request, int partition, int *flag))
 {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_PARRIVED, flag != NULL);
     long a[] = {(long)in_request(request), (long)partition, (long)flag};
     long rc = front_call(CKPT_FN_MPI_PARRIVED, a);
     if (__builtin_expect(rc != 0, 0))
@@ -652,6 +669,7 @@ FRONT(int, Pready_range, (int partition_low, int partition_high, MPI_Request req
 
 FRONT(int, Reduce_init, (const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_REDUCE_INIT, request != NULL);
     (void)info;
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), in_buf(recvbuf), (long)count, (long)in_type(datatype), (long)in_op(op), in_rank(root), (long)in_comm(comm), (long)&v_request};
@@ -675,6 +693,7 @@ FRONT(int, Reduce_init_c, (const void *sendbuf, void *recvbuf, MPI_Count count, 
 
 FRONT(int, Reduce_scatter_block_init, (const void *sendbuf, void *recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_REDUCE_SCATTER_BLOCK_INIT, request != NULL);
     (void)info;
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), in_buf(recvbuf), (long)recvcount, (long)in_type(datatype), (long)in_op(op), (long)in_comm(comm), (long)&v_request};
@@ -709,6 +728,7 @@ FRONT(int, Reduce_scatter_c, (const void *sendbuf, void *recvbuf, const MPI_Coun
 
 FRONT(int, Reduce_scatter_init, (const void *sendbuf, void *recvbuf, const int *recvcounts, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_REDUCE_SCATTER_INIT, request != NULL);
     (void)info;
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), in_buf(recvbuf), (long)recvcounts, (long)in_type(datatype), (long)in_op(op), (long)in_comm(comm), (long)&v_request};
@@ -733,6 +753,7 @@ FRONT(int, Reduce_scatter_init_c, (const void *sendbuf, void *recvbuf, const MPI
 
 FRONT(int, Scan_init, (const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_SCAN_INIT, request != NULL);
     (void)info;
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), in_buf(recvbuf), (long)count, (long)in_type(datatype), (long)in_op(op), (long)in_comm(comm), (long)&v_request};
@@ -756,6 +777,7 @@ FRONT(int, Scan_init_c, (const void *sendbuf, void *recvbuf, MPI_Count count, MP
 
 FRONT(int, Scatter_init, (const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_SCATTER_INIT, request != NULL);
     (void)info;
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), (long)sendcount, (long)in_type(sendtype), in_buf(recvbuf), (long)recvcount, (long)in_type(recvtype), in_rank(root), (long)in_comm(comm), (long)&v_request};
@@ -793,6 +815,7 @@ FRONT(int, Scatterv_c, (const void *sendbuf, const MPI_Count *sendcounts, const 
 
 FRONT(int, Scatterv_init, (const void *sendbuf, const int *sendcounts, const int *displs, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_SCATTERV_INIT, request != NULL);
     (void)info;
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(sendbuf), (long)sendcounts, (long)displs, (long)in_type(sendtype), in_buf(recvbuf), (long)recvcount, (long)in_type(recvtype), in_rank(root), (long)in_comm(comm), (long)&v_request};

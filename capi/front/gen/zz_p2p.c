@@ -12,6 +12,7 @@ FRONT(int, Bsend, (const void *buf, int count, MPI_Datatype datatype, int dest, 
 
 FRONT(int, Bsend_init, (const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_BSEND_INIT, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(buf), (long)count, (long)in_type(datatype), in_rank(dest), in_tag(tag), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_BSEND_INIT, a);
@@ -32,6 +33,7 @@ FRONT(int, Buffer_attach, (void *buffer, int size))
 
 FRONT(int, Buffer_detach, (void *buffer, int *size))
 {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_BUFFER_DETACH, size != NULL);
     long a[] = {(long)buffer, (long)size};
     long rc = front_call(CKPT_FN_MPI_BUFFER_DETACH, a);
     if (__builtin_expect(rc != 0, 0))
@@ -41,6 +43,7 @@ FRONT(int, Buffer_detach, (void *buffer, int *size))
 
 FRONT(int, Cancel, (MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_CANCEL, request != NULL);
     ckpt_vid v_request = in_request(*request);
     long a[] = {(long)&v_request};
     long rc = front_call(CKPT_FN_MPI_CANCEL, a);
@@ -61,6 +64,7 @@ FRONT(int, Grequest_complete, (MPI_Request request))
 
 FRONT(int, Ibsend, (const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_IBSEND, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(buf), (long)count, (long)in_type(datatype), in_rank(dest), in_tag(tag), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_IBSEND, a);
@@ -72,6 +76,8 @@ FRONT(int, Ibsend, (const void *buf, int count, MPI_Datatype datatype, int dest,
 
 FRONT(int, Improbe, (int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_IMPROBE, flag != NULL);
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_IMPROBE, message != NULL);
     ckpt_vid v_message = CKPT_VID_NONE;
     long a[] = {in_rank(source), in_tag(tag), (long)in_comm(comm), (long)flag, (long)&v_message, out_status(status)};
     long rc = front_call(CKPT_FN_MPI_IMPROBE, a);
@@ -83,6 +89,8 @@ FRONT(int, Improbe, (int source, int tag, MPI_Comm comm, int *flag, MPI_Message 
 
 FRONT(int, Imrecv, (void *buf, int count, MPI_Datatype datatype, MPI_Message *message, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_IMRECV, message != NULL);
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_IMRECV, request != NULL);
     ckpt_vid v_message = in_message(*message);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(buf), (long)count, (long)in_type(datatype), (long)&v_message, (long)&v_request};
@@ -96,6 +104,7 @@ FRONT(int, Imrecv, (void *buf, int count, MPI_Datatype datatype, MPI_Message *me
 
 FRONT(int, Iprobe, (int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_IPROBE, flag != NULL);
     long a[] = {in_rank(source), in_tag(tag), (long)in_comm(comm), (long)flag, out_status(status)};
     long rc = front_call(CKPT_FN_MPI_IPROBE, a);
     if (__builtin_expect(rc != 0, 0))
@@ -105,6 +114,7 @@ FRONT(int, Iprobe, (int source, int tag, MPI_Comm comm, int *flag, MPI_Status *s
 
 FRONT(int, Irecv, (void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_IRECV, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(buf), (long)count, (long)in_type(datatype), in_rank(source), in_tag(tag), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_IRECV, a);
@@ -116,6 +126,7 @@ FRONT(int, Irecv, (void *buf, int count, MPI_Datatype datatype, int source, int 
 
 FRONT(int, Irsend, (const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_IRSEND, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(buf), (long)count, (long)in_type(datatype), in_rank(dest), in_tag(tag), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_IRSEND, a);
@@ -127,6 +138,7 @@ FRONT(int, Irsend, (const void *buf, int count, MPI_Datatype datatype, int dest,
 
 FRONT(int, Isend, (const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_ISEND, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(buf), (long)count, (long)in_type(datatype), in_rank(dest), in_tag(tag), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_ISEND, a);
@@ -138,6 +150,7 @@ FRONT(int, Isend, (const void *buf, int count, MPI_Datatype datatype, int dest, 
 
 FRONT(int, Issend, (const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_ISSEND, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(buf), (long)count, (long)in_type(datatype), in_rank(dest), in_tag(tag), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_ISSEND, a);
@@ -149,6 +162,7 @@ FRONT(int, Issend, (const void *buf, int count, MPI_Datatype datatype, int dest,
 
 FRONT(int, Mprobe, (int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_MPROBE, message != NULL);
     ckpt_vid v_message = CKPT_VID_NONE;
     long a[] = {in_rank(source), in_tag(tag), (long)in_comm(comm), (long)&v_message, out_status(status)};
     long rc = front_call(CKPT_FN_MPI_MPROBE, a);
@@ -160,6 +174,7 @@ FRONT(int, Mprobe, (int source, int tag, MPI_Comm comm, MPI_Message *message, MP
 
 FRONT(int, Mrecv, (void *buf, int count, MPI_Datatype datatype, MPI_Message *message, MPI_Status *status))
 {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_MRECV, message != NULL);
     ckpt_vid v_message = in_message(*message);
     long a[] = {in_buf(buf), (long)count, (long)in_type(datatype), (long)&v_message, out_status(status)};
     long rc = front_call(CKPT_FN_MPI_MRECV, a);
@@ -189,6 +204,7 @@ FRONT(int, Recv, (void *buf, int count, MPI_Datatype datatype, int source, int t
 
 FRONT(int, Recv_init, (void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_RECV_INIT, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(buf), (long)count, (long)in_type(datatype), in_rank(source), in_tag(tag), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_RECV_INIT, a);
@@ -200,6 +216,7 @@ FRONT(int, Recv_init, (void *buf, int count, MPI_Datatype datatype, int source, 
 
 FRONT(int, Request_free, (MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_REQUEST_FREE, request != NULL);
     ckpt_vid v_request = in_request(*request);
     long a[] = {(long)&v_request};
     long rc = front_call(CKPT_FN_MPI_REQUEST_FREE, a);
@@ -211,6 +228,7 @@ FRONT(int, Request_free, (MPI_Request *request))
 
 FRONT(int, Request_get_status, (MPI_Request request, int *flag, MPI_Status *status))
 {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_REQUEST_GET_STATUS, flag != NULL);
     long a[] = {(long)in_request(request), (long)flag, out_status(status)};
     long rc = front_call(CKPT_FN_MPI_REQUEST_GET_STATUS, a);
     if (__builtin_expect(rc != 0, 0))
@@ -229,6 +247,7 @@ FRONT(int, Rsend, (const void *ibuf, int count, MPI_Datatype datatype, int dest,
 
 FRONT(int, Rsend_init, (const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_RSEND_INIT, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(buf), (long)count, (long)in_type(datatype), in_rank(dest), in_tag(tag), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_RSEND_INIT, a);
@@ -249,6 +268,7 @@ FRONT(int, Send, (const void *buf, int count, MPI_Datatype datatype, int dest, i
 
 FRONT(int, Send_init, (const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_SEND_INIT, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(buf), (long)count, (long)in_type(datatype), in_rank(dest), in_tag(tag), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_SEND_INIT, a);
@@ -287,6 +307,7 @@ FRONT(int, Ssend, (const void *buf, int count, MPI_Datatype datatype, int dest, 
 
 FRONT(int, Ssend_init, (const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_SSEND_INIT, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(buf), (long)count, (long)in_type(datatype), in_rank(dest), in_tag(tag), (long)in_comm(comm), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_SSEND_INIT, a);
@@ -298,6 +319,7 @@ FRONT(int, Ssend_init, (const void *buf, int count, MPI_Datatype datatype, int d
 
 FRONT(int, Start, (MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_START, request != NULL);
     ckpt_vid v_request = in_request(*request);
     long a[] = {(long)&v_request};
     long rc = front_call(CKPT_FN_MPI_START, a);
@@ -309,6 +331,8 @@ FRONT(int, Start, (MPI_Request *request))
 
 FRONT(int, Test, (MPI_Request *request, int *flag, MPI_Status *status))
 {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TEST, request != NULL);
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TEST, flag != NULL);
     ckpt_vid v_request = in_request(*request);
     long a[] = {(long)&v_request, (long)flag, out_status(status)};
     long rc = front_call(CKPT_FN_MPI_TEST, a);
@@ -320,6 +344,7 @@ FRONT(int, Test, (MPI_Request *request, int *flag, MPI_Status *status))
 
 FRONT(int, Wait, (MPI_Request *request, MPI_Status *status))
 {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_WAIT, request != NULL);
     ckpt_vid v_request = in_request(*request);
     long a[] = {(long)&v_request, out_status(status)};
     long rc = front_call(CKPT_FN_MPI_WAIT, a);

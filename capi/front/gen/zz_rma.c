@@ -57,6 +57,7 @@ FRONT(int, Put, (const void *origin_addr, int origin_count, MPI_Datatype origin_
 
 FRONT(int, Raccumulate, (const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_WIN, in_win(win), CKPT_FN_MPI_RACCUMULATE, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(origin_addr), (long)origin_count, (long)in_type(origin_datatype), in_rank(target_rank), (long)target_disp, (long)target_count, (long)in_type(target_datatype), (long)in_op(op), (long)in_win(win), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_RACCUMULATE, a);
@@ -68,6 +69,7 @@ FRONT(int, Raccumulate, (const void *origin_addr, int origin_count, MPI_Datatype
 
 FRONT(int, Rget, (void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_WIN, in_win(win), CKPT_FN_MPI_RGET, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(origin_addr), (long)origin_count, (long)in_type(origin_datatype), in_rank(target_rank), (long)target_disp, (long)target_count, (long)in_type(target_datatype), (long)in_win(win), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_RGET, a);
@@ -79,6 +81,7 @@ FRONT(int, Rget, (void *origin_addr, int origin_count, MPI_Datatype origin_datat
 
 FRONT(int, Rget_accumulate, (const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, void *result_addr, int result_count, MPI_Datatype result_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_WIN, in_win(win), CKPT_FN_MPI_RGET_ACCUMULATE, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(origin_addr), (long)origin_count, (long)in_type(origin_datatype), in_buf(result_addr), (long)result_count, (long)in_type(result_datatype), in_rank(target_rank), (long)target_disp, (long)target_count, (long)in_type(target_datatype), (long)in_op(op), (long)in_win(win), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_RGET_ACCUMULATE, a);
@@ -90,6 +93,7 @@ FRONT(int, Rget_accumulate, (const void *origin_addr, int origin_count, MPI_Data
 
 FRONT(int, Rput, (const void *origin_addr, int origin_count, MPI_Datatype origin_datatype, int target_rank, MPI_Aint target_disp, int target_count, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request))
 {
+    FRONT_NEEDS(FRONT_WIN, in_win(win), CKPT_FN_MPI_RPUT, request != NULL);
     ckpt_vid v_request = CKPT_VID_NONE;
     long a[] = {in_buf(origin_addr), (long)origin_count, (long)in_type(origin_datatype), in_rank(target_rank), (long)target_disp, (long)target_count, (long)in_type(target_datatype), (long)in_win(win), (long)&v_request};
     long rc = front_call(CKPT_FN_MPI_RPUT, a);
@@ -218,6 +222,7 @@ FRONT(int, Win_sync, (MPI_Win win))
 
 FRONT(int, Win_test, (MPI_Win win, int *flag))
 {
+    FRONT_NEEDS(FRONT_WIN, in_win(win), CKPT_FN_MPI_WIN_TEST, flag != NULL);
     long a[] = {(long)in_win(win), (long)flag};
     long rc = front_call(CKPT_FN_MPI_WIN_TEST, a);
     if (__builtin_expect(rc != 0, 0))

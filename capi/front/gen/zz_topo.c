@@ -39,6 +39,8 @@ FRONT(int, Cart_rank, (MPI_Comm comm, const int *coords, int *rank))
 
 FRONT(int, Cart_shift, (MPI_Comm comm, int direction, int disp, int *rank_source, int *rank_dest))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_CART_SHIFT, rank_source != NULL);
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_CART_SHIFT, rank_dest != NULL);
     long a[] = {(long)in_comm(comm), (long)direction, (long)disp, (long)rank_source, (long)rank_dest};
     long rc = front_call(CKPT_FN_MPI_CART_SHIFT, a);
     if (__builtin_expect(rc != 0, 0))
@@ -131,6 +133,7 @@ FRONT(int, Graphdims_get, (MPI_Comm comm, int *nnodes, int *nedges))
 
 FRONT(int, Topo_test, (MPI_Comm comm, int *status))
 {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_TOPO_TEST, status != NULL);
     long a[] = {(long)in_comm(comm), (long)status};
     long rc = front_call(CKPT_FN_MPI_TOPO_TEST, a);
     if (__builtin_expect(rc != 0, 0))

@@ -57,6 +57,7 @@ FRONT(int, Pack_size, (int incount, MPI_Datatype datatype, MPI_Comm comm, int *s
 
 FRONT(int, Type_commit, (MPI_Datatype *type))
 {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_COMMIT, type != NULL);
     ckpt_vid v_type = in_type(*type);
     long a[] = {(long)&v_type};
     long rc = front_call(CKPT_FN_MPI_TYPE_COMMIT, a);
@@ -68,6 +69,7 @@ FRONT(int, Type_commit, (MPI_Datatype *type))
 
 FRONT(int, Type_contiguous, (int count, MPI_Datatype oldtype, MPI_Datatype *newtype))
 {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_CONTIGUOUS, newtype != NULL);
     ckpt_vid v_newtype = CKPT_VID_NONE;
     long a[] = {(long)count, (long)in_type(oldtype), (long)&v_newtype};
     long rc = front_call(CKPT_FN_MPI_TYPE_CONTIGUOUS, a);
@@ -79,6 +81,7 @@ FRONT(int, Type_contiguous, (int count, MPI_Datatype oldtype, MPI_Datatype *newt
 
 FRONT(int, Type_create_f90_complex, (int p, int r, MPI_Datatype *newtype))
 {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_CREATE_F90_COMPLEX, newtype != NULL);
     ckpt_vid v_newtype = CKPT_VID_NONE;
     long a[] = {(long)p, (long)r, (long)&v_newtype};
     long rc = front_call(CKPT_FN_MPI_TYPE_CREATE_F90_COMPLEX, a);
@@ -90,6 +93,7 @@ FRONT(int, Type_create_f90_complex, (int p, int r, MPI_Datatype *newtype))
 
 FRONT(int, Type_create_f90_integer, (int r, MPI_Datatype *newtype))
 {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_CREATE_F90_INTEGER, newtype != NULL);
     ckpt_vid v_newtype = CKPT_VID_NONE;
     long a[] = {(long)r, (long)&v_newtype};
     long rc = front_call(CKPT_FN_MPI_TYPE_CREATE_F90_INTEGER, a);
@@ -101,6 +105,7 @@ FRONT(int, Type_create_f90_integer, (int r, MPI_Datatype *newtype))
 
 FRONT(int, Type_create_f90_real, (int p, int r, MPI_Datatype *newtype))
 {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_CREATE_F90_REAL, newtype != NULL);
     ckpt_vid v_newtype = CKPT_VID_NONE;
     long a[] = {(long)p, (long)r, (long)&v_newtype};
     long rc = front_call(CKPT_FN_MPI_TYPE_CREATE_F90_REAL, a);
@@ -112,6 +117,7 @@ FRONT(int, Type_create_f90_real, (int p, int r, MPI_Datatype *newtype))
 
 FRONT(int, Type_create_hindexed, (int count, const int *blocklengths, const MPI_Aint *displacements, MPI_Datatype oldtype, MPI_Datatype *newtype))
 {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_CREATE_HINDEXED, newtype != NULL);
     ckpt_vid v_newtype = CKPT_VID_NONE;
     long a[] = {(long)count, (long)blocklengths, (long)displacements, (long)in_type(oldtype), (long)&v_newtype};
     long rc = front_call(CKPT_FN_MPI_TYPE_CREATE_HINDEXED, a);
@@ -123,6 +129,7 @@ FRONT(int, Type_create_hindexed, (int count, const int *blocklengths, const MPI_
 
 FRONT(int, Type_create_hindexed_block, (int count, int blocklength, const MPI_Aint *displacements, MPI_Datatype oldtype, MPI_Datatype *newtype))
 {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_CREATE_HINDEXED_BLOCK, newtype != NULL);
     ckpt_vid v_newtype = CKPT_VID_NONE;
     long a[] = {(long)count, (long)blocklength, (long)displacements, (long)in_type(oldtype), (long)&v_newtype};
     long rc = front_call(CKPT_FN_MPI_TYPE_CREATE_HINDEXED_BLOCK, a);
@@ -134,6 +141,7 @@ FRONT(int, Type_create_hindexed_block, (int count, int blocklength, const MPI_Ai
 
 FRONT(int, Type_create_hvector, (int count, int blocklength, MPI_Aint stride, MPI_Datatype oldtype, MPI_Datatype *newtype))
 {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_CREATE_HVECTOR, newtype != NULL);
     ckpt_vid v_newtype = CKPT_VID_NONE;
     long a[] = {(long)count, (long)blocklength, (long)stride, (long)in_type(oldtype), (long)&v_newtype};
     long rc = front_call(CKPT_FN_MPI_TYPE_CREATE_HVECTOR, a);
@@ -145,6 +153,7 @@ FRONT(int, Type_create_hvector, (int count, int blocklength, MPI_Aint stride, MP
 
 FRONT(int, Type_create_indexed_block, (int count, int blocklength, const int *displacements, MPI_Datatype oldtype, MPI_Datatype *newtype))
 {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_CREATE_INDEXED_BLOCK, newtype != NULL);
     ckpt_vid v_newtype = CKPT_VID_NONE;
     long a[] = {(long)count, (long)blocklength, (long)displacements, (long)in_type(oldtype), (long)&v_newtype};
     long rc = front_call(CKPT_FN_MPI_TYPE_CREATE_INDEXED_BLOCK, a);
@@ -156,6 +165,7 @@ FRONT(int, Type_create_indexed_block, (int count, int blocklength, const int *di
 
 FRONT(int, Type_create_resized, (MPI_Datatype oldtype, MPI_Aint lb, MPI_Aint extent, MPI_Datatype *newtype))
 {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_CREATE_RESIZED, newtype != NULL);
     ckpt_vid v_newtype = CKPT_VID_NONE;
     long a[] = {(long)in_type(oldtype), (long)lb, (long)extent, (long)&v_newtype};
     long rc = front_call(CKPT_FN_MPI_TYPE_CREATE_RESIZED, a);
@@ -167,6 +177,7 @@ FRONT(int, Type_create_resized, (MPI_Datatype oldtype, MPI_Aint lb, MPI_Aint ext
 
 FRONT(int, Type_create_subarray, (int ndims, const int *sizes, const int *subsizes, const int *starts, int order, MPI_Datatype oldtype, MPI_Datatype *newtype))
 {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_CREATE_SUBARRAY, newtype != NULL);
     ckpt_vid v_newtype = CKPT_VID_NONE;
     long a[] = {(long)ndims, (long)sizes, (long)subsizes, (long)starts, in_order(order), (long)in_type(oldtype), (long)&v_newtype};
     long rc = front_call(CKPT_FN_MPI_TYPE_CREATE_SUBARRAY, a);
@@ -214,6 +225,7 @@ FRONT(int, Type_get_true_extent_x, (MPI_Datatype datatype, MPI_Count *true_lb, M
 
 FRONT(int, Type_indexed, (int count, const int *blocklengths, const int *displacements, MPI_Datatype oldtype, MPI_Datatype *newtype))
 {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_INDEXED, newtype != NULL);
     ckpt_vid v_newtype = CKPT_VID_NONE;
     long a[] = {(long)count, (long)blocklengths, (long)displacements, (long)in_type(oldtype), (long)&v_newtype};
     long rc = front_call(CKPT_FN_MPI_TYPE_INDEXED, a);
@@ -225,6 +237,7 @@ FRONT(int, Type_indexed, (int count, const int *blocklengths, const int *displac
 
 FRONT(int, Type_match_size, (int typeclass, int size, MPI_Datatype *type))
 {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_MATCH_SIZE, type != NULL);
     ckpt_vid v_type = CKPT_VID_NONE;
     long a[] = {in_typeclass(typeclass), (long)size, (long)&v_type};
     long rc = front_call(CKPT_FN_MPI_TYPE_MATCH_SIZE, a);
@@ -236,6 +249,7 @@ FRONT(int, Type_match_size, (int typeclass, int size, MPI_Datatype *type))
 
 FRONT(int, Type_vector, (int count, int blocklength, int stride, MPI_Datatype oldtype, MPI_Datatype *newtype))
 {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_VECTOR, newtype != NULL);
     ckpt_vid v_newtype = CKPT_VID_NONE;
     long a[] = {(long)count, (long)blocklength, (long)stride, (long)in_type(oldtype), (long)&v_newtype};
     long rc = front_call(CKPT_FN_MPI_TYPE_VECTOR, a);

@@ -191,3 +191,28 @@ func TestFortran(t *testing.T) {
 		}
 	}
 }
+
+// TestTypes: datatypes made of each other, freed while others need them, saved in the middle of it.
+func TestTypes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts some 40 MPI processes")
+	}
+	ckptrun := filepath.Join(buildTree(t), "bin/ckptrun")
+	for abi, other := range map[string]string{"mpich": "openmpi", "openmpi": "mpich"} {
+		program := compile(t, abi, "types.c", warnings...)
+		t.Run(abi+" program", func(t *testing.T) {
+			expect(t, launch(t, abi, program), "types: ok")
+			dir := t.TempDir()
+			expect(t, launch(t, abi, ckptrun, "--dir", dir, "--keep", "9", program, "save"), "types: ok")
+			for _, epoch := range []string{"@1", "@2", "@3"} {
+				for _, second := range []string{abi, other} {
+					t.Run(epoch+" under "+second, func(t *testing.T) {
+						copied := filepath.Join(t.TempDir(), "ckpt")
+						run(t, nil, "cp", "-r", dir, copied)
+						expect(t, launch(t, second, ckptrun, "--restart", copied+epoch), "types: ok, restarted")
+					})
+				}
+			}
+		})
+	}
+}

@@ -73,7 +73,11 @@ static void handlers(const MPI::Errhandler &handler) {
     MPI::Intracomm mine = MPI::COMM_WORLD.Dup();
     mine.Set_errhandler(handler);
     mine.Send(&v, 1, MPI::INT, 1000, 1);
-    CHECK(errors > e);
+    CHECK(errors == e + 1);
+    mine.Send(&v, 1, MPI::INT, 1000, 1);
+    CHECK(errors == e + 2);
+    mine.Call_errhandler(MPI::ERR_RANK);
+    CHECK(errors == e + 3);
     mine.Set_errhandler(MPI::ERRORS_THROW_EXCEPTIONS);
     bool caught = false;
 #ifdef OPEN_MPI /* built without exceptions: a message, and a variable with the error */

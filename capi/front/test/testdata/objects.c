@@ -222,6 +222,7 @@ static int keyval, copies, deletes, errors;
 static MPI_Errhandler handler;
 static MPI_Info info;
 static MPI_Group group;
+static MPI_Group left; /* of a communicator that was freed */
 
 static int copy_attr(MPI_Comm c, int k, void *extra, void *in, void *out, int *flag) {
     (void)c, (void)k;
@@ -246,6 +247,36 @@ static void on_error(MPI_Comm *comm, int *code, ...) {
     errors++;
 }
 
+/* A communicator gives its group out as often as it is asked; each handle is freed by itself, and the
+ * group outlives the communicator. */
+static void make_groups(void) {
+    MPI_Comm copy;
+    MPI_Group other;
+    OK(MPI_Comm_group(half, &group));
+    OK(MPI_Comm_dup(half, &copy));
+    OK(MPI_Comm_group(copy, &left));
+    OK(MPI_Comm_group(copy, &other));
+    OK(MPI_Group_free(&other));
+    CHECK(other == MPI_GROUP_NULL);
+    OK(MPI_Comm_free(&copy));
+}
+
+static void check_groups(void) {
+    int n, me, mine, same;
+    MPI_Group again;
+    OK(MPI_Group_size(group, &n));
+    CHECK(n == (size + 1 - rank % 2) / 2);
+    OK(MPI_Group_rank(left, &me));
+    OK(MPI_Comm_rank(half, &mine));
+    CHECK(me == mine);
+    OK(MPI_Group_compare(group, left, &same));
+    CHECK(same == MPI_IDENT);
+    OK(MPI_Comm_group(half, &again));
+    OK(MPI_Group_compare(group, again, &same));
+    CHECK(same == MPI_IDENT);
+    OK(MPI_Group_free(&again));
+}
+
 static void make_others(void) {
     static int value = 42;
     OK(MPI_Comm_create_keyval(copy_attr, delete_attr, &keyval, &keyval));
@@ -255,7 +286,7 @@ static void make_others(void) {
     OK(MPI_Info_create(&info));
     OK(MPI_Info_set(info, "first", "1"));
     OK(MPI_Info_set(info, "second", "two"));
-    OK(MPI_Comm_group(half, &group));
+    make_groups();
     OK(MPI_Op_create(weighted_sum, 1, &op));
 }
 
@@ -279,8 +310,7 @@ static void check_others(void) {
     CHECK(flag && strcmp(text, "two") == 0);
     OK(MPI_Info_get_nkeys(info, &n));
     CHECK(n == 2);
-    OK(MPI_Group_size(group, &n));
-    CHECK(n == (size + 1 - rank % 2) / 2);
+    check_groups();
 }
 
 /* ---- messages ---- */

@@ -68,6 +68,54 @@ static void check_attributes(MPI_Win win, void *base, MPI_Aint bytes, int flavor
     CHECK(flag && *(int *)v == flavor);
 }
 
+/* Whether the memory at an address is shared with other processes. */
+static int is_shared(void *at) {
+    unsigned long start, end;
+    char line[512], flags[8];
+    int found = 0;
+    FILE *f = fopen("/proc/self/maps", "r");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL)
+        if (sscanf(line, "%lx-%lx %7s", &start, &end, flags) == 3 && (unsigned long)at >= start &&
+            (unsigned long)at < end)
+            found = flags[3] == 's';
+    if (f != NULL)
+        fclose(f);
+    return found;
+}
+
+/* Between ranks of one node Open MPI makes windows of shared memory, in which a put is a store. */
+static int open_mpi_below(void) {
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int n;
+    OK(MPI_Get_library_version(version, &n));
+    return strncmp(version, "Open MPI", 8) == 0;
+}
+
+/* Every other rank has no memory; no locks are announced, and Open MPI gives them all the same. */
+static void empty_parts(const char *apart) {
+    MPI_Win win;
+    MPI_Info info;
+    MPI_Aint bytes;
+    int unit, *mine, *there, nowhere = strcmp(apart, "true") == 0;
+#if !defined(OPEN_MPI)
+    nowhere = 1;
+#endif
+    OK(MPI_Info_create(&info));
+    OK(MPI_Info_set(info, "no_locks", "true"));
+    OK(MPI_Info_set(info, "alloc_shared_noncontig", apart));
+    OK(MPI_Win_allocate_shared(rank % 2 ? 0 : 16, 4, info, MPI_COMM_WORLD, &mine, &win));
+    OK(MPI_Info_free(&info));
+    CHECK(rank % 2 == 0 || (mine == NULL) == nowhere);
+    for (int r = 0; r < size; r++) {
+        OK(MPI_Win_shared_query(win, r, &bytes, &unit, &there));
+        CHECK((bytes == 0) == r % 2);
+        CHECK((there == NULL) == (r % 2 && nowhere));
+    }
+    OK(MPI_Win_lock_all(0, win));
+    OK(MPI_Win_unlock_all(win));
+    OK(MPI_Win_free(&win));
+}
+
 static void windows(void) {
     MPI_Win win;
     int *mine;
@@ -81,6 +129,7 @@ static void windows(void) {
     OK(MPI_Free_mem(mine));
     OK(MPI_Win_allocate(4 * sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &win));
     memset(mine, 0, 4 * sizeof(int));
+    CHECK(is_shared(mine) || size == 1 || !open_mpi_below());
     check_attributes(win, mine, 4 * sizeof(int), MPI_WIN_FLAVOR_ALLOCATE);
     OK(MPI_Barrier(MPI_COMM_WORLD));
     check_window(win, mine);
@@ -97,6 +146,8 @@ static void windows(void) {
     CHECK(zero[0] == 5 && bytes == sizeof(int) && unit == sizeof(int));
     OK(MPI_Win_unlock_all(win));
     OK(MPI_Win_free(&win));
+    empty_parts("false");
+    empty_parts("true");
 }
 
 static void files(const char *name) {
