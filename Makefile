@@ -5,6 +5,7 @@
 #   make test       all tests
 #   make bench      measure; results go to bench/results/
 #   make soak       save, kill and continue random programs, hundreds of times
+#   make fuzz       give every parser made-up bytes; FUZZTIME=30s for each, FUZZ=REGEXP for some
 #   make lint       format, vet, staticcheck, C warnings, generated files up to date
 #   make generate   write the generated files again
 #   make install    copy build/ to PREFIX (/usr/local)
@@ -108,6 +109,14 @@ $(LIB)/libckpt.so: FORCE capi/libckpt.map
 	    -o $(OBJ)/go/libckpt.so ./capi
 	@$(call replace,$(OBJ)/go/libckpt.so,$@)
 
+# A tree for tests of whole jobs, whose libckpt.so arms fault points from the environment. It is not installed.
+FAULTS := $(OBJ)/faults
+faults: all
+	@mkdir -p $(FAULTS)
+	@cp -a --remove-destination $(BIN) $(LIB) $(FAULTS)/
+	CGO_CFLAGS="-O2 -g -DHEADERS=$(GO_HEADERS)" $(GO_BUILD) -tags faults -buildmode=c-shared \
+	    -ldflags "$(GO_LDFLAGS) -extldflags '$(LIBCKPT_LD)'" -o $(FAULTS)/lib/libckpt.so ./capi
+
 $(LIB)/libckpt.so.1: | $(LIB)/libckpt.so
 	ln -sfn libckpt.so $@
 
@@ -118,7 +127,7 @@ $(BIN)/ckptctl: FORCE
 
 # ---- MPI: fronts and backs, from generated sources ----------------------------------------------
 
-include capi/front/module.mk capi/back/module.mk
+include capi/front/module.mk capi/back/module.mk capi/enter/module.mk
 
 # ---- what else is installed ---------------------------------------------------------------------
 
@@ -165,7 +174,7 @@ examples: $(EXAMPLES)
 demo: all examples
 	scripts/demo.sh $(BUILD)
 
-test: all examples soak-programs $(C_TESTS)
+test: all faults examples soak-programs $(C_TESTS)
 	GO=$(GO) scripts/test.sh $(BUILD) $(abspath $(C_TESTS))
 
 include bench/module.mk
@@ -184,6 +193,10 @@ soak: all examples soak-programs
 	$(GO) run ./bench/soak -build $(BUILD) -cycles $(or $(CYCLES),500) $(if $(SEED),-seed $(SEED)) \
 	    -log bench/results/soak.txt
 
+# Every parser of bytes from disk or wire; scripts/fuzz.sh has more variables.
+fuzz:
+	GO=$(GO) FUZZTIME='$(or $(FUZZTIME),30s)' FUZZ='$(FUZZ)' FUZZPROCS='$(FUZZPROCS)' FUZZKEEP='$(FUZZKEEP)' scripts/fuzz.sh
+
 lint: all examples
 	GO=$(GO) scripts/lint.sh
 
@@ -196,7 +209,7 @@ install: all
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all setup examples demo test bench soak soak-programs lint generate install clean FORCE
+.PHONY: all faults setup examples demo test bench soak soak-programs fuzz lint generate install clean FORCE
 FORCE:
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

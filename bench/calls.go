@@ -129,6 +129,17 @@ func measureTriple(ctx context.Context, b *bench) (*report, error) {
 	}, err
 }
 
+func measureWindow(ctx context.Context, b *bench) (*report, error) {
+	jobs, err := b.job(ctx, "window", "ns", b.batchCount(), nil)
+	return &report{
+		Title: "One-sided operations",
+		Text: "On memory of `MPI_Win_allocate`, in an epoch of `MPI_Win_lock_all`. Between ranks of one node Open MPI " +
+			"has such memory in common, and a put is a store; under ckptrun the same pages are mapped where the " +
+			"program keeps them.",
+		Comparisons: jobs,
+	}, err
+}
+
 func measureSyscall(ctx context.Context, b *bench) (*report, error) {
 	call := append([]string{b.program("syscall")}, b.batchCount()...)
 	c := &comparison{Title: "system calls", Unit: "ns", Ways: []way{

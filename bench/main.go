@@ -41,6 +41,7 @@ var studies = []study{
 	{"query", measureQuery},
 	{"blocking", measureBlocking},
 	{"triple", measureTriple},
+	{"window", measureWindow},
 	{"counting", measureCounting},
 	{"safestate", measureSafeState},
 	{"groups", measureGroups},

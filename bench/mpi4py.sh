@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # mpi4py.sh CHECKOUT [RANKS...]: runs the test suite of mpi4py, which CHECKOUT has in test/, on the
-# distribution's module and Open MPI, natively and under ckptrun without a checkpoint, on 1, 2 and 4
-# ranks, and writes bench/results/mpi4py.md: how many tests passed, and each test whose outcome on some
-# rank is not native's.  Nothing is fetched or built.  The version must be that of the module:
+# distribution's module and Open MPI, natively and under ckptrun, on 1, 2 and 4 ranks: without a
+# checkpoint, saved where every EVERYth test begins, and saved once and continued in a new job.  It writes
+# bench/results/mpi4py.md: how many tests passed, and each test whose outcome on some rank is not native's.  Nothing is fetched or built.  The version must be that of the module:
 #
 #   git clone --branch 3.1.4 --depth 1 https://github.com/mpi4py/mpi4py
 #   bench/mpi4py.sh mpi4py
 #
-# LIMIT is what one run may take, in seconds.  The status is 0 when no outcome differs.
+# PARTS are those that run (messages spawn connect); those of the last two hold checkpoints back, and are not
+# saved.  LIMIT is what one run may take, in seconds.  The status is 0 when no outcome differs.
 #
 # The tests that start and join other jobs run class by class, each in a job of its own: natively, Open
 # MPI hangs in some of those jobs, in others not. Such a job is started again, up to ATTEMPTS times, and
@@ -20,7 +21,7 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 checkout=$(cd "$1" && pwd)
 shift
 [ $# -gt 0 ] || set -- 1 2 4
-limit=${LIMIT:-1800} attempts=${ATTEMPTS:-10}
+limit=${LIMIT:-1800} attempts=${ATTEMPTS:-10} every=${EVERY:-50} parts=${PARTS:-messages spawn connect}
 ckptrun=$here/build/bin/ckptrun
 python=/usr/bin/python3 # not one from elsewhere in PATH: only this one finds the module
 result=$here/bench/results/mpi4py.md
@@ -46,16 +47,56 @@ sys.modules["cupy"] = sys.modules["numba"] = None
 sys.path.insert(0, sys.argv[1])
 unittest.main(module=None, argv=["", "-v", sys.argv[2]])'
 
-# job DIR RANKS LIMIT JOB [CKPTRUN]: one mpiexec.
+# Rank 0 asks for a checkpoint where a test begins: every so many tests, or once.
+moments='import glob, os, runpy, signal, sys, time, unittest
+every, once, rank = int(sys.argv[1]), sys.argv[2] == "once", os.environ.get("OMPI_COMM_WORLD_RANK")
+begin, begun = unittest.TextTestResult.startTest, 0
+def start(self, test):
+    global begun
+    begun += 1
+    begin(self, test)
+    if rank == "0" and begun % every == 0 and (begun == every * 4 or not once):
+        had = len(glob.glob("ckpt/epoch-*/manifest.json"))
+        os.kill(os.getpid(), signal.SIGUSR1)
+        for _ in range(60): # tests are short: this one begins when its epoch is there, or a little later
+            if len(glob.glob("ckpt/epoch-*/manifest.json")) > had: break
+            time.sleep(0.005)
+unittest.TextTestResult.startTest = start
+sys.argv = sys.argv[3:]
+runpy.run_path(sys.argv[0], run_name="__main__")'
+
+# job DIR RANKS LIMIT JOB [CKPTRUN...]: one mpiexec, and another one when the first was saved and ended.
 job() {
     local dir=$1 ranks=$2 seconds=$3 job=$4
     shift 4
     local tests=(-c "$one_class" "$checkout/test" "$job")
     [ "$job" != rest ] || tests=("$checkout/test/runtests.py" -v -e test_spawn -e test_dynproc)
+    case "$*" in
+    *=continue) tests=(-c "$moments" "$every" often "${tests[@]}") ;;
+    *=exit*) tests=(-c "$moments" "$every" once "${tests[@]}") ;;
+    esac
+    start out "$@" "$python" "${tests[@]}" && return
+    local status=$? file
+    [ $status != 124 ] && [ -e "$dir/ckpt/epoch-000001/manifest.json" ] || return $status
+    case "$*" in
+    *=exit*)
+        status=0
+        start again "$ckptrun" --restart ckpt || status=$?
+        for file in "$dir"/again/*/rank.*/stderr; do
+            cat "$file" >>"$(echo "$dir"/out/*/"$(basename "$(dirname "$file")")")/stderr"
+        done
+        ;;
+    esac
+    return $status
+}
+
+# start OUT COMMAND...: one mpiexec of job's.
+start() {
+    local out=$1
+    shift
     # There may be more ranks than processors: waiting ones let the others run.
     (cd "$dir" && timeout -k 10 "$seconds" mpiexec.openmpi --oversubscribe --bind-to none \
-        --mca mpi_yield_when_idle 1 --output-filename "$dir/out" -n "$ranks" \
-        "$@" "$python" "${tests[@]}" >"$dir/log" 2>&1 </dev/null)
+        --mca mpi_yield_when_idle 1 --output-filename "$dir/$out" -n "$ranks" "$@" >"$dir/log" 2>&1 </dev/null)
 }
 
 # outcomes DIR: one line a rank and test, "rank test: outcome". What a test prints can stand between
@@ -79,7 +120,7 @@ outcomes() {
 
 # run OUT RANKS PART [CKPTRUN]: leaves the outcomes of a part in OUT, how it ended in OUT.status.
 run() {
-    local out=$1 ranks=$2 part=$3 hung=0 worst=0 name status dir i seconds=$limit tries=1
+    local out=$1 ranks=$2 part=$3 hung=0 worst=0 name status dir i seconds=$limit tries=1 epochs=0
     shift 3
     [ "$part" = messages ] || { seconds=60 && tries=$attempts; }
     : >"$out"
@@ -93,10 +134,11 @@ run() {
         done
         [ $status = 0 ] || worst=$status
         outcomes "$dir" >>"$out"
+        epochs=$({ ls -d "$dir"/ckpt/epoch-*/manifest.json 2>/dev/null || true; } | sed 's/.*epoch-0*//; s/[^0-9].*//' | tail -n 1)
     done
     tr -d '()' <"$out" | sort >"$out.sorted"
     mv "$out.sorted" "$out"
-    echo "$hung | $worst" >"$out.status"
+    echo "$hung | $worst | ${epochs:-0}" >"$out.status"
 }
 
 count() { grep -c ": $2" "$1" || true; }
@@ -104,6 +146,16 @@ count() { grep -c ": $2" "$1" || true; }
 row() {
     echo "| $2 | $3 | $4 | $(wc -l <"$1") | $(count "$1" ok) | $(count "$1" skipped) | $(count "$1" FAIL) |" \
         "$(count "$1" ERROR) | $(cat "$1.status") |"
+}
+
+# compare RANKS PART HOW [OPTIONS]: runs a part under ckptrun, and notes what is not as it was natively.
+compare() {
+    local ranks=$1 part=$2 how=$3
+    shift 3
+    run "$work/here" "$ranks" "$part" "$ckptrun" "$@"
+    row "$work/here" "$part" "$ranks" "$how"
+    diff "$work/native" "$work/here" | grep '^[<>]' | sort -k 2 |
+        sed "s/^/$part, $ranks ranks: /; s/</natively:/; s/>/$how: /" >>"$differences" || true
 }
 
 differences=$work/differences
@@ -115,16 +167,16 @@ differences=$work/differences
         "$(getconf _NPROCESSORS_ONLN) processors. Written by \`bench/mpi4py.sh\`; tests are counted on each rank. A job" \
         "of the parts spawn and connect that hung (60 s) was started again."
     echo
-    echo "| part | ranks | how | tests | ok | skipped | failed | errors | jobs that hung | exit status |"
-    echo "|---|---|---|---|---|---|---|---|---|---|"
+    echo "| part | ranks | how | tests | ok | skipped | failed | errors | jobs that hung | exit status | newest epoch |"
+    echo "|---|---|---|---|---|---|---|---|---|---|---|"
     for ranks in "$@"; do
-        for part in messages spawn connect; do
+        for part in $parts; do
             run "$work/native" "$ranks" "$part"
-            run "$work/here" "$ranks" "$part" "$ckptrun"
             row "$work/native" "$part" "$ranks" natively
-            row "$work/here" "$part" "$ranks" ckptrun
-            diff "$work/native" "$work/here" | grep '^[<>]' | sort -k 2 |
-                sed "s/^/$part, $ranks ranks: /; s/</natively:/; s/>/ckptrun: /" >>"$differences" || true
+            compare "$ranks" "$part" ckptrun
+            [ "$part" = messages ] || continue
+            compare "$ranks" "$part" "saved every $every tests" --signal USR1=continue
+            compare "$ranks" "$part" "saved, continued in a new job" --signal USR1=exit --exit-code 77
         done
     done
     echo

@@ -103,6 +103,13 @@ func ckpt_coll_returned(job *C.ckpt_job, comm C.ckpt_vid, k C.uint64_t) {
 	}
 }
 
+//export ckpt_coll_withdrawn
+func ckpt_coll_withdrawn(job *C.ckpt_job, comm C.ckpt_vid, k C.uint64_t, deferred C.int) {
+	if job != nil && process.job != nil {
+		process.job.CollWithdrawn(vid.ID(comm), uint64(k), deferred != 0)
+	}
+}
+
 //export ckpt_coll_start
 func ckpt_coll_start(job *C.ckpt_job, comm *C.ckpt_vid, k *C.uint64_t) C.int {
 	if job == nil || process.job == nil {

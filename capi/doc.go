@@ -7,4 +7,6 @@
 // decides nothing: every export calls into package ckpt, launch or vid.
 package main
 
+import _ "github.com/libckpt/libckpt/internal/keepout" // Go's heap stays out of the program's memory
+
 func main() {} // c-shared wants one; nobody calls it

@@ -63,7 +63,16 @@ enum { CANON_ORDER_C = 0, CANON_ORDER_FORTRAN = 1 };
 enum { CANON_DISTRIBUTE_BLOCK = 0, CANON_DISTRIBUTE_CYCLIC = 1, CANON_DISTRIBUTE_NONE = 2 };
 #define CANON_DISTRIBUTE_DFLT_DARG (-1)
 enum { CANON_TYPECLASS_REAL = 1, CANON_TYPECLASS_INTEGER = 2, CANON_TYPECLASS_COMPLEX = 3 };
-enum { CANON_COMM_TYPE_SHARED = 1 };
+/* MPI 4's: parts of a node that an info names, and that the MPI chooses and names; MPICH's: processes that
+ * have in common what an info names. */
+enum {
+    CANON_COMM_TYPE_SHARED = 1,
+    CANON_COMM_TYPE_HW_GUIDED = 2,
+    CANON_COMM_TYPE_HW_UNGUIDED = 3,
+    CANON_COMM_TYPE_NEIGHBORHOOD = 4
+};
+#define CANON_HW_RESOURCE "mpi_hw_resource_type"
+enum { CANON_HW_RESOURCE_BYTES = 64 };
 enum { CANON_LOCK_EXCLUSIVE = 1, CANON_LOCK_SHARED = 2 };
 /* Asserts of one-sided communication are an or of these. */
 enum {
@@ -105,6 +114,10 @@ enum {
     CANON_ATTR_APPNUM,
     CANON_ATTRS
 };
+
+/* MPI_TAG_UB above every MPI: that of MPICH, the smallest of those that may be below (Open MPI has
+ * 2147483647).  A program that takes the highest tag can be continued under any of them. */
+enum { CANON_TAG_UB = 0x0fffffff };
 
 typedef struct ckpt_mpi_group {
     int size;

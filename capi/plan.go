@@ -96,7 +96,10 @@ func makePlan(plan *C.struct_host_plan, args []string) error {
 		plan.two_phase = 1
 	}
 	plan.back = C.CString(o.MPI)
-	plan.own_argc = C.int(own + 1)
+	plan.again = cStrings(launch.Again(args[1:1+own], o))
+	if launch.Launched(os.Getenv) {
+		plan.launched = 1
+	}
 	if plan.trigger_fd, plan.trigger_mask, err = openTriggers(o); err != nil {
 		return err
 	}
@@ -124,6 +127,16 @@ func planRestart(plan *C.struct_host_plan, o launch.Options) error {
 			return err
 		}
 	}
+	// Before anything else, and of an MPI job before MPI is started: who is refused has touched nothing.
+	switch rank := launch.LauncherRank(os.Getenv); {
+	case !r.MPI() || o.MPI == "" || rank == 0:
+		err = r.Own(o, process.log)
+	case rank > 0:
+		err = r.AwaitOwner(o, process.log)
+	}
+	if err != nil {
+		return err
+	}
 	process.restart = r
 	plan.action = C.PLAN_RESTART
 	if r.MPI() {
@@ -131,6 +144,7 @@ func planRestart(plan *C.struct_host_plan, o launch.Options) error {
 		if o.MPI == "" {
 			// Not under a launcher: a job of one rank can be continued alone.
 			if r.Ranks() > 1 {
+				r.Disown()
 				return fmt.Errorf("the job has %d ranks; run `mpiexec -n %d ckptrun --restart %s`", r.Ranks(), r.Ranks(), o.Restart)
 			}
 			plan.back = C.CString(r.MPIName())
@@ -204,10 +218,9 @@ func ckpt_host_checkpoint(why *C.char, bytes C.size_t) C.int {
 }
 
 //export ckpt_host_ending
-func ckpt_host_ending(status C.int) {
-	_ = status // the job ends alike, whatever it is
+func ckpt_host_ending(status, parent C.int) {
 	if process.job != nil {
-		process.job.Ending()
+		process.job.Ending(status == 0 && parent == 0)
 	}
 }
 

@@ -45,6 +45,9 @@ static const char *op_failure(const ckpt_runtime_ops *o, void *c) {
 static long op_files(const ckpt_runtime_ops *o, void *c, char *b, size_t n) {
     return o->files ? o->files(c, b, n) : 0;
 }
+static long op_memory(const ckpt_runtime_ops *o, void *c, uint64_t *l, long n) {
+    return o->memory ? o->memory(c, l, n) : 0;
+}
 static int op_waiting(const ckpt_runtime_ops *o, void *c, ckpt_waiting *l, int n) {
     return o->waiting ? o->waiting(c, l, n) : 0;
 }
@@ -99,12 +102,11 @@ func (r *mpiRuntime) Allgather(mine []byte) ([][]byte, error) {
 }
 
 func (r *mpiRuntime) Holds() string {
-	why := (*C.char)(C.calloc(1, whyBytes))
-	defer C.free(unsafe.Pointer(why))
-	if C.op_holds(&r.ops, r.ctx, why, whyBytes) == 0 {
+	var why [whyBytes]C.char
+	if C.op_holds(&r.ops, r.ctx, &why[0], whyBytes) == 0 {
 		return ""
 	}
-	return C.GoString(why)
+	return C.GoString(&why[0])
 }
 
 func (r *mpiRuntime) Inside() string {
@@ -118,7 +120,7 @@ func (r *mpiRuntime) OneSided() bool { return C.op_one_sided(&r.ops, r.ctx) != 0
 
 func (r *mpiRuntime) Settle() error {
 	if e := C.op_settle(&r.ops, r.ctx); e != 0 {
-		return fmt.Errorf("completing what was begun on windows: the runtime reports %d", e)
+		return r.failure("completing what was begun on windows", C.long(e))
 	}
 	return nil
 }
@@ -126,7 +128,7 @@ func (r *mpiRuntime) Settle() error {
 func (r *mpiRuntime) Drain() (int, error) {
 	n := int(C.op_drain(&r.ops, r.ctx))
 	if n < 0 {
-		return 0, fmt.Errorf("receiving what is under way: the runtime reports %d", n)
+		return 0, r.failure("receiving what is under way", C.long(n))
 	}
 	return n, nil
 }
@@ -176,23 +178,28 @@ func (r *mpiRuntime) Answered(answers []ckpt.Claim) {
 	C.op_answered(&r.ops, r.ctx, &list[0], C.long(len(list)))
 }
 
-func (r *mpiRuntime) Save() ([]byte, error) {
+// start is where C finds bytes that Go holds for the length of one call; NULL when there are none.
+func start(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
+
+func (r *mpiRuntime) Save(room func(bytes int) ([]byte, error)) ([]byte, error) {
 	n := C.op_save(&r.ops, r.ctx, nil, 0)
 	if n < 0 {
 		return nil, r.failure("messages and requests", n)
 	}
-	b := C.malloc(C.size_t(max(n, 1)))
-	defer C.free(b)
-	if m := C.op_save(&r.ops, r.ctx, b, C.size_t(n)); m != n {
+	b, err := room(int(n))
+	if err != nil {
+		return nil, err
+	}
+	if m := C.op_save(&r.ops, r.ctx, start(b), C.size_t(n)); m < 0 {
+		return nil, r.failure("messages and requests", m)
+	} else if m != n {
 		return nil, fmt.Errorf("messages and requests changed while the program was stopped (%d, then %d bytes)", n, m)
 	}
-	return append([]byte(nil), unsafe.Slice((*byte)(b), int(n))...), nil
+	return b, nil
 }
 
 func (r *mpiRuntime) Load(state []byte) error {
-	b := C.CBytes(state)
-	defer C.free(b)
-	if e := C.op_load(&r.ops, r.ctx, b, C.size_t(len(state))); e != 0 {
+	if e := C.op_load(&r.ops, r.ctx, start(state), C.size_t(len(state))); e != 0 {
 		if e == C.CKPT_E_CORRUPT {
 			return fmt.Errorf("%w: messages and requests of the image", vid.ErrCorrupt)
 		}
@@ -206,7 +213,7 @@ func (r *mpiRuntime) failure(what string, code C.long) error {
 	if why := C.GoString(C.op_failure(&r.ops, r.ctx)); why != "" {
 		return fmt.Errorf("%s: %s", what, why)
 	}
-	return fmt.Errorf("%s: the runtime reports %d", what, code)
+	return fmt.Errorf("%s: the runtime failed and does not say why (code %d)", what, code)
 }
 
 func (r *mpiRuntime) Files() (all, own []files.Named, err error) {
@@ -214,19 +221,25 @@ func (r *mpiRuntime) Files() (all, own []files.Named, err error) {
 	if n <= 0 {
 		return nil, nil, nil
 	}
-	b := C.malloc(C.size_t(n))
-	defer C.free(b)
-	if m := C.op_files(&r.ops, r.ctx, (*C.char)(b), C.size_t(n)); m != n {
+	b := make([]byte, n)
+	if m := C.op_files(&r.ops, r.ctx, (*C.char)(start(b)), C.size_t(n)); m != n {
 		return nil, nil, errors.New("the runtime's open files changed while the program was stopped")
 	}
-	return files.ParseNamed(string(C.GoBytes(b, C.int(n))))
+	return files.ParseNamed(string(b))
+}
+
+func (r *mpiRuntime) Memory() []uint64 {
+	list := make([]uint64, max(C.op_memory(&r.ops, r.ctx, nil, 0), 0))
+	if len(list) > 0 {
+		C.op_memory(&r.ops, r.ctx, (*C.uint64_t)(unsafe.Pointer(&list[0])), C.long(len(list)))
+	}
+	return list
 }
 
 func (r *mpiRuntime) Rebuild(kind, id uint32, descriptor []byte, real uint64) (uint64, error) {
-	d := C.CBytes(descriptor)
-	defer C.free(d)
-	out := C.uint64_t(real)
-	if e := C.op_rebuild(&r.ops, r.ctx, C.int(kind), C.ckpt_vid(id), d, C.size_t(len(descriptor)), &out); e != 0 {
+	out, words := C.uint64_t(real), make([]uint64, len(descriptor)/8+1) // which are aligned
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), 8*len(words)), descriptor)
+	if e := C.op_rebuild(&r.ops, r.ctx, C.int(kind), C.ckpt_vid(id), unsafe.Pointer(&words[0]), C.size_t(len(descriptor)), &out); e != 0 {
 		return 0, r.failure("the runtime could not make it again", C.long(e))
 	}
 	return uint64(out), nil
@@ -335,7 +348,7 @@ func open(config *C.ckpt_config, ops *C.ckpt_runtime_ops, ctx unsafe.Pointer) (*
 func openJob(rt *mpiRuntime, tables *vid.Tables) error {
 	bind := func() error {
 		if e := C.op_bind(&rt.ops, rt.ctx, opened.c); e != 0 {
-			return fmt.Errorf("the runtime could not bind its predefined objects (%d)", e)
+			return rt.failure("the runtime could not bind its predefined objects", C.long(e))
 		}
 		return nil
 	}

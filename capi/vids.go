@@ -62,6 +62,33 @@ func ckpt_vid_new(job *C.ckpt_job, kind C.ckpt_kind, real C.uint64_t, desc unsaf
 	return C.ckpt_vid(id)
 }
 
+//export ckpt_vid_reserve
+func ckpt_vid_reserve(job *C.ckpt_job, kind C.ckpt_kind, ids *C.ckpt_vid, n C.int) C.int {
+	t := tablesOf(job)
+	if t == nil || ids == nil || n <= 0 {
+		return C.CKPT_E_ARG
+	}
+	reserved, err := t.Reserve(vid.Kind(kind), int(n))
+	if err != nil {
+		return vidCode(err)
+	}
+	out := unsafe.Slice(ids, int(n))
+	for i, id := range reserved {
+		out[i] = C.ckpt_vid(id)
+	}
+	return C.int(len(reserved))
+}
+
+//export ckpt_vid_adopt
+func ckpt_vid_adopt(job *C.ckpt_job, id C.ckpt_vid, desc unsafe.Pointer, bytes C.size_t,
+	needs *C.ckpt_vid, nneeds C.size_t) C.int {
+	t := tablesOf(job)
+	if t == nil {
+		return C.CKPT_E_ARG
+	}
+	return vidCode(t.Adopt(vid.ID(id), cBytes(desc, bytes), cIDs(needs, nneeds)))
+}
+
 //export ckpt_vid_bind
 func ckpt_vid_bind(job *C.ckpt_job, id C.ckpt_vid, real C.uint64_t) C.int {
 	t := tablesOf(job)

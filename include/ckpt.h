@@ -91,7 +91,8 @@ enum { CKPT_PEER_ANY = -1, CKPT_PEER_NONE = -2 };
 
 /* A synchronous send, to its receiver and back. */
 enum {
-    CKPT_CLAIM_NEW = 0,   /* its message is that of comm, source and tag behind which `later` are sent */
+    CKPT_CLAIM_NEW = 0,   /* its message is that of comm, source and tag behind which `later` are sent;
+                             as an answer: it is neither taken nor held, the send goes on as it is */
     CKPT_CLAIM_KNOWN = 1, /* its message was given this id at an earlier checkpoint */
     CKPT_CLAIM_HELD = 2,  /* answer: nobody has taken it */
     CKPT_CLAIM_TAKEN = 3
@@ -141,7 +142,7 @@ typedef struct ckpt_runtime_ops {
      * agree with those of the peers. */
     int (*drain)(void *ctx);
     /* Writes the messages that were received that way, and all requests, to buffer, and returns how many
-     * bytes that takes; writes nothing when bytes are fewer. */
+     * bytes that takes; when bytes are fewer, what it has written is incomplete. */
     long (*save)(void *ctx, void *buffer, size_t bytes);
     /* Makes them again in a fresh runtime.  Called in ckpt_open of a restart, after all rebuilds. */
     int (*load)(void *ctx, const void *saved, size_t bytes);
@@ -179,6 +180,10 @@ typedef struct ckpt_runtime_ops {
     long (*claims)(void *ctx, ckpt_claim *list, long max);
     void (*judge)(void *ctx, ckpt_claim *list, long n);
     void (*answered)(void *ctx, const ckpt_claim *list, long n);
+    /* Lists shared mappings at addresses of the application's that are this rank's memory, saved with it,
+     * though the runtime made them: start and end of each.  Writes at most max addresses and returns how
+     * many there are.  rebuild finds the content in memory that is mapped there.  May be NULL. */
+    long (*memory)(void *ctx, uint64_t *list, long max);
 } ckpt_runtime_ops;
 
 /* Collective calls (ckpt_coll_call). */
@@ -243,6 +248,18 @@ int ckpt_checkpoint(ckpt_job *job, int local_task, ckpt_state *state, ckpt_error
 ckpt_vid ckpt_vid_new(ckpt_job *job, ckpt_kind kind, uint64_t real, const void *descriptor,
                       size_t bytes, const ckpt_vid *needs, size_t nneeds, uint64_t order);
 
+/* Reserves ids of a kind, at most n, for objects that are made and freed often: the runtime gives them
+ * out itself, and libckpt hears only of those that are alive when it must know them.  The runtime sets
+ * real of the slot and makes its generation odd when the object is made, and even again when it is
+ * freed; such an id may be given out again.  Returns how many there are in ids, or a negative CKPT_E
+ * code.  Ids that were not adopted are not in an image, and are not reserved after a restart. */
+int ckpt_vid_reserve(ckpt_job *job, ckpt_kind kind, ckpt_vid *ids, int n);
+
+/* Makes a live object with a reserved id known, as ckpt_vid_new does: before another one needs it, and in
+ * the save callback at the latest.  From then on it is freed by ckpt_vid_free, which takes the id back. */
+int ckpt_vid_adopt(ckpt_job *job, ckpt_vid vid, const void *descriptor, size_t bytes,
+                   const ckpt_vid *needs, size_t nneeds);
+
 /* Binds a predefined object (index below CKPT_VID_PREDEFINED) to its real handle; such objects have
  * no descriptor.  The runtime does so at start, after every restart too. */
 int ckpt_vid_bind(ckpt_job *job, ckpt_vid vid, uint64_t real);
@@ -280,6 +297,9 @@ int ckpt_coll_members(ckpt_job *job, ckpt_vid comm, const int *world, int n, uin
 int ckpt_coll_call(ckpt_job *job, ckpt_vid comm, uint64_t k, int mode);
 int ckpt_coll_permitted(ckpt_job *job, ckpt_vid comm, uint64_t k);
 void ckpt_coll_returned(ckpt_job *job, ckpt_vid comm, uint64_t k);
+/* The call failed before it took part in anything, so it is none: the next one on comm has its number.
+ * deferred: it was, and later ones on comm may wait for their start: they move up by one. */
+void ckpt_coll_withdrawn(ckpt_job *job, ckpt_vid comm, uint64_t k, int deferred);
 /* The next deferred call that may be started now; 0 when there is none.  ckpt_coll_started answers. */
 int ckpt_coll_start(ckpt_job *job, ckpt_vid *comm, uint64_t *k);
 void ckpt_coll_started(ckpt_job *job, ckpt_vid comm, uint64_t k);

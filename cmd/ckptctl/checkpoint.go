@@ -33,9 +33,10 @@ afterwards waits its turn.
 --then says what happens to the job after the commit: "continue" lets it go on; "exit" finalizes MPI and
 ends every rank in an orderly way; "kill" kills every rank.
 
-When the checkpoint is refused, every reason is printed, and nothing has changed. When the time of
---timeout is over, the checkpoint is given up and the job goes on; so it does when this command is
-interrupted, but then the checkpoint goes on too. A job opens the directory in MPI_Init: with --timeout
+When the checkpoint is refused, every reason is printed, and nothing has changed. --timeout bounds the whole
+checkpoint, from the request to the commit: when it expires, whatever stage it is in is given up on all
+ranks, and what the job does then is printed; --then does not happen any more. Interrupting this command
+stops only the command: the checkpoint continues. A job opens the directory in MPI_Init: with --timeout
 this command waits for that, without it says so. When the job that was there ends meanwhile, it says so at
 once.`,
 		Example: `  ckptctl checkpoint ckpt
@@ -131,7 +132,7 @@ func (j *liveJob) checkpoint(ctx context.Context, r control.Request, stderr io.W
 	case errors.Is(err, control.ErrEnding):
 		return control.Result{}, fmt.Errorf("%w; no epoch was made for this request", err)
 	case errors.Is(err, control.ErrTimeout):
-		return control.Result{}, fmt.Errorf("no epoch within %v; the job goes on: %w", r.Timeout, err)
+		return control.Result{}, fmt.Errorf("no epoch within %v: %w", r.Timeout.Round(time.Millisecond), err)
 	case ctx.Err() != nil:
 		return control.Result{}, fmt.Errorf("interrupted; the checkpoint goes on, see `ckptctl status %s`", j.store.Dir())
 	case r.Then != after.Continue && connectionLost(err):

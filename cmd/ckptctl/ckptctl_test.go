@@ -14,8 +14,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/libckpt/libckpt/ckpt"
+	"github.com/libckpt/libckpt/ckpt/files"
 	"github.com/libckpt/libckpt/ckpt/image"
 	"github.com/libckpt/libckpt/ckpt/store"
+	"github.com/libckpt/libckpt/drain"
 	"github.com/libckpt/libckpt/internal/probe"
 )
 
@@ -56,8 +59,9 @@ func makeEpoch(t *testing.T, s *store.Store, epoch, changed int, cost time.Durat
 			data[i*image.PageSize] = byte(100 + epoch)
 		}
 		sum, err := image.Write(t.Context(), s.ImagePath(epoch, rank), image.Input{
-			Meta: []byte(`{"threads":[1,2]}`),
-			Regions: []image.Region{{Start: 0x100000000000, End: 0x100000000000 + uint64(len(data)), Prot: 3,
+			Meta:     testMeta(t, ckpt.Meta{Version: 1, Epoch: epoch, Rank: rank, Ranks: 2, MPI: m.MPI, Program: "./heat", Dir: "/"}),
+			Sections: testSections(t),
+			Regions: []image.Region{{Start: 0x100040000000, End: 0x100040000000 + uint64(len(data)), Prot: 3,
 				Flags: image.FlagAnonymous, Name: "[heap]", Data: data}},
 		}, image.Options{Compress: image.CompressSnappy, NoSync: true})
 		if err != nil {
@@ -66,9 +70,30 @@ func makeEpoch(t *testing.T, s *store.Store, epoch, changed int, cost time.Durat
 		m.Images = append(m.Images, store.Image{Rank: rank, File: store.ImageName(rank), Bytes: sum.Bytes,
 			Digest: sum.Digest.String(), Payload: sum.PayloadBytes, Host: "node7"})
 	}
-	if err := s.Commit(epoch, m); err != nil {
+	if err := s.Commit(epoch, m, nil); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func testMeta(t *testing.T, m ckpt.Meta) []byte {
+	t.Helper()
+	b, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// testSections are those of a rank without open files and messages.
+func testSections(t *testing.T) []image.Section {
+	t.Helper()
+	open, err := (&files.Table{}).Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages := (&drain.Section{}).Append(nil)
+	return []image.Section{{Name: "threads", Data: []byte("one")}, {Name: "files", Data: open},
+		{Name: "messages", Data: messages}, {Name: "objects"}, {Name: "runtime"}}
 }
 
 // testStore has epochs 1 and 2 committed and 3 incomplete.
@@ -168,7 +193,7 @@ func TestInspect(t *testing.T) {
 		t.Errorf("%+v", im)
 	}
 	status, out, _ := ctl(t, "inspect", s.Dir()+"@1", "--rank", "1")
-	for _, want := range []string{"./heat heat.txt", "node7", "mpich 4.0.2", "[heap]", "rw-", `"threads"`, "regions", "rank-00001.ckpt\n"} {
+	for _, want := range []string{"./heat heat.txt", "node7", "mpich 4.0.2", "[heap]", "rw-", `"umask"`, "regions", "rank-00001.ckpt\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in:\n%s", want, out)
 		}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/libckpt/libckpt/ckpt/lease"
 	"github.com/libckpt/libckpt/ckpt/store"
 )
 
@@ -25,7 +27,8 @@ committed one. With an epoch, remove that one alone.
 
 Never removed are the newest committed epoch, epochs that a kept one was built upon, and incomplete
 epochs newer than every committed one, which may be under way. Epochs with a damaged manifest stay
-unless they are named.`,
+unless they are named. While a job starts or restarts in the directory nothing is removed: it may be
+reading the epoch.`,
 		Example: `  ckptctl gc ckpt --keep 3 --dry-run
   ckptctl gc ckpt@2`,
 		Args: cobra.ExactArgs(1),
@@ -90,7 +93,7 @@ func collect(spec string, keep int, dry bool) (*gcReport, error) {
 		if dry {
 			return nil, usagef("--dry-run goes with a directory, not with one epoch")
 		}
-		if err := s.Remove(epoch); err != nil {
+		if err := withDirectory(s, func(s *store.Store) error { return s.Remove(epoch) }); err != nil {
 			return nil, err
 		}
 		r.Removed = append(r.Removed, epoch)
@@ -100,8 +103,11 @@ func collect(spec string, keep int, dry bool) (*gcReport, error) {
 		r.Kept = append(r.Kept, plan.Keep...)
 		return r, err
 	} else {
-		removed, err := s.Retire(keep)
-		r.Removed = append(r.Removed, removed...)
+		err := withDirectory(s, func(s *store.Store) error {
+			removed, err := s.Retire(keep)
+			r.Removed = append(r.Removed, removed...)
+			return err
+		})
 		if err != nil {
 			return r, err
 		}
@@ -111,6 +117,25 @@ func collect(spec string, keep int, dry bool) (*gcReport, error) {
 		r.Kept = append(r.Kept, e.Number)
 	}
 	return r, err
+}
+
+// withDirectory has f remove epochs. Where no job owns the directory this command does meanwhile, so that
+// none starts from what is being removed; what a job that runs needs is never removed.
+func withDirectory(s *store.Store, f func(*store.Store) error) error {
+	o, owned := ownerOf(s)
+	switch {
+	case owned && o.Life != lease.Dead && o.Owner.State == lease.Starting:
+		return fmt.Errorf("nothing is removed: %s; try again when it runs", o)
+	case owned && o.Life != lease.Dead:
+		return f(s)
+	}
+	l, err := lease.Take(s.Dir(), lease.Claim{Program: "ckptctl gc", Brief: true})
+	if err != nil {
+		return err
+	}
+	l.Keep(lease.Keeper{})
+	err = f(s.Guard(l.Check))
+	return errors.Join(err, l.Release())
 }
 
 func (r *gcReport) print(w io.Writer) {

@@ -25,7 +25,8 @@ func newInspectCmd() *cobra.Command {
 		GroupID: groupSaved,
 		Short:   "Show what is in an epoch",
 		Long: `Show the manifest of an epoch, a line for each rank's image, and in detail the image of rank 0 or of
-the ranks given with --rank: sections, metadata, memory regions, sizes and compression. The file of a
+the ranks given with --rank: sections, metadata, memory regions, sizes and compression, files that were
+being written and how they are kept. The file of a
 single image can be named too. The content of pages is not read.`,
 		Example: `  ckptctl inspect ckpt
   ckptctl inspect ckpt@3 --rank 2 --rank 3
@@ -67,6 +68,7 @@ type imageReport struct {
 	Chunks   map[string]int  `json:"chunks"`  // by kind
 	Sections []sectionReport `json:"sections"`
 	Regions  []regionReport  `json:"regions"`
+	Outputs  []outputReport  `json:"outputs,omitempty"`
 	Meta     json.RawMessage `json:"meta"`
 }
 
@@ -151,6 +153,13 @@ func describeImage(rank int, f *image.File) (imageReport, error) {
 		im.Payload += line.Payload
 		im.Stored += line.Stored
 		im.Regions = append(im.Regions, line)
+	}
+	table, err := openFiles(f)
+	if err != nil {
+		return im, err
+	}
+	if table != nil {
+		im.Outputs = outputs(table)
 	}
 	meta, err := f.Meta()
 	if err != nil {
@@ -238,6 +247,12 @@ func (im *imageReport) print(w io.Writer) error {
 	p("\nSECTION\tSIZE\n")
 	for _, s := range im.Sections {
 		p("%s\t%s\n", s.Name, sizeText(s.Bytes))
+	}
+	if len(im.Outputs) > 0 {
+		p("\nFILE BEING WRITTEN\tSIZE\tKEPT\n")
+		for i := range im.Outputs {
+			p("%s\t%s\t%s\n", im.Outputs[i].Path, sizeText(im.Outputs[i].Bytes), im.Outputs[i].keptText())
+		}
 	}
 	p("\nREGION\tPROT\tMAPPED\tDATA\tRATIO\tFLAGS\tNAME\n")
 	for _, r := range im.Regions {

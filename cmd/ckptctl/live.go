@@ -8,10 +8,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"time"
 
 	"golang.org/x/term"
 
 	"github.com/libckpt/libckpt/ckpt/control"
+	"github.com/libckpt/libckpt/ckpt/lease"
 	"github.com/libckpt/libckpt/ckpt/store"
 )
 
@@ -34,11 +36,14 @@ func notOpenYet(err error) bool {
 func findJob(dir string) (*liveJob, error) {
 	s, err := store.Open(dir)
 	if err != nil {
-		return nil, err
+		return nil, &notHereError{err}
 	}
-	record, err := s.ReadJob()
+	record, err := readJob(s)
 	if errors.Is(err, store.ErrNoJob) {
-		return nil, fmt.Errorf("%w in %s: %s; a job that was just started opens it in MPI_Init", errNoJob, dir, howToRun(s))
+		if o, ok := ownerOf(s); ok && o.Life != lease.Dead {
+			return nil, &silence{errNoJob, fmt.Sprintf("%s: no job can be asked there now: %s", dir, o)}
+		}
+		return nil, &notHereError{fmt.Errorf("%w in %s: %s", errNoJob, dir, howToRun(s))}
 	}
 	if err != nil {
 		return nil, err
@@ -47,7 +52,11 @@ func findJob(dir string) (*liveJob, error) {
 	if err != nil {
 		return nil, fmt.Errorf("job.json in %s: %w; it is written anew when a job starts there", dir, err)
 	}
-	return &liveJob{s, record, control.NewClient(address)}, nil
+	job := &liveJob{s, record, control.NewClient(address)}
+	if o, err := lease.Look(dir); err == nil && o.Owned && o.Life == lease.Stopped && o.Owner.PID == record.PID {
+		return nil, job.explain(control.ErrNotRunning) // it would keep us waiting, and not answer
+	}
+	return job, nil
 }
 
 // explain says what to do when the job does not answer. Other errors stay as they are.
@@ -55,7 +64,71 @@ func (j *liveJob) explain(err error) error {
 	if !errors.Is(err, control.ErrNotRunning) {
 		return err
 	}
+	if o, ok := ownerOf(j.store); ok && o.Life != lease.Dead {
+		return &silence{err, fmt.Sprintf("%s does not answer; %s", j, o)}
+	}
 	return fmt.Errorf("%s: %w; if it has ended, %s", j, err, howToRun(j.store))
+}
+
+// silence is an error of ours in other words: the job does not answer, and is not known to have ended.
+type silence struct {
+	is   error
+	text string
+}
+
+func (e *silence) Error() string { return e.text }
+func (e *silence) Unwrap() error { return e.is }
+
+// readJob reads job.json. A job that runs writes it again when somebody removed it: that is waited for.
+func readJob(s *store.Store) (store.Job, error) {
+	record, err := s.ReadJob()
+	if !errors.Is(err, store.ErrNoJob) {
+		return record, err
+	}
+	first, lerr := lease.Look(s.Dir())
+	if lerr != nil || !first.Owned || first.Owner.State != lease.Running || first.Life == lease.Dead || first.Life == lease.Stopped {
+		return record, err
+	}
+	for end := time.Now().Add(first.Beats() + time.Second); time.Now().Before(end); time.Sleep(lookAgain) {
+		if record, err = s.ReadJob(); !errors.Is(err, store.ErrNoJob) {
+			break
+		}
+		if now, e := lease.Look(s.Dir()); e != nil || !now.Owned || now.Owner.State != lease.Running {
+			break // it has come to its end
+		}
+	}
+	return record, err
+}
+
+// owner is who has a directory, with what can be said of it from here.
+type owner struct{ lease.Sight }
+
+// ownerOf watches the owner of a directory for a sign of life; false when there is none.
+func ownerOf(s *store.Store) (owner, bool) {
+	sight, err := lease.Watch(s.Dir())
+	return owner{sight}, err == nil && sight.Owned
+}
+
+// String says who it is, whether it lives, and what can be done. No second run is advised while it may live.
+func (o owner) String() string {
+	r := &o.Owner
+	who := fmt.Sprintf("the directory belongs to %s", r)
+	switch {
+	case o.Life == lease.Stopped:
+		return who + ", which is stopped, as by SIGSTOP, and goes on when it is continued (kill -CONT)"
+	case o.Life == lease.Dying:
+		return who + ", which was killed and is coming to its end"
+	case o.Life.Lives() && r.State == lease.Starting:
+		return who + ", which runs and has not come to MPI_Init yet, where it can be asked"
+	case o.Life.Lives() && r.State == lease.Ending:
+		return who + ", which has finalized MPI and comes to its end"
+	case o.Life.Lives():
+		return who + ", which runs"
+	case o.Life == lease.Dead:
+		return who + ", which has ended"
+	}
+	return fmt.Sprintf("%s, of which there was no sign of life for %v; a restart watches it for %v before it takes the directory over; if you know that it has ended, `ckptctl unlock` gives the directory back at once",
+		who, o.Beats(), r.Lease())
 }
 
 // String names the job of a record.
@@ -63,8 +136,11 @@ func (j *liveJob) String() string {
 	return fmt.Sprintf("%s (process %d on host %s), which ran in %s", j.record.Program, j.record.PID, j.record.Host, j.store.Dir())
 }
 
-// howToRun says how a job gets to run in a directory.
+// howToRun says how a job gets to run in a directory, or that one may be running there.
 func howToRun(s *store.Store) string {
+	if o, ok := ownerOf(s); ok && o.Life != lease.Dead {
+		return o.String()
+	}
 	if epoch := newest(s); epoch > 0 {
 		return fmt.Sprintf("continue from epoch %d with `ckptrun --restart %s`", epoch, s.Dir())
 	}

@@ -119,7 +119,7 @@ func TestCheckpointThatGetsNoEpoch(t *testing.T) {
 	}{
 		"refused": {&control.RefusedError{Reasons: []string{"rank 2: a socket", "rank 3: 2 messages"}}, []string{"refused", "- rank 2: a socket\n", "- rank 3: 2 messages\n"}},
 		"failed":  {errors.New("disk full"), []string{"disk full"}},
-		"timeout": {fmt.Errorf("%w: rank 1 waits in MPI_Recv", control.ErrTimeout), []string{"no epoch within 1s", "the job goes on", "rank 1 waits in MPI_Recv"}},
+		"timeout": {fmt.Errorf("%w: rank 1 waits in MPI_Recv; the job goes on", control.ErrTimeout), []string{"no epoch within 1s", "the job goes on", "rank 1 waits in MPI_Recv"}},
 		"ending":  {control.ErrEnding, []string{"the job is ending"}},
 	} {
 		t.Run(name, func(t *testing.T) {

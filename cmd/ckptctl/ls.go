@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/libckpt/libckpt/ckpt/lease"
 	"github.com/libckpt/libckpt/ckpt/store"
 )
 
@@ -66,6 +67,7 @@ const (
 // epochList is what `ls` prints.
 type epochList struct {
 	Dir    string      `json:"dir"`
+	Owner  string      `json:"owner,omitempty"` // the job that has the directory, unless it is known to be dead
 	Epochs []epochLine `json:"epochs"`
 }
 
@@ -97,6 +99,9 @@ func listEpochs(spec string) (*epochList, error) {
 		return nil, err
 	}
 	list := &epochList{Dir: dir, Epochs: []epochLine{}}
+	if o, err := lease.Look(dir); err == nil && o.Owned && o.Life != lease.Dead {
+		list.Owner = o.Owner.String()
+	}
 	for i := range epochs {
 		if only == 0 || epochs[i].Number == only {
 			list.Epochs = append(list.Epochs, describeEpoch(&epochs[i]))
@@ -141,6 +146,9 @@ func (l *epochList) print(w io.Writer) error {
 		if e.Error != "" {
 			_, _ = fmt.Fprintf(w, "epoch %d: %s\n", e.Epoch, e.Error)
 		}
+	}
+	if l.Owner != "" {
+		_, _ = fmt.Fprintf(w, "in use by %s; `ckptctl status %s` asks it\n", l.Owner, l.Dir)
 	}
 	return nil
 }

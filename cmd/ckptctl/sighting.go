@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/libckpt/libckpt/ckpt/lease"
 	"github.com/libckpt/libckpt/ckpt/store"
 )
 
@@ -23,8 +24,8 @@ type sighting struct{ job *liveJob }
 // when there was none, and why. It tells whether a job that was seen has ended since.
 func (s *sighting) over(job *liveJob, err error) bool {
 	if job == nil {
-		// A job removes its record in its end.
-		return s.job != nil
+		// A job removes its record in its end; somebody else may have done it while the job runs.
+		return s.job != nil && !s.job.owns()
 	}
 	lives := job.lives()
 	switch {
@@ -50,4 +51,10 @@ func (j *liveJob) lives() bool {
 	}
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", j.record.PID))
 	return err == nil && filepath.Base(exe) == "ckptrun"
+}
+
+// owns tells whether the process of the record still has the directory, for all that is known.
+func (j *liveJob) owns() bool {
+	o, err := lease.Look(j.store.Dir())
+	return err == nil && o.Owned && o.Life != lease.Dead && o.Owner.State == lease.Running && o.Owner.PID == j.record.PID
 }

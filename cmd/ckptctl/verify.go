@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/libckpt/libckpt/ckpt"
 	"github.com/libckpt/libckpt/ckpt/image"
 	"github.com/libckpt/libckpt/ckpt/store"
 )
@@ -23,8 +24,10 @@ func newVerifyCmd() *cobra.Command {
 		GroupID: groupSaved,
 		Short:   "Check that an epoch is what was written",
 		Long: `Read an epoch and compare every byte with the digests made when it was written: the manifest, and of
-each rank's image header, sections, index and pages. With --quick the pages' content is left out, so
-that a large epoch is checked in a moment. The file of a single image can be named too.
+each rank's image header, sections, index and pages. Of files that are kept beside the images, as clones
+or links, length and samples of the content are compared. With --quick the pages' content is left out, so
+that a large epoch is checked in a moment. What metadata and sections say is checked too: that this
+libckpt can restart a rank of this job from them. The file of a single image can be named.
 
 Exit status 1 when anything is damaged: the message names file, section and offset. Nothing is
 changed.`,
@@ -59,6 +62,7 @@ type verifyReport struct {
 	Epoch   int           `json:"epoch,omitempty"`
 	Quick   bool          `json:"quick"`
 	Damaged int           `json:"damaged"`
+	Kept    int           `json:"kept"` // files beside the images that were compared
 	Images  []verifyImage `json:"images"`
 }
 
@@ -78,8 +82,11 @@ func verify(ctx context.Context, spec string, quick bool) (*verifyReport, error)
 		r := &verifyReport{Path: spec, Quick: quick}
 		f, err := image.Open(spec)
 		if err == nil {
-			if !quick {
+			if err = ckpt.CheckImage(f, nil, -1); err == nil && !quick {
 				err = f.Verify(ctx, nil)
+			}
+			if err == nil {
+				r.Kept, err = verifyKept(f)
 			}
 			err = errors.Join(err, f.Close())
 		}
@@ -98,12 +105,30 @@ func verify(ctx context.Context, spec string, quick bool) (*verifyReport, error)
 	r := &verifyReport{Path: s.EpochDir(epoch), Epoch: epoch, Quick: quick}
 	for _, im := range m.Images {
 		err := s.VerifyImage(ctx, m, im.Rank, quick, nil)
+		if err == nil {
+			err = r.checkMeaning(s, m, im.Rank)
+		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		r.add(im.Rank, im.File, im.Bytes, err)
 	}
 	return r, nil
+}
+
+// checkMeaning asks whether a rank can be restarted from its image, whose bytes are sound.
+func (r *verifyReport) checkMeaning(s *store.Store, m *store.Manifest, rank int) error {
+	f, err := s.OpenImage(m, rank)
+	if err != nil {
+		return err
+	}
+	err = ckpt.CheckImage(f, m, rank)
+	if err == nil {
+		var n int
+		n, err = verifyKept(f)
+		r.Kept += n
+	}
+	return errors.Join(err, f.Close())
 }
 
 func (r *verifyReport) add(rank int, file string, bytes int64, err error) {
@@ -134,6 +159,9 @@ func (r *verifyReport) print(w io.Writer) {
 			what = "lengths and metadata (not the content of pages)"
 		}
 		_, _ = fmt.Fprintf(w, "%s: %d images, %s: checked %s, all sound\n", r.Path, len(r.Images), sizeText(total), what)
+		if r.Kept > 0 {
+			_, _ = fmt.Fprintf(w, "%s: %d files are kept beside them: lengths and samples of the content are as recorded\n", r.Path, r.Kept)
+		}
 	}
 }
 

@@ -41,6 +41,10 @@ func requestOf(f *function) *param {
 // after is the variable of the wrapper that holds what a call left in a handle.
 func (p *param) after() string { return "v_" + p.name }
 
+// results are the names of what a back writes itself, of functions that it answers by hand; other pointers
+// of those are arrays, which may be empty.
+var results = map[string]bool{"flag": true, "result": true, "size": true, "index": true}
+
 func prototype(f *function) string {
 	ps := make([]string, len(f.params))
 	for i, p := range f.params {
@@ -79,6 +83,12 @@ func frontWrapper(b *bytes.Buffer, f *function) {
 	fmt.Fprintf(b, "\n%s\n{\n", prototype(f))
 	var words []string
 	var after strings.Builder
+	for _, p := range f.params {
+		if kinds[p.kind].written || p.kind == "intp" && f.class == "hand" && results[p.name] {
+			kind, object := objectOf(f)
+			fmt.Fprintf(b, "    FRONT_NEEDS(FRONT_%s, %s, %s, %s != NULL);\n", strings.ToUpper(kind), object, f.fnConst(), p.name)
+		}
+	}
 	for _, p := range f.params {
 		if f.class == "persist" && p.kind == "info" { // hints
 			b.WriteString("    (void)info;\n")

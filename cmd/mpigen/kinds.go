@@ -18,6 +18,10 @@ type kind struct {
 	arg, backBefore, backAfter string
 
 	backFinally string // statement after the call in any case
+
+	// written: the front writes through the address, so it looks whether there is one; a real MPI looks
+	// at what it is handed itself.
+	written bool
 }
 
 // plain is a parameter that goes through as it is.
@@ -37,13 +41,13 @@ func handle(ctype, short string) kind {
 // handleOut is a handle that comes out.
 func handleOut(ctype, short string) kind {
 	return kind{ctype: ctype + " *$", before: "ckpt_vid v_$ = CKPT_VID_NONE;", in: "(long)&v_$",
-		after: "*$ = out_" + short + "(v_$);"}
+		after: "*$ = out_" + short + "(v_$);", written: true}
 }
 
 // handleInOut is a handle that a call may change.
 func handleInOut(ctype, short string) kind {
 	return kind{ctype: ctype + " *$", before: "ckpt_vid v_$ = in_" + short + "(*$);", in: "(long)&v_$",
-		after: "*$ = out_" + short + "(v_$);"}
+		after: "*$ = out_" + short + "(v_$);", written: true}
 }
 
 // toolNumber is a number that comes out of the tools interface.
@@ -90,7 +94,7 @@ var kinds = map[string]kind{
 	"assert":    {ctype: "int $", in: "in_assert($)", arg: "real_assert($)"},
 	"lock":      {ctype: "int $", in: "in_lock($)", arg: "real_lock($)"},
 	"orank": {ctype: "int *$", in: "(long)$", after: "*$ = out_rank(*$);",
-		arg: "(int *)$", backAfter: "*(int *)$ = canon_rank(*(int *)$);"},
+		arg: "(int *)$", backAfter: "*(int *)$ = canon_rank(*(int *)$);", written: true},
 	// the tools interface: numbers that begin at another base in each MPI, and NULL for what nobody
 	// wants to know
 	"overbosity": toolNumber("VERBOSITY"),
@@ -105,7 +109,7 @@ var kinds = map[string]kind{
 	"pvar": {ctype: "void *$", in: "(long)$", arg: "real_pvar($)"},
 
 	"otopo": {ctype: "int *$", in: "(long)$", after: "*$ = out_topo(*$);",
-		arg: "(int *)$", backAfter: "*(int *)$ = canon_topo(*(int *)$);"},
+		arg: "(int *)$", backAfter: "*(int *)$ = canon_topo(*(int *)$);", written: true},
 
 	// statuses
 	"ostatus": {ctype: "MPI_Status *$", in: "out_status($)",
@@ -139,7 +143,7 @@ var kinds = map[string]kind{
 	"orequest": {ctype: "MPI_Request *$", before: "ckpt_vid v_$ = CKPT_VID_NONE;", in: "(long)&v_$",
 		after:      "*$ = out_request(v_$);",
 		backBefore: "MPI_Request r_%d = MPI_REQUEST_NULL;", arg: "&r_%d",
-		backAfter: "return back_new_request(r_%d, REQUEST_OTHER, 0, OWNER, (ckpt_vid *)$);"},
+		backAfter: "return back_new_request(r_%d, REQUEST_OTHER, 0, OWNER, (ckpt_vid *)$);", written: true},
 	// Infos and groups live in the front; what crosses is their content (capi/mpi_canon.h).
 	"info": {ctype: "MPI_Info $", in: "(long)in_info($)",
 		backBefore: "MPI_Info i_%d = back_info((const char *)$);", arg: "i_%d",

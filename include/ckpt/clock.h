@@ -94,6 +94,17 @@ static inline void ckpt_coll_end_at(ckpt_job *job, const ckpt_tables *t, const c
         ckpt_coll_returned(job, call->comm, call->k);
 }
 
+/* In the place of ckpt_coll_end_at, for a call that failed before it took part in anything, as one with
+ * wrong arguments does: the other members do not make it, so it is not counted. */
+static inline void ckpt_coll_withdraw_at(ckpt_job *job, const ckpt_tables *t, const ckpt_coll *call) {
+    if (__builtin_expect(call->clock == NULL, 0))
+        return;
+    __atomic_store_n(&call->clock->call, call->k - 1, __ATOMIC_RELEASE);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (ckpt_pending(t))
+        ckpt_coll_withdrawn(job, call->comm, call->k, 0);
+}
+
 static inline void ckpt_coll_end(ckpt_job *job, const ckpt_coll *call) {
     ckpt_coll_end_at(job, job->tables, call);
 }

@@ -14,6 +14,8 @@ struct ckpt_tables;
 
 #define CKPT_ARENA_BASE 0x100000000000ull
 #define CKPT_ARENA_END 0x10c000000000ull
+/* Below this lie programs with fixed addresses and mappings with MAP_32BIT, and nothing of the lower half. */
+#define CKPT_LOW_END (1ull << 31)
 
 #define CKPT_GATE_MAGIC 0x3145544147504b43ull /* "CKPGATE1" */
 #define CKPT_GATE_VERSION 1u

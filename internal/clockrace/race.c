@@ -38,6 +38,10 @@ void ckpt_coll_returned(ckpt_job *job, ckpt_vid comm, uint64_t k) {
     (void)job, (void)comm, (void)k;
 }
 
+void ckpt_coll_withdrawn(ckpt_job *job, ckpt_vid comm, uint64_t k, int deferred) {
+    (void)job, (void)comm, (void)k, (void)deferred;
+}
+
 static void *application(void *unused) {
     uint32_t at = 1;
     (void)unused;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package fault provides named fault points: places in a path that touches disk or network where a
-// test, or an operator who wants to see what happens, can make the next step fail.
+// test can make the next step fail.
 //
 // A point stands in the code, before the step that it makes fail:
 //
@@ -9,16 +9,18 @@
 //		return err
 //	}
 //
-// Points are armed through the environment variable CKPT_FAULT, read once when the program starts,
-// or with Arm in a test. The specification is a list separated by commas:
+// A test arms points with Arm, or, in a copy of itself that it starts, with ArmFromEnvironment and the
+// variable CKPT_FAULT; so does a whole job whose libckpt.so has the build tag faults (`make faults`). What is
+// installed does neither: internal/house looks. The specification is a list separated by commas:
 //
 //	NAME=ACTION      at every visit of the point
 //	NAME=ACTION:N    at the N-th visit alone, counted from 1
 //
 // NAME is a point, or * for all points together (so *=error:7 fails the seventh step, whichever it
 // is). ACTION is error (Point returns ErrInjected), enospc (Point returns an error that wraps
-// ENOSPC) or kill (the process ends with SIGKILL, as in a power cut). When nothing is armed a point
-// costs one atomic load.
+// ENOSPC), kill (the process ends with SIGKILL, as in a power cut) or stall (Point returns when the file
+// that CKPT_FAULT_STALL names is gone, as on a disk that does not answer). When nothing is armed a point costs
+// one atomic load.
 //
 // Owns: the syntax of CKPT_FAULT and the counters. May not know: what the points are for.
 package fault

@@ -11,10 +11,17 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // EnvName is the environment variable that arms points.
 const EnvName = "CKPT_FAULT"
+
+// StallName is the environment variable that names a file: as long as it exists, an armed point with the
+// action "stall" does not return.
+const StallName = "CKPT_FAULT_STALL"
+
+const stallLook = 2 * time.Millisecond
 
 // ErrInjected is what an armed point returns for the action "error".
 var ErrInjected = errors.New("injected fault")
@@ -25,6 +32,7 @@ const (
 	actError action = iota
 	actENOSPC
 	actKill
+	actStall
 )
 
 // rule says what happens at the visits of one point.
@@ -40,6 +48,7 @@ type plan struct {
 	rules []*rule
 	bad   error // the specification could not be understood: every point returns this
 	trace func(name string)
+	stall string // a file, for actStall
 }
 
 var (
@@ -47,13 +56,16 @@ var (
 	armMu sync.Mutex // serializes Arm and Trace
 )
 
-func init() {
+// ArmFromEnvironment arms what the environment says, for a test that starts itself again and wants a fault
+// there. Nothing but a test may call it: a job must not depend on what its environment happens to hold.
+func ArmFromEnvironment() {
 	if spec := os.Getenv(EnvName); spec != "" {
 		p, err := parse(spec)
 		if err != nil {
 			// A library does not print or exit, and a misspelt fault must not go unnoticed.
 			p = &plan{bad: err}
 		}
+		p.stall = os.Getenv(StallName)
 		armed.Store(p)
 	}
 }
@@ -112,6 +124,13 @@ func (p *plan) visit(name string) error {
 		case actKill:
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {} // the signal needs a moment to arrive; nothing may happen after the point
+		case actStall:
+			for {
+				if _, err := os.Lstat(p.stall); err != nil {
+					return nil
+				}
+				time.Sleep(stallLook)
+			}
 		case actENOSPC:
 			return fmt.Errorf("fault point %s: %w", name, syscall.ENOSPC)
 		default:
@@ -126,7 +145,7 @@ func parse(spec string) (*plan, error) {
 	for item := range strings.SplitSeq(spec, ",") {
 		name, what, ok := strings.Cut(item, "=")
 		if !ok || name == "" {
-			return nil, fmt.Errorf("%s: %q: want NAME=error|enospc|kill[:N]", EnvName, item)
+			return nil, fmt.Errorf("%s: %q: want NAME=error|enospc|kill|stall[:N]", EnvName, item)
 		}
 		verb, count, counted := strings.Cut(what, ":")
 		r := &rule{name: name}
@@ -137,8 +156,10 @@ func parse(spec string) (*plan, error) {
 			r.act = actENOSPC
 		case "kill":
 			r.act = actKill
+		case "stall":
+			r.act = actStall
 		default:
-			return nil, fmt.Errorf("%s: %q: unknown action %q: want error, enospc or kill",
+			return nil, fmt.Errorf("%s: %q: unknown action %q: want error, enospc, kill or stall",
 				EnvName, item, verb)
 		}
 		if counted {

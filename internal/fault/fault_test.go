@@ -73,6 +73,7 @@ func TestBadSpecs(t *testing.T) {
 // TestEnvironment runs this test binary again, armed through the environment.
 func TestEnvironment(t *testing.T) {
 	if os.Getenv("FAULT_TEST_CHILD") != "" {
+		ArmFromEnvironment()
 		if err := Point("child"); err != nil {
 			os.Exit(7)
 		}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -65,6 +66,66 @@ func Published() ([]netip.Addr, error) {
 	}
 	sort.SliceStable(out, func(i, j int) bool { return out[i].Is4() && !out[j].Is4() })
 	return out, nil
+}
+
+// Select returns those of Published that the words choose: an address, a network ("10.1.0.0/16") or the name
+// of an interface each. A word that chooses none is an error; so is a loopback address, which needs no choice.
+func Select(words []string) ([]netip.Addr, error) {
+	all, err := Published()
+	if err != nil {
+		return nil, err
+	}
+	var out []netip.Addr
+	for _, w := range words {
+		chosen, err := selectOne(all, w)
+		if err != nil {
+			return nil, err
+		}
+		if len(chosen) == 0 {
+			return nil, fmt.Errorf("no address of this host is chosen by %q: it has %v", w, all)
+		}
+		for _, a := range chosen {
+			if !slices.Contains(out, a) {
+				out = append(out, a)
+			}
+		}
+	}
+	return out, nil
+}
+
+func selectOne(all []netip.Addr, word string) ([]netip.Addr, error) {
+	in := func(has func(netip.Addr) bool) []netip.Addr {
+		return slices.DeleteFunc(slices.Clone(all), func(a netip.Addr) bool { return !has(a) })
+	}
+	if a, err := netip.ParseAddr(word); err == nil {
+		return in(func(b netip.Addr) bool { return a.Unmap() == b }), nil
+	}
+	if p, err := netip.ParsePrefix(word); err == nil {
+		return in(p.Contains), nil
+	}
+	i, err := net.InterfaceByName(word)
+	if err != nil {
+		return nil, fmt.Errorf("%q is no address, no network and no interface of this host", word)
+	}
+	addrs, err := i.Addrs()
+	if err != nil {
+		return nil, fmt.Errorf("addresses of interface %s: %w", word, err)
+	}
+	return in(func(b netip.Addr) bool {
+		return slices.ContainsFunc(addrs, func(a net.Addr) bool {
+			p, err := netip.ParsePrefix(a.String())
+			return err == nil && p.Addr().Unmap() == b
+		})
+	}), nil
+}
+
+// Listen listens on a free port of one address of this host.
+func Listen(a netip.Addr) (net.Listener, error) {
+	ln, err := net.Listen("tcp", netip.AddrPortFrom(a, 0).String())
+	if err != nil {
+		return nil, fmt.Errorf("listen on %v: %w", a, err)
+	}
+	return ln, nil
 }
 
 // ListenLoopback listens on a free port of the loopback interface.

@@ -3,7 +3,11 @@
 package hostaddr
 
 import (
+	"fmt"
 	"net"
+	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -51,5 +55,39 @@ func TestListeners(t *testing.T) {
 			t.Errorf("%s listens on %v", name, ap)
 		}
 		_ = ln.Close()
+	}
+}
+
+func TestSelect(t *testing.T) {
+	all, err := Published()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range all {
+		for _, word := range []string{a.String(), netip.PrefixFrom(a, a.BitLen()).String()} {
+			if got, err := Select([]string{word, word}); err != nil || len(got) != 1 || got[0] != a {
+				t.Errorf("%s: %v, %v", word, got, err)
+			}
+		}
+	}
+	ifs, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var byName []netip.Addr
+	for _, i := range ifs {
+		if got, err := Select([]string{i.Name}); err == nil {
+			byName = append(byName, got...)
+		}
+	}
+	for _, a := range all {
+		if !slices.Contains(byName, a) {
+			t.Errorf("%v is chosen by no interface's name", a)
+		}
+	}
+	for _, word := range []string{"192.0.2.1", "198.51.100.0/24", "nosuch0", "127.0.0.1", "lo", ""} {
+		if got, err := Select([]string{word}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", word)) {
+			t.Errorf("%q: %v, %v", word, got, err)
+		}
 	}
 }

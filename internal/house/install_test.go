@@ -3,11 +3,14 @@
 package house
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/libckpt/libckpt/internal/fault"
 )
 
 // run runs a command to its end and returns what it printed; status 0 is demanded.
@@ -94,4 +97,28 @@ func TestInstalledTreeWorksElsewhere(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestNoFaultsInProduction: nothing that is installed reads the variable that makes tests fail on purpose.
+func TestNoFaultsInProduction(t *testing.T) {
+	build := buildDir(t)
+	for _, name := range []string{"lib/libckpt.so", "bin/ckptctl", "bin/ckptrun"} {
+		b, err := os.ReadFile(filepath.Join(build, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(b, []byte("CKPT_")) && name == "lib/libckpt.so" {
+			t.Errorf("%s names none of the environment's variables: the search is broken", name)
+		}
+		if bytes.Contains(b, []byte(fault.EnvName)) {
+			t.Errorf("%s knows %s", name, fault.EnvName)
+		}
+	}
+	// No file but tests may read it.
+	for _, f := range files(t) {
+		if strings.HasSuffix(f.name, ".go") && !strings.HasSuffix(f.name, "_test.go") && !strings.HasPrefix(f.name, "internal/fault/") &&
+			bytes.Contains(f.text, []byte("fault.ArmFromEnvironment")) {
+			t.Errorf("%s arms faults from the environment", f.name)
+		}
+	}
 }

@@ -50,7 +50,7 @@ var layers = []layer{
 	{folder: "vid", imports: []string{"internal"}},
 	{folder: "ckpt/control", imports: []string{"ckpt/after", "internal"}},
 	{folder: "ckpt/files", imports: []string{"internal"}},
-	{folder: "ckpt/launch", imports: []string{"ckpt/after", "ckpt/image", "ckpt/store", "internal"}},
+	{folder: "ckpt/launch", imports: []string{"ckpt/after", "ckpt/image", "ckpt/lease", "ckpt/store", "internal"}},
 	{folder: "ckpt/period"},
 	{folder: "ckpt/snapshot", imports: []string{"ckpt/image", "internal"}},
 
@@ -59,6 +59,7 @@ var layers = []layer{
 
 	// Bytes on disk.
 	{folder: "ckpt/store", imports: []string{"ckpt/image", "internal"}},
+	{folder: "ckpt/lease", imports: []string{"internal"}},
 	{folder: "ckpt/image", imports: []string{"internal"}},
 
 	// Tools of all.

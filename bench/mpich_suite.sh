@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# mpich_suite.sh CHECKOUT [OPTIONS...]: runs the test suite of MPICH, test/mpi of its sources, which the
+# user has built below CHECKOUT for the distribution's MPICH and Open MPI: natively, under ckptrun above each
+# MPI, and with checkpoints at chosen MPI calls, after which a program goes on, or ends or is killed and goes
+# on in a new job, also above the other MPI.  Writes bench/results/mpich_suite.md and .json: every outcome,
+# and each difference from a native run with its reason (bench/mpichsuite/reasons.txt).  Nothing is fetched
+# and nothing of the suite is built here.
+#
+#   bench/mpich_suite.sh mpich                             half an hour of it; the next run goes on
+#   bench/mpich_suite.sh mpich -only attr,comm -limit 2h   these folders, at most so long
+#   bench/mpich_suite.sh mpich -all -ranks 10 -limit 40h   everything
+#
+# CHECKOUT/mpich and CHECKOUT/openmpi are build folders of the suite, with its programs, and a link "source"
+# to its sources, where lists of programs are that the build does not write.  Programs must have been linked by
+# bench/mpichsuite/link.sh with build/bench/moment.o (make build/bench/moment.o), the tool that raises the
+# signal: as linkers, say, "bench/mpichsuite/link.sh build/bench/moment.o mpicc.mpich".
+#
+# OPTIONS are those of bench/mpichsuite (-h lists them).  WORK is where results are kept between runs
+# (build/mpich_suite); without it a run begins anew.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")/.." && pwd)
+fail() { echo "mpich_suite.sh: $*" >&2 && exit 2; }
+[ $# -gt 0 ] || fail "usage: bench/mpich_suite.sh CHECKOUT [OPTIONS...]"
+checkout=$(cd "$1" && pwd)
+shift
+work=${WORK:-$here/build/mpich_suite}
+mkdir -p "$work"
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+[ -x "$here/build/bin/ckptrun" ] || fail "no $here/build/bin/ckptrun: run make first"
+for mpi in mpich openmpi; do
+    for part in attr coll pt2pt source/testlist.in; do
+        [ -e "$checkout/$mpi/$part" ] ||
+            fail "no $checkout/$mpi/$part: build the suite (test/mpi) for $mpi there; the head of this script says how it is to be linked"
+    done
+    # One program tells whether they have the tool.
+    program=$(find "$checkout/$mpi/attr" -maxdepth 1 -type f -executable ! -name '*.*' | head -n 1)
+    [ -n "$program" ] || fail "no programs in $checkout/$mpi/attr: build the suite for $mpi"
+    grep -q CKPT_MOMENT_CALLS "$program" || fail "$program is not linked with build/bench/moment.o: link with bench/mpichsuite/link.sh"
+done
+
+cd "$here"
+exec go run ./bench/mpichsuite -build build -mpich "$checkout/mpich" -openmpi "$checkout/openmpi" -state "$work/results" \
+    -reasons bench/mpichsuite/reasons.txt -report bench/results/mpich_suite "$@"
