@@ -125,6 +125,13 @@ typedef struct ckpt_mpi_group {
     int world[]; /* world rank of each member */
 } ckpt_mpi_group;
 
+/* A name that is published, in the application's memory, and so in its images: the front makes it, the back
+ * lists those that are published (back_state) and publishes them again after a restart. */
+typedef struct ckpt_mpi_name {
+    struct ckpt_mpi_name *next; /* the back's */
+    const char *service, *info, *port;
+} ckpt_mpi_name;
+
 /* The three functions of a generalized request are called through the front: what MPI_Grequest_start
  * was given, which of the three, its status, whether it was complete. */
 enum { CANON_GREQUEST_QUERY = 1, CANON_GREQUEST_FREE = 2, CANON_GREQUEST_CANCEL = 3 };

@@ -253,6 +253,17 @@ long back_Init(const long *a) {
     return back_missing(a); /* the front calls Init_thread */
 }
 
+/* No rank runs the program before all names are there again.  One that cannot be published is no reason to
+ * lose the job: it goes on, and a look-up of the name fails as it does natively. */
+static void publish_again(void) {
+    char why[1000];
+    int lost = back_names_open(why, sizeof why);
+    if (lost > 0)
+        fprintf(stderr, "libckpt: rank %d: %d name%s of MPI_Publish_name could not be published again, and the program "
+                "must do it: %s\n", back.rank, lost, lost == 1 ? "" : "s", why);
+    MPI_Barrier(back.control);
+}
+
 static int back_restart(ckpt_error *error) {
     int provided, level = ckpt_restart_thread_level(), rc = start_mpi(level, &provided);
     if (rc != MPI_SUCCESS) {
@@ -278,6 +289,8 @@ static int back_restart(ckpt_error *error) {
         back.state->tag_ub = tag_ub();
     if (rc == 0 && back.state->bsend_bytes > 0)
         MPI_Buffer_attach(back.state->bsend_buffer, back.state->bsend_bytes);
+    if (rc == 0)
+        publish_again();
     return rc;
 }
 

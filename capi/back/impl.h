@@ -47,6 +47,7 @@ struct back_state {
     int tools;          /* calls of MPI_T_init_thread that are not finalized */
     int tools_level;    /* thread level of the first of them */
     int tag_ub;         /* highest tag that the program was told of; 0: that of the MPI it began under */
+    ckpt_mpi_name *names; /* that are published, the last one first; upper-half memory */
 };
 
 /* The back of this process. */
@@ -583,6 +584,10 @@ int back_reaches_outside(ckpt_vid comm, ckpt_vid parent);
 /* The call in which this rank waits for some; NULL when it does not (ckpt_runtime_ops.inside). */
 const char *back_inside(void *ctx);
 int back_jobs_hold(char *why, size_t bytes);
+
+/* Publishes the names of the saved job again.  Those that could not be are left out of the list; says how
+ * many, and in why, of the first of them, which and why not. */
+int back_names_open(char *why, size_t bytes);
 
 /* ---- the tools interface (tools.c) ---- */
 

@@ -109,6 +109,38 @@ FRONT(int, Lookup_name, (const char *service_name, MPI_Info info, char *port_nam
     return port_out(CKPT_FN_MPI_LOOKUP_NAME, port, port_name, CANON_ERRCLASS_ERR_NAME);
 }
 
+/* What is remembered of a name, in one block. */
+static ckpt_mpi_name *name_new(const char *service, const char *info, const char *port) {
+    size_t s = strlen(service) + 1, p = strlen(port) + 1, i = info ? front_info_bytes(info) : 0;
+    ckpt_mpi_name *name = front_alloc(sizeof *name + s + p + i);
+    char *text = (char *)(name + 1);
+    name->service = memcpy(text, service, s);
+    name->port = memcpy(text + s, port, p);
+    if (info)
+        name->info = memcpy(text + s + p, info, i);
+    return name;
+}
+
+FRONT(int, Publish_name, (const char *service_name, MPI_Info info, const char *port_name)) {
+    ckpt_mpi_name *name = name_new(service_name, in_info(info), port_name);
+    const long a[] = {(long)name};
+    long rc = front_call(CKPT_FN_MPI_PUBLISH_NAME, a);
+    if (rc == 0)
+        return MPI_SUCCESS;
+    free(name);
+    return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_PUBLISH_NAME, rc);
+}
+
+FRONT(int, Unpublish_name, (const char *service_name, MPI_Info info, const char *port_name)) {
+    ckpt_mpi_name *gone = NULL;
+    const long a[] = {(long)service_name, (long)in_info(info), (long)port_name, (long)&gone};
+    long rc = front_call(CKPT_FN_MPI_UNPUBLISH_NAME, a);
+    free(gone);
+    if (rc != 0)
+        return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_UNPUBLISH_NAME, rc);
+    return MPI_SUCCESS;
+}
+
 /* The name of the port counts on the root only. */
 static int meet(unsigned fn, const char *port_name, MPI_Info info, int root, MPI_Comm comm,
                 MPI_Comm *newcomm) {

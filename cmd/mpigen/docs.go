@@ -91,7 +91,7 @@ var saved = []string{"Win_create", "Win_allocate", "Win_allocate_shared", "Win_c
 	"Ineighbor_alltoall", "Ineighbor_alltoallv", "Ineighbor_alltoallw", "Comm_idup", "Buffer_attach", "Buffer_detach",
 	"Isendrecv", "Isendrecv_replace",
 	"Ireduce", "Iallreduce", "Ireduce_scatter", "Ireduce_scatter_block", "Iscan", "Iexscan",
-	"Init", "Init_thread", "Session_init", "T_init_thread", "Type_commit", "Alloc_mem", "Attr_put", "Attr_delete",
+	"Init", "Init_thread", "Session_init", "Publish_name", "Unpublish_name", "T_init_thread", "Type_commit", "Alloc_mem", "Attr_put", "Attr_delete",
 	"Info_set", "Info_delete", "Errhandler_set", "File_seek", "File_seek_shared", "Register_datarep"}
 
 // leaves holds parts of the names of what changes an object, or what the process knows.

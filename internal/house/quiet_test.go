@@ -89,7 +89,7 @@ var (
 		"capi/front/core.c":  "MPI called before MPI_Init or after MPI_Finalize; no memory",
 		"capi/front/error.c": "MPI_ERRORS_ARE_FATAL",
 		"capi/front/init.c":  "MPI_Init that fails has no error handler yet; MPI_Abort",
-		"capi/back/core.c":   "a job that cannot be opened inside MPI_Init; a last epoch lost in MPI_Finalize",
+		"capi/back/core.c":   "a job that cannot be opened inside MPI_Init; a last epoch lost in MPI_Finalize; names lost in a restart",
 	}
 )
 

@@ -6,19 +6,3 @@ long back_Close_port(const long *a)
     int rc = MPI_Close_port((const char *)a[0]);
     return back_error(rc);
 }
-
-long back_Publish_name(const long *a)
-{
-    MPI_Info i_1 = back_info((const char *)a[1]);
-    int rc = MPI_Publish_name((const char *)a[0], i_1, (const char *)a[2]);
-    back_info_done(&i_1);
-    return back_error(rc);
-}
-
-long back_Unpublish_name(const long *a)
-{
-    MPI_Info i_1 = back_info((const char *)a[1]);
-    int rc = MPI_Unpublish_name((const char *)a[0], i_1, (const char *)a[2]);
-    back_info_done(&i_1);
-    return back_error(rc);
-}

@@ -9,21 +9,3 @@ FRONT(int, Close_port, (const char *port_name))
         return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_CLOSE_PORT, rc);
     return MPI_SUCCESS;
 }
-
-FRONT(int, Publish_name, (const char *service_name, MPI_Info info, const char *port_name))
-{
-    long a[] = {(long)service_name, (long)in_info(info), (long)port_name};
-    long rc = front_call(CKPT_FN_MPI_PUBLISH_NAME, a);
-    if (__builtin_expect(rc != 0, 0))
-        return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_PUBLISH_NAME, rc);
-    return MPI_SUCCESS;
-}
-
-FRONT(int, Unpublish_name, (const char *service_name, MPI_Info info, const char *port_name))
-{
-    long a[] = {(long)service_name, (long)in_info(info), (long)port_name};
-    long rc = front_call(CKPT_FN_MPI_UNPUBLISH_NAME, a);
-    if (__builtin_expect(rc != 0, 0))
-        return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_UNPUBLISH_NAME, rc);
-    return MPI_SUCCESS;
-}

@@ -3,7 +3,7 @@
  * jobs.c: processes of other jobs: started, met at a port, joined over a socket.  Where the MPI
  * itself cannot, its error comes back.  With "save" as argument a checkpoint asked for while a
  * communicator with others is there is refused, with the call and rank, and one asked for when it
- * is gone is made.  Prints "jobs: ok" on rank 0, and "jobs: ok, restarted" after a restart.
+ * is gone is made.  Names are published over that one.  Prints "jobs: ok" on rank 0, and "jobs: ok, restarted" after a restart.
  */
 #include <arpa/inet.h>
 #include <mpi.h>
@@ -150,6 +150,33 @@ static void meet(void) {
         OK(MPI_Close_port(port));
 }
 
+/* Names that are published stay so over a checkpoint and a restart; one that was withdrawn does not come back. */
+static int keep_names(void) {
+    static char *const ports[] = {"some-port", "another-port"};
+    char kept[64], gone[64], found[MPI_MAX_PORT_NAME] = "";
+    long number = (long)getpid();
+    OK(MPI_Bcast(&number, 1, MPI_LONG, 0, MPI_COMM_WORLD));
+    snprintf(kept, sizeof kept, "kept-%ld-%d", number, rank);
+    snprintf(gone, sizeof gone, "gone-%ld-%d", number, rank);
+    OK(MPI_Publish_name(kept, MPI_INFO_NULL, ports[rank % 2]));
+    OK(MPI_Publish_name(gone, MPI_INFO_NULL, ports[rank % 2]));
+    OK(MPI_Unpublish_name(gone, MPI_INFO_NULL, ports[rank % 2]));
+    int restarted = checkpoint(NULL); /* nobody waits for the others after it */
+    int next = (rank + 1) % size;
+    snprintf(kept, sizeof kept, "kept-%ld-%d", number, next);
+    snprintf(gone, sizeof gone, "gone-%ld-%d", number, next);
+    if (!save)
+        OK(MPI_Barrier(MPI_COMM_WORLD));
+    OK(MPI_Lookup_name(kept, MPI_INFO_NULL, found));
+    CHECK(strcmp(found, ports[next % 2]) == 0);
+    CHECK(MPI_Lookup_name(gone, MPI_INFO_NULL, found) != MPI_SUCCESS);
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    snprintf(kept, sizeof kept, "kept-%ld-%d", number, rank);
+    OK(MPI_Unpublish_name(kept, MPI_INFO_NULL, ports[rank % 2]));
+    CHECK(MPI_Lookup_name(kept, MPI_INFO_NULL, found) != MPI_SUCCESS);
+    return restarted;
+}
+
 static void join(void) {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t length = sizeof a;
@@ -199,7 +226,7 @@ int main(int argc, char **argv) {
     start_some(argv[0]);
     meet();
     join();
-    int restarted = checkpoint(NULL);
+    int restarted = keep_names();
     OK(MPI_Barrier(MPI_COMM_WORLD));
     if (rank == 0)
         printf("jobs: ok%s\n", restarted ? ", restarted" : "");
