@@ -21,6 +21,14 @@ void front_lock(void) { pthread_mutex_lock(&mutex); }
 
 void front_unlock(void) { pthread_mutex_unlock(&mutex); }
 
+long front_call_again(unsigned fn, const void *args) {
+    long rc;
+    do
+        rc = CKPT_GATE->gate(fn, args);
+    while (rc == CKPT_GATE_RETRY);
+    return rc;
+}
+
 __attribute__((constructor)) static void load_back(void) {
     const long args[] = {(long)FRONT_ABI_NAME};
     front_call_always(CKPT_FN_LOAD_BACK, args);

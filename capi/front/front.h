@@ -90,11 +90,11 @@ __attribute__((noreturn)) void front_not_running(unsigned fn);
 const char *front_name(unsigned fn);
 
 /* A call that is allowed at any time. */
+long front_call_again(unsigned fn, const void *args) __attribute__((cold));
 static inline long front_call_always(unsigned fn, const void *args) {
-    long rc;
-    do
-        rc = CKPT_GATE->gate(fn, args);
-    while (__builtin_expect(rc == CKPT_GATE_RETRY, 0));
+    long rc = CKPT_GATE->gate(fn, args);
+    if (__builtin_expect(rc != 0, 0) && rc == CKPT_GATE_RETRY)
+        rc = front_call_again(fn, args);
     return rc;
 }
 

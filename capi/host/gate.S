@@ -26,9 +26,7 @@ gate_code:
     push r13
     push r14
     push r15
-    sub rsp, 8
-    stmxcsr [rsp]
-    fnstcw [rsp + 4]
+    sub rsp, 8                          // for thread_hold: the modes of floating point
 // From here to gate_in everything can be done twice: a handler that finds us here with the upper FS
 // sends us back to gate_commit, since its own use of the gate overwrites upper_sp.
 gate_commit:
@@ -51,9 +49,7 @@ gate_in:                                // FS is the lower one: this thread is i
 gate_tail:                              // FS is the upper one: this thread is in the upper half
     cmp dword ptr gs:[40], 0
     jne 3f
-2:  ldmxcsr [rsp]
-    fldcw [rsp + 4]
-    add rsp, 8
+2:  add rsp, 8
     pop r15
     pop r14
     pop r13
@@ -69,11 +65,13 @@ gate_tail:                              // FS is the upper one: this thread is i
 gate_code_end:
 
 // _Noreturn void host_resume_gate(struct thread *t, long result): leaves the gate call in which t
-// was held when its image was taken, with that result.
+// was held when its image was taken, with that result.  What a call preserves is in the gate's frame.
     .globl host_resume_gate
 host_resume_gate:
     mov rax, rsi
     mov rsp, gs:[32]
+    ldmxcsr [rsp]
+    fldcw [rsp + 4]
     mov rcx, gs:[16]
     movabs rdx, GATE_PAGE + 0x400       // CKPT_GATE_CODE
     lea r8, [rip + gate_code]

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HOSTGO_VERSION 5
+#define HOSTGO_VERSION 6
 
 enum plan_action { PLAN_EXIT = 0, PLAN_RUN = 1, PLAN_RESTART = 2 };
 

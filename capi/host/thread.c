@@ -421,9 +421,22 @@ void on_park(int sig, siginfo_t *si, void *v) {
     }
 }
 
+// The gate's frame has all that a call preserves, once the modes of floating point are there: they are
+// still those with which the thread came, since the lower half's functions preserve them too.  The gate
+// itself leaves them alone: reading and setting them takes as long as all the rest of it, without the FS bases.
+static void complete_gate_frame(const struct thread *t) {
+    uint8_t *frame = (uint8_t *)t->upper_sp; // gate.S
+    uint32_t mxcsr;
+    uint16_t control;
+    __asm__ volatile("stmxcsr %0; fnstcw %1" : "=m"(mxcsr), "=m"(control));
+    memcpy(frame, &mxcsr, sizeof mxcsr);
+    memcpy(frame + 4, &control, sizeof control);
+}
+
 void thread_hold(struct thread *t) {
     t->uc_mask = block_all();
-    t->xsave_bytes = 0; // the gate frame has all that a call preserves
+    t->xsave_bytes = 0;
+    complete_gate_frame(t);
     signals_collect(t, true);
     RAW2(SYS_prctl, 16 /* PR_GET_NAME */, t->comm);
     t->state = T_HELD;

@@ -35,6 +35,23 @@ static void add(MPI_Comm comm, uint64_t mine) {
     sum = sum * 1000003 + all;
 }
 
+/* How this thread rounds: bits 13 and 14 of SSE's control word, 10 and 11 of x87's. */
+static void set_rounding(unsigned mode) {
+    uint32_t sse;
+    uint16_t x87;
+    __asm__ volatile("stmxcsr %0; fnstcw %1" : "=m"(sse), "=m"(x87));
+    sse = (sse & ~(3u << 13)) | mode << 13;
+    x87 = (uint16_t)((x87 & ~(3u << 10)) | mode << 10);
+    __asm__ volatile("ldmxcsr %0; fldcw %1" : : "m"(sse), "m"(x87));
+}
+
+static unsigned rounding(void) {
+    uint32_t sse;
+    uint16_t x87;
+    __asm__ volatile("stmxcsr %0; fnstcw %1" : "=m"(sse), "=m"(x87));
+    return (sse >> 13 & 3) * 10 + (x87 >> 10 & 3);
+}
+
 /* A broadcast whose root goes on before the others have called it, and on which one of them depends:
  * not portable, but MPI programs do it. */
 static void early(void) {
@@ -68,7 +85,11 @@ int main(int argc, char **argv) {
     MPI_Comm_set_name(grid, "grid");
     add(grid, (uint64_t)rank + 1);
     stay(1, "never");
+    set_rounding((unsigned)rank + 1); /* a thread that is held in a call goes on as it came */
     MPI_Barrier(grid);
+    unsigned modes = rounding();
+    set_rounding(0);
+    add(grid, modes);
     early();
     stay(0, "twice");
     MPI_Barrier(grid);
