@@ -67,7 +67,7 @@ func measureCheckpoint(ctx context.Context, b *bench) (*report, error) {
 	if err := b.room(plan); err != nil {
 		return nil, err
 	}
-	starts, err := b.job(ctx, "startup", "ms", nil, nil)
+	starts, err := b.job(ctx, "startup", "ms", nil, nil, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -22,14 +22,17 @@ type comparison struct {
 	Ways  []way  `json:"ways"`
 	Rows  []*row `json:"rows"`
 	goals map[string]float64
+	// ratios are goals of the quick runs, see speed.go.
+	ratios map[string]float64
 }
 
 // row is one question. Values are in the comparison's unit.
 type row struct {
 	Name   string   `json:"name"`
-	Goal   float64  `json:"goal,omitempty"` // largest difference to the native way; 0: none
-	Values []series `json:"values"`         // of each way, one a round
-	Least  series   `json:"least"`          // of each way, the quickest batch of all rounds
+	Goal   float64  `json:"goal,omitempty"`  // largest difference to the native way; 0: none
+	Ratio  float64  `json:"ratio,omitempty"` // largest ratio to the native way in quick runs; 0: none
+	Values []series `json:"values"`          // of each way, one a round
+	Least  series   `json:"least"`           // of each way, the quickest batch of all rounds
 }
 
 // units are what a nanosecond is multiplied with.
@@ -66,11 +69,13 @@ func (c *comparison) measure(ctx context.Context, b *bench, rounds int) error {
 func (c *comparison) add(round, way int, answers []answer) error {
 	if c.Rows == nil {
 		for _, a := range answers {
-			c.Rows = append(c.Rows, &row{Name: a.name, Goal: c.goals[a.name], Values: make([]series, len(c.Ways)), Least: make(series, len(c.Ways))})
+			c.Rows = append(c.Rows, &row{Name: a.name, Goal: c.goals[a.name], Ratio: c.ratios[a.name], Values: make([]series, len(c.Ways)), Least: make(series, len(c.Ways))})
 		}
-		for name := range c.goals {
-			if c.row(name) == nil {
-				return fmt.Errorf("there is a goal for %q, but no answer", name)
+		for _, goals := range []map[string]float64{c.goals, c.ratios} {
+			for name := range goals {
+				if c.row(name) == nil {
+					return fmt.Errorf("there is a goal for %q, but no answer", name)
+				}
 			}
 		}
 	}

@@ -68,7 +68,7 @@ func measureSafeState(ctx context.Context, b *bench) (*report, error) {
 }
 
 func measureGroups(ctx context.Context, b *bench) (*report, error) {
-	jobs, err := b.job(ctx, "groups", "ns", b.batchCount(), nil)
+	jobs, err := b.job(ctx, "groups", "ns", b.batchCount(), nil, nil)
 	return &report{
 		Title: "Calls of each group",
 		Text: "One or two calls of each group of MPI. Groups, attributes and names of objects live in the upper half; " +

@@ -49,6 +49,9 @@ func (r *report) tables() string {
 	var out strings.Builder
 	for _, c := range r.Comparisons {
 		c.table(&out)
+		if c.ratios != nil {
+			c.tableOfSpeeds(&out)
+		}
 	}
 	if r.Saves != nil {
 		tableOfSaves(&out, r.Saves)
@@ -134,6 +137,14 @@ func (r *row) verdict() string {
 func (r *report) goals() (met int, missed []string) {
 	for _, c := range r.Comparisons {
 		for _, row := range c.Rows {
+			switch {
+			case row.Ratio == 0:
+			case row.quickMet():
+				met++
+			default:
+				missed = append(missed, fmt.Sprintf("%s, %s: %s times the native one in quick runs, goal %s", c.Title, row.Name,
+					number(row.quickRatio()), number(row.Ratio)))
+			}
 			switch {
 			case row.Goal == 0:
 			case row.met():

@@ -30,6 +30,11 @@ int main(int argc, char **argv)
         MPI_Allreduce(&out, &sum, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
         wrong += sum != 3;
     });
+    MEASURE(&j.m, "MPI_Ibarrier and MPI_Wait", 50, {
+        MPI_Request request;
+        MPI_Ibarrier(MPI_COMM_WORLD, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    });
     // Nobody to wait for: what the call itself costs, whatever the other processor is doing.
     MEASURE(&j.m, "MPI_Allreduce, 8 bytes, alone", 50, {
         MPI_Allreduce(&out, &sum, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_SELF);
