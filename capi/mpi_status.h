@@ -56,14 +56,15 @@ enum { OPENMPI_STATUS_ANY_SOURCE = -1, OPENMPI_STATUS_ANY_TAG = -1, OPENMPI_STAT
 /* ---- MPICH: the count and whether it was cancelled share two ints ---- */
 
 static inline int64_t mpich_status_bytes(const struct mpich_status *s) {
-    return (int64_t)(s->count_hi_and_cancelled >> 1) << 32 | (uint32_t)s->count_lo;
+    /* 63 bits of a count, which is never negative. */
+    return (int64_t)((uint32_t)s->count_hi_and_cancelled >> 1) << 32 | (uint32_t)s->count_lo;
 }
 static inline int mpich_status_cancelled(const struct mpich_status *s) {
     return s->count_hi_and_cancelled & 1;
 }
 static inline void mpich_status_set(struct mpich_status *s, int64_t bytes, int cancelled) {
     s->count_lo = (int)bytes;
-    s->count_hi_and_cancelled = (int)(bytes >> 32) << 1 | (cancelled != 0);
+    s->count_hi_and_cancelled = (int)((uint32_t)(bytes >> 32) << 1 | (cancelled != 0));
 }
 
 /* ---- any form ---- */

@@ -44,7 +44,7 @@ func main() {
 	flag.DurationVar(&o.budget, "limit", 30*time.Minute, "begin no program after this `time`; the next run goes on")
 	flag.DurationVar(&o.each, "each", 60*time.Second, "what one job may take")
 	flag.BoolVar(&o.all, "all", false, "restart each program in all ways, not in one of them")
-	flag.StringVar(&chosen, "ways", "", "only these `ways` beside native ones, with commas between them")
+	flag.StringVar(&chosen, "ways", "", "only these `ways` beside native ones, with commas between them; \"restart\" is the one whose turn it is")
 	flag.StringVar(&o.state, "state", "", "the `file` in which results are kept between runs")
 	flag.StringVar(&o.report, "report", "", "write the table to this `path`, with .md and .json behind it")
 	flag.StringVar(&o.reasons, "reasons", "", "a `file` of known differences and their reasons")
@@ -158,13 +158,14 @@ func (o *options) waysOf(p *program) []way {
 	if o.all {
 		return ways
 	}
+	n := len(ways) - 4
+	turn := ways[n+int(p.number()>>16)%4]
 	if len(o.ways) > 0 {
 		return slices.DeleteFunc(slices.Clone(ways), func(w way) bool {
-			return w.Name != "native" && !slices.Contains(o.ways, w.Name)
+			return w.Name != "native" && !slices.Contains(o.ways, w.Name) && !(w == turn && slices.Contains(o.ways, "restart"))
 		})
 	}
-	n := len(ways) - 4
-	return append(slices.Clone(ways[:n]), ways[n+int(p.number()>>16)%4])
+	return append(slices.Clone(ways[:n]), turn)
 }
 
 func read(state string) ([]result, error) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * corners.c: what MPIs do where few programs look: no address for a result, statuses of requests that are
- * null, errors of attribute functions, keyvals of another sort, error handlers
+ * null, large counts, errors of attribute functions, keyvals of another sort, error handlers
  * that nobody set, hints, names.  Rank 0
  * prints a line for each; the test compares them with those of a native run.
  */
@@ -77,6 +77,25 @@ static void statuses(void) {
     WITH(MPI_Test(&inactive, &flag, &s), &s);
     WITH(MPI_Request_get_status(inactive, &flag, &s), &s);
     MPI_Request_free(&inactive);
+}
+
+/* ---- counts of statuses ---- */
+
+static void counts(void) {
+    const MPI_Count of[] = {60, 0x80000000, 0x3654321f71234567, 0x7654321f71234567, 0x7654321ff1234567};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        for (int cancelled = 0; cancelled < 2; cancelled++) {
+            MPI_Status s;
+            MPI_Count bytes = -1;
+            int flag = -1;
+            memset(&s, 0x55, sizeof s);
+            MPI_Status_set_cancelled(&s, cancelled);
+            MPI_Status_set_elements_x(&s, MPI_BYTE, of[i]);
+            MPI_Get_elements_x(&s, MPI_BYTE, &bytes);
+            MPI_Test_cancelled(&s, &flag);
+            if (rank == 0)
+                printf("= count %#llx: %#llx, cancelled %d\n", (long long)of[i], (long long)bytes, flag);
+        }
 }
 
 /* ---- no address for a result ---- */
@@ -359,6 +378,7 @@ int main(int argc, char **argv) {
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     communicators();
     statuses();
+    counts();
     nothing();
     user_errors();
     type_errors();
