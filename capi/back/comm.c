@@ -241,6 +241,10 @@ static int put_topology(struct writer *w, MPI_Comm comm, int topology) {
     }
 }
 
+/* Kinds of communicators besides inter and intra: one that has no more than an identity yet; one that a
+ * persistent request has for itself (persist_comm.c), added to these. */
+enum { NOT_MADE = 2, OF_REQUEST = 4 };
+
 /* Everything that is known of a new communicator before it has an id. */
 struct facts {
     int inter, topology, rank, size;
@@ -279,9 +283,9 @@ static int outsiders(const struct facts *f) {
     return n;
 }
 
-static int describe(struct writer *w, MPI_Comm comm, const struct facts *f, uint64_t identity) {
+static int describe(struct writer *w, MPI_Comm comm, const struct facts *f, uint64_t identity, int kind) {
     put(w, DESCRIBE_VERSION);
-    put(w, f->inter);
+    put(w, f->inter | kind);
     put(w, f->topology);
     put64(w, identity);
     put(w, f->local.n);
@@ -343,8 +347,7 @@ static uint64_t beyond_predefined(uint64_t identity) { /* small ones are predefi
     return identity | (uint64_t)(identity < CKPT_VID_PREDEFINED) << 63;
 }
 
-long back_new_comm(MPI_Comm real, MPI_Comm like, ckpt_vid parent, uint64_t identity,
-                   ckpt_vid *vid) {
+static long new_comm(MPI_Comm real, MPI_Comm like, ckpt_vid parent, uint64_t identity, int kind, ckpt_vid *vid) {
     uint64_t child = identity == 0 ? count_child(parent) : 0;
     *vid = VID_COMM_NULL;
     if (like == MPI_COMM_NULL)
@@ -358,7 +361,7 @@ long back_new_comm(MPI_Comm real, MPI_Comm like, ckpt_vid parent, uint64_t ident
         identity = child_identity(parent, child, &f);
     identity = beyond_predefined(identity);
     if (rc == MPI_SUCCESS)
-        rc = describe(&w, like, &f, identity);
+        rc = describe(&w, like, &f, identity, kind);
     if (rc == MPI_SUCCESS && real != MPI_COMM_NULL)
         rc = MPI_Comm_set_errhandler(real, MPI_ERRORS_RETURN);
     ckpt_vid v = CKPT_VID_NONE;
@@ -368,7 +371,7 @@ long back_new_comm(MPI_Comm real, MPI_Comm like, ckpt_vid parent, uint64_t ident
         if (v == CKPT_VID_NONE || reach(back.job, v, &f, identity) != 0 ||
             (outsiders(&f) && back_reaches_outside(v, parent) != 0))
             rc = MPI_ERR_NO_MEM;
-        else if (!outsiders(&f)) /* others may not know of it */
+        else if (!outsiders(&f) && kind != OF_REQUEST) /* others may not know of it; nobody waits on that one */
             rc = back_two_phase_made(v, real);
     }
     free(w.word);
@@ -378,8 +381,13 @@ long back_new_comm(MPI_Comm real, MPI_Comm like, ckpt_vid parent, uint64_t ident
     return back_error(rc);
 }
 
-/* Kind of a communicator that has no more than an identity yet. */
-enum { NOT_MADE = 2 };
+long back_new_comm(MPI_Comm real, MPI_Comm like, ckpt_vid parent, uint64_t identity, ckpt_vid *vid) {
+    return new_comm(real, like, parent, identity, 0, vid);
+}
+
+long back_new_own_comm(MPI_Comm real, ckpt_vid parent, ckpt_vid *vid) {
+    return new_comm(real, real, parent, 0, OF_REQUEST, vid);
+}
 
 long back_promise_comm(ckpt_vid parent, ckpt_vid *vid) {
     uint64_t child = count_child(parent), identity;
@@ -413,7 +421,7 @@ long back_keep_promise(ckpt_vid parent, ckpt_vid vid) {
     struct writer w = {0};
     int rc = facts_of(like, &f);
     if (rc == MPI_SUCCESS)
-        rc = describe(&w, like, &f, identity);
+        rc = describe(&w, like, &f, identity, 0);
     if (rc == MPI_SUCCESS && (ckpt_vid_describe(back.job, vid, w.word, 4 * w.n, NULL, 0) != 0 ||
                               reach(back.job, vid, &f, identity) != 0 ||
                               (outsiders(&f) && back_reaches_outside(vid, parent) != 0)))
@@ -505,19 +513,14 @@ static int add_topology(struct reader *r, int topology, MPI_Comm *comm) {
     return rc;
 }
 
-int back_rebuild_comm(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real) {
-    struct reader r = reader_of(descriptor, bytes);
-    int inter = get(&r), topology = get(&r);
-    uint64_t identity = get64(&r);
-    if (!r.failed && inter == NOT_MADE) {
-        *real = TO_REAL(MPI_COMM_NULL);
-        return 0;
-    }
-    int n = get(&r);
-    const int *local = get_ints(&r, n);
-    int m = get(&r);
-    const int *remote = get_ints(&r, m);
-    if (r.failed || n < 1 || (inter && m < 1))
+static int make_again(ckpt_vid vid, struct reader *r, int kind, uint64_t *real) {
+    int inter = kind & ~OF_REQUEST, topology = get(r);
+    uint64_t identity = get64(r);
+    int n = get(r);
+    const int *local = get_ints(r, n);
+    int m = get(r);
+    const int *remote = get_ints(r, m);
+    if (r->failed || n < 1 || (inter && m < 1))
         return CKPT_E_CORRUPT;
     MPI_Comm comm = MPI_COMM_NULL;
     int rc = make_intra(local, n, &comm);
@@ -527,13 +530,13 @@ int back_rebuild_comm(ckpt_vid vid, const void *descriptor, size_t bytes, uint64
         MPI_Comm_free(&half);
     }
     if (rc == MPI_SUCCESS)
-        rc = add_topology(&r, topology, &comm);
+        rc = add_topology(r, topology, &comm);
     if (rc == MPI_SUCCESS)
         rc = MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     struct facts f;
     if (rc == MPI_SUCCESS)
         rc = facts_of(comm, &f);
-    if (rc == MPI_SUCCESS)
+    if (rc == MPI_SUCCESS && !(kind & OF_REQUEST))
         rc = back_two_phase_made(vid, comm);
     if (rc != MPI_SUCCESS) {
         back_fail(rc, "a communicator of %d members", n + m);
@@ -543,4 +546,40 @@ int back_rebuild_comm(ckpt_vid vid, const void *descriptor, size_t bytes, uint64
     facts_free(&f);
     *real = TO_REAL(comm);
     return rc ? CKPT_E_CORRUPT : 0;
+}
+
+int back_rebuild_comm(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real) {
+    struct reader r = reader_of(descriptor, bytes);
+    int kind = get(&r);
+    if (!r.failed && (kind == NOT_MADE || kind & OF_REQUEST)) {
+        *real = TO_REAL(MPI_COMM_NULL);
+        return kind == NOT_MADE ? 0 : back_own_comm_saved(vid, descriptor, bytes);
+    }
+    return make_again(vid, &r, kind, real);
+}
+
+int back_own_comm_again(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real) {
+    struct reader r = reader_of(descriptor, bytes);
+    int kind = get(&r);
+    return make_again(vid, &r, kind, real);
+}
+
+/* ---- of persistent requests ---- */
+
+uint64_t back_own_comm_members(const void *descriptor, size_t bytes, int *members) {
+    struct reader r = reader_of(descriptor, bytes);
+    int kind = get(&r);
+    get(&r);
+    uint64_t identity = get64(&r);
+    *members = get(&r);
+    get_ints(&r, *members);
+    *members += get(&r);
+    return r.failed || !(kind & OF_REQUEST) ? 0 : identity;
+}
+
+int back_is_own_comm(ckpt_vid vid) {
+    int32_t head[2];
+    return CKPT_VID_INDEX(vid) >= CKPT_VID_PREDEFINED &&
+           ckpt_vid_descriptor(back.job, vid, head, sizeof head) >= (long)sizeof head && head[1] & OF_REQUEST &&
+           head[1] != NOT_MADE;
 }

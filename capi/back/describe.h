@@ -10,7 +10,8 @@
  *                 and bytes of each; shared memory: address, rank, number of ranks, and when that
  *                 is not 0 one more than that of offsets (2 words each)
  *   communicator  version, kind (0 intra, 1 inter, 2 not made yet: nothing follows but the identity, and
- *                 the deferred call that makes it is among the requests), topology, identity (2 words),
+ *                 the deferred call that makes it is among the requests; 4 more: a persistent request has
+ *                 it for itself), topology, identity (2 words),
  *                 members: count, world ranks in order; remote members: count, world ranks
  *                 cart: ndims, dims, periods
  *                 graph: nodes, edges, index, edges

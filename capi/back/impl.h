@@ -489,6 +489,7 @@ struct back_coll {
     int nargs, request; /* how many arguments, which of them is the address of the request's id */
     int arrays;     /* the types go in two arrays */
     int ntypes;
+    int own;        /* its communicator, the argument before the request, is its own (persist_comm.c) */
     ckpt_vid inner; /* while active */
     long a[14];
     ckpt_vid types[]; /* our own */
@@ -496,8 +497,19 @@ struct back_coll {
 struct back_coll *back_coll_of(const ckpt_slot *s);
 struct back_coll *back_coll_new(int ntypes);
 void back_coll_free(struct back_coll *c);
-long back_coll_init(int function, const long *a, int n, unsigned types);
+/* The request is freed by the application, or was not made after all. */
+void back_coll_end(struct back_coll *c);
+long back_coll_init(int function, const char *name, const long *a, int n, unsigned types);
 long back_coll_start(ckpt_slot *s);
+
+/* The communicator that a persistent collective has for itself (persist_comm.c).  Collective over comm:
+ * makes one, or gives comm itself when the real MPI has no more, to all members alike; name: of the call. */
+long back_own_comm_new(ckpt_vid comm, const char *name, ckpt_vid *own);
+void back_own_comm_free(ckpt_vid own);
+/* While objects are made again: one of the image; then, with all ranks, those that all their members have.
+ * 0 or a CKPT_E code. */
+int back_own_comm_saved(ckpt_vid vid, const void *descriptor, size_t bytes);
+int back_own_comms_open(void);
 
 /* ---- generalized requests (grequest.c) ---- */
 
@@ -609,6 +621,13 @@ static inline MPI_T_pvar_handle real_pvar(long handle) {
  * MPI_COMM_NULL.  It is described like `like`: itself, or the parent whose duplicate it will be,
  * real being MPI_COMM_NULL then.  identity 0: follows from the parent's. */
 long back_new_comm(MPI_Comm real, MPI_Comm like, ckpt_vid parent, uint64_t identity, ckpt_vid *vid);
+/* The same for a duplicate that a persistent request has for itself. */
+long back_new_own_comm(MPI_Comm real, ckpt_vid parent, ckpt_vid *vid);
+int back_is_own_comm(ckpt_vid vid);
+/* Its identity, and how many members it has; 0 when the descriptor is of another kind or damaged. */
+uint64_t back_own_comm_members(const void *descriptor, size_t bytes, int *members);
+/* Makes it again; collective over its members. */
+int back_own_comm_again(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real);
 /* The id of a duplicate that the parent's members will make, the identity that it will have, and nothing
  * else; and the rest, when the call that makes it is begun.  Canonical errors. */
 long back_promise_comm(ckpt_vid parent, ckpt_vid *vid);

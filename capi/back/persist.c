@@ -4,7 +4,8 @@
  *
  * The request remembers the arguments; each start makes the non-blocking call with them, whose
  * request, the inner one, is then waited for in its place.  So a start is counted, deferred and
- * drained like any non-blocking collective, above every MPI.
+ * drained like any non-blocking collective, above every MPI.  Each request has a communicator of its own
+ * (persist_comm.c), so that starts need no order among different requests.
  */
 #include <stdlib.h>
 
@@ -46,21 +47,36 @@ struct back_coll *back_coll_new(int ntypes) {
     return c;
 }
 
-/* Gives c an id, or frees it. */
-static long announce(struct back_coll *c, long rc, ckpt_vid comm, ckpt_vid *vid) {
+void back_coll_end(struct back_coll *c) {
+    if (c->own)
+        back_own_comm_free((ckpt_vid)c->a[c->request - 1]);
+    back_coll_free(c);
+}
+
+/* Gives c a communicator of its own and an id, or frees it.  What may fail on this member alone has been
+ * done when the others are needed. */
+static long announce(struct back_coll *c, long rc, const char *name, ckpt_vid *vid) {
+    ckpt_vid comm = (ckpt_vid)c->a[c->request - 1], own, v = VID_REQUEST_NULL;
     if (rc == 0 && real_comm(comm) == MPI_COMM_NULL)
         rc = CANON_ERR(COMM);
     if (rc == 0)
-        rc = back_new_request(MPI_REQUEST_NULL, REQUEST_PERSISTENT | REQUEST_COLL, 0, comm, vid);
+        rc = back_new_request(MPI_REQUEST_NULL, REQUEST_PERSISTENT | REQUEST_COLL, 0, comm, &v);
     if (rc == 0)
-        back_slot(CKPT_KIND_REQUEST, *vid)->extra = (uint64_t)(uintptr_t)c;
-    else
+        rc = back_own_comm_new(comm, name, &own);
+    if (rc != 0) {
+        if (v != VID_REQUEST_NULL)
+            back_give_id(CKPT_KIND_REQUEST, v);
         back_coll_free(c);
-    return rc;
+        return rc;
+    }
+    c->own = own != comm;
+    c->a[c->request - 1] = own;
+    back_slot(CKPT_KIND_REQUEST, v)->extra = (uint64_t)(uintptr_t)c;
+    *vid = v;
+    return 0;
 }
 
-/* The last argument is where the id of the request goes, the one before the communicator. */
-long back_coll_init(int function, const long *a, int n, unsigned types) {
+static long init(int function, const char *name, const long *a, int n, unsigned types) {
     struct back_coll *c = back_coll_new(__builtin_popcount(types));
     long rc = 0;
     if (c == NULL)
@@ -68,20 +84,30 @@ long back_coll_init(int function, const long *a, int n, unsigned types) {
     c->function = function;
     c->nargs = n;
     c->request = n - 1;
-    for (int i = 0; i < n - 1 && rc == 0; i++) {
+    for (int i = 0; i < n - 1; i++)
         c->a[i] = a[i];
+    for (int i = 0; i < n - 1 && rc == 0; i++)
         if (types & 1u << i) {
             rc = own_type((ckpt_vid)a[i], &c->types[c->ntypes]);
             if (rc == 0)
                 c->a[i] = c->types[c->ntypes++];
         }
-    }
-    return announce(c, rc, (ckpt_vid)a[n - 2], (ckpt_vid *)a[n - 1]);
+    return announce(c, rc, name, (ckpt_vid *)a[n - 1]);
+}
+
+/* The last argument is where the id of the request goes, the one before the communicator.  It makes a
+ * communicator, and so is counted like other collective calls: all members have made it, or none. */
+long back_coll_init(int function, const char *name, const long *a, int n, unsigned types) {
+    ckpt_coll call;
+    back_gate(a[n - 2], name, CKPT_COLL_BLOCKING, &call);
+    long rc = init(function, name, a, n, types);
+    back_gate_return(&call, rc);
+    return rc;
 }
 
 /* As of MPI_Ialltoallw (coll.c): arrays of datatypes at 3 and 7, request at 9, their lengths at 10
  * and 11. */
-static long init_w(int function, const long *a) {
+static long init_w(int function, const char *name, const long *a) {
     struct back_coll *c = back_coll_new((int)(a[10] + a[11]));
     long rc = 0;
     if (c == NULL)
@@ -96,15 +122,23 @@ static long init_w(int function, const long *a) {
         rc = own_type(*v, &c->types[i]);
         c->ntypes += rc == 0;
     }
-    return announce(c, rc, (ckpt_vid)a[8], (ckpt_vid *)a[9]);
+    return announce(c, rc, name, (ckpt_vid *)a[9]);
+}
+
+static long coll_init_w(int function, const char *name, const long *a) {
+    ckpt_coll call;
+    back_gate(a[8], name, CKPT_COLL_BLOCKING, &call);
+    long rc = init_w(function, name, a);
+    back_gate_return(&call, rc);
+    return rc;
 }
 
 long back_Alltoallw_init(const long *a) {
-    return init_w(CKPT_FN_MPI_IALLTOALLW - CKPT_FN_MPI, a);
+    return coll_init_w(CKPT_FN_MPI_IALLTOALLW - CKPT_FN_MPI, "MPI_Alltoallw_init", a);
 }
 
 long back_Neighbor_alltoallw_init(const long *a) {
-    return init_w(CKPT_FN_MPI_INEIGHBOR_ALLTOALLW - CKPT_FN_MPI, a);
+    return coll_init_w(CKPT_FN_MPI_INEIGHBOR_ALLTOALLW - CKPT_FN_MPI, "MPI_Neighbor_alltoallw_init", a);
 }
 
 long back_coll_start(ckpt_slot *s) {

@@ -498,8 +498,10 @@ static int load_coll(struct in *x, ckpt_slot *s) {
     c->inner = in_vid(x, CKPT_KIND_REQUEST);
     s->real = TO_REAL(MPI_REQUEST_NULL);
     s->extra = (uint64_t)(uintptr_t)c;
-    if (s->a & REQUEST_COLL)
+    if (s->a & REQUEST_COLL) {
         s->a |= REQUEST_PERSISTENT;
+        c->own = c->request > 0 && back_is_own_comm((ckpt_vid)c->a[c->request - 1]);
+    }
     return 0;
 }
 
@@ -657,7 +659,9 @@ static int load_all(struct loading *l) {
 int back_load(void *ctx, const void *saved, size_t bytes) {
     (void)ctx;
     struct loading l = {.in = {saved, bytes, 0}};
-    int rc = load_all(&l);
+    int rc = back_own_comms_open(); /* what was deferred on them is started at once */
+    if (rc == 0)
+        rc = load_all(&l);
     free(l.post);
     free(l.start);
     free(l.message);

@@ -130,7 +130,10 @@ long back_Request_free(const long *a) {
                 back_Request_free(send);
             back_Request_free(recv);
         }
-        back_coll_free(back_coll_of(s));
+        if (s->a & REQUEST_COLL)
+            back_coll_end(c);
+        else
+            back_coll_free(c);
         ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, *vid, back.shared);
         *vid = VID_REQUEST_NULL;
         return 0;

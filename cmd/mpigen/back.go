@@ -85,8 +85,8 @@ func backPersistent(b *bytes.Buffer, f *function) {
 		}
 		n++
 	}
-	fmt.Fprintf(b, "\nlong back_%s(const long *a)\n{\n    return back_coll_init(CKPT_FN_MPI_%s - CKPT_FN_MPI, a, %d, %#x);\n}\n",
-		f.name, strings.ToUpper(f.started()), n, mask)
+	fmt.Fprintf(b, "\nlong back_%s(const long *a)\n{\n    return back_coll_init(CKPT_FN_MPI_%s - CKPT_FN_MPI, \"MPI_%s\", a, %d, %#x);\n}\n",
+		f.name, strings.ToUpper(f.started()), f.name, n, mask)
 }
 
 // backWrapper writes the function back_NAME; of a collective call also what counts it (clocked.h), which has

@@ -3,100 +3,100 @@
 
 long back_Allgather_init(const long *a)
 {
-    return back_coll_init(CKPT_FN_MPI_IALLGATHER - CKPT_FN_MPI, a, 8, 0x24);
+    return back_coll_init(CKPT_FN_MPI_IALLGATHER - CKPT_FN_MPI, "MPI_Allgather_init", a, 8, 0x24);
 }
 
 long back_Allgatherv_init(const long *a)
 {
-    return back_coll_init(CKPT_FN_MPI_IALLGATHERV - CKPT_FN_MPI, a, 9, 0x44);
+    return back_coll_init(CKPT_FN_MPI_IALLGATHERV - CKPT_FN_MPI, "MPI_Allgatherv_init", a, 9, 0x44);
 }
 
 long back_Allreduce_init(const long *a)
 {
-    return back_coll_init(CKPT_FN_MPI_IALLREDUCE - CKPT_FN_MPI, a, 7, 0x8);
+    return back_coll_init(CKPT_FN_MPI_IALLREDUCE - CKPT_FN_MPI, "MPI_Allreduce_init", a, 7, 0x8);
 }
 
 long back_Alltoall_init(const long *a)
 {
-    return back_coll_init(CKPT_FN_MPI_IALLTOALL - CKPT_FN_MPI, a, 8, 0x24);
+    return back_coll_init(CKPT_FN_MPI_IALLTOALL - CKPT_FN_MPI, "MPI_Alltoall_init", a, 8, 0x24);
 }
 
 long back_Alltoallv_init(const long *a)
 {
-    return back_coll_init(CKPT_FN_MPI_IALLTOALLV - CKPT_FN_MPI, a, 10, 0x88);
+    return back_coll_init(CKPT_FN_MPI_IALLTOALLV - CKPT_FN_MPI, "MPI_Alltoallv_init", a, 10, 0x88);
 }
 
 long back_Barrier_init(const long *a)
 {
-    return back_coll_init(CKPT_FN_MPI_IBARRIER - CKPT_FN_MPI, a, 2, 0x0);
+    return back_coll_init(CKPT_FN_MPI_IBARRIER - CKPT_FN_MPI, "MPI_Barrier_init", a, 2, 0x0);
 }
 
 long back_Bcast_init(const long *a)
 {
-    return back_coll_init(CKPT_FN_MPI_IBCAST - CKPT_FN_MPI, a, 6, 0x4);
+    return back_coll_init(CKPT_FN_MPI_IBCAST - CKPT_FN_MPI, "MPI_Bcast_init", a, 6, 0x4);
 }
 
 long back_Exscan_init(const long *a)
 {
-    return back_coll_init(CKPT_FN_MPI_IEXSCAN - CKPT_FN_MPI, a, 7, 0x8);
+    return back_coll_init(CKPT_FN_MPI_IEXSCAN - CKPT_FN_MPI, "MPI_Exscan_init", a, 7, 0x8);
 }
 
 long back_Gather_init(const long *a)
 {
-    return back_coll_init(CKPT_FN_MPI_IGATHER - CKPT_FN_MPI, a, 9, 0x24);
+    return back_coll_init(CKPT_FN_MPI_IGATHER - CKPT_FN_MPI, "MPI_Gather_init", a, 9, 0x24);
 }
 
 long back_Gatherv_init(const long *a)
 {
-    return back_coll_init(CKPT_FN_MPI_IGATHERV - CKPT_FN_MPI, a, 10, 0x44);
+    return back_coll_init(CKPT_FN_MPI_IGATHERV - CKPT_FN_MPI, "MPI_Gatherv_init", a, 10, 0x44);
 }
 
 long back_Neighbor_allgather_init(const long *a)
 {
-    return back_coll_init(CKPT_FN_MPI_INEIGHBOR_ALLGATHER - CKPT_FN_MPI, a, 8, 0x24);
+    return back_coll_init(CKPT_FN_MPI_INEIGHBOR_ALLGATHER - CKPT_FN_MPI, "MPI_Neighbor_allgather_init", a, 8, 0x24);
 }
 
 long back_Neighbor_allgatherv_init(const long *a)
 {
-    return back_coll_init(CKPT_FN_MPI_INEIGHBOR_ALLGATHERV - CKPT_FN_MPI, a, 9, 0x44);
+    return back_coll_init(CKPT_FN_MPI_INEIGHBOR_ALLGATHERV - CKPT_FN_MPI, "MPI_Neighbor_allgatherv_init", a, 9, 0x44);
 }
 
 long back_Neighbor_alltoall_init(const long *a)
 {
-    return back_coll_init(CKPT_FN_MPI_INEIGHBOR_ALLTOALL - CKPT_FN_MPI, a, 8, 0x24);
+    return back_coll_init(CKPT_FN_MPI_INEIGHBOR_ALLTOALL - CKPT_FN_MPI, "MPI_Neighbor_alltoall_init", a, 8, 0x24);
 }
 
 long back_Neighbor_alltoallv_init(const long *a)
 {
-    return back_coll_init(CKPT_FN_MPI_INEIGHBOR_ALLTOALLV - CKPT_FN_MPI, a, 10, 0x88);
+    return back_coll_init(CKPT_FN_MPI_INEIGHBOR_ALLTOALLV - CKPT_FN_MPI, "MPI_Neighbor_alltoallv_init", a, 10, 0x88);
 }
 
 long back_Reduce_init(const long *a)
 {
-    return back_coll_init(CKPT_FN_MPI_IREDUCE - CKPT_FN_MPI, a, 8, 0x8);
+    return back_coll_init(CKPT_FN_MPI_IREDUCE - CKPT_FN_MPI, "MPI_Reduce_init", a, 8, 0x8);
 }
 
 long back_Reduce_scatter_block_init(const long *a)
 {
-    return back_coll_init(CKPT_FN_MPI_IREDUCE_SCATTER_BLOCK - CKPT_FN_MPI, a, 7, 0x8);
+    return back_coll_init(CKPT_FN_MPI_IREDUCE_SCATTER_BLOCK - CKPT_FN_MPI, "MPI_Reduce_scatter_block_init", a, 7, 0x8);
 }
 
 long back_Reduce_scatter_init(const long *a)
 {
-    return back_coll_init(CKPT_FN_MPI_IREDUCE_SCATTER - CKPT_FN_MPI, a, 7, 0x8);
+    return back_coll_init(CKPT_FN_MPI_IREDUCE_SCATTER - CKPT_FN_MPI, "MPI_Reduce_scatter_init", a, 7, 0x8);
 }
 
 long back_Scan_init(const long *a)
 {
-    return back_coll_init(CKPT_FN_MPI_ISCAN - CKPT_FN_MPI, a, 7, 0x8);
+    return back_coll_init(CKPT_FN_MPI_ISCAN - CKPT_FN_MPI, "MPI_Scan_init", a, 7, 0x8);
 }
 
 long back_Scatter_init(const long *a)
 {
-    return back_coll_init(CKPT_FN_MPI_ISCATTER - CKPT_FN_MPI, a, 9, 0x24);
+    return back_coll_init(CKPT_FN_MPI_ISCATTER - CKPT_FN_MPI, "MPI_Scatter_init", a, 9, 0x24);
 }
 
 long back_Scatterv_init(const long *a)
 {
-    return back_coll_init(CKPT_FN_MPI_ISCATTERV - CKPT_FN_MPI, a, 10, 0x48);
+    return back_coll_init(CKPT_FN_MPI_ISCATTERV - CKPT_FN_MPI, "MPI_Scatterv_init", a, 10, 0x48);
 }

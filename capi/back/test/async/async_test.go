@@ -62,6 +62,19 @@ func TestSynchronous(t *testing.T) {
 	}
 }
 
+// TestPersistent does so with persistent collectives, which each rank starts and frees in an order of its own: an
+// image has some started, and some requests on some ranks only.
+func TestPersistent(t *testing.T) {
+	program := &cycle.Program{Ranks: 3, Kills: 2, Most: 300 * time.Millisecond, Command: map[string][]string{}}
+	for _, mpi := range []string{"mpich", "openmpi"} {
+		program.Command[mpi] = []string{cycle.Compile(t, mpi, "orders.c"), "6"}
+	}
+	program.Native(t, "mpich") // Open MPI starts none of a communicator that was freed
+	for _, pair := range cycle.Pairs[2:] {
+		t.Run(pair[0]+"-"+pair[1], func(t *testing.T) { program.Run(t, pair[:]...) })
+	}
+}
+
 // TestTwoPhase does so with the baseline, a barrier in front of every blocking collective call: a rank
 // may be saved inside the barrier, and makes it again.
 func TestTwoPhase(t *testing.T) {
