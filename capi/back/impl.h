@@ -503,7 +503,8 @@ long back_coll_init(int function, const char *name, const long *a, int n, unsign
 long back_coll_start(ckpt_slot *s);
 
 /* The communicator that a persistent collective has for itself (persist_comm.c).  Collective over comm:
- * makes one, or gives comm itself when the real MPI has no more, to all members alike; name: of the call. */
+ * makes one, or gives comm itself, to all members alike, when the real MPI has no more or processes of other
+ * jobs are among them; name: of the call. */
 long back_own_comm_new(ckpt_vid comm, const char *name, ckpt_vid *own);
 void back_own_comm_free(ckpt_vid own);
 /* While objects are made again: one of the image; then, with all ranks, those that all their members have.
@@ -593,6 +594,8 @@ int back_holds(void *ctx, char *why, size_t bytes);
 
 /* Remembers that comm reaches some; parent is what it was made from. */
 int back_reaches_outside(ckpt_vid comm, ckpt_vid parent);
+/* Whether it does. */
+int back_is_outside(ckpt_vid comm);
 /* The call in which this rank waits for some; NULL when it does not (ckpt_runtime_ops.inside). */
 const char *back_inside(void *ctx);
 int back_jobs_hold(char *why, size_t bytes);

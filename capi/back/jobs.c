@@ -57,6 +57,13 @@ int back_reaches_outside(ckpt_vid comm, ckpt_vid parent) {
     return 0;
 }
 
+int back_is_outside(ckpt_vid comm) {
+    pthread_mutex_lock(&mutex);
+    const char *call = call_of(comm);
+    pthread_mutex_unlock(&mutex);
+    return call != NULL;
+}
+
 /* The call in which a thread of this rank waits for processes of another job. */
 static const char *waits;
 

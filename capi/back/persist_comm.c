@@ -23,6 +23,8 @@ long back_own_comm_new(ckpt_vid comm, const char *name, ckpt_vid *own) {
     char of[MPI_MAX_OBJECT_NAME] = "", text[MPI_MAX_OBJECT_NAME + 64];
     int n = 0;
     *own = comm;
+    if (back_is_outside(comm))
+        return 0; /* processes without libckpt make no duplicate */
     if (MPI_Comm_dup(real_comm(comm), &real) != MPI_SUCCESS)
         return 0; /* there are no more: on no member */
     long rc = back_new_own_comm(real, comm, own);
