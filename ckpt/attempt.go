@@ -354,6 +354,7 @@ func (a *attempt) run(ctx context.Context) (written <-chan outcome, err error) {
 		defer a.end()
 		o := w.write(func() { close(imaged) })
 		j.ended1(a, o)
+		o.noted = true
 		close(finished)
 		out <- o
 	}()

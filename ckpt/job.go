@@ -72,6 +72,7 @@ type Job struct {
 type outcome struct {
 	result control.Result
 	err    error
+	noted  bool // an error is in the status and in the log
 }
 
 func newJob(h Host, o launch.Options, meta Meta, log *zap.Logger) *Job {

@@ -61,7 +61,9 @@ func (j *Job) anyMoment(ctx, waiting context.Context, r control.Request, progres
 			if last != nil && ctx.Err() != nil { // the time was over in the middle of one more try
 				o.err = fmt.Errorf("%w; before that: %s", o.err, strings.Join(last.Reasons, "; "))
 			}
-			j.failed(o.err)
+			if !o.noted {
+				j.failed(o.err)
+			}
 			return control.Result{}, o.err
 		}
 		last = refused
@@ -204,7 +206,7 @@ func (j *Job) stopped(epoch uint32) {
 	case err != nil:
 		var refused *control.RefusedError
 		if !errors.As(err, &refused) {
-			j.log.Error("checkpoint", zap.Error(err))
+			j.log.Info("checkpoint", zap.Error(err)) // who asked is told, and says it
 		}
 		m.end(outcome{err: err})
 	case !a.held:

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/control"
@@ -345,4 +346,42 @@ func TestRequest(t *testing.T) {
 		r.host.wantRunning()
 	}
 	wantEpochs(t, all[0].store, 1)
+}
+
+// TestFailureSaidOnce: a request fails, before anything is written or after. All ranks know, and one of them
+// says it, once.
+func TestFailureSaidOnce(t *testing.T) {
+	for _, where := range []string{"snapshot", "write"} {
+		t.Run(where, func(t *testing.T) {
+			core, said := observer.New(zap.WarnLevel)
+			all := unopened(t, 3)
+			for _, r := range all {
+				r.log = zap.New(core)
+			}
+			errs := make([]error, len(all))
+			together(all, func(r *rank) { errs[r.rt.rank] = r.OpenRuntime(r.rt, r.tables) })
+			if err := errors.Join(errs...); err != nil {
+				t.Fatal(err)
+			}
+			if where == "write" {
+				other, err := store.Create(filepath.Join(t.TempDir(), "other"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				all[1].store = other
+			} else {
+				all[1].host.arm(3) // State
+			}
+			if _, err := ask(all[0].Job, t.Context(), after.Continue, func(control.Event) {}); err == nil {
+				t.Fatal("it does not fail")
+			}
+			together(all, func(r *rank) { r.settle() })
+			if said.Len() != 1 || said.All()[0].Message != "checkpoint failed; the job goes on" {
+				t.Errorf("it is said %d times: %+v", said.Len(), said.All())
+			}
+			if s := (*controlled)(all[0].Job).Status(); s.Counters != (control.Counters{Failed: 1}) {
+				t.Errorf("counters %+v", s.Counters)
+			}
+		})
+	}
 }

@@ -247,7 +247,7 @@ func (j *Job) ended1(a *attempt, o outcome) {
 	j.status.Last = &control.Outcome{When: time.Now(), Epoch: o.result.Epoch, Bytes: o.result.Bytes, Seconds: o.result.Seconds}
 }
 
-// failed records an attempt that made no epoch.
+// failed records an attempt that made no epoch. Every rank comes here with the same, or its own end of it.
 func (j *Job) failed(err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -268,7 +268,11 @@ func (j *Job) failed(err error) {
 	if j.owned.lostTo() != nil {
 		return // it was said
 	}
-	j.log.Error("checkpoint failed; the job goes on", zap.Error(err))
+	level := zap.ErrorLevel
+	if j.group.rank() != 0 { // rank 0 says it for all
+		level = zap.InfoLevel
+	}
+	j.log.Log(level, "checkpoint failed; the job goes on", zap.Error(err))
 }
 
 // calm puts the status back to running. The caller holds j.mu.
