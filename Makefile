@@ -5,6 +5,7 @@
 #   make test       all tests
 #   make bench      measure; results go to bench/results/
 #   make soak       save, kill and continue random programs, hundreds of times
+#   make campaign   hurt living jobs from the outside, and check what becomes of them
 #   make fuzz       give every parser made-up bytes; FUZZTIME=30s for each, FUZZ=REGEXP for some
 #   make lint       format, vet, staticcheck, C warnings, generated files up to date
 #   make generate   write the generated files again
@@ -193,6 +194,12 @@ soak: all examples soak-programs
 	$(GO) run ./bench/soak -build $(BUILD) -cycles $(or $(CYCLES),500) $(if $(SEED),-seed $(SEED)) \
 	    -log bench/results/soak.txt
 
+# Faults on living jobs, COUNT=n of them, SEED=n.  SWEEP=checkpoint or SWEEP=restart has every system call of
+# the library fail instead, one after the other.
+campaign: all
+	$(if $(SWEEP),LIBCKPT_SWEEP=$(SWEEP),LIBCKPT_CAMPAIGN=$(or $(COUNT),200) LIBCKPT_CAMPAIGN_LOG=$(CURDIR)/bench/results/campaign.txt) \
+	    $(if $(SEED),CKPT_E2E_SEED=$(SEED)) $(GO) test -count=1 -timeout 4h -v -run '$(if $(SWEEP),TestEachCallFails,TestCampaign)$$' ./internal/e2e
+
 # Every parser of bytes from disk or wire; scripts/fuzz.sh has more variables.
 fuzz:
 	GO=$(GO) FUZZTIME='$(or $(FUZZTIME),30s)' FUZZ='$(FUZZ)' FUZZPROCS='$(FUZZPROCS)' FUZZKEEP='$(FUZZKEEP)' scripts/fuzz.sh
@@ -209,7 +216,7 @@ install: all
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all faults setup examples demo test bench soak soak-programs fuzz lint generate install clean FORCE
+.PHONY: all faults setup examples demo test bench soak soak-programs campaign fuzz lint generate install clean FORCE
 FORCE:
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

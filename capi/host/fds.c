@@ -84,6 +84,14 @@ int fds_launcher(struct call *c, const char *entry) {
     return -1;
 }
 
+// Hydra, MPICH's launcher, does not mind a rank that ends before MPI_Init: the others would wait there for it,
+// and nobody for them.  So it is told, as MPI_Abort does.  Other launchers end the job themselves, and another
+// protocol may be spoken on their PMI_FD.
+void fds_abort_job(int status) {
+    const char *fd = getenv("PMI_FD");
+    if (fd && getenv("HYDI_CONTROL_FD")) dprintf(atoi(fd), "cmd=abort exitcode=%d\n", status);
+}
+
 // What a child of the program may still need.
 static bool kept_for_children(int fd) {
     for (int i = 0; i < LAUNCHERS && !H.mpi; i++)

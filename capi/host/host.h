@@ -340,6 +340,7 @@ int fds_used(int *list, int max); // numbers below FD_FENCE that the application
 int fds_place(int number, int from, bool cloexec);
 int fds_original(int i); // high-numbered dup of the launcher's descriptor i, or -1
 void fds_forked(void);
+void fds_abort_job(int status); // has MPICH's launcher end the other ranks
 void fds_vfork_begin(struct thread *t);
 void fds_vfork_end(struct thread *t);
 // The front that stands in for path's file, or NULL.

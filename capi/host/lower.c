@@ -26,6 +26,7 @@ _Noreturn void die(int status, const char *format, ...) {
     vsnprintf(text, sizeof text, format, ap);
     va_end(ap);
     dprintf(2, "ckptrun: %s\n", text);
+    if (status == EXIT_FAILURE) fds_abort_job(status);
     _exit(status);
 }
 

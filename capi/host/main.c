@@ -109,6 +109,8 @@ int main(int argc, char **argv, char **envp) {
         die(1, "libckpt.so and ckptrun are of different versions");
     if (plan.action == PLAN_EXIT) {
         dprintf(plan.exit_status ? 2 : 1, "%s", plan.message);
+        // Of other failures (usage, no checkpoint) all ranks know by themselves.
+        if (plan.exit_status == EXIT_FAILURE) fds_abort_job(EXIT_FAILURE);
         return plan.exit_status;
     }
     error = arena_vacant();

@@ -63,17 +63,18 @@ func program() []unix.SockFilter {
 
 // Enter is for the first line of a program's main, or TestMain. In a process that was started to be
 // disturbed it gives the kernel's questions to the test and becomes what its arguments say; elsewhere it
-// does nothing.
-func Enter() {
+// does nothing. An error says that it was to be disturbed and cannot: the process ends then.
+func Enter() error {
 	address := os.Getenv(addressName)
 	if address == "" {
-		return
+		return nil
 	}
-	fmt.Fprintln(os.Stderr, "disturb:", become(address, os.Args[1:]))
-	os.Exit(127)
+	return fmt.Errorf("become a process that is disturbed: %w", become(address, os.Args[1:]))
 }
 
 // become returns only when it fails.
+//
+//go:norace
 func become(address string, argv []string) error {
 	if len(argv) == 0 {
 		return fmt.Errorf("no command")
@@ -115,6 +116,7 @@ func become(address string, argv []string) error {
 	return syscall.Exec(argv[0], argv, env)
 }
 
+//go:norace
 func install(prog *unix.SockFprog) (int, error) {
 	const flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER
 	var e unix.Errno

@@ -4,7 +4,10 @@
 //
 // It owns the programs (programs/), the ways to build and start them, and the cycles: start, save at a
 // random moment, kill, restart, until the program ends. It uses the commands as a user does, build/bin
-// must be there; it may not import any other package of libckpt.
+// must be there; it may import no package of libckpt but tools of tests.
+//
+// A campaign (campaign_test.go) hurts living jobs from the outside, by package disturb, at random moments of
+// checkpoints and restarts, and has package history judge what was seen of each.
 //
 // Nothing waits without a limit: a process that does not end in time is a failure, and what its threads
 // were doing is part of the message. Everything that was started is found again by a mark in its

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/libckpt/libckpt/internal/disturb"
 )
 
 var (
@@ -26,6 +28,10 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if err := disturb.Enter(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(127)
+	}
 	flag.Parse()
 	// Descriptors that this process inherited by mistake must not reach the programs, whose own
 	// numbers would then depend on who runs the test.

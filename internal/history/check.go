@@ -65,6 +65,7 @@ type checker struct {
 	at         int
 	found      []Violation
 	disk       map[int]bool
+	reported   map[int]bool
 	appeared   map[int]int // event
 	windows    map[int]*window
 	newest     int
@@ -81,7 +82,7 @@ type checker struct {
 
 // Check returns what is wrong with a history.
 func Check(r Rules, events []Event) []Violation {
-	c := &checker{Rules: r, events: events, disk: map[int]bool{}, appeared: map[int]int{}, windows: map[int]*window{},
+	c := &checker{Rules: r, events: events, disk: map[int]bool{}, reported: map[int]bool{}, appeared: map[int]int{}, windows: map[int]*window{},
 		requests: map[int]*request{}, finals: map[int]Event{}, runs: map[int]*run{}, hurting: map[string]bool{},
 		last: slices.Repeat([]int{-1}, r.Ranks), deadly: -1, lastHurtAt: -1}
 	for _, e := range events {
@@ -257,7 +258,7 @@ func (c *checker) answer(e Event) {
 	q := c.requests[e.Request]
 	q.answered, q.answer = true, e
 	if e.Epoch != 0 {
-		q.open = false
+		q.open, c.reported[e.Epoch] = false, true
 		switch {
 		case !c.disk[e.Epoch]:
 			c.violates("I1", "request %d is answered with epoch %d, which is not there", e.Request, e.Epoch)
@@ -299,6 +300,18 @@ func (c *checker) epoch(e Event) {
 }
 
 func (c *checker) gone(e Event) {
+	// An epoch that nobody was told of may be taken back: its manifest was in place, and could not be made
+	// durable.
+	if e.Epoch == c.newest && !c.reported[e.Epoch] {
+		c.newest = 0
+		delete(c.disk, e.Epoch)
+		for n, there := range c.disk {
+			if there {
+				c.newest = max(c.newest, n)
+			}
+		}
+		return
+	}
 	newer := 0
 	for n, there := range c.disk {
 		if there && n > e.Epoch {

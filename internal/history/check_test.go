@@ -75,7 +75,11 @@ func good() *made {
 	// An answer that got lost promises nothing, and its epoch may come.
 	m.refuse(5, 3, "continue", "perhaps").add(Event{Kind: Appeared, Epoch: 4}, Event{Kind: Gone, Epoch: 2}).steps(15, 15)
 	m.save(6, 3, 5, "exit").add(Event{Kind: End, Run: 3})
-	return m.begin(5, 5).steps(16, 20).finish(5)
+	m.begin(5, 5).steps(16, 20)
+	// What nobody was told of may be taken back, and its number comes again.
+	m.add(Event{Kind: Request, Run: 5, Request: 7, Then: "continue"}, Event{Kind: Appeared, Epoch: 6}, Event{Kind: Gone, Epoch: 6},
+		Event{Kind: Answer, Run: 5, Request: 7, Text: "the job goes on"}).steps(21, 22)
+	return m.save(8, 5, 6, "continue").steps(23, 24).finish(5)
 }
 
 func TestGoodHistory(t *testing.T) {
