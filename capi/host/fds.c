@@ -14,7 +14,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -86,10 +88,16 @@ int fds_launcher(struct call *c, const char *entry) {
 
 // Hydra, MPICH's launcher, does not mind a rank that ends before MPI_Init: the others would wait there for it,
 // and nobody for them.  So it is told, as MPI_Abort does.  Other launchers end the job themselves, and another
-// protocol may be spoken on their PMI_FD.
+// protocol may be spoken on their PMI_FD.  What was said last it must have taken before: it does not look for
+// more then.
 void fds_abort_job(int status) {
     const char *fd = getenv("PMI_FD");
-    if (fd && getenv("HYDI_CONTROL_FD")) dprintf(atoi(fd), "cmd=abort exitcode=%d\n", status);
+    if (!fd || !getenv("HYDI_CONTROL_FD")) return;
+    struct stat st;
+    int left;
+    if (fstat(2, &st) == 0 && S_ISFIFO(st.st_mode))
+        for (int i = 0; i < 1000 && ioctl(2, FIONREAD, &left) == 0 && left > 0; i++) usleep(5000);
+    dprintf(atoi(fd), "cmd=abort exitcode=%d\n", status);
 }
 
 // What a child of the program may still need.
