@@ -457,6 +457,8 @@ MPI_Request back_done_end(struct back_done *b, const ckpt_mpi_status *status, in
 void back_done_drop(struct back_done *b);
 /* Both steps at once, where nothing is lost when that fails. */
 int back_done_request(const ckpt_mpi_status *status, int rc, MPI_Request *request);
+/* What it was completed with: the error code is returned. */
+int back_done_status(MPI_Request request, MPI_Status *status);
 /* What draining makes of a request that is complete; ready is begun. */
 void back_request_done(ckpt_slot *s, const MPI_Status *status, int rc, struct back_done *ready);
 

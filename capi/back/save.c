@@ -85,7 +85,7 @@ static void out_status(struct out *o, const ckpt_slot *s) {
     MPI_Request r = (MPI_Request)(uintptr_t)s->real;
     MPI_Status st;
     ckpt_mpi_status c;
-    int flag, rc = MPI_Request_get_status(r, &flag, &st);
+    int rc = back_done_status(r, &st);
     canon_status(&st, &c);
     out(o, c.source);
     out(o, c.tag);

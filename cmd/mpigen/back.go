@@ -182,6 +182,20 @@ func backTable(fs []*function) []byte {
 	return b.Bytes()
 }
 
+// removedInOpenMPI binds a datatype that its Fortran programs and its library have, but whose name in C is
+// an error there.
+func removedInOpenMPI(c constant) string {
+	return fmt.Sprintf(`#if defined(OMPI_MAJOR_VERSION)
+    extern struct ompi_predefined_datatype_t %[2]s __attribute__((weak));
+    if (&%[2]s != NULL && back_bind_datatype(job, %[1]d, (MPI_Datatype)&%[2]s))
+        return -1;
+#elif defined(MPI_%[3]s)
+    if (back_bind_datatype(job, %[1]d, MPI_%[3]s))
+        return -1;
+#endif
+`, c.number, c.openmpi, c.name)
+}
+
 // backConstants binds predefined objects to the real MPI's, those that it has.
 func backConstants(all map[string][]constant) []byte {
 	var b bytes.Buffer
@@ -189,11 +203,11 @@ func backConstants(all map[string][]constant) []byte {
 	b.WriteString("\nint back_bind_constants(ckpt_job *job)\n{\n")
 	for _, sort := range []string{"datatype", "op"} {
 		for _, c := range all[sort] {
-			has := "defined(MPI_" + c.name + ")"
-			if c.openmpi == "-" { // a removed name there, whose use is an error
-				has += " && !defined(OMPI_MAJOR_VERSION)"
+			if sort == "datatype" && (c.name == "LB" || c.name == "UB") {
+				b.WriteString(removedInOpenMPI(c))
+				continue
 			}
-			fmt.Fprintf(&b, "#if %s\n    if (back_bind_%s(job, %d, MPI_%s))\n        return -1;\n#endif\n", has, sort, c.number, c.name)
+			fmt.Fprintf(&b, "#if defined(MPI_%s)\n    if (back_bind_%s(job, %d, MPI_%s))\n        return -1;\n#endif\n", c.name, sort, c.number, c.name)
 		}
 	}
 	b.WriteString("    return 0;\n}\n")

@@ -71,11 +71,19 @@ int back_bind_constants(ckpt_job *job)
     if (back_bind_datatype(job, 15, MPI_PACKED))
         return -1;
 #endif
-#if defined(MPI_LB) && !defined(OMPI_MAJOR_VERSION)
+#if defined(OMPI_MAJOR_VERSION)
+    extern struct ompi_predefined_datatype_t ompi_mpi_lb __attribute__((weak));
+    if (&ompi_mpi_lb != NULL && back_bind_datatype(job, 16, (MPI_Datatype)&ompi_mpi_lb))
+        return -1;
+#elif defined(MPI_LB)
     if (back_bind_datatype(job, 16, MPI_LB))
         return -1;
 #endif
-#if defined(MPI_UB) && !defined(OMPI_MAJOR_VERSION)
+#if defined(OMPI_MAJOR_VERSION)
+    extern struct ompi_predefined_datatype_t ompi_mpi_ub __attribute__((weak));
+    if (&ompi_mpi_ub != NULL && back_bind_datatype(job, 17, (MPI_Datatype)&ompi_mpi_ub))
+        return -1;
+#elif defined(MPI_UB)
     if (back_bind_datatype(job, 17, MPI_UB))
         return -1;
 #endif

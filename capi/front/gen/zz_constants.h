@@ -162,6 +162,8 @@ enum {
     X(LONG_LONG_INT, 9, ompi_mpi_long_long_int) \
     X(UNSIGNED_LONG_LONG, 25, ompi_mpi_unsigned_long_long) \
     X(PACKED, 15, ompi_mpi_packed) \
+    X(LB, 16, ompi_mpi_lb) \
+    X(UB, 17, ompi_mpi_ub) \
     X(FLOAT_INT, 128, ompi_mpi_float_int) \
     X(DOUBLE_INT, 129, ompi_mpi_double_int) \
     X(LONG_INT, 130, ompi_mpi_long_int) \
@@ -234,6 +236,8 @@ enum {
     X(9, 43) \
     X(25, 44) \
     X(15, 2) \
+    X(16, 4) \
+    X(17, 3) \
     X(128, 48) \
     X(129, 49) \
     X(130, 51) \

@@ -166,6 +166,28 @@ static void errors_use(void) {
     }
 }
 
+/* A message that was too long for a receive that nobody has waited for yet. */
+static MPI_Request cut = MPI_REQUEST_NULL;
+
+static void cut_make(void) {
+    static int v[2] = {1, 2}, one;
+    if (rank == 1)
+        OK(MPI_Irecv(&one, 1, MPI_INT, 0, 1, quiet, &cut));
+    OK(MPI_Barrier(quiet));
+    if (rank == 0)
+        OK(MPI_Send(v, 2, MPI_INT, 1, 1, quiet));
+    OK(MPI_Barrier(quiet));
+}
+
+static void cut_use(void) {
+    int class;
+    if (rank != 1)
+        return;
+    errors = 0;
+    OK(MPI_Error_class(MPI_Wait(&cut, MPI_STATUS_IGNORE), &class));
+    CHECK(class == MPI_ERR_TRUNCATE && errors == 1 && cut == MPI_REQUEST_NULL);
+}
+
 int main(int argc, char **argv) {
     int save = argc > 1 && strcmp(argv[1], "save") == 0, level, provided;
     OK(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided));
@@ -177,6 +199,7 @@ int main(int argc, char **argv) {
     ops_use(1);
     buffered_send();
     if (save) {
+        cut_make();
         MPIX_CR_state_t state;
         OK(MPIX_Checkpoint(&state));
         CHECK(state == MPIX_CR_STATE_CHECKPOINT || state == MPIX_CR_STATE_RESTART);
@@ -184,8 +207,10 @@ int main(int argc, char **argv) {
     }
     buffered_receive();
     ops_use(1);
-    if (save) /* natively an error of MPI_Waitall may be MPI_COMM_WORLD's, and end the job */
+    if (save) { /* natively an error of a request may be MPI_COMM_WORLD's, and end the job */
+        cut_use();
         errors_use();
+    }
     OK(MPI_Query_thread(&level));
     CHECK(level == provided);
     for (int i = 0; i < OPS; i++)

@@ -10,6 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef OPEN_MPI /* whose mpi.h has them no more */
+extern struct ompi_predefined_datatype_t ompi_mpi_lb, ompi_mpi_ub;
+#define LB ((MPI_Datatype)(void *)&ompi_mpi_lb)
+#define UB ((MPI_Datatype)(void *)&ompi_mpi_ub)
+#else
+#define LB MPI_LB
+#define UB MPI_UB
+#endif
+
 static int rank;
 static MPI_Comm unset; /* of MPI_COMM_WORLD, before that got a handler */
 
@@ -345,9 +354,28 @@ static void names(void) {
     int n;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         MPI_Type_get_name(types[i], name, &n), tell("a datatype", name);
-#ifndef OPEN_MPI /* which has them no more */
-    MPI_Type_get_name(MPI_LB, name, &n), tell("a datatype", name);
-    MPI_Type_get_name(MPI_UB, name, &n), tell("a datatype", name);
+    MPI_Type_get_name(LB, name, &n), tell("a datatype", name);
+    MPI_Type_get_name(UB, name, &n), tell("a datatype", name);
+}
+
+/* ---- markers of bounds, which MPI has no more, but both libraries ---- */
+
+static void bounds(void) {
+    const int lengths[] = {1, 4, 1};
+    const MPI_Aint at[] = {-3, 0, 6};
+    const MPI_Datatype types[] = {LB, MPI_BYTE, UB};
+    MPI_Datatype type;
+    MPI_Aint lb = -1, extent = -1;
+    int size = -1;
+    say("a datatype with markers", MPI_Type_create_struct(3, lengths, at, types, &type));
+    MPI_Type_get_extent(type, &lb, &extent);
+    MPI_Type_size(type, &size);
+    MPI_Type_free(&type);
+    if (rank == 0)
+        printf("= markers: lower bound %ld, extent %ld, size %d\n", (long)lb, (long)extent, size);
+    tell("markers in Fortran", MPI_Type_f2c(MPI_Type_c2f(LB)) == LB && MPI_Type_f2c(MPI_Type_c2f(UB)) == UB ? "the same" : "others");
+#ifdef OPEN_MPI
+    tell("numbers in Fortran", MPI_Type_f2c(4) == LB && MPI_Type_f2c(3) == UB ? "those of its mpif.h" : "others");
 #endif
 }
 
@@ -385,6 +413,7 @@ int main(int argc, char **argv) {
     keyvals();
     all_hints();
     names();
+    bounds();
 #if MPI_VERSION >= 4
     sessions();
 #endif
