@@ -26,6 +26,7 @@ type options struct {
 	ranks       int
 	budget      time.Duration
 	all         bool
+	again       bool
 	ways        []string
 	state       string
 	report      string
@@ -44,6 +45,7 @@ func main() {
 	flag.DurationVar(&o.budget, "limit", 30*time.Minute, "begin no program after this `time`; the next run goes on")
 	flag.DurationVar(&o.each, "each", 60*time.Second, "what one job may take")
 	flag.BoolVar(&o.all, "all", false, "restart each program in all ways, not in one of them")
+	flag.BoolVar(&o.again, "again", false, "only run again what did not pass although it passes natively")
 	flag.StringVar(&chosen, "ways", "", "only these `ways` beside native ones, with commas between them; \"restart\" is the one whose turn it is")
 	flag.StringVar(&o.state, "state", "", "the `file` in which results are kept between runs")
 	flag.StringVar(&o.report, "report", "", "write the table to this `path`, with .md and .json behind it")
@@ -90,10 +92,18 @@ func (o *options) run() error {
 		list = append(list, found...)
 	}
 	o.leaveOut(list)
+	if o.again {
+		if list, results, err = anew(o.state, list, results); err != nil {
+			return err
+		}
+	}
 	// A run that has not time for all takes of each folder some.
 	slices.SortStableFunc(list, func(a, b *program) int { return cmp.Compare(a.number(), b.number()) })
 	if results, err = o.through(list, results); err != nil {
 		return err
+	}
+	if o.again {
+		return nil // a table of these programs alone would hide the others
 	}
 	return o.write(list, results)
 }
@@ -109,6 +119,28 @@ func (o *options) leaveOut(list []*program) {
 			p.left = fmt.Sprintf("wants more than %d ranks", o.ranks)
 		}
 	}
+}
+
+// anew forgets what did not pass under ckptrun, also in the file of results. It returns the programs that are
+// concerned, and what is left of the results.
+func anew(state string, list []*program, results []result) ([]*program, []result, error) {
+	concerned := map[string]bool{}
+	for _, r := range results {
+		if r.differs() {
+			concerned[r.key()] = true
+		}
+	}
+	results = slices.DeleteFunc(results, result.differs)
+	list = slices.DeleteFunc(list, func(p *program) bool { return !concerned[p.key()] })
+	if err := os.Rename(state, state+".before"); err != nil {
+		return nil, nil, fmt.Errorf("run again what did not pass: %w", err)
+	}
+	for _, r := range results {
+		if err := add(state, r); err != nil {
+			return nil, nil, err
+		}
+	}
+	return list, results, nil
 }
 
 // through runs what has no result yet, as long as there is time.

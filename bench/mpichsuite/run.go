@@ -50,6 +50,9 @@ type result struct {
 	Seconds float64 `json:"seconds,omitempty"`
 }
 
+// differs is whether a program that passes natively does not.
+func (res result) differs() bool { return res.Way != "native" && res.Outcome != passes }
+
 const (
 	passes = "passes"
 	fails  = "fails"

@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -140,6 +141,35 @@ func TestTable(t *testing.T) {
 	} {
 		if !strings.Contains(string(table), want+"\n") {
 			t.Errorf("no line %q in\n%s", want, table)
+		}
+	}
+}
+
+// TestAgain: what did not pass under ckptrun is forgotten, and nothing else; only its program is run again.
+func TestAgain(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "results")
+	one, two, three := &program{ABI: "mpich", Name: "one"}, &program{ABI: "mpich", Name: "two"}, &program{ABI: "mpich", Name: "three"}
+	all := []result{
+		{program: *one, Way: "native", Outcome: passes}, {program: *one, Way: "ckptrun", Outcome: passes}, {program: *one, Way: "exit", Outcome: hangs},
+		{program: *two, Way: "native", Outcome: fails},
+		{program: *three, Way: "native", Outcome: passes}, {program: *three, Way: "ckptrun", Outcome: passes},
+	}
+	for _, r := range all {
+		if err := add(state, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, left, err := anew(state, []*program{one, two, three}, slices.Clone(all))
+	if err != nil || len(list) != 1 || list[0] != one || len(left) != len(all)-1 {
+		t.Fatalf("%d programs, %d results left, %v", len(list), len(left), err)
+	}
+	kept, err := read(state)
+	if err != nil || len(kept) != len(left) {
+		t.Fatalf("%d results in the file, %v", len(kept), err)
+	}
+	for _, r := range kept {
+		if r.differs() {
+			t.Errorf("%s %s is still there", r.Name, r.Way)
 		}
 	}
 }

@@ -75,8 +75,8 @@ func (o *options) write(list []*program, results []result) error {
 		"says so itself and ends with status 0; those that do not pass natively are not compared. It is saved at one "+
 		"of its MPI calls; \"not saved\" means that it passes and ended before its epoch was there, or that the "+
 		"checkpoint was refused. Each program is restarted in one of the four ways unless `-all` is given. Fortran programs "+
-		"built for Open MPI are not saved: its Fortran library calls the names with a P, which the tool does not see.\n",
-		version("mpichversion"), version("mpiexec.openmpi", "--version"), time.Now().UTC().Format(time.DateOnly))
+		"built for Open MPI are not saved: its Fortran library calls the names with a P, which the tool does not see. A job that takes longer than %v hangs.\n",
+		version("mpichversion"), version("mpiexec.openmpi", "--version"), time.Now().UTC().Format(time.DateOnly), o.each)
 	for _, abi := range []string{"mpich", "openmpi"} {
 		o.counts(&b, abi, list, results)
 	}
@@ -121,7 +121,7 @@ func (o *options) counts(b *bytes.Buffer, abi string, list []*program, results [
 func differences(b *bytes.Buffer, results []result, reasons []reason) {
 	var rows []string
 	for _, r := range results {
-		if r.Way != "native" && r.Outcome != passes {
+		if r.differs() {
 			rows = append(rows, fmt.Sprintf("| %s | %s/%s %s | %d | %s | %s | %s | %s |\n", r.ABI, r.Folder, r.Name, r.Args, r.Ranks,
 				r.Way, at(r), r.Outcome, cell(why(reasons, r)+": "+r.Said)))
 		}

@@ -93,6 +93,8 @@ FRONT(int, Comm_split_type,
     int rc = made(CKPT_FN_MPI_COMM_SPLIT_TYPE, parent, a, &v, newcomm);
     if (rc == MPI_SUCCESS && *resource)
         front_info_set(info, CANON_HW_RESOURCE, resource);
+    if (rc == MPI_SUCCESS && v != VID_COMM_NULL)
+        front_hints_made(FRONT_COMM, v, content);
     return rc;
 }
 

@@ -329,6 +329,11 @@ static void all_hints(void) {
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     MPI_Comm_set_info(comm, info);
     comm_hints("MPI_Comm_set_info", comm, 1);
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, info, &comm);
+    comm_hints("MPI_Comm_split_type", comm, 0);
+    MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &again);
+    comm_hints("the same of that without hints", again, 1);
+    MPI_Comm_free(&comm);
     MPI_Win_create(&word, sizeof word, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
     win_hints("MPI_Win_create", win, MPI_INFO_NULL);
     MPI_Win_create(&word, sizeof word, 1, info, MPI_COMM_WORLD, &win);
