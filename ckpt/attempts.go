@@ -300,8 +300,10 @@ func (j *Job) reach(missing []signaling.Missing) {
 	j.clock.step(collclock.Withdraw{})
 }
 
-// watchNetwork opens the gates when the network is lost for good: no checkpoint will need them.
-func (j *Job) watchNetwork() {
+// watchNetwork opens the gates when the network is lost for good: no checkpoint will need them. It closes
+// ended when it does not touch the clock, and the tables below it, any more.
+func (j *Job) watchNetwork(ended chan<- struct{}) {
+	defer close(ended)
 	select {
 	case <-j.done:
 	case <-j.net.Failed():

@@ -42,10 +42,11 @@ type Job struct {
 	clock    *clockwork         // nil without MPI
 	messages []byte             // restart: of the image, until the runtime has them
 
-	owned  *owned          // rank 0: the directories that are this job's
-	store  *store.Store    // rank 0 commits; all write images
-	server *control.Server // rank 0; read it only when serving is closed
-	done   chan struct{}   // closed by Close: triggers end
+	owned   *owned          // rank 0: the directories that are this job's
+	store   *store.Store    // rank 0 commits; all write images
+	server  *control.Server // rank 0; read it only when serving is closed
+	done    chan struct{}   // closed by Close: triggers end
+	watched chan struct{}   // closed when watchNetwork has ended; nil before there is a network
 
 	serving chan struct{} // closed once requests can be served: other ranks may be there earlier
 	served  sync.Once     // closes serving
@@ -193,7 +194,8 @@ func (j *Job) connect(rt Runtime, tables *vid.Tables) error {
 	net.Handle(kindSurrender, j.heardSurrender)
 	j.clock.listen(net)
 	net.OnReach(j.reach)
-	go j.watchNetwork()
+	j.watched = make(chan struct{})
+	go j.watchNetwork(j.watched)
 	net.Handle(kindWhere, j.sayWhere)
 	net.Handle(kindStands, j.heardWhere)
 	j.host.SetTables(tables.Address())
@@ -334,6 +336,9 @@ func (j *Job) Close() error {
 	}
 	_, err := await(poll, func() (struct{}, error) {
 		j.settle()
+		if j.watched != nil {
+			<-j.watched // the tables are the caller's to close now
+		}
 		if j.net != nil {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
