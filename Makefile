@@ -190,7 +190,7 @@ include internal/soak/module.mk
 soak-programs: $(SOAKS)
 
 # Hundreds of cycles of saving, killing and going on; CYCLES=n, SEED=n.
-soak: all examples soak-programs
+soak: faults examples soak-programs
 	$(GO) run ./bench/soak -build $(BUILD) -cycles $(or $(CYCLES),500) $(if $(SEED),-seed $(SEED)) \
 	    -log bench/results/soak.txt
 

@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build faults
+
 package main
 
 import (
-	"os"
 	"runtime"
 	"runtime/debug"
 	"time"
+
+	"github.com/libckpt/libckpt/internal/fault"
 )
 
-// startStress keeps Go's runtime as busy as it can be beside the application, when the environment
-// has CKPT_DEBUG=gcstress: the collector runs without pause, goroutines come and go on many threads,
+func init() { startStress = stress }
+
+// stress keeps Go's runtime as busy as it can be beside the application, when fault.Debug has gcstress: the collector runs without pause, goroutines come and go on many threads,
 // and preemption signals fly. It is for tests: whatever Go does below must not show above.
-func startStress() {
-	if os.Getenv("CKPT_DEBUG") != "gcstress" {
+func stress() {
+	if _, asked := fault.Debug("gcstress"); !asked {
 		return
 	}
 	debug.SetGCPercent(5)

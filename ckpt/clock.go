@@ -5,7 +5,6 @@ package ckpt
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 
 	"go.uber.org/zap"
@@ -75,7 +74,7 @@ func newClockwork(net *signaling.Network, tables *vid.Tables, log *zap.Logger, o
 		return nil, err
 	}
 	config := collclock.Config{Rank: net.Rank(), Ranks: net.Size()}
-	trace, err := clockTraceOf(os.Getenv("CKPT_DEBUG"), net.Rank())
+	trace, err := openClockTrace(net.Rank())
 	if err != nil {
 		return nil, err
 	}

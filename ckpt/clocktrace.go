@@ -6,11 +6,11 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/libckpt/libckpt/collclock"
+	"github.com/libckpt/libckpt/internal/fault"
 )
 
 // clockTrace writes down what the collective clock of this rank does, so that the model of the
@@ -22,16 +22,16 @@ import (
 // A snapshot is preceded by what the counters said, "counted CLOCK CALLS RETURNED".
 type clockTrace struct{ file *os.File }
 
-// clockTraceOf opens the trace that CKPT_DEBUG=clocktrace=PREFIX asks for, one file a rank; nil when it
-// asks for none. It is for tests.
-func clockTraceOf(debug string, rank int) (*clockTrace, error) {
-	prefix, ok := strings.CutPrefix(debug, "clocktrace=")
+// openClockTrace opens the trace that a test asks for (fault.Debug, clocktrace=PREFIX), one file a rank; nil
+// when none does.
+func openClockTrace(rank int) (*clockTrace, error) {
+	prefix, ok := fault.Debug("clocktrace")
 	if !ok {
 		return nil, nil
 	}
 	f, err := os.OpenFile(fmt.Sprintf("%s.%d", prefix, rank), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("CKPT_DEBUG: %w", err)
+		return nil, fmt.Errorf("trace of the clock: %w", err)
 	}
 	return &clockTrace{f}, nil
 }

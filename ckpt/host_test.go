@@ -39,6 +39,7 @@ type testHost struct {
 	failAt    int    // which of the calls that may fail does; 0: none
 	onRelease func() // the program goes on
 	onThaw    func() // the frozen child is not needed any more
+	onFreeze  func(pid int)
 
 	mu       sync.Mutex
 	calls    int
@@ -146,6 +147,9 @@ func (h *testHost) Freeze() (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.frozen[pid] = true
+	if h.onFreeze != nil {
+		h.onFreeze(pid)
+	}
 	return pid, nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"github.com/libckpt/libckpt/ckpt/lease"
 	"github.com/libckpt/libckpt/ckpt/snapshot"
 	"github.com/libckpt/libckpt/ckpt/store"
+	"github.com/libckpt/libckpt/internal/fault"
 	"github.com/libckpt/libckpt/rails/signaling"
 	"github.com/libckpt/libckpt/vid"
 )
@@ -155,7 +155,7 @@ func (j *Job) connect(rt Runtime, tables *vid.Tables) error {
 	if j.runtime != nil {
 		return errors.New("a runtime has opened this process's job already; one is supported")
 	}
-	silence, err := silenceOf(os.Getenv("CKPT_DEBUG"))
+	silence, err := silence()
 	if err != nil {
 		return err
 	}
@@ -202,18 +202,13 @@ func (j *Job) connect(rt Runtime, tables *vid.Tables) error {
 	return nil
 }
 
-// silenceOf is how long a rank may say nothing before it counts as missing; CKPT_DEBUG=silence=T sets it,
-// for tests.
-func silenceOf(debug string) (time.Duration, error) {
-	text, ok := strings.CutPrefix(debug, "silence=")
+// silence is how long a rank may say nothing before it counts as missing, when a test sets it; 0 otherwise.
+func silence() (time.Duration, error) {
+	text, ok := fault.Debug("silence")
 	if !ok {
 		return 0, nil
 	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return 0, fmt.Errorf("CKPT_DEBUG: %w", err)
-	}
-	return d, nil
+	return time.ParseDuration(text)
 }
 
 // Kinds of messages of the signaling network.

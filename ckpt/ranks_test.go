@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+	"golang.org/x/sys/unix"
 
 	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/control"
@@ -383,5 +384,39 @@ func TestFailureSaidOnce(t *testing.T) {
 				t.Errorf("counters %+v", s.Counters)
 			}
 		})
+	}
+}
+
+// TestCopyKilled: the frozen copy of a rank is killed, as by the kernel for want of memory. The request ends with
+// that reason, the failure is counted once, and the next one is made.
+func TestCopyKilled(t *testing.T) {
+	all := ranks(t, 2)
+	all[1].host.onFreeze = func(pid int) {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Error(err)
+		}
+		for !hasEnded(pid) {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	memory(t, privateAt, unix.MAP_PRIVATE)[0] = 1 // a page that an image must hold
+	_, err := ask(all[0].Job, t.Context(), after.Continue, func(control.Event) {})
+	if err == nil {
+		t.Fatal("an image was written of nothing")
+	}
+	names(t, err.Error(), "rank 1", "the frozen copy of the program", "was killed")
+	for i, r := range all {
+		r.settle()
+		r.host.wantRunning()
+		if s := (*controlled)(r.Job).Status(); s.Counters != (control.Counters{Failed: 1}) {
+			t.Errorf("rank %d: counters %+v", i, s.Counters)
+		}
+	}
+	all[1].host.onFreeze = nil
+	if _, err := ask(all[0].Job, t.Context(), after.Continue, func(control.Event) {}); err != nil {
+		t.Error(err)
+	}
+	for _, r := range all {
+		r.settle()
 	}
 }

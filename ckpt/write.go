@@ -3,6 +3,7 @@
 package ckpt
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -52,7 +53,11 @@ func (w *writer) write(imaged func()) outcome {
 	sum, err := patiently(w.ctx, &j.slow, fmt.Sprintf("writing %s", path),
 		func() (image.Summary, error) {
 			defer w.capture.done()
-			return w.writeImage(w.ctx)
+			sum, err := w.writeImage(w.ctx)
+			if err != nil && w.pid != 0 && hasEnded(w.pid) {
+				err = fmt.Errorf("the frozen copy of the program, process %d, was killed before its image was written, as by the kernel for want of memory: %w", w.pid, err)
+			}
+			return sum, err
 		},
 		func(_ image.Summary, err error) {
 			if err == nil {
@@ -114,10 +119,12 @@ func (w *writer) decide(all []written, err error) outcome {
 		if aerr := w.abandon(w.epoch); aerr != nil {
 			err = fmt.Errorf("%w; and its directory could not be removed: %w", err, aerr)
 		}
-		if !w.failedAlone() {
+		// Only then the others are told: their answer must not be taken for the reason.
+		err = w.failure(err)
+		if !w.announced {
 			w.announce(failed(err))
 		}
-		return outcome{err: w.failure(err)}
+		return outcome{err: err}
 	}
 	w.announce(d)
 	return w.result(d)
@@ -237,6 +244,12 @@ func lost(err error) error {
 		return fmt.Errorf("epoch given up: %w", err)
 	}
 	return err
+}
+
+// hasEnded tells whether a child of this process is no more than an exit status.
+func hasEnded(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || bytes.HasPrefix(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" Z"))
 }
 
 func (w *writer) writeImage(ctx context.Context) (image.Summary, error) {

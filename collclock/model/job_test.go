@@ -34,12 +34,12 @@ func programText(t *testing.T, name string) string {
 
 func built(t *testing.T, name string) string {
 	t.Helper()
-	path, err := filepath.Abs("../../build/bin/" + name)
+	path, err := filepath.Abs("../../build/obj/faults/bin/" + name) // which writes a trace
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v: run make first", err)
+		t.Fatalf("%v: run make faults first", err)
 	}
 	return path
 }

@@ -86,7 +86,7 @@ func needCommands(t *testing.T) {
 	t.Helper()
 	for _, path := range []string{built.CkptRun(), built.CkptCtl()} {
 		if _, err := os.Stat(path); err != nil {
-			t.Fatalf("%v: run make first", err)
+			t.Fatalf("%v: run make all faults first", err)
 		}
 	}
 }

@@ -67,7 +67,12 @@ type Built struct {
 }
 
 // CkptRun and CkptCtl are the commands under test.
-func (b *Built) CkptRun() string { return filepath.Join(b.Root, "build/bin/ckptrun") }
+func (b *Built) CkptRun() string {
+	if os.Getenv("CKPT_FAULT") != "" || os.Getenv("CKPT_DEBUG") != "" { // only a tree for tests heeds them
+		return filepath.Join(b.Root, "build/obj/faults/bin/ckptrun")
+	}
+	return filepath.Join(b.Root, "build/bin/ckptrun")
+}
 
 // CkptCtl is the operator's command.
 func (b *Built) CkptCtl() string { return filepath.Join(b.Root, "build/bin/ckptctl") }

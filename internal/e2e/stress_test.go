@@ -10,8 +10,8 @@ import (
 // While the programs run, are saved and go on, the lower half's Go collects garbage without pause,
 // starts and ends goroutines and threads, and preempts them with signals. Nothing of it may show.
 func TestGoStress(t *testing.T) {
-	needCommands(t)
 	t.Setenv("CKPT_DEBUG", "gcstress")
+	needCommands(t)
 	seed := fromEnv(t, "CKPT_E2E_SEED", *seedFlag)
 	if seed == 0 {
 		seed = rand.Uint64()

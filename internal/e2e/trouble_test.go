@@ -22,18 +22,11 @@ type steps struct {
 func startSteps(t *testing.T, mpi string, options ...string) *steps {
 	t.Helper()
 	needCommands(t)
-	ckptrun := built.CkptRun()
-	if os.Getenv("CKPT_FAULT") != "" { // only a tree for tests heeds it
-		ckptrun = filepath.Join(built.Root, "build/obj/faults/bin/ckptrun")
-		if _, err := os.Stat(ckptrun); err != nil {
-			t.Fatalf("%v: run make faults first", err)
-		}
-	}
 	program := buildMPI(t, mpi, "steps")
 	s := &steps{}
 	s.mpiJob = startMPI(t, mpi, ranks, func(r *Run) []string {
 		s.stop, s.far = filepath.Join(r.Dir, "stop"), filepath.Join(r.Dir, "far")
-		argv := append([]string{ckptrun, "--dir", r.Checkpoints()}, options...)
+		argv := append([]string{built.CkptRun(), "--dir", r.Checkpoints()}, options...)
 		return append(argv, "--", program, s.stop, s.far)
 	})
 	s.goesOn(t)

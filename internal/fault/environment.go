@@ -4,6 +4,11 @@
 
 package fault
 
-// With this tag, libckpt.so arms points from the environment: `make faults` makes such a tree for tests of
-// whole jobs, beside what is installed.
-func init() { ArmFromEnvironment() }
+import "os"
+
+// With this tag, libckpt.so arms points from the environment, and heeds what tests ask for otherwise: `make
+// faults` makes such a tree for tests of whole jobs, beside what is installed.
+func init() {
+	ArmFromEnvironment()
+	debug = os.Getenv("CKPT_DEBUG")
+}

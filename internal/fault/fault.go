@@ -70,6 +70,17 @@ func ArmFromEnvironment() {
 	}
 }
 
+// debug is the variable CKPT_DEBUG; always empty in what is installed.
+var debug string
+
+// Debug tells whether a test asks for something by NAME or NAME=VALUE.
+func Debug(name string) (value string, ok bool) {
+	if debug == name {
+		return "", true
+	}
+	return strings.CutPrefix(debug, name+"=")
+}
+
 // Point returns nil unless name is armed.
 func Point(name string) error {
 	p := armed.Load()

@@ -24,22 +24,31 @@ var events = []struct {
 	happen func(*Life) error
 }{
 	{"checkpoint and go on", 8, func(l *Life) error { return l.save("continue") }},
-	{"checkpoint, exit, restart", 3, func(l *Life) error { return l.save("exit") }},
-	{"checkpoint, kill, restart", 3, func(l *Life) error { return l.save("kill") }},
+	{"checkpoint, exit, restart", 2, func(l *Life) error { return l.save("exit") }},
+	{"checkpoint, kill, restart", 2, func(l *Life) error { return l.save("kill") }},
 	{"kill -9 of all ranks, restart", 2, func(l *Life) error { return l.crash(false) }},
 	{"kill -9 of one rank, restart", 1, func(l *Life) error { return l.crash(true) }},
-	{"kill -9 in the middle of a checkpoint, restart", 4, (*Life).crashInside},
+	{"kill -9 in the middle of a checkpoint, restart", 3, (*Life).crashInside},
 	{"two requests at once", 2, (*Life).saveTwice},
-	{"a request with too little time", 1, (*Life).saveTooFast},
+	{"requests on the heels of others", 2, (*Life).saveOften},
+	{"a request with too little time", 2, (*Life).saveTooFast},
 	{"a rank stands still for a while", 1, (*Life).stall},
+	{"a rank is paused for longer than a request waits", 1, (*Life).pauseRank},
+	{"a second start or restart beside the living job", 2, (*Life).second},
+	{"a rank's frozen copy is killed", 2, (*Life).killCopy},
+	{"job.json is deleted", 1, (*Life).deleteRecord},
+	{fullDisk, 2, (*Life).fillDisk},
 }
+
+// fullDisk happens to lives with a disk of their own.
+const fullDisk = "the disk is full"
 
 func (l *Life) event() error {
 	if ok, err := l.ready(); !ok {
 		return err
 	}
 	// Most moments are spread over the program's time; some come at once, one after the other.
-	most := l.native.took / 5
+	most := l.native.took / 16
 	if l.random.IntN(4) == 0 {
 		most = 20 * time.Millisecond
 	}
@@ -53,6 +62,9 @@ func (l *Life) event() error {
 	at := l.random.IntN(total)
 	for _, e := range events {
 		if at -= e.weight; at < 0 {
+			if e.name == fullDisk && l.disk == nil {
+				e = events[0]
+			}
 			l.tell("%s", e.name)
 			l.count(e.name)
 			l.Cycles++
@@ -226,12 +238,35 @@ func (l *Life) saveTwice() error {
 	return nil
 }
 
-// saveTooFast asks for a checkpoint in less time than it may need: either answer is right, and the job
-// goes on.
-func (l *Life) saveTooFast() error {
-	_, err := l.request(0, "continue", time.Duration(1+l.random.IntN(150))*time.Millisecond)
-	return err
+// saveOften asks again as soon as the answer is there.
+func (l *Life) saveOften() error {
+	for i := range 2 + l.random.IntN(3) {
+		a, err := l.request(i, "continue", requestLimit)
+		if err != nil {
+			return err
+		}
+		if ok, err := l.judge(a); err != nil || !ok {
+			return err
+		}
+	}
+	return nil
 }
+
+// saveTooFast asks for a checkpoint in less time than it may need: either it is made, or that is said, and
+// the job goes on to be asked again, at once or later.
+func (l *Life) saveTooFast() error {
+	a, err := l.request(0, "continue", time.Duration(1+l.random.IntN(150))*time.Millisecond)
+	if err != nil || a.exit == (e2e.Exit{}) {
+		return err
+	}
+	if ok, err := l.refused(a, tooLate...); err != nil || !ok || l.random.IntN(2) == 0 {
+		return err
+	}
+	return l.save("continue")
+}
+
+// tooLate is what is said of a request whose time was over.
+var tooLate = []string{"no epoch within", "no safe state in", "no job has opened it within"}
 
 // stall stops one rank as a debugger would, with a request under way.
 func (l *Life) stall() error {

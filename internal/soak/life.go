@@ -28,7 +28,7 @@ const (
 )
 
 // mostEvents bounds what happens in one life, so that it ends.
-const mostEvents = 10
+const mostEvents = 40
 
 // Life is one program from its start to its end, with all that happened to it.
 type Life struct {
@@ -39,6 +39,7 @@ type Life struct {
 	First   string   // the MPI that the program was built with
 	Dir     string   // everything of the life lies below
 	Most    int      // so many events at most
+	Disk    bool     // the checkpoints are on a file system of their own
 
 	Cycles       int // saved or killed, and gone on
 	Events       map[string]int
@@ -52,6 +53,7 @@ type Life struct {
 	mark   e2e.Mark
 	now    *incarnation
 	native *native
+	disk   *disk // with Disk
 }
 
 // incarnation is one start of the ranks.
@@ -74,6 +76,7 @@ func NewLife(seed uint64, tree *Tree, from []Program, dir string) *Life {
 	if p, ok := l.Program.other[l.First]; ok {
 		l.Argv = append(slices.Clone(p.Argv), l.Argv...)
 	}
+	l.Disk = l.random.IntN(3) == 0 && !l.Program.Links && mayMount()
 	return l
 }
 
@@ -122,6 +125,14 @@ func (l *Life) lead() error {
 	if err := l.learn(); err != nil {
 		return err
 	}
+	if l.Disk {
+		disk, err := mountDisk(l.checkpoints())
+		if err != nil {
+			return err
+		}
+		defer disk.unmount()
+		l.disk = disk
+	}
 	if err := l.start(); err != nil {
 		return err
 	}
@@ -139,7 +150,7 @@ func (l *Life) lead() error {
 	}
 	here, err := l.ending(l.now, l.work(), exit)
 	if err == nil {
-		err = l.native.outcome.same(here)
+		err = errors.Join(l.native.outcome.same(here), l.verify())
 	}
 	if err != nil {
 		return fmt.Errorf("%w\nof rank 0: %s\nof the launcher: %s%s", err, tail(string(l.own())+".err.0"), tail(l.now.stdout), tail(l.now.stderr))
@@ -153,15 +164,23 @@ func (l *Life) own() e2e.RankFiles  { return e2e.RankFiles(filepath.Join(l.Dir, 
 func (l *Life) checkpoints() string { return filepath.Join(l.Dir, "ckpt") }
 
 // launch starts ranks, natively or under ckptrun.
-func (l *Life) launch(mpi, name, work string, own e2e.RankFiles, argv ...string) (*incarnation, error) {
-	in := &incarnation{mpi: mpi, stdout: filepath.Join(l.Dir, name+".out"), stderr: filepath.Join(l.Dir, name+".err"), own: own}
-	command := append(append([]string{}, launchers[mpi]...), "-n", fmt.Sprint(l.Ranks))
-	p, err := e2e.Start(e2e.Command{Argv: append(command, own.Argv(argv...)...), Dir: work, Mark: l.mark,
+func (l *Life) launch(c start) (*incarnation, error) {
+	in := &incarnation{mpi: c.mpi, stdout: filepath.Join(l.Dir, c.name+".out"), stderr: filepath.Join(l.Dir, c.name+".err"), own: c.own}
+	command := append(append([]string{}, launchers[c.mpi]...), "-n", fmt.Sprint(l.Ranks))
+	p, err := e2e.Start(e2e.Command{Argv: append(command, c.own.Argv(c.argv...)...), Dir: c.work, Mark: c.mark,
 		Stdout: in.stdout, Stderr: in.stderr,
 		// A linear algebra library that starts threads of its own adds in an order of their own.
-		Env: []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "LC_ALL=C", "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1"}})
+		Env: append(c.env, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "LC_ALL=C", "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1")})
 	in.process = p
 	return in, err
+}
+
+// start is what a start of ranks needs.
+type start struct {
+	mpi, name, work string
+	own             e2e.RankFiles
+	mark            e2e.Mark
+	env, argv       []string
 }
 
 // learn finds out what the program comes to natively, and how long it takes.
@@ -175,7 +194,7 @@ func (l *Life) learn() error {
 	if err := l.fresh(work, own); err != nil {
 		return err
 	}
-	in, err := l.launch(l.First, "native", work, own, l.tree.command(l.Argv, l.First)...)
+	in, err := l.launch(start{l.First, "native", work, own, l.mark, nil, l.tree.command(l.Argv, l.First)})
 	if err != nil {
 		return err
 	}
@@ -199,12 +218,15 @@ func (l *Life) learn() error {
 	return nil
 }
 
-// start begins the program, or goes on from the newest epoch if there is one.
+// start begins the program, or goes on from the newest epoch if there is one, which must be good.
 func (l *Life) start() error {
-	argv := []string{l.tree.Tool("ckptrun"), "--dir", l.checkpoints()}
+	var argv, env []string
 	mpi, how := l.First, "start"
-	if epochs, _ := filepath.Glob(filepath.Join(l.checkpoints(), "epoch-*", "manifest.json")); len(epochs) > 0 {
-		argv = append(argv, "--restart", l.checkpoints())
+	if l.saved() {
+		if err := l.verify(); err != nil {
+			return err
+		}
+		argv = l.again()
 		if how = "restart"; l.other == nil || !l.other.Order {
 			mpi = l.someMPI(nil)
 		}
@@ -212,7 +234,7 @@ func (l *Life) start() error {
 		if err := l.fresh(l.work(), l.own()); err != nil {
 			return err
 		}
-		argv = append(append(argv, "--"), l.tree.command(l.Argv, l.First)...)
+		argv = l.first()
 	}
 	l.count(how + " under " + mpi)
 	// A record of the former incarnation must not be taken for one of the next.
@@ -220,10 +242,32 @@ func (l *Life) start() error {
 		return err
 	}
 	name := fmt.Sprintf("run-%02d", l.Cycles)
-	in, err := l.launch(mpi, name, l.work(), l.own(), argv...)
-	l.now = in
 	l.tell("%s under %s (%s)", how, mpi, name)
+	if l.random.IntN(4) == 0 {
+		l.tell("its connections break")
+		l.count("connections between ranks break")
+		argv[0], env = l.tree.faulty(), breaks(l.random)
+	}
+	in, err := l.launch(start{mpi, name, l.work(), l.own(), l.mark, env, argv})
+	l.now = in
 	return err
+}
+
+// first and again are the commands of a rank.
+func (l *Life) first() []string {
+	return append(append(l.ckptrun(), "--"), l.tree.command(l.Argv, l.First)...)
+}
+
+func (l *Life) again() []string { return append(l.ckptrun(), "--restart", l.checkpoints()) }
+
+func (l *Life) ckptrun() []string {
+	return append([]string{l.tree.Tool("ckptrun"), "--dir", l.checkpoints()}, l.Program.Options...)
+}
+
+// saved tells whether there is an epoch.
+func (l *Life) saved() bool {
+	epochs, _ := filepath.Glob(filepath.Join(l.checkpoints(), "epoch-*", "manifest.json"))
+	return len(epochs) > 0
 }
 
 // ready waits until the job can be asked. It is false when the program has ended first.

@@ -6,7 +6,7 @@ SOAK_DIR := $(BUILD)/soak
 SOAK_RANDOM := $(wildcard internal/soak/programs/random/*.c)
 # gcc takes MPICH's MPI_STATUSES_IGNORE, and Open MPI's MPI_UNWEIGHTED, for an array of length 0.
 SOAK_FLAGS := -std=gnu11 -Wall -Wextra -Werror -Wno-stringop-overflow -Wno-stringop-overread -O2 -g
-SOAK_SINGLE := particles farm pipeline polling
+SOAK_SINGLE := particles farm pipeline polling files
 SOAKS := $(foreach mpi,mpich openmpi,$(SOAK_DIR)/random.$(mpi) $(SOAK_SINGLE:%=$(SOAK_DIR)/%.$(mpi)))
 
 $(SOAK_DIR)/random.mpich: $(SOAK_RANDOM) internal/soak/programs/random/random.h

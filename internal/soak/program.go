@@ -31,6 +31,9 @@ type Program struct {
 	Argv func(r *rand.Rand) []string
 	// MPIs with which it is built; nil: all. Each image goes on under any.
 	MPIs []string
+	// Options of ckptrun. Links: its files are kept as links, so its checkpoints need their file system.
+	Options []string
+	Links   bool
 	// other is the program as internal/suites knows it, by the MPI that it is built with: it has files
 	// beside what it prints, prints on the way, and only a part of that is a result. nil: it prints its
 	// result in the end.
@@ -39,27 +42,35 @@ type Program struct {
 
 // Programs is the list: our own first.
 var Programs = append([]Program{
-	{Name: "random", Weight: 12, Ranks: []int{2, 3, 3, 4}, Argv: func(r *rand.Rand) []string {
+	{Name: "random", Weight: 12, Ranks: []int{2, 2, 2, 3, 4}, Argv: func(r *rand.Rand) []string {
 		return []string{"BIN/random", fmt.Sprint(r.Uint32()), fmt.Sprint(60 + r.IntN(140)), fmt.Sprint(1 + r.IntN(6))}
 	}},
 	sized("particles", 100, 400),
 	sized("farm", 300, 1000),
-	sized("pipeline", 300, 1500),
+	sized("pipeline", 300, 1000),
 	sized("polling", 80, 300),
+	{Name: "files", Weight: 4, Ranks: []int{2, 2, 3}, Argv: filesArgv()},
+	{Name: "files, as links", Weight: 2, Ranks: []int{2, 2, 3}, Argv: filesArgv("named"), Options: []string{"--files-copy", "0"}, Links: true},
 	heat(),
 }, others()...)
 
 // sized is a program whose only argument says how much it does.
 func sized(name string, least, most int) Program {
-	return Program{Name: name, Weight: 1, Ranks: []int{2, 3, 4}, Argv: func(r *rand.Rand) []string {
+	return Program{Name: name, Weight: 1, Ranks: []int{2, 2, 3}, Argv: func(r *rand.Rand) []string {
 		return []string{"BIN/" + name, fmt.Sprint(least + r.IntN(most-least))}
 	}}
 }
 
+func filesArgv(how ...string) func(*rand.Rand) []string {
+	return func(r *rand.Rand) []string {
+		return append([]string{"BIN/files", fmt.Sprint(100 + r.IntN(300)), fmt.Sprint(r.Uint32())}, how...)
+	}
+}
+
 // heat is the example; it saves itself, too.
 func heat() Program {
-	p := Program{Name: "heat", Weight: 1, Ranks: []int{2, 3, 4}, other: map[string]suites.Program{}, Argv: func(r *rand.Rand) []string {
-		return []string{"rows=600", "columns=600", "checkpoint_every=300", fmt.Sprintf("steps=%d", 400+r.IntN(600))}
+	p := Program{Name: "heat", Weight: 1, Ranks: []int{2, 2, 3}, other: map[string]suites.Program{}, Argv: func(r *rand.Rand) []string {
+		return []string{"rows=600", "columns=600", "checkpoint_every=300", fmt.Sprintf("steps=%d", 400+r.IntN(400))}
 	}}
 	for _, mpi := range MPIs {
 		p.other[mpi] = suites.Program{Name: p.Name, MPI: mpi, Argv: []string{"$BUILD/examples/heat." + mpi, "heat.par"},

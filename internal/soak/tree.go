@@ -40,9 +40,9 @@ func Open(build, scratch string) (*Tree, error) {
 		return nil, err
 	}
 	t := &Tree{build: build, scratch: scratch, inputs: inputs, ready: map[string]bool{}, natives: map[string]*native{}}
-	for _, path := range []string{t.Tool("ckptrun"), t.Tool("ckptctl"), t.program("random", "mpich"), filepath.Join(build, "examples", "heat.mpich")} {
+	for _, path := range []string{t.Tool("ckptrun"), t.Tool("ckptctl"), t.faulty(), t.program("files", "mpich"), filepath.Join(build, "examples", "heat.mpich")} {
 		if _, err := os.Stat(path); err != nil {
-			return nil, fmt.Errorf("%w: run `make all examples soak-programs` first", err)
+			return nil, fmt.Errorf("%w: run `make faults examples soak-programs` first", err)
 		}
 	}
 	return t, nil
@@ -50,6 +50,9 @@ func Open(build, scratch string) (*Tree, error) {
 
 // Tool is the path of a command of libckpt.
 func (t *Tree) Tool(name string) string { return filepath.Join(t.build, "bin", name) }
+
+// faulty is a ckptrun that arms fault points from its environment.
+func (t *Tree) faulty() string { return filepath.Join(t.build, "obj", "faults", "bin", "ckptrun") }
 
 func (t *Tree) program(name, mpi string) string {
 	return filepath.Join(t.build, "soak", name+"."+mpi)

@@ -330,10 +330,10 @@ func (n *Network) remake(l *link, cause string) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		switch {
-		case n.links[l.peer] != l || l.bye || n.closed || n.lost[l.peer] != nil:
-			return ErrClosed
 		case l.wire != nil:
 			return up
+		case n.over(l):
+			return ErrClosed
 		}
 		return nil
 	}
@@ -360,8 +360,8 @@ func (n *Network) remake(l *link, cause string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
-	case err == nil, errors.Is(err, up):
-	case errors.Is(err, errGone) && !n.agreed:
+	case err == nil, l.wire != nil: // the peer may have connected in this moment
+	case errors.Is(err, errGone) && !n.agreed && !l.bye:
 		n.lose(&LostError{Rank: l.peer, By: n.rank, Cause: cause + ", and " + errGone.Error()})
 		n.drop(l)
 	case errors.Is(err, errGone), errors.Is(err, ErrClosed):

@@ -21,7 +21,7 @@ import (
 //	                         attach: a new connection, or one that takes the place of the old
 //
 //	[down]  the smaller rank dials, again and again; the larger waits, and calls the smaller (dial.go)
-//	        frames are queued. The link ends when the peer said goodbye, or is lost for good
+//	        frames are queued. The link ends when both have said goodbye, or the peer is lost for good
 //
 // Frames arrive once and in order whatever happens to connections: both ends count them. The first frame
 // on a connection, a ping, says how many have arrived; the other end forgets these, and sends the rest,
@@ -229,7 +229,7 @@ func (n *Network) take(w *wire, b []byte) error {
 // false when the connection is of no use. n.mu is held.
 func (n *Network) attach(peer int, conn *handshake.Conn, number, has uint64) (*link, bool) {
 	l := n.links[peer]
-	if n.closed || l != nil && (l.bye || number <= l.last || l.arrived(has) != nil) || l == nil && has != 0 {
+	if n.closed || l != nil && (number <= l.last || l.arrived(has) != nil) || l == nil && has != 0 {
 		return nil, false
 	}
 	if l == nil {
@@ -281,7 +281,7 @@ func (n *Network) ended(w *wire, err error) {
 		return
 	}
 	l.wire = nil
-	if l.bye || n.closed || n.lost[l.peer] != nil {
+	if n.over(l) {
 		n.drop(l)
 		return
 	}
@@ -290,7 +290,20 @@ func (n *Network) ended(w *wire, err error) {
 	go n.remake(l, causeOf(err))
 }
 
-// drop takes the link out. n.mu is held.
+// over tells whether a link needs no other connection. One of a peer that said goodbye does, until it has this
+// rank's goodbye: it may be waiting for it, and this rank, in a circle, for others that wait. n.mu is held.
+func (n *Network) over(l *link) bool {
+	return n.links[l.peer] != l || n.closed || n.lost[l.peer] != nil || l.bye && n.agreed && l.delivered()
+}
+
+// delivered tells whether the peer is known to have all frames.
+func (l *link) delivered() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.queue) == 0
+}
+
+// drop takes the link out, which is down. n.mu is held.
 func (n *Network) drop(l *link) {
 	if n.links[l.peer] == l {
 		delete(n.links, l.peer)

@@ -170,6 +170,9 @@ func (n *Network) dispatch(l *link, f *frame) error {
 	switch f.typ {
 	case frameBye:
 		l.bye = true
+		if l.wire != nil {
+			l.wire.word() // it need not connect again for want of it
+		}
 		n.signalBye()
 		if f.flags&flagQuiet == 0 {
 			n.lose(&LostError{Rank: l.peer, By: n.rank, Cause: "it left the job before the others"})

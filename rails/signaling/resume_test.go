@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -126,6 +127,59 @@ func TestEveryFrameBreaksItsConnection(t *testing.T) {
 		if at == 50 { // more than there are
 			break
 		}
+	}
+}
+
+// A peer's goodbye has arrived, this rank has not said its own: the link stays, also when its connection
+// breaks then, and when who wanted to make another one finds that there is one.
+func TestLinkOutlivesGoodbye(t *testing.T) {
+	for _, breaks := range []bool{false, true} {
+		nets := join(t, 2, Config{Silence: time.Hour})
+		must(t, each(2, func(r int) error { return nets[r].Barrier(testContext(t), 1) }))
+		n := nets[1]
+		nets[0].mu.Lock()
+		nets[0].links[1].send(&frame{typ: frameBye, flags: flagQuiet, from: 0, to: 1})
+		nets[0].mu.Unlock()
+		var l *link
+		for said := false; !said; time.Sleep(time.Millisecond) {
+			n.mu.Lock()
+			l = n.links[0]
+			said = l.bye
+			n.mu.Unlock()
+		}
+		if breaks {
+			reset(n, 0)
+		} else {
+			n.wg.Add(1)
+			n.remake(l, "an older connection broke")
+		}
+		must(t, each(2, func(r int) error { return nets[r].Shutdown(testContext(t)) }))
+	}
+}
+
+// Many connections break while the ranks part, also those that are made again for that: all leave, by the
+// goodbyes alone.
+func TestPartingOverBreaks(t *testing.T) {
+	for seed := range uint64(150) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		size := 2 + r.IntN(4)
+		var breaks []string
+		for at := 5 + r.IntN(20); at < 150; at += 1 + r.IntN(8) {
+			breaks = append(breaks, fmt.Sprintf("signaling.read=error:%d", at))
+		}
+		disarm, err := fault.Arm(strings.Join(breaks, ","))
+		if err != nil {
+			t.Fatal(err)
+		}
+		nets := join(t, size, Config{Silence: time.Hour}) // what is silent stays so
+		must(t, each(size, func(r int) error {
+			n, ctx := nets[r], testContext(t)
+			if err := n.Barrier(ctx, 1); err != nil {
+				return err
+			}
+			return n.Shutdown(ctx)
+		}))
+		disarm()
 	}
 }
 
