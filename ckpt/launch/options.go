@@ -171,7 +171,7 @@ var settings = []setting{
 			o.Control = v
 			return nil
 		}},
-	{"timeout", "CKPT_TIMEOUT", "T", "give a checkpoint up that could not be made within T (default 60s)",
+	{"timeout", "CKPT_TIMEOUT", "T", "give a checkpoint up that is not committed within T (default: whose program\nis not stopped within 60s; the writing may take any time)",
 		func(o *Options, v string) (err error) {
 			o.Timeout, err = duration(v)
 			o.Bound = o.Timeout > 0
