@@ -16,6 +16,7 @@ static int call_fds(const struct host_ops *o, int *l, int n) { return o->fds(l, 
 static int call_place(const struct host_ops *o, int n, int f, int c) { return o->place(n, f, c); }
 static int call_original(const struct host_ops *o, int i) { return o->original(i); }
 static void call_set_tables(const struct host_ops *o, size_t t) { o->set_tables((void *)t); }
+static int call_outside(const struct host_ops *o, uint64_t *s, uint64_t *e) { return o->outside(s, e); }
 static int call_foreign(const struct host_ops *o, uint64_t s, uint64_t e) { return o->foreign(s, e); }
 static void call_end(const struct host_ops *o, int s) { o->end(s); }
 static int call_errand(const struct host_ops *o) { return o->errand(); }
@@ -98,6 +99,12 @@ func (h host) Place(number, from int, cloexec bool) error {
 }
 
 func (h host) SetTables(addr uintptr) { C.call_set_tables(h.ops, C.size_t(addr)) }
+
+func (h host) Outside() (start, end uint64, is bool) {
+	var s, e C.uint64_t
+	is = C.call_outside(h.ops, &s, &e) != 0
+	return uint64(s), uint64(e), is
+}
 
 func (h host) Foreign(start, end uint64) bool {
 	return C.call_foreign(h.ops, C.uint64_t(start), C.uint64_t(end)) != 0

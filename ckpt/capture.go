@@ -135,6 +135,10 @@ func (c *capture) stopped(j *Job) (obstacles []string, err error) {
 				"a library of the MPI below, or of LD_PRELOAD, has taken it", r))
 		}
 	}
+	if start, end, is := j.host.Outside(); is {
+		obstacles = append(obstacles, fmt.Sprintf("the program has mapped memory %#x-%#x by address (MAP_FIXED), which is above 2 GiB and outside "+
+			"the program's part of memory: it cannot be put there again", start, end))
+	}
 	if len(obstacles) > 0 {
 		return obstacles, nil
 	}

@@ -30,6 +30,8 @@ type Host interface {
 	Original(i int) int
 	Place(number, from int, cloexec bool) error
 	SetTables(addr uintptr)
+	// Outside is memory that the program has mapped by address where nothing is saved, if there is some.
+	Outside() (start, end uint64, is bool)
 	// Foreign says whether some of these addresses in the program's part of memory were never given to it.
 	Foreign(start, end uint64) bool
 	// Load makes the threads that State described; the memory is mapped already.

@@ -97,6 +97,8 @@ struct host_ops {
     void (*set_tables)(void *tables);
     // Whether some of these addresses are nobody's in the program's part of the arena.
     int (*foreign)(uint64_t start, uint64_t end);
+    // Whether the program has mapped something by address where nothing is saved; and what.
+    int (*outside)(uint64_t *start, uint64_t *end);
     // Ends the process at once: with the exit status, or by SIGKILL when it is negative.
     void (*end)(int status);
     // Restart: takes over what save wrote; the memory is mapped already.

@@ -21,6 +21,32 @@ static uint64_t alignment(uint64_t bytes) { return bytes >= HUGE ? HUGE : PAGE; 
 
 static long mapped(void *p) { return p == MAP_FAILED ? -errno : (long)p; }
 
+// What the program has mapped by address where nothing of its is saved: it holds a checkpoint back. Under the lock.
+static struct { uint64_t start, end; } outside[32];
+enum { OUTSIDE = sizeof outside / sizeof *outside };
+
+int memory_outside(uint64_t *start, uint64_t *end) {
+    int found = 0;
+    lock();
+    for (int i = 0; i < OUTSIDE && !found; i++)
+        if (outside[i].end) *start = outside[i].start, *end = outside[i].end, found = 1;
+    unlock();
+    return found;
+}
+
+// A mapping is taken back whole; the lower half's cannot be named.
+static long unmap_outside(uint64_t start, uint64_t end) {
+    long r = -EINVAL;
+    lock();
+    for (int i = 0; i < OUTSIDE; i++)
+        if (outside[i].end == end && outside[i].start == start) {
+            r = munmap((void *)start, end - start) ? -errno : 0;
+            if (!r) outside[i].end = 0;
+        }
+    unlock();
+    return r;
+}
+
 long sys_mmap(struct call *c) {
     uint64_t addr = (uint64_t)c->a[0], bytes = UP(c->a[1]);
     int prot = (int)c->a[2], flags = (int)c->a[3], fd = (int)c->a[4];
@@ -32,8 +58,11 @@ long sys_mmap(struct call *c) {
         bool own = (addr >= ARENA_STACK && addr + bytes <= ARENA_END) || addr + bytes <= LOW_END;
         if (!own) flags = (flags & ~MAP_FIXED) | MAP_FIXED_NOREPLACE;
         lock();
-        void *p = mmap((void *)addr, bytes, prot, flags, fd, c->a[5]);
-        long r = mapped(p);
+        int room = own ? -1 : 0;
+        while (room >= 0 && room < OUTSIDE && outside[room].end) room++;
+        long r = room == OUTSIDE ? -ENOMEM : mapped(mmap((void *)addr, bytes, prot, flags, fd, c->a[5]));
+        if (r >= 0 && room >= 0)
+            outside[room].start = (uint64_t)r, outside[room].end = (uint64_t)r + bytes;
         if (r >= 0) arena_claim(addr, addr + bytes);
         unlock();
         return r;
@@ -61,7 +90,7 @@ long sys_mmap(struct call *c) {
 long sys_munmap(struct call *c) {
     uint64_t addr = (uint64_t)c->a[0], bytes = UP(c->a[1]);
     if ((addr & (PAGE - 1)) || !bytes) return -EINVAL;
-    if (!in_upper(addr)) return -EINVAL;
+    if (!in_upper(addr)) return unmap_outside(addr, addr + bytes);
     lock();
     long r = munmap((void *)addr, bytes) ? -errno : 0;
     if (!r) arena_free(addr, addr + bytes);

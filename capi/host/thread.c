@@ -597,6 +597,7 @@ const struct host_ops host_operations = {
     .original = fds_original,
     .set_tables = gate_page_set_tables,
     .foreign = op_foreign,
+    .outside = memory_outside,
     .end = op_end,
     .load = threads_load,
     .errand = op_errand,
