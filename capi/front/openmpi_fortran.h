@@ -24,6 +24,13 @@ MPI_Group PMPI_Group_f2c(MPI_Fint);
 MPI_Request PMPI_Request_f2c(MPI_Fint);
 int PMPI_Status_c2f(const MPI_Status *, MPI_Fint *);
 int PMPI_Type_match_size(int, int, MPI_Datatype *);
+int PMPI_Comm_size(MPI_Comm, int *);
+int PMPI_Comm_remote_size(MPI_Comm, int *);
+int PMPI_Comm_test_inter(MPI_Comm, int *);
+int PMPI_Alltoallw(const void *, const int *, const int *, const MPI_Datatype *, void *, const int *,
+                   const int *, const MPI_Datatype *, MPI_Comm);
+int PMPI_Ialltoallw(const void *, const int *, const int *, const MPI_Datatype *, void *, const int *,
+                    const int *, const MPI_Datatype *, MPI_Comm, MPI_Request *);
 int PMPI_Group_difference(MPI_Group, MPI_Group, MPI_Group *);
 int PMPI_Group_intersection(MPI_Group, MPI_Group, MPI_Group *);
 int PMPI_Group_union(MPI_Group, MPI_Group, MPI_Group *);

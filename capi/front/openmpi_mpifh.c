@@ -303,3 +303,72 @@ EXPORT void ompi_testsome_f(MPI_Fint *count, MPI_Fint *requests, MPI_Fint *done,
     some(PMPI_Testsome, count, requests, done, indices, statuses, ierr);
 }
 NAMES(testsome, TESTSOME, Testsome)
+
+/* ---- a datatype for each member ---- */
+
+extern MPI_Fint mpi_fortran_in_place_[], mpi_fortran_bottom_[];
+
+/* MPI_IN_PLACE and MPI_BOTTOM as C has them. */
+static void *const in_place = (void *)1, *const bottom = NULL;
+
+static void *address(void *buf) {
+    return buf == mpi_fortran_in_place_ ? in_place : buf == mpi_fortran_bottom_ ? bottom : buf;
+}
+
+static int partners(MPI_Comm comm) {
+    int inter = 0, n = 0;
+    PMPI_Comm_test_inter(comm, &inter);
+    if (inter)
+        PMPI_Comm_remote_size(comm, &n);
+    else
+        PMPI_Comm_size(comm, &n);
+    return n;
+}
+
+static MPI_Datatype *types_in(int n, const MPI_Fint *types) {
+    MPI_Datatype *t = ckpt_front_alloc((size_t)n * sizeof *t + 1);
+    for (int i = 0; i < n; i++)
+        t[i] = PMPI_Type_f2c(types[i]);
+    return t;
+}
+
+/* One that does not block has taken over the datatypes when it returns. */
+static int alltoallw(void *sendbuf, const MPI_Fint *sendcounts, const MPI_Fint *sdispls,
+                     const MPI_Fint *sendtypes, void *recvbuf, const MPI_Fint *recvcounts,
+                     const MPI_Fint *rdispls, const MPI_Fint *recvtypes, MPI_Fint comm,
+                     MPI_Request *request) {
+    MPI_Comm c = PMPI_Comm_f2c(comm);
+    void *from = address(sendbuf), *to = address(recvbuf);
+    int n = partners(c);
+    /* In place there may be one value where an array would be. */
+    MPI_Datatype *s = types_in(from == in_place ? 0 : n, sendtypes), *r = types_in(n, recvtypes);
+    int rc;
+    if (request == NULL)
+        rc = PMPI_Alltoallw(from, sendcounts, sdispls, s, to, recvcounts, rdispls, r, c);
+    else
+        rc = PMPI_Ialltoallw(from, sendcounts, sdispls, s, to, recvcounts, rdispls, r, c, request);
+    free(s);
+    free(r);
+    return rc;
+}
+
+EXPORT void ompi_alltoallw_f(void *sendbuf, MPI_Fint *sendcounts, MPI_Fint *sdispls,
+                             MPI_Fint *sendtypes, void *recvbuf, MPI_Fint *recvcounts,
+                             MPI_Fint *rdispls, MPI_Fint *recvtypes, MPI_Fint *comm, MPI_Fint *ierr) {
+    set(ierr, alltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls,
+                        recvtypes, *comm, NULL));
+}
+NAMES(alltoallw, ALLTOALLW, Alltoallw)
+
+EXPORT void ompi_ialltoallw_f(void *sendbuf, MPI_Fint *sendcounts, MPI_Fint *sdispls,
+                              MPI_Fint *sendtypes, void *recvbuf, MPI_Fint *recvcounts,
+                              MPI_Fint *rdispls, MPI_Fint *recvtypes, MPI_Fint *comm,
+                              MPI_Fint *request, MPI_Fint *ierr) {
+    MPI_Request made;
+    int rc = alltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls,
+                       recvtypes, *comm, &made);
+    if (rc == MPI_SUCCESS)
+        *request = PMPI_Request_c2f(made);
+    set(ierr, rc);
+}
+NAMES(ialltoallw, IALLTOALLW, Ialltoallw)

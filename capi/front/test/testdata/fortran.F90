@@ -158,6 +158,7 @@ contains
     buffer(1) = 1
     call mpi_reduce(buffer, got, 1, MPI_INTEGER, twice, 0, dup, ierr)
     call want(me /= 0 .or. got(1) > n - 1, 'operation of Fortran')
+    call to_each()
 
     buffer = (/ (10 * me + i, i = 1, 6) /)
     got = 0
@@ -234,6 +235,26 @@ contains
     call want(mpi_wtime() >= 0 .and. mpi_wtick() > 0, 'mpi_wtime')
     call mpi_initialized(flag, ierr)
     call want(flag, 'mpi_initialized')
+  end subroutine
+
+  ! Rank r sends 100 r + i to rank i; then each gives back what it got, in place.
+  subroutine to_each()
+    integer :: ones(n), bytes(n), types(n), from(n), i, request
+    integer, asynchronous :: to(n)
+    ones = 1
+    bytes = (/ (4 * i, i = 0, n - 1) /)
+    types = MPI_INTEGER
+    from = (/ (100 * me + i, i = 0, n - 1) /)
+    to = -1
+    call mpi_alltoallw(from, ones, bytes, types, to, ones, bytes, types, dup, ierr)
+    call want(all(to == (/ (100 * i + me, i = 0, n - 1) /)), 'mpi_alltoallw')
+    call mpi_alltoallw(MPI_IN_PLACE, ones, bytes, types, to, ones, bytes, types, dup, ierr)
+    call want(all(to == from), 'mpi_alltoallw in place')
+    to = -1
+    call mpi_ialltoallw(from, ones, bytes, types, to, ones, bytes, types, dup, request, ierr)
+    call want(.true., 'mpi_ialltoallw')
+    call mpi_wait(request, MPI_STATUS_IGNORE, ierr)
+    call want(all(to == (/ (100 * i + me, i = 0, n - 1) /)), 'mpi_ialltoallw, completed')
   end subroutine
 
   subroutine release()
