@@ -61,10 +61,11 @@ func TestBindNow(t *testing.T) {
 	for abi := range mpis {
 		for _, source := range []string{"fortran.F90", "fortran08.f90", "classes.cc"} {
 			name := strings.TrimSuffix(source, filepath.Ext(source))
-			program := compile(t, abi, source, "-g")
+			flags := []string{"-g"}
 			if source == "fortran.F90" {
-				program = compile(t, abi, source, "-fallow-argument-mismatch", "-DBINDING_MODULE")
+				flags = []string{"-fallow-argument-mismatch", "-DBINDING_MODULE"}
 			}
+			program := compile(t, abi, source, flags...)
 			t.Run(name+" of "+abi, func(t *testing.T) {
 				out := launchWith(t, abi, []string{"LD_BIND_NOW=1"}, ckptrun, "--dir", t.TempDir(), program)
 				expect(t, out, name+": ok")
