@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * orphan.c: receives that were freed before they were complete.
+ * orphan.c: receives that were freed before they were complete, and sends that were cancelled and freed.
  *
- * Nobody else will count their messages, and they are posted again after a restart.  So they keep their
+ * Nobody else will count the messages of the receives, and they are posted again after a restart; and nobody
+ * else will learn whether a send was cancelled, so that its message counts for nothing.  So they keep their
  * ids, and are like any others for draining and images.
  */
 #include <pthread.h>

@@ -147,9 +147,14 @@ long back_Request_free(const long *a) {
         MPI_Request p = (MPI_Request)(uintptr_t)((struct persistent *)(uintptr_t)s->extra)->real;
         MPI_Request_free(&p);
     }
-    if (!is_inactive(s) && (s->a & REQUEST_KIND) == REQUEST_RECV && !(s->a & REQUEST_DONE)) {
-        s->a |= REQUEST_ORPHAN;
-        back_orphan(*vid);
+    int kind = s->a & REQUEST_KIND;
+    if (!is_inactive(s) && !(s->a & REQUEST_DONE) &&
+        (kind == REQUEST_RECV || (kind == REQUEST_SEND && s->a & REQUEST_CANCELLED))) {
+        if (s->a & REQUEST_SYNC) /* nobody waits for its receiver any more */
+            back_sync_ended(s);
+        s->a = (s->a & ~REQUEST_SYNC) | REQUEST_ORPHAN;
+        if (kind == REQUEST_RECV || !back_end_orphan(*vid))
+            back_orphan(*vid);
         *vid = VID_REQUEST_NULL;
         return 0;
     }

@@ -188,6 +188,25 @@ static void cut_use(void) {
     CHECK(class == MPI_ERR_TRUNCATE && errors == 1 && cut == MPI_REQUEST_NULL);
 }
 
+/* A send that was cancelled, and freed by a program that does not want to know whether it was in time. */
+static void cancelled_make(void) {
+    static int v = 7;
+    MPI_Request r;
+    OK(MPI_Issend(&v, 1, MPI_INT, 0, 5, MPI_COMM_SELF, &r));
+    OK(MPI_Cancel(&r));
+    OK(MPI_Request_free(&r));
+    CHECK(r == MPI_REQUEST_NULL);
+}
+
+static void cancelled_use(void) {
+    int came, v = 0;
+    OK(MPI_Iprobe(0, 5, MPI_COMM_SELF, &came, MPI_STATUS_IGNORE));
+    if (came) {
+        OK(MPI_Recv(&v, 1, MPI_INT, 0, 5, MPI_COMM_SELF, MPI_STATUS_IGNORE));
+        CHECK(v == 7);
+    }
+}
+
 int main(int argc, char **argv) {
     int save = argc > 1 && strcmp(argv[1], "save") == 0, level, provided;
     OK(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided));
@@ -200,6 +219,7 @@ int main(int argc, char **argv) {
     buffered_send();
     if (save) {
         cut_make();
+        cancelled_make();
         MPIX_CR_state_t state;
         OK(MPIX_Checkpoint(&state));
         CHECK(state == MPIX_CR_STATE_CHECKPOINT || state == MPIX_CR_STATE_RESTART);
@@ -209,6 +229,7 @@ int main(int argc, char **argv) {
     ops_use(1);
     if (save) { /* natively an error of a request may be MPI_COMM_WORLD's, and end the job */
         cut_use();
+        cancelled_use();
         errors_use();
     }
     OK(MPI_Query_thread(&level));
