@@ -87,7 +87,7 @@ func measureCrossing(ctx context.Context, b *bench) (*report, error) {
 			"indirect call of a function that does nothing. Below it, calls of MPI that have to cross and find " +
 			"nothing to do: natively they return at once. `MPI_Send` is a non-blocking send and a wait in the " +
 			"lower half. What a crossing cannot be quicker than is two writes of the FS base, the application's and " +
-			"the MPI's own thread-local storage: they are timed by themselves, and are two thirds of it and more.",
+			"the MPI's own thread-local storage: they are timed by themselves.",
 		Comparisons: append([]*comparison{raw, bases}, jobs...),
 	}, err
 }

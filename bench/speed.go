@@ -34,16 +34,21 @@ type speeds struct {
 	quick, slow []series
 }
 
-// speeds tells by the time that each way took; ok is false when the native way has one speed.
+// speeds tells by the time that each way took; ok is false when the native way has one speed, or another way
+// one of which nobody can tell which it is.
 func (r *row) speeds() (s speeds, ok bool) {
+	one := speeds{quick: r.Values}
 	native := split(r.Values[0])
 	if native == 0 {
-		return speeds{quick: r.Values}, false
+		return one, false
 	}
 	for _, values := range r.Values {
 		limit := split(values)
-		if limit == 0 {
-			limit = native
+		if limit == 0 { // all its runs were quick if they are quicker than natively in the slow ones
+			limit = math.Inf(1)
+			if values.median() >= s.slow[0].median() {
+				return one, false
+			}
 		}
 		var quick, slow series
 		for _, v := range values {
