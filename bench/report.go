@@ -137,13 +137,13 @@ func (r *row) verdict() string {
 func (r *report) goals() (met int, missed []string) {
 	for _, c := range r.Comparisons {
 		for _, row := range c.Rows {
-			switch {
-			case row.Ratio == 0:
-			case row.quickMet():
-				met++
-			default:
-				missed = append(missed, fmt.Sprintf("%s, %s: %s times the native one in quick runs, goal %s", c.Title, row.Name,
-					number(row.quickRatio()), number(row.Ratio)))
+			if row.Ratio != 0 {
+				if verdict := row.judge(); verdict == ratioMet {
+					met++
+				} else {
+					missed = append(missed, fmt.Sprintf("%s, %s: %s times the native one, goal %s in quick runs: %s", c.Title, row.Name,
+						number(row.quickRatio()), number(row.Ratio), verdict))
+				}
 			}
 			switch {
 			case row.Goal == 0:
