@@ -15,6 +15,7 @@ import (
 
 	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/control"
+	"github.com/libckpt/libckpt/ckpt/lease"
 )
 
 func init() { register(newCheckpointCmd) }
@@ -112,11 +113,32 @@ func checkpointOnceOpen(ctx context.Context, dir string, r control.Request, stde
 	}
 }
 
+// answerGrace is for how much longer than --timeout a job may take to say what became of a request. It
+// answers in time by itself, unless its process stands still.
+var answerGrace = 10 * time.Second
+
+var errNoAnswer = errors.New("the job does not answer")
+
+// silent says that a request was taken, and not answered within its time.
+func (j *liveJob) silent(r control.Request) error {
+	text := fmt.Sprintf("%s does not answer %v after the time of --timeout", j, answerGrace)
+	if o, ok := ownerOf(j.store); ok && o.Life != lease.Dead {
+		text = fmt.Sprintf("%s; %s", text, o)
+	}
+	return fmt.Errorf("%s; it has the request, and when it goes on may still make the checkpoint, and do what --then says: see `ckptctl status %s`",
+		text, j.store.Dir())
+}
+
 // checkpoint asks for a checkpoint and shows its progress on stderr, if that is a terminal.
 func (j *liveJob) checkpoint(ctx context.Context, r control.Request, stderr io.Writer) (control.Result, error) {
 	before := newest(j.store)
 	show := newPhases(stderr)
-	result, err := j.client.Checkpoint(ctx, r, show.event)
+	asked, cancel := ctx, func() {}
+	if r.Timeout > 0 {
+		asked, cancel = context.WithTimeoutCause(ctx, r.Timeout+answerGrace, errNoAnswer)
+	}
+	defer cancel()
+	result, err := j.client.Checkpoint(asked, r, show.event)
 	show.end(err == nil)
 
 	var refused *control.RefusedError
@@ -133,6 +155,8 @@ func (j *liveJob) checkpoint(ctx context.Context, r control.Request, stderr io.W
 		return control.Result{}, fmt.Errorf("%w; no epoch was made for this request", err)
 	case errors.Is(err, control.ErrTimeout):
 		return control.Result{}, fmt.Errorf("no epoch within %v: %w", r.Timeout.Round(time.Millisecond), err)
+	case ctx.Err() == nil && errors.Is(err, errNoAnswer):
+		return control.Result{}, j.silent(r)
 	case ctx.Err() != nil:
 		return control.Result{}, fmt.Errorf("interrupted; the checkpoint goes on, see `ckptctl status %s`", j.store.Dir())
 	case r.Then != after.Continue && connectionLost(err):

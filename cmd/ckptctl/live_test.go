@@ -264,6 +264,25 @@ func TestCheckpointInterrupted(t *testing.T) {
 	wantText(t, errOut.String(), "interrupted; the checkpoint goes on")
 }
 
+// A job that stands still after it has got the request does not keep ckptctl for ever.
+func TestCheckpointIsNotAnswered(t *testing.T) {
+	defer func(d time.Duration) { answerGrace = d }(answerGrace)
+	answerGrace = 10 * time.Millisecond
+	dir, _, _, job := play(t)
+	goOn := make(chan struct{})
+	job.checkpoint = func(context.Context, control.Request, func(control.Event)) (control.Result, error) {
+		<-goOn
+		return control.Result{Epoch: 1}, nil
+	}
+	var out, errOut bytes.Buffer
+	status := run(t.Context(), []string{"checkpoint", dir, "--timeout", "200ms"}, &out, &errOut)
+	close(goOn)
+	if status != exitFailed || out.Len() != 0 {
+		t.Errorf("exit status %d, stdout %q", status, out.String())
+	}
+	wantText(t, errOut.String(), "does not answer", "it has the request", "ckptctl status")
+}
+
 func TestStatus(t *testing.T) {
 	dir, _, _, job := play(t)
 	status, out, errOut := ctl(t, "status", dir)
