@@ -6,7 +6,8 @@
 // and prints nanoseconds, and the way in which they are asked. The ways of running a program (natively,
 // under ckptrun, ...) take turns, so that whatever else the machine does meets all of them; each
 // difference and ratio is taken between neighbours in time, and the median over the rounds is told with its
-// spread; a goal is compared with the quickest batches of calls. What was found goes to bench/results, one Markdown table for people and one JSON file with
+// spread. A goal of a difference is compared with the quickest batches of calls, one of a ratio with the quick
+// runs (speed.go). What was found goes to bench/results, one Markdown table for people and one JSON file with
 // every round for programs.
 //
 // A program that fails, or finds a wrong result, fails the run; a slow one never does. Goals stand

@@ -141,7 +141,10 @@ run() {
     echo "$hung | $worst | ${epochs:-0}" >"$out.status"
 }
 
-count() { grep -c ": $2" "$1" || true; }
+# none COMMAND...: runs a command that ends with 1 when it finds nothing, and fails only where that fails.
+none() { "$@" || [ $? = 1 ]; }
+
+count() { none grep -c ": $2" "$1"; }
 
 row() {
     echo "| $2 | $3 | $4 | $(wc -l <"$1") | $(count "$1" ok) | $(count "$1" skipped) | $(count "$1" FAIL) |" \
@@ -154,8 +157,8 @@ compare() {
     shift 3
     run "$work/here" "$ranks" "$part" "$ckptrun" "$@"
     row "$work/here" "$part" "$ranks" "$how"
-    diff "$work/native" "$work/here" | grep '^[<>]' | sort -k 2 |
-        sed "s/^/$part, $ranks ranks: /; s/</natively:/; s/>/$how: /" >>"$differences" || true
+    none diff "$work/native" "$work/here" | none grep '^[<>]' | sort -k 2 |
+        sed "s/^/$part, $ranks ranks: /; s/</natively:/; s/>/$how: /" >>"$differences"
 }
 
 differences=$work/differences
