@@ -8,6 +8,7 @@
 #   make campaign   hurt living jobs from the outside, and check what becomes of them
 #   make fuzz       give every parser made-up bytes; FUZZTIME=30s for each, FUZZ=REGEXP for some
 #   make lint       format, vet, staticcheck, C warnings, generated files up to date
+#   make format     give Go and C the form that lint asks for
 #   make generate   write the generated files again
 #   make install    copy build/ to PREFIX (/usr/local)
 #   make setup      install what the build needs; the others call it, it does nothing when all is there
@@ -34,13 +35,13 @@ PKG := $(LIB)/ckpt
 # ---- setup: before everything else, and only there packages are installed -----------------------
 
 # setup.mk says which GO to use.  It is an included makefile, so make brings it up to date first.
-# `make test` and `make soak` need more packages than the rest.
+# `make test`, `make soak` and `make lint` need more packages than the rest.
 SETUP := $(BUILD)/setup.mk
 ifneq ($(MAKECMDGOALS),clean)
 include $(SETUP)
 endif
 $(SETUP): FORCE
-	@scripts/setup.sh $@ $(if $(filter test soak,$(MAKECMDGOALS)),test)
+	@scripts/setup.sh $@ $(if $(filter test soak,$(MAKECMDGOALS)),test,$(if $(filter lint format,$(MAKECMDGOALS)),lint))
 
 setup: $(SETUP)
 	@echo "setup: all is there; Go is $(GO)"
@@ -207,6 +208,10 @@ fuzz:
 lint: all examples
 	GO=$(GO) scripts/lint.sh
 
+format: $(SETUP)
+	"$$($(GO) env GOROOT)/bin/gofmt" -w .
+	git ls-files '*.c' '*.h' | grep -v /gen/ | xargs clang-format -i
+
 generate:
 	$(GO) generate ./...
 
@@ -216,7 +221,7 @@ install: all
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all faults setup examples demo test bench soak soak-programs campaign fuzz lint generate install clean FORCE
+.PHONY: all faults setup examples demo test bench soak soak-programs campaign fuzz lint format generate install clean FORCE
 FORCE:
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

@@ -31,13 +31,13 @@ extern "C" {
 /* Errors. */
 enum {
     CKPT_OK = 0,
-    CKPT_E_ARG = -1,       /* an argument is wrong */
-    CKPT_E_STATE = -2,     /* not possible now (the message says what holds it back) */
-    CKPT_E_SYSTEM = -3,    /* the operating system refused */
-    CKPT_E_CORRUPT = -4,   /* an image or table is damaged */
-    CKPT_E_PEER = -5,      /* another rank is lost or failed */
-    CKPT_E_NOTSUP = -6,    /* not supported here (the message says what and why) */
-    CKPT_E_VERSION = -7    /* made for another version */
+    CKPT_E_ARG = -1,     /* an argument is wrong */
+    CKPT_E_STATE = -2,   /* not possible now (the message says what holds it back) */
+    CKPT_E_SYSTEM = -3,  /* the operating system refused */
+    CKPT_E_CORRUPT = -4, /* an image or table is damaged */
+    CKPT_E_PEER = -5,    /* another rank is lost or failed */
+    CKPT_E_NOTSUP = -6,  /* not supported here (the message says what and why) */
+    CKPT_E_VERSION = -7  /* made for another version */
 };
 
 typedef struct ckpt_error {
@@ -67,7 +67,7 @@ typedef struct ckpt_config {
     int api_major, api_minor;    /* CKPT_API_MAJOR, CKPT_API_MINOR */
     const char *runtime;         /* name, e.g. "mpich" */
     const char *runtime_version; /* free text, stored in the manifest */
-    int thread_level; /* highest that a rank asked for (CKPT_THREAD_*), stored in the manifest */
+    int thread_level;            /* highest that a rank asked for (CKPT_THREAD_*), stored in the manifest */
 } ckpt_config;
 
 /* Callbacks of the runtime.  ctx is the pointer given to ckpt_open.  All of them are called on a
@@ -190,7 +190,7 @@ typedef struct ckpt_runtime_ops {
 enum {
     CKPT_COLL_BLOCKING = 0,
     CKPT_COLL_NONBLOCKING = 1, /* may be answered by CKPT_COLL_DEFER */
-    CKPT_COLL_GATED = 2 /* asks always: enters only when all members have called (MPI_Finalize) */
+    CKPT_COLL_GATED = 2        /* asks always: enters only when all members have called (MPI_Finalize) */
 };
 enum {
     CKPT_COLL_WAIT = 0,  /* ask ckpt_coll_permitted until it says something else */
@@ -216,8 +216,7 @@ typedef struct ckpt_coll_bridge_call {
 
 /* Opens the job.  Collective over all ranks.  In a process that ckptrun restarted it reads this
  * rank's image and rebuilds every object before it returns; ckpt_restarted tells.  NULL on error. */
-ckpt_job *ckpt_open(const ckpt_config *config, const ckpt_runtime_ops *ops, void *ctx,
-                    ckpt_error *error);
+ckpt_job *ckpt_open(const ckpt_config *config, const ckpt_runtime_ops *ops, void *ctx, ckpt_error *error);
 
 /* Closes the job: waits until an epoch that is being written is committed or given up.  Collective. */
 int ckpt_close(ckpt_job *job, ckpt_error *error);
@@ -245,8 +244,8 @@ int ckpt_checkpoint(ckpt_job *job, int local_task, ckpt_state *state, ckpt_error
  * first, and their descriptors live as long as this one does, even when freed.  order ranks
  * objects whose rebuilding is collective: smaller first, equal on all members (0 when local).
  * Returns CKPT_VID_NONE on error. */
-ckpt_vid ckpt_vid_new(ckpt_job *job, ckpt_kind kind, uint64_t real, const void *descriptor,
-                      size_t bytes, const ckpt_vid *needs, size_t nneeds, uint64_t order);
+ckpt_vid ckpt_vid_new(ckpt_job *job, ckpt_kind kind, uint64_t real, const void *descriptor, size_t bytes,
+                      const ckpt_vid *needs, size_t nneeds, uint64_t order);
 
 /* Reserves ids of a kind, at most n, for objects that are made and freed often: the runtime gives them
  * out itself, and libckpt hears only of those that are alive when it must know them.  The runtime sets
@@ -257,8 +256,8 @@ int ckpt_vid_reserve(ckpt_job *job, ckpt_kind kind, ckpt_vid *ids, int n);
 
 /* Makes a live object with a reserved id known, as ckpt_vid_new does: before another one needs it, and in
  * the save callback at the latest.  From then on it is freed by ckpt_vid_free, which takes the id back. */
-int ckpt_vid_adopt(ckpt_job *job, ckpt_vid vid, const void *descriptor, size_t bytes,
-                   const ckpt_vid *needs, size_t nneeds);
+int ckpt_vid_adopt(ckpt_job *job, ckpt_vid vid, const void *descriptor, size_t bytes, const ckpt_vid *needs,
+                   size_t nneeds);
 
 /* Binds a predefined object (index below CKPT_VID_PREDEFINED) to its real handle; such objects have
  * no descriptor.  The runtime does so at start, after every restart too. */

@@ -29,6 +29,13 @@ formatted() {
     [ -z "$files" ] || { echo "not formatted (run gofmt -w): $files" && return 1; }
 }
 
+# All C that people write, by .clang-format; what generators write has their form.
+# shellcheck disable=SC2317
+c_formatted() {
+    git ls-files '*.c' '*.h' | grep -v /gen/ | xargs clang-format --dry-run -Werror ||
+        { echo "not formatted (run make format)" && return 1; }
+}
+
 # Every public header by itself, as C and as C++, as strictly as a user's build may be.
 # shellcheck disable=SC2317
 headers() {
@@ -40,6 +47,7 @@ headers() {
 }
 
 check "gofmt" formatted
+check "clang-format" c_formatted
 check "go vet" "$go" vet ./...
 check "staticcheck" "$go" tool staticcheck ./...
 check "public headers, as C and C++" headers

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# setup.sh OUT [test]: installs what the build and the demo need and is not there, with "test" also
-# what only the tests need, and writes OUT, a piece of makefile that says which Go to use.  When
+# setup.sh OUT [test|lint]: installs what the build and the demo need and is not there, with "test" or
+# "lint" also what only those need, and writes OUT, a piece of makefile that says which Go to use.  When
 # nothing is missing it does nothing, quickly: the Makefile calls it on every run.
 #
 # Packages come through apt-get, as root or with sudo.  Go must be as new as go.mod asks for; when
@@ -51,7 +51,13 @@ python3-numpy: /usr/lib/python3/dist-packages/numpy/__init__.py
 libhdf5-mpich-dev: /usr/include/hdf5/mpich/hdf5.h
 libhdf5-openmpi-dev: /usr/include/hdf5/openmpi/hdf5.h
 '
-[ "${2:-}" != test ] || needs+=$tested
+linted='
+clang-format: clang-format
+'
+case ${2:-} in
+test) needs+=$tested ;;
+lint) needs+=$linted ;;
+esac
 
 present() {
     case $1 in

@@ -6,8 +6,7 @@
 // not wait for.
 #include "job.h"
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     struct job j = job_begin(argc, argv, 2);
     int peer = 1 - j.rank, wrong = 0;
     int64_t out = 0, in = -1, sum;
@@ -41,8 +40,7 @@ int main(int argc, char **argv)
         wrong += sum != out;
     });
     MEASURE(&j.m, "MPI_Sendrecv, 8 bytes, to itself", 50, {
-        MPI_Sendrecv(&out, 1, MPI_INT64_T, 0, 0, &in, 1, MPI_INT64_T, 0, 0, MPI_COMM_SELF,
-                     MPI_STATUS_IGNORE);
+        MPI_Sendrecv(&out, 1, MPI_INT64_T, 0, 0, &in, 1, MPI_INT64_T, 0, 0, MPI_COMM_SELF, MPI_STATUS_IGNORE);
         wrong += in != out;
     });
     DEMAND(wrong == 0);

@@ -23,8 +23,7 @@ static uint64_t random_word(uint64_t i) // splitmix64
     return z ^ (z >> 31);
 }
 
-static uint64_t smooth_word(uint64_t i)
-{
+static uint64_t smooth_word(uint64_t i) {
     const double period = 1 << 20;
     double x = 2 * ((double)(i & ((1 << 20) - 1)) / period) - 1; // a wave of parabolas
     double y = 4 * x * (1 - (x < 0 ? -x : x));
@@ -34,26 +33,21 @@ static uint64_t smooth_word(uint64_t i)
     return word;
 }
 
-static uint64_t sum(const uint64_t *words, size_t n)
-{
+static uint64_t sum(const uint64_t *words, size_t n) {
     uint64_t s = 0;
-    for (size_t i = 0; i < n; i++)
-        s = (s ^ words[i]) * 0x100000001b3u;
+    for (size_t i = 0; i < n; i++) s = (s ^ words[i]) * 0x100000001b3u;
     return s;
 }
 
 // Collective.  Rank 0 prints the largest value of any rank.
-static void report(const struct job *j, const char *kind, const char *name, int64_t mine)
-{
+static void report(const struct job *j, const char *kind, const char *name, int64_t mine) {
     int64_t most;
     MPI_Reduce(&mine, &most, 1, MPI_INT64_T, MPI_MAX, 0, MPI_COMM_WORLD);
-    if (j->rank == 0)
-        printf("%s\t%s\t%lld\n", kind, name, (long long)most);
+    if (j->rank == 0) printf("%s\t%s\t%lld\n", kind, name, (long long)most);
     fflush(stdout);
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     struct job j = {0};
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &j.rank);
@@ -67,8 +61,7 @@ int main(int argc, char **argv)
     memset(words, 1, n * sizeof *words);
     report(&j, "took", "touched", clock_ns() - fresh);
     uint64_t first = (uint64_t)j.rank << 40;
-    for (size_t i = 0; i < n; i++)
-        words[i] = random ? random_word(first + i) : smooth_word(first + i);
+    for (size_t i = 0; i < n; i++) words[i] = random ? random_word(first + i) : smooth_word(first + i);
     uint64_t before = sum(words, n);
 
     MPI_Barrier(MPI_COMM_WORLD);

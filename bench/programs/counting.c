@@ -5,15 +5,13 @@
 // Nobody is waited for: a difference of a few nanoseconds would be lost in that.
 #include "job.h"
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     struct job j = job_begin(argc, argv, 0);
     int wrong = 0, word = 7, sum = 0, in = 0;
     MPI_Request r[2];
 
     MEASURE(&j.m, "MPI_Barrier, alone", 200, wrong += MPI_Barrier(MPI_COMM_SELF));
-    MEASURE(&j.m, "MPI_Bcast, 4 bytes, alone", 200,
-            wrong += MPI_Bcast(&word, 1, MPI_INT, 0, MPI_COMM_SELF));
+    MEASURE(&j.m, "MPI_Bcast, 4 bytes, alone", 200, wrong += MPI_Bcast(&word, 1, MPI_INT, 0, MPI_COMM_SELF));
     MEASURE(&j.m, "MPI_Allreduce, 4 bytes, alone", 200, {
         MPI_Allreduce(&word, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_SELF);
         wrong += sum != word;
@@ -23,8 +21,7 @@ int main(int argc, char **argv)
         wrong += MPI_Wait(&r[0], MPI_STATUS_IGNORE);
     });
     MEASURE(&j.m, "MPI_Sendrecv, 4 bytes, to itself", 200, {
-        MPI_Sendrecv(&word, 1, MPI_INT, 0, 0, &in, 1, MPI_INT, 0, 0, MPI_COMM_SELF,
-                     MPI_STATUS_IGNORE);
+        MPI_Sendrecv(&word, 1, MPI_INT, 0, 0, &in, 1, MPI_INT, 0, 0, MPI_COMM_SELF, MPI_STATUS_IGNORE);
         wrong += in != word;
     });
     MEASURE(&j.m, "MPI_Irecv, MPI_Isend and MPI_Waitall, to itself", 200, {

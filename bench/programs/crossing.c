@@ -4,8 +4,7 @@
 // there?
 #include "job.h"
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     struct job j = job_begin(argc, argv, 0);
     int done = 0, wrong = 0;
 

@@ -15,15 +15,13 @@
 
 enum { NOBODY = 63 }; // the last number of the host's own
 
-__attribute__((noinline)) static long nothing(unsigned fn, const void *args)
-{
+__attribute__((noinline)) static long nothing(unsigned fn, const void *args) {
     __asm__ volatile("" : : "r"(args) : "memory");
     return fn == NOBODY ? -ENOSYS : 0;
 }
 
 // The base that is there already: the processor takes as long for it as for another one.
-__attribute__((target("fsgsbase"))) static void bases(int argc, char **argv)
-{
+__attribute__((target("fsgsbase"))) static void bases(int argc, char **argv) {
     struct measure m = measure_begin(argc, argv);
     unsigned long long base = _readfsbase_u64();
     MEASURE(&m, "FS base", 200, {
@@ -33,8 +31,7 @@ __attribute__((target("fsgsbase"))) static void bases(int argc, char **argv)
     });
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     if (argc == 3 && strcmp(argv[2], "bases") == 0) {
         bases(argc - 1, argv);
         return 0;

@@ -3,8 +3,7 @@
 // groups: what does a call of each group of MPI cost?
 #include "job.h"
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     struct job j = job_begin(argc, argv, 2);
     int peer = 1 - j.rank, wrong = 0, value = 0, flag = 0;
     int64_t out = 0, in = -1, sum = 0;
@@ -62,8 +61,7 @@ int main(int argc, char **argv)
     MPI_Type_vector(16, 1, 16, MPI_DOUBLE, &vector);
     MPI_Type_commit(&vector);
     MEASURE(&j.m, "derived datatype: a column to itself", 50, {
-        MPI_Sendrecv(matrix, 1, vector, 0, 0, column, 16, MPI_DOUBLE, 0, 0, MPI_COMM_SELF,
-                     MPI_STATUS_IGNORE);
+        MPI_Sendrecv(matrix, 1, vector, 0, 0, column, 16, MPI_DOUBLE, 0, 0, MPI_COMM_SELF, MPI_STATUS_IGNORE);
     });
     MEASURE(&j.m, "derived datatype: MPI_Pack", 50, {
         int at = 0;

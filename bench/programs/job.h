@@ -1,7 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * job.h: measure.h for a job of MPI ranks.  All ranks measure, rank 0 prints.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// job.h: measure.h for a job of MPI ranks.  All ranks measure, rank 0 prints.
 #ifndef BENCH_JOB_H
 #define BENCH_JOB_H
 
@@ -14,8 +13,7 @@ struct job {
     struct measure m;
 };
 
-static inline struct job job_begin(int argc, char **argv, int ranks)
-{
+static inline struct job job_begin(int argc, char **argv, int ranks) {
     struct job j;
     DEMAND(MPI_Init(&argc, &argv) == MPI_SUCCESS);
     MPI_Comm_rank(MPI_COMM_WORLD, &j.rank);
@@ -27,8 +25,7 @@ static inline struct job job_begin(int argc, char **argv, int ranks)
     return j;
 }
 
-static inline int job_end(void)
-{
+static inline int job_end(void) {
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Finalize();
     return 0;

@@ -3,8 +3,7 @@
 // query: what do calls cost that only ask?
 #include "job.h"
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     struct job j = job_begin(argc, argv, 0);
     int rank, size, bytes, flag, wrong = 0;
 
@@ -26,8 +25,7 @@ int main(int argc, char **argv)
     });
     MPI_Status status;
     int word = j.rank, got, count;
-    MPI_Sendrecv(&word, 1, MPI_INT, j.rank, 0, &got, 1, MPI_INT, j.rank, 0, MPI_COMM_WORLD,
-                 &status);
+    MPI_Sendrecv(&word, 1, MPI_INT, j.rank, 0, &got, 1, MPI_INT, j.rank, 0, MPI_COMM_WORLD, &status);
     MEASURE(&j.m, "MPI_Get_count", 200, {
         MPI_Get_count(&status, MPI_INT, &count);
         wrong += count != 1;

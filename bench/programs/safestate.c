@@ -3,8 +3,7 @@
 // safestate: what does a job pay for the way in which a checkpoint would find it, when none is made?
 #include "job.h"
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     struct job j = job_begin(argc, argv, 2);
     int peer = 1 - j.rank, wrong = 0;
     int64_t out = 0, in = -1, sum = 0;

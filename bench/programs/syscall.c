@@ -11,8 +11,7 @@
 
 #include "measure.h"
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     struct measure m = measure_begin(argc, argv);
     int wrong = 0, null = open("/dev/null", O_WRONLY);
     DEMAND(null >= 0);

@@ -3,8 +3,7 @@
 // triple: what does an exchange of non-blocking messages cost, Irecv, Isend and Waitall?
 #include "job.h"
 
-static int exchange(int64_t out, int peer, MPI_Comm comm)
-{
+static int exchange(int64_t out, int peer, MPI_Comm comm) {
     int64_t in = -1;
     MPI_Request r[2];
     MPI_Irecv(&in, 1, MPI_INT64_T, peer, 0, comm, &r[0]);
@@ -13,8 +12,7 @@ static int exchange(int64_t out, int peer, MPI_Comm comm)
     return in != out || r[0] != MPI_REQUEST_NULL || r[1] != MPI_REQUEST_NULL;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     struct job j = job_begin(argc, argv, 2);
     int wrong = 0;
     int64_t n = 0;

@@ -5,15 +5,13 @@
 
 enum { WORDS = 64 };
 
-static MPI_Win make(int64_t **at)
-{
+static MPI_Win make(int64_t **at) {
     MPI_Win win;
     MPI_Win_allocate(WORDS * sizeof **at, sizeof **at, MPI_INFO_NULL, MPI_COMM_WORLD, at, &win);
     return win;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     struct job j = job_begin(argc, argv, 2);
     int64_t *mine, *other, one = 1, was, n = 0;
     MPI_Win win = make(&mine), more;

@@ -1,7 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * core.c: begin and end of the real MPI, and of the job.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// core.c: begin and end of the real MPI, and of the job.
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,10 +16,10 @@ long back_Comm_get_parent(const long *a);
 
 long back_missing(const long *a) {
     (void)a;
-    return CANON_ERR(INTERN); /* the front answers these itself */
+    return CANON_ERR(INTERN); // the front answers these itself
 }
 
-/* ---- callbacks of libckpt ---- */
+// ---- callbacks of libckpt ----
 
 static int ops_rank(void *ctx) {
     (void)ctx;
@@ -34,8 +33,7 @@ static int ops_ranks(void *ctx) {
 
 static int ops_allgather(void *ctx, const void *mine, void *all, size_t bytes) {
     (void)ctx;
-    if (bytes > INT32_MAX)
-        return CKPT_E_ARG;
+    if (bytes > INT32_MAX) return CKPT_E_ARG;
     int rc = MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, back.control);
     return rc == MPI_SUCCESS ? 0 : CKPT_E_PEER;
 }
@@ -49,12 +47,11 @@ static int ops_progress(void *ctx) {
 
 static void ops_start(void *ctx) {
     (void)ctx;
-    if (back.tables != NULL)
-        back_start_deferred();
+    if (back.tables != NULL) back_start_deferred();
 }
 
-static int ops_rebuild(void *ctx, ckpt_kind kind, ckpt_vid vid, const void *descriptor,
-                       size_t bytes, uint64_t *real) {
+static int ops_rebuild(void *ctx, ckpt_kind kind, ckpt_vid vid, const void *descriptor, size_t bytes,
+                       uint64_t *real) {
     (void)ctx;
     switch (kind) {
     case CKPT_KIND_COMM:
@@ -87,16 +84,14 @@ static int ops_bind(void *ctx, ckpt_job *job) {
     (void)ctx;
     back.job = job;
     back.tables = job->tables;
-    if (bind_nulls(job))
-        return CKPT_E_SYSTEM;
-    for (int kind = 0; kind < (int)CKPT_KINDS; kind++) /* binding index 0 made the page */
+    if (bind_nulls(job)) return CKPT_E_SYSTEM;
+    for (int kind = 0; kind < (int)CKPT_KINDS; kind++) // binding index 0 made the page
         back.slots[kind] = back.tables->pages[kind] ? back.tables->pages[kind][0] : NULL;
-    if (back_bind_constants(job) || back_bind_comms(job))
-        return CKPT_E_SYSTEM;
+    if (back_bind_constants(job) || back_bind_comms(job)) return CKPT_E_SYSTEM;
     return 0;
 }
 
-/* "Then exit": the job is saved, and all ranks stand here.  The launcher sees a proper end. */
+// "Then exit": the job is saved, and all ranks stand here.  The launcher sees a proper end.
 static int ops_finalize(void *ctx) {
     (void)ctx;
     windows_end();
@@ -130,20 +125,20 @@ static const ckpt_runtime_ops ops = {
     .answered = back_answered,
 };
 
-/* ---- begin ---- */
+// ---- begin ----
 
-/* What is asked of the real MPI, most of it where the user has not said otherwise.
- *
- * UCX's cache of registered memory does not see what the upper half unmaps, and would send from pages
- * that are no more.  With it MPICH 4.0 also takes the next lower multiple of 16 for the address of a
- * window.
- *
- * Debian's Open MPI leaves those out that need nothing but messages, and then has none on memory of
- * the program for one rank, or where the network has no others.  They do not bear several threads at
- * once.
- *
- * MPICH's thread for asynchronous progress would call operations of the program's own, which need a thread
- * of the program's; and it would go on while the program is stopped. */
+// What is asked of the real MPI, most of it where the user has not said otherwise.
+//
+// UCX's cache of registered memory does not see what the upper half unmaps, and would send from pages
+// that are no more.  With it MPICH 4.0 also takes the next lower multiple of 16 for the address of a
+// window.
+//
+// Debian's Open MPI leaves those out that need nothing but messages, and then has none on memory of
+// the program for one rank, or where the network has no others.  They do not bear several threads at
+// once.
+//
+// MPICH's thread for asynchronous progress would call operations of the program's own, which need a thread
+// of the program's; and it would go on while the program is stopped.
 static void configure(int required) {
     setenv("UCX_RCACHE_ENABLE", "n", 0);
     unsetenv("MPICH_ASYNC_PROGRESS");
@@ -158,31 +153,27 @@ static void configure(int required) {
 #endif
 }
 
-/* Starts the real MPI.  Returns its error code. */
+// Starts the real MPI.  Returns its error code.
 static int start_mpi(int required, int *provided) {
     configure(required);
     int rc = MPI_Init_thread(NULL, NULL, required, provided);
-    if (rc != MPI_SUCCESS)
-        return rc;
+    if (rc != MPI_SUCCESS) return rc;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     back.shared = *provided == MPI_THREAD_MULTIPLE;
     MPI_Comm_rank(MPI_COMM_WORLD, &back.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &back.size);
     rc = MPI_Comm_dup(MPI_COMM_SELF, &back.self);
-    if (rc == MPI_SUCCESS)
-        rc = MPI_Comm_dup(MPI_COMM_WORLD, &back.control);
-    if (rc == MPI_SUCCESS)
-        rc = back_two_phase_made(VID_COMM_WORLD, MPI_COMM_WORLD);
-    /* Asking for its group matters: MPI_Comm_create_group of MPICH 4.0 crashes on a communicator
-     * that was never asked. */
-    if (rc == MPI_SUCCESS)
-        rc = MPI_Comm_group(back.control, &back.world);
+    if (rc == MPI_SUCCESS) rc = MPI_Comm_dup(MPI_COMM_WORLD, &back.control);
+    if (rc == MPI_SUCCESS) rc = back_two_phase_made(VID_COMM_WORLD, MPI_COMM_WORLD);
+    // Asking for its group matters: MPI_Comm_create_group of MPICH 4.0 crashes on a communicator
+    // that was never asked.
+    if (rc == MPI_SUCCESS) rc = MPI_Comm_group(back.control, &back.world);
     back.everyone = back.world;
     return rc;
 }
 
-/* ---- tags ---- */
+// ---- tags ----
 
 static int real_tag_ub(void) {
     int *value = NULL, flag = 0;
@@ -190,7 +181,7 @@ static int real_tag_ub(void) {
     return rc == MPI_SUCCESS && flag ? *value : INT_MAX;
 }
 
-/* What a program is told that begins here. */
+// What a program is told that begins here.
 static int tag_ub(void) {
     int real = real_tag_ub();
     return real < CANON_TAG_UB ? real : CANON_TAG_UB;
@@ -199,25 +190,24 @@ static int tag_ub(void) {
 int back_tag_fits(const char *request, int rank, int tag) {
     int fits = tag <= real_tag_ub();
     if (!fits)
-        back_fail(MPI_SUCCESS, "a pending request (%s, rank %d) has the tag %d, and those of %s end at %d: restart "
-                  "the job under the MPI it was saved under", request, rank, tag, BACK_NAME, real_tag_ub());
+        back_fail(MPI_SUCCESS,
+                  "a pending request (%s, rank %d) has the tag %d, and those of %s end at %d: restart "
+                  "the job under the MPI it was saved under",
+                  request, rank, tag, BACK_NAME, real_tag_ub());
     return fits;
 }
 
-/* level: the highest thread level that a rank asked for. */
+// level: the highest thread level that a rank asked for.
 static int open_job(int level, ckpt_error *error) {
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
     int n = 0;
     MPI_Get_library_version(version, &n);
     version[strcspn(version, "\n")] = 0;
-    const ckpt_config config = {sizeof config, CKPT_API_MAJOR, CKPT_API_MINOR, BACK_NAME,
-                                version,       level};
+    const ckpt_config config = {sizeof config, CKPT_API_MAJOR, CKPT_API_MINOR, BACK_NAME, version, level};
     back.job = ckpt_open(&config, &ops, NULL, error);
-    if (back.job == NULL)
-        return error->code ? error->code : CKPT_E_SYSTEM;
+    if (back.job == NULL) return error->code ? error->code : CKPT_E_SYSTEM;
     back.tables = back.job->tables;
-    if (back_clock_world() == 0)
-        back.state = ckpt_runtime_state(back.job, sizeof *back.state);
+    if (back_clock_world() == 0) back.state = ckpt_runtime_state(back.job, sizeof *back.state);
     if (back.state == NULL) {
         snprintf(error->message, sizeof error->message, "memory is out for what is kept of MPI_COMM_WORLD");
         return CKPT_E_SYSTEM;
@@ -229,10 +219,8 @@ static int open_job(int level, ckpt_error *error) {
 long back_Init_thread(const long *a) {
     ckpt_error error = {.size = sizeof error};
     int provided, level = (int)a[0], rc = start_mpi(level, &provided);
-    if (rc == MPI_SUCCESS)
-        rc = MPI_Allreduce(MPI_IN_PLACE, &level, 1, MPI_INT, MPI_MAX, back.control);
-    if (rc != MPI_SUCCESS)
-        return back_canon_class(rc);
+    if (rc == MPI_SUCCESS) rc = MPI_Allreduce(MPI_IN_PLACE, &level, 1, MPI_INT, MPI_MAX, back.control);
+    if (rc != MPI_SUCCESS) return back_canon_class(rc);
     if (open_job(level, &error) != 0) {
         fprintf(stderr, "libckpt: the job cannot be opened: %s\n", error.message);
         MPI_Abort(MPI_COMM_WORLD, 1);
@@ -240,7 +228,7 @@ long back_Init_thread(const long *a) {
     back.state->level = (int)a[0];
     back.state->provided = provided;
     back.state->tag_ub = tag_ub();
-    ckpt_vid parent; /* it gets its id now: whoever started this job may still be connected */
+    ckpt_vid parent; // it gets its id now: whoever started this job may still be connected
     const long parent_out[] = {(long)&parent};
     back_Comm_get_parent(parent_out);
     back.host->mine();
@@ -250,17 +238,20 @@ long back_Init_thread(const long *a) {
 
 long back_Init(const long *a) {
     (void)a;
-    return back_missing(a); /* the front calls Init_thread */
+    return back_missing(a); // the front calls Init_thread
 }
 
-/* No rank runs the program before all names are there again.  One that cannot be published is no reason to
- * lose the job: it goes on, and a look-up of the name fails as it does natively. */
+// No rank runs the program before all names are there again.  One that cannot be published is no reason to
+// lose the job: it goes on, and a look-up of the name fails as it does natively.
 static void publish_again(void) {
     char why[1000];
     int lost = back_names_open(why, sizeof why);
     if (lost > 0)
-        fprintf(stderr, "libckpt: rank %d: %d name%s of MPI_Publish_name could not be published again, and the program "
-                "must do it: %s\n", back.rank, lost, lost == 1 ? "" : "s", why);
+        fprintf(
+            stderr,
+            "libckpt: rank %d: %d name%s of MPI_Publish_name could not be published again, and the program "
+            "must do it: %s\n",
+            back.rank, lost, lost == 1 ? "" : "s", why);
     MPI_Barrier(back.control);
 }
 
@@ -279,22 +270,21 @@ static int back_restart(ckpt_error *error) {
         return CKPT_E_NOTSUP;
     }
     if (rc == 0 && back.state->tag_ub > real_tag_ub()) {
-        snprintf(error->message, sizeof error->message,
-                 "the program was told that tags go up to %d (MPI_TAG_UB), and those of %s end at %d: restart it "
-                 "under the MPI it was saved under",
-                 back.state->tag_ub, BACK_NAME, real_tag_ub());
+        snprintf(
+            error->message, sizeof error->message,
+            "the program was told that tags go up to %d (MPI_TAG_UB), and those of %s end at %d: restart it "
+            "under the MPI it was saved under",
+            back.state->tag_ub, BACK_NAME, real_tag_ub());
         return CKPT_E_NOTSUP;
     }
-    if (rc == 0 && back.state->tag_ub == 0)
-        back.state->tag_ub = tag_ub();
+    if (rc == 0 && back.state->tag_ub == 0) back.state->tag_ub = tag_ub();
     if (rc == 0 && back.state->bsend_bytes > 0)
         MPI_Buffer_attach(back.state->bsend_buffer, back.state->bsend_bytes);
-    if (rc == 0)
-        publish_again();
+    if (rc == 0) publish_again();
     return rc;
 }
 
-/* ---- end ---- */
+// ---- end ----
 
 long back_Finalize(const long *a) {
     (void)a;
@@ -319,16 +309,14 @@ long back_Abort(const long *a) {
     return back_error(MPI_Abort(comm == MPI_COMM_NULL ? MPI_COMM_WORLD : comm, (int)a[1]));
 }
 
-/* ---- questions about the real MPI ---- */
+// ---- questions about the real MPI ----
 
 long back_Get_library_version(const long *a) {
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
     int n = 0, rc = MPI_Get_library_version(version, &n);
-    if (rc != MPI_SUCCESS)
-        return CANON_ERR(OTHER);
+    if (rc != MPI_SUCCESS) return CANON_ERR(OTHER);
     *(int *)a[1] = snprintf((char *)a[0], (size_t)a[2], "%s", version);
-    if (*(int *)a[1] >= a[2])
-        *(int *)a[1] = (int)a[2] - 1;
+    if (*(int *)a[1] >= a[2]) *(int *)a[1] = (int)a[2] - 1;
     return 0;
 }
 
@@ -343,13 +331,11 @@ long back_Comm_get_attr(const long *a) {
     };
     int *value = NULL, flag = 0;
     int rc = MPI_Comm_get_attr(MPI_COMM_WORLD, keyvals[a[0]], &value, &flag);
-    if (rc != MPI_SUCCESS)
-        return back_error(rc);
+    if (rc != MPI_SUCCESS) return back_error(rc);
     *(int *)a[2] = flag;
     if (flag) {
         int v = *value;
-        if (a[0] == CANON_ATTR_IO || a[0] == CANON_ATTR_HOST)
-            v = canon_rank(v);
+        if (a[0] == CANON_ATTR_IO || a[0] == CANON_ATTR_HOST) v = canon_rank(v);
         if (a[0] == CANON_ATTR_TAG_UB)
             v = back.state != NULL && back.state->tag_ub > 0 ? back.state->tag_ub : tag_ub();
         *(int *)a[1] = v;
@@ -357,24 +343,21 @@ long back_Comm_get_attr(const long *a) {
     return 0;
 }
 
-/* ---- what ckptrun sees ---- */
+// ---- what ckptrun sees ----
 
-static ckpt_coll entered; /* the call of the thread that is in back_checkpoint */
+static ckpt_coll entered; // the call of the thread that is in back_checkpoint
 
 static int back_checkpoint(int *state, ckpt_error *error) {
     ckpt_state s = CKPT_STATE_IGNORE;
-    if (back.job == NULL)
-        return CKPT_E_STATE;
+    if (back.job == NULL) return CKPT_E_STATE;
     int rc = ckpt_checkpoint(back.job, 0, &s, error);
     back_gate_return(&entered, 0);
     *state = (int)s;
     return rc;
 }
 
-/* Counts as a collective call of all: a checkpoint of another kind does not find some in it. */
-static void back_enter(void) {
-    back_gate(VID_COMM_WORLD, "MPIX_Checkpoint", CKPT_COLL_BLOCKING, &entered);
-}
+// Counts as a collective call of all: a checkpoint of another kind does not find some in it.
+static void back_enter(void) { back_gate(VID_COMM_WORLD, "MPIX_Checkpoint", CKPT_COLL_BLOCKING, &entered); }
 
 static ckpt_job *back_job(void) { return back.job; }
 
@@ -382,7 +365,7 @@ static ckpt_back self = {
     .size = sizeof self,
     .name = BACK_NAME,
     .nfn = CKPT_FN_MPI_END - CKPT_FN_MPI,
-    .fn = NULL, /* set below */
+    .fn = NULL, // set below
     .restart = back_restart,
     .checkpoint = back_checkpoint,
     .enter = back_enter,
@@ -390,10 +373,8 @@ static ckpt_back self = {
     .calls_up = back_reducing,
 };
 
-__attribute__((visibility("default"))) const ckpt_back *
-ckpt_back_entry(const ckpt_back_host *host) {
-    if (host->size < sizeof *host)
-        return NULL;
+__attribute__((visibility("default"))) const ckpt_back *ckpt_back_entry(const ckpt_back_host *host) {
+    if (host->size < sizeof *host) return NULL;
     back.host = host;
     self.fn = back_clocked_table();
     return &self;

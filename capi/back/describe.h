@@ -1,33 +1,32 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * describe.h: descriptors, the recipes from which objects are made again.
- *
- * Little-endian words, no padding; the first word is the version (1).  They are part of images.
- *
- *   window        version, flavor, id of its communicator, base and bytes (2 words each), unit of
- *                 displacement, whether epochs of MPI_Win_fence and of MPI_Win_lock_all are open,
- *                 name and hints (bytes, then these in whole words), attached memory: count, base
- *                 and bytes of each; shared memory: address, rank, number of ranks, and when that
- *                 is not 0 one more than that of offsets (2 words each)
- *   communicator  version, kind (0 intra, 1 inter, 2 not made yet: nothing follows but the identity, and
- *                 the deferred call that makes it is among the requests; 4 more: a persistent request has
- *                 it for itself), topology, identity (2 words),
- *                 members: count, world ranks in order; remote members: count, world ranks
- *                 cart: ndims, dims, periods
- *                 graph: nodes, edges, index, edges
- *                 dist_graph: indegree, outdegree, weighted, sources, weights, destinations, weights
- *
- *   datatype      version, combiner, counts of integers, addresses (2 words each), datatypes (ids),
- *                 then these: what MPI_Type_get_contents gives
- *
- *   operation     version, commutes, user function (2 words), thunk of the front (2 words)
- *
- *   file          version, communicator (id), mode (file.h), atomicity, position (2 words), position
- *                 of the shared pointer (2 words, -1: not used by this rank), displacement (2 words),
- *                 element type, file type (ids), function that began a split collective (0: none),
- *                 its status: source, tag, cancelled, bytes (2 words); then name, representation,
- *                 hints of opening, hints of the view: a count of bytes, and these, padded
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// describe.h: descriptors, the recipes from which objects are made again.
+//
+// Little-endian words, no padding; the first word is the version (1).  They are part of images.
+//
+//   window        version, flavor, id of its communicator, base and bytes (2 words each), unit of
+//                 displacement, whether epochs of MPI_Win_fence and of MPI_Win_lock_all are open,
+//                 name and hints (bytes, then these in whole words), attached memory: count, base
+//                 and bytes of each; shared memory: address, rank, number of ranks, and when that
+//                 is not 0 one more than that of offsets (2 words each)
+//   communicator  version, kind (0 intra, 1 inter, 2 not made yet: nothing follows but the identity, and
+//                 the deferred call that makes it is among the requests; 4 more: a persistent request has
+//                 it for itself), topology, identity (2 words),
+//                 members: count, world ranks in order; remote members: count, world ranks
+//                 cart: ndims, dims, periods
+//                 graph: nodes, edges, index, edges
+//                 dist_graph: indegree, outdegree, weighted, sources, weights, destinations, weights
+//
+//   datatype      version, combiner, counts of integers, addresses (2 words each), datatypes (ids),
+//                 then these: what MPI_Type_get_contents gives
+//
+//   operation     version, commutes, user function (2 words), thunk of the front (2 words)
+//
+//   file          version, communicator (id), mode (file.h), atomicity, position (2 words), position
+//                 of the shared pointer (2 words, -1: not used by this rank), displacement (2 words),
+//                 element type, file type (ids), function that began a split collective (0: none),
+//                 its status: source, tag, cancelled, bytes (2 words); then name, representation,
+//                 hints of opening, hints of the view: a count of bytes, and these, padded
 #ifndef CKPT_BACK_DESCRIBE_H
 #define CKPT_BACK_DESCRIBE_H
 
@@ -40,7 +39,7 @@ enum { DESCRIBE_VERSION = 1 };
 struct writer {
     int32_t *word;
     size_t n, capacity;
-    int failed; /* out of memory: what was written is incomplete */
+    int failed; // out of memory: what was written is incomplete
 };
 
 static inline void put(struct writer *w, int64_t value) {
@@ -62,7 +61,7 @@ static inline void put64(struct writer *w, uint64_t value) {
     put(w, (int32_t)(value >> 32));
 }
 
-/* Padded to whole words. */
+// Padded to whole words.
 static inline void put_bytes(struct writer *w, const char *bytes, size_t n) {
     put(w, (int64_t)n);
     for (size_t i = 0; i < n; i += 4) {
@@ -73,16 +72,15 @@ static inline void put_bytes(struct writer *w, const char *bytes, size_t n) {
 }
 
 static inline void put_ints(struct writer *w, const int *v, int n) {
-    for (int i = 0; i < n; i++)
-        put(w, v[i]);
+    for (int i = 0; i < n; i++) put(w, v[i]);
 }
 
-/* Reads beyond the end give 0 and set failed. */
+// Reads beyond the end give 0 and set failed.
 struct reader {
     const int32_t *word;
     size_t n, at;
     int failed;
-    int short_of_memory; /* that is why, and the descriptor may be sound */
+    int short_of_memory; // that is why, and the descriptor may be sound
 };
 
 static inline int32_t get(struct reader *r) {
@@ -100,7 +98,7 @@ static inline uint64_t get64(struct reader *r) {
     return low | (uint64_t)(uint32_t)get(r) << 32;
 }
 
-/* The next n words as an array inside the descriptor; NULL when there are not so many. */
+// The next n words as an array inside the descriptor; NULL when there are not so many.
 static inline const int *get_ints(struct reader *r, int n) {
     if (n < 0 || (size_t)n > r->n - r->at) {
         r->failed = 1;
@@ -110,7 +108,7 @@ static inline const int *get_ints(struct reader *r, int n) {
     return (const int *)(r->word + r->at - n);
 }
 
-/* Bytes that put_bytes wrote, allocated, with a NUL after them; NULL when there are none. */
+// Bytes that put_bytes wrote, allocated, with a NUL after them; NULL when there are none.
 static inline char *get_bytes(struct reader *r, size_t *n) {
     int32_t bytes = get(r);
     const int *words = bytes < 0 ? NULL : get_ints(r, (int)(((uint32_t)bytes + 3) / 4));
@@ -129,45 +127,41 @@ static inline char *get_bytes(struct reader *r, size_t *n) {
     return copy;
 }
 
-/* A string, which was written with its NUL. */
+// A string, which was written with its NUL.
 static inline char *get_string(struct reader *r) {
     size_t n;
     char *s = get_bytes(r, &n);
-    if (s != NULL && strlen(s) + 1 == n)
-        return s;
+    if (s != NULL && strlen(s) + 1 == n) return s;
     r->failed = 1;
     free(s);
     return NULL;
 }
 
-/* Length of the content of an info (mpi_canon.h), its last NUL included; 0 when it does not end
- * within max bytes, after which there is a NUL. */
+// Length of the content of an info (mpi_canon.h), its last NUL included; 0 when it does not end
+// within max bytes, after which there is a NUL.
 static inline size_t content_bytes(const char *content, size_t max) {
     size_t n = 0;
     while (n < max && content[n] != 0) {
-        n += strlen(content + n) + 1; /* key */
-        if (n < max)
-            n += strlen(content + n) + 1; /* value */
+        n += strlen(content + n) + 1;              // key
+        if (n < max) n += strlen(content + n) + 1; // value
     }
     return n < max ? n + 1 : 0;
 }
 
-/* The content of an info; NULL for none. */
+// The content of an info; NULL for none.
 static inline char *get_content(struct reader *r) {
     size_t n;
     char *s = get_bytes(r, &n);
-    if (s == NULL || content_bytes(s, n) == n)
-        return s;
+    if (s == NULL || content_bytes(s, n) == n) return s;
     r->failed = 1;
     free(s);
     return NULL;
 }
 
-/* Starts reading; the words of a descriptor are aligned. */
+// Starts reading; the words of a descriptor are aligned.
 static inline struct reader reader_of(const void *descriptor, size_t bytes) {
     struct reader r = {descriptor, bytes / 4, 0, 0, 0};
-    if (get(&r) != DESCRIBE_VERSION)
-        r.failed = 1;
+    if (get(&r) != DESCRIBE_VERSION) r.failed = 1;
     return r;
 }
 

@@ -1,12 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * drain.c: what is under way when the job is stopped is received, and kept until the application
- * asks.
- *
- * Order.  The real MPI gives an arriving message to a posted receive first, so a message that
- * draining receives itself matches none of those; receives that are posted later look at the
- * drained messages first, in the order in which they were matched.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// drain.c: what is under way when the job is stopped is received, and kept until the application
+// asks.
+//
+// Order.  The real MPI gives an arriving message to a posted receive first, so a message that
+// draining receives itself matches none of those; receives that are posted later look at the
+// drained messages first, in the order in which they were matched.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,47 +15,44 @@
 #include "sync.h"
 #include "wait.h"
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards the list, and back.self */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; // guards the list, and back.self
 struct drained *drained_first;
-static struct drained **drained_end = &drained_first; /* where the next one goes: there may be many */
-static uint64_t matches; /* messages that the application has matched */
+static struct drained **drained_end = &drained_first; // where the next one goes: there may be many
+static uint64_t matches;                              // messages that the application has matched
 
-/* ---- posted receives ---- */
+// ---- posted receives ----
 
 struct posted *posted_pages[CKPT_PAGES];
 uint64_t posted_serial;
 
 struct posted *posted_page(uint32_t page) {
     struct posted *fresh = calloc(CKPT_PAGE_SLOTS, sizeof *fresh), *none = NULL;
-    if (fresh != NULL && !__atomic_compare_exchange_n(&posted_pages[page], &none, fresh, 0,
-                                                      __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+    if (fresh != NULL && !__atomic_compare_exchange_n(&posted_pages[page], &none, fresh, 0, __ATOMIC_ACQ_REL,
+                                                      __ATOMIC_ACQUIRE))
         free(fresh);
     return posted_pages[page];
 }
 
 ckpt_slot *next_slot(ckpt_kind kind, uint32_t *i) {
-    if (*i < CKPT_VID_PREDEFINED && kind != CKPT_KIND_COMM)
-        *i = CKPT_VID_PREDEFINED;
+    if (*i < CKPT_VID_PREDEFINED && kind != CKPT_KIND_COMM) *i = CKPT_VID_PREDEFINED;
     for (; *i / CKPT_PAGE_SLOTS < CKPT_PAGES; ++*i) {
         ckpt_slot *page = back.tables->pages[kind][*i / CKPT_PAGE_SLOTS];
-        if (page == NULL)
-            return NULL;
-        if (page[*i % CKPT_PAGE_SLOTS].generation & 1 && *i != 0)
-            return &page[(*i)++ % CKPT_PAGE_SLOTS];
+        if (page == NULL) return NULL;
+        if (page[*i % CKPT_PAGE_SLOTS].generation & 1 && *i != 0) return &page[(*i)++ % CKPT_PAGE_SLOTS];
     }
     return NULL;
 }
 
-/* ---- drained messages ---- */
+// ---- drained messages ----
 
 static void free_message(struct drained *m) {
-    if (m->request != MPI_REQUEST_NULL) /* it is still to arrive there */
+    if (m->request != MPI_REQUEST_NULL) // it is still to arrive there
         return;
     free(m->data);
     back_release(m);
 }
 
-/* Its communicator's slot, while that is there and m is to be counted. */
+// Its communicator's slot, while that is there and m is to be counted.
 static const ckpt_slot *counter_of(const struct drained *m) {
     const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, m->comm);
     return m->source >= 0 && (comm->generation & 1) && comm->extra != 0 ? comm : NULL;
@@ -64,12 +60,11 @@ static const ckpt_slot *counter_of(const struct drained *m) {
 
 static void count_message(struct drained *m) {
     const ckpt_slot *comm = counter_of(m);
-    if (!m->counted && comm != NULL)
-        ckpt_received(comm, m->source, back.shared);
+    if (!m->counted && comm != NULL) ckpt_received(comm, m->source, back.shared);
     m->counted = 1;
 }
 
-/* The application receives it from the real MPI after all, and counts it then. */
+// The application receives it from the real MPI after all, and counts it then.
 static void uncount(struct drained *m) {
     const ckpt_slot *comm = counter_of(m);
     if (m->counted && comm != NULL)
@@ -87,8 +82,7 @@ void drained_append(struct drained *m) {
 static struct drained **find(long source, long tag, long comm) {
     for (struct drained **p = &drained_first; *p != NULL; p = &(*p)->next) {
         const struct drained *m = *p;
-        if (m->comm == (ckpt_vid)comm &&
-            ((int)source == CANON_ANY_SOURCE || (int)source == m->source) &&
+        if (m->comm == (ckpt_vid)comm && ((int)source == CANON_ANY_SOURCE || (int)source == m->source) &&
             ((int)tag == CANON_ANY_TAG || (int)tag == m->tag))
             return p;
     }
@@ -102,8 +96,7 @@ static void tell(const struct drained *m, ckpt_mpi_status *status) {
 int back_drained_probe(long source, long tag, long comm, ckpt_mpi_status *status) {
     pthread_mutex_lock(&mutex);
     struct drained **p = find(source, tag, comm);
-    if (p != NULL)
-        tell(*p, status);
+    if (p != NULL) tell(*p, status);
     pthread_mutex_unlock(&mutex);
     return p != NULL;
 }
@@ -114,20 +107,20 @@ struct drained *back_drained_match(long source, long tag, long comm, ckpt_mpi_st
     if (p != NULL) {
         m = *p;
         *p = m->next;
-        if (drained_end == &m->next)
-            drained_end = p;
+        if (drained_end == &m->next) drained_end = p;
         m->next = NULL;
         m->matched = __atomic_add_fetch(&matches, 1, __ATOMIC_RELAXED);
         back.drained--;
-        if (m->data == NULL)
-            uncount(m);
+        if (m->data == NULL) uncount(m);
         tell(m, status);
     }
     pthread_mutex_unlock(&mutex);
     return m;
 }
 
-struct drained *back_matched_begin(void) { return back_reserve(sizeof(struct drained)); }
+struct drained *back_matched_begin(void) {
+    return back_reserve(sizeof(struct drained));
+}
 
 void back_matched_end(struct drained *m, MPI_Message message, const MPI_Status *status, long comm) {
     *m = (struct drained){.comm = (ckpt_vid)comm,
@@ -143,12 +136,12 @@ void back_matched_drop(struct drained *m) { back_release(m); }
 
 int back_drained_has(const struct drained *m) { return m->data != NULL; }
 
-/* Frees a message that the application has taken, and tells its sender if that waits for it. */
+// Frees a message that the application has taken, and tells its sender if that waits for it.
 static void taken(struct drained *m) {
     free(m->data);
     m->data = NULL;
     if (m->claim != 0)
-        back_sync_taken(m); /* it is the word to the sender now */
+        back_sync_taken(m); // it is the word to the sender now
     else
         back_release(m);
 }
@@ -160,8 +153,8 @@ MPI_Message back_drained_give(struct drained *m) {
     return message;
 }
 
-/* n bytes as a datatype of which one is sent: counts are int.  Messages from 4 MiB on go this way, not
- * only those that need it, so that it is used. */
+// n bytes as a datatype of which one is sent: counts are int.  Messages from 4 MiB on go this way, not
+// only those that need it, so that it is used.
 enum { BLOCK = 1 << 20, BLOCKED = 4 * BLOCK };
 
 struct bytes {
@@ -171,14 +164,12 @@ struct bytes {
 
 static int bytes_of(int64_t n, struct bytes *b) {
     *b = (struct bytes){MPI_BYTE, (int)n};
-    if (n < BLOCKED)
-        return MPI_SUCCESS;
+    if (n < BLOCKED) return MPI_SUCCESS;
     MPI_Datatype block, parts[2];
     int counts[2] = {(int)(n / BLOCK), (int)(n % BLOCK)};
     MPI_Aint at[2] = {0, (MPI_Aint)(n - n % BLOCK)};
     int rc = MPI_Type_contiguous(BLOCK, MPI_BYTE, &block);
-    if (rc != MPI_SUCCESS)
-        return rc;
+    if (rc != MPI_SUCCESS) return rc;
     parts[0] = block;
     parts[1] = MPI_BYTE;
     b->count = 1;
@@ -187,31 +178,28 @@ static int bytes_of(int64_t n, struct bytes *b) {
     return rc == MPI_SUCCESS ? MPI_Type_commit(&b->type) : rc;
 }
 
-/* Operations that use it may still be under way. */
+// Operations that use it may still be under way.
 static void bytes_done(struct bytes *b) {
-    if (b->type != MPI_BYTE)
-        MPI_Type_free(&b->type);
+    if (b->type != MPI_BYTE) MPI_Type_free(&b->type);
 }
 
-int back_drained_mrecv(struct drained *m, void *buf, int count, MPI_Datatype type,
-                       ckpt_mpi_status *status, int *rc) {
-    if (m->data == NULL)
-        return 0;
-    /* A message of ours to ourselves: so the datatype, counts and truncation are the real MPI's. */
+int back_drained_mrecv(struct drained *m, void *buf, int count, MPI_Datatype type, ckpt_mpi_status *status,
+                       int *rc) {
+    if (m->data == NULL) return 0;
+    // A message of ours to ourselves: so the datatype, counts and truncation are the real MPI's.
     MPI_Request s, r;
     MPI_Status st;
     struct bytes b;
-    if (m->request != MPI_REQUEST_NULL) { /* a checkpoint was given up before it had arrived */
+    if (m->request != MPI_REQUEST_NULL) { // a checkpoint was given up before it had arrived
         back_wait(&m->request, MPI_STATUS_IGNORE);
         count_message(m);
     }
     pthread_mutex_lock(&mutex);
     *rc = bytes_of(m->bytes, &b);
-    if (*rc == MPI_SUCCESS)
-        *rc = MPI_Isend(m->data, b.count, b.type, 0, 0, back.self, &s);
+    if (*rc == MPI_SUCCESS) *rc = MPI_Isend(m->data, b.count, b.type, 0, 0, back.self, &s);
     if (*rc == MPI_SUCCESS) {
         *rc = MPI_Irecv(buf, count, type, 0, 0, back.self, &r);
-        if (*rc != MPI_SUCCESS) { /* a wrong argument: the message goes, as an error allows */
+        if (*rc != MPI_SUCCESS) { // a wrong argument: the message goes, as an error allows
             MPI_Irecv(m->data, b.count, b.type, 0, 0, back.self, &r);
             back_wait(&r, &st);
         } else {
@@ -230,10 +218,8 @@ int back_drained_mrecv(struct drained *m, void *buf, int count, MPI_Datatype typ
 int back_drained_recv(const struct back_take *t, ckpt_mpi_status *status, int *rc, MPI_Message *message) {
     struct drained *m = back_drained_match(t->source, t->tag, t->comm, status);
     *message = MPI_MESSAGE_NULL;
-    if (m == NULL)
-        return 0;
-    if (!back_drained_mrecv(m, t->buf, t->count, t->type, status, rc))
-        *message = back_drained_give(m);
+    if (m == NULL) return 0;
+    if (!back_drained_mrecv(m, t->buf, t->count, t->type, status, rc)) *message = back_drained_give(m);
     return 1;
 }
 
@@ -241,8 +227,7 @@ void back_comm_gone(ckpt_vid comm) {
     uint32_t i = 0;
     back_buffered_gone(comm);
     for (ckpt_slot *s; (s = next_slot(CKPT_KIND_REQUEST, &i)) != NULL;)
-        if (s->clock == comm)
-            s->clock = VID_COMM_NULL;
+        if (s->clock == comm) s->clock = VID_COMM_NULL;
     i = 0;
     for (ckpt_slot *s; (s = next_slot(CKPT_KIND_MESSAGE, &i)) != NULL;)
         if (s->clock == comm) {
@@ -256,24 +241,22 @@ void back_comm_gone(ckpt_vid comm) {
             p = &m->next;
             continue;
         }
-        *p = m->next; /* nobody can receive it any more */
-        if (drained_end == &m->next)
-            drained_end = p;
+        *p = m->next; // nobody can receive it any more
+        if (drained_end == &m->next) drained_end = p;
         back.drained--;
         free_message(m);
     }
     pthread_mutex_unlock(&mutex);
 }
 
-/* ---- one turn ---- */
+// ---- one turn ----
 
-/* Starts to receive a matched message into memory of ours; without memory it is starved. */
+// Starts to receive a matched message into memory of ours; without memory it is starved.
 static int fetch(struct drained *m) {
     struct bytes b;
     char *data = malloc(m->bytes ? (size_t)m->bytes : 1);
     m->starved = data == NULL;
-    if (data == NULL)
-        return 0;
+    if (data == NULL) return 0;
     int rc = bytes_of(m->bytes, &b);
     if (rc == MPI_SUCCESS) {
         rc = MPI_Imrecv(data, b.count, b.type, &m->message, &m->request);
@@ -289,15 +272,13 @@ static int fetch(struct drained *m) {
     return CKPT_E_SYSTEM;
 }
 
-/* One turn of receiving a message: 1 while it is under way.  One that is starved is at rest too. */
+// One turn of receiving a message: 1 while it is under way.  One that is starved is at rest too.
 static int arrive(struct drained *m) {
     int flag = 0, rc = m->data == NULL ? fetch(m) : 0;
-    if (rc != 0)
-        return rc;
+    if (rc != 0) return rc;
     if (m->request != MPI_REQUEST_NULL) {
         MPI_Test(&m->request, &flag, MPI_STATUS_IGNORE);
-        if (!flag)
-            return 1;
+        if (!flag) return 1;
         m->request = MPI_REQUEST_NULL;
     }
     count_message(m);
@@ -314,26 +295,22 @@ static int starves(struct drained *m, char *why, size_t bytes) {
 int back_drained_holds(char *why, size_t bytes) {
     uint32_t i = 0;
     for (ckpt_slot *s; (s = next_slot(CKPT_KIND_MESSAGE, &i)) != NULL;)
-        if (starves((struct drained *)(uintptr_t)s->extra, why, bytes))
-            return 1;
+        if (starves((struct drained *)(uintptr_t)s->extra, why, bytes)) return 1;
     for (struct drained *m = drained_first; m != NULL; m = m->next)
-        if (starves(m, why, bytes))
-            return 1;
+        if (starves(m, why, bytes)) return 1;
     return 0;
 }
 
-/* What is kept of a message is there before it is matched, since one that is matched can neither be left to
- * the real MPI nor be forgotten. */
+// What is kept of a message is there before it is matched, since one that is matched can neither be left to
+// the real MPI nor be forgotten.
 static int drain_comm(ckpt_vid vid, MPI_Comm comm) {
     for (;;) {
         MPI_Message message;
         MPI_Status st;
         struct drained *m = back_matched_begin();
         int flag = 0, rc = MPI_ERR_NO_MEM;
-        if (m != NULL)
-            rc = MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, &message, &st);
-        if (rc != MPI_SUCCESS)
-            back_fail(rc, "looking for messages that are under way");
+        if (m != NULL) rc = MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, &message, &st);
+        if (rc != MPI_SUCCESS) back_fail(rc, "looking for messages that are under way");
         if (rc != MPI_SUCCESS || !flag) {
             back_release(m);
             return rc == MPI_SUCCESS ? 0 : CKPT_E_SYSTEM;
@@ -347,10 +324,9 @@ static int is_active(const ckpt_slot *s) {
     return (s->a & (REQUEST_PERSISTENT | REQUEST_ACTIVE)) != REQUEST_PERSISTENT;
 }
 
-/* 1 when the request must still end before the rank can be saved; or a CKPT_E code. */
+// 1 when the request must still end before the rank can be saved; or a CKPT_E code.
 static int drain_request(ckpt_slot *s, struct back_done *ready) {
-    if (s->a & (REQUEST_DONE | REQUEST_DEFERRED | REQUEST_GENERALIZED | REQUEST_COLL |
-                REQUEST_PAIR) ||
+    if (s->a & (REQUEST_DONE | REQUEST_DEFERRED | REQUEST_GENERALIZED | REQUEST_COLL | REQUEST_PAIR) ||
         !is_active(s))
         return 0;
     MPI_Request r = (MPI_Request)(uintptr_t)s->real;
@@ -362,7 +338,7 @@ static int drain_request(ckpt_slot *s, struct back_done *ready) {
     }
     rc = request_test(s, &r, &flag, &st);
     if (flag || rc != MPI_SUCCESS) {
-        s->real = TO_REAL(r); /* none: a persistent one that failed may be gone */
+        s->real = TO_REAL(r); // none: a persistent one that failed may be gone
         back_request_done(s, &st, rc, ready);
         return 0;
     }
@@ -381,7 +357,7 @@ static int drain_requests(void) {
     return one < 0 ? one : left;
 }
 
-/* Messages that the application has matched. */
+// Messages that the application has matched.
 static int drain_matched(void) {
     int left = 0, one = 0;
     uint32_t i = 0;
@@ -396,10 +372,8 @@ static int drain_held(void) {
     int left = 0;
     for (struct back_held *h = held_sends; h != NULL; h = h->next) {
         int flag = *h->request == MPI_REQUEST_NULL;
-        if (!flag)
-            MPI_Test(h->request, &flag, MPI_STATUS_IGNORE);
-        if (flag)
-            *h->dest = CANON_PROC_NULL;
+        if (!flag) MPI_Test(h->request, &flag, MPI_STATUS_IGNORE);
+        if (flag) *h->dest = CANON_PROC_NULL;
         left += !flag;
     }
     return left;
@@ -415,8 +389,7 @@ static int drain_comms(void) {
     int rc = 0;
     for (ckpt_slot *s; rc == 0 && (s = next_slot(CKPT_KIND_COMM, &i)) != NULL;) {
         MPI_Comm comm = (MPI_Comm)(uintptr_t)s->real;
-        if (comm != MPI_COMM_NULL && s->extra != 0)
-            rc = drain_comm(CKPT_VID(CKPT_KIND_COMM, i - 1), comm);
+        if (comm != MPI_COMM_NULL && s->extra != 0) rc = drain_comm(CKPT_VID(CKPT_KIND_COMM, i - 1), comm);
     }
     return rc;
 }
@@ -430,8 +403,8 @@ static int drain_arriving(void) {
     return one < 0 ? one : left;
 }
 
-/* Whatever fails, the rest is done too: other ranks wait until their messages have been received, and the
- * next attempt begins with what this one has left. */
+// Whatever fails, the rest is done too: other ranks wait until their messages have been received, and the
+// next attempt begins with what this one has left.
 int back_drain(void *ctx) {
     static int (*const parts[])(void) = {drain_requests, drain_matched,  drain_held,
                                          drain_comms,    drain_arriving, back_buffered_left};

@@ -1,17 +1,16 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * file_info.c: hints of MPI files.
- *
- * What the application gave, when it opened a file or later, is kept, and given to the MPI that opens the
- * file again.  What it asks for is what the MPI below uses, and then its own hints that this MPI does not
- * know.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// file_info.c: hints of MPI files.
+//
+// What the application gave, when it opened a file or later, is kept, and given to the MPI that opens the
+// file again.  What it asks for is what the MPI below uses, and then its own hints that this MPI does not
+// know.
 #include <stdlib.h>
 
 #include "describe.h"
 #include "file.h"
 
-/* Grows by pairs of strings; content as in mpi_canon.h without its last NUL. */
+// Grows by pairs of strings; content as in mpi_canon.h without its last NUL.
 struct pairs {
     char *text;
     size_t n;
@@ -24,16 +23,14 @@ static const char *next(const char *key) { return value_of(value_of(key)); }
 
 static int has(const struct pairs *p, const char *key) {
     for (const char *k = p->text; p->n > 0 && k < p->text + p->n; k = next(k))
-        if (strcmp(k, key) == 0)
-            return 1;
+        if (strcmp(k, key) == 0) return 1;
     return 0;
 }
 
-/* A key that is there already keeps its value. */
+// A key that is there already keeps its value.
 static void add(struct pairs *p, const char *key, const char *value) {
     size_t k = strlen(key) + 1, v = strlen(value) + 1;
-    if (has(p, key))
-        return;
+    if (has(p, key)) return;
     char *grown = realloc(p->text, p->n + k + v + 1);
     if (grown == NULL) {
         p->failed = 1;
@@ -47,8 +44,7 @@ static void add(struct pairs *p, const char *key, const char *value) {
 }
 
 static void add_content(struct pairs *p, const char *content) {
-    for (const char *k = content; k != NULL && *k != 0; k = next(k))
-        add(p, k, value_of(k));
+    for (const char *k = content; k != NULL && *k != 0; k = next(k)) add(p, k, value_of(k));
 }
 
 static void add_info(struct pairs *p, MPI_Info info) {
@@ -58,21 +54,19 @@ static void add_info(struct pairs *p, MPI_Info info) {
         char key[MPI_MAX_INFO_KEY + 1] = "", value[MPI_MAX_INFO_VAL + 1] = "";
         MPI_Info_get_nthkey(info, i, key);
         MPI_Info_get(info, key, MPI_MAX_INFO_VAL, value, &flag);
-        if (flag && key[0] != 0)
-            add(p, key, value);
+        if (flag && key[0] != 0) add(p, key, value);
     }
 }
 
-/* file, hints */
+// file, hints
 long back_File_set_info(const long *a) {
     struct file *f = file_of(a[0]);
     MPI_Info info = back_info((const char *)a[1]);
     int rc = MPI_File_set_info(real_file(a[0]), info);
     back_info_done(&info);
-    if (rc != MPI_SUCCESS || f == NULL || a[1] == 0)
-        return back_error(rc);
+    if (rc != MPI_SUCCESS || f == NULL || a[1] == 0) return back_error(rc);
     struct pairs p = {0};
-    add_content(&p, (const char *)a[1]); /* the newest first */
+    add_content(&p, (const char *)a[1]); // the newest first
     add_content(&p, f->info);
     if (p.failed) {
         free(p.text);
@@ -83,24 +77,20 @@ long back_File_set_info(const long *a) {
     return 0;
 }
 
-/* file, room for hints, its bytes, how many they are */
+// file, room for hints, its bytes, how many they are
 long back_File_get_info(const long *a) {
     const struct file *f = file_of(a[0]);
     MPI_Info info = MPI_INFO_NULL;
     struct pairs p = {0};
-    if (f == NULL)
-        return CANON_ERR(FILE);
+    if (f == NULL) return CANON_ERR(FILE);
     int rc = MPI_File_get_info(real_file(a[0]), &info);
-    if (rc != MPI_SUCCESS)
-        return back_error(rc);
-    if (info != MPI_INFO_NULL)
-        add_info(&p, info);
+    if (rc != MPI_SUCCESS) return back_error(rc);
+    if (info != MPI_INFO_NULL) add_info(&p, info);
     back_info_done(&info);
     add_content(&p, f->view_info);
     add_content(&p, f->info);
     long bytes = (long)p.n + 1;
-    if (bytes <= a[2])
-        memcpy((void *)a[1], p.n ? p.text : "", (size_t)bytes);
+    if (bytes <= a[2]) memcpy((void *)a[1], p.n ? p.text : "", (size_t)bytes);
     *(long *)a[3] = bytes;
     free(p.text);
     return p.failed ? CANON_ERR(NO_MEM) : 0;

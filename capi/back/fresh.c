@@ -1,54 +1,51 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * fresh.c: datatypes that libckpt has not heard of yet (fresh.h draws their life).
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// fresh.c: datatypes that libckpt has not heard of yet (fresh.h draws their life).
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "fresh.h"
 
 enum {
-    SPARE = 64,     /* a freed id is given out again after as many others at least: until then it is
-                       recognized as stale */
-    RESERVE = 128,  /* ids asked for at a time */
-    MANY = 4096,    /* telling of more would be felt when an image is made (1 us each) */
-    DEEPEST = 64,   /* fresh ones that stand in each other */
-    HEAD = 5        /* words of a descriptor before its contents: version, combiner, three counts */
+    SPARE = 64,    // a freed id is given out again after as many others at least: until then it is
+                   // recognized as stale
+    RESERVE = 128, // ids asked for at a time
+    MANY = 4096,   // telling of more would be felt when an image is made (1 us each)
+    DEEPEST = 64,  // fresh ones that stand in each other
+    HEAD = 5       // words of a descriptor before its contents: version, combiner, three counts
 };
 
-/* One fresh datatype, in the order in which they were made: what one needs stands before it. */
+// One fresh datatype, in the order in which they were made: what one needs stands before it.
 struct fresh {
     struct fresh *next, *prev;
     ckpt_vid vid;
-    int live;    /* 0: freed, kept because of refs */
-    int told;    /* libckpt has it; telling failed at a later one */
-    int refs;    /* fresh ones that need it */
-    int depth;   /* of those that stand in it */
-    size_t n;    /* words */
+    int live;  // 0: freed, kept because of refs
+    int told;  // libckpt has it; telling failed at a later one
+    int refs;  // fresh ones that need it
+    int depth; // of those that stand in it
+    size_t n;  // words
     int32_t *words;
 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all below, when back.shared */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; // guards all below, when back.shared
 static struct fresh list = {.next = &list, .prev = &list};
 static int count;
-static struct fresh *unused; /* records of earlier ones, by next */
-static struct fresh **of; /* by clock of the slot, which is 0 for a known datatype */
-static uint32_t places, used; /* room of it; places that were ever used, from 1 on */
-static uint32_t *empty, nempty; /* places to use again; as much room */
-static ckpt_vid *ids; /* a ring: freed ids go to its end */
-static uint32_t ring, first, spare; /* its room, the next id to give out, how many there are */
+static struct fresh *unused;        // records of earlier ones, by next
+static struct fresh **of;           // by clock of the slot, which is 0 for a known datatype
+static uint32_t places, used;       // room of it; places that were ever used, from 1 on
+static uint32_t *empty, nempty;     // places to use again; as much room
+static ckpt_vid *ids;               // a ring: freed ids go to its end
+static uint32_t ring, first, spare; // its room, the next id to give out, how many there are
 
 static void lock(void) {
-    if (back.shared)
-        pthread_mutex_lock(&mutex);
+    if (back.shared) pthread_mutex_lock(&mutex);
 }
 
 static void unlock(void) {
-    if (back.shared)
-        pthread_mutex_unlock(&mutex);
+    if (back.shared) pthread_mutex_unlock(&mutex);
 }
 
-/* The slot of an id, live or not. */
+// The slot of an id, live or not.
 static ckpt_slot *slot_of(ckpt_vid vid) {
     uint32_t i = CKPT_VID_INDEX(vid);
     return back.tables->pages[CKPT_KIND_DATATYPE][i / CKPT_PAGE_SLOTS] + i % CKPT_PAGE_SLOTS;
@@ -59,11 +56,10 @@ static struct fresh *fresh_of(ckpt_vid vid) {
         back.tables->pages[CKPT_KIND_DATATYPE][CKPT_VID_INDEX(vid) / CKPT_PAGE_SLOTS] == NULL)
         return NULL;
     uint32_t place = slot_of(vid)->clock;
-    return place != 0 && place <= used && of[place] != NULL && of[place]->vid == vid ? of[place]
-                                                                                     : NULL;
+    return place != 0 && place <= used && of[place] != NULL && of[place]->vid == vid ? of[place] : NULL;
 }
 
-/* What a descriptor refers to. */
+// What a descriptor refers to.
 static const ckpt_vid *needs_of(const int32_t *words, int *n) {
     *n = words[4];
     return (const ckpt_vid *)words + HEAD + words[2] + 2 * words[3];
@@ -71,16 +67,14 @@ static const ckpt_vid *needs_of(const int32_t *words, int *n) {
 
 static int is_predefined(ckpt_vid vid) { return CKPT_VID_INDEX(vid) < CKPT_VID_PREDEFINED; }
 
-/* ---- ids ---- */
+// ---- ids ----
 
 static int put_id(ckpt_vid vid) {
     if (spare == ring) {
         uint32_t room = ring ? 2 * ring : 2 * RESERVE;
         ckpt_vid *grown = malloc(room * sizeof *grown);
-        if (grown == NULL)
-            return -1; /* the id is lost until a restart */
-        for (uint32_t i = 0; i < spare; i++)
-            grown[i] = ids[(first + i) % ring];
+        if (grown == NULL) return -1; // the id is lost until a restart
+        for (uint32_t i = 0; i < spare; i++) grown[i] = ids[(first + i) % ring];
         free(ids);
         ids = grown;
         ring = room;
@@ -94,18 +88,16 @@ static ckpt_vid take_id(void) {
     if (spare <= SPARE) {
         ckpt_vid more[RESERVE];
         int n = ckpt_vid_reserve(back.job, CKPT_KIND_DATATYPE, more, RESERVE);
-        for (int i = 0; i < n; i++)
-            put_id(more[i]);
+        for (int i = 0; i < n; i++) put_id(more[i]);
     }
-    if (spare == 0)
-        return CKPT_VID_NONE;
+    if (spare == 0) return CKPT_VID_NONE;
     ckpt_vid vid = ids[first];
     first = (first + 1) % ring;
     spare--;
     return vid;
 }
 
-/* ---- places ---- */
+// ---- places ----
 
 static uint32_t take_place(struct fresh *f) {
     if (nempty > 0) {
@@ -115,12 +107,10 @@ static uint32_t take_place(struct fresh *f) {
     if (used + 1 >= places) {
         uint32_t room = places ? 2 * places : 256;
         struct fresh **grown = realloc(of, room * sizeof *grown);
-        if (grown == NULL)
-            return 0;
+        if (grown == NULL) return 0;
         of = grown;
         uint32_t *more = realloc(empty, room * sizeof *more);
-        if (more == NULL)
-            return 0;
+        if (more == NULL) return 0;
         empty = more;
         places = room;
     }
@@ -130,8 +120,7 @@ static uint32_t take_place(struct fresh *f) {
 
 static struct fresh *take_record(void) {
     struct fresh *f = unused;
-    if (f == NULL)
-        return malloc(sizeof *f);
+    if (f == NULL) return malloc(sizeof *f);
     unused = f->next;
     return f;
 }
@@ -141,7 +130,7 @@ static void give_record(struct fresh *f) {
     unused = f;
 }
 
-/* Takes f out of the list and its slot.  Its record, descriptor and id are the caller's. */
+// Takes f out of the list and its slot.  Its record, descriptor and id are the caller's.
 static void drop(struct fresh *f) {
     ckpt_slot *s = slot_of(f->vid);
     of[s->clock] = NULL;
@@ -152,16 +141,14 @@ static void drop(struct fresh *f) {
     count--;
 }
 
-/* Frees one that is neither live nor needed, and what only it needed; at most DEEPEST deep. */
+// Frees one that is neither live nor needed, and what only it needed; at most DEEPEST deep.
 static void retire(struct fresh *f) {
-    if (f->live || f->refs > 0)
-        return;
+    if (f->live || f->refs > 0) return;
     int n;
     const ckpt_vid *needs = needs_of(f->words, &n);
     for (int i = 0; i < n; i++) {
         struct fresh *inner = is_predefined(needs[i]) ? NULL : fresh_of(needs[i]);
-        if (inner != NULL && --inner->refs == 0)
-            retire(inner);
+        if (inner != NULL && --inner->refs == 0) retire(inner);
     }
     drop(f);
     put_id(f->vid);
@@ -169,7 +156,7 @@ static void retire(struct fresh *f) {
     give_record(f);
 }
 
-/* ---- telling ---- */
+// ---- telling ----
 
 static int adopt(ckpt_vid vid, const int32_t *words, size_t words_n) {
     int n;
@@ -177,11 +164,10 @@ static int adopt(ckpt_vid vid, const int32_t *words, size_t words_n) {
     return ckpt_vid_adopt(back.job, vid, words, 4 * words_n, needs, (size_t)n);
 }
 
-/* One that was freed is told of as if it lived, and freed when those that need it are known. */
+// One that was freed is told of as if it lived, and freed when those that need it are known.
 static int tell(void) {
     for (struct fresh *f = list.next; f != &list; f = f->next) {
-        if (f->told)
-            continue;
+        if (f->told) continue;
         uint32_t *generation = &slot_of(f->vid)->generation;
         *generation += !f->live;
         int rc = adopt(f->vid, f->words, f->n);
@@ -196,8 +182,7 @@ static int tell(void) {
         next = f->next;
         int live = f->live;
         drop(f);
-        if (!live)
-            ckpt_vid_free(back.job, f->vid);
+        if (!live) ckpt_vid_free(back.job, f->vid);
         free(f->words);
         give_record(f);
     }
@@ -211,32 +196,27 @@ int fresh_tell(void) {
     return rc;
 }
 
-/* ---- their life ---- */
+// ---- their life ----
 
-/* Holds what f needs.  0 when libckpt must know f at once: it needs one that is known, or stands too
- * deep. */
+// Holds what f needs.  0 when libckpt must know f at once: it needs one that is known, or stands too
+// deep.
 static int hold(struct fresh *f) {
     int n;
     const ckpt_vid *needs = needs_of(f->words, &n);
     for (int i = 0; i < n; i++) {
         struct fresh *inner = is_predefined(needs[i]) ? NULL : fresh_of(needs[i]);
-        if (inner != NULL && inner->depth >= f->depth)
-            f->depth = inner->depth + 1;
-        if (!is_predefined(needs[i]) && (inner == NULL || f->depth > DEEPEST))
-            return 0;
+        if (inner != NULL && inner->depth >= f->depth) f->depth = inner->depth + 1;
+        if (!is_predefined(needs[i]) && (inner == NULL || f->depth > DEEPEST)) return 0;
     }
     for (int i = 0; i < n; i++)
-        if (!is_predefined(needs[i]))
-            fresh_of(needs[i])->refs++;
+        if (!is_predefined(needs[i])) fresh_of(needs[i])->refs++;
     return 1;
 }
 
-static ckpt_vid new(MPI_Datatype type, int32_t *words, size_t n) {
-    if (count >= MANY && tell() != 0)
-        return CKPT_VID_NONE;
+static ckpt_vid new (MPI_Datatype type, int32_t *words, size_t n) {
+    if (count >= MANY && tell() != 0) return CKPT_VID_NONE;
     ckpt_vid vid = take_id();
-    if (vid == CKPT_VID_NONE)
-        return CKPT_VID_NONE;
+    if (vid == CKPT_VID_NONE) return CKPT_VID_NONE;
     ckpt_slot *s = slot_of(vid);
     struct fresh *f = take_record();
     if (f != NULL) {
@@ -244,8 +224,7 @@ static ckpt_vid new(MPI_Datatype type, int32_t *words, size_t n) {
         s->clock = take_place(f);
     }
     if (f == NULL || s->clock == 0) {
-        if (f != NULL)
-            give_record(f);
+        if (f != NULL) give_record(f);
         put_id(vid);
         return CKPT_VID_NONE;
     }
@@ -258,8 +237,7 @@ static ckpt_vid new(MPI_Datatype type, int32_t *words, size_t n) {
     list.prev->next = f;
     list.prev = f;
     count++;
-    if (hold(f) || tell() == 0)
-        return vid;
+    if (hold(f) || tell() == 0) return vid;
     s->real = 0;
     s->generation++;
     drop(f);
@@ -270,10 +248,9 @@ static ckpt_vid new(MPI_Datatype type, int32_t *words, size_t n) {
 
 ckpt_vid fresh_new(MPI_Datatype type, int32_t *words, size_t n) {
     lock();
-    ckpt_vid vid = new(type, words, n);
+    ckpt_vid vid = new (type, words, n);
     unlock();
-    if (vid == CKPT_VID_NONE)
-        free(words);
+    if (vid == CKPT_VID_NONE) free(words);
     return vid;
 }
 
@@ -289,8 +266,7 @@ void fresh_free(ckpt_vid vid) {
         retire(f);
     }
     unlock();
-    if (f == NULL)
-        ckpt_vid_free(back.job, vid);
+    if (f == NULL) ckpt_vid_free(back.job, vid);
 }
 
 void *fresh_descriptor(ckpt_vid vid, size_t *bytes) {
@@ -300,12 +276,10 @@ void *fresh_descriptor(ckpt_vid vid, size_t *bytes) {
     if (f != NULL) {
         *bytes = 4 * f->n;
         copy = malloc(*bytes);
-        if (copy != NULL)
-            memcpy(copy, f->words, *bytes);
+        if (copy != NULL) memcpy(copy, f->words, *bytes);
     }
     unlock();
-    if (f != NULL)
-        return copy;
+    if (f != NULL) return copy;
     long n = ckpt_vid_descriptor(back.job, vid, NULL, 0);
     copy = n > 0 ? malloc((size_t)n) : NULL;
     if (copy == NULL || ckpt_vid_descriptor(back.job, vid, copy, (size_t)n) != n) {
@@ -318,7 +292,6 @@ void *fresh_descriptor(ckpt_vid vid, size_t *bytes) {
 
 ckpt_vid fresh_find(MPI_Datatype type) {
     ckpt_vid vid = ckpt_vid_find(back.job, CKPT_KIND_DATATYPE, TO_REAL(type));
-    if (vid != CKPT_VID_NONE || fresh_tell() != 0)
-        return vid;
+    if (vid != CKPT_VID_NONE || fresh_tell() != 0) return vid;
     return ckpt_vid_find(back.job, CKPT_KIND_DATATYPE, TO_REAL(type));
 }

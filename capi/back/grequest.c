@@ -1,18 +1,17 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * grequest.c: generalized requests of the application.
- *
- * The real MPI has a generalized request of its own for each; its functions call the front, which
- * calls the application's.  The application completes it in its own time, by means that nobody
- * knows: until then it holds a checkpoint back.  A complete one that nobody has waited for yet is
- * made again, complete.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// grequest.c: generalized requests of the application.
+//
+// The real MPI has a generalized request of its own for each; its functions call the front, which
+// calls the application's.  The application completes it in its own time, by means that nobody
+// knows: until then it holds a checkpoint back.  A complete one that nobody has waited for yet is
+// made again, complete.
 #include <stdlib.h>
 
 #include "impl.h"
 
 struct below {
-    void *upper; /* the front's */
+    void *upper; // the front's
     ckpt_mpi_grequest_thunk *thunk;
     ckpt_vid vid;
 };
@@ -45,7 +44,7 @@ static int release(void *state) {
     return rc;
 }
 
-/* Starts one for slot s, of id vid. */
+// Starts one for slot s, of id vid.
 static int start(ckpt_slot *s, ckpt_vid vid, void *upper, void *thunk) {
     struct back_grequest *again = malloc(sizeof *again);
     struct below *b = malloc(sizeof *b);
@@ -66,13 +65,11 @@ static int start(ckpt_slot *s, ckpt_vid vid, void *upper, void *thunk) {
     return rc;
 }
 
-/* the front's object, its thunk, id out */
+// the front's object, its thunk, id out
 long back_Grequest_start(const long *a) {
     ckpt_vid vid;
-    long canon =
-        back_new_request(MPI_REQUEST_NULL, REQUEST_GENERALIZED, 0, VID_COMM_NULL, &vid);
-    if (canon != 0)
-        return canon;
+    long canon = back_new_request(MPI_REQUEST_NULL, REQUEST_GENERALIZED, 0, VID_COMM_NULL, &vid);
+    if (canon != 0) return canon;
     int rc = start(back_slot(CKPT_KIND_REQUEST, vid), vid, (void *)a[0], (void *)a[1]);
     if (rc != MPI_SUCCESS)
         ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, vid, back.shared);
@@ -86,7 +83,7 @@ long back_Grequest_complete(const long *a) {
     if (!(s->generation & 1) || !(s->a & REQUEST_GENERALIZED) || s->a & REQUEST_ENDED)
         return CANON_ERR(REQUEST);
     MPI_Request r = (MPI_Request)(uintptr_t)s->real;
-    if (s->a & REQUEST_FREED) { /* by MPI_Request_free, which left the rest to us */
+    if (s->a & REQUEST_FREED) { // by MPI_Request_free, which left the rest to us
         free((void *)(uintptr_t)s->extra);
         ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, (ckpt_vid)a[0], back.shared);
     } else {
@@ -97,7 +94,6 @@ long back_Grequest_complete(const long *a) {
 
 int back_grequest_again(ckpt_slot *s, ckpt_vid vid, void *upper, void *thunk) {
     int rc = start(s, vid, upper, thunk);
-    if (rc == MPI_SUCCESS)
-        rc = MPI_Grequest_complete((MPI_Request)(uintptr_t)s->real);
+    if (rc == MPI_SUCCESS) rc = MPI_Grequest_complete((MPI_Request)(uintptr_t)s->real);
     return rc == MPI_SUCCESS ? 0 : CKPT_E_SYSTEM;
 }

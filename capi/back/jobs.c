@@ -1,10 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * jobs.c: communicators with processes of other jobs.
- *
- * Such a communicator cannot be made again without the others, so it holds a checkpoint back until
- * it is disconnected or freed, with the call that made it; and so does a call that waits for them.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// jobs.c: communicators with processes of other jobs.
+//
+// Such a communicator cannot be made again without the others, so it holds a checkpoint back until
+// it is disconnected or freed, with the call that made it; and so does a call that waits for them.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +11,12 @@
 
 #include "impl.h"
 
-/* ---- which communicators reach outside ---- */
+// ---- which communicators reach outside ----
 
 static struct outside {
     ckpt_vid comm;
     uint32_t generation;
-    const char *call; /* that made it, or the one that it comes from */
+    const char *call; // that made it, or the one that it comes from
 } * outside;
 static size_t noutside;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -29,19 +28,17 @@ static int is_live(const struct outside *o) {
 
 static const char *call_of(ckpt_vid comm) {
     for (size_t i = 0; i < noutside; i++)
-        if (outside[i].comm == comm && is_live(&outside[i]))
-            return outside[i].call;
+        if (outside[i].comm == comm && is_live(&outside[i])) return outside[i].call;
     return NULL;
 }
 
-static __thread const char *making; /* the call under way that makes one */
+static __thread const char *making; // the call under way that makes one
 
 int back_reaches_outside(ckpt_vid comm, ckpt_vid parent) {
     pthread_mutex_lock(&mutex);
     const char *call = making ? making : call_of(parent);
     size_t i = 0;
-    while (i < noutside && is_live(&outside[i]))
-        i++;
+    while (i < noutside && is_live(&outside[i])) i++;
     if (i == noutside) {
         struct outside *grown = realloc(outside, (noutside + 1) * sizeof *outside);
         if (grown == NULL) {
@@ -64,7 +61,7 @@ int back_is_outside(ckpt_vid comm) {
     return call != NULL;
 }
 
-/* The call in which a thread of this rank waits for processes of another job. */
+// The call in which a thread of this rank waits for processes of another job.
 static const char *waits;
 
 const char *back_inside(void *ctx) {
@@ -80,12 +77,10 @@ int back_jobs_hold(char *why, size_t bytes) {
     }
     pthread_mutex_lock(&mutex);
     for (size_t i = 0; i < noutside && call == NULL; i++)
-        if (is_live(&outside[i]))
-            call = outside[i].call;
+        if (is_live(&outside[i])) call = outside[i].call;
     pthread_mutex_unlock(&mutex);
     if (call != NULL)
-        snprintf(why, bytes,
-                 "a communicator with processes of another job (%s) is not disconnected or freed",
+        snprintf(why, bytes, "a communicator with processes of another job (%s) is not disconnected or freed",
                  call);
     return call != NULL;
 }
@@ -95,51 +90,45 @@ static void begin(const char *call) {
     __atomic_store_n(&waits, call, __ATOMIC_RELAXED);
 }
 
-/* Gives what such a call made an id. */
+// Gives what such a call made an id.
 static long end(int rc, MPI_Comm comm, ckpt_vid parent, ckpt_vid *vid) {
     __atomic_store_n(&waits, NULL, __ATOMIC_RELAXED);
-    long canon =
-        rc == MPI_SUCCESS ? back_new_comm(comm, comm, parent, 0, vid) : back_error(rc);
+    long canon = rc == MPI_SUCCESS ? back_new_comm(comm, comm, parent, 0, vid) : back_error(rc);
     making = NULL;
     return canon;
 }
 
-/* ---- starting processes ---- */
+// ---- starting processes ----
 
-/* What is started runs without ckptrun when it is a program of the real MPI, as this one is.  Above
- * another MPI the started program needs a front too: ckptrun itself is started then, to start it, with a directory of its own in the working one. */
+// What is started runs without ckptrun when it is a program of the real MPI, as this one is.  Above
+// another MPI the started program needs a front too: ckptrun itself is started then, to start it, with a directory of its own in the working one.
 static char **wrap(char *dir, char *command, char **argv) {
     int n = 0;
-    while (argv != NULL && argv[n] != NULL)
-        n++;
+    while (argv != NULL && argv[n] != NULL) n++;
     char **wrapped = calloc((size_t)n + 7, sizeof(char *)), **p = wrapped;
-    if (wrapped == NULL)
-        return NULL;
+    if (wrapped == NULL) return NULL;
     *p++ = "--dir";
     *p++ = dir;
     *p++ = "--mpi";
     *p++ = BACK_NAME;
     *p++ = "--";
     *p++ = command;
-    for (int i = 0; i < n; i++)
-        *p++ = argv[i];
+    for (int i = 0; i < n; i++) *p++ = argv[i];
     return wrapped;
 }
 
 struct programs {
     int count;
     char **commands, ***argvs;
-    int wrapped; /* both are ours then */
+    int wrapped; // both are ours then
     char ckptrun[4096], dir[64];
     MPI_Info *infos;
 };
 
 static void programs_free(struct programs *p) {
     for (int i = 0; i < p->count; i++) {
-        if (p->infos)
-            back_info_done(&p->infos[i]);
-        if (p->wrapped && p->argvs)
-            free(p->argvs[i]);
+        if (p->infos) back_info_done(&p->infos[i]);
+        if (p->wrapped && p->argvs) free(p->argvs[i]);
     }
     free(p->infos);
     if (p->wrapped) {
@@ -153,12 +142,9 @@ static int programs_of(struct programs *p, const long *a) {
     *p = (struct programs){.count = (int)a[0], .commands = (char **)a[1], .argvs = (char ***)a[2]};
     size_t n = (size_t)(p->count > 0 ? p->count : 1);
     p->infos = calloc(n, sizeof *p->infos);
-    if (p->infos == NULL)
-        return -1;
-    for (int i = 0; i < p->count; i++)
-        p->infos[i] = back_info(contents[i]);
-    if (strcmp((const char *)a[9], BACK_NAME) == 0)
-        return 0;
+    if (p->infos == NULL) return -1;
+    for (int i = 0; i < p->count; i++) p->infos[i] = back_info(contents[i]);
+    if (strcmp((const char *)a[9], BACK_NAME) == 0) return 0;
     static unsigned serial;
     char **commands = p->commands, ***argvs = p->argvs;
     snprintf(p->dir, sizeof p->dir, "ckpt-spawned-%ld-%u", (long)getpid(),
@@ -167,29 +153,26 @@ static int programs_of(struct programs *p, const long *a) {
     p->commands = calloc(n, sizeof *p->commands);
     p->argvs = calloc(n, sizeof *p->argvs);
     ssize_t length = readlink("/proc/self/exe", p->ckptrun, sizeof p->ckptrun - 1);
-    if (p->commands == NULL || p->argvs == NULL || length < 0)
-        return -1;
+    if (p->commands == NULL || p->argvs == NULL || length < 0) return -1;
     p->ckptrun[length] = 0;
     for (int i = 0; i < p->count; i++) {
         p->commands[i] = p->ckptrun;
         p->argvs[i] = wrap(p->dir, commands[i], argvs ? argvs[i] : NULL);
-        if (p->argvs[i] == NULL)
-            return -1;
+        if (p->argvs[i] == NULL) return -1;
     }
     return 0;
 }
 
-/* count, commands, argvs, maxprocs, infos, root, comm, id out, error codes, the front's ABI */
+// count, commands, argvs, maxprocs, infos, root, comm, id out, error codes, the front's ABI
 static long spawn(const long *a, const char *call) {
     struct programs p;
     MPI_Comm comm = MPI_COMM_NULL;
     int rc = MPI_ERR_NO_MEM, *errcodes = (int *)a[8];
     begin(call);
     if (programs_of(&p, a) == 0)
-        rc = MPI_Comm_spawn_multiple(p.count, p.commands, p.argvs, (const int *)a[3], p.infos,
-                                     (int)a[5], real_comm(a[6]), &comm,
-                                     errcodes ? errcodes : MPI_ERRCODES_IGNORE);
-    if (rc != MPI_SUCCESS && errcodes != NULL) /* on success each of them is 0, as everywhere */
+        rc = MPI_Comm_spawn_multiple(p.count, p.commands, p.argvs, (const int *)a[3], p.infos, (int)a[5],
+                                     real_comm(a[6]), &comm, errcodes ? errcodes : MPI_ERRCODES_IGNORE);
+    if (rc != MPI_SUCCESS && errcodes != NULL) // on success each of them is 0, as everywhere
         for (int i = 0; i < p.count; i++)
             for (int k = 0; k < ((const int *)a[3])[i]; k++, errcodes++)
                 *errcodes = (int)back_error(*errcodes);
@@ -201,24 +184,22 @@ long back_Comm_spawn(const long *a) { return spawn(a, "MPI_Comm_spawn"); }
 
 long back_Comm_spawn_multiple(const long *a) { return spawn(a, "MPI_Comm_spawn_multiple"); }
 
-/* The parent's id is given once; it is stale, and the handle null, when it was disconnected. */
+// The parent's id is given once; it is stale, and the handle null, when it was disconnected.
 long back_Comm_get_parent(const long *a) {
     MPI_Comm parent = MPI_COMM_NULL;
     ckpt_vid *vid = (ckpt_vid *)a[0];
     int rc = MPI_Comm_get_parent(&parent);
     *vid = VID_COMM_NULL;
-    if (rc != MPI_SUCCESS || parent == MPI_COMM_NULL)
-        return back_error(rc);
+    if (rc != MPI_SUCCESS || parent == MPI_COMM_NULL) return back_error(rc);
     *vid = ckpt_vid_find(back.job, CKPT_KIND_COMM, TO_REAL(parent));
-    if (*vid != CKPT_VID_NONE)
-        return 0;
+    if (*vid != CKPT_VID_NONE) return 0;
     making = "MPI_Comm_get_parent";
     long canon = back_new_comm(parent, parent, VID_COMM_WORLD, 0, vid);
     making = NULL;
     return canon;
 }
 
-/* ---- ports ---- */
+// ---- ports ----
 
 long back_Open_port(const long *a) {
     MPI_Info info = back_info((const char *)a[0]);
@@ -234,7 +215,7 @@ long back_Lookup_name(const long *a) {
     return back_error(rc);
 }
 
-/* port, info, root, comm, id out */
+// port, info, root, comm, id out
 long back_Comm_accept(const long *a) {
     MPI_Comm comm = MPI_COMM_NULL;
     MPI_Info info = back_info((const char *)a[1]);

@@ -1,16 +1,15 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * names.c: names that the program publishes.
- *
- * They live in a server outside of the job, and mostly end with it.  So those that are published are
- * listed, in memory of the application's, which images hold, and a restart publishes them again.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// names.c: names that the program publishes.
+//
+// They live in a server outside of the job, and mostly end with it.  So those that are published are
+// listed, in memory of the application's, which images hold, and a restart publishes them again.
 #include <pthread.h>
 #include <stdio.h>
 
 #include "impl.h"
 
-/* Guards the list.  No thread is held for a checkpoint in these calls: image and server agree. */
+// Guards the list.  No thread is held for a checkpoint in these calls: image and server agree.
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static int publish(const ckpt_mpi_name *n) {
@@ -20,7 +19,7 @@ static int publish(const ckpt_mpi_name *n) {
     return rc;
 }
 
-/* a name, which is the back's from then on */
+// a name, which is the back's from then on
 long back_Publish_name(const long *a) {
     ckpt_mpi_name *n = (ckpt_mpi_name *)a[0];
     int rc = publish(n);
@@ -33,26 +32,23 @@ long back_Publish_name(const long *a) {
     return back_error(rc);
 }
 
-/* service, info, port, name out: what MPI_Publish_name of this rank was given, if it was one of this rank */
+// service, info, port, name out: what MPI_Publish_name of this rank was given, if it was one of this rank
 long back_Unpublish_name(const long *a) {
     MPI_Info info = back_info((const char *)a[1]);
     int rc = MPI_Unpublish_name((const char *)a[0], info, (const char *)a[2]);
     back_info_done(&info);
-    if (rc != MPI_SUCCESS)
-        return back_error(rc);
+    if (rc != MPI_SUCCESS) return back_error(rc);
     pthread_mutex_lock(&mutex);
     ckpt_mpi_name **at = &back.state->names;
-    while (*at != NULL && strcmp((*at)->service, (const char *)a[0]) != 0)
-        at = &(*at)->next;
+    while (*at != NULL && strcmp((*at)->service, (const char *)a[0]) != 0) at = &(*at)->next;
     ckpt_mpi_name *n = *at;
-    if (n != NULL)
-        *at = n->next;
+    if (n != NULL) *at = n->next;
     pthread_mutex_unlock(&mutex);
     *(ckpt_mpi_name **)a[3] = n;
     return 0;
 }
 
-/* A server that outlived the saved job may have the name still. */
+// A server that outlived the saved job may have the name still.
 static int is_published(const ckpt_mpi_name *n) {
     char port[4096] = "";
     MPI_Info info = back_info(n->info);
@@ -70,11 +66,10 @@ int back_names_open(char *why, size_t bytes) {
             at = &n->next;
             continue;
         }
-        *at = n->next; /* the program may publish it; its memory is the front's, and little */
+        *at = n->next; // the program may publish it; its memory is the front's, and little
         MPI_Error_string(rc, text, &length);
         text[strcspn(text, "\n")] = 0;
-        if (lost++ == 0)
-            snprintf(why, bytes, "\"%s\" (port \"%s\"): %s", n->service, n->port, text);
+        if (lost++ == 0) snprintf(why, bytes, "\"%s\" (port \"%s\"): %s", n->service, n->port, text);
     }
     return lost;
 }

@@ -1,11 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * orphan.c: receives that were freed before they were complete, and sends that were cancelled and freed.
- *
- * Nobody else will count the messages of the receives, and they are posted again after a restart; and nobody
- * else will learn whether a send was cancelled, so that its message counts for nothing.  So they keep their
- * ids, and are like any others for draining and images.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// orphan.c: receives that were freed before they were complete, and sends that were cancelled and freed.
+//
+// Nobody else will count the messages of the receives, and they are posted again after a restart; and nobody
+// else will learn whether a send was cancelled, so that its message counts for nothing.  So they keep their
+// ids, and are like any others for draining and images.
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -14,7 +13,7 @@
 enum { FEW = 64 };
 
 static ckpt_vid *orphans;
-static int count, room, look = FEW; /* at how many they are looked at */
+static int count, room, look = FEW; // at how many they are looked at
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 void back_adopt(ckpt_vid request) {
@@ -26,7 +25,7 @@ void back_adopt(ckpt_vid request) {
             room = 2 * room + FEW;
         }
     }
-    if (count < room) /* else it stays as it is */
+    if (count < room) // else it stays as it is
         orphans[count++] = request;
     pthread_mutex_unlock(&mutex);
 }
@@ -45,6 +44,5 @@ void back_poll_orphans(void) {
 
 void back_orphan(ckpt_vid request) {
     back_adopt(request);
-    if (count >= look)
-        back_poll_orphans();
+    if (count >= look) back_poll_orphans();
 }

@@ -1,21 +1,20 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * sync.c: synchronous sends that nobody has matched when the job is saved.
- *
- * Draining takes their messages like others, by which the real MPI completes them.  The application's
- * requests must not be complete before the application has taken the messages, so they wait for a word
- * of the receiver's libckpt then (claim.c), also after a restart.
- *
- * Which drained message is whose.  Messages of one lane, which is communicator, destination and tag, are
- * matched in the order in which they were sent.  So a synchronous send remembers how many were sent
- * behind it, and its message is that many before the last of those that its receiver has not given to the
- * application; when there are not so many, the application has it.  Lanes are counted only while they
- * have a synchronous send under way.
- *
- * Threads that send on one lane at a time race in the real MPI too.  A message counts before it is sent,
- * and a synchronous send enters its lane after it was: so it may take a later message for its own, but
- * never an earlier one, by which it would be complete too early.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// sync.c: synchronous sends that nobody has matched when the job is saved.
+//
+// Draining takes their messages like others, by which the real MPI completes them.  The application's
+// requests must not be complete before the application has taken the messages, so they wait for a word
+// of the receiver's libckpt then (claim.c), also after a restart.
+//
+// Which drained message is whose.  Messages of one lane, which is communicator, destination and tag, are
+// matched in the order in which they were sent.  So a synchronous send remembers how many were sent
+// behind it, and its message is that many before the last of those that its receiver has not given to the
+// application; when there are not so many, the application has it.  Lanes are counted only while they
+// have a synchronous send under way.
+//
+// Threads that send on one lane at a time race in the real MPI too.  A message counts before it is sent,
+// and a synchronous send enters its lane after it was: so it may take a later message for its own, but
+// never an earlier one, by which it would be complete too early.
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -26,20 +25,19 @@ struct lane {
     struct lane *next;
     ckpt_vid comm;
     int dest, tag;
-    unsigned pending; /* synchronous sends */
+    unsigned pending; // synchronous sends
     uint64_t sent;
 };
 
 enum { LANES = 256, TAG_TAKEN = 7 };
 static struct lane *lanes[LANES];
-/* Guards the lanes, and that an entry with REQUEST_AWAIT is what its request says. */
+// Guards the lanes, and that an entry with REQUEST_AWAIT is what its request says.
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static struct lane **lane_at(long comm, long dest, long tag) {
     uint32_t h = (uint32_t)comm * 2654435761u ^ (uint32_t)dest * 40503u ^ (uint32_t)tag * 97u;
     struct lane **p = &lanes[(h ^ h >> 16) % LANES];
-    while (*p != NULL &&
-           ((*p)->comm != (ckpt_vid)comm || (*p)->dest != (int)dest || (*p)->tag != (int)tag))
+    while (*p != NULL && ((*p)->comm != (ckpt_vid)comm || (*p)->dest != (int)dest || (*p)->tag != (int)tag))
         p = &(*p)->next;
     return p;
 }
@@ -47,8 +45,7 @@ static struct lane **lane_at(long comm, long dest, long tag) {
 static void count(long comm, long dest, long tag, uint64_t n) {
     pthread_mutex_lock(&mutex);
     struct lane *l = *lane_at(comm, dest, tag);
-    if (l != NULL)
-        l->sent += n;
+    if (l != NULL) l->sent += n;
     pthread_mutex_unlock(&mutex);
 }
 
@@ -59,11 +56,11 @@ void back_sync_unsent(long comm, long dest, long tag) { count(comm, dest, tag, (
 void back_sync_begin(struct back_sync *e, long comm, long dest, long tag) {
     *e = (struct back_sync){.comm = (ckpt_vid)comm, .dest = (int)dest};
     if ((int)dest < 0 || back_slot(CKPT_KIND_COMM, comm)->extra == 0)
-        return; /* complete at once, or on no communicator that is drained */
+        return; // complete at once, or on no communicator that is drained
     pthread_mutex_lock(&mutex);
     struct lane **p = lane_at(comm, dest, tag);
     if (*p == NULL && (*p = back_reserve(sizeof **p)) == NULL)
-        e->short_of_memory = 1; /* it holds a checkpoint back */
+        e->short_of_memory = 1; // it holds a checkpoint back
     else if ((*p)->pending == 0)
         **p = (struct lane){NULL, (ckpt_vid)comm, (int)dest, (int)tag, 0, 0};
     e->lane = *p;
@@ -77,29 +74,25 @@ void back_sync_begin(struct back_sync *e, long comm, long dest, long tag) {
 
 static void end_locked(struct back_sync *e) {
     struct lane *l = e->lane;
-    if (l == NULL)
-        return;
+    if (l == NULL) return;
     e->lane = NULL;
     __atomic_fetch_sub(&back.sync, 1, __ATOMIC_RELAXED);
-    if (--l->pending > 0)
-        return;
+    if (--l->pending > 0) return;
     *lane_at(l->comm, l->dest, l->tag) = l->next;
     back_release(l);
 }
 
 void back_sync_end(struct back_sync *e) {
-    if (e->lane == NULL)
-        return;
+    if (e->lane == NULL) return;
     pthread_mutex_lock(&mutex);
     end_locked(e);
     pthread_mutex_unlock(&mutex);
 }
 
-/* ---- of requests ---- */
+// ---- of requests ----
 
 struct back_sync *sync_of(const ckpt_slot *s) {
-    if (s->extra == 0)
-        return NULL;
+    if (s->extra == 0) return NULL;
     return s->a & REQUEST_PERSISTENT ? ((struct persistent *)(uintptr_t)s->extra)->sync
                                      : (struct back_sync *)(uintptr_t)s->extra;
 }
@@ -113,16 +106,14 @@ static void keep(ckpt_slot *s, struct back_sync *e) {
 
 struct back_sync *back_sync_spare(void) {
     ckpt_vid v = back_take_id(CKPT_KIND_REQUEST);
-    if (v == CKPT_VID_NONE)
-        return NULL;
-    back_give_id(CKPT_KIND_REQUEST, v); /* there is one: no other call begins while the job is saved */
+    if (v == CKPT_VID_NONE) return NULL;
+    back_give_id(CKPT_KIND_REQUEST, v); // there is one: no other call begins while the job is saved
     return back_reserve(sizeof(struct back_sync));
 }
 
 void back_sync_began(ckpt_slot *s, long tag) {
     struct back_sync *e = back_reserve(sizeof *e);
-    if (e == NULL)
-        return; /* it holds a checkpoint back */
+    if (e == NULL) return; // it holds a checkpoint back
     back_sync_begin(e, (long)s->clock, s->b, tag);
     keep(s, e);
 }
@@ -135,10 +126,9 @@ static void acknowledge_locked(const ckpt_slot *s, struct back_sync *e) {
 
 void back_sync_ended(ckpt_slot *s) {
     struct back_sync *e = sync_of(s);
-    if (e == NULL)
-        return;
+    if (e == NULL) return;
     pthread_mutex_lock(&mutex);
-    if (s->a & REQUEST_AWAIT && e->id != 0) /* it is freed */
+    if (s->a & REQUEST_AWAIT && e->id != 0) // it is freed
         acknowledge_locked(s, e);
     s->a &= ~REQUEST_AWAIT;
     end_locked(e);
@@ -149,18 +139,16 @@ void back_sync_ended(ckpt_slot *s) {
 
 void back_sync_cancelled(ckpt_vid comm, int dest) {
     uint32_t i = 0;
-    if (back.sync == 0)
-        return;
+    if (back.sync == 0) return;
     pthread_mutex_lock(&mutex);
     for (ckpt_slot *s; (s = next_slot(CKPT_KIND_REQUEST, &i)) != NULL;) {
         struct back_sync *e = s->a & REQUEST_SYNC ? sync_of(s) : NULL;
-        if (e != NULL && e->comm == comm && e->dest == dest)
-            e->unsure = 1;
+        if (e != NULL && e->comm == comm && e->dest == dest) e->unsure = 1;
     }
     pthread_mutex_unlock(&mutex);
 }
 
-/* ---- waiting for the receiver ---- */
+// ---- waiting for the receiver ----
 
 static int await_query(void *state, MPI_Status *status) {
     (void)state;
@@ -179,7 +167,7 @@ static int await_free(void *state) {
 static int await_cancel(void *state, int complete) {
     (void)state;
     (void)complete;
-    return MPI_SUCCESS; /* it is too late for that: the message is there */
+    return MPI_SUCCESS; // it is too late for that: the message is there
 }
 
 int back_sync_await(ckpt_slot *s, struct back_sync *e, uint64_t id) {
@@ -201,8 +189,8 @@ int back_sync_awaits(const ckpt_slot *s) {
     return e != NULL && e->id != 0;
 }
 
-/* An id that nobody waits for is an old word: what it says was learned at a checkpoint, or the request
- * was freed. */
+// An id that nobody waits for is an old word: what it says was learned at a checkpoint, or the request
+// was freed.
 static void acknowledge(uint64_t id) {
     uint32_t i = 0;
     for (ckpt_slot *s; (s = next_slot(CKPT_KIND_REQUEST, &i)) != NULL;)
@@ -222,25 +210,24 @@ uint64_t back_sync_behind(const struct back_sync *e) { return e->lane->sent - e-
 
 int back_sync_tag(const struct back_sync *e) { return e->lane->tag; }
 
-/* ---- words between receivers and senders ---- */
+// ---- words between receivers and senders ----
 
-/* Under way, under words_mutex.  A word is what is left of the message that it is about: saying it needs no
- * memory, so it cannot be left out.  matched says that it was sent: 0 when the real MPI refused. */
+// Under way, under words_mutex.  A word is what is left of the message that it is about: saying it needs no
+// memory, so it cannot be left out.  matched says that it was sent: 0 when the real MPI refused.
 static struct drained *words;
 static pthread_mutex_t words_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static void say_locked(struct drained *w) {
     w->request = MPI_REQUEST_NULL;
-    w->matched = MPI_Isend(&w->claim, 1, MPI_UINT64_T, w->sender, TAG_TAKEN, back.control, &w->request) ==
-                 MPI_SUCCESS;
+    w->matched =
+        MPI_Isend(&w->claim, 1, MPI_UINT64_T, w->sender, TAG_TAKEN, back.control, &w->request) == MPI_SUCCESS;
 }
 
 static void reap_locked(void) {
     for (struct drained **p = &words; *p != NULL;) {
         struct drained *w = *p;
         int flag = 0;
-        if (!w->matched)
-            say_locked(w);
+        if (!w->matched) say_locked(w);
         if (!w->matched || (MPI_Test(&w->request, &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS && !flag)) {
             p = &w->next;
             continue;
@@ -265,30 +252,27 @@ void back_sync_taken(struct drained *m) {
 }
 
 void back_sync_poll(void) {
-    if (pthread_mutex_trylock(&mutex) != 0)
-        return; /* another thread looks */
+    if (pthread_mutex_trylock(&mutex) != 0) return; // another thread looks
     for (;;) {
         MPI_Message message;
         int flag = 0;
         uint64_t id;
-        if (MPI_Improbe(MPI_ANY_SOURCE, TAG_TAKEN, back.control, &flag, &message,
-                        MPI_STATUS_IGNORE) != MPI_SUCCESS ||
-            !flag ||
-            MPI_Mrecv(&id, 1, MPI_UINT64_T, &message, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+        if (MPI_Improbe(MPI_ANY_SOURCE, TAG_TAKEN, back.control, &flag, &message, MPI_STATUS_IGNORE) !=
+                MPI_SUCCESS ||
+            !flag || MPI_Mrecv(&id, 1, MPI_UINT64_T, &message, MPI_STATUS_IGNORE) != MPI_SUCCESS)
             break;
         acknowledge(id);
     }
     pthread_mutex_unlock(&mutex);
 }
 
-/* Words are short: they leave without their receivers' doing.  One that has not is the real MPI's. */
+// Words are short: they leave without their receivers' doing.  One that has not is the real MPI's.
 void back_sync_finalize(void) {
     back_sync_poll();
     pthread_mutex_lock(&words_mutex);
     reap_locked();
     for (struct drained *w = words; w != NULL; w = w->next)
-        if (w->matched)
-            MPI_Request_free(&w->request);
+        if (w->matched) MPI_Request_free(&w->request);
     words = NULL;
     pthread_mutex_unlock(&words_mutex);
 }

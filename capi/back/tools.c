@@ -1,18 +1,17 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * tools.c: the tools interface of the real MPI.
- *
- * Its handles are addresses in the real MPI, so a handle or session that is in use holds a
- * checkpoint back.  All of it may be called before MPI_Init, when there is no job yet.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// tools.c: the tools interface of the real MPI.
+//
+// Its handles are addresses in the real MPI, so a handle or session that is in use holds a
+// checkpoint back.  All of it may be called before MPI_Init, when there is no job yet.
 #include <stdio.h>
 
 #include "impl.h"
 
-static int inits;   /* calls of MPI_T_init_thread that are not finalized */
-static int handles; /* of control variables, and sessions, whose handles go with them */
+static int inits;   // calls of MPI_T_init_thread that are not finalized
+static int handles; // of control variables, and sessions, whose handles go with them
 
-static int level;   /* what the first of them asked for */
+static int level; // what the first of them asked for
 
 static void remember(int change) {
     int n = __atomic_add_fetch(&inits, change, __ATOMIC_RELAXED);
@@ -29,8 +28,7 @@ void back_tools_open(int restarted) {
         return;
     }
     level = back.state->tools_level;
-    for (int i = 0; i < n; i++)
-        MPI_T_init_thread(level, &provided);
+    for (int i = 0; i < n; i++) MPI_T_init_thread(level, &provided);
     inits = n;
 }
 
@@ -47,8 +45,7 @@ int back_tools_hold(char *why, size_t bytes) {
 long back_T_init_thread(const long *a) {
     int rc = MPI_T_init_thread((int)a[0], (int *)a[1]);
     if (rc == MPI_SUCCESS) {
-        if (inits == 0)
-            level = (int)a[0];
+        if (inits == 0) level = (int)a[0];
         remember(1);
     }
     return back_canon_class(rc);
@@ -57,26 +54,23 @@ long back_T_init_thread(const long *a) {
 long back_T_finalize(const long *a) {
     (void)a;
     int rc = MPI_T_finalize();
-    if (rc == MPI_SUCCESS)
-        remember(-1);
+    if (rc == MPI_SUCCESS) remember(-1);
     return back_canon_class(rc);
 }
 
 static long counted(int rc, int change) {
-    if (rc == MPI_SUCCESS)
-        __atomic_fetch_add(&handles, change, __ATOMIC_RELAXED);
+    if (rc == MPI_SUCCESS) __atomic_fetch_add(&handles, change, __ATOMIC_RELAXED);
     return back_canon_class(rc);
 }
 
-/* The real handle of an object, for the length of the call: variables keep what they need. */
+// The real handle of an object, for the length of the call: variables keep what they need.
 static void *real_object(ckpt_vid vid, uint64_t *place) {
-    if (vid == CKPT_VID_NONE || back.tables == NULL)
-        return NULL;
+    if (vid == CKPT_VID_NONE || back.tables == NULL) return NULL;
     *place = back_slot((ckpt_kind)CKPT_VID_KIND(vid), vid)->real;
-    return place; /* little-endian: an int handle is its first half */
+    return place; // little-endian: an int handle is its first half
 }
 
-/* index, id of the object, handle out, count out */
+// index, id of the object, handle out, count out
 long back_T_cvar_handle_alloc(const long *a) {
     uint64_t place;
     return counted(MPI_T_cvar_handle_alloc((int)a[0], real_object((ckpt_vid)a[1], &place),
@@ -96,16 +90,15 @@ long back_T_pvar_session_free(const long *a) {
     return counted(MPI_T_pvar_session_free((MPI_T_pvar_session *)a[0]), -1);
 }
 
-/* session, index, id of the object, handle out, count out */
+// session, index, id of the object, handle out, count out
 long back_T_pvar_handle_alloc(const long *a) {
     uint64_t place;
-    return back_canon_class(
-        MPI_T_pvar_handle_alloc((MPI_T_pvar_session)a[0], (int)a[1],
-                                real_object((ckpt_vid)a[2], &place), (MPI_T_pvar_handle *)a[3],
-                                (int *)a[4]));
+    return back_canon_class(MPI_T_pvar_handle_alloc((MPI_T_pvar_session)a[0], (int)a[1],
+                                                    real_object((ckpt_vid)a[2], &place),
+                                                    (MPI_T_pvar_handle *)a[3], (int *)a[4]));
 }
 
-/* The types that a variable may have. */
+// The types that a variable may have.
 ckpt_vid back_tool_type(MPI_Datatype type) {
     static const struct {
         MPI_Datatype real;
@@ -127,7 +120,6 @@ ckpt_vid back_tool_type(MPI_Datatype type) {
         {MPI_UINT64_T, CANON_DATATYPE_UINT64_T},
     };
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (types[i].real == type)
-            return CKPT_VID(CKPT_KIND_DATATYPE, types[i].canon);
+        if (types[i].real == type) return CKPT_VID(CKPT_KIND_DATATYPE, types[i].canon);
     return VID_TYPE_NULL;
 }

@@ -1,8 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * type.c: datatypes.  Each constructor's arguments become the descriptor (describe.h), and the
- * datatype itself is made from the descriptor, now and after a restart alike.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// type.c: datatypes.  Each constructor's arguments become the descriptor (describe.h), and the
+// datatype itself is made from the descriptor, now and after a restart alike.
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,30 +12,29 @@
 #include "impl.h"
 #include "keep.h"
 
-/* ---- making a datatype from its descriptor ---- */
+// ---- making a datatype from its descriptor ----
 
-enum { FEW = 8 }; /* that many need no memory of their own */
+enum { FEW = 8 }; // that many need no memory of their own
 
 struct contents {
     int combiner, ni, na, nt;
     const int *ints;
-    MPI_Aint *addresses; /* few, or allocated */
+    MPI_Aint *addresses; // few, or allocated
     const ckpt_vid *types;
     MPI_Aint few[FEW];
 };
 
 static void contents_done(struct contents *c) {
-    if (c->addresses != c->few)
-        free(c->addresses);
+    if (c->addresses != c->few) free(c->addresses);
 }
 
-/* A datatype that there is has a description, so it is memory that is missing. */
+// A datatype that there is has a description, so it is memory that is missing.
 static int undescribed(ckpt_vid vid) {
     const ckpt_slot *s = back_slot(CKPT_KIND_DATATYPE, vid);
     return s != back.slots[CKPT_KIND_DATATYPE] ? MPI_ERR_NO_MEM : MPI_ERR_TYPE;
 }
 
-/* MPI_SUCCESS, MPI_ERR_ARG for what describes no datatype, MPI_ERR_NO_MEM. */
+// MPI_SUCCESS, MPI_ERR_ARG for what describes no datatype, MPI_ERR_NO_MEM.
 static int parse(const void *descriptor, size_t bytes, struct contents *c) {
     struct reader r = reader_of(descriptor, bytes);
     c->combiner = get(&r);
@@ -47,8 +45,7 @@ static int parse(const void *descriptor, size_t bytes, struct contents *c) {
     c->addresses = NULL;
     if (!r.failed && c->na >= 0 && (size_t)c->na <= r.n / 2)
         c->addresses = c->na <= FEW ? c->few : malloc((size_t)c->na * sizeof(MPI_Aint));
-    for (int i = 0; c->addresses && i < c->na; i++)
-        c->addresses[i] = (MPI_Aint)get64(&r);
+    for (int i = 0; c->addresses && i < c->na; i++) c->addresses[i] = (MPI_Aint)get64(&r);
     c->types = (const ckpt_vid *)get_ints(&r, c->nt);
     if (r.failed || c->addresses == NULL) {
         int missing = !r.failed && c->na >= 0 && (size_t)c->na <= r.n / 2;
@@ -58,19 +55,19 @@ static int parse(const void *descriptor, size_t bytes, struct contents *c) {
     return 0;
 }
 
-/* Negative counts are the real MPI's to refuse; no array is read for them. */
+// Negative counts are the real MPI's to refuse; no array is read for them.
 static int count_of(long n) { return n > 0 ? (int)n : 0; }
 
-/* The descriptor has as many integers, addresses and datatypes as its constructor reads: it may come
- * from a damaged image. */
+// The descriptor has as many integers, addresses and datatypes as its constructor reads: it may come
+// from a damaged image.
 static int is_whole(const struct contents *c) {
     int64_t n = c->ni > 0 ? count_of(c->ints[0]) : 0;
     int64_t dims = c->ni > 2 ? count_of(c->ints[2]) : 0;
     struct {
         int64_t ni, na, nt;
     } want;
-#define WANT(i, a, t)                                                                              \
-    want.ni = (i), want.na = (a), want.nt = (t);                                                   \
+#define WANT(i, a, t)                            \
+    want.ni = (i), want.na = (a), want.nt = (t); \
     break
     switch (c->combiner) {
     case CANON_COMBINER_DUP:
@@ -109,14 +106,14 @@ static int is_whole(const struct contents *c) {
     return c->ni == want.ni && c->na == want.na && c->nt == want.nt;
 }
 
-/* How deep datatypes that were freed stand in each other; a damaged image may have them in a circle. */
+// How deep datatypes that were freed stand in each other; a damaged image may have them in a circle.
 enum { DEEPEST = 4096 };
 static _Thread_local int depth;
 
 static int build(const void *descriptor, size_t bytes, MPI_Datatype *type);
 
-/* The real datatype of a vid that a descriptor names; *temporary when it was made for this use
- * because the application has freed it. */
+// The real datatype of a vid that a descriptor names; *temporary when it was made for this use
+// because the application has freed it.
 static int inner(ckpt_vid vid, MPI_Datatype *type, int *temporary) {
     const ckpt_slot *s = back_slot(CKPT_KIND_DATATYPE, vid);
     *temporary = 0;
@@ -126,8 +123,7 @@ static int inner(ckpt_vid vid, MPI_Datatype *type, int *temporary) {
     }
     size_t n;
     void *descriptor = fresh_descriptor(vid, &n);
-    if (descriptor == NULL)
-        return undescribed(vid);
+    if (descriptor == NULL) return undescribed(vid);
     int rc = MPI_ERR_TYPE;
     if (depth < DEEPEST) {
         depth++;
@@ -141,25 +137,20 @@ static int inner(ckpt_vid vid, MPI_Datatype *type, int *temporary) {
 
 int back_type_real(ckpt_vid vid, MPI_Datatype *type, int *temporary) {
     int rc = inner(vid, type, temporary);
-    if (rc == MPI_SUCCESS && *temporary)
-        rc = MPI_Type_commit(type);
+    if (rc == MPI_SUCCESS && *temporary) rc = MPI_Type_commit(type);
     return rc;
 }
 
 static const int orders[] = {MPI_ORDER_C, MPI_ORDER_FORTRAN};
-static const int distributions[] = {MPI_DISTRIBUTE_BLOCK, MPI_DISTRIBUTE_CYCLIC,
-                                    MPI_DISTRIBUTE_NONE};
+static const int distributions[] = {MPI_DISTRIBUTE_BLOCK, MPI_DISTRIBUTE_CYCLIC, MPI_DISTRIBUTE_NONE};
 
-static int real_order(int o) {
-    return o == CANON_ORDER_C || o == CANON_ORDER_FORTRAN ? orders[o] : -1000;
-}
+static int real_order(int o) { return o == CANON_ORDER_C || o == CANON_ORDER_FORTRAN ? orders[o] : -1000; }
 
 static int build_darray(const struct contents *c, MPI_Datatype old, MPI_Datatype *type) {
     const int *v = c->ints;
     int n = count_of(v[2]);
     int *real = malloc((size_t)(2 * n + 1) * sizeof(int));
-    if (real == NULL)
-        return MPI_ERR_NO_MEM;
+    if (real == NULL) return MPI_ERR_NO_MEM;
     for (int i = 0; i < n; i++) {
         int d = v[3 + n + i], g = v[3 + 2 * n + i];
         real[i] = d >= 0 && d <= 2 ? distributions[d] : -1000;
@@ -171,7 +162,7 @@ static int build_darray(const struct contents *c, MPI_Datatype old, MPI_Datatype
     return rc;
 }
 
-/* Calls the constructor.  t holds the real inner datatypes. */
+// Calls the constructor.  t holds the real inner datatypes.
 static int construct(const struct contents *c, const MPI_Datatype *t, MPI_Datatype *type) {
     const int *v = c->ints;
     switch (c->combiner) {
@@ -194,9 +185,8 @@ static int construct(const struct contents *c, const MPI_Datatype *t, MPI_Dataty
     case CANON_COMBINER_STRUCT:
         return MPI_Type_create_struct(v[0], v + 1, c->addresses, t, type);
     case CANON_COMBINER_SUBARRAY:
-        return MPI_Type_create_subarray(v[0], v + 1, v + 1 + count_of(v[0]),
-                                        v + 1 + 2 * count_of(v[0]), real_order(v[c->ni - 1]), t[0],
-                                        type);
+        return MPI_Type_create_subarray(v[0], v + 1, v + 1 + count_of(v[0]), v + 1 + 2 * count_of(v[0]),
+                                        real_order(v[c->ni - 1]), t[0], type);
     case CANON_COMBINER_DARRAY:
         return build_darray(c, t[0], type);
     case CANON_COMBINER_RESIZED:
@@ -215,8 +205,7 @@ static int construct(const struct contents *c, const MPI_Datatype *t, MPI_Dataty
 static int build(const void *descriptor, size_t bytes, MPI_Datatype *type) {
     struct contents c;
     int parsed = parse(descriptor, bytes, &c);
-    if (parsed != MPI_SUCCESS)
-        return parsed;
+    if (parsed != MPI_SUCCESS) return parsed;
     if (!is_whole(&c)) {
         contents_done(&c);
         return MPI_ERR_ARG;
@@ -225,43 +214,36 @@ static int build(const void *descriptor, size_t bytes, MPI_Datatype *type) {
     int few_temporary[FEW] = {0};
     int *temporary = c.nt <= FEW ? few_temporary : calloc((size_t)c.nt, sizeof *temporary);
     int rc = t && temporary ? MPI_SUCCESS : MPI_ERR_NO_MEM;
-    for (int i = 0; rc == MPI_SUCCESS && i < c.nt; i++)
-        rc = inner(c.types[i], &t[i], &temporary[i]);
-    if (rc == MPI_SUCCESS)
-        rc = construct(&c, t, type);
+    for (int i = 0; rc == MPI_SUCCESS && i < c.nt; i++) rc = inner(c.types[i], &t[i], &temporary[i]);
+    if (rc == MPI_SUCCESS) rc = construct(&c, t, type);
     for (int i = 0; temporary && i < c.nt; i++)
-        if (temporary[i])
-            MPI_Type_free(&t[i]);
-    if (t != few)
-        free(t);
-    if (temporary != few_temporary)
-        free(temporary);
+        if (temporary[i]) MPI_Type_free(&t[i]);
+    if (t != few) free(t);
+    if (temporary != few_temporary) free(temporary);
     contents_done(&c);
     return rc;
 }
 
-/* ---- registering ---- */
+// ---- registering ----
 
 static void set_size(ckpt_vid vid, MPI_Datatype type) {
     MPI_Count size = 0;
     ckpt_slot *s = back_slot(CKPT_KIND_DATATYPE, vid);
-    if (MPI_Type_size_x(type, &size) != MPI_SUCCESS || size == MPI_UNDEFINED)
-        size = 0;
+    if (MPI_Type_size_x(type, &size) != MPI_SUCCESS || size == MPI_UNDEFINED) size = 0;
     s->a = size > INT_MAX ? -1 : (int)size;
     s->extra = (uint64_t)size;
 }
 
 int back_bind_datatype(ckpt_job *job, uint32_t index, MPI_Datatype type) {
-    if (type == MPI_DATATYPE_NULL) /* this MPI was built without it */
+    if (type == MPI_DATATYPE_NULL) // this MPI was built without it
         return 0;
     ckpt_vid v = CKPT_VID(CKPT_KIND_DATATYPE, index);
     int rc = ckpt_vid_bind(job, v, TO_REAL(type));
-    if (rc == 0)
-        set_size(v, type);
+    if (rc == 0) set_size(v, type);
     return rc;
 }
 
-/* Registers a real datatype with the descriptor in w, which it takes. */
+// Registers a real datatype with the descriptor in w, which it takes.
 static long new_type(MPI_Datatype type, struct writer *w, ckpt_vid *vid) {
     ckpt_vid v = fresh_new(type, w->word, w->n);
     if (v == CKPT_VID_NONE) {
@@ -273,7 +255,7 @@ static long new_type(MPI_Datatype type, struct writer *w, ckpt_vid *vid) {
     return 0;
 }
 
-/* Makes a datatype from the descriptor in w, and registers it at *vid. */
+// Makes a datatype from the descriptor in w, and registers it at *vid.
 static long make(struct writer *w, ckpt_vid *vid) {
     MPI_Datatype type;
     int rc = w->failed ? MPI_ERR_NO_MEM : build(w->word, 4 * w->n, &type);
@@ -287,8 +269,7 @@ static long make(struct writer *w, ckpt_vid *vid) {
 int back_rebuild_type(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real) {
     MPI_Datatype type;
     int rc = build(descriptor, bytes, &type);
-    if (rc == MPI_SUCCESS)
-        rc = MPI_Type_commit(&type);
+    if (rc == MPI_SUCCESS) rc = MPI_Type_commit(&type);
     if (rc != MPI_SUCCESS) {
         back_fail(rc, "its description does not make a datatype");
         return CKPT_E_SYSTEM;
@@ -298,13 +279,12 @@ int back_rebuild_type(ckpt_vid vid, const void *descriptor, size_t bytes, uint64
     return 0;
 }
 
-/* ---- constructors: the order of words is that of MPI_Type_get_contents ---- */
+// ---- constructors: the order of words is that of MPI_Type_get_contents ----
 
 static struct writer head(int combiner, int ni, int na, int nt) {
     size_t n = 5 + (size_t)ni + 2 * (size_t)na + (size_t)nt;
     struct writer w = {.word = malloc(n * sizeof(int32_t)), .capacity = n};
-    if (w.word == NULL)
-        w.capacity = 0; /* put tries again, and says so */
+    if (w.word == NULL) w.capacity = 0; // put tries again, and says so
     put(&w, DESCRIBE_VERSION);
     put(&w, combiner);
     put(&w, ni);
@@ -314,11 +294,10 @@ static struct writer head(int combiner, int ni, int na, int nt) {
 }
 
 static void put_addresses(struct writer *w, const MPI_Aint *v, int n) {
-    for (int i = 0; i < n; i++)
-        put64(w, (uint64_t)v[i]);
+    for (int i = 0; i < n; i++) put64(w, (uint64_t)v[i]);
 }
 
-/* A constructor with one inner datatype. */
+// A constructor with one inner datatype.
 static long make1(struct writer *w, long old, long newtype) {
     put(w, (int32_t)(ckpt_vid)old);
     return make(w, (ckpt_vid *)newtype);
@@ -415,8 +394,7 @@ long back_Type_create_darray(const long *a) {
     put(&w, a[0]);
     put(&w, a[1]);
     put(&w, a[2]);
-    for (int i = 3; i <= 6; i++)
-        put_ints(&w, (const int *)a[i], n);
+    for (int i = 3; i <= 6; i++) put_ints(&w, (const int *)a[i], n);
     put(&w, a[7]);
     return make1(&w, a[8], a[9]);
 }
@@ -428,18 +406,16 @@ long back_Type_create_resized(const long *a) {
     return make1(&w, a[0], a[3]);
 }
 
-/* These are predefined: never freed, so each is registered once. */
+// These are predefined: never freed, so each is registered once.
 static long make_f90(int combiner, const long *a, int n) {
     struct writer w = head(combiner, n, 0, 0);
-    for (int i = 0; i < n; i++)
-        put(&w, a[i]);
+    for (int i = 0; i < n; i++) put(&w, a[i]);
     MPI_Datatype type;
     int rc = w.failed ? MPI_ERR_NO_MEM : build(w.word, 4 * w.n, &type);
     ckpt_vid known = rc == MPI_SUCCESS ? fresh_find(type) : CKPT_VID_NONE;
     if (rc != MPI_SUCCESS || known != CKPT_VID_NONE) {
         free(w.word);
-        if (rc == MPI_SUCCESS)
-            *(ckpt_vid *)a[n] = known;
+        if (rc == MPI_SUCCESS) *(ckpt_vid *)a[n] = known;
         return back_error(rc);
     }
     return new_type(type, &w, (ckpt_vid *)a[n]);
@@ -447,29 +423,22 @@ static long make_f90(int combiner, const long *a, int n) {
 
 long back_Type_create_f90_real(const long *a) { return make_f90(CANON_COMBINER_F90_REAL, a, 2); }
 
-long back_Type_create_f90_complex(const long *a) {
-    return make_f90(CANON_COMBINER_F90_COMPLEX, a, 2);
-}
+long back_Type_create_f90_complex(const long *a) { return make_f90(CANON_COMBINER_F90_COMPLEX, a, 2); }
 
-long back_Type_create_f90_integer(const long *a) {
-    return make_f90(CANON_COMBINER_F90_INTEGER, a, 1);
-}
+long back_Type_create_f90_integer(const long *a) { return make_f90(CANON_COMBINER_F90_INTEGER, a, 1); }
 
 long back_Type_match_size(const long *a) {
-    static const int classes[] = {0, MPI_TYPECLASS_REAL, MPI_TYPECLASS_INTEGER,
-                                  MPI_TYPECLASS_COMPLEX};
+    static const int classes[] = {0, MPI_TYPECLASS_REAL, MPI_TYPECLASS_INTEGER, MPI_TYPECLASS_COMPLEX};
     MPI_Datatype type;
     int rc = MPI_Type_match_size(a[0] >= 1 && a[0] <= 3 ? classes[a[0]] : -1000, (int)a[1], &type);
-    if (rc != MPI_SUCCESS)
-        return back_error(rc);
+    if (rc != MPI_SUCCESS) return back_error(rc);
     ckpt_vid v = fresh_find(type);
-    if (v == CKPT_VID_NONE)
-        return CANON_ERR(ARG);
+    if (v == CKPT_VID_NONE) return CANON_ERR(ARG);
     *(ckpt_vid *)a[2] = v;
     return 0;
 }
 
-/* ---- the rest of a datatype's life ---- */
+// ---- the rest of a datatype's life ----
 
 long back_Type_commit(const long *a) {
     MPI_Datatype type = real_type(*(ckpt_vid *)a[0]);
@@ -479,40 +448,33 @@ long back_Type_commit(const long *a) {
 long back_Type_free(const long *a) {
     ckpt_vid v = *(ckpt_vid *)a[0];
     MPI_Datatype type = real_type(v);
-    if (deferred_keeps(v, back_Type_free))
-        return 0;
+    if (deferred_keeps(v, back_Type_free)) return 0;
     int keeps;
     long canon = keep_type(v, &keeps);
-    if (canon != 0 || keeps)
-        return canon;
+    if (canon != 0 || keeps) return canon;
     int rc = MPI_Type_free(&type);
-    if (rc == MPI_SUCCESS)
-        fresh_free(v);
+    if (rc == MPI_SUCCESS) fresh_free(v);
     return back_error(rc);
 }
 
-/* A copy of the descriptor, parsed; the caller frees *descriptor and calls contents_done. */
+// A copy of the descriptor, parsed; the caller frees *descriptor and calls contents_done.
 static long contents_of(long vid, void **descriptor, size_t *bytes, struct contents *c) {
     *descriptor = fresh_descriptor((ckpt_vid)vid, bytes);
-    if (*descriptor == NULL)
-        return back_error(undescribed((ckpt_vid)vid));
+    if (*descriptor == NULL) return back_error(undescribed((ckpt_vid)vid));
     int rc = parse(*descriptor, *bytes, c);
-    if (rc == MPI_SUCCESS)
-        return 0;
+    if (rc == MPI_SUCCESS) return 0;
     free(*descriptor);
     return rc == MPI_ERR_NO_MEM ? CANON_ERR(NO_MEM) : CANON_ERR(INTERN);
 }
 
 long back_Type_get_envelope(const long *a) {
-    if (real_type(a[0]) == MPI_DATATYPE_NULL)
-        return CANON_ERR(TYPE);
+    if (real_type(a[0]) == MPI_DATATYPE_NULL) return CANON_ERR(TYPE);
     struct contents c = {.combiner = CANON_COMBINER_NAMED};
     if (CKPT_VID_INDEX((ckpt_vid)a[0]) >= CKPT_VID_PREDEFINED) {
         void *descriptor;
         size_t bytes;
         long rc = contents_of(a[0], &descriptor, &bytes, &c);
-        if (rc != 0)
-            return rc;
+        if (rc != 0) return rc;
         free(descriptor);
         contents_done(&c);
     }
@@ -530,29 +492,25 @@ long back_type_again(ckpt_vid inner_vid, ckpt_vid *out) {
     }
     size_t bytes;
     int32_t *words = fresh_descriptor(inner_vid, &bytes);
-    if (words == NULL)
-        return back_error(undescribed(inner_vid));
+    if (words == NULL) return back_error(undescribed(inner_vid));
     struct writer w = {.word = words, .n = bytes / 4, .capacity = bytes / 4};
     return make(&w, out);
 }
 
-/* type, room for each sort, arrays; count of datatypes, combiner */
+// type, room for each sort, arrays; count of datatypes, combiner
 long back_Type_get_contents(const long *a) {
     void *descriptor;
     size_t bytes;
     struct contents c;
-    if (CKPT_VID_INDEX((ckpt_vid)a[0]) < CKPT_VID_PREDEFINED)
-        return CANON_ERR(TYPE);
+    if (CKPT_VID_INDEX((ckpt_vid)a[0]) < CKPT_VID_PREDEFINED) return CANON_ERR(TYPE);
     long rc = contents_of(a[0], &descriptor, &bytes, &c);
-    if (rc != 0)
-        return rc;
+    if (rc != 0) return rc;
     if (c.ni > a[1] || c.na > a[2] || c.nt > a[3]) {
         rc = CANON_ERR(ARG);
     } else {
         memcpy((void *)a[4], c.ints, (size_t)c.ni * sizeof(int));
         memcpy((void *)a[5], c.addresses, (size_t)c.na * sizeof(MPI_Aint));
-        for (int i = 0; rc == 0 && i < c.nt; i++)
-            rc = back_type_again(c.types[i], (ckpt_vid *)a[6] + i);
+        for (int i = 0; rc == 0 && i < c.nt; i++) rc = back_type_again(c.types[i], (ckpt_vid *)a[6] + i);
         *(int *)a[7] = c.nt;
         *(int *)a[8] = c.combiner;
     }

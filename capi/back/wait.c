@@ -1,12 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * wait.c: calls that wait, and how a checkpoint finds them.
- *
- * A thread that waits is held where it is: after a restart its call is issued again with the same
- * arguments.  So what a held call leaves behind must be as if it had not been made: a receive is
- * taken back before; a send is completed while the thread is held, and the arguments are changed so
- * that the call issued again does not send.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// wait.c: calls that wait, and how a checkpoint finds them.
+//
+// A thread that waits is held where it is: after a restart its call is issued again with the same
+// arguments.  So what a held call leaves behind must be as if it had not been made: a receive is
+// taken back before; a send is completed while the thread is held, and the arguments are changed so
+// that the call issued again does not send.
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -23,21 +22,18 @@ static int stopping(void) { return back_pending() == CKPT_PENDING_STOP; }
 
 void back_attend(void) { back_start_deferred(); }
 
-/* Spin for a while, then let others have the processor: MPI's own loops would not, and with more
- * ranks than processors that costs a time slice each. */
+// Spin for a while, then let others have the processor: MPI's own loops would not, and with more
+// ranks than processors that costs a time slice each.
 static void breathe(unsigned turn) {
     back_sync_look();
-    if (turn > BACK_SPIN)
-        sched_yield();
+    if (turn > BACK_SPIN) sched_yield();
 }
 
 int back_turn(unsigned turn) {
     breathe(turn);
-    if (!back_pending())
-        return 0;
+    if (!back_pending()) return 0;
     back_attend();
-    if (stopping())
-        back.host->hold();
+    if (stopping()) back.host->hold();
     return 1;
 }
 
@@ -45,15 +41,13 @@ int back_wait(MPI_Request *request, MPI_Status *status) {
     int flag = 0, rc;
     for (unsigned turn = 0;; turn++) {
         rc = MPI_Test(request, &flag, status);
-        if (__builtin_expect(flag || rc != MPI_SUCCESS, 1))
-            return rc;
+        if (__builtin_expect(flag || rc != MPI_SUCCESS, 1)) return rc;
         breathe(turn);
-        if (back_pending())
-            back_attend();
+        if (back_pending()) back_attend();
     }
 }
 
-/* ---- who waits ---- */
+// ---- who waits ----
 
 static struct back_waiting *waiting;
 static pthread_mutex_t waiting_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -90,13 +84,11 @@ static int list_messages(ckpt_waiting *list, int max) {
 
 int back_list_waiting(void *ctx, ckpt_waiting *list, int max) {
     (void)ctx;
-    if (back.tables == NULL)
-        return 0;
+    if (back.tables == NULL) return 0;
     int n = list_messages(list, max);
     uint32_t i = 0;
     for (const ckpt_slot *s; n < max && (s = next_slot(CKPT_KIND_COMM, &i)) != NULL;) {
-        if (s->extra == 0)
-            continue;
+        if (s->extra == 0) continue;
         const ckpt_clock *c = &ckpt_comm_of(s)->clock;
         uint64_t returned = __atomic_load_n(&c->ret, __ATOMIC_ACQUIRE);
         if (c->name != NULL && __atomic_load_n(&c->call, __ATOMIC_RELAXED) != returned)
@@ -106,7 +98,7 @@ int back_list_waiting(void *ctx, ckpt_waiting *list, int max) {
     return n;
 }
 
-/* Holds the thread, with its send where draining finds it. */
+// Holds the thread, with its send where draining finds it.
 static void hold(struct back_held *send) {
     if (send != NULL) {
         pthread_mutex_lock(&held_mutex);
@@ -138,8 +130,7 @@ int back_wait_send(MPI_Request *request, const long *dest, struct back_sync *syn
         }
         breathe(turn);
         back_slow(turn, &w, CKPT_WAIT_RECEIVER, call, comm, *dest, tag);
-        if (!back_pending())
-            continue;
+        if (!back_pending()) continue;
         back_attend();
         if (stopping()) {
             struct back_held h = {NULL, request, (long *)dest, sync, sync ? back_sync_spare() : NULL};
@@ -153,7 +144,7 @@ int back_wait_send(MPI_Request *request, const long *dest, struct back_sync *syn
     }
 }
 
-/* Takes a posted receive back.  Returns 0 when a message has come for it: it is complete then. */
+// Takes a posted receive back.  Returns 0 when a message has come for it: it is complete then.
 static int take_back(MPI_Request *r, MPI_Status *status, int *rc) {
     int cancelled = 0;
     MPI_Cancel(r);
@@ -168,27 +159,23 @@ static int test_posted(const struct back_take *t, MPI_Request *r, MPI_Status *st
     unsigned turn = 0;
     for (; !stopping(); turn = back_next(turn)) {
         *rc = MPI_Test(r, &flag, status);
-        if (__builtin_expect(flag || *rc != MPI_SUCCESS, 1))
-            break;
+        if (__builtin_expect(flag || *rc != MPI_SUCCESS, 1)) break;
         breathe(turn);
         back_slow(turn, &w, CKPT_WAIT_MESSAGE, t->call, t->comm, t->source, t->tag);
-        if (back_pending())
-            back_attend();
+        if (back_pending()) back_attend();
     }
     back_over(turn, &w);
     return flag || *rc != MPI_SUCCESS;
 }
 
-/* Receives a message that the real MPI has matched.  The thread is not held: it is sent already. */
+// Receives a message that the real MPI has matched.  The thread is not held: it is sent already.
 static long take_matched(const struct back_take *t, MPI_Message *message, long out) {
     MPI_Request r;
     MPI_Status st;
     int rc = MPI_Imrecv(t->buf, t->count, t->type, message, &r);
-    if (rc != MPI_SUCCESS)
-        return back_error(rc);
+    if (rc != MPI_SUCCESS) return back_error(rc);
     rc = back_wait(&r, &st);
-    if (back_took(rc))
-        back_count_received(back_slot(CKPT_KIND_COMM, t->comm), &st);
+    if (back_took(rc)) back_count_received(back_slot(CKPT_KIND_COMM, t->comm), &st);
     give_status(&st, out);
     return back_error(rc);
 }
@@ -202,24 +189,20 @@ long back_take(const struct back_take *t, long out) {
         int rc;
         MPI_Message message;
         if (__builtin_expect(back.drained, 0) && back_drained_recv(t, &drained, &rc, &message)) {
-            if (message != MPI_MESSAGE_NULL)
-                return take_matched(t, &message, out);
+            if (message != MPI_MESSAGE_NULL) return take_matched(t, &message, out);
             give_canon(&drained, out);
             return back_error(rc);
         }
         rc = MPI_Irecv(t->buf, t->count, t->type, real_rank(t->source), real_tag(t->tag),
                        (MPI_Comm)(uintptr_t)comm->real, &r);
-        if (rc != MPI_SUCCESS)
-            return back_error(rc);
-        /* What is taken back leaves nothing in the application's memory. */
+        if (rc != MPI_SUCCESS) return back_error(rc);
+        // What is taken back leaves nothing in the application's memory.
         if (test_posted(t, &r, st, &rc) || !take_back(&r, st = &own, &rc)) {
             if (t->source == CANON_PROC_NULL) {
                 proc_null_status(out);
             } else {
-                if (back_took(rc))
-                    back_count_received(comm, st);
-                if (st == &own)
-                    give_status(st, out);
+                if (back_took(rc)) back_count_received(comm, st);
+                if (st == &own) give_status(st, out);
             }
             return back_error(rc);
         }

@@ -1,11 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * attr.c: keyvals and attributes.  All of it is the application's own: pointers, and functions that
- * are called when an object is duplicated or freed.  Only the predefined attributes ask below.
- *
- * A value is a pointer when C set it and an integer when Fortran did.  Who asks in the other
- * language gets, as MPI wants it, the pointer as an integer, or a pointer to the integer.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// attr.c: keyvals and attributes.  All of it is the application's own: pointers, and functions that
+// are called when an object is duplicated or freed.  Only the predefined attributes ask below.
+//
+// A value is a pointer when C set it and an integer when Fortran did.  Who asks in the other
+// language gets, as MPI wants it, the pointer as an integer, or a pointer to the integer.
 #include <stdlib.h>
 
 #include "front.h"
@@ -13,30 +12,28 @@
 typedef int copy_function(void *object, int keyval, void *extra, void *in, void *out, int *flag);
 
 struct keyval {
-    int sort; /* FRONT_COMM, FRONT_TYPE, FRONT_WIN */
+    int sort; // FRONT_COMM, FRONT_TYPE, FRONT_WIN
     void *copy, *delete, *extra;
-    front_copy_proxy *copy_proxy; /* NULL: functions of C */
+    front_copy_proxy *copy_proxy; // NULL: functions of C
     front_delete_proxy *delete_proxy;
-    int refs; /* the application's handle, and every attribute */
-    /* The handle was given back: attributes may still be there, and it may be given back again. */
+    int refs; // the application's handle, and every attribute
+    // The handle was given back: attributes may still be there, and it may be given back again.
     int freed;
 };
 
 struct front_attr {
     struct front_attr *next;
     ckpt_vid keyval;
-    int form;    /* FRONT_ATTR_* */
-    void *value; /* or the integer itself */
+    int form;    // FRONT_ATTR_*
+    void *value; // or the integer itself
 };
 
-/* The value as C gets it. */
+// The value as C gets it.
 static void *pointer(struct front_attr *a) {
     return a->form == FRONT_ATTR_POINTER ? a->value : (void *)&a->value;
 }
 
-static struct keyval *keyval_of(int keyval) {
-    return front_object(CKPT_KIND_KEYVAL, (ckpt_vid)keyval);
-}
+static struct keyval *keyval_of(int keyval) { return front_object(CKPT_KIND_KEYVAL, (ckpt_vid)keyval); }
 
 static void release(ckpt_vid v) {
     struct keyval *k = front_object(CKPT_KIND_KEYVAL, v);
@@ -56,18 +53,15 @@ static int create(int sort, void *copy, void *delete, void *extra, int *keyval) 
 static int keyval_free(unsigned fn, int sort, int *keyval) {
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, fn, keyval != NULL);
     struct keyval *k = keyval_of(*keyval);
-    if (k == NULL || k->sort != sort)
-        return FRONT_ERR(fn, KEYVAL);
-    if (!__atomic_exchange_n(&k->freed, 1, __ATOMIC_ACQ_REL))
-        release((ckpt_vid)*keyval);
+    if (k == NULL || k->sort != sort) return FRONT_ERR(fn, KEYVAL);
+    if (!__atomic_exchange_n(&k->freed, 1, __ATOMIC_ACQ_REL)) release((ckpt_vid)*keyval);
     *keyval = MPI_KEYVAL_INVALID;
     return MPI_SUCCESS;
 }
 
 void front_keyval_proxy(int keyval, front_copy_proxy *copy, front_delete_proxy *delete) {
     struct keyval *k = keyval_of(keyval);
-    if (k == NULL)
-        return;
+    if (k == NULL) return;
     k->copy_proxy = copy;
     k->delete_proxy = delete;
 }
@@ -78,56 +72,47 @@ static MPI_Fint fortran_handle(int sort, ckpt_vid object) {
                                : PMPI_Comm_c2f(out_comm(object));
 }
 
-/* The three sorts of objects have functions that differ in the type of the handle. */
-static int call_copy(struct keyval *k, ckpt_vid object, struct front_attr *a, void **out,
-                     int *flag) {
+// The three sorts of objects have functions that differ in the type of the handle.
+static int call_copy(struct keyval *k, ckpt_vid object, struct front_attr *a, void **out, int *flag) {
     int keyval = (int)a->keyval;
     void *in = pointer(a);
     if (k->copy_proxy != NULL)
-        return k->copy_proxy(k->copy, fortran_handle(k->sort, object), keyval, k->extra, a->form,
-                             a->value, out, flag);
+        return k->copy_proxy(k->copy, fortran_handle(k->sort, object), keyval, k->extra, a->form, a->value,
+                             out, flag);
     switch (k->sort) {
     case FRONT_TYPE:
-        return ((MPI_Type_copy_attr_function *)k->copy)(out_type(object), keyval, k->extra, in, out,
-                                                        flag);
+        return ((MPI_Type_copy_attr_function *)k->copy)(out_type(object), keyval, k->extra, in, out, flag);
     case FRONT_WIN:
-        return ((MPI_Win_copy_attr_function *)k->copy)(out_win(object), keyval, k->extra, in, out,
-                                                       flag);
+        return ((MPI_Win_copy_attr_function *)k->copy)(out_win(object), keyval, k->extra, in, out, flag);
     default:
-        return ((MPI_Comm_copy_attr_function *)k->copy)(out_comm(object), keyval, k->extra, in, out,
-                                                        flag);
+        return ((MPI_Comm_copy_attr_function *)k->copy)(out_comm(object), keyval, k->extra, in, out, flag);
     }
 }
 
 static int call_delete(struct keyval *k, ckpt_vid object, struct front_attr *a) {
     int keyval = (int)a->keyval;
     void *value = pointer(a);
-    if (k->delete == NULL)
-        return MPI_SUCCESS;
+    if (k->delete == NULL) return MPI_SUCCESS;
     if (k->delete_proxy != NULL)
-        return k->delete_proxy(k->delete, fortran_handle(k->sort, object), keyval, a->form,
-                               a->value, k->extra);
+        return k->delete_proxy(k->delete, fortran_handle(k->sort, object), keyval, a->form, a->value,
+                               k->extra);
     switch (k->sort) {
     case FRONT_TYPE:
-        return ((MPI_Type_delete_attr_function *)k->delete)(out_type(object), keyval, value,
-                                                            k->extra);
+        return ((MPI_Type_delete_attr_function *)k->delete)(out_type(object), keyval, value, k->extra);
     case FRONT_WIN:
-        return ((MPI_Win_delete_attr_function *)k->delete)(out_win(object), keyval, value,
-                                                           k->extra);
+        return ((MPI_Win_delete_attr_function *)k->delete)(out_win(object), keyval, value, k->extra);
     default:
-        return ((MPI_Comm_delete_attr_function *)k->delete)(out_comm(object), keyval, value,
-                                                            k->extra);
+        return ((MPI_Comm_delete_attr_function *)k->delete)(out_comm(object), keyval, value, k->extra);
     }
 }
 
 static struct front_attr **find(int sort, ckpt_vid object, int keyval) {
     struct front_attr **p = &front_side(sort, object)->attrs;
-    while (*p != NULL && (*p)->keyval != (ckpt_vid)keyval)
-        p = &(*p)->next;
+    while (*p != NULL && (*p)->keyval != (ckpt_vid)keyval) p = &(*p)->next;
     return p;
 }
 
-/* What a function of the application's returned is the error, also a class or code that it added. */
+// What a function of the application's returned is the error, also a class or code that it added.
 static int attr_error(unsigned fn, int sort, ckpt_vid object, int code) {
     return sort == FRONT_TYPE ? front_error_code(FRONT_COMM, VID_COMM_WORLD, fn, code)
                               : front_error_code(sort, object, fn, code);
@@ -135,13 +120,11 @@ static int attr_error(unsigned fn, int sort, ckpt_vid object, int code) {
 
 static int set_form(unsigned fn, int sort, ckpt_vid object, int keyval, void *value, int form) {
     struct keyval *k = keyval_of(keyval);
-    if (k == NULL || k->sort != sort)
-        return FRONT_ERR(fn, KEYVAL);
+    if (k == NULL || k->sort != sort) return FRONT_ERR(fn, KEYVAL);
     struct front_attr *a = *find(sort, object, keyval);
     if (a != NULL) {
         int rc = call_delete(k, object, a);
-        if (rc != MPI_SUCCESS)
-            return attr_error(fn, sort, object, rc);
+        if (rc != MPI_SUCCESS) return attr_error(fn, sort, object, rc);
         a->value = value;
         a->form = form;
         return MPI_SUCCESS;
@@ -160,26 +143,21 @@ static int set(unsigned fn, int sort, ckpt_vid object, int keyval, void *value) 
 
 static int get(unsigned fn, int sort, ckpt_vid object, int keyval, void *value, int *flag) {
     struct keyval *k = keyval_of(keyval);
-    if (k == NULL || k->sort != sort)
-        return FRONT_ERR(fn, KEYVAL);
+    if (k == NULL || k->sort != sort) return FRONT_ERR(fn, KEYVAL);
     struct front_attr *a = *find(sort, object, keyval);
     *flag = a != NULL;
-    if (a != NULL)
-        *(void **)value = pointer(a);
+    if (a != NULL) *(void **)value = pointer(a);
     return MPI_SUCCESS;
 }
 
 static int delete (unsigned fn, int sort, ckpt_vid object, int keyval) {
     struct keyval *k = keyval_of(keyval);
-    if (k == NULL || k->sort != sort)
-        return FRONT_ERR(fn, KEYVAL);
+    if (k == NULL || k->sort != sort) return FRONT_ERR(fn, KEYVAL);
     struct front_attr *a = *find(sort, object, keyval);
-    if (a == NULL)
-        return MPI_SUCCESS;
+    if (a == NULL) return MPI_SUCCESS;
     int rc = call_delete(k, object, a);
-    if (rc != MPI_SUCCESS)
-        return attr_error(fn, sort, object, rc);
-    struct front_attr **p = find(sort, object, keyval); /* the function may have changed the list */
+    if (rc != MPI_SUCCESS) return attr_error(fn, sort, object, rc);
+    struct front_attr **p = find(sort, object, keyval); // the function may have changed the list
     if (*p == a) {
         *p = a->next;
         free(a);
@@ -193,8 +171,7 @@ int front_attrs_delete(unsigned fn, int sort, ckpt_vid object) {
     const struct front_side *side = front_side_known(sort, object);
     while (side != NULL && (a = side->attrs) != NULL) {
         int rc = delete (fn, sort, object, (int)a->keyval);
-        if (rc != MPI_SUCCESS)
-            return rc;
+        if (rc != MPI_SUCCESS) return rc;
     }
     return MPI_SUCCESS;
 }
@@ -205,13 +182,10 @@ int front_attrs_copy(int sort, ckpt_vid from, ckpt_vid to) {
         struct keyval *k = front_object(CKPT_KIND_KEYVAL, a->keyval);
         void *value = NULL;
         int flag = 0;
-        if (k->copy == NULL)
-            continue;
+        if (k->copy == NULL) continue;
         int rc = call_copy(k, from, a, &value, &flag);
-        if (rc != MPI_SUCCESS)
-            return rc;
-        if (!flag)
-            continue;
+        if (rc != MPI_SUCCESS) return rc;
+        if (!flag) continue;
         struct front_attr *copy = front_alloc(sizeof *copy);
         int form = k->copy_proxy != NULL ? a->form : FRONT_ATTR_POINTER;
         *copy = (struct front_attr){NULL, a->keyval, form, value};
@@ -222,7 +196,7 @@ int front_attrs_copy(int sort, ckpt_vid from, ckpt_vid to) {
     return MPI_SUCCESS;
 }
 
-/* Predefined attributes: the application gets a pointer to memory of ours, which stays valid. */
+// Predefined attributes: the application gets a pointer to memory of ours, which stays valid.
 static int predefined(int attr, void *value, int *flag) {
     static int values[CANON_ATTRS];
     long a[] = {attr, (long)&values[attr], (long)flag};
@@ -231,13 +205,10 @@ static int predefined(int attr, void *value, int *flag) {
         values[attr] = front_lastusedcode();
     else {
         long rc = front_call(CKPT_FN_MPI_COMM_GET_ATTR, a);
-        if (rc != 0)
-            return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_COMM_GET_ATTR, rc);
-        if (attr == CANON_ATTR_IO || attr == CANON_ATTR_HOST)
-            values[attr] = out_rank(values[attr]);
+        if (rc != 0) return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_COMM_GET_ATTR, rc);
+        if (attr == CANON_ATTR_IO || attr == CANON_ATTR_HOST) values[attr] = out_rank(values[attr]);
     }
-    if (*flag)
-        *(void **)value = &values[attr];
+    if (*flag) *(void **)value = &values[attr];
     return MPI_SUCCESS;
 }
 
@@ -245,46 +216,41 @@ static int live(unsigned fn, ckpt_kind kind, ckpt_vid vid) {
     return !front_is_null(kind, front_slot(fn, kind, vid));
 }
 
-/* ---- from Fortran ---- */
+// ---- from Fortran ----
 
 int front_attr_set(int sort, ckpt_vid object, int keyval, long value, int form) {
     static const unsigned fn[] = {CKPT_FN_MPI_COMM_SET_ATTR, CKPT_FN_MPI_TYPE_SET_ATTR,
                                   CKPT_FN_MPI_WIN_SET_ATTR};
-    if (!live(fn[sort], CKPT_VID_KIND(object), object))
-        return FRONT_ERR(fn[sort], ARG);
+    if (!live(fn[sort], CKPT_VID_KIND(object), object)) return FRONT_ERR(fn[sort], ARG);
     return set_form(fn[sort], sort, object, keyval, (void *)value, form);
 }
 
 int front_attr_get(int sort, ckpt_vid object, int keyval, long *value, int *flag) {
     static const unsigned fn[] = {CKPT_FN_MPI_COMM_GET_ATTR, CKPT_FN_MPI_TYPE_GET_ATTR,
                                   CKPT_FN_MPI_WIN_GET_ATTR};
-    if (!live(fn[sort], CKPT_VID_KIND(object), object))
-        return FRONT_ERR(fn[sort], ARG);
+    if (!live(fn[sort], CKPT_VID_KIND(object), object)) return FRONT_ERR(fn[sort], ARG);
     void *p;
     if (sort == FRONT_COMM && in_attr(keyval) != 0) {
         int rc = predefined(in_attr(keyval), &p, flag);
-        if (rc == MPI_SUCCESS && *flag)
-            *value = *(int *)p;
+        if (rc == MPI_SUCCESS && *flag) *value = *(int *)p;
         return rc;
     }
     if (sort == FRONT_WIN && in_win_attr(keyval) != 0 && front_win_attr(object, keyval, &p)) {
-        /* The base is a pointer, the size an MPI_Aint, the others are ints. */
+        // The base is a pointer, the size an MPI_Aint, the others are ints.
         int which = in_win_attr(keyval);
         *value = which == 1 ? (long)p : which == 2 ? *(MPI_Aint *)p : *(int *)p;
         *flag = 1;
         return MPI_SUCCESS;
     }
     struct keyval *k = keyval_of(keyval);
-    if (k == NULL || k->sort != sort)
-        return FRONT_ERR(fn[sort], KEYVAL);
+    if (k == NULL || k->sort != sort) return FRONT_ERR(fn[sort], KEYVAL);
     struct front_attr *a = *find(sort, object, keyval);
     *flag = a != NULL;
-    if (a != NULL)
-        *value = (long)a->value;
+    if (a != NULL) *value = (long)a->value;
     return MPI_SUCCESS;
 }
 
-/* ---- communicators ---- */
+// ---- communicators ----
 
 FRONT(int, Comm_create_keyval,
       (MPI_Comm_copy_attr_function * copy, MPI_Comm_delete_attr_function *delete, int *keyval,
@@ -309,8 +275,7 @@ FRONT(int, Comm_get_attr, (MPI_Comm comm, int keyval, void *value, int *flag)) {
     if (!live(CKPT_FN_MPI_COMM_GET_ATTR, CKPT_KIND_COMM, in_comm(comm)))
         return FRONT_ERR(CKPT_FN_MPI_COMM_GET_ATTR, COMM);
     int attr = in_attr(keyval);
-    if (attr != 0)
-        return predefined(attr, value, flag);
+    if (attr != 0) return predefined(attr, value, flag);
     return get(CKPT_FN_MPI_COMM_GET_ATTR, FRONT_COMM, in_comm(comm), keyval, value, flag);
 }
 
@@ -320,7 +285,7 @@ FRONT(int, Comm_delete_attr, (MPI_Comm comm, int keyval)) {
     return delete (CKPT_FN_MPI_COMM_DELETE_ATTR, FRONT_COMM, in_comm(comm), keyval);
 }
 
-/* The names of MPI 1. */
+// The names of MPI 1.
 
 FRONT(int, Keyval_create,
       (MPI_Comm_copy_attr_function * copy, MPI_Comm_delete_attr_function *delete, int *keyval,
@@ -340,7 +305,7 @@ FRONT(int, Attr_get, (MPI_Comm comm, int keyval, void *value, int *flag)) {
 
 FRONT(int, Attr_delete, (MPI_Comm comm, int keyval)) { return PMPI_Comm_delete_attr(comm, keyval); }
 
-/* ---- datatypes ---- */
+// ---- datatypes ----
 
 FRONT(int, Type_create_keyval,
       (MPI_Type_copy_attr_function * copy, MPI_Type_delete_attr_function *delete, int *keyval,
@@ -373,7 +338,7 @@ FRONT(int, Type_delete_attr, (MPI_Datatype type, int keyval)) {
     return delete (CKPT_FN_MPI_TYPE_DELETE_ATTR, FRONT_TYPE, in_type(type), keyval);
 }
 
-/* ---- windows ---- */
+// ---- windows ----
 
 FRONT(int, Win_create_keyval,
       (MPI_Win_copy_attr_function * copy, MPI_Win_delete_attr_function *delete, int *keyval,

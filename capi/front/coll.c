@@ -1,23 +1,21 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * coll.c: operations, and the collectives with an array of datatypes a side.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// coll.c: operations, and the collectives with an array of datatypes a side.
 #include <stdlib.h>
 
 #include "front.h"
 
-/* ---- operations ---- */
+// ---- operations ----
 
-/* Called from below for each piece of a reduction. */
+// Called from below for each piece of a reduction.
 static long user_thunk(void *in, void *inout, int *len, long type, void *op) {
     const struct front_op *o = op;
     o->call(o, in, inout, len, out_type((ckpt_vid)type));
     return 0;
 }
 
-/* A function with a large count. */
-static void call_large(const struct front_op *o, void *in, void *inout, int *len,
-                       MPI_Datatype type) {
+// A function with a large count.
+static void call_large(const struct front_op *o, void *in, void *inout, int *len, MPI_Datatype type) {
     MPI_Count n = *len;
     ((void (*)(void *, void *, MPI_Count *, MPI_Datatype *))o->function)(in, inout, &n, &type);
 }
@@ -43,8 +41,7 @@ int front_op_new(front_op_call *call, void *function, int commute, unsigned fn, 
 
 struct front_op *front_op(MPI_Op op) {
     ckpt_vid v = in_op(op);
-    if (CKPT_VID_INDEX(v) < CKPT_VID_PREDEFINED)
-        return NULL;
+    if (CKPT_VID_INDEX(v) < CKPT_VID_PREDEFINED) return NULL;
     return (struct front_op *)(uintptr_t)front_slot(CKPT_FN_MPI_OP_FREE, CKPT_KIND_OP, v)->extra;
 }
 
@@ -57,7 +54,7 @@ FRONT(int, Op_create_c, (void *user_fn, int commute, MPI_Op *op)) {
     return front_op_new(call_large, user_fn, commute, CKPT_FN_MPI_OP_CREATE_C, op);
 }
 
-/* Of operations that were freed while a reduction was under way: MPI may still call their functions. */
+// Of operations that were freed while a reduction was under way: MPI may still call their functions.
 static struct front_op *freed_later;
 
 static void free_ops(struct front_op *o) {
@@ -71,8 +68,7 @@ static void free_ops(struct front_op *o) {
 FRONT(int, Op_free, (MPI_Op * op)) {
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_OP_FREE, op != NULL);
     ckpt_vid v = in_op(*op);
-    if (CKPT_VID_INDEX(v) < CKPT_VID_PREDEFINED)
-        return FRONT_ERR(CKPT_FN_MPI_OP_FREE, OP);
+    if (CKPT_VID_INDEX(v) < CKPT_VID_PREDEFINED) return FRONT_ERR(CKPT_FN_MPI_OP_FREE, OP);
     struct front_op *o = front_op(*op);
     int in_use = 0;
     long a[] = {(long)&v, (long)&in_use};
@@ -86,15 +82,13 @@ FRONT(int, Op_free, (MPI_Op * op)) {
         free_ops(o);
     } else if (o != NULL) {
         struct front_op *last = o;
-        while (last->next != NULL)
-            last = last->next;
+        while (last->next != NULL) last = last->next;
         last->next = __atomic_load_n(&freed_later, __ATOMIC_ACQUIRE);
-        while (!__atomic_compare_exchange_n(&freed_later, &last->next, o, 0, __ATOMIC_ACQ_REL,
-                                            __ATOMIC_ACQUIRE))
+        while (
+            !__atomic_compare_exchange_n(&freed_later, &last->next, o, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
             ;
     }
-    if (rc != 0)
-        return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_OP_FREE, rc);
+    if (rc != 0) return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_OP_FREE, rc);
     *op = MPI_OP_NULL;
     return MPI_SUCCESS;
 }
@@ -102,13 +96,12 @@ FRONT(int, Op_free, (MPI_Op * op)) {
 FRONT(int, Op_commutative, (MPI_Op op, int *commute)) {
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_OP_COMMUTATIVE, commute != NULL);
     const ckpt_slot *s = front_slot(CKPT_FN_MPI_OP_COMMUTATIVE, CKPT_KIND_OP, in_op(op));
-    if (front_is_null(CKPT_KIND_OP, s))
-        return FRONT_ERR(CKPT_FN_MPI_OP_COMMUTATIVE, OP);
+    if (front_is_null(CKPT_KIND_OP, s)) return FRONT_ERR(CKPT_FN_MPI_OP_COMMUTATIVE, OP);
     *commute = s->a;
     return MPI_SUCCESS;
 }
 
-/* ---- all-to-all with a datatype for each peer ---- */
+// ---- all-to-all with a datatype for each peer ----
 
 int PMPI_Comm_rank(MPI_Comm, int *);
 int PMPI_Comm_size(MPI_Comm, int *);
@@ -122,14 +115,12 @@ int PMPI_Dist_graph_neighbors_count(MPI_Comm, int *, int *, int *);
 int front_blocks(MPI_Comm comm, int neighbors, int *out, int *in) {
     int rc, flag;
     if (!neighbors) {
-        if ((rc = PMPI_Comm_test_inter(comm, &flag)) != MPI_SUCCESS)
-            return rc;
+        if ((rc = PMPI_Comm_test_inter(comm, &flag)) != MPI_SUCCESS) return rc;
         rc = flag ? PMPI_Comm_remote_size(comm, out) : PMPI_Comm_size(comm, out);
         *in = *out;
         return rc;
     }
-    if ((rc = PMPI_Topo_test(comm, &flag)) != MPI_SUCCESS)
-        return rc;
+    if ((rc = PMPI_Topo_test(comm, &flag)) != MPI_SUCCESS) return rc;
     *out = *in = 0;
     if (flag == out_topo(CANON_CART)) {
         rc = PMPI_Cartdim_get(comm, out);
@@ -151,19 +142,17 @@ struct side {
 
 static void convert(struct side *s, const MPI_Datatype *types, int n) {
     s->vids = front_vids(s->small, n);
-    for (int i = 0; i < n; i++)
-        s->vids[i] = in_type(types[i]);
+    for (int i = 0; i < n; i++) s->vids[i] = in_type(types[i]);
 }
 
-/* counts and displacements are arrays of int or MPI_Aint, which go through as they are; the back
- * copies the datatypes when the call is not blocking. */
+// counts and displacements are arrays of int or MPI_Aint, which go through as they are; the back
+// copies the datatypes when the call is not blocking.
 static int alltoallw(unsigned fn, int neighbors, const void *sendbuf, const void *sendcounts,
                      const void *sdispls, const MPI_Datatype *sendtypes, void *recvbuf,
                      const void *recvcounts, const void *rdispls, const MPI_Datatype *recvtypes,
                      MPI_Comm comm, ckpt_vid *request) {
     int out, in, rc = front_blocks(comm, neighbors, &out, &in);
-    if (rc != MPI_SUCCESS)
-        return rc;
+    if (rc != MPI_SUCCESS) return rc;
     struct side s, r;
     int in_place = in_buf(sendbuf) == CANON_IN_PLACE;
     convert(&s, sendtypes, in_place ? 0 : out);
@@ -178,74 +167,70 @@ static int alltoallw(unsigned fn, int neighbors, const void *sendbuf, const void
 }
 
 FRONT(int, Alltoallw,
-      (const void *sendbuf, const int *sendcounts, const int *sdispls,
-       const MPI_Datatype *sendtypes, void *recvbuf, const int *recvcounts, const int *rdispls,
-       const MPI_Datatype *recvtypes, MPI_Comm comm)) {
-    return alltoallw(CKPT_FN_MPI_ALLTOALLW, 0, sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
-                     recvcounts, rdispls, recvtypes, comm, NULL);
+      (const void *sendbuf, const int *sendcounts, const int *sdispls, const MPI_Datatype *sendtypes,
+       void *recvbuf, const int *recvcounts, const int *rdispls, const MPI_Datatype *recvtypes,
+       MPI_Comm comm)) {
+    return alltoallw(CKPT_FN_MPI_ALLTOALLW, 0, sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts,
+                     rdispls, recvtypes, comm, NULL);
 }
 
 FRONT(int, Ialltoallw,
-      (const void *sendbuf, const int *sendcounts, const int *sdispls,
-       const MPI_Datatype *sendtypes, void *recvbuf, const int *recvcounts, const int *rdispls,
-       const MPI_Datatype *recvtypes, MPI_Comm comm, MPI_Request *request)) {
+      (const void *sendbuf, const int *sendcounts, const int *sdispls, const MPI_Datatype *sendtypes,
+       void *recvbuf, const int *recvcounts, const int *rdispls, const MPI_Datatype *recvtypes, MPI_Comm comm,
+       MPI_Request *request)) {
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_IALLTOALLW, request != NULL);
     ckpt_vid v = VID_REQUEST_NULL;
     int rc = alltoallw(CKPT_FN_MPI_IALLTOALLW, 0, sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
                        recvcounts, rdispls, recvtypes, comm, &v);
-    if (rc == MPI_SUCCESS)
-        *request = out_request(v);
+    if (rc == MPI_SUCCESS) *request = out_request(v);
     return rc;
 }
 
 FRONT(int, Neighbor_alltoallw,
-      (const void *sendbuf, const int *sendcounts, const MPI_Aint *sdispls,
-       const MPI_Datatype *sendtypes, void *recvbuf, const int *recvcounts, const MPI_Aint *rdispls,
-       const MPI_Datatype *recvtypes, MPI_Comm comm)) {
-    return alltoallw(CKPT_FN_MPI_NEIGHBOR_ALLTOALLW, 1, sendbuf, sendcounts, sdispls, sendtypes,
-                     recvbuf, recvcounts, rdispls, recvtypes, comm, NULL);
+      (const void *sendbuf, const int *sendcounts, const MPI_Aint *sdispls, const MPI_Datatype *sendtypes,
+       void *recvbuf, const int *recvcounts, const MPI_Aint *rdispls, const MPI_Datatype *recvtypes,
+       MPI_Comm comm)) {
+    return alltoallw(CKPT_FN_MPI_NEIGHBOR_ALLTOALLW, 1, sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
+                     recvcounts, rdispls, recvtypes, comm, NULL);
 }
 
 FRONT(int, Ineighbor_alltoallw,
-      (const void *sendbuf, const int *sendcounts, const MPI_Aint *sdispls,
-       const MPI_Datatype *sendtypes, void *recvbuf, const int *recvcounts, const MPI_Aint *rdispls,
-       const MPI_Datatype *recvtypes, MPI_Comm comm, MPI_Request *request)) {
+      (const void *sendbuf, const int *sendcounts, const MPI_Aint *sdispls, const MPI_Datatype *sendtypes,
+       void *recvbuf, const int *recvcounts, const MPI_Aint *rdispls, const MPI_Datatype *recvtypes,
+       MPI_Comm comm, MPI_Request *request)) {
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_INEIGHBOR_ALLTOALLW, request != NULL);
     ckpt_vid v = VID_REQUEST_NULL;
-    int rc = alltoallw(CKPT_FN_MPI_INEIGHBOR_ALLTOALLW, 1, sendbuf, sendcounts, sdispls, sendtypes,
-                       recvbuf, recvcounts, rdispls, recvtypes, comm, &v);
-    if (rc == MPI_SUCCESS)
-        *request = out_request(v);
+    int rc = alltoallw(CKPT_FN_MPI_INEIGHBOR_ALLTOALLW, 1, sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
+                       recvcounts, rdispls, recvtypes, comm, &v);
+    if (rc == MPI_SUCCESS) *request = out_request(v);
     return rc;
 }
 
-/* The persistent ones; info holds hints only. */
+// The persistent ones; info holds hints only.
 
 FRONT(int, Alltoallw_init,
-      (const void *sendbuf, const int *sendcounts, const int *sdispls,
-       const MPI_Datatype *sendtypes, void *recvbuf, const int *recvcounts, const int *rdispls,
-       const MPI_Datatype *recvtypes, MPI_Comm comm, MPI_Info info, MPI_Request *request)) {
+      (const void *sendbuf, const int *sendcounts, const int *sdispls, const MPI_Datatype *sendtypes,
+       void *recvbuf, const int *recvcounts, const int *rdispls, const MPI_Datatype *recvtypes, MPI_Comm comm,
+       MPI_Info info, MPI_Request *request)) {
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_ALLTOALLW_INIT, request != NULL);
     (void)info;
     ckpt_vid v = VID_REQUEST_NULL;
-    int rc = alltoallw(CKPT_FN_MPI_ALLTOALLW_INIT, 0, sendbuf, sendcounts, sdispls, sendtypes,
-                       recvbuf, recvcounts, rdispls, recvtypes, comm, &v);
-    if (rc == MPI_SUCCESS)
-        *request = out_request(v);
+    int rc = alltoallw(CKPT_FN_MPI_ALLTOALLW_INIT, 0, sendbuf, sendcounts, sdispls, sendtypes, recvbuf,
+                       recvcounts, rdispls, recvtypes, comm, &v);
+    if (rc == MPI_SUCCESS) *request = out_request(v);
     return rc;
 }
 
 FRONT(int, Neighbor_alltoallw_init,
-      (const void *sendbuf, const int *sendcounts, const MPI_Aint *sdispls,
-       const MPI_Datatype *sendtypes, void *recvbuf, const int *recvcounts, const MPI_Aint *rdispls,
-       const MPI_Datatype *recvtypes, MPI_Comm comm, MPI_Info info, MPI_Request *request)) {
+      (const void *sendbuf, const int *sendcounts, const MPI_Aint *sdispls, const MPI_Datatype *sendtypes,
+       void *recvbuf, const int *recvcounts, const MPI_Aint *rdispls, const MPI_Datatype *recvtypes,
+       MPI_Comm comm, MPI_Info info, MPI_Request *request)) {
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_NEIGHBOR_ALLTOALLW_INIT, request != NULL);
     (void)info;
     ckpt_vid v = VID_REQUEST_NULL;
-    int rc = alltoallw(CKPT_FN_MPI_NEIGHBOR_ALLTOALLW_INIT, 1, sendbuf, sendcounts, sdispls,
-                       sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, &v);
-    if (rc == MPI_SUCCESS)
-        *request = out_request(v);
+    int rc = alltoallw(CKPT_FN_MPI_NEIGHBOR_ALLTOALLW_INIT, 1, sendbuf, sendcounts, sdispls, sendtypes,
+                       recvbuf, recvcounts, rdispls, recvtypes, comm, &v);
+    if (rc == MPI_SUCCESS) *request = out_request(v);
     return rc;
 }
 

@@ -1,8 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * core.c: loading the back, the state of MPI as the application sees it, and the front's own
- * memory.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// core.c: loading the back, the state of MPI as the application sees it, and the front's own
+// memory.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +12,8 @@
 
 int front_state = FRONT_BEFORE;
 
-/* Guards everything the front keeps.  Never held over a call through the gate or into the
- * application. */
+// Guards everything the front keeps.  Never held over a call through the gate or into the
+// application.
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 void front_lock(void) { pthread_mutex_lock(&mutex); }
@@ -23,8 +22,7 @@ void front_unlock(void) { pthread_mutex_unlock(&mutex); }
 
 long front_call_again(unsigned fn, const void *args) {
     long rc;
-    do
-        rc = CKPT_GATE->gate(fn, args);
+    do rc = CKPT_GATE->gate(fn, args);
     while (rc == CKPT_GATE_RETRY);
     return rc;
 }
@@ -52,8 +50,7 @@ void front_not_running(unsigned fn) {
 static void *or_die(void *p) {
     if (p == NULL) {
         static const char text[] = "libckpt: out of memory in the MPI library.\n";
-        if (write(2, text, sizeof text - 1) < 0)
-            _exit(2);
+        if (write(2, text, sizeof text - 1) < 0) _exit(2);
         abort();
     }
     return p;
@@ -68,11 +65,11 @@ char *front_strdup(const char *s, size_t max) {
     return copy;
 }
 
-/* ---- tables by virtual id: two levels, so that records never move ----
- *
- * Writers hold the lock.  Readers do not: pages and records are published with release stores, when
- * what they point to is complete.  A record that is dropped beside a reader is one that the program
- * frees and uses at the same time. */
+// ---- tables by virtual id: two levels, so that records never move ----
+//
+// Writers hold the lock.  Readers do not: pages and records are published with release stores, when
+// what they point to is complete.  A record that is dropped beside a reader is one that the program
+// frees and uses at the same time.
 
 enum { PAGE = 4096, PAGES = 65536 };
 
@@ -80,18 +77,17 @@ struct directory {
     void **page[PAGES];
 };
 
-/* With the lock held. */
+// With the lock held.
 static void **place(struct directory *d, ckpt_vid vid) {
     uint32_t i = CKPT_VID_INDEX(vid);
     void ***page = &d->page[i / PAGE];
-    if (*page == NULL)
-        __atomic_store_n(page, front_alloc(PAGE * sizeof(void *)), __ATOMIC_RELEASE);
+    if (*page == NULL) __atomic_store_n(page, front_alloc(PAGE * sizeof(void *)), __ATOMIC_RELEASE);
     return *page + i % PAGE;
 }
 
 static void set(void **at, void *record) { __atomic_store_n(at, record, __ATOMIC_RELEASE); }
 
-/* Without the lock; NULL: no record. */
+// Without the lock; NULL: no record.
 static void *record_of(const struct directory *d, ckpt_vid vid) {
     uint32_t i = CKPT_VID_INDEX(vid);
     void **page = __atomic_load_n(&d->page[i / PAGE], __ATOMIC_ACQUIRE);
@@ -100,20 +96,20 @@ static void *record_of(const struct directory *d, ckpt_vid vid) {
 
 static struct directory sides[FRONT_SORTS];
 
-struct front_side *front_side_known(int sort, ckpt_vid vid) { return record_of(&sides[sort], vid); }
+struct front_side *front_side_known(int sort, ckpt_vid vid) {
+    return record_of(&sides[sort], vid);
+}
 
 struct front_side *front_side(int sort, ckpt_vid vid) {
     struct front_side *s = record_of(&sides[sort], vid);
-    if (__builtin_expect(s != NULL, 1))
-        return s;
+    if (__builtin_expect(s != NULL, 1)) return s;
     front_lock();
     void **p = place(&sides[sort], vid);
     s = *p;
     if (s == NULL) {
         s = front_alloc(sizeof *s);
-        /* MPI: errors of files return by default, all others are fatal. */
-        s->errhandler =
-            CKPT_VID(CKPT_KIND_ERRHANDLER, sort == FRONT_FILE ? ERRH_RETURN : ERRH_DEFAULT);
+        // MPI: errors of files return by default, all others are fatal.
+        s->errhandler = CKPT_VID(CKPT_KIND_ERRHANDLER, sort == FRONT_FILE ? ERRH_RETURN : ERRH_DEFAULT);
         set(p, s);
     }
     front_unlock();
@@ -121,15 +117,13 @@ struct front_side *front_side(int sort, ckpt_vid vid) {
 }
 
 void front_side_drop(int sort, ckpt_vid vid) {
-    if (front_side_known(sort, vid) == NULL)
-        return;
+    if (front_side_known(sort, vid) == NULL) return;
     front_lock();
     void **p = place(&sides[sort], vid);
     struct front_side *s = *p;
     set(p, NULL);
     front_unlock();
-    if (s == NULL)
-        return;
+    if (s == NULL) return;
     front_group_let_go(s->group);
     front_errhandler_release(s->errhandler);
     free(s->name);
@@ -139,12 +133,12 @@ void front_side_drop(int sort, ckpt_vid vid) {
     free(s);
 }
 
-/* ---- objects of the front alone ---- */
+// ---- objects of the front alone ----
 
 static struct {
     struct directory d;
-    uint32_t next;   /* never given out from here on */
-    uint32_t *freed; /* indices to give out again */
+    uint32_t next;   // never given out from here on
+    uint32_t *freed; // indices to give out again
     uint32_t nfreed, capacity;
 } objects[CKPT_KINDS];
 
@@ -158,8 +152,7 @@ ckpt_vid front_object_new(ckpt_kind kind, void *object) {
 }
 
 void *front_object(ckpt_kind kind, ckpt_vid vid) {
-    if (CKPT_VID_KIND(vid) != (uint32_t)kind || CKPT_VID_INDEX(vid) < CKPT_VID_PREDEFINED)
-        return NULL;
+    if (CKPT_VID_KIND(vid) != (uint32_t)kind || CKPT_VID_INDEX(vid) < CKPT_VID_PREDEFINED) return NULL;
     return record_of(&objects[kind].d, vid);
 }
 

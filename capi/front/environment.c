@@ -1,7 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * environment.c: MPI_INFO_ENV, how the program was started.  Open MPI tells; MPICH leaves it empty.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// environment.c: MPI_INFO_ENV, how the program was started.  Open MPI tells; MPICH leaves it empty.
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -16,15 +15,15 @@ int PMPI_Comm_size(MPI_Comm, int *);
 #if FRONT_ABI == 2
 static char **arguments;
 
-/* /proc/self/cmdline would be that of ckptrun. */
+// /proc/self/cmdline would be that of ckptrun.
 __attribute__((constructor)) static void remember(int argc, char **argv) {
     (void)argc;
     arguments = argv;
 }
 
 static void fill(MPI_Info env, int level) {
-    static const char *const levels[] = {"MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED",
-                                         "MPI_THREAD_SERIALIZED", "MPI_THREAD_MULTIPLE"};
+    static const char *const levels[] = {"MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED", "MPI_THREAD_SERIALIZED",
+                                         "MPI_THREAD_MULTIPLE"};
     char text[MPI_MAX_INFO_VAL];
     struct utsname machine;
     int ranks;
@@ -34,8 +33,7 @@ static void fill(MPI_Info env, int level) {
         size_t n = 0;
         for (char **a = arguments + 1; *a != NULL && n < sizeof text; a++)
             n += (size_t)snprintf(text + n, sizeof text - n, n ? " %s" : "%s", *a);
-        if (n > 0)
-            PMPI_Info_set(env, "argv", text);
+        if (n > 0) PMPI_Info_set(env, "argv", text);
     }
     PMPI_Comm_size(out_comm(VID_COMM_WORLD), &ranks);
     snprintf(text, sizeof text, "%d", ranks);
@@ -45,10 +43,8 @@ static void fill(MPI_Info env, int level) {
         PMPI_Info_set(env, "host", machine.nodename);
         PMPI_Info_set(env, "arch", machine.machine);
     }
-    if (getcwd(text, sizeof text) != NULL)
-        PMPI_Info_set(env, "wdir", text);
-    if (level >= 0 && level < 4)
-        PMPI_Info_set(env, "thread_level", levels[level]);
+    if (getcwd(text, sizeof text) != NULL) PMPI_Info_set(env, "wdir", text);
+    if (level >= 0 && level < 4) PMPI_Info_set(env, "thread_level", levels[level]);
 }
 #else
 static void fill(MPI_Info env, int level) { (void)env, (void)level; }

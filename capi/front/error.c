@@ -1,15 +1,14 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * error.c: error codes, classes, texts and handlers.
- *
- * The real MPI below always returns errors (the back sees to that); what happens then is decided
- * here, so that it is the same above every MPI and is saved with the application.
- *
- * A code that the application sees is a class of its ABI in the low 8 bits and a number in the 22
- * above: 0; the back's number of the real MPI's code; or, with the highest of the 22 set, the
- * function whose count is too large.  Classes and codes that the application added have bit 30 set and
- * are indices into added.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// error.c: error codes, classes, texts and handlers.
+//
+// The real MPI below always returns errors (the back sees to that); what happens then is decided
+// here, so that it is the same above every MPI and is saved with the application.
+//
+// A code that the application sees is a class of its ABI in the low 8 bits and a number in the 22
+// above: 0; the back's number of the real MPI's code; or, with the highest of the 22 set, the
+// function whose count is too large.  Classes and codes that the application added have bit 30 set and
+// are indices into added.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +17,7 @@
 
 enum { TOO_LARGE = 1 << 21, ADDED = 1 << 30 };
 
-/* ---- classes ---- */
+// ---- classes ----
 
 static const int abi_class[256] = {
 #define X(name, canon, abi) [canon] = abi,
@@ -37,8 +36,7 @@ static int canon_class(int class) {
 
 int front_code(long rc) {
     int class = abi_class[rc & 0xff];
-    if (class == 0 && rc != 0)
-        class = abi_class[CANON_ERRCLASS_ERR_OTHER];
+    if (class == 0 && rc != 0) class = abi_class[CANON_ERRCLASS_ERR_OTHER];
     return (int)(class | (rc & ~0xffl));
 }
 
@@ -86,7 +84,7 @@ static const char *class_text(int canon) {
     return texts[canon] ? texts[canon] : names[canon] ? names[canon] : "unknown error";
 }
 
-/* ---- classes and codes of the application ---- */
+// ---- classes and codes of the application ----
 
 static struct {
     int class;
@@ -117,8 +115,7 @@ static int is_added(int code) { return (code & ADDED) && (code & ~ADDED) < nadde
 FRONT(int, Add_error_class, (int *errorclass)) {
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_ADD_ERROR_CLASS, errorclass != NULL);
     int code = add(0);
-    if (code < 0)
-        return FRONT_ERR(CKPT_FN_MPI_ADD_ERROR_CLASS, NO_MEM);
+    if (code < 0) return FRONT_ERR(CKPT_FN_MPI_ADD_ERROR_CLASS, NO_MEM);
     *errorclass = code;
     return MPI_SUCCESS;
 }
@@ -126,15 +123,13 @@ FRONT(int, Add_error_class, (int *errorclass)) {
 FRONT(int, Add_error_code, (int errorclass, int *errorcode)) {
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_ADD_ERROR_CODE, errorcode != NULL);
     int code = add(errorclass);
-    if (code < 0)
-        return FRONT_ERR(CKPT_FN_MPI_ADD_ERROR_CODE, NO_MEM);
+    if (code < 0) return FRONT_ERR(CKPT_FN_MPI_ADD_ERROR_CODE, NO_MEM);
     *errorcode = code;
     return MPI_SUCCESS;
 }
 
 FRONT(int, Add_error_string, (int errorcode, const char *string)) {
-    if (!is_added(errorcode))
-        return FRONT_ERR(CKPT_FN_MPI_ADD_ERROR_STRING, ARG);
+    if (!is_added(errorcode)) return FRONT_ERR(CKPT_FN_MPI_ADD_ERROR_STRING, ARG);
     char *text = front_strdup(string, MPI_MAX_ERROR_STRING - 1);
     front_lock();
     free(added[errorcode & ~ADDED].text);
@@ -149,7 +144,7 @@ FRONT(int, Error_class, (int errorcode, int *errorclass)) {
     return MPI_SUCCESS;
 }
 
-/* The text of a code of the application's ABI. */
+// The text of a code of the application's ABI.
 static void text_of(int code, char text[MPI_MAX_ERROR_STRING]) {
     int class = canon_class(code & 0xff), number = code >> 8;
     text[0] = 0;
@@ -166,8 +161,7 @@ static void text_of(int code, char text[MPI_MAX_ERROR_STRING]) {
     }
     if (number != 0 && front_state == FRONT_RUNNING) {
         long a[] = {number, (long)text, MPI_MAX_ERROR_STRING};
-        if (front_call(CKPT_FN_MPI_ERROR_STRING, a) == 0 && text[0] != 0)
-            return;
+        if (front_call(CKPT_FN_MPI_ERROR_STRING, a) == 0 && text[0] != 0) return;
     }
     snprintf(text, MPI_MAX_ERROR_STRING, "%s", class_text(class));
 }
@@ -181,19 +175,18 @@ FRONT(int, Error_string, (int errorcode, char *string, int *resultlen)) {
     return MPI_SUCCESS;
 }
 
-/* ---- handlers ---- */
+// ---- handlers ----
 
 struct handler {
     void (*function)(void *, int *, ...);
-    front_error_call *call; /* of the C++ bindings, which know how to call function; else NULL */
+    front_error_call *call; // of the C++ bindings, which know how to call function; else NULL
     int sort, fortran;
-    int refs; /* the application's handle, and every object that has it */
+    int refs; // the application's handle, and every object that has it
 };
 
 void front_errhandler_hold(ckpt_vid v) {
     struct handler *h = front_object(CKPT_KIND_ERRHANDLER, v);
-    if (h != NULL)
-        __atomic_fetch_add(&h->refs, 1, __ATOMIC_RELAXED);
+    if (h != NULL) __atomic_fetch_add(&h->refs, 1, __ATOMIC_RELAXED);
 }
 
 void front_errhandler_release(ckpt_vid v) {
@@ -206,16 +199,15 @@ void front_errhandler_release(ckpt_vid v) {
 
 void front_errhandler_call(MPI_Errhandler errhandler, front_error_call *call) {
     struct handler *h = front_object(CKPT_KIND_ERRHANDLER, in_errh(errhandler));
-    if (h != NULL)
-        h->call = call;
+    if (h != NULL) h->call = call;
 }
 
-/* What raises the exception of C++ for the handler that says so; set by the bindings. */
+// What raises the exception of C++ for the handler that says so; set by the bindings.
 front_error_throw *front_throw;
 
-/* MPICH's C++ bindings call the handler for every error that a function returns, and natively none is
- * returned for which the handler of C++ was called.  Our functions look at each other's results, so they
- * return it, and this is the code for which the bindings ask in vain then; 0: none. */
+// MPICH's C++ bindings call the handler for every error that a function returns, and natively none is
+// returned for which the handler of C++ was called.  Our functions look at each other's results, so they
+// return it, and this is the code for which the bindings ask in vain then; 0: none.
 static _Thread_local int told;
 
 static int was_told(int code) {
@@ -271,12 +263,11 @@ __attribute__((noreturn)) static void fatal(unsigned fn, int code) {
     _Exit(code & 0xff);
 }
 
-/* Hands an error to the handler of an object. */
+// Hands an error to the handler of an object.
 static int raise(int sort, ckpt_vid vid, unsigned fn, int code) {
-    /* An object that is not there has no handler: MPI_COMM_WORLD's then.  MPI_FILE_NULL has one. */
+    // An object that is not there has no handler: MPI_COMM_WORLD's then.  MPI_FILE_NULL has one.
     if (sort != FRONT_FILE && front_state == FRONT_RUNNING &&
-        front_is_null(CKPT_VID_KIND(vid),
-                      ckpt_vid_slot(CKPT_GATE->tables, CKPT_VID_KIND(vid), vid)))
+        front_is_null(CKPT_VID_KIND(vid), ckpt_vid_slot(CKPT_GATE->tables, CKPT_VID_KIND(vid), vid)))
         sort = FRONT_COMM, vid = VID_COMM_WORLD;
     ckpt_vid v = front_side(sort, vid)->errhandler;
     if (CKPT_VID_INDEX(v) == ERRH_NONE) {
@@ -289,7 +280,7 @@ static int raise(int sort, ckpt_vid vid, unsigned fn, int code) {
     else if (CKPT_VID_INDEX(v) == ERRH_THROW && front_throw != NULL)
         front_throw(sort, &code);
     else if (CKPT_VID_INDEX(v) == ERRH_THROW && FRONT_THROW_RETURNS)
-        return code; /* the bindings raise it */
+        return code; // the bindings raise it
     else if (CKPT_VID_INDEX(v) != ERRH_RETURN)
         fatal(fn, code);
     return code;
@@ -303,17 +294,12 @@ void front_errhandler_raise(ckpt_vid errhandler, int handle, unsigned fn, int co
         fatal(fn, code);
 }
 
-int front_error(int sort, ckpt_vid vid, unsigned fn, long rc) {
-    return raise(sort, vid, fn, front_code(rc));
-}
+int front_error(int sort, ckpt_vid vid, unsigned fn, long rc) { return raise(sort, vid, fn, front_code(rc)); }
 
-int front_error_code(int sort, ckpt_vid vid, unsigned fn, int code) {
-    return raise(sort, vid, fn, code);
-}
+int front_error_code(int sort, ckpt_vid vid, unsigned fn, int code) { return raise(sort, vid, fn, code); }
 
 int front_too_large(int sort, ckpt_vid vid, unsigned fn) {
-    if (front_state != FRONT_RUNNING)
-        front_not_running(fn);
+    if (front_state != FRONT_RUNNING) front_not_running(fn);
     long number = TOO_LARGE | (long)(fn - CKPT_FN_MPI);
     return front_error(sort, vid, fn, CANON_ERRCLASS_ERR_COUNT | number << 8);
 }
@@ -342,33 +328,29 @@ static MPI_Errhandler get_handler(int sort, ckpt_vid vid) {
     return out_errh(CKPT_VID_INDEX(v) == ERRH_NONE ? CKPT_VID(CKPT_KIND_ERRHANDLER, ERRH_FATAL) : v);
 }
 
-FRONT(int, Comm_create_errhandler,
-      (MPI_Comm_errhandler_function * function, MPI_Errhandler *errhandler)) {
+FRONT(int, Comm_create_errhandler, (MPI_Comm_errhandler_function * function, MPI_Errhandler *errhandler)) {
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_COMM_CREATE_ERRHANDLER, errhandler != NULL);
     *errhandler = front_errhandler_new((void *)function, FRONT_COMM, 0);
     return MPI_SUCCESS;
 }
 
-FRONT(int, Errhandler_create,
-      (MPI_Comm_errhandler_function * function, MPI_Errhandler *errhandler)) {
+FRONT(int, Errhandler_create, (MPI_Comm_errhandler_function * function, MPI_Errhandler *errhandler)) {
     return PMPI_Comm_create_errhandler(function, errhandler);
 }
 
-FRONT(int, Win_create_errhandler,
-      (MPI_Win_errhandler_function * function, MPI_Errhandler *errhandler)) {
+FRONT(int, Win_create_errhandler, (MPI_Win_errhandler_function * function, MPI_Errhandler *errhandler)) {
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_WIN_CREATE_ERRHANDLER, errhandler != NULL);
     *errhandler = front_errhandler_new((void *)function, FRONT_WIN, 0);
     return MPI_SUCCESS;
 }
 
-FRONT(int, File_create_errhandler,
-      (MPI_File_errhandler_function * function, MPI_Errhandler *errhandler)) {
+FRONT(int, File_create_errhandler, (MPI_File_errhandler_function * function, MPI_Errhandler *errhandler)) {
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_FILE_CREATE_ERRHANDLER, errhandler != NULL);
     *errhandler = front_errhandler_new((void *)function, FRONT_FILE, 0);
     return MPI_SUCCESS;
 }
 
-/* Generated wrappers know the object; these are called with one that may be wrong. */
+// Generated wrappers know the object; these are called with one that may be wrong.
 static int live(ckpt_kind kind, ckpt_vid vid, unsigned fn) {
     return !front_is_null(kind, front_slot(fn, kind, vid));
 }
@@ -401,8 +383,7 @@ FRONT(int, Comm_call_errhandler, (MPI_Comm comm, int errorcode)) {
     ckpt_vid v = in_comm(comm);
     if (!live(CKPT_KIND_COMM, v, CKPT_FN_MPI_COMM_CALL_ERRHANDLER))
         return FRONT_ERR(CKPT_FN_MPI_COMM_CALL_ERRHANDLER, COMM);
-    if (!was_told(errorcode))
-        raise(FRONT_COMM, v, CKPT_FN_MPI_COMM_CALL_ERRHANDLER, errorcode);
+    if (!was_told(errorcode)) raise(FRONT_COMM, v, CKPT_FN_MPI_COMM_CALL_ERRHANDLER, errorcode);
     return MPI_SUCCESS;
 }
 
@@ -426,12 +407,11 @@ FRONT(int, Win_call_errhandler, (MPI_Win win, int errorcode)) {
     ckpt_vid v = in_win(win);
     if (!live(CKPT_KIND_WIN, v, CKPT_FN_MPI_WIN_CALL_ERRHANDLER))
         return FRONT_ERR(CKPT_FN_MPI_WIN_CALL_ERRHANDLER, WIN);
-    if (!was_told(errorcode))
-        raise(FRONT_WIN, v, CKPT_FN_MPI_WIN_CALL_ERRHANDLER, errorcode);
+    if (!was_told(errorcode)) raise(FRONT_WIN, v, CKPT_FN_MPI_WIN_CALL_ERRHANDLER, errorcode);
     return MPI_SUCCESS;
 }
 
-/* MPI_FILE_NULL is allowed: its handler is the default of files opened later. */
+// MPI_FILE_NULL is allowed: its handler is the default of files opened later.
 FRONT(int, File_set_errhandler, (MPI_File file, MPI_Errhandler errhandler)) {
     return set_handler(FRONT_FILE, in_file(file), errhandler, CKPT_FN_MPI_FILE_SET_ERRHANDLER);
 }
@@ -443,16 +423,14 @@ FRONT(int, File_get_errhandler, (MPI_File file, MPI_Errhandler *errhandler)) {
 }
 
 FRONT(int, File_call_errhandler, (MPI_File file, int errorcode)) {
-    if (!was_told(errorcode))
-        raise(FRONT_FILE, in_file(file), CKPT_FN_MPI_FILE_CALL_ERRHANDLER, errorcode);
+    if (!was_told(errorcode)) raise(FRONT_FILE, in_file(file), CKPT_FN_MPI_FILE_CALL_ERRHANDLER, errorcode);
     return MPI_SUCCESS;
 }
 
 FRONT(int, Errhandler_free, (MPI_Errhandler * errhandler)) {
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_ERRHANDLER_FREE, errhandler != NULL);
     ckpt_vid v = in_errh(*errhandler);
-    if (CKPT_VID_INDEX(v) == 0)
-        return FRONT_ERR(CKPT_FN_MPI_ERRHANDLER_FREE, ARG);
+    if (CKPT_VID_INDEX(v) == 0) return FRONT_ERR(CKPT_FN_MPI_ERRHANDLER_FREE, ARG);
     front_errhandler_release(v);
     *errhandler = MPI_ERRHANDLER_NULL;
     return MPI_SUCCESS;

@@ -1,18 +1,16 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * file.c: files: opening and closing them.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// file.c: files: opening and closing them.
 #include <stdlib.h>
 
 #include "front.h"
 
-FRONT(int, File_open,
-      (MPI_Comm comm, const char *filename, int amode, MPI_Info info, MPI_File *fh)) {
+FRONT(int, File_open, (MPI_Comm comm, const char *filename, int amode, MPI_Info info, MPI_File *fh)) {
     FRONT_NEEDS(FRONT_FILE, VID_FILE_NULL, CKPT_FN_MPI_FILE_OPEN, fh != NULL);
     ckpt_vid v = VID_FILE_NULL;
     long a[] = {in_comm(comm), (long)filename, amode, (long)in_info(info), (long)&v};
     long rc = front_call(CKPT_FN_MPI_FILE_OPEN, a);
-    if (rc != 0) /* MPI: errors of opening are those of MPI_FILE_NULL */
+    if (rc != 0) // MPI: errors of opening are those of MPI_FILE_NULL
         return front_error(FRONT_FILE, VID_FILE_NULL, CKPT_FN_MPI_FILE_OPEN, rc);
     ckpt_vid handler = front_side(FRONT_FILE, VID_FILE_NULL)->errhandler;
     front_errhandler_hold(handler);
@@ -26,8 +24,7 @@ FRONT(int, File_close, (MPI_File * fh)) {
     ckpt_vid v = in_file(*fh), id = v;
     long a[] = {(long)&id};
     long rc = front_call(CKPT_FN_MPI_FILE_CLOSE, a);
-    if (rc != 0)
-        return front_error(FRONT_FILE, v, CKPT_FN_MPI_FILE_CLOSE, rc);
+    if (rc != 0) return front_error(FRONT_FILE, v, CKPT_FN_MPI_FILE_CLOSE, rc);
     front_side_drop(FRONT_FILE, v);
     *fh = MPI_FILE_NULL;
     return MPI_SUCCESS;
@@ -45,13 +42,10 @@ FRONT(int, File_get_info, (MPI_File fh, MPI_Info *info_used)) {
         char *content = front_alloc((size_t)room);
         long a[] = {in_file(fh), (long)content, room, (long)&bytes};
         long rc = front_call(CKPT_FN_MPI_FILE_GET_INFO, a);
-        if (rc == 0 && bytes <= room)
-            *info_used = front_info_new(content);
+        if (rc == 0 && bytes <= room) *info_used = front_info_new(content);
         free(content);
-        if (rc != 0)
-            return front_error(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_GET_INFO, rc);
-        if (bytes <= room)
-            return MPI_SUCCESS;
+        if (rc != 0) return front_error(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_GET_INFO, rc);
+        if (bytes <= room) return MPI_SUCCESS;
         room = bytes;
     }
 }

@@ -1,8 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * grequest.c: generalized requests: the real MPI below has them, and calls the application's
- * functions from there.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// grequest.c: generalized requests: the real MPI below has them, and calls the application's
+// functions from there.
 #include <stdlib.h>
 
 #include "front.h"
@@ -19,7 +18,7 @@ struct grequest {
     int fortran;
 };
 
-/* Called from below for each of the three. */
+// Called from below for each of the three.
 static long thunk(struct grequest *g, int what, ckpt_mpi_status *status, int complete) {
     int rc = MPI_SUCCESS;
     if (what == CANON_GREQUEST_QUERY) {
@@ -29,8 +28,8 @@ static long thunk(struct grequest *g, int what, ckpt_mpi_status *status, int com
             ((query_f *)g->query)(g->extra, (MPI_Fint *)&s, &rc);
         else
             rc = ((query_fn *)g->query)(g->extra, &s);
-        *status = (ckpt_mpi_status){in_rank(s.MPI_SOURCE), in_tag(s.MPI_TAG), 0,
-                                    status_cancelled(&s), status_bytes(&s)};
+        *status = (ckpt_mpi_status){in_rank(s.MPI_SOURCE), in_tag(s.MPI_TAG), 0, status_cancelled(&s),
+                                    status_bytes(&s)};
     } else if (what == CANON_GREQUEST_CANCEL) {
         if (g->fortran)
             ((cancel_f *)g->cancel)(g->extra, &complete, &rc);
@@ -46,7 +45,7 @@ static long thunk(struct grequest *g, int what, ckpt_mpi_status *status, int com
     return front_canon(rc);
 }
 
-static __thread struct grequest *latest; /* that this thread started */
+static __thread struct grequest *latest; // that this thread started
 
 FRONT(int, Grequest_start,
       (void *query, void *free_fn, void *cancel, void *extra_state, MPI_Request *request)) {
@@ -66,6 +65,5 @@ FRONT(int, Grequest_start,
 }
 
 void front_grequest_fortran(void) {
-    if (latest != NULL)
-        latest->fortran = 1;
+    if (latest != NULL) latest->fortran = 1;
 }

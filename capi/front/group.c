@@ -1,21 +1,20 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * group.c: groups are lists of world ranks, kept in the application's memory: asking and combining
- * them needs nobody else, and an image holds them as they are.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// group.c: groups are lists of world ranks, kept in the application's memory: asking and combining
+// them needs nobody else, and an image holds them as they are.
 #include <stdlib.h>
 #include <string.h>
 
 #include "front.h"
 
-/* A group never changes, so a communicator keeps its own from the first MPI_Comm_group on, and all of
- * these calls give out the one handle; the group ends with the last of its holders. */
+// A group never changes, so a communicator keeps its own from the first MPI_Comm_group on, and all of
+// these calls give out the one handle; the group ends with the last of its holders.
 struct front_group {
-    uint32_t holders; /* handles that the application has not freed, and KEPT */
+    uint32_t holders; // handles that the application has not freed, and KEPT
     ckpt_vid vid;
-    ckpt_mpi_group members; /* last: as long as it needs */
+    ckpt_mpi_group members; // last: as long as it needs
 };
-#define KEPT 0x80000000u /* a communicator keeps it */
+#define KEPT 0x80000000u // a communicator keeps it
 
 static const ckpt_mpi_group empty = {0, CANON_UNDEFINED};
 
@@ -23,7 +22,7 @@ static struct front_group *group_of(const ckpt_mpi_group *g) {
     return (struct front_group *)((char *)(uintptr_t)g - offsetof(struct front_group, members));
 }
 
-/* NULL when the application has no handle of it. */
+// NULL when the application has no handle of it.
 static struct front_group *held(ckpt_vid v) {
     struct front_group *g = front_object(CKPT_KIND_GROUP, v);
     return g != NULL && __atomic_load_n(&g->holders, __ATOMIC_RELAXED) & ~KEPT ? g : NULL;
@@ -31,8 +30,7 @@ static struct front_group *held(ckpt_vid v) {
 
 const ckpt_mpi_group *in_group(MPI_Group group) {
     ckpt_vid v = in_group_vid(group);
-    if (CKPT_VID_INDEX(v) == 1)
-        return &empty;
+    if (CKPT_VID_INDEX(v) == 1) return &empty;
     const struct front_group *g = held(v);
     return g != NULL ? &g->members : NULL;
 }
@@ -62,19 +60,17 @@ static void end(struct front_group *g) {
 }
 
 void front_group_let_go(struct front_group *g) {
-    if (g != NULL && __atomic_sub_fetch(&g->holders, KEPT, __ATOMIC_ACQ_REL) == 0)
-        end(g);
+    if (g != NULL && __atomic_sub_fetch(&g->holders, KEPT, __ATOMIC_ACQ_REL) == 0) end(g);
 }
 
-/* The rank of a world rank in g, or MPI_UNDEFINED. */
+// The rank of a world rank in g, or MPI_UNDEFINED.
 static int find(const ckpt_mpi_group *g, int world) {
     for (int i = 0; i < g->size; i++)
-        if (g->world[i] == world)
-            return i;
+        if (g->world[i] == world) return i;
     return MPI_UNDEFINED;
 }
 
-/* Membership of many world ranks: world rank -> rank + 1. */
+// Membership of many world ranks: world rank -> rank + 1.
 struct index {
     int *at, n;
 };
@@ -82,11 +78,9 @@ struct index {
 static struct index index_of(const ckpt_mpi_group *g) {
     struct index x = {NULL, 0};
     for (int i = 0; i < g->size; i++)
-        if (g->world[i] >= x.n)
-            x.n = g->world[i] + 1;
+        if (g->world[i] >= x.n) x.n = g->world[i] + 1;
     x.at = front_alloc((size_t)x.n * sizeof(int));
-    for (int i = 0; i < g->size; i++)
-        x.at[g->world[i]] = i + 1;
+    for (int i = 0; i < g->size; i++) x.at[g->world[i]] = i + 1;
     return x;
 }
 
@@ -96,10 +90,9 @@ static int rank_in(const struct index *x, int world) {
 
 static int my_world(const ckpt_mpi_group *g) { return g->rank >= 0 ? g->world[g->rank] : -1; }
 
-/* Appends member i of from. */
+// Appends member i of from.
 static void append(ckpt_mpi_group *g, const ckpt_mpi_group *from, int i) {
-    if (i == from->rank)
-        g->rank = g->size;
+    if (i == from->rank) g->rank = g->size;
     g->world[g->size++] = from->world[i];
 }
 
@@ -108,8 +101,7 @@ static int group_error(unsigned fn) { return FRONT_ERR(fn, GROUP); }
 FRONT(int, Group_size, (MPI_Group group, int *size)) {
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GROUP_SIZE, size != NULL);
     const ckpt_mpi_group *g = in_group(group);
-    if (g == NULL)
-        return group_error(CKPT_FN_MPI_GROUP_SIZE);
+    if (g == NULL) return group_error(CKPT_FN_MPI_GROUP_SIZE);
     *size = g->size;
     return MPI_SUCCESS;
 }
@@ -117,8 +109,7 @@ FRONT(int, Group_size, (MPI_Group group, int *size)) {
 FRONT(int, Group_rank, (MPI_Group group, int *rank)) {
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GROUP_RANK, rank != NULL);
     const ckpt_mpi_group *g = in_group(group);
-    if (g == NULL)
-        return group_error(CKPT_FN_MPI_GROUP_RANK);
+    if (g == NULL) return group_error(CKPT_FN_MPI_GROUP_RANK);
     *rank = g->rank;
     return MPI_SUCCESS;
 }
@@ -128,8 +119,7 @@ FRONT(int, Group_free, (MPI_Group * group)) {
     ckpt_vid v = in_group_vid(*group);
     struct front_group *g = held(v);
     if (g != NULL) {
-        if (__atomic_sub_fetch(&g->holders, 1, __ATOMIC_ACQ_REL) == 0)
-            end(g);
+        if (__atomic_sub_fetch(&g->holders, 1, __ATOMIC_ACQ_REL) == 0) end(g);
     } else if (CKPT_VID_INDEX(v) != 1) {
         return group_error(CKPT_FN_MPI_GROUP_FREE);
     }
@@ -137,14 +127,13 @@ FRONT(int, Group_free, (MPI_Group * group)) {
     return MPI_SUCCESS;
 }
 
-/* ---- groups of communicators, windows and files ---- */
+// ---- groups of communicators, windows and files ----
 
 int front_group_of(int sort, unsigned fn, ckpt_vid object, MPI_Group *group) {
     int size = 0;
-    long a[] = {object, (long)&size, 0}; /* first the size, then the members */
+    long a[] = {object, (long)&size, 0}; // first the size, then the members
     long rc = front_call(fn, a);
-    if (rc != 0)
-        return front_error(sort, object, fn, rc);
+    if (rc != 0) return front_error(sort, object, fn, rc);
     ckpt_mpi_group *g = front_group_alloc(size);
     a[2] = (long)g;
     rc = front_call(fn, a);
@@ -156,10 +145,10 @@ int front_group_of(int sort, unsigned fn, ckpt_vid object, MPI_Group *group) {
     return MPI_SUCCESS;
 }
 
-/* The communicator keeps the group that was just made for it, unless another thread was first. */
+// The communicator keeps the group that was just made for it, unless another thread was first.
 static void keep(struct front_side *side, MPI_Group group) {
     struct front_group *g = held(in_group_vid(group)), *none = NULL;
-    if (g == NULL) /* the empty one */
+    if (g == NULL) // the empty one
         return;
     __atomic_add_fetch(&g->holders, KEPT, __ATOMIC_RELAXED);
     if (!__atomic_compare_exchange_n(&side->group, &none, g, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
@@ -170,14 +159,13 @@ FRONT(int, Comm_group, (MPI_Comm comm, MPI_Group *group)) {
     FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_COMM_GROUP, group != NULL);
     ckpt_vid v = in_comm(comm);
     const ckpt_slot *slot = front_slot(CKPT_FN_MPI_COMM_GROUP, CKPT_KIND_COMM, v);
-    if (front_is_null(CKPT_KIND_COMM, slot)) /* the back says what is wrong */
+    if (front_is_null(CKPT_KIND_COMM, slot)) // the back says what is wrong
         return front_group_of(FRONT_COMM, CKPT_FN_MPI_COMM_GROUP, v, group);
     struct front_side *side = front_side(FRONT_COMM, v);
     struct front_group *g = __atomic_load_n(&side->group, __ATOMIC_ACQUIRE);
     if (g == NULL) {
         int rc = front_group_of(FRONT_COMM, CKPT_FN_MPI_COMM_GROUP, v, group);
-        if (rc == MPI_SUCCESS)
-            keep(side, *group);
+        if (rc == MPI_SUCCESS) keep(side, *group);
         return rc;
     }
     __atomic_add_fetch(&g->holders, 1, __ATOMIC_RELAXED);
@@ -190,27 +178,23 @@ FRONT(int, Comm_remote_group, (MPI_Comm comm, MPI_Group *group)) {
     return front_group_of(FRONT_COMM, CKPT_FN_MPI_COMM_REMOTE_GROUP, in_comm(comm), group);
 }
 
-/* ---- comparing and combining ---- */
+// ---- comparing and combining ----
 
 FRONT(int, Group_compare, (MPI_Group group1, MPI_Group group2, int *result)) {
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GROUP_COMPARE, result != NULL);
     const ckpt_mpi_group *a = in_group(group1), *b = in_group(group2);
-    if (a == NULL || b == NULL)
-        return group_error(CKPT_FN_MPI_GROUP_COMPARE);
+    if (a == NULL || b == NULL) return group_error(CKPT_FN_MPI_GROUP_COMPARE);
     *result = MPI_UNEQUAL;
-    if (a->size != b->size)
-        return MPI_SUCCESS;
+    if (a->size != b->size) return MPI_SUCCESS;
     if (memcmp(a->world, b->world, (size_t)a->size * sizeof(int)) == 0) {
         *result = MPI_IDENT;
         return MPI_SUCCESS;
     }
     struct index x = index_of(b);
     int same = 1;
-    for (int i = 0; i < a->size && same; i++)
-        same = rank_in(&x, a->world[i]) != MPI_UNDEFINED;
+    for (int i = 0; i < a->size && same; i++) same = rank_in(&x, a->world[i]) != MPI_UNDEFINED;
     free(x.at);
-    if (same)
-        *result = MPI_SIMILAR;
+    if (same) *result = MPI_SIMILAR;
     return MPI_SUCCESS;
 }
 
@@ -219,8 +203,7 @@ FRONT(int, Group_translate_ranks,
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GROUP_TRANSLATE_RANKS, ranks1 != NULL || n <= 0);
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GROUP_TRANSLATE_RANKS, ranks2 != NULL || n <= 0);
     const ckpt_mpi_group *a = in_group(group1), *b = in_group(group2);
-    if (a == NULL || b == NULL)
-        return group_error(CKPT_FN_MPI_GROUP_TRANSLATE_RANKS);
+    if (a == NULL || b == NULL) return group_error(CKPT_FN_MPI_GROUP_TRANSLATE_RANKS);
     struct index x = index_of(b);
     int bad = n < 0;
     for (int i = 0; i < n && !bad; i++) {
@@ -235,27 +218,24 @@ FRONT(int, Group_translate_ranks,
     return bad ? FRONT_ERR(CKPT_FN_MPI_GROUP_TRANSLATE_RANKS, RANK) : MPI_SUCCESS;
 }
 
-/* The members of a (those that are in b, or not, by want), then those of b that are not in a when
- * both is set. */
-static int combine(unsigned fn, MPI_Group group1, MPI_Group group2, int keep_in, int keep_out,
-                   int both, MPI_Group *newgroup) {
+// The members of a (those that are in b, or not, by want), then those of b that are not in a when
+// both is set.
+static int combine(unsigned fn, MPI_Group group1, MPI_Group group2, int keep_in, int keep_out, int both,
+                   MPI_Group *newgroup) {
     const ckpt_mpi_group *a = in_group(group1), *b = in_group(group2);
-    if (a == NULL || b == NULL)
-        return group_error(fn);
+    if (a == NULL || b == NULL) return group_error(fn);
     ckpt_mpi_group *g = front_group_alloc(a->size + b->size);
     struct index in_b = index_of(b);
     for (int i = 0; i < a->size; i++)
-        if (rank_in(&in_b, a->world[i]) != MPI_UNDEFINED ? keep_in : keep_out)
-            append(g, a, i);
+        if (rank_in(&in_b, a->world[i]) != MPI_UNDEFINED ? keep_in : keep_out) append(g, a, i);
     free(in_b.at);
     if (both) {
         struct index in_a = index_of(a);
         for (int i = 0; i < b->size; i++)
-            if (rank_in(&in_a, b->world[i]) == MPI_UNDEFINED)
-                append(g, b, i);
+            if (rank_in(&in_a, b->world[i]) == MPI_UNDEFINED) append(g, b, i);
         free(in_a.at);
     }
-    /* I may be in b under a rank that only a lists, or the other way round. */
+    // I may be in b under a rank that only a lists, or the other way round.
     int me = my_world(a) >= 0 ? my_world(a) : my_world(b);
     g->rank = me >= 0 ? find(g, me) : CANON_UNDEFINED;
     *newgroup = front_group_new(g);
@@ -277,11 +257,10 @@ FRONT(int, Group_difference, (MPI_Group group1, MPI_Group group2, MPI_Group *new
     return combine(CKPT_FN_MPI_GROUP_DIFFERENCE, group1, group2, 0, 1, 0, newgroup);
 }
 
-/* Takes (or leaves out) the listed members of a group.  Each may be listed once. */
+// Takes (or leaves out) the listed members of a group.  Each may be listed once.
 static int choose(unsigned fn, const ckpt_mpi_group *from, int n, const int *ranks, int exclude,
                   MPI_Group *newgroup) {
-    if (from == NULL)
-        return group_error(fn);
+    if (from == NULL) return group_error(fn);
     char *listed = front_alloc((size_t)from->size);
     ckpt_mpi_group *g = front_group_alloc(from->size);
     int bad = n < 0;
@@ -289,13 +268,11 @@ static int choose(unsigned fn, const ckpt_mpi_group *from, int n, const int *ran
         bad = ranks[i] < 0 || ranks[i] >= from->size || listed[ranks[i]];
         if (!bad) {
             listed[ranks[i]] = 1;
-            if (!exclude)
-                append(g, from, ranks[i]);
+            if (!exclude) append(g, from, ranks[i]);
         }
     }
     for (int i = 0; i < from->size && exclude && !bad; i++)
-        if (!listed[i])
-            append(g, from, i);
+        if (!listed[i]) append(g, from, i);
     free(listed);
     if (bad) {
         front_group_discard(g);
@@ -320,16 +297,14 @@ FRONT(int, Group_excl, (MPI_Group group, int n, const int *ranks, MPI_Group *new
 static int choose_ranges(unsigned fn, MPI_Group group, int n, int ranges[][3], int exclude,
                          MPI_Group *newgroup) {
     const ckpt_mpi_group *g = in_group(group);
-    if (g == NULL)
-        return group_error(fn);
+    if (g == NULL) return group_error(fn);
     int *ranks = front_alloc((size_t)(g->size + 1) * sizeof(int)), count = 0, bad = 0;
     for (int i = 0; i < n && !bad; i++) {
         int first = ranges[i][0], last = ranges[i][1], stride = ranges[i][2];
         bad = stride == 0;
         for (int r = first; !bad && (stride > 0 ? r <= last : r >= last); r += stride) {
             bad = count >= g->size;
-            if (!bad)
-                ranks[count++] = r;
+            if (!bad) ranks[count++] = r;
         }
     }
     int rc = bad ? FRONT_ERR(fn, RANK) : choose(fn, g, count, ranks, exclude, newgroup);

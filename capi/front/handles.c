@@ -1,18 +1,17 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * handles.c: handles as Fortran integers: the ABI's own numbers for predefined objects, which are
- * compiled into Fortran programs, and the virtual id for all others.  MPICH's handles are ints.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// handles.c: handles as Fortran integers: the ABI's own numbers for predefined objects, which are
+// compiled into Fortran programs, and the virtual id for all others.  MPICH's handles are ints.
 #include "front.h"
 
 #if FRONT_ABI == 1
 #define C2F(in, h, kind) ((MPI_Fint)(intptr_t)(h))
 #define F2C(type, out, kind, f) ((type)(intptr_t)(f))
 #else
-/* Fortran's numbers are small; virtual ids are not. */
+// Fortran's numbers are small; virtual ids are not.
 struct numbers {
-    short of[CKPT_VID_PREDEFINED]; /* by index of the virtual id; 0 where there is none */
-    unsigned char index[128];      /* and back */
+    short of[CKPT_VID_PREDEFINED]; // by index of the virtual id; 0 where there is none
+    unsigned char index[128];      // and back
 };
 #define X(index, number) [index] = number,
 #define Y(index, number) [number] = index,
@@ -37,10 +36,9 @@ static MPI_Fint c2f(ckpt_vid v, ckpt_kind kind) {
     return (MPI_Fint)(i < CKPT_VID_PREDEFINED ? (uint32_t)numbers(kind)->of[i] : v);
 }
 
-/* What is no handle becomes the null handle. */
+// What is no handle becomes the null handle.
 static ckpt_vid f2c(MPI_Fint f, ckpt_kind kind) {
-    if (f >= 0 && f < (MPI_Fint)sizeof comms.index)
-        return CKPT_VID(kind, numbers(kind)->index[f]);
+    if (f >= 0 && f < (MPI_Fint)sizeof comms.index) return CKPT_VID(kind, numbers(kind)->index[f]);
     return CKPT_VID_KIND((ckpt_vid)f) == (uint32_t)kind ? (ckpt_vid)f : CKPT_VID(kind, 0);
 }
 
@@ -48,8 +46,8 @@ static ckpt_vid f2c(MPI_Fint f, ckpt_kind kind) {
 #define F2C(type, out, kind, f) out(f2c(f, kind))
 #endif
 
-#define HANDLE(name, type, in, out, kind)                                                          \
-    FRONT(MPI_Fint, name##_c2f, (type handle)) { return C2F(in, handle, kind); }                   \
+#define HANDLE(name, type, in, out, kind)                                        \
+    FRONT(MPI_Fint, name##_c2f, (type handle)) { return C2F(in, handle, kind); } \
     FRONT(type, name##_f2c, (MPI_Fint handle)) { return F2C(type, out, kind, handle); }
 
 HANDLE(Comm, MPI_Comm, in_comm, out_comm, CKPT_KIND_COMM)

@@ -1,16 +1,15 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * hints.c: the hints of communicators and windows (those of files: file.c).  Those given when an object is
- * made go to the MPI below as well; all of them are kept here, and what an object says of itself is what
- * the application's MPI would say: MPICH tells all that it knows and nothing else, Open MPI also what it
- * was given and does not know.  Changing one later changes what is told, and nothing else.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// hints.c: the hints of communicators and windows (those of files: file.c).  Those given when an object is
+// made go to the MPI below as well; all of them are kept here, and what an object says of itself is what
+// the application's MPI would say: MPICH tells all that it knows and nothing else, Open MPI also what it
+// was given and does not know.  Changing one later changes what is told, and nothing else.
 #include <stdlib.h>
 #include <string.h>
 
 #include "window.h"
 
-/* What has a hint: communicators, and windows by flavor. */
+// What has a hint: communicators, and windows by flavor.
 #define OF(flavor) (1 << (flavor))
 enum { COMMS = OF(0), WINDOWS = OF(CREATE) | OF(ALLOCATE) | OF(DYNAMIC) | OF(SHARED) };
 
@@ -18,7 +17,7 @@ enum form { YES_NO, NUMBER, ORDERING, OPS, ANYTHING };
 
 struct hint {
     int of;
-    const char *key, *value; /* its value when nobody gave one */
+    const char *key, *value; // its value when nobody gave one
     enum form form;
 };
 
@@ -69,7 +68,7 @@ static int usable(enum form form, const char *value) {
         return strcmp(value, "true") == 0 || strcmp(value, "false") == 0;
     case NUMBER:
         return value[strspn(value, "-0123456789")] == 0;
-    case ORDERING: /* of accumulates: any of the four, or none */
+    case ORDERING: // of accumulates: any of the four, or none
         return strcmp(value, "none") == 0 || value[strspn(value, "raw,")] == 0;
     case OPS:
         return strcmp(value, "same_op") == 0 || strcmp(value, "same_op_no_op") == 0;
@@ -78,16 +77,13 @@ static int usable(enum form form, const char *value) {
     }
 }
 
-/* What an object says that has the hints had and is given some more; either may be NULL.  first: it is
- * just being made. */
+// What an object says that has the hints had and is given some more; either may be NULL.  first: it is
+// just being made.
 static MPI_Info merged(int of, const char *had, const char *given, int first) {
-    MPI_Info info = front_info_new(had                           ? had
-                                   : KEEPS_ALL && given && first ? given
-                                                                 : "");
+    MPI_Info info = front_info_new(had ? had : KEEPS_ALL && given && first ? given : "");
     for (int i = 0; i < HINTS; i++) {
         const struct hint *h = &hints[i];
-        if (!(h->of & of))
-            continue;
+        if (!(h->of & of)) continue;
         const char *value = given ? front_info_value(given, h->key) : NULL;
         if (value != NULL && (usable(h->form, value)))
             front_info_set(info, h->key, value);
@@ -110,13 +106,11 @@ static void keep(struct front_side *s, MPI_Info info) {
 }
 
 void front_hints_made(int sort, ckpt_vid v, const char *given) {
-    if (given != NULL)
-        keep(front_side(sort, v), merged(of_what(sort, v), NULL, given, 1));
+    if (given != NULL) keep(front_side(sort, v), merged(of_what(sort, v), NULL, given, 1));
 }
 
 static int set_info(int sort, ckpt_kind kind, ckpt_vid v, unsigned fn, int class, MPI_Info info) {
-    if (front_is_null(kind, front_slot(fn, kind, v)))
-        return front_error(sort, v, fn, class);
+    if (front_is_null(kind, front_slot(fn, kind, v))) return front_error(sort, v, fn, class);
     struct front_side *s = front_side(sort, v);
     keep(s, merged(of_what(sort, v), s->info, in_info(info), 0));
     return MPI_SUCCESS;
@@ -124,8 +118,7 @@ static int set_info(int sort, ckpt_kind kind, ckpt_vid v, unsigned fn, int class
 
 static int get_info(int sort, ckpt_kind kind, ckpt_vid v, unsigned fn, int class, MPI_Info *info) {
     FRONT_NEEDS(sort, v, fn, info != NULL);
-    if (front_is_null(kind, front_slot(fn, kind, v)))
-        return front_error(sort, v, fn, class);
+    if (front_is_null(kind, front_slot(fn, kind, v))) return front_error(sort, v, fn, class);
     *info = merged(of_what(sort, v), front_side(sort, v)->info, NULL, 0);
     return MPI_SUCCESS;
 }

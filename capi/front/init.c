@@ -1,7 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * init.c: begin and end of MPI, and what only asks about the environment.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// init.c: begin and end of MPI, and what only asks about the environment.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,11 +32,9 @@ static int init(int required, int *provided, unsigned fn) {
         fprintf(stderr, "libckpt: %s was called twice.\n", front_name(fn));
         exit(1);
     }
-    if (front_state == FRONT_BEFORE)
-        front_begin(required);
+    if (front_state == FRONT_BEFORE) front_begin(required);
     front_sessions_only = 0;
-    if (provided != NULL)
-        *provided = thread_level;
+    if (provided != NULL) *provided = thread_level;
     return MPI_SUCCESS;
 }
 
@@ -52,16 +49,13 @@ FRONT(int, Init_thread, (int *argc, char ***argv, int required, int *provided)) 
 }
 
 FRONT(int, Finalize, (void)) {
-    if (front_state != FRONT_RUNNING)
-        front_not_running(CKPT_FN_MPI_FINALIZE);
-    /* MPI: the attributes of MPI_COMM_SELF go first, while everything still works. */
+    if (front_state != FRONT_RUNNING) front_not_running(CKPT_FN_MPI_FINALIZE);
+    // MPI: the attributes of MPI_COMM_SELF go first, while everything still works.
     int rc = front_attrs_delete(CKPT_FN_MPI_FINALIZE, FRONT_COMM, VID_COMM_SELF);
-    if (rc != MPI_SUCCESS)
-        return rc;
+    if (rc != MPI_SUCCESS) return rc;
     front_attrs_delete(CKPT_FN_MPI_FINALIZE, FRONT_COMM, VID_COMM_WORLD);
     long below = front_call(CKPT_FN_MPI_FINALIZE, NULL);
-    if (below != 0)
-        return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_FINALIZE, below);
+    if (below != 0) return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_FINALIZE, below);
     front_state = FRONT_AFTER;
     return MPI_SUCCESS;
 }
@@ -106,8 +100,7 @@ FRONT(int, Get_version, (int *version, int *subversion)) {
 FRONT(int, Get_library_version, (char *version, int *resultlen)) {
     long a[] = {(long)version, (long)resultlen, MPI_MAX_LIBRARY_VERSION_STRING};
     long rc = front_call_always(CKPT_FN_MPI_GET_LIBRARY_VERSION, a);
-    return rc ? front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GET_LIBRARY_VERSION, rc)
-              : MPI_SUCCESS;
+    return rc ? front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GET_LIBRARY_VERSION, rc) : MPI_SUCCESS;
 }
 
 FRONT(int, Get_processor_name, (char *name, int *resultlen)) {
@@ -136,15 +129,13 @@ FRONT(int, Get_address, (const void *location, MPI_Aint *address)) {
     return MPI_SUCCESS;
 }
 
-FRONT(int, Address, (const void *location, MPI_Aint *address)) {
-    return PMPI_Get_address(location, address);
-}
+FRONT(int, Address, (const void *location, MPI_Aint *address)) { return PMPI_Get_address(location, address); }
 
 FRONT(MPI_Aint, Aint_add, (MPI_Aint base, MPI_Aint disp)) { return base + disp; }
 
 FRONT(MPI_Aint, Aint_diff, (MPI_Aint addr1, MPI_Aint addr2)) { return addr1 - addr2; }
 
-/* Upper-half memory: the application keeps pointers into it. */
+// Upper-half memory: the application keeps pointers into it.
 FRONT(int, Alloc_mem, (MPI_Aint size, MPI_Info info, void *baseptr)) {
     (void)info;
     void *p = NULL;

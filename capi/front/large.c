@@ -1,7 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * large.c: counts and arrays of functions with large counts, and how long they live.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// large.c: counts and arrays of functions with large counts, and how long they live.
 #include "large.h"
 
 #include <limits.h>
@@ -14,7 +13,7 @@ int PMPI_Type_commit(MPI_Datatype *);
 int PMPI_Type_free(MPI_Datatype *);
 int PMPI_Type_contiguous_c(MPI_Count, MPI_Datatype, MPI_Datatype *);
 
-/* ---- arrays ---- */
+// ---- arrays ----
 
 static void room(struct front_large *w, int arrays) {
     size_t most = (size_t)(w->out > w->in ? w->out : w->in);
@@ -28,8 +27,7 @@ void front_large_begin(struct front_large *w, MPI_Comm comm, enum front_blocks b
     } else {
         w->rc = front_blocks(comm, blocks == FRONT_BLOCKS_NEIGHBORS, &w->out, &w->in);
     }
-    if (w->rc == MPI_SUCCESS)
-        room(w, arrays);
+    if (w->rc == MPI_SUCCESS) room(w, arrays);
 }
 
 int front_large_matters(MPI_Comm comm, int root, int at_root) {
@@ -41,62 +39,56 @@ int front_large_matters(MPI_Comm comm, int root, int at_root) {
 
 void front_large_rooted(struct front_large *w, MPI_Comm comm, int root, int arrays) {
     int inter;
-    w->rc = PMPI_Comm_test_inter(comm, &inter); /* is it a communicator at all */
+    w->rc = PMPI_Comm_test_inter(comm, &inter); // is it a communicator at all
     if (w->rc == MPI_SUCCESS && front_large_matters(comm, root, 1))
         w->rc = front_blocks(comm, 0, &w->out, &w->in);
-    if (w->rc == MPI_SUCCESS)
-        room(w, arrays);
+    if (w->rc == MPI_SUCCESS) room(w, arrays);
 }
 
 const int *front_large_ints(struct front_large *w, const MPI_Count *v, int n) {
-    if (w->rc != MPI_SUCCESS)
-        return NULL;
+    if (w->rc != MPI_SUCCESS) return NULL;
     int *to = w->ints + w->used;
-    for (int i = 0; i < n; i++)
-        to[i] = front_large_int(w, v[i]);
+    for (int i = 0; i < n; i++) to[i] = front_large_int(w, v[i]);
     w->used += (size_t)n;
     return to;
 }
 
-/* ---- one element instead of many ---- */
+// ---- one element instead of many ----
 
 int front_large_block(struct front_large *w, MPI_Count count, MPI_Datatype *type) {
     MPI_Datatype many;
-    if (w->rc == MPI_SUCCESS)
-        w->rc = PMPI_Type_contiguous_c(count, *type, &many);
-    if (w->rc != MPI_SUCCESS)
-        return 0;
+    if (w->rc == MPI_SUCCESS) w->rc = PMPI_Type_contiguous_c(count, *type, &many);
+    if (w->rc != MPI_SUCCESS) return 0;
     w->types[w->ntypes++] = many;
     w->rc = PMPI_Type_commit(&many);
     *type = many;
     return 1;
 }
 
-/* ---- until the request is complete ----
- * A request's memory is freed when its id is found free, or given to another one of these: looked
- * for when there are twice as many as after the last look. */
+// ---- until the request is complete ----
+// A request's memory is freed when its id is found free, or given to another one of these: looked
+// for when there are twice as many as after the last look.
 
 static struct kept {
     struct kept *next;
     ckpt_vid request;
     struct front_large w;
-} *kept;
+} * kept;
 static unsigned nkept, look = 64;
 
 static void release(struct front_large *w) {
     free(w->ints);
-    for (int i = 0; i < w->ntypes; i++)
-        PMPI_Type_free(&w->types[i]);
+    for (int i = 0; i < w->ntypes; i++) PMPI_Type_free(&w->types[i]);
 }
 
-/* Takes those off the list whose request is gone, or is the one given. */
+// Takes those off the list whose request is gone, or is the one given.
 static struct kept *gone(ckpt_vid request, int all) {
     struct kept *list = NULL;
     for (struct kept **p = &kept; *p != NULL;) {
         struct kept *k = *p;
         if (k->request != request &&
-            !(all && front_is_null(CKPT_KIND_REQUEST, ckpt_vid_slot(CKPT_GATE->tables,
-                                                                    CKPT_KIND_REQUEST, k->request)))) {
+            !(all && front_is_null(CKPT_KIND_REQUEST,
+                                   ckpt_vid_slot(CKPT_GATE->tables, CKPT_KIND_REQUEST, k->request)))) {
             p = &k->next;
             continue;
         }
@@ -114,8 +106,7 @@ static void keep(const struct front_large *w, ckpt_vid request) {
     front_lock();
     int all = nkept >= look;
     old = gone(request, all);
-    if (all)
-        look = nkept < 32 ? 64 : 2 * nkept;
+    if (all) look = nkept < 32 ? 64 : 2 * nkept;
     k->next = kept;
     kept = k;
     nkept++;

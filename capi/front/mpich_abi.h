@@ -1,8 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * mpich_abi.h: the MPICH ABI (libmpich.so.12, libmpi.so.12): types, constants, and how they map to
- * canonical ones.  Handles are ints; that of an object which is not predefined is its virtual id.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// mpich_abi.h: the MPICH ABI (libmpich.so.12, libmpi.so.12): types, constants, and how they map to
+// canonical ones.  Handles are ints; that of an object which is not predefined is its virtual id.
 #ifndef CKPT_MPICH_ABI_H
 #define CKPT_MPICH_ABI_H
 
@@ -10,8 +9,8 @@
 #define FRONT_MPI_VERSION 4
 #define FRONT_MPI_SUBVERSION 0
 
-typedef int MPI_Comm, MPI_Datatype, MPI_Group, MPI_Op, MPI_Request, MPI_Message, MPI_Errhandler,
-    MPI_Info, MPI_Win;
+typedef int MPI_Comm, MPI_Datatype, MPI_Group, MPI_Op, MPI_Request, MPI_Message, MPI_Errhandler, MPI_Info,
+    MPI_Win;
 typedef struct ADIOI_FileD *MPI_File;
 
 typedef struct mpich_status MPI_Status;
@@ -43,9 +42,9 @@ enum {
     MPI_MAX_INFO_VAL = 1024
 };
 
-enum { FRONT_THROW_RETURNS = 1 }; /* MPI::ERRORS_THROW_EXCEPTIONS: the call returns its error */
+enum { FRONT_THROW_RETURNS = 1 }; // MPI::ERRORS_THROW_EXCEPTIONS: the call returns its error
 
-/* Where the numbers of the tools interface begin. */
+// Where the numbers of the tools interface begin.
 enum {
     T_VERBOSITY_BASE = 221,
     T_BIND_BASE = 9700,
@@ -54,19 +53,17 @@ enum {
     MPI_MAX_PORT_NAME = 256
 };
 
-/* A predefined handle of a sort is tag << 24 | low byte; null handles map to index 0, and so does
- * whatever is no handle at all. */
+// A predefined handle of a sort is tag << 24 | low byte; null handles map to index 0, and so does
+// whatever is no handle at all.
 static inline ckpt_vid mpich_in(int handle, ckpt_kind kind, uint32_t tag, uint32_t add) {
     uint32_t h = (uint32_t)handle;
-    if (__builtin_expect(h >> 28 == (uint32_t)kind, 1))
-        return h;
+    if (__builtin_expect(h >> 28 == (uint32_t)kind, 1)) return h;
     return h >> 24 == tag ? CKPT_VID(kind, (h & 0xff) + add) : CKPT_VID(kind, 0);
 }
 
 static inline ckpt_vid in_comm(MPI_Comm h) { return mpich_in(h, CKPT_KIND_COMM, 0x44, 1); }
 static inline ckpt_vid in_type(MPI_Datatype h) {
-    if ((uint32_t)h >> 24 == 0x8c)
-        return CKPT_VID(CKPT_KIND_DATATYPE, 0x80 | (h & 0xff));
+    if ((uint32_t)h >> 24 == 0x8c) return CKPT_VID(CKPT_KIND_DATATYPE, 0x80 | (h & 0xff));
     return mpich_in(h, CKPT_KIND_DATATYPE, 0x4c, 0);
 }
 static inline ckpt_vid in_op(MPI_Op h) { return mpich_in(h, CKPT_KIND_OP, 0x58, 0); }
@@ -74,12 +71,10 @@ static inline ckpt_vid in_request(MPI_Request h) { return mpich_in(h, CKPT_KIND_
 static inline ckpt_vid in_message(MPI_Message h) { return mpich_in(h, CKPT_KIND_MESSAGE, 0x6c, 1); }
 static inline ckpt_vid in_win(MPI_Win h) { return mpich_in(h, CKPT_KIND_WIN, ~0u, 0); }
 static inline ckpt_vid in_file(MPI_File h) { return h ? (ckpt_vid)(uintptr_t)h : VID_FILE_NULL; }
-/* Objects of the front alone. */
+// Objects of the front alone.
 static inline ckpt_vid in_group_vid(MPI_Group h) { return mpich_in(h, CKPT_KIND_GROUP, 0x48, 1); }
 static inline ckpt_vid in_info_vid(MPI_Info h) { return mpich_in(h, CKPT_KIND_INFO, 0x5c, 0); }
-static inline ckpt_vid in_errh(MPI_Errhandler h) {
-    return mpich_in(h, CKPT_KIND_ERRHANDLER, 0x54, 1);
-}
+static inline ckpt_vid in_errh(MPI_Errhandler h) { return mpich_in(h, CKPT_KIND_ERRHANDLER, 0x54, 1); }
 
 extern const uint32_t mpich_types[CKPT_VID_PREDEFINED];
 
@@ -95,9 +90,7 @@ static inline MPI_Op out_op(ckpt_vid v) {
     uint32_t i = CKPT_VID_INDEX(v);
     return (int)(i >= CKPT_VID_PREDEFINED ? v : i ? 0x58000000 + i : MPI_OP_NULL);
 }
-static inline MPI_Request out_request(ckpt_vid v) {
-    return (int)(CKPT_VID_INDEX(v) ? v : MPI_REQUEST_NULL);
-}
+static inline MPI_Request out_request(ckpt_vid v) { return (int)(CKPT_VID_INDEX(v) ? v : MPI_REQUEST_NULL); }
 static inline MPI_Message out_message(ckpt_vid v) {
     uint32_t i = CKPT_VID_INDEX(v);
     return (int)(i >= CKPT_VID_PREDEFINED ? v : i ? MPI_MESSAGE_NO_PROC : MPI_MESSAGE_NULL);
@@ -118,30 +111,26 @@ static inline MPI_Errhandler out_errh(ckpt_vid v) {
     uint32_t i = CKPT_VID_INDEX(v);
     return (int)(i >= CKPT_VID_PREDEFINED ? v : i ? 0x54000000 + i - 1 : MPI_ERRHANDLER_NULL);
 }
-/* Error handlers, by index; the numbers follow from in_errh. */
+// Error handlers, by index; the numbers follow from in_errh.
 enum { ERRH_FATAL = 1, ERRH_RETURN = 2, ERRH_THROW = 3, ERRH_ABORT = 4 };
-/* A communicator or window for which none was set has the one of MPI_COMM_WORLD at the time of an error. */
+// A communicator or window for which none was set has the one of MPI_COMM_WORLD at the time of an error.
 enum { ERRH_NONE = 0, ERRH_DEFAULT = ERRH_NONE };
 
 static inline int in_rank(int r) {
-    if (__builtin_expect(r >= 0, 1))
-        return r;
+    if (__builtin_expect(r >= 0, 1)) return r;
     return r == MPI_PROC_NULL    ? CANON_PROC_NULL
            : r == MPI_ANY_SOURCE ? CANON_ANY_SOURCE
            : r == MPI_ROOT       ? CANON_ROOT
                                  : CANON_UNDEFINED;
 }
 static inline int out_rank(int r) {
-    if (__builtin_expect(r >= 0, 1))
-        return r;
+    if (__builtin_expect(r >= 0, 1)) return r;
     return r == CANON_PROC_NULL    ? MPI_PROC_NULL
            : r == CANON_ANY_SOURCE ? MPI_ANY_SOURCE
            : r == CANON_ROOT       ? MPI_ROOT
                                    : r;
 }
-static inline int in_tag(int t) {
-    return t == MPI_ANY_TAG ? CANON_ANY_TAG : t < 0 ? CANON_UNDEFINED : t;
-}
+static inline int in_tag(int t) { return t == MPI_ANY_TAG ? CANON_ANY_TAG : t < 0 ? CANON_UNDEFINED : t; }
 static inline long in_buf(const void *p) { return p == (void *)-1 ? CANON_IN_PLACE : (long)p; }
 
 extern int mpich_unweighted, mpich_weights_empty;
@@ -150,9 +139,7 @@ static inline long in_weights(const int *w) {
            : w == &mpich_weights_empty ? CANON_WEIGHTS_EMPTY
                                        : (long)w;
 }
-static inline int in_order(int o) {
-    return o == 56 ? CANON_ORDER_C : o == 57 ? CANON_ORDER_FORTRAN : -1;
-}
+static inline int in_order(int o) { return o == 56 ? CANON_ORDER_C : o == 57 ? CANON_ORDER_FORTRAN : -1; }
 static inline int out_order(int o) { return o == CANON_ORDER_C ? 56 : 57; }
 static inline int in_distrib(int d) { return d >= 121 && d <= 123 ? d - 121 : -1; }
 static inline int out_distrib(int d) { return d + 121; }
@@ -176,10 +163,10 @@ static inline int in_assert(int a) {
            (a & 16384 ? CANON_MODE_NOSUCCEED : 0);
 }
 static inline int out_topo(int t) {
-    return t; /* graph 1, cart 2, dist_graph 3, undefined, as ours */
+    return t; // graph 1, cart 2, dist_graph 3, undefined, as ours
 }
 static inline int out_combiner(int c) { return c; /* ours are MPICH's */ }
-/* The predefined attribute of a keyval, 0 when it is none. */
+// The predefined attribute of a keyval, 0 when it is none.
 static inline int in_attr(int keyval) {
     switch (keyval) {
     case 0x64400001:
@@ -200,11 +187,9 @@ static inline int in_attr(int keyval) {
         return 0;
     }
 }
-/* Predefined attributes of windows: base 1, size 2, displacement unit 3, flavor 4, model 5. */
+// Predefined attributes of windows: base 1, size 2, displacement unit 3, flavor 4, model 5.
 static inline int in_win_attr(int keyval) {
-    return keyval >= 0x66000001 && keyval <= 0x66000009 && keyval % 2
-               ? (keyval - 0x66000001) / 2 + 1
-               : 0;
+    return keyval >= 0x66000001 && keyval <= 0x66000009 && keyval % 2 ? (keyval - 0x66000001) / 2 + 1 : 0;
 }
 enum { MPI_WIN_UNIFIED = 2 };
 static inline int out_keyval(ckpt_vid v) { return (int)v; }

@@ -1,15 +1,14 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * mpich_companion_abi.c: what the companions of MPICH (libmpichcxx, libmpichfort) use of libmpich
- * besides the functions of MPI, so that they can be bound at once (LD_BIND_NOW), too.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// mpich_companion_abi.c: what the companions of MPICH (libmpichcxx, libmpichfort) use of libmpich
+// besides the functions of MPI, so that they can be bound at once (LD_BIND_NOW), too.
 #include <stdlib.h>
 
 #include "front.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* ---- C++: called right after the object was made in C ---- */
+// ---- C++: called right after the object was made in C ----
 
 typedef void op_call(const void *in, void *inout, int len, MPI_Datatype type, void *function);
 
@@ -25,7 +24,7 @@ EXPORT void MPII_Op_set_cxx(MPI_Op op, void (*call)(void)) {
     }
 }
 
-/* It is the same function for all handlers.  Sorts are 0 communicator, 1 file, 2 window there. */
+// It is the same function for all handlers.  Sorts are 0 communicator, 1 file, 2 window there.
 typedef void error_call(int sort, void *handle, int *code, void *function);
 static error_call *cxx_error;
 
@@ -38,12 +37,11 @@ EXPORT void MPII_Errhandler_set_cxx(MPI_Errhandler errhandler, void (*call)(void
     front_errhandler_call(errhandler, call_error);
 }
 
-/* ---- extensions that the Fortran library has names for ---- */
+// ---- extensions that the Fortran library has names for ----
 
-#define EXTENSION(name, params)                                                                    \
-    EXPORT int PMPIX_##name params;                                                                \
-    extern EXPORT __typeof__(PMPIX_##name) MPIX_##name                                             \
-        __attribute__((weak, alias("PMPIX_" #name)));                                              \
+#define EXTENSION(name, params)                                                                      \
+    EXPORT int PMPIX_##name params;                                                                  \
+    extern EXPORT __typeof__(PMPIX_##name) MPIX_##name __attribute__((weak, alias("PMPIX_" #name))); \
     int PMPIX_##name params
 
 int PMPI_Allreduce(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm);
@@ -51,7 +49,7 @@ int PMPI_Comm_rank(MPI_Comm, int *);
 int PMPI_Comm_split(MPI_Comm, int, int, MPI_Comm *);
 enum { MPICH_INT = 0x4c000405, MPICH_BAND = 0x58000006 };
 
-/* Processes do not fail one by one here: nobody ever has. */
+// Processes do not fail one by one here: nobody ever has.
 EXTENSION(Comm_agree, (MPI_Comm comm, int *flag)) {
     return PMPI_Allreduce((void *)-1l, flag, 1, MPICH_INT, MPICH_BAND, comm);
 }
@@ -73,7 +71,7 @@ EXTENSION(Comm_revoke, (MPI_Comm comm)) {
                        CANON_ERRCLASS_ERR_UNSUPPORTED_OPERATION);
 }
 
-/* Classes, codes and texts that were added stay until the end. */
+// Classes, codes and texts that were added stay until the end.
 EXTENSION(Delete_error_class, (int class)) {
     (void)class;
     return MPI_SUCCESS;
@@ -87,7 +85,7 @@ EXTENSION(Delete_error_string, (int code)) {
     return MPI_SUCCESS;
 }
 
-/* What lies in a processor of another kind cannot be saved. */
+// What lies in a processor of another kind cannot be saved.
 EXTENSION(GPU_query_support, (int kind, int *supported)) {
     (void)kind;
     *supported = 0;

@@ -1,7 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * openmpi_abi.c: the data symbols of the Open MPI ABI, and functions that only it has.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// openmpi_abi.c: the data symbols of the Open MPI ABI, and functions that only it has.
 #include "front.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -51,27 +50,26 @@ static MPI_Fint f_status_ignore[6];
 EXPORT MPI_Fint *MPI_F_STATUS_IGNORE = f_status_ignore;
 EXPORT MPI_Fint *MPI_F_STATUSES_IGNORE = f_status_ignore;
 
-/* MPI_COMM_NULL_COPY_FN and its kin: functions here, not null pointers. */
-#define ATTR_FNS(object, type)                                                                     \
-    EXPORT int OMPI_C_MPI_##object##NULL_DELETE_FN(type h, int k, void *value, void *extra) {      \
-        (void)h, (void)k, (void)value, (void)extra;                                                \
-        return MPI_SUCCESS;                                                                        \
-    }                                                                                              \
-    EXPORT int OMPI_C_MPI_##object##NULL_COPY_FN(type h, int k, void *extra, void *in, void *out,  \
-                                                 int *flag) {                                      \
-        (void)h, (void)k, (void)extra, (void)in, (void)out;                                        \
-        *flag = 0;                                                                                 \
-        return MPI_SUCCESS;                                                                        \
-    }                                                                                              \
-    EXPORT int OMPI_C_MPI_##object##DUP_FN(type h, int k, void *extra, void *in, void *out,        \
-                                           int *flag) {                                            \
-        (void)h, (void)k, (void)extra;                                                             \
-        *(void **)out = in;                                                                        \
-        *flag = 1;                                                                                 \
-        return MPI_SUCCESS;                                                                        \
+// MPI_COMM_NULL_COPY_FN and its kin: functions here, not null pointers.
+#define ATTR_FNS(object, type)                                                                           \
+    EXPORT int OMPI_C_MPI_##object##NULL_DELETE_FN(type h, int k, void *value, void *extra) {            \
+        (void)h, (void)k, (void)value, (void)extra;                                                      \
+        return MPI_SUCCESS;                                                                              \
+    }                                                                                                    \
+    EXPORT int OMPI_C_MPI_##object##NULL_COPY_FN(type h, int k, void *extra, void *in, void *out,        \
+                                                 int *flag) {                                            \
+        (void)h, (void)k, (void)extra, (void)in, (void)out;                                              \
+        *flag = 0;                                                                                       \
+        return MPI_SUCCESS;                                                                              \
+    }                                                                                                    \
+    EXPORT int OMPI_C_MPI_##object##DUP_FN(type h, int k, void *extra, void *in, void *out, int *flag) { \
+        (void)h, (void)k, (void)extra;                                                                   \
+        *(void **)out = in;                                                                              \
+        *flag = 1;                                                                                       \
+        return MPI_SUCCESS;                                                                              \
     }
 
 ATTR_FNS(COMM_, MPI_Comm)
 ATTR_FNS(TYPE_, MPI_Datatype)
 ATTR_FNS(WIN_, MPI_Win)
-ATTR_FNS(, MPI_Comm) /* MPI_NULL_COPY_FN and its kin, of MPI_Keyval_create */
+ATTR_FNS(, MPI_Comm) // MPI_NULL_COPY_FN and its kin, of MPI_Keyval_create

@@ -1,13 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * openmpi_abi.h: the Open MPI ABI (libmpi.so.40): types, constants, and how they map to canonical
- * ones.
- *
- * Handles are pointers.  Predefined ones are addresses of exported objects, whose first four bytes
- * hold the virtual id; the linker may have copied the objects into the program, so they are reached
- * by name, through the global offset table.  Handles of all others are no addresses: the virtual id
- * with all of the upper 16 bits set, which no program's memory has.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// openmpi_abi.h: the Open MPI ABI (libmpi.so.40): types, constants, and how they map to canonical
+// ones.
+//
+// Handles are pointers.  Predefined ones are addresses of exported objects, whose first four bytes
+// hold the virtual id; the linker may have copied the objects into the program, so they are reached
+// by name, through the global offset table.  Handles of all others are no addresses: the virtual id
+// with all of the upper 16 bits set, which no program's memory has.
 #ifndef CKPT_OPENMPI_ABI_H
 #define CKPT_OPENMPI_ABI_H
 
@@ -41,22 +40,16 @@ enum {
     MPI_MAX_INFO_VAL = 256
 };
 
-enum { FRONT_THROW_RETURNS = 0 }; /* MPI::ERRORS_THROW_EXCEPTIONS raises within the call */
+enum { FRONT_THROW_RETURNS = 0 }; // MPI::ERRORS_THROW_EXCEPTIONS raises within the call
 
-/* Where the numbers of the tools interface begin. */
-enum {
-    T_VERBOSITY_BASE = 0,
-    T_BIND_BASE = 0,
-    T_SCOPE_BASE = 0,
-    T_CLASS_BASE = 0,
-    MPI_MAX_PORT_NAME = 1024
-};
+// Where the numbers of the tools interface begin.
+enum { T_VERBOSITY_BASE = 0, T_BIND_BASE = 0, T_SCOPE_BASE = 0, T_CLASS_BASE = 0, MPI_MAX_PORT_NAME = 1024 };
 
-/* An exported object: the size is part of the ABI. */
-#define OMPI_OBJECT(name, bytes)                                                                   \
-    extern __attribute__((visibility("default"))) struct name##_s {                                \
-        ckpt_vid vid;                                                                              \
-        char rest[bytes - sizeof(ckpt_vid)];                                                       \
+// An exported object: the size is part of the ABI.
+#define OMPI_OBJECT(name, bytes)                                    \
+    extern __attribute__((visibility("default"))) struct name##_s { \
+        ckpt_vid vid;                                               \
+        char rest[bytes - sizeof(ckpt_vid)];                        \
     } name
 
 OMPI_OBJECT(ompi_mpi_comm_world, 512);
@@ -97,24 +90,21 @@ OPENMPI_OP_LIST(X)
 #define MPI_FILE_NULL ((MPI_File)&ompi_mpi_file_null)
 
 static inline ckpt_vid openmpi_in(const void *handle, ckpt_kind kind) {
-    if ((intptr_t)handle < 0)
-        return (ckpt_vid)(uintptr_t)handle;
+    if ((intptr_t)handle < 0) return (ckpt_vid)(uintptr_t)handle;
     return handle != NULL ? *(const ckpt_vid *)handle : CKPT_VID(kind, 0);
 }
 
-static inline void *openmpi_out(ckpt_vid v) {
-    return (void *)(uintptr_t)(0xffff000000000000ull | v);
-}
+static inline void *openmpi_out(ckpt_vid v) { return (void *)(uintptr_t)(0xffff000000000000ull | v); }
 
-/* Predefined handles, by index. */
+// Predefined handles, by index.
 extern void *const openmpi_comms[3], *const openmpi_groups[2], *const openmpi_errhs[4];
 extern void *const openmpi_types[CKPT_VID_PREDEFINED], *const openmpi_ops[16];
 
-#define OMPI_HANDLE(short, type, kind, predefined)                                                 \
-    static inline ckpt_vid in_##short(type h) { return openmpi_in(h, kind); }                      \
-    static inline type out_##short(ckpt_vid v) {                                                   \
-        uint32_t i = CKPT_VID_INDEX(v);                                                            \
-        return (type)(i >= CKPT_VID_PREDEFINED ? openmpi_out(v) : (predefined));                   \
+#define OMPI_HANDLE(short, type, kind, predefined)                               \
+    static inline ckpt_vid in_##short(type h) { return openmpi_in(h, kind); }    \
+    static inline type out_##short(ckpt_vid v) {                                 \
+        uint32_t i = CKPT_VID_INDEX(v);                                          \
+        return (type)(i >= CKPT_VID_PREDEFINED ? openmpi_out(v) : (predefined)); \
     }
 
 OMPI_HANDLE(comm, MPI_Comm, CKPT_KIND_COMM, openmpi_comms[i < 3 ? i : 0])
@@ -143,24 +133,20 @@ enum { ERRH_FATAL = 1, ERRH_RETURN = 2, ERRH_THROW = 3 };
 enum { ERRH_NONE = 0, ERRH_DEFAULT = ERRH_FATAL };
 
 static inline int in_rank(int r) {
-    if (__builtin_expect(r >= 0, 1))
-        return r;
+    if (__builtin_expect(r >= 0, 1)) return r;
     return r == MPI_PROC_NULL    ? CANON_PROC_NULL
            : r == MPI_ANY_SOURCE ? CANON_ANY_SOURCE
            : r == MPI_ROOT       ? CANON_ROOT
                                  : CANON_UNDEFINED;
 }
 static inline int out_rank(int r) {
-    if (__builtin_expect(r >= 0, 1))
-        return r;
+    if (__builtin_expect(r >= 0, 1)) return r;
     return r == CANON_PROC_NULL    ? MPI_PROC_NULL
            : r == CANON_ANY_SOURCE ? MPI_ANY_SOURCE
            : r == CANON_ROOT       ? MPI_ROOT
                                    : r;
 }
-static inline int in_tag(int t) {
-    return t == MPI_ANY_TAG ? CANON_ANY_TAG : t < 0 ? CANON_UNDEFINED : t;
-}
+static inline int in_tag(int t) { return t == MPI_ANY_TAG ? CANON_ANY_TAG : t < 0 ? CANON_UNDEFINED : t; }
 static inline long in_buf(const void *p) { return (long)p; /* MPI_IN_PLACE is 1, as ours */ }
 static inline long in_weights(const int *w) {
     return (long)w == 2 ? CANON_UNWEIGHTED : (long)w == 3 ? CANON_WEIGHTS_EMPTY : (long)w;
@@ -183,19 +169,18 @@ static inline int in_split_type(int t) {
 static inline int in_lock(int l) { return l; /* exclusive 1, shared 2, as ours */ }
 static inline int in_assert(int a) { return a; /* as ours */ }
 static inline int out_topo(int t) { return t == CANON_CART ? 1 : t == CANON_GRAPH ? 2 : t; }
-/* Ours are one more than Open MPI's. */
+// Ours are one more than Open MPI's.
 static inline int out_combiner(int c) { return c - 1; }
 static inline int in_attr(int keyval) {
-    static const unsigned char ours[7] = {CANON_ATTR_TAG_UB,       CANON_ATTR_HOST,
-                                          CANON_ATTR_IO,           CANON_ATTR_WTIME_IS_GLOBAL,
-                                          CANON_ATTR_APPNUM,       CANON_ATTR_LASTUSEDCODE,
-                                          CANON_ATTR_UNIVERSE_SIZE};
+    static const unsigned char ours[7] = {
+        CANON_ATTR_TAG_UB, CANON_ATTR_HOST,         CANON_ATTR_IO,           CANON_ATTR_WTIME_IS_GLOBAL,
+        CANON_ATTR_APPNUM, CANON_ATTR_LASTUSEDCODE, CANON_ATTR_UNIVERSE_SIZE};
     return keyval >= 0 && keyval < 7 ? ours[keyval] : 0;
 }
-/* Predefined attributes of windows: base 1, size 2, displacement unit 3, flavor 4, model 5. */
+// Predefined attributes of windows: base 1, size 2, displacement unit 3, flavor 4, model 5.
 static inline int in_win_attr(int keyval) { return keyval >= 7 && keyval <= 11 ? keyval - 6 : 0; }
 enum { MPI_WIN_UNIFIED = 0 };
-/* A keyval is an int in every ABI; MPI_KEYVAL_INVALID is negative here, but no virtual id. */
+// A keyval is an int in every ABI; MPI_KEYVAL_INVALID is negative here, but no virtual id.
 static inline int out_keyval(ckpt_vid v) { return (int)v; }
 
 static inline int is_status(const MPI_Status *s) { return s != MPI_STATUS_IGNORE; }

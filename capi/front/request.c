@@ -1,7 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * request.c: completing several requests at once.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// request.c: completing several requests at once.
 #include <stdlib.h>
 
 #include "front.h"
@@ -10,7 +9,7 @@ ckpt_vid *front_vids(ckpt_vid *small, int count) {
     return count <= FRONT_SMALL ? small : front_alloc((size_t)count * sizeof(ckpt_vid));
 }
 
-/* One call on an array of requests: their ids, and the way back. */
+// One call on an array of requests: their ids, and the way back.
 struct batch {
     int n;
     ckpt_vid *vids;
@@ -20,26 +19,23 @@ struct batch {
 static void begin(struct batch *b, int n, const MPI_Request *requests) {
     b->n = n > 0 ? n : 0;
     b->vids = front_vids(b->small_vids, b->n);
-    for (int i = 0; i < b->n; i++)
-        b->vids[i] = in_request(requests[i]);
+    for (int i = 0; i < b->n; i++) b->vids[i] = in_request(requests[i]);
 }
 
-/* Writes handles back; those that did not change are not touched. */
+// Writes handles back; those that did not change are not touched.
 static void end(struct batch *b, MPI_Request *requests) {
     for (int i = 0; i < b->n; i++) {
         MPI_Request r = out_request(b->vids[i]);
-        if (requests[i] != r)
-            requests[i] = r;
+        if (requests[i] != r) requests[i] = r;
     }
     front_vids_done(b->vids, b->small_vids);
 }
 
-/* After a call whose error is in one of n statuses, which have our codes: makes them the ABI's.  Which is
- * the first with an error; 0 when they do not tell. */
+// After a call whose error is in one of n statuses, which have our codes: makes them the ABI's.  Which is
+// the first with an error; 0 when they do not tell.
 static int errors(MPI_Status *statuses, int n, long rc) {
     int first = n;
-    if (!is_status(statuses) || (rc & 0xff) != CANON_ERRCLASS_ERR_IN_STATUS)
-        return 0;
+    if (!is_status(statuses) || (rc & 0xff) != CANON_ERRCLASS_ERR_IN_STATUS) return 0;
     for (int i = n - 1; i >= 0; i--) {
         first = statuses[i].MPI_ERROR ? i : first;
         statuses[i].MPI_ERROR = front_code(statuses[i].MPI_ERROR);
@@ -47,14 +43,13 @@ static int errors(MPI_Status *statuses, int n, long rc) {
     return first < n ? first : 0;
 }
 
-/* The object that a request belongs, or belonged, to: its slot still says so when it is free again. */
+// The object that a request belongs, or belonged, to: its slot still says so when it is free again.
 static int owner_error(ckpt_vid request, unsigned fn, long rc) {
     uint32_t index = CKPT_VID_INDEX(request);
     const ckpt_slot *page = CKPT_VID_KIND(request) == CKPT_KIND_REQUEST
                                 ? CKPT_GATE->tables->pages[CKPT_KIND_REQUEST][index / CKPT_PAGE_SLOTS]
                                 : NULL;
-    if (page == NULL || index < CKPT_VID_PREDEFINED)
-        return front_error(FRONT_COMM, VID_COMM_WORLD, fn, rc);
+    if (page == NULL || index < CKPT_VID_PREDEFINED) return front_error(FRONT_COMM, VID_COMM_WORLD, fn, rc);
     ckpt_vid owner = page[index % CKPT_PAGE_SLOTS].clock;
     int sort = CKPT_VID_KIND(owner) == CKPT_KIND_FILE  ? FRONT_FILE
                : CKPT_VID_KIND(owner) == CKPT_KIND_WIN ? FRONT_WIN
@@ -68,10 +63,9 @@ int front_request_error(MPI_Request *request, ckpt_vid now, unsigned fn, long rc
     return owner_error(was, fn, rc);
 }
 
-/* Ends a call on several requests, whose error is that of one of them. */
+// Ends a call on several requests, whose error is that of one of them.
 static int finish(struct batch *b, MPI_Request *requests, long rc, unsigned fn, int failed) {
-    ckpt_vid was = rc != 0 && failed >= 0 && failed < b->n ? in_request(requests[failed])
-                                                           : VID_REQUEST_NULL;
+    ckpt_vid was = rc != 0 && failed >= 0 && failed < b->n ? in_request(requests[failed]) : VID_REQUEST_NULL;
     end(b, requests);
     return rc ? owner_error(was, fn, rc) : MPI_SUCCESS;
 }
@@ -92,7 +86,7 @@ FRONT(int, Testall, (int count, MPI_Request *requests, int *flag, MPI_Status *st
     return finish(&b, requests, rc, CKPT_FN_MPI_TESTALL, errors(statuses, b.n, rc));
 }
 
-/* Index results: MPI_UNDEFINED is the same number everywhere. */
+// Index results: MPI_UNDEFINED is the same number everywhere.
 
 FRONT(int, Waitany, (int count, MPI_Request *requests, int *index, MPI_Status *status)) {
     struct batch b;

@@ -1,13 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * status.c: what a status says.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// status.c: what a status says.
 #include <limits.h>
 #include <stddef.h>
 
 #include "front.h"
 
-/* The size of a datatype in bytes, -1 when it is none. */
+// The size of a datatype in bytes, -1 when it is none.
 static int64_t type_size(MPI_Datatype datatype, unsigned fn) {
     const ckpt_slot *s = front_slot(fn, CKPT_KIND_DATATYPE, in_type(datatype));
     return front_is_null(CKPT_KIND_DATATYPE, s) ? -1 : (int64_t)s->extra;
@@ -17,8 +16,7 @@ FRONT(int, Get_count, (const MPI_Status *status, MPI_Datatype datatype, int *cou
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GET_COUNT, status != NULL);
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GET_COUNT, count != NULL);
     int64_t size = type_size(datatype, CKPT_FN_MPI_GET_COUNT), bytes = status_bytes(status);
-    if (size < 0)
-        return FRONT_ERR(CKPT_FN_MPI_GET_COUNT, TYPE);
+    if (size < 0) return FRONT_ERR(CKPT_FN_MPI_GET_COUNT, TYPE);
     if (size == 0)
         *count = bytes == 0 ? 0 : MPI_UNDEFINED;
     else
@@ -29,8 +27,7 @@ FRONT(int, Get_count, (const MPI_Status *status, MPI_Datatype datatype, int *cou
 FRONT(int, Type_size, (MPI_Datatype type, int *size)) {
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_SIZE, size != NULL);
     int64_t n = type_size(type, CKPT_FN_MPI_TYPE_SIZE);
-    if (n < 0)
-        return FRONT_ERR(CKPT_FN_MPI_TYPE_SIZE, TYPE);
+    if (n < 0) return FRONT_ERR(CKPT_FN_MPI_TYPE_SIZE, TYPE);
     *size = n > INT_MAX ? MPI_UNDEFINED : (int)n;
     return MPI_SUCCESS;
 }
@@ -38,8 +35,7 @@ FRONT(int, Type_size, (MPI_Datatype type, int *size)) {
 FRONT(int, Type_size_x, (MPI_Datatype type, MPI_Count *size)) {
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_SIZE_X, size != NULL);
     int64_t n = type_size(type, CKPT_FN_MPI_TYPE_SIZE_X);
-    if (n < 0)
-        return FRONT_ERR(CKPT_FN_MPI_TYPE_SIZE_X, TYPE);
+    if (n < 0) return FRONT_ERR(CKPT_FN_MPI_TYPE_SIZE_X, TYPE);
     *size = n;
     return MPI_SUCCESS;
 }
@@ -48,8 +44,7 @@ FRONT(int, Get_count_c, (const MPI_Status *status, MPI_Datatype datatype, MPI_Co
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GET_COUNT_C, status != NULL);
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GET_COUNT_C, count != NULL);
     int64_t size = type_size(datatype, CKPT_FN_MPI_GET_COUNT_C), bytes = status_bytes(status);
-    if (size < 0)
-        return FRONT_ERR(CKPT_FN_MPI_GET_COUNT_C, TYPE);
+    if (size < 0) return FRONT_ERR(CKPT_FN_MPI_GET_COUNT_C, TYPE);
     if (size == 0)
         *count = bytes == 0 ? 0 : MPI_UNDEFINED;
     else
@@ -57,9 +52,7 @@ FRONT(int, Get_count_c, (const MPI_Status *status, MPI_Datatype datatype, MPI_Co
     return MPI_SUCCESS;
 }
 
-FRONT(int, Type_size_c, (MPI_Datatype type, MPI_Count *size)) {
-    return PMPI_Type_size_x(type, size);
-}
+FRONT(int, Type_size_c, (MPI_Datatype type, MPI_Count *size)) { return PMPI_Type_size_x(type, size); }
 
 int PMPI_Get_elements_x(const MPI_Status *, MPI_Datatype, MPI_Count *);
 FRONT(int, Get_elements_c, (const MPI_Status *status, MPI_Datatype datatype, MPI_Count *count)) {
@@ -92,8 +85,7 @@ FRONT(int, Status_set_cancelled, (MPI_Status * status, int flag)) {
 FRONT(int, Status_set_elements_x, (MPI_Status * status, MPI_Datatype datatype, MPI_Count count)) {
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_STATUS_SET_ELEMENTS_X, status != NULL);
     int64_t size = type_size(datatype, CKPT_FN_MPI_STATUS_SET_ELEMENTS_X);
-    if (size < 0)
-        return FRONT_ERR(CKPT_FN_MPI_STATUS_SET_ELEMENTS_X, TYPE);
+    if (size < 0) return FRONT_ERR(CKPT_FN_MPI_STATUS_SET_ELEMENTS_X, TYPE);
     set_status_bytes(status, size * count);
     return MPI_SUCCESS;
 }
@@ -120,8 +112,7 @@ FRONT(int, File_get_type_extent_c, (MPI_File fh, MPI_Datatype datatype, MPI_Coun
 int PMPI_Buffer_attach(void *, int);
 int PMPI_Buffer_detach(void *, int *);
 FRONT(int, Buffer_attach_c, (void *buffer, MPI_Count size)) {
-    if (size != (int)size)
-        return FRONT_ERR(CKPT_FN_MPI_BUFFER_ATTACH_C, COUNT);
+    if (size != (int)size) return FRONT_ERR(CKPT_FN_MPI_BUFFER_ATTACH_C, COUNT);
     return PMPI_Buffer_attach(buffer, (int)size);
 }
 

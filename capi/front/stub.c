@@ -1,8 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * stub.c: libckpt.so.1 of the upper half.  A program that was linked with -lckpt finds this one
- * when it runs under ckptrun; it hands the calls on.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// stub.c: libckpt.so.1 of the upper half.  A program that was linked with -lckpt finds this one
+// when it runs under ckptrun; it hands the calls on.
 #include <stdint.h>
 
 #include "ckpt/gate.h"
@@ -14,15 +13,13 @@ enum { OK = 0, ERR_ARG = 12 };
 
 static long call(unsigned fn, const void *args) {
     long rc;
-    do
-        rc = CKPT_GATE->gate(fn, args);
+    do rc = CKPT_GATE->gate(fn, args);
     while (rc == CKPT_GATE_RETRY);
     return rc;
 }
 
 EXPORT int MPIX_Checkpoint(MPIX_CR_state_t *state) {
-    if (state == NULL)
-        return ERR_ARG;
+    if (state == NULL) return ERR_ARG;
     int s = MPIX_CR_STATE_IGNORE;
     const long args[] = {(long)&s};
     long rc = call(CKPT_FN_CHECKPOINT, args);
@@ -32,14 +29,13 @@ EXPORT int MPIX_Checkpoint(MPIX_CR_state_t *state) {
 
 EXPORT int MPIX_Checkpoint_reason(char *text, size_t bytes) {
     const long args[] = {(long)text, (long)bytes};
-    if (text == NULL || bytes == 0)
-        return ERR_ARG;
+    if (text == NULL || bytes == 0) return ERR_ARG;
     text[0] = 0;
     call(CKPT_FN_REASON, args);
     return OK;
 }
 
-/* Regions mode is for programs that run without ckptrun: here the whole process is saved. */
+// Regions mode is for programs that run without ckptrun: here the whole process is saved.
 
 EXPORT int MPIX_Checkpoint_protect(int id, void *base, size_t bytes) {
     (void)id, (void)base, (void)bytes;
@@ -47,8 +43,7 @@ EXPORT int MPIX_Checkpoint_protect(int id, void *base, size_t bytes) {
 }
 
 EXPORT int MPIX_Checkpoint_recover(MPIX_CR_state_t *state) {
-    if (state == NULL)
-        return ERR_ARG;
+    if (state == NULL) return ERR_ARG;
     *state = MPIX_CR_STATE_IGNORE;
     return OK;
 }

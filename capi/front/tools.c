@@ -1,8 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * tools.c: what the tools interface does with objects of MPI, and events.  The rest of it is
- * generated.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// tools.c: what the tools interface does with objects of MPI, and events.  The rest of it is
+// generated.
 #include "front.h"
 
 #define BIND_COMM (T_BIND_BASE + 1)
@@ -13,11 +12,10 @@
 #define BIND_WIN (T_BIND_BASE + 8)
 #define BIND_MESSAGE (T_BIND_BASE + 9)
 
-/* The id of the object that a variable is bound to; CKPT_VID_NONE for none, or one that lives in
- * the front alone. */
+// The id of the object that a variable is bound to; CKPT_VID_NONE for none, or one that lives in
+// the front alone.
 static ckpt_vid object_of(int bind, const void *object) {
-    if (object == NULL)
-        return CKPT_VID_NONE;
+    if (object == NULL) return CKPT_VID_NONE;
     switch (bind) {
     case BIND_COMM:
         return in_comm(*(const MPI_Comm *)object);
@@ -38,32 +36,28 @@ static ckpt_vid object_of(int bind, const void *object) {
     }
 }
 
-int PMPI_T_cvar_get_info(int, char *, int *, int *, MPI_Datatype *, void *, char *, int *, int *,
-                         int *);
-int PMPI_T_pvar_get_info(int, char *, int *, int *, int *, MPI_Datatype *, void *, char *, int *,
-                         int *, int *, int *, int *);
+int PMPI_T_cvar_get_info(int, char *, int *, int *, MPI_Datatype *, void *, char *, int *, int *, int *);
+int PMPI_T_pvar_get_info(int, char *, int *, int *, int *, MPI_Datatype *, void *, char *, int *, int *,
+                         int *, int *, int *);
 
 FRONT(int, T_cvar_handle_alloc, (int cvar_index, void *obj_handle, void *handle, int *count)) {
     int bind = T_BIND_BASE, none = 0, rc;
     rc = PMPI_T_cvar_get_info(cvar_index, NULL, &none, NULL, NULL, NULL, NULL, &none, &bind, NULL);
-    if (rc != MPI_SUCCESS)
-        return rc;
+    if (rc != MPI_SUCCESS) return rc;
     long a[] = {cvar_index, object_of(bind, obj_handle), (long)handle, (long)count};
     return front_code(front_call_always(CKPT_FN_MPI_T_CVAR_HANDLE_ALLOC, a));
 }
 
-FRONT(int, T_pvar_handle_alloc,
-      (void *session, int pvar_index, void *obj_handle, void *handle, int *count)) {
+FRONT(int, T_pvar_handle_alloc, (void *session, int pvar_index, void *obj_handle, void *handle, int *count)) {
     int bind = T_BIND_BASE, none = 0, rc;
-    rc = PMPI_T_pvar_get_info(pvar_index, NULL, &none, NULL, NULL, NULL, NULL, NULL, &none, &bind,
-                              NULL, NULL, NULL);
-    if (rc != MPI_SUCCESS)
-        return rc;
+    rc = PMPI_T_pvar_get_info(pvar_index, NULL, &none, NULL, NULL, NULL, NULL, NULL, &none, &bind, NULL, NULL,
+                              NULL);
+    if (rc != MPI_SUCCESS) return rc;
     long a[] = {(long)session, pvar_index, object_of(bind, obj_handle), (long)handle, (long)count};
     return front_code(front_call_always(CKPT_FN_MPI_T_PVAR_HANDLE_ALLOC, a));
 }
 
-/* ---- events: neither of the two MPIs has any ---- */
+// ---- events: neither of the two MPIs has any ----
 
 #define INDEX_ERROR front_code(CANON_ERRCLASS_T_ERR_INVALID_INDEX)
 #define HANDLE_ERROR front_code(CANON_ERRCLASS_T_ERR_INVALID_HANDLE)

@@ -134,8 +134,7 @@ const char *arena_vacant(void) {
     const char *error = NULL;
     while (!error && fgets(line, sizeof line, f)) {
         unsigned long start, end;
-        if (sscanf(line, "%lx-%lx", &start, &end) != 2 || start >= ARENA_END || end <= ARENA + 4096)
-            continue;
+        if (sscanf(line, "%lx-%lx", &start, &end) != 2 || start >= ARENA_END || end <= ARENA + 4096) continue;
         line[strcspn(line, "\n")] = 0;
         snprintf(why, sizeof why,
                  "a library that is loaded with ckptrun has taken addresses that are kept for the "

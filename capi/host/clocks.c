@@ -57,8 +57,7 @@ static struct timespec spec(int64_t ns) {
     return ts;
 }
 
-const struct timespec *clock_to_kernel(clockid_t clock, const struct timespec *when,
-                                       struct timespec *to) {
+const struct timespec *clock_to_kernel(clockid_t clock, const struct timespec *when, struct timespec *to) {
     int64_t shift = clock_shift(clock);
     if (!shift || when->tv_sec > INT64_MAX / SECOND / 2 || when->tv_sec < 0 || when->tv_nsec < 0 ||
         when->tv_nsec >= SECOND)
@@ -119,13 +118,12 @@ long sys_timerfd_settime(struct call *c) {
     const struct itimerspec *new = (const struct itimerspec *)c->a[2];
     struct itimerspec moved;
     // A value of 0 disarms it, whatever the clock says.
-    if ((flags & TIMER_ABSTIME) && (H.clock_shift[0] || H.clock_shift[1]) && new && fd >= 0 &&
+    if ((flags & TIMER_ABSTIME) && (H.clock_shift[0] || H.clock_shift[1]) && new &&fd >= 0 &&
         (new->it_value.tv_sec || new->it_value.tv_nsec)) {
         struct timespec to;
         moved = *new;
         moved.it_value = *clock_to_kernel(clock_of(fd), &new->it_value, &to);
-        if (!moved.it_value.tv_sec && !moved.it_value.tv_nsec)
-            moved.it_value.tv_nsec = 1; // long past
+        if (!moved.it_value.tv_sec && !moved.it_value.tv_nsec) moved.it_value.tv_nsec = 1; // long past
         new = &moved;
     }
     return RAW4(SYS_timerfd_settime, fd, flags, new, c->a[3]);

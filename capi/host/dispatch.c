@@ -14,9 +14,12 @@
 
 #include "traps.h"
 
-#define PLAIN(f) {.fn = (f)}
-#define AGAIN(f) {.fn = (f), .restartable = true}
-#define IF(f) {.fn = (f), .when = true}
+#define PLAIN(f) \
+    { .fn = (f) }
+#define AGAIN(f) \
+    { .fn = (f), .restartable = true }
+#define IF(f) \
+    { .fn = (f), .when = true }
 
 const struct trap traps[TRAPS] = {
     // addresses
@@ -154,9 +157,7 @@ long sys_attention(struct call *c) {
 long sys_passthrough(struct call *c) { return blocking(c, c->nr, c->a); }
 long sys_blocking(struct call *c) { return blocking(c, c->nr, c->a); }
 
-long blocking(struct call *c, long nr, const long a[6]) {
-    return blocking_masked(c, nr, a, uc_mask(c->uc));
-}
+long blocking(struct call *c, long nr, const long a[6]) { return blocking_masked(c, nr, a, uc_mask(c->uc)); }
 
 // Runs a call that may wait, with the application's signals let in.  Their handlers only queue; the
 // attention word makes the call end, even when the signal comes just before the call.

@@ -17,9 +17,7 @@ static void futex_wait(volatile uint32_t *word, uint32_t value) {
     RAW6(SYS_futex, word, FUTEX_WAIT, value, NULL, 0, 0);
 }
 
-static void futex_wake(volatile uint32_t *word) {
-    RAW6(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, 0, 0);
-}
+static void futex_wake(volatile uint32_t *word) { RAW6(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, 0, 0); }
 
 // What MPI computes meanwhile, and operations of the program's own, must round as in the program, which may
 // have told the processor how (-ffast-math does): a handler begins with the kernel's choice.

@@ -206,9 +206,7 @@ static long settle_from(struct call *c, long high, int min) {
 
 static long settle(struct call *c, long high) { return settle_from(c, high, 0); }
 
-static bool is_used(struct call *c, long fd) {
-    return fd >= 0 && fd < FD_FENCE && fds_of(c->t)->used[fd];
-}
+static bool is_used(struct call *c, long fd) { return fd >= 0 && fd < FD_FENCE && fds_of(c->t)->used[fd]; }
 
 static long release_fd(struct call *c, int fd) {
     struct fd_table *f = fds_of(c->t);
@@ -381,9 +379,7 @@ long sys_readlinkat(struct call *c) {
     return RAW4(SYS_readlinkat, c->a[0], c->a[1], c->a[2], c->a[3]);
 }
 
-static struct {
-    char *name, *path;
-} fronts[64];
+static struct { char *name, *path; } fronts[64];
 static int nfronts;
 
 void fronts_scan(void) {

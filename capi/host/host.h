@@ -34,18 +34,18 @@
 
 // ---- layout of the arena -----------------------------------------------------------------------
 #define ARENA CKPT_ARENA_BASE
-#define ARENA_TABLES (ARENA + (16ull << 20))   // vid tables, mapped by Go; never saved
-#define ARENA_STACK (ARENA + (256ull << 20))   // main stack lies below ARENA_STACK_END
+#define ARENA_TABLES (ARENA + (16ull << 20)) // vid tables, mapped by Go; never saved
+#define ARENA_STACK (ARENA + (256ull << 20)) // main stack lies below ARENA_STACK_END
 #define ARENA_STACK_END (ARENA + (512ull << 20))
-#define ARENA_BRK (ARENA + (1ull << 30))       // brk window
+#define ARENA_BRK (ARENA + (1ull << 30)) // brk window
 #define ARENA_BRK_END (ARENA + (65ull << 30))
-#define ARENA_MMAP (ARENA + (128ull << 30))    // everything else
+#define ARENA_MMAP (ARENA + (128ull << 30)) // everything else
 #define ARENA_END CKPT_ARENA_END
 // A non-PIE program and MAP_32BIT mappings lie below this; nothing of the lower half does.
 #define LOW_END CKPT_LOW_END
 
 // ---- signals that are ours ---------------------------------------------------------------------
-#define SIG_PARK 64       // stops a thread; hidden from the application
+#define SIG_PARK 64 // stops a thread; hidden from the application
 #define NSIGNALS 65
 #define NR_ATTENTION 0x434b // no system call: "look at my attention word", issued by the gate
 
@@ -67,8 +67,8 @@ struct kaction { // the kernel's struct sigaction
 
 // A wait that parking cut short: what is left of it when the call is issued again (P9).
 struct cut_wait {
-    uint64_t ip, sp;      // where the call stands; 0: none
-    int64_t deadline;     // CLOCK_MONOTONIC nanoseconds
+    uint64_t ip, sp;  // where the call stands; 0: none
+    int64_t deadline; // CLOCK_MONOTONIC nanoseconds
 };
 
 struct kept_signal {
@@ -106,22 +106,22 @@ enum thread_state {
 // One thread of the upper half.  Its address is the thread's GS base.  Lower memory; what must
 // survive is written to the image by thread_save.  Offsets below 64 are known to gate.S.
 struct thread {
-    struct thread *self;  //  0
-    uint64_t lower_fs;    //  8
-    uint64_t upper_fs;    // 16
-    uint64_t lower_sp;    // 24 where calls through the gate and from the dispatcher run
-    uint64_t upper_sp;    // 32 gate frame of the innermost call
-    uint32_t attention;   // 40 ATTN_*; set by handlers, cleared by the dispatcher
-    uint32_t upcalls;     // 44 callbacks of the lower half now running in the upper
-    uint64_t vdso_sp;     // 48 non-zero inside our vDSO: rewind point on the upper stack
-    uint64_t clear_tid;   // 56 CLONE_CHILD_CLEARTID address
+    struct thread *self; //  0
+    uint64_t lower_fs;   //  8
+    uint64_t upper_fs;   // 16
+    uint64_t lower_sp;   // 24 where calls through the gate and from the dispatcher run
+    uint64_t upper_sp;   // 32 gate frame of the innermost call
+    uint32_t attention;  // 40 ATTN_*; set by handlers, cleared by the dispatcher
+    uint32_t upcalls;    // 44 callbacks of the lower half now running in the upper
+    uint64_t vdso_sp;    // 48 non-zero inside our vDSO: rewind point on the upper stack
+    uint64_t clear_tid;  // 56 CLONE_CHILD_CLEARTID address
 
-    struct thread *next;  // list of live threads, under H.lock
-    pid_t tid, vtid;      // the kernel's, and what the application believes
+    struct thread *next; // list of live threads, under H.lock
+    pid_t tid, vtid;     // the kernel's, and what the application believes
     bool main;
     volatile uint32_t state;
     stack_t app_altstack;
-    kmask hidden_mask;    // which of OURS the application believes to have blocked
+    kmask hidden_mask;          // which of OURS the application believes to have blocked
     struct signal_list pending; // signals that came while in the lower half
     uint32_t image_pending;     // how many of them go into the image
     struct cut_wait cut;
@@ -129,30 +129,30 @@ struct thread {
     char comm[16]; // name, taken when the thread is stopped
     // Signals taken out of the kernel's queues while the thread is stopped (signal_queue.c).
     struct signal_list kept;
-    bool more_signals; // there was no memory for the rest of them
+    bool more_signals;           // there was no memory for the rest of them
     volatile uint32_t collected; // the round of collecting that it has done
-    void *altstack;       // lower signal stack
-    struct fd_table *vfork_fds; // descriptors of a child that borrows our memory (fds.c)
-    struct outfit outfit;       // what a vfork child gave to its exec (wrap.c)
-    pid_t *set_tid[2];          // CLONE_PARENT_SETTID, CLONE_CHILD_SETTID: where its number goes
-    bool in_gate;               // restart: it goes on inside a gate call, which returns
-    long gate_result;           // this
-    bool retry;                 // held in a call that is issued again after a restart
-    bool mpi;                   // the thread that initialized MPI: it runs errands
-    volatile uint32_t errand;   // 1: it is to call H.go.serve
-    bool suspended;             // pending signals are chosen by suspend_mask (rt_sigsuspend)
+    void *altstack;              // lower signal stack
+    struct fd_table *vfork_fds;  // descriptors of a child that borrows our memory (fds.c)
+    struct outfit outfit;        // what a vfork child gave to its exec (wrap.c)
+    pid_t *set_tid[2];           // CLONE_PARENT_SETTID, CLONE_CHILD_SETTID: where its number goes
+    bool in_gate;                // restart: it goes on inside a gate call, which returns
+    long gate_result;            // this
+    bool retry;                  // held in a call that is issued again after a restart
+    bool mpi;                    // the thread that initialized MPI: it runs errands
+    volatile uint32_t errand;    // 1: it is to call H.go.serve
+    bool suspended;              // pending signals are chosen by suspend_mask (rt_sigsuspend)
     kmask suspend_mask;
     // The upper context above which lower code runs that was not called through the gate: of a stopped
     // thread on an errand, of a system call that ends the program.  NULL: none.
     const ucontext_t *over;
-    uint64_t upcall_sp; // while over: where upcalls begin; 0: not chosen yet
+    uint64_t upcall_sp;  // while over: where upcalls begin; 0: not chosen yet
     uint64_t upcall_map; // memory that was mapped for them; 0: none
-    sigjmp_buf leave;     // to the start routine, when the upper thread ends
+    sigjmp_buf leave;    // to the start routine, when the upper thread ends
     // Context of a parked thread: copied out of the signal frame.
     ucontext_t uc;
     kmask uc_mask;
     uint32_t xsave_bytes;
-    uint8_t *xsave;       // H.xsave_max bytes
+    uint8_t *xsave; // H.xsave_max bytes
 };
 
 struct host {
@@ -175,24 +175,24 @@ struct host {
     bool child; // a forked child: no Go, no checkpoint
     bool sud;
     bool two_phase; // what the back is told
-    uint64_t brk;               // current break
+    uint64_t brk;   // current break
     uint64_t vdso_start, vdso_end;
-    uint64_t fake_vdso;         // one page
-    int64_t clock_shift[2];     // ns: what the application's clocks are ahead of the kernel's (clocks.c)
-    char exe[4096];             // what /proc/self/exe is for the application
-    uint64_t arguments[4];      // where its arguments and environment begin and end
+    uint64_t fake_vdso;     // one page
+    int64_t clock_shift[2]; // ns: what the application's clocks are ahead of the kernel's (clocks.c)
+    char exe[4096];         // what /proc/self/exe is for the application
+    uint64_t arguments[4];  // where its arguments and environment begin and end
     struct kaction app[NSIGNALS];
     struct kaction lower[NSIGNALS]; // handlers that Go or MPI installed
     uint32_t xsave_max;
     volatile uint32_t shm, timers; // System V segments attached, POSIX timers: not saved yet
-    volatile uint32_t ending;   // no checkpoint any more
-    bool main_gone;             // restart: the main thread had ended
-    char *libdir;               // .../lib
-    char *ckptrun;              // path of this program
-    char **again;               // options for the ckptrun of a program that this one starts
-    bool launched;              // by an MPI launcher
-    bool mpi;                   // the program has called MPI_Init
-    bool parent;                // it has started another process
+    volatile uint32_t ending;      // no checkpoint any more
+    bool main_gone;                // restart: the main thread had ended
+    char *libdir;                  // .../lib
+    char *ckptrun;                 // path of this program
+    char **again;                  // options for the ckptrun of a program that this one starts
+    bool launched;                 // by an MPI launcher
+    bool mpi;                      // the program has called MPI_Init
+    bool parent;                   // it has started another process
     kmask start_mask;
     kmask trigger_mask; // --signal: signals that ask for a checkpoint
     int trigger_fd;     // where their numbers go
@@ -230,8 +230,7 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 #define RAW2(nr, a, b) raw6(nr, (long)(a), (long)(b), 0, 0, 0, 0)
 #define RAW3(nr, a, b, c) raw6(nr, (long)(a), (long)(b), (long)(c), 0, 0, 0)
 #define RAW4(nr, a, b, c, d) raw6(nr, (long)(a), (long)(b), (long)(c), (long)(d), 0, 0)
-#define RAW6(nr, a, b, c, d, e, f)                                                                 \
-    raw6(nr, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
+#define RAW6(nr, a, b, c, d, e, f) raw6(nr, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 
 static inline struct thread *self(void) {
     struct thread *t;
@@ -308,32 +307,79 @@ pid_t to_virtual(pid_t real);
 static inline bool borrowed(void) { return RAW0(39 /* getpid */) != H.pid; }
 
 #define EMULATION(name) long name(struct call *c)
-EMULATION(sys_mmap); EMULATION(sys_munmap); EMULATION(sys_mremap); EMULATION(sys_brk);
+EMULATION(sys_mmap);
+EMULATION(sys_munmap);
+EMULATION(sys_mremap);
+EMULATION(sys_brk);
 EMULATION(sys_shmat);
-EMULATION(sys_shmdt); EMULATION(sys_timer_create); EMULATION(sys_timer_delete);
-EMULATION(sys_arch_prctl); EMULATION(sys_set_tid_address);
-EMULATION(sys_getpid); EMULATION(sys_gettid); EMULATION(sys_getppid); EMULATION(sys_kill);
-EMULATION(sys_tgkill); EMULATION(sys_tkill); EMULATION(sys_by_tid); EMULATION(sys_by_pid);
-EMULATION(sys_getpgrp); EMULATION(sys_setpgid); EMULATION(sys_execveat);
-EMULATION(sys_wait4); EMULATION(sys_waitid); EMULATION(sys_sigqueueinfo);
-EMULATION(sys_clone); EMULATION(sys_fork); EMULATION(sys_vfork); EMULATION(sys_execve);
-EMULATION(sys_exit); EMULATION(sys_exit_group);
-EMULATION(sys_rt_sigaction); EMULATION(sys_rt_sigprocmask); EMULATION(sys_rt_sigreturn);
-EMULATION(sys_sigaltstack); EMULATION(sys_rt_sigsuspend); EMULATION(sys_rt_sigtimedwait);
+EMULATION(sys_shmdt);
+EMULATION(sys_timer_create);
+EMULATION(sys_timer_delete);
+EMULATION(sys_arch_prctl);
+EMULATION(sys_set_tid_address);
+EMULATION(sys_getpid);
+EMULATION(sys_gettid);
+EMULATION(sys_getppid);
+EMULATION(sys_kill);
+EMULATION(sys_tgkill);
+EMULATION(sys_tkill);
+EMULATION(sys_by_tid);
+EMULATION(sys_by_pid);
+EMULATION(sys_getpgrp);
+EMULATION(sys_setpgid);
+EMULATION(sys_execveat);
+EMULATION(sys_wait4);
+EMULATION(sys_waitid);
+EMULATION(sys_sigqueueinfo);
+EMULATION(sys_clone);
+EMULATION(sys_fork);
+EMULATION(sys_vfork);
+EMULATION(sys_execve);
+EMULATION(sys_exit);
+EMULATION(sys_exit_group);
+EMULATION(sys_rt_sigaction);
+EMULATION(sys_rt_sigprocmask);
+EMULATION(sys_rt_sigreturn);
+EMULATION(sys_sigaltstack);
+EMULATION(sys_rt_sigsuspend);
+EMULATION(sys_rt_sigtimedwait);
 EMULATION(sys_pause);
-EMULATION(sys_open); EMULATION(sys_openat); EMULATION(sys_creat); EMULATION(sys_newfd); EMULATION(sys_close);
-EMULATION(sys_dup); EMULATION(sys_dup2); EMULATION(sys_dup3); EMULATION(sys_fcntl);
-EMULATION(sys_pipe); EMULATION(sys_socketpair); EMULATION(sys_close_range);
-EMULATION(sys_fstat); EMULATION(sys_newfstatat); EMULATION(sys_statx);
-EMULATION(sys_accept); EMULATION(sys_readlink); EMULATION(sys_readlinkat);
-EMULATION(sys_nanosleep); EMULATION(sys_clock_nanosleep); EMULATION(sys_poll);
-EMULATION(sys_ppoll); EMULATION(sys_select); EMULATION(sys_pselect6); EMULATION(sys_epoll_wait);
-EMULATION(sys_epoll_pwait2); EMULATION(sys_futex); EMULATION(sys_blocking);
-EMULATION(sys_attention); EMULATION(sys_enosys); EMULATION(sys_zero); EMULATION(sys_passthrough);
+EMULATION(sys_open);
+EMULATION(sys_openat);
+EMULATION(sys_creat);
+EMULATION(sys_newfd);
+EMULATION(sys_close);
+EMULATION(sys_dup);
+EMULATION(sys_dup2);
+EMULATION(sys_dup3);
+EMULATION(sys_fcntl);
+EMULATION(sys_pipe);
+EMULATION(sys_socketpair);
+EMULATION(sys_close_range);
+EMULATION(sys_fstat);
+EMULATION(sys_newfstatat);
+EMULATION(sys_statx);
+EMULATION(sys_accept);
+EMULATION(sys_readlink);
+EMULATION(sys_readlinkat);
+EMULATION(sys_nanosleep);
+EMULATION(sys_clock_nanosleep);
+EMULATION(sys_poll);
+EMULATION(sys_ppoll);
+EMULATION(sys_select);
+EMULATION(sys_pselect6);
+EMULATION(sys_epoll_wait);
+EMULATION(sys_epoll_pwait2);
+EMULATION(sys_futex);
+EMULATION(sys_blocking);
+EMULATION(sys_attention);
+EMULATION(sys_enosys);
+EMULATION(sys_zero);
+EMULATION(sys_passthrough);
 
 // ---- fds.c -------------------------------------------------------------------------------------
 #define FD_FENCE 256
-#define FD_OWN 64 // descriptors that ckptrun and the real MPI need at least, from FD_FENCE on
+#define FD_OWN 64             // descriptors that ckptrun and the real MPI need at least, from FD_FENCE on
 void fds_isolate(bool again); // again: numbers below FD_FENCE are the application's already
 // The new number when entry of an environment, NAME=NUMBER, names a descriptor of the launcher, else -1.
 int fds_launcher(struct call *c, const char *entry);
@@ -370,15 +416,15 @@ bool signal_on_altstack(const struct thread *t, uint64_t sp); // the application
 bool pending_deliverable(struct thread *t, kmask mask, bool *restart);
 void install_app_action(int sig);
 void signal_virtual(siginfo_t *si);
-void signals_collect(struct thread *t, bool shared); // all signals blocked
-bool signal_room(struct signal_list *l);             // for one more
+void signals_collect(struct thread *t, bool shared);                      // all signals blocked
+bool signal_room(struct signal_list *l);                                  // for one more
 void signal_add(struct signal_list *l, const siginfo_t *si, bool shared); // when there is room
-void signals_collect_shared(struct thread *t);       // for a stopped t, by another thread
-void signals_requeue(struct thread *t);              // all signals blocked
+void signals_collect_shared(struct thread *t); // for a stopped t, by another thread
+void signals_requeue(struct thread *t);        // all signals blocked
 // ---- hush.c: threads of the lower half do not hear the application's signals --------------------
-void hush_all(void);                       // those of Go, once SIGURG is wrapped
-bool hush_ordered(const siginfo_t *si);    // this signal only tells a thread to
-void hush(ucontext_t *uc);                 // from when uc goes on
+void hush_all(void);                    // those of Go, once SIGURG is wrapped
+bool hush_ordered(const siginfo_t *si); // this signal only tells a thread to
+void hush(ucontext_t *uc);              // from when uc goes on
 int lower_thread(pthread_t *id, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
 // ---- interrupted.c: a signal ends the call in which a thread was stopped ------------------------
 void call_cut(struct thread *t, const ucontext_t *uc); // uc is about to make it again
@@ -391,8 +437,7 @@ bool call_interrupted(struct thread *t, ucontext_t *uc, bool restart);
 // ---- clocks.c ----------------------------------------------------------------------------------
 int64_t clock_shift(clockid_t clock);
 // An absolute time of the application's as the kernel has it: when itself, or in *to.
-const struct timespec *clock_to_kernel(clockid_t clock, const struct timespec *when,
-                                       struct timespec *to);
+const struct timespec *clock_to_kernel(clockid_t clock, const struct timespec *when, struct timespec *to);
 void clocks_save(struct clock_image *im);
 void clocks_load(const struct clock_image *im);
 long sys_clock_gettime(struct call *c);
@@ -423,8 +468,8 @@ static inline kmask block_all(void) {
 static inline void set_kernel_mask(kmask m) { RAW4(14, SIG_SETMASK, &m, 0, 8); }
 
 // ---- thread.c, thread_image.c ------------------------------------------------------------------
-struct thread *thread_new(void);          // record for the calling lower thread
-void thread_attach(struct thread *t);     // FS, GS, altstack of the calling thread
+struct thread *thread_new(void);      // record for the calling lower thread
+void thread_attach(struct thread *t); // FS, GS, altstack of the calling thread
 void on_park(int sig, siginfo_t *si, void *uc);
 long thread_create(struct call *c);
 void thread_forked(struct thread *t); // in the child: only this one is left
@@ -442,9 +487,9 @@ int threads_load(const void *buffer, size_t bytes, char *why, size_t whybytes);
 // Runs fn on the thread's own lower stack, from a signal handler that interrupted upper code at uc: Go
 // must not run on a signal stack (P4).
 long thread_call_lower(struct thread *t, const ucontext_t *uc, long (*fn)(void *), void *arg);
-void thread_hold(struct thread *t);   // no upper code runs until thread_unhold
-void thread_unhold(struct thread *t); // waits while the process is stopped
-void threads_ring(void); // stopped threads look around
+void thread_hold(struct thread *t);                    // no upper code runs until thread_unhold
+void thread_unhold(struct thread *t);                  // waits while the process is stopped
+void threads_ring(void);                               // stopped threads look around
 void thread_errand(struct thread *t, bool from_upper); // errand.c
 void thread_wait(struct thread *t);                    // errand.c: while the process is stopped
 long upcall(void *fn, const long args[6]);             // upcall.c

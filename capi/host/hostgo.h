@@ -15,35 +15,35 @@ enum plan_action { PLAN_EXIT = 0, PLAN_RUN = 1, PLAN_RESTART = 2 };
 // What the command line asks for.  Filled by Go; strings live as long as the process.
 struct host_plan {
     int version;
-    int action;      // plan_action
-    int exit_status; // PLAN_EXIT
-    char *message;   // PLAN_EXIT: for stdout when exit_status is 0, else for stderr
-    char *exe;       // absolute path of the ELF program (a script's interpreter)
-    char *interp;    // its PT_INTERP
-    char *comm;      // name of the process, as the kernel would choose it
-    char **argv;     // of the program, NULL-terminated
-    char **again;    // options for the ckptrun of a program that this one starts, NULL-terminated
-    int launched;    // an MPI launcher started this process
-    int sud;         // --trap sud
-    int two_phase;   // --safe-state 2pc
-    char *back;      // "mpich", "openmpi", a path, or "" when no launcher is seen
-    int restart_mpi; // PLAN_RESTART: the image is of an MPI program
+    int action;            // plan_action
+    int exit_status;       // PLAN_EXIT
+    char *message;         // PLAN_EXIT: for stdout when exit_status is 0, else for stderr
+    char *exe;             // absolute path of the ELF program (a script's interpreter)
+    char *interp;          // its PT_INTERP
+    char *comm;            // name of the process, as the kernel would choose it
+    char **argv;           // of the program, NULL-terminated
+    char **again;          // options for the ckptrun of a program that this one starts, NULL-terminated
+    int launched;          // an MPI launcher started this process
+    int sud;               // --trap sud
+    int two_phase;         // --safe-state 2pc
+    char *back;            // "mpich", "openmpi", a path, or "" when no launcher is seen
+    int restart_mpi;       // PLAN_RESTART: the image is of an MPI program
     uint64_t trigger_mask; // --signal: these do not reach the program; each writes its number to
     int trigger_fd;        // this descriptor
 };
 
 // A thread in an image: header, then xsave_bytes of extended state.
 struct thread_image {
-    uint32_t bytes;       // of header and state, multiple of 8
-    uint32_t kind;        // 1: resumes from a signal frame; 2: stands in a gate call that returns
-                          // CKPT_GATE_RESTART, 3: in one that is issued again
+    uint32_t bytes; // of header and state, multiple of 8
+    uint32_t kind;  // 1: resumes from a signal frame; 2: stands in a gate call that returns
+                    // CKPT_GATE_RESTART, 3: in one that is issued again
     int32_t vtid;
     uint32_t main;
     uint64_t upper_fs, upper_sp, clear_tid, mask, hidden_mask;
     uint64_t altstack_sp, altstack_size, altstack_flags;
     uint64_t cut_ip, cut_sp;
-    int64_t cut_left;     // nanoseconds of the wait that are left
-    uint64_t regs[23];    // gregs of ucontext
+    int64_t cut_left;  // nanoseconds of the wait that are left
+    uint64_t regs[23]; // gregs of ucontext
     uint32_t xsave_bytes, pending;
     char comm[16];
     uint32_t flags, reserved; // THREAD_*

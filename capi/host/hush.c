@@ -20,9 +20,9 @@
 #include <sys/syscall.h>
 
 // What a lower thread has to hear: faults, Go's preemption, and glibc's own two.
-#define HEARD                                                                                      \
-    (KBIT(SIGILL) | KBIT(SIGTRAP) | KBIT(SIGBUS) | KBIT(SIGFPE) | KBIT(SIGSEGV) | KBIT(SIGURG) |   \
-     KBIT(32) | KBIT(33))
+#define HEARD                                                                                               \
+    (KBIT(SIGILL) | KBIT(SIGTRAP) | KBIT(SIGBUS) | KBIT(SIGFPE) | KBIT(SIGSEGV) | KBIT(SIGURG) | KBIT(32) | \
+     KBIT(33))
 
 static volatile bool handled; // SIGURG comes to our handler
 
@@ -64,8 +64,7 @@ static void *begin(void *p) {
     kmask mask;
     RAW4(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &mask, 8);
     // A library's thread that is born with signals let in is not Go's, and keeps what it was given.
-    if ((mask & KBIT(SIGURG)) && __atomic_load_n(&handled, __ATOMIC_SEQ_CST))
-        order((pid_t)RAW0(SYS_gettid));
+    if ((mask & KBIT(SIGURG)) && __atomic_load_n(&handled, __ATOMIC_SEQ_CST)) order((pid_t)RAW0(SYS_gettid));
     return s.fn(s.arg);
 }
 

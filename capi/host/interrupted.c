@@ -18,14 +18,13 @@
 static bool stands(const struct thread *t, const ucontext_t *uc) {
     const struct stood *s = &t->stood;
     const greg_t *r = uc->uc_mcontext.gregs;
-    return s->ip && s->ip == (uint64_t)r[REG_RIP] && s->sp == (uint64_t)r[REG_RSP] &&
-           s->nr == r[REG_RAX] && s->arg == r[REG_RDI];
+    return s->ip && s->ip == (uint64_t)r[REG_RIP] && s->sp == (uint64_t)r[REG_RSP] && s->nr == r[REG_RAX] &&
+           s->arg == r[REG_RDI];
 }
 
 static void remember(struct thread *t, const ucontext_t *uc, bool native) {
     const greg_t *r = uc->uc_mcontext.gregs;
-    t->stood = (struct stood){(uint64_t)r[REG_RIP], (uint64_t)r[REG_RSP], r[REG_RAX], r[REG_RDI],
-                              native};
+    t->stood = (struct stood){(uint64_t)r[REG_RIP], (uint64_t)r[REG_RSP], r[REG_RAX], r[REG_RDI], native};
 }
 
 // Is this a call, not trapped, that may wait and that a signal may end?  The kernel does not say whether
@@ -39,8 +38,7 @@ static bool slow(const ucontext_t *uc) {
     case SYS_write:
     case SYS_readv:
     case SYS_writev: // those of files on a disk are never interrupted
-        if (RAW2(SYS_fstat, r[REG_RDI], &st) < 0 || S_ISREG(st.st_mode) || S_ISBLK(st.st_mode))
-            return false;
+        if (RAW2(SYS_fstat, r[REG_RDI], &st) < 0 || S_ISREG(st.st_mode) || S_ISBLK(st.st_mode)) return false;
         break;
     case SYS_recvfrom:
     case SYS_recvmsg:
@@ -52,15 +50,14 @@ static bool slow(const ucontext_t *uc) {
         if (r[REG_RSI] != F_SETLKW && r[REG_RSI] != F_OFD_SETLKW) return false;
         break;
     case SYS_futex:
-        if ((r[REG_RSI] & 127) != 0 /* FUTEX_WAIT */ && (r[REG_RSI] & 127) != 9 /* _BITSET */)
-            return false;
+        if ((r[REG_RSI] & 127) != 0 /* FUTEX_WAIT */ && (r[REG_RSI] & 127) != 9 /* _BITSET */) return false;
         break;
     default:
         return false;
     }
     struct iovec local = {code, 2}, remote = {(void *)r[REG_RIP], 2};
-    return RAW6(SYS_process_vm_readv, RAW0(SYS_getpid), &local, 1, &remote, 1, 0) == 2 &&
-           code[0] == 0x0f && code[1] == 0x05; // syscall
+    return RAW6(SYS_process_vm_readv, RAW0(SYS_getpid), &local, 1, &remote, 1, 0) == 2 && code[0] == 0x0f &&
+           code[1] == 0x05; // syscall
 }
 
 void call_cut(struct thread *t, const ucontext_t *uc) { remember(t, uc, false); }

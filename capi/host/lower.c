@@ -78,8 +78,7 @@ const char *back_load(const char *name) {
     setenv("UCX_HANDLE_ERRORS", "none", 1);
     void *lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
     const struct ckpt_back *(*entry)(const struct ckpt_back_host *) =
-        lib ? (const struct ckpt_back *(*)(const struct ckpt_back_host *))dlsym(lib,
-                                                                                "ckpt_back_entry")
+        lib ? (const struct ckpt_back *(*)(const struct ckpt_back_host *))dlsym(lib, "ckpt_back_entry")
             : NULL;
     static struct ckpt_back_host host = {
         .size = sizeof host, .upcall = upcall, .hold = back_hold, .mine = back_mine};

@@ -131,8 +131,8 @@ int main(int argc, char **argv, char **envp) {
     if (plan.action == PLAN_RESTART) {
         char *message = NULL;
         int status = 1;
-        bool failed = plan.restart_mpi ? (status = back_restart(&message)) != 0
-                                       : H.go.restore(&message, &status) != 0;
+        bool failed =
+            plan.restart_mpi ? (status = back_restart(&message)) != 0 : H.go.restore(&message, &status) != 0;
         if (failed) die(status ? status : 1, "%s", message ? message : "restart failed");
         signals_wrap_lower();
         signals_reinstall();

@@ -47,8 +47,7 @@ struct image {
 };
 
 static int prot_of(uint32_t flags) {
-    return (flags & PF_R ? PROT_READ : 0) | (flags & PF_W ? PROT_WRITE : 0) |
-           (flags & PF_X ? PROT_EXEC : 0);
+    return (flags & PF_R ? PROT_READ : 0) | (flags & PF_W ? PROT_WRITE : 0) | (flags & PF_X ? PROT_EXEC : 0);
 }
 
 // Maps one segment at its place; the bytes beyond the file's are zero.
@@ -65,11 +64,9 @@ static const char *map_segment(const char *path, int fd, const Elf64_Phdr *p, ui
     }
     if (p->p_memsz > p->p_filesz) {
         uint64_t zero_page = UP(file_end);
-        if (zero_page > file_end && (prot & PROT_WRITE))
-            memset((void *)file_end, 0, zero_page - file_end);
-        if (end > zero_page &&
-            mmap((void *)zero_page, end - zero_page, prot,
-                 MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS, -1, 0) == MAP_FAILED)
+        if (zero_page > file_end && (prot & PROT_WRITE)) memset((void *)file_end, 0, zero_page - file_end);
+        if (end > zero_page && mmap((void *)zero_page, end - zero_page, prot,
+                                    MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS, -1, 0) == MAP_FAILED)
             return fail(path, strerror(errno));
     }
     return NULL;
@@ -83,8 +80,7 @@ static const char *map_image(const char *path, struct image *out) {
     const char *error = NULL;
     if (pread(fd, &eh, sizeof eh, 0) != sizeof eh || memcmp(eh.e_ident, ELFMAG, SELFMAG) ||
         eh.e_phentsize != sizeof(Elf64_Phdr) || eh.e_phnum > 64 ||
-        pread(fd, ph, eh.e_phnum * sizeof *ph, (off_t)eh.e_phoff) !=
-            (ssize_t)(eh.e_phnum * sizeof *ph)) {
+        pread(fd, ph, eh.e_phnum * sizeof *ph, (off_t)eh.e_phoff) != (ssize_t)(eh.e_phnum * sizeof *ph)) {
         error = fail(path, "not an ELF program that can be loaded");
         goto out;
     }
@@ -107,8 +103,7 @@ static const char *map_image(const char *path, struct image *out) {
     }
     // The whole span first, so that a clash shows before anything is overwritten.
     if (mmap((void *)(base + start), bytes, PROT_NONE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1,
-             0) == MAP_FAILED) {
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) == MAP_FAILED) {
         error = fail(path, errno == EEXIST ? "its fixed address is taken in this process; link it "
                                              "with -pie"
                                            : strerror(errno));
@@ -118,8 +113,7 @@ static const char *map_image(const char *path, struct image *out) {
     for (int i = 0; i < eh.e_phnum && !error; i++) {
         if (ph[i].p_type == PT_PHDR) out->phdr = base + ph[i].p_vaddr;
         if (ph[i].p_type != PT_LOAD) continue;
-        if (!out->phdr && ph[i].p_offset <= eh.e_phoff &&
-            eh.e_phoff < ph[i].p_offset + ph[i].p_filesz)
+        if (!out->phdr && ph[i].p_offset <= eh.e_phoff && eh.e_phoff < ph[i].p_offset + ph[i].p_filesz)
             out->phdr = base + ph[i].p_vaddr + eh.e_phoff - ph[i].p_offset;
         error = map_segment(path, fd, &ph[i], base);
     }
@@ -244,10 +238,10 @@ void program_show(const char *comm) {
     for (char *word = strtok(p, " "); word && i < 60; word = strtok(NULL, " "), i++)
         field[i] = strtoull(word, NULL, 10);
     struct { // struct prctl_mm_map
-        uint64_t start_code, end_code, start_data, end_data, start_brk, brk, start_stack, arg_start,
-            arg_end, env_start, env_end, *auxv;
+        uint64_t start_code, end_code, start_data, end_data, start_brk, brk, start_stack, arg_start, arg_end,
+            env_start, env_end, *auxv;
         uint32_t auxv_size, exe_fd;
-    } map = {field[26], field[27], field[45], field[46], field[47], (uint64_t)sbrk(0),
+    } map = {field[26], field[27],      field[45],      field[46],      field[47],      (uint64_t)sbrk(0),
              field[28], H.arguments[0], H.arguments[1], H.arguments[2], H.arguments[3], NULL,
              0,         UINT32_MAX};
     RAW6(SYS_prctl, 35 /* PR_SET_MM */, 14 /* PR_SET_MM_MAP */, &map, sizeof map, 0, 0);
@@ -313,10 +307,9 @@ const char *gate_page_map(void) {
     page->bytes = sizeof *page;
     memcpy((char *)m + CKPT_GATE_CODE, gate_code, (size_t)(gate_code_end - gate_code));
     page->gate = (long (*)(unsigned, const void *))((char *)m + CKPT_GATE_CODE);
-    static const char *const names[5] = {"__vdso_clock_gettime", "__vdso_gettimeofday",
-                                         "__vdso_time", "__vdso_clock_getres", "__vdso_getcpu"};
-    void *const slow[5] = {slow_clock_gettime, slow_gettimeofday, slow_time, slow_clock_getres,
-                           slow_getcpu};
+    static const char *const names[5] = {"__vdso_clock_gettime", "__vdso_gettimeofday", "__vdso_time",
+                                         "__vdso_clock_getres", "__vdso_getcpu"};
+    void *const slow[5] = {slow_clock_gettime, slow_gettimeofday, slow_time, slow_clock_getres, slow_getcpu};
     for (int i = 0; i < 5; i++) {
         page->vdso[i] = vdso_symbol(names[i]);
         if (!page->vdso[i]) page->vdso[i] = slow[i];

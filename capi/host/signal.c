@@ -43,8 +43,7 @@ static bool is_fault(int sig) {
 static bool has_lower(int sig) { return H.lower[sig].handler > 1; }
 
 static bool ours(uint64_t handler) {
-    return handler == (uint64_t)on_signal || handler == (uint64_t)on_sigsys ||
-           handler == (uint64_t)on_park;
+    return handler == (uint64_t)on_signal || handler == (uint64_t)on_sigsys || handler == (uint64_t)on_park;
 }
 
 void signals_install(void) {
@@ -92,8 +91,7 @@ void signals_reinstall(void) {
 // catch for the lower half's sake.
 void signals_before_exec(void) {
     for (int sig = 1; sig < NSIGNALS; sig++)
-        if (has_lower(sig) && H.app[sig].handler <= 1)
-            kernel_action(sig, H.app[sig].handler, 0);
+        if (has_lower(sig) && H.app[sig].handler <= 1) kernel_action(sig, H.app[sig].handler, 0);
 }
 
 // ---- frames ------------------------------------------------------------------------------------
@@ -124,8 +122,8 @@ static void build_frame(struct thread *t, ucontext_t *uc, const siginfo_t *si) {
     struct kaction act = H.app[sig];
     greg_t *r = uc->uc_mcontext.gregs;
     uint64_t sp = (uint64_t)r[REG_RSP] - 128; // the red zone
-    if ((act.flags & SA_ONSTACK) && t->app_altstack.ss_size &&
-        !(t->app_altstack.ss_flags & SS_DISABLE) && !signal_on_altstack(t, (uint64_t)r[REG_RSP]))
+    if ((act.flags & SA_ONSTACK) && t->app_altstack.ss_size && !(t->app_altstack.ss_flags & SS_DISABLE) &&
+        !signal_on_altstack(t, (uint64_t)r[REG_RSP]))
         sp = (uint64_t)t->app_altstack.ss_sp + t->app_altstack.ss_size;
     uint32_t xbytes = xsave_size(uc);
     sp = (sp - xbytes) & ~63ull;
@@ -261,8 +259,7 @@ void rewind_vdso(struct thread *t, ucontext_t *uc) {
     if (ip > commit && ip < code + (uint64_t)(gate_in - gate_code)) r[REG_RIP] = (greg_t)commit;
 }
 
-__attribute__((noinline)) static void upper_signal(struct thread *t, siginfo_t *si,
-                                                   ucontext_t *uc) {
+__attribute__((noinline)) static void upper_signal(struct thread *t, siginfo_t *si, ucontext_t *uc) {
     int sig = si->si_signo;
     // Go preempts its goroutines with SIGURG; a thread may be in upper code by the time it comes.
     if (sig == SIGURG && si->si_code == SI_TKILL && si->si_pid == H.pid && has_lower(sig)) return;
@@ -281,12 +278,11 @@ __attribute__((noinline)) static void upper_signal(struct thread *t, siginfo_t *
         build_frame(t, uc, si);
 }
 
-__attribute__((noinline)) static void lower_signal(struct thread *t, siginfo_t *si,
-                                                   ucontext_t *uc) {
+__attribute__((noinline)) static void lower_signal(struct thread *t, siginfo_t *si, ucontext_t *uc) {
     int sig = si->si_signo;
     bool fault = is_fault(sig) && si->si_code > 0;
-    bool internal = fault || sig == SIGPIPE ||
-                    (sig == SIGURG && si->si_code == SI_TKILL && si->si_pid == H.pid);
+    bool internal =
+        fault || sig == SIGPIPE || (sig == SIGURG && si->si_code == SI_TKILL && si->si_pid == H.pid);
     if (internal && has_lower(sig)) {
         ((void (*)(int, siginfo_t *, void *))H.lower[sig].handler)(sig, si, uc);
         return;
@@ -363,8 +359,7 @@ long sys_rt_sigaction(struct call *c) {
     if (old) *old = H.app[sig];
     if (!new) return 0;
     if (borrowed()) { // before exec: only what is inherited matters, and H.app is the parent's
-        if (copy.handler <= 1 && sig != SIGSYS && sig != SIG_PARK)
-            kernel_action((int)sig, copy.handler, 0);
+        if (copy.handler <= 1 && sig != SIGSYS && sig != SIG_PARK) kernel_action((int)sig, copy.handler, 0);
         return 0;
     }
     H.app[sig] = copy;

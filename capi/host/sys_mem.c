@@ -61,8 +61,7 @@ long sys_mmap(struct call *c) {
         int room = own ? -1 : 0;
         while (room >= 0 && room < OUTSIDE && outside[room].end) room++;
         long r = room == OUTSIDE ? -ENOMEM : mapped(mmap((void *)addr, bytes, prot, flags, fd, c->a[5]));
-        if (r >= 0 && room >= 0)
-            outside[room].start = (uint64_t)r, outside[room].end = (uint64_t)r + bytes;
+        if (r >= 0 && room >= 0) outside[room].start = (uint64_t)r, outside[room].end = (uint64_t)r + bytes;
         if (r >= 0) arena_claim(addr, addr + bytes);
         unlock();
         return r;

@@ -46,9 +46,7 @@ long sys_getpgrp(struct call *c) {
     return to_virtual((pid_t)RAW0(SYS_getpgrp));
 }
 
-long sys_gettid(struct call *c) {
-    return is_record_of_caller(c->t) ? c->t->vtid : RAW0(SYS_gettid);
-}
+long sys_gettid(struct call *c) { return is_record_of_caller(c->t) ? c->t->vtid : RAW0(SYS_gettid); }
 
 long sys_set_tid_address(struct call *c) {
     c->t->clear_tid = (uint64_t)c->a[0];
@@ -93,8 +91,7 @@ long sys_tgkill(struct call *c) {
 long sys_tkill(struct call *c) { return RAW2(SYS_tkill, real_tid((pid_t)c->a[0]), c->a[1]); }
 
 long sys_sigqueueinfo(struct call *c) {
-    if (c->nr == SYS_rt_sigqueueinfo)
-        return RAW3(c->nr, to_real((pid_t)c->a[0]), c->a[1], c->a[2]);
+    if (c->nr == SYS_rt_sigqueueinfo) return RAW3(c->nr, to_real((pid_t)c->a[0]), c->a[1], c->a[2]);
     return RAW4(c->nr, to_real((pid_t)c->a[0]), real_tid((pid_t)c->a[1]), c->a[2], c->a[3]);
 }
 
@@ -103,8 +100,7 @@ long sys_timer_create(struct call *c) {
     struct sigevent ev, *p = (struct sigevent *)c->a[1];
     if (p) {
         ev = *p;
-        if (ev.sigev_notify == SIGEV_THREAD_ID)
-            ev._sigev_un._tid = real_tid(ev._sigev_un._tid);
+        if (ev.sigev_notify == SIGEV_THREAD_ID) ev._sigev_un._tid = real_tid(ev._sigev_un._tid);
     }
     long r = RAW3(SYS_timer_create, c->a[0], p ? &ev : NULL, c->a[2]);
     if (r == 0) __atomic_add_fetch(&H.timers, 1, __ATOMIC_RELAXED);

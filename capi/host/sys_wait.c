@@ -75,19 +75,16 @@ long sys_nanosleep(struct call *c) {
 long sys_clock_nanosleep(struct call *c) {
     bool relative = !(c->a[1] & TIMER_ABSTIME);
     // Only clocks that run with real time; a CPU-time sleep keeps its own notion.
-    if (relative && (c->a[0] == CLOCK_MONOTONIC || c->a[0] == CLOCK_REALTIME ||
-                     c->a[0] == CLOCK_BOOTTIME || c->a[0] == CLOCK_TAI))
+    if (relative && (c->a[0] == CLOCK_MONOTONIC || c->a[0] == CLOCK_REALTIME || c->a[0] == CLOCK_BOOTTIME ||
+                     c->a[0] == CLOCK_TAI))
         return relative_sleep(c, (const struct timespec *)c->a[2], (struct timespec *)c->a[3]);
     long a[6] = {c->a[0], c->a[1], c->a[2], c->a[3]};
     struct timespec to;
-    if (!relative && a[2])
-        a[2] = (long)clock_to_kernel((clockid_t)a[0], (const struct timespec *)a[2], &to);
+    if (!relative && a[2]) a[2] = (long)clock_to_kernel((clockid_t)a[0], (const struct timespec *)a[2], &to);
     return blocking(c, SYS_clock_nanosleep, a);
 }
 
-int64_t wait_deadline(struct call *c, const struct timespec *timeout) {
-    return deadline(c, to_ns(timeout));
-}
+int64_t wait_deadline(struct call *c, const struct timespec *timeout) { return deadline(c, to_ns(timeout)); }
 
 // ppoll with a mask of the application's choosing is atomic in the kernel; here the mask is set
 // before the call and the attention word closes the gap.
@@ -216,13 +213,11 @@ long sys_futex(struct call *c) {
         a[3] = (long)clock_to_kernel(CLOCK_MONOTONIC, ts, &to);
         return blocking(c, SYS_futex, a);
     }
-    if (op != 0 /* FUTEX_WAIT: relative, monotonic */ || !ts)
-        return blocking(c, SYS_futex, c->a);
+    if (op != 0 /* FUTEX_WAIT: relative, monotonic */ || !ts) return blocking(c, SYS_futex, c->a);
     if (!valid(ts)) return -EINVAL;
     int64_t when = deadline(c, to_ns(ts));
     struct timespec abs = {when / SECOND, when % SECOND};
-    long a[6] = {c->a[0], 9 /* FUTEX_WAIT_BITSET: absolute */ | (c->a[1] & 128), c->a[2],
-                 (long)&abs, 0, -1};
+    long a[6] = {c->a[0], 9 /* FUTEX_WAIT_BITSET: absolute */ | (c->a[1] & 128), c->a[2], (long)&abs, 0, -1};
     long r = blocking(c, SYS_futex, a);
     wait_remember(c, r, when);
     return r;

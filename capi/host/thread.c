@@ -517,10 +517,9 @@ static int op_park(int timeout_ms, char *why, size_t bytes) {
         if (now_ns() > end || H.ending) {
             op_release();
             snprintf(why, bytes, "thread %d %s", (int)which,
-                     H.ending ? "ended the program"
-                     : in_lower
-                         ? "is inside an MPI call that has not returned"
-                         : "cannot be stopped (it waits inside the kernel, or for a child of vfork)");
+                     H.ending   ? "ended the program"
+                     : in_lower ? "is inside an MPI call that has not returned"
+                                : "cannot be stopped (it waits inside the kernel, or for a child of vfork)");
             return H.ending ? -ESRCH : -ETIMEDOUT;
         }
         struct timespec ts = {0, pause};

@@ -18,7 +18,9 @@ static size_t thread_bytes(const struct thread *t) {
 static void thread_save(const struct thread *t, struct thread_image *im) {
     *im = (struct thread_image){
         .bytes = (uint32_t)thread_bytes(t),
-        .kind = t->state != T_HELD ? 1 : t->retry ? 3 : 2,
+        .kind = t->state != T_HELD ? 1
+                : t->retry         ? 3
+                                   : 2,
         .flags = (t->mpi ? THREAD_MPI : 0) | (t->state != T_HELD ? call_save(t) : 0),
         .vtid = t->vtid,
         .main = t->main,
@@ -55,9 +57,8 @@ static bool thread_load(struct thread *t, const struct thread_image *im) {
     t->clear_tid = im->clear_tid;
     t->uc_mask = im->mask;
     t->hidden_mask = im->hidden_mask;
-    t->app_altstack = (stack_t){.ss_sp = (void *)im->altstack_sp,
-                                .ss_size = im->altstack_size,
-                                .ss_flags = (int)im->altstack_flags};
+    t->app_altstack = (stack_t){
+        .ss_sp = (void *)im->altstack_sp, .ss_size = im->altstack_size, .ss_flags = (int)im->altstack_flags};
     t->cut = (struct cut_wait){im->cut_ip, im->cut_sp, now_ns() + im->cut_left};
     memcpy(t->comm, im->comm, sizeof t->comm);
     t->comm[sizeof t->comm - 1] = 0;
@@ -98,8 +99,7 @@ long threads_save(void *buffer, size_t bytes) {
     p->brk = H.brk;
     p->fake_vdso = H.fake_vdso;
     for (int i = 0; i < 4; i++) p->ids[i] = H.ids[i].virtual;
-    for (int i = 1; i < NSIGNALS; i++)
-        memcpy(&p->actions[i], &H.app[i], sizeof p->actions[i]);
+    for (int i = 1; i < NSIGNALS; i++) memcpy(&p->actions[i], &H.app[i], sizeof p->actions[i]);
     itimers_save(p->itimer);
     clocks_save(&p->clocks);
     memcpy(p->arguments, H.arguments, sizeof p->arguments);
@@ -132,8 +132,7 @@ int threads_load(const void *buffer, size_t bytes, char *why, size_t whybytes) {
     H.brk = p->brk;
     H.fake_vdso = p->fake_vdso;
     for (int i = 0; i < 4; i++) H.ids[i].virtual = p->ids[i];
-    for (int i = 1; i < NSIGNALS; i++)
-        memcpy(&H.app[i], &p->actions[i], sizeof p->actions[i]);
+    for (int i = 1; i < NSIGNALS; i++) memcpy(&H.app[i], &p->actions[i], sizeof p->actions[i]);
     memcpy(H.arguments, p->arguments, sizeof H.arguments);
     program_show(NULL);
     memcpy(H.exe, p->exe, sizeof H.exe);

@@ -82,8 +82,7 @@ static const char *arm_seccomp(void) {
     }
     if (n - first > 255) return "internal: the filter is too long for its jumps";
     for (unsigned i = first; i < last; i++) code[i].jt = (uint8_t)(n - i - 1);
-    for (unsigned i = 0; i < npending; i++)
-        pending[i]->jt = (uint8_t)(&code[n] - pending[i] - 1);
+    for (unsigned i = 0; i < npending; i++) pending[i]->jt = (uint8_t)(&code[n] - pending[i] - 1);
     code[n++] = (struct sock_filter)LOAD(FIELD(instruction_pointer) + 4);
     code[n++] = (struct sock_filter)JGE((uint32_t)(ARENA >> 32), 0, 1);
     code[n++] = (struct sock_filter)JGE((uint32_t)(ARENA_END >> 32), 0, 1);
@@ -104,8 +103,7 @@ static const char *arm_seccomp(void) {
 }
 
 static long arm_sud(void) {
-    return RAW6(SYS_prctl, 59 /* PR_SET_SYSCALL_USER_DISPATCH */, 1, ARENA_END,
-                0x7fff00000000ull, 0, 0);
+    return RAW6(SYS_prctl, 59 /* PR_SET_SYSCALL_USER_DISPATCH */, 1, ARENA_END, 0x7fff00000000ull, 0, 0);
 }
 
 const char *trap_arm_process(void) {

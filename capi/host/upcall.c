@@ -79,7 +79,7 @@ struct aside {
 };
 
 static struct aside put_aside(struct thread *t) {
-    struct aside a = {t->upper_sp,      t->vdso_sp,   t->attention, t->hidden_mask, t->suspend_mask,
+    struct aside a = {t->upper_sp,     t->vdso_sp,   t->attention, t->hidden_mask, t->suspend_mask,
                       t->app_altstack, t->suspended, t->cut,       t->stood,       t->pending};
     t->vdso_sp = 0;
     t->attention = 0;

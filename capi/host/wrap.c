@@ -17,8 +17,8 @@
 #define SEPARATOR "\x1f" // ends each of the texts in it: ckptrun's path, its options
 #define PRELOAD "LD_PRELOAD="
 
-static char *variable;                // VARIABLE with its value
-static char library[4200];            // capi/enter; empty: it cannot be named in LD_PRELOAD
+static char *variable;     // VARIABLE with its value
+static char library[4200]; // capi/enter; empty: it cannot be named in LD_PRELOAD
 
 static bool begins(const char *s, const char *with) { return !strncmp(s, with, strlen(with)); }
 

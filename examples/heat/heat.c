@@ -55,8 +55,7 @@ static void heat_sources(const struct plate *b, const struct params *p, double *
             double dr = b->first_row + r + 0.5 - row;
             for (int c = 0; c < b->columns; c++) {
                 double dc = b->first_column + c + 0.5 - column;
-                if (dr * dr + dc * dc <= radius * radius)
-                    *cell(b, field, r, c) = s->temperature;
+                if (dr * dr + dc * dc <= radius * radius) *cell(b, field, r, c) = s->temperature;
             }
         }
     }
@@ -79,16 +78,15 @@ static double step(struct plate *b, const struct params *p) {
         const double *t = cell(b, b->now, r, 0), *k = cell(b, b->conductivity, r, 0);
         double *next = cell(b, b->next, r, 0);
         for (int c = 0; c < b->columns; c++)
-            next[c] = t[c] + p->diffusivity * (flow(k[c], t[c], k[c - w], t[c - w]) +
-                                               flow(k[c], t[c], k[c + w], t[c + w]) +
-                                               flow(k[c], t[c], k[c - 1], t[c - 1]) +
-                                               flow(k[c], t[c], k[c + 1], t[c + 1]));
+            next[c] =
+                t[c] + p->diffusivity *
+                           (flow(k[c], t[c], k[c - w], t[c - w]) + flow(k[c], t[c], k[c + w], t[c + w]) +
+                            flow(k[c], t[c], k[c - 1], t[c - 1]) + flow(k[c], t[c], k[c + 1], t[c + 1]));
     }
     heat_sources(b, p, b->next);
     for (int r = 0; r < b->rows; r++) {
         const double *t = cell(b, b->now, r, 0), *next = cell(b, b->next, r, 0);
-        for (int c = 0; c < b->columns; c++)
-            largest = fmax(largest, fabs(next[c] - t[c]));
+        for (int c = 0; c < b->columns; c++) largest = fmax(largest, fabs(next[c] - t[c]));
     }
     double *old = b->now;
     b->now = b->next;
@@ -102,23 +100,19 @@ static double step(struct plate *b, const struct params *p) {
 static void report(const struct plate *b, FILE *log, int n, double residual) {
     double mine = 0, row;
     for (int r = 0; r < b->rows; r++)
-        for (int c = 0; c < b->columns; c++)
-            mine += *cell(b, b->now, r, c);
+        for (int c = 0; c < b->columns; c++) mine += *cell(b, b->now, r, c);
     MPI_Allreduce(&mine, &row, 1, MPI_DOUBLE, MPI_SUM, b->row);
     if (log != NULL)
-        fprintf(log, "step %6d  residual %.17g  heat of the first row of blocks %.17g\n", n,
-                residual, row);
+        fprintf(log, "step %6d  residual %.17g  heat of the first row of blocks %.17g\n", n, residual, row);
 }
 
 // Collective over all ranks.
 static void save_job(const struct plate *b, int n) {
     MPIX_CR_state_t state;
     char reason[512] = "";
-    if (MPIX_Checkpoint(&state) != MPI_SUCCESS)
-        state = MPIX_CR_STATE_ERROR;
+    if (MPIX_Checkpoint(&state) != MPI_SUCCESS) state = MPIX_CR_STATE_ERROR;
     MPIX_Checkpoint_reason(reason, sizeof reason);
-    if (b->rank != 0)
-        return;
+    if (b->rank != 0) return;
     switch (state) {
     case MPIX_CR_STATE_CHECKPOINT:
         printf("step %d: saved\n", n);
@@ -139,8 +133,7 @@ static void save_job(const struct plate *b, int n) {
 // 64-bit FNV-1a.
 static uint64_t digest(const void *bytes, size_t n) {
     uint64_t h = 0xcbf29ce484222325u;
-    for (const unsigned char *p = bytes; n > 0; n--)
-        h = (h ^ *p++) * 0x100000001b3u;
+    for (const unsigned char *p = bytes; n > 0; n--) h = (h ^ *p++) * 0x100000001b3u;
     return h;
 }
 
@@ -152,8 +145,7 @@ static int write_field(const struct plate *b, const struct params *p, int steps)
 
     MPI_Bcast(&good, 1, MPI_INT, 0, b->grid);
     if (!good) {
-        if (b->rank == 0)
-            fprintf(stderr, "heat: no memory to gather %zu cells\n", cells);
+        if (b->rank == 0) fprintf(stderr, "heat: no memory to gather %zu cells\n", cells);
         return -1;
     }
     plate_gather(b, p, whole);
@@ -162,8 +154,8 @@ static int write_field(const struct plate *b, const struct params *p, int steps)
         good = f != NULL && fwrite(whole, sizeof(double), cells, f) == cells;
         good = (f == NULL || fclose(f) == 0) && good;
         if (good)
-            printf("%d steps; field of %d x %d cells in %s, FNV-1a %016llx\n", steps, p->rows,
-                   p->columns, p->output, (unsigned long long)digest(whole, cells * sizeof(double)));
+            printf("%d steps; field of %d x %d cells in %s, FNV-1a %016llx\n", steps, p->rows, p->columns,
+                   p->output, (unsigned long long)digest(whole, cells * sizeof(double)));
         else
             fprintf(stderr, "heat: %s: %s\n", p->output, strerror(errno));
         free(whole);
@@ -181,8 +173,7 @@ static int run(const struct params *p, FILE *log) {
 
     if (plate_make(b, p, MPI_COMM_WORLD) != 0) {
         if (b->rank == 0)
-            fprintf(stderr, "heat: %d x %d cells do not fit on %d ranks\n", p->rows, p->columns,
-                    b->ranks);
+            fprintf(stderr, "heat: %d x %d cells do not fit on %d ranks\n", p->rows, p->columns, b->ranks);
         return -1;
     }
     set_start(b, p);
@@ -192,11 +183,9 @@ static int run(const struct params *p, FILE *log) {
         if (n % p->report_every == 0 || n == p->steps) {
             MPI_Allreduce(&largest, &residual, 1, MPI_DOUBLE, MPI_MAX, b->grid);
             report(b, log, n, residual);
-            if (residual < p->tolerance)
-                break;
+            if (residual < p->tolerance) break;
         }
-        if (p->checkpoint_every > 0 && n % p->checkpoint_every == 0 && n < p->steps)
-            save_job(b, n);
+        if (p->checkpoint_every > 0 && n % p->checkpoint_every == 0 && n < p->steps) save_job(b, n);
     }
     int rc = write_field(b, p, n <= p->steps ? n : p->steps);
     plate_free(b);
@@ -217,12 +206,10 @@ static int start(int argc, char **argv, struct params *p, FILE **log) {
             good = 0;
         else if ((*log = fopen(p->log, "w")) == NULL)
             snprintf(why, sizeof why, "%s: %s", p->log, strerror(errno)), good = 0;
-        if (!good)
-            fprintf(stderr, "heat: %s\n", why);
+        if (!good) fprintf(stderr, "heat: %s\n", why);
     }
     MPI_Bcast(&good, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    if (good)
-        MPI_Bcast(p, sizeof *p, MPI_BYTE, 0, MPI_COMM_WORLD);
+    if (good) MPI_Bcast(p, sizeof *p, MPI_BYTE, 0, MPI_COMM_WORLD);
     return good ? 0 : -1;
 }
 
@@ -232,8 +219,7 @@ int main(int argc, char **argv) {
 
     MPI_Init(&argc, &argv);
     int rc = start(argc, argv, &p, &log);
-    if (rc == 0)
-        rc = run(&p, log);
+    if (rc == 0) rc = run(&p, log);
     if (log != NULL && fclose(log) != 0 && rc == 0) {
         fprintf(stderr, "heat: %s: %s\n", p.log, strerror(errno));
         rc = -1;

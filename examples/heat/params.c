@@ -16,8 +16,7 @@ static int set_source(struct params *p, const char *value) {
 
 static int set_name(char name[MAX_NAME], const char *value) {
     size_t length = strlen(value);
-    if (length == 0 || length >= MAX_NAME)
-        return -1;
+    if (length == 0 || length >= MAX_NAME) return -1;
     memcpy(name, value, length + 1);
     return 0;
 }
@@ -39,12 +38,9 @@ static int set(struct params *p, const char *key, const char *value) {
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         if (strcmp(key, numbers[i].key) == 0)
             return sscanf(value, numbers[i].format, numbers[i].place) == 1 ? 0 : -1;
-    if (strcmp(key, "source") == 0)
-        return set_source(p, value);
-    if (strcmp(key, "output") == 0)
-        return set_name(p->output, value);
-    if (strcmp(key, "log") == 0)
-        return set_name(p->log, value);
+    if (strcmp(key, "source") == 0) return set_source(p, value);
+    if (strcmp(key, "output") == 0) return set_name(p->output, value);
+    if (strcmp(key, "log") == 0) return set_name(p->log, value);
     return -1;
 }
 
@@ -58,8 +54,7 @@ static int check(const struct params *p, char *why, size_t bytes) {
         wrong = "diffusivity must lie between 0 and 0.2, or the scheme is not stable";
     else if (p->output[0] == '\0' || p->log[0] == '\0')
         wrong = "output and log must name files";
-    if (wrong != NULL)
-        snprintf(why, bytes, "%s", wrong);
+    if (wrong != NULL) snprintf(why, bytes, "%s", wrong);
     return wrong != NULL ? -1 : 0;
 }
 
@@ -77,8 +72,7 @@ int params_read(struct params *p, const char *file, char *const *settings, char 
     while (fgets(line, sizeof line, f) != NULL) {
         number++;
         line[strcspn(line, "#\n")] = '\0';
-        for (size_t end = strlen(line); end > 0 && line[end - 1] == ' '; end--)
-            line[end - 1] = '\0';
+        for (size_t end = strlen(line); end > 0 && line[end - 1] == ' '; end--) line[end - 1] = '\0';
         start = 0;
         if (sscanf(line, " %31s %n", key, &start) == 1 && set(p, key, line + start) != 0) {
             snprintf(why, bytes, "%s, line %d: cannot use \"%s\"", file, number, line);

@@ -57,8 +57,7 @@ void plate_exchange(const struct plate *b, double *field) {
         MPI_Datatype type;
     } side[SIDES] = {
         [NORTH] = {cell(b, field, 0, 0), cell(b, field, -1, 0), b->columns, MPI_DOUBLE},
-        [SOUTH] = {cell(b, field, b->rows - 1, 0), cell(b, field, b->rows, 0), b->columns,
-                   MPI_DOUBLE},
+        [SOUTH] = {cell(b, field, b->rows - 1, 0), cell(b, field, b->rows, 0), b->columns, MPI_DOUBLE},
         [WEST] = {cell(b, field, 0, 0), cell(b, field, 0, -1), 1, b->column},
         [EAST] = {cell(b, field, 0, b->columns - 1), cell(b, field, 0, b->columns), 1, b->column},
     };
@@ -67,8 +66,8 @@ void plate_exchange(const struct plate *b, double *field) {
 
     // The tag is the side on which the message leaves its sender.
     for (int s = 0; s < SIDES; s++)
-        MPI_Irecv(side[s].receive, side[s].count, side[s].type, b->neighbour[s], opposite[s],
-                  b->grid, &requests[s]);
+        MPI_Irecv(side[s].receive, side[s].count, side[s].type, b->neighbour[s], opposite[s], b->grid,
+                  &requests[s]);
     for (int s = 0; s < SIDES; s++)
         MPI_Isend(side[s].send, side[s].count, side[s].type, b->neighbour[s], s, b->grid,
                   &requests[SIDES + s]);
@@ -96,8 +95,7 @@ void plate_gather(const struct plate *b, const struct params *p, double *whole) 
         }
     }
 
-    const int with_halo[2] = {b->rows + 2, b->width}, inner[2] = {b->rows, b->columns},
-              start[2] = {1, 1};
+    const int with_halo[2] = {b->rows + 2, b->width}, inner[2] = {b->rows, b->columns}, start[2] = {1, 1};
     MPI_Type_create_subarray(2, with_halo, inner, start, MPI_ORDER_C, MPI_DOUBLE, &block);
     MPI_Type_commit(&block);
     MPI_Send(b->now, 1, block, 0, 0, b->grid);

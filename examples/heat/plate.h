@@ -18,12 +18,12 @@ struct plate {
     MPI_Comm row;  // the ranks of my row of blocks
     int rank, ranks, dims[2], coords[2];
     int neighbour[SIDES];
-    int rows, columns;     // cells of my block, without halo
+    int rows, columns;           // cells of my block, without halo
     int first_row, first_column; // of my block, in the whole plate
-    int width;             // doubles from one row to the next: columns + 2
-    MPI_Datatype column;   // a column of my block
-    double *now, *next;    // temperatures
-    double *conductivity;  // relative to the mean material
+    int width;                   // doubles from one row to the next: columns + 2
+    MPI_Datatype column;         // a column of my block
+    double *now, *next;          // temperatures
+    double *conductivity;        // relative to the mean material
 };
 
 // Divides the plate among the ranks of world.  Returns 0, or -1 when memory is short on some rank or

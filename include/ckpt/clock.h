@@ -57,8 +57,7 @@ static inline int ckpt_coll_count_at(const ckpt_tables *t, const ckpt_slot *s, c
     call->clock = c;
     call->comm = comm;
     call->k = 0;
-    if (__builtin_expect(c == NULL, 0))
-        return 0;
+    if (__builtin_expect(c == NULL, 0)) return 0;
     call->k = c->call + 1;
     c->name = name;
     __atomic_store_n(&c->call, call->k, __ATOMIC_RELAXED);
@@ -67,16 +66,14 @@ static inline int ckpt_coll_count_at(const ckpt_tables *t, const ckpt_slot *s, c
     return __builtin_expect(ckpt_pending(t) != 0, 0);
 }
 
-static inline int ckpt_coll_count(const ckpt_job *job, ckpt_vid comm, const char *name,
-                                  ckpt_coll *call) {
-    return ckpt_coll_count_at(job->tables, ckpt_vid_slot(job->tables, CKPT_KIND_COMM, comm), comm,
-                              name, call);
+static inline int ckpt_coll_count(const ckpt_job *job, ckpt_vid comm, const char *name, ckpt_coll *call) {
+    return ckpt_coll_count_at(job->tables, ckpt_vid_slot(job->tables, CKPT_KIND_COMM, comm), comm, name,
+                              call);
 }
 
 /* Counts it, and asks when that is needed (CKPT_COLL_GATED: always).  Returns CKPT_COLL_ENTER, or what
  * ckpt_coll_call answers. */
-static inline int ckpt_coll_begin(ckpt_job *job, ckpt_vid comm, const char *name, int mode,
-                                  ckpt_coll *call) {
+static inline int ckpt_coll_begin(ckpt_job *job, ckpt_vid comm, const char *name, int mode, ckpt_coll *call) {
     int ask = ckpt_coll_count(job, comm, name, call);
     if (ask || (mode == CKPT_COLL_GATED && call->clock != NULL))
         return ckpt_coll_call(job, comm, call->k, mode);
@@ -86,23 +83,19 @@ static inline int ckpt_coll_begin(ckpt_job *job, ckpt_vid comm, const char *name
 /* The call has returned (a non-blocking one: was started); what it made or freed is registered.
  * t is job->tables, for a caller that has it at hand. */
 static inline void ckpt_coll_end_at(ckpt_job *job, const ckpt_tables *t, const ckpt_coll *call) {
-    if (__builtin_expect(call->clock == NULL, 0))
-        return;
+    if (__builtin_expect(call->clock == NULL, 0)) return;
     __atomic_store_n(&call->clock->ret, call->k, __ATOMIC_RELEASE);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    if (ckpt_pending(t))
-        ckpt_coll_returned(job, call->comm, call->k);
+    if (ckpt_pending(t)) ckpt_coll_returned(job, call->comm, call->k);
 }
 
 /* In the place of ckpt_coll_end_at, for a call that failed before it took part in anything, as one with
  * wrong arguments does: the other members do not make it, so it is not counted. */
 static inline void ckpt_coll_withdraw_at(ckpt_job *job, const ckpt_tables *t, const ckpt_coll *call) {
-    if (__builtin_expect(call->clock == NULL, 0))
-        return;
+    if (__builtin_expect(call->clock == NULL, 0)) return;
     __atomic_store_n(&call->clock->call, call->k - 1, __ATOMIC_RELEASE);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    if (ckpt_pending(t))
-        ckpt_coll_withdrawn(job, call->comm, call->k, 0);
+    if (ckpt_pending(t)) ckpt_coll_withdrawn(job, call->comm, call->k, 0);
 }
 
 static inline void ckpt_coll_end(ckpt_job *job, const ckpt_coll *call) {

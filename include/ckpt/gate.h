@@ -43,9 +43,9 @@ typedef struct ckpt_gate_page {
 
 /* Functions of the host; those of MPI follow from CKPT_FN_MPI on. */
 enum {
-    CKPT_FN_LOAD_BACK = 1,  /* const char *abi: load the real MPI; ends the process when it cannot */
-    CKPT_FN_CHECKPOINT = 2, /* int *state: MPIX_Checkpoint of a process */
-    CKPT_FN_REASON = 3,     /* char *text, size_t bytes: MPIX_Checkpoint_reason */
+    CKPT_FN_LOAD_BACK = 1,   /* const char *abi: load the real MPI; ends the process when it cannot */
+    CKPT_FN_CHECKPOINT = 2,  /* int *state: MPIX_Checkpoint of a process */
+    CKPT_FN_REASON = 3,      /* char *text, size_t bytes: MPIX_Checkpoint_reason */
     CKPT_FN_UPCALL_DONE = 4, /* private: end of a callback of the lower half into the upper */
     CKPT_FN_MPI = 64
 };

@@ -19,7 +19,7 @@ typedef uint32_t ckpt_vid;
 #define CKPT_VID_NONE UINT32_MAX
 #define CKPT_VID_PREDEFINED 256u
 #define CKPT_VID_KIND(v) ((v) >> 28)
-#define CKPT_VID_INDEX(v) ((v) & 0x0fffffffu)
+#define CKPT_VID_INDEX(v) ((v)&0x0fffffffu)
 #define CKPT_VID(kind, index) (((uint32_t)(kind) << 28) | (uint32_t)(index))
 
 /* Kinds.  The numbers are part of images and never reused.  No kind's ids equal a constant of that
@@ -57,14 +57,14 @@ typedef struct ckpt_bookmark {
 
 /* Collective calls of one communicator (ckpt/clock.h).  Counted from 0 after a restart. */
 typedef struct ckpt_clock {
-    uint64_t call; /* made so far; written by the calling thread */
-    uint64_t ret;  /* how many of them have returned (non-blocking ones: were started) */
+    uint64_t call;    /* made so far; written by the calling thread */
+    uint64_t ret;     /* how many of them have returned (non-blocking ones: were started) */
     const char *name; /* function of the last one, a constant, for those who ask; may be NULL */
 } ckpt_clock;
 
 /* What a communicator counts.  Saved with every image. */
 typedef struct ckpt_comm_counters {
-    uint64_t children;    /* communicators made from this one so far */
+    uint64_t children; /* communicators made from this one so far */
     ckpt_clock clock;
     ckpt_bookmark peer[]; /* by the rank that messages are sent to (remote group of an
                              intercommunicator) */
@@ -75,9 +75,9 @@ typedef struct ckpt_comm_counters {
 #define CKPT_KINDS 16u
 
 typedef struct ckpt_tables {
-    uint64_t magic;                /* CKPT_TABLES_MAGIC */
-    uint32_t version, bytes;       /* CKPT_TABLES_VERSION, sizeof(ckpt_tables) */
-    uint32_t pending;              /* CKPT_PENDING_* while a checkpoint is asked for (plain load) */
+    uint64_t magic;          /* CKPT_TABLES_MAGIC */
+    uint32_t version, bytes; /* CKPT_TABLES_VERSION, sizeof(ckpt_tables) */
+    uint32_t pending;        /* CKPT_PENDING_* while a checkpoint is asked for (plain load) */
     uint32_t reserved;
     ckpt_slot **pages[CKPT_KINDS]; /* pages[kind][index / CKPT_PAGE_SLOTS], NULL: no such page */
     uint64_t free[CKPT_KINDS];     /* requests and messages, whose ids C gives out itself

@@ -17,8 +17,7 @@ static inline ckpt_slot *ckpt_vid_slot(const ckpt_tables *t, ckpt_kind kind, ckp
     ckpt_slot *page = pages[index / CKPT_PAGE_SLOTS];
     if (__builtin_expect(CKPT_VID_KIND(vid) == (uint32_t)kind && page != NULL, 1)) {
         ckpt_slot *slot = page + index % CKPT_PAGE_SLOTS;
-        if (__builtin_expect(slot->generation & 1, 1))
-            return slot;
+        if (__builtin_expect(slot->generation & 1, 1)) return slot;
     }
     return pages[0];
 }
@@ -36,8 +35,7 @@ static inline ckpt_vid ckpt_vid_take(ckpt_tables *t, ckpt_kind kind, int shared)
     ckpt_slot *slot;
     do {
         uint32_t index = (uint32_t)head & 0x0fffffffu;
-        if (index == 0)
-            return CKPT_VID_NONE;
+        if (index == 0) return CKPT_VID_NONE;
         slot = t->pages[kind][index / CKPT_PAGE_SLOTS] + index % CKPT_PAGE_SLOTS;
         /* The count above the index makes a stale next harmless: the exchange then fails. */
         next = ((head >> 28) + 1) << 28 | __atomic_load_n(&slot->extra, __ATOMIC_RELAXED);
@@ -45,8 +43,7 @@ static inline ckpt_vid ckpt_vid_take(ckpt_tables *t, ckpt_kind kind, int shared)
             *list = next;
             break;
         }
-    } while (
-        !__atomic_compare_exchange_n(list, &head, next, 1, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
+    } while (!__atomic_compare_exchange_n(list, &head, next, 1, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
     slot->generation++;
     return CKPT_VID(kind, (uint32_t)head & 0x0fffffffu);
 }
@@ -66,8 +63,7 @@ static inline void ckpt_vid_give(ckpt_tables *t, ckpt_kind kind, ckpt_vid vid, i
             *list = next;
             break;
         }
-    } while (
-        !__atomic_compare_exchange_n(list, &head, next, 1, __ATOMIC_RELEASE, __ATOMIC_RELAXED));
+    } while (!__atomic_compare_exchange_n(list, &head, next, 1, __ATOMIC_RELEASE, __ATOMIC_RELAXED));
 }
 
 /* Counts a message of a communicator (slot of a live one).  peer is a rank of it. */

@@ -1,7 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * race.c: the thread, in C, with the inline functions of ckpt/clock.h.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// race.c: the thread, in C, with the inline functions of ckpt/clock.h.
 #include "race.h"
 
 #include <pthread.h>
@@ -15,15 +14,15 @@ enum { LINES = 1 << 19, LINE = 64, SLOW_STORES = 40 };
 static struct {
     ckpt_job job;
     ckpt_vid comm;
-    char *cold; /* LINES lines: more than caches hold */
+    char *cold; // LINES lines: more than caches hold
     pthread_t thread;
-    int asked;                    /* the current call asked before it went on */
-    _Alignas(128) uint64_t gate;  /* call that waits; 0: none */
-    _Alignas(128) uint64_t fast;  /* last call that did not ask */
-    _Alignas(128) uint32_t ended; /* the thread shall end */
+    int asked;                    // the current call asked before it went on
+    _Alignas(128) uint64_t gate;  // call that waits; 0: none
+    _Alignas(128) uint64_t fast;  // last call that did not ask
+    _Alignas(128) uint32_t ended; // the thread shall end
 } race;
 
-/* What the inline functions call while a checkpoint is pending; libckpt is not here. */
+// What the inline functions call while a checkpoint is pending; libckpt is not here.
 int ckpt_coll_call(ckpt_job *job, ckpt_vid comm, uint64_t k, int mode) {
     (void)job, (void)comm, (void)mode;
     race.asked = 1;
@@ -34,9 +33,7 @@ int ckpt_coll_call(ckpt_job *job, ckpt_vid comm, uint64_t k, int mode) {
     return CKPT_COLL_ENTER;
 }
 
-void ckpt_coll_returned(ckpt_job *job, ckpt_vid comm, uint64_t k) {
-    (void)job, (void)comm, (void)k;
-}
+void ckpt_coll_returned(ckpt_job *job, ckpt_vid comm, uint64_t k) { (void)job, (void)comm, (void)k; }
 
 void ckpt_coll_withdrawn(ckpt_job *job, ckpt_vid comm, uint64_t k, int deferred) {
     (void)job, (void)comm, (void)k, (void)deferred;
@@ -53,8 +50,7 @@ static void *application(void *unused) {
         ckpt_coll call;
         race.asked = 0;
         ckpt_coll_begin(&race.job, race.comm, "MPI_Barrier", CKPT_COLL_BLOCKING, &call);
-        if (!race.asked)
-            race.fast = call.k; /* read by others while this thread waits only */
+        if (!race.asked) race.fast = call.k; // read by others while this thread waits only
         ckpt_coll_end(&race.job, &call);
     }
     return NULL;

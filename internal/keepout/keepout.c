@@ -1,9 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * keepout.c: the mmap that Go's runtime calls.  Hidden: the rest of the process has the C library's.
- *
- * No header of mmap, which would give it the C library's visibility.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// keepout.c: the mmap that Go's runtime calls.  Hidden: the rest of the process has the C library's.
+//
+// No header of mmap, which would give it the C library's visibility.
 #include "keepout.h"
 
 #include <stddef.h>
@@ -12,7 +11,7 @@
 
 #include "ckpt/gate.h"
 
-enum { FIXED = 0x10, FIXED_NOREPLACE = 0x100000 }; /* MAP_FIXED, MAP_FIXED_NOREPLACE */
+enum { FIXED = 0x10, FIXED_NOREPLACE = 0x100000 }; // MAP_FIXED, MAP_FIXED_NOREPLACE
 
 static uint64_t calls, hints;
 

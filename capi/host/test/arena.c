@@ -22,8 +22,8 @@ static size_t most; // ranges that the list had at a time
 static uint64_t at(size_t page) { return base + page * PAGE; }
 
 static void fail(const char *what, uint64_t got, uint64_t want) {
-    printf("arena: operation %ld, pages from 0x%lx on: %s: 0x%lx, expected 0x%lx\n", step, base,
-           what, got, want);
+    printf("arena: operation %ld, pages from 0x%lx on: %s: 0x%lx, expected 0x%lx\n", step, base, what, got,
+           want);
     exit(1);
 }
 
@@ -140,9 +140,15 @@ static void run(uint64_t first) {
     for (step = 1; step <= OPERATIONS; step++) {
         switch (below(5)) {
         case 0:
-        case 1: reserve(); break;
-        case 2: claim(); break;
-        default: give_back(); break;
+        case 1:
+            reserve();
+            break;
+        case 2:
+            claim();
+            break;
+        default:
+            give_back();
+            break;
         }
         ask();
         compare();

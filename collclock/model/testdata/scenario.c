@@ -1,13 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * scenario.c: a program of collclock/scenario as a real one.
- *
- *   scenario PROGRAM PAUSE DONE
- *
- * PROGRAM is a file in the language of the scenarios, with one thread a rank.  Before each operation
- * a rank computes for PAUSE milliseconds, more or less, the first of which begin when the file DONE-not
- * is there; at the end it waits, outside MPI, until the file DONE is.  Verbs: coll, bcast, icoll, wait, send, ssend, recv, any.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// scenario.c: a program of collclock/scenario as a real one.
+//
+//   scenario PROGRAM PAUSE DONE
+//
+// PROGRAM is a file in the language of the scenarios, with one thread a rank.  Before each operation
+// a rank computes for PAUSE milliseconds, more or less, the first of which begin when the file DONE-not
+// is there; at the end it waits, outside MPI, until the file DONE is.  Verbs: coll, bcast, icoll, wait, send, ssend, recv, any.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,20 +31,17 @@ static void fail(const char *what, const char *text) {
 
 static MPI_Comm comm(const char *name) {
     for (int i = 0; i < ncomms; i++)
-        if (strcmp(names[i], name) == 0)
-            return comms[i];
+        if (strcmp(names[i], name) == 0) return comms[i];
     fail("no communicator", name);
     return MPI_COMM_NULL;
 }
 
-/* All ranks make all communicators, in the order of the file. */
+// All ranks make all communicators, in the order of the file.
 static void declare(char *line) {
     char *name = strtok(line + 5, " \n"), *word;
     int member = 0;
-    if (ncomms == MANY || name == NULL)
-        fail("bad declaration", line);
-    while ((word = strtok(NULL, " \n")) != NULL)
-        member |= atoi(word) == rank;
+    if (ncomms == MANY || name == NULL) fail("bad declaration", line);
+    while ((word = strtok(NULL, " \n")) != NULL) member |= atoi(word) == rank;
     snprintf(names[ncomms], sizeof names[0], "%s", name);
     MPI_Comm_split(MPI_COMM_WORLD, member ? 0 : MPI_UNDEFINED, rank, &comms[ncomms++]);
 }
@@ -76,8 +72,7 @@ static void operation(char *text) {
         MPI_Ibarrier(comm(a), &requests[nrequests++]);
     } else if (strcmp(verb, "wait") == 0) {
         for (int i = 0; i < nrequests; i++)
-            if (strcmp(waits[i], a) == 0)
-                MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
+            if (strcmp(waits[i], a) == 0) MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
     } else if (strcmp(verb, "send") == 0) {
         MPI_Send(&value, 1, MPI_INT, atoi(a), 0, MPI_COMM_WORLD);
     } else if (strcmp(verb, "ssend") == 0) {
@@ -93,16 +88,14 @@ static void operation(char *text) {
 
 int main(int argc, char **argv) {
     char line[512], mine[512] = "";
-    if (argc != 4)
-        return 2;
+    if (argc != 4) return 2;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     comms[ncomms] = MPI_COMM_WORLD;
     strcpy(names[ncomms++], "W");
     srand((unsigned)(time(NULL) + rank));
     FILE *f = fopen(argv[1], "r");
-    if (f == NULL)
-        fail("cannot open", argv[1]);
+    if (f == NULL) fail("cannot open", argv[1]);
     while (fgets(line, sizeof line, f) != NULL) {
         char *colon = strchr(line, ':');
         if (strncmp(line, "comm ", 5) == 0)
@@ -111,20 +104,18 @@ int main(int argc, char **argv) {
             strcpy(mine, colon + 1);
     }
     fclose(f);
-    MPI_Barrier(MPI_COMM_WORLD); /* the model begins when all communicators are there */
+    MPI_Barrier(MPI_COMM_WORLD); // the model begins when all communicators are there
     if (rank == 0) {
         snprintf(line, sizeof line, "%s-not", argv[3]);
         fclose(fopen(line, "w"));
     }
     char *rest = mine, *one;
     while ((one = strsep(&rest, ",")) != NULL) {
-        if (strspn(one, " \n") == strlen(one))
-            continue;
+        if (strspn(one, " \n") == strlen(one)) continue;
         pause_for(atoi(argv[2]));
         operation(one);
     }
-    while (access(argv[3], F_OK) != 0)
-        usleep(10000);
+    while (access(argv[3], F_OK) != 0) usleep(10000);
     MPI_Finalize();
     return 0;
 }

@@ -26,8 +26,7 @@ static void begin(void) {
 static void *in_sleep(void *one) {
     pthread_cleanup_push(clean, one);
     begin();
-    for (;;)
-        sleep(1000);
+    for (;;) sleep(1000);
     pthread_cleanup_pop(0);
     return NULL;
 }
@@ -37,8 +36,7 @@ static void *in_cond(void *one) {
     pthread_mutex_lock(&mutex);
     pthread_cleanup_push(unlock, &mutex);
     begin();
-    for (;;)
-        pthread_cond_wait(&cond, &mutex);
+    for (;;) pthread_cond_wait(&cond, &mutex);
     pthread_cleanup_pop(1);
     pthread_cleanup_pop(0);
     return NULL;
@@ -54,13 +52,11 @@ static void *in_sem(void *one) {
 
 static void *in_read(void *one) {
     int p[2];
-    if (pipe(p) != 0)
-        abort();
+    if (pipe(p) != 0) abort();
     pthread_cleanup_push(clean, one);
     begin();
     char c;
-    if (read(p[0], &c, 1) == 1)
-        abort();
+    if (read(p[0], &c, 1) == 1) abort();
     pthread_cleanup_pop(0);
     return NULL;
 }
@@ -83,8 +79,7 @@ static void *deferred_then_tested(void *one) {
     begin();
     usleep(1000); // a cancellation point, but disabled
     pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &old);
-    for (;;)
-        pthread_testcancel();
+    for (;;) pthread_testcancel();
     pthread_cleanup_pop(0);
     return NULL;
 }
@@ -99,22 +94,19 @@ int main(int argc, char **argv) {
     for (int i = 0; i < rounds; i++) {
         pthread_t t[KINDS];
         for (int k = 0; k < KINDS; k++)
-            if (pthread_create(&t[k], NULL, kinds[k], &one) != 0)
-                abort();
+            if (pthread_create(&t[k], NULL, kinds[k], &one) != 0) abort();
         for (int k = 0; k < KINDS; k++)
             while (sem_wait(&ready) != 0)
                 ;
         usleep(3000);
-        for (int k = 0; k < KINDS; k++)
-            pthread_cancel(t[k]);
+        for (int k = 0; k < KINDS; k++) pthread_cancel(t[k]);
         for (int k = 0; k < KINDS; k++) {
             void *result;
             pthread_join(t[k], &result);
             cancelled += result == PTHREAD_CANCELED;
         }
         // in_read leaves its pipes open on purpose; they are few.
-        for (int fd = 3; fd < 40; fd++)
-            close(fd);
+        for (int fd = 3; fd < 40; fd++) close(fd);
     }
     printf("entered %d cancelled %d cleaned %d\n", entered, cancelled, cleaned);
     return 0;

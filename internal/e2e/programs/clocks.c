@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #define SECOND 1000000000ll
-#define STEP 2000000ll            // of a wait
-#define LONG_AGO (1000 * SECOND)  // more than any pause of the test, less than the machines differ by
+#define STEP 2000000ll           // of a wait
+#define LONG_AGO (1000 * SECOND) // more than any pause of the test, less than the machines differ by
 
 static const struct {
     clockid_t id;

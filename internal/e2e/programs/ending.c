@@ -14,9 +14,7 @@
 static volatile int *volatile nowhere;
 static volatile int zero;
 
-static void at_exit(void) {
-    printf("at exit\n");
-}
+static void at_exit(void) { printf("at exit\n"); }
 
 static void *exit_from_thread(void *arg) {
     (void)arg;
@@ -31,33 +29,24 @@ int main(int argc, char **argv) {
     atexit(at_exit);
     uint64_t v = 1;
     for (int i = 0; i < rounds; i++)
-        for (int k = 0; k < 10000000; k++)
-            v = v * 6364136223846793005u + 1442695040888963407u;
+        for (int k = 0; k < 10000000; k++) v = v * 6364136223846793005u + 1442695040888963407u;
     printf("ready %016lx\n", (unsigned long)v);
     fprintf(stderr, "ends by %s\n", how);
     fflush(stdout);
-    if (strcmp(how, "abort") == 0)
-        abort();
-    if (strcmp(how, "term") == 0)
-        raise(SIGTERM);
-    if (strcmp(how, "kill") == 0)
-        kill(getpid(), SIGKILL);
-    if (strcmp(how, "segv") == 0)
-        *nowhere = 1;
-    if (strcmp(how, "fpe") == 0)
-        return 10 / zero;
+    if (strcmp(how, "abort") == 0) abort();
+    if (strcmp(how, "term") == 0) raise(SIGTERM);
+    if (strcmp(how, "kill") == 0) kill(getpid(), SIGKILL);
+    if (strcmp(how, "segv") == 0) *nowhere = 1;
+    if (strcmp(how, "fpe") == 0) return 10 / zero;
     if (strcmp(how, "pipe") == 0) {
         int p[2];
-        if (pipe(p) == 0 && close(p[0]) == 0 && write(p[1], "x", 1) < 0)
-            perror("write");
+        if (pipe(p) == 0 && close(p[0]) == 0 && write(p[1], "x", 1) < 0) perror("write");
     }
     if (strcmp(how, "alarm") == 0) {
         alarm(1);
-        for (;;)
-            pause();
+        for (;;) pause();
     }
-    if (strcmp(how, "now") == 0)
-        _exit(9);
+    if (strcmp(how, "now") == 0) _exit(9);
     if (strcmp(how, "thread") == 0) {
         pthread_t t;
         pthread_create(&t, NULL, exit_from_thread, NULL);

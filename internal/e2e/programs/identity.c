@@ -36,8 +36,7 @@ static void look(struct self *s) {
     s->tid = (pid_t)syscall(SYS_gettid);
     ssize_t n = readlink("/proc/self/exe", s->exe, sizeof s->exe - 1);
     s->exe[n < 0 ? 0 : n] = 0;
-    if (getcwd(s->cwd, sizeof s->cwd) == NULL)
-        s->cwd[0] = 0;
+    if (getcwd(s->cwd, sizeof s->cwd) == NULL) s->cwd[0] = 0;
     pthread_getname_np(pthread_self(), s->name, sizeof s->name);
     if (s->pid == s->tid) { // asking means changing, for all threads
         s->mask = umask(027);
@@ -51,14 +50,10 @@ static void look(struct self *s) {
 }
 
 static void compare(const struct self *a, const struct self *b, const char *who) {
-    if (a->pid != b->pid || a->tid != b->tid)
-        printf("%s: ids changed\n", who);
-    if (strcmp(a->exe, b->exe) != 0)
-        printf("%s: executable was %s, is %s\n", who, a->exe, b->exe);
-    if (strcmp(a->cwd, b->cwd) != 0)
-        printf("%s: directory was %s, is %s\n", who, a->cwd, b->cwd);
-    if (strcmp(a->name, b->name) != 0)
-        printf("%s: name was %s, is %s\n", who, a->name, b->name);
+    if (a->pid != b->pid || a->tid != b->tid) printf("%s: ids changed\n", who);
+    if (strcmp(a->exe, b->exe) != 0) printf("%s: executable was %s, is %s\n", who, a->exe, b->exe);
+    if (strcmp(a->cwd, b->cwd) != 0) printf("%s: directory was %s, is %s\n", who, a->cwd, b->cwd);
+    if (strcmp(a->name, b->name) != 0) printf("%s: name was %s, is %s\n", who, a->name, b->name);
     if (a->mask != b->mask || a->stack != b->stack || a->path != b->path || a->random != b->random)
         printf("%s: mask, limit or environment changed\n", who);
 }
@@ -108,16 +103,16 @@ int main(int argc, char **argv) {
         compare(&before, &now, "main");
         v = origin_step(v);
         if (i % 20 == 0) {
-            if (loaded != NULL)
-                dlclose(loaded);
-            snprintf(path, sizeof path, "%.*s/libloaded.so", (int)(strrchr(before.exe, '/') - before.exe), before.exe);
+            if (loaded != NULL) dlclose(loaded);
+            snprintf(path, sizeof path, "%.*s/libloaded.so", (int)(strrchr(before.exe, '/') - before.exe),
+                     before.exe);
             loaded = dlopen(path, RTLD_NOW | RTLD_LOCAL);
             if (loaded == NULL) {
                 printf("%s\n", dlerror());
                 return 1;
             }
         }
-        uint64_t (*step)(uint64_t) = (uint64_t (*)(uint64_t))dlsym(loaded, "loaded_step");
+        uint64_t (*step)(uint64_t) = (uint64_t(*)(uint64_t))dlsym(loaded, "loaded_step");
         v = step(v);
         usleep(500);
     }
@@ -130,8 +125,7 @@ int main(int argc, char **argv) {
     char line[100] = "";
     size_t n = f ? fread(line, 1, sizeof line - 1, f) : 0;
     for (size_t i = 0; i + 1 < n; i++)
-        if (line[i] == 0)
-            line[i] = ' ';
+        if (line[i] == 0) line[i] = ' ';
     char *base = strrchr(line, '/');
     printf("command line ends in %s\n", base ? base + 1 : line);
     return 0;

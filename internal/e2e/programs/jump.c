@@ -53,8 +53,7 @@ static void *fault(void *arg) {
         opened += page[i % 4096] == 42;
         guard = NULL;
         munmap(page, 4096);
-        if (i % 50 == 0)
-            usleep(500);
+        if (i % 50 == 0) usleep(500);
     }
     sigset_t mask;
     pthread_sigmask(SIG_BLOCK, NULL, &mask);

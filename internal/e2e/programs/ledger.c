@@ -23,13 +23,9 @@ static int check(int r, const char *what) {
     return r;
 }
 
-static int make(const char *path) {
-    return check(open(path, O_RDWR | O_CREAT | O_TRUNC, 0644), path);
-}
+static int make(const char *path) { return check(open(path, O_RDWR | O_CREAT | O_TRUNC, 0644), path); }
 
-static uint64_t mix(uint64_t a, uint64_t b) {
-    return (a ^ b) * 1099511628211u + 1;
-}
+static uint64_t mix(uint64_t a, uint64_t b) { return (a ^ b) * 1099511628211u + 1; }
 
 static uint64_t update(int fd, int word, uint64_t add) {
     uint64_t x = 0;
@@ -44,8 +40,7 @@ static uint64_t digest(int fd) {
     uint64_t d = 1;
     off_t at = 0;
     for (ssize_t n; (n = pread(fd, b, sizeof b, at)) > 0; at += n)
-        for (ssize_t i = 0; i < n; i++)
-            d = mix(d, b[i]);
+        for (ssize_t i = 0; i < n; i++) d = mix(d, b[i]);
     return mix(d, (uint64_t)at);
 }
 
@@ -67,8 +62,7 @@ int main(int argc, char **argv) {
         check(write(log, line, (size_t)n) == n ? 0 : -1, "write");
         usleep(300);
         sum = mix(sum, (uint64_t)s);
-        if (only)
-            continue;
+        if (only) continue;
         sum = mix(sum, update(table, s % WORDS, (uint64_t)s));
         sum = mix(sum, update(scratch, s * 7 % WORDS, sum));
         page[s * 97 % (MAPPED / 8)] += sum;
@@ -82,7 +76,8 @@ int main(int argc, char **argv) {
     struct stat st;
     check(fstat(log, &st), "fstat");
     int again = check(open("out/deep/log", O_RDONLY), "log");
-    printf("sum %016lx log %ld bytes %016lx table %016lx mapped %016lx scratch %016lx\n", (unsigned long)sum, (long)st.st_size,
-           (unsigned long)digest(again), (unsigned long)digest(table), (unsigned long)digest(map), (unsigned long)digest(scratch));
+    printf("sum %016lx log %ld bytes %016lx table %016lx mapped %016lx scratch %016lx\n", (unsigned long)sum,
+           (long)st.st_size, (unsigned long)digest(again), (unsigned long)digest(table),
+           (unsigned long)digest(map), (unsigned long)digest(scratch));
     return 0;
 }

@@ -59,8 +59,8 @@ int main(int argc, char **argv) {
         uint64_t in = 0, all = 0;
         int mine = !access(argv[1], F_OK);
         MPI_Allreduce(&mine, &end, 1, MPI_INT, MPI_MAX, others);
-        MPI_Sendrecv(&x, 1, MPI_UINT64_T, (rank + 1) % n * !alone, 0, &in, 1, MPI_UINT64_T, (rank + n - 1) % n * !alone, 0, others,
-                     MPI_STATUS_IGNORE);
+        MPI_Sendrecv(&x, 1, MPI_UINT64_T, (rank + 1) % n * !alone, 0, &in, 1, MPI_UINT64_T,
+                     (rank + n - 1) % n * !alone, 0, others, MPI_STATUS_IGNORE);
         MPI_Allreduce(&x, &all, 1, MPI_UINT64_T, MPI_BXOR, others);
         x = mix(mix(mix(x, in), all), (uint64_t)s);
         field[x % WORDS] += x;
@@ -70,7 +70,8 @@ int main(int argc, char **argv) {
         struct timespec t;
         char name[4096];
         clock_gettime(CLOCK_REALTIME, &t);
-        snprintf(name, sizeof name, "%s/journal.%d/%010ld.%09ld %ld %016lx", argv[2], rank, (long)t.tv_sec, t.tv_nsec, s, (unsigned long)x);
+        snprintf(name, sizeof name, "%s/journal.%d/%010ld.%09ld %ld %016lx", argv[2], rank, (long)t.tv_sec,
+                 t.tv_nsec, s, (unsigned long)x);
         if (mkdir(name, 0755)) {
             perror(name);
             MPI_Abort(MPI_COMM_WORLD, 1);

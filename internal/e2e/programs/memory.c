@@ -36,8 +36,7 @@ static uint64_t next(uint64_t *s) {
 
 static void fill(struct block *b) {
     uint64_t s = b->seed;
-    for (size_t i = 0; i < b->bytes / 8; i += 64)
-        b->at[i] = next(&s);
+    for (size_t i = 0; i < b->bytes / 8; i += 64) b->at[i] = next(&s);
 }
 
 static void check(const struct block *b, size_t bytes) {
@@ -67,8 +66,7 @@ static void acquire(struct block *b, uint64_t r) {
     } else {
         b->bytes = PAGE * (1 + r % 300);
         b->at = mmap(NULL, b->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (b->at == MAP_FAILED)
-            fail(__LINE__);
+        if (b->at == MAP_FAILED) fail(__LINE__);
     }
     fill(b);
 }
@@ -87,8 +85,7 @@ static void change(struct block *b, uint64_t r) {
     case 0: { // grow or shrink, perhaps elsewhere
         size_t bytes = PAGE * (1 + r / 4 % 400), kept = bytes < b->bytes ? bytes : b->bytes;
         b->at = mremap(b->at, b->bytes, bytes, MREMAP_MAYMOVE);
-        if (b->at == MAP_FAILED)
-            fail(__LINE__);
+        if (b->at == MAP_FAILED) fail(__LINE__);
         check(b, kept);
         b->bytes = bytes;
         fill(b);
@@ -98,23 +95,20 @@ static void change(struct block *b, uint64_t r) {
         if (mprotect(b->at, b->bytes, PROT_NONE) != 0 || mprotect(b->at, b->bytes, PROT_READ) != 0)
             fail(__LINE__);
         check(b, b->bytes);
-        if (mprotect(b->at, b->bytes, PROT_READ | PROT_WRITE) != 0)
-            fail(__LINE__);
+        if (mprotect(b->at, b->bytes, PROT_READ | PROT_WRITE) != 0) fail(__LINE__);
         break;
     case 2: // give the pages back: they read as zero
-        if (madvise(b->at, b->bytes, MADV_DONTNEED) != 0)
-            fail(__LINE__);
+        if (madvise(b->at, b->bytes, MADV_DONTNEED) != 0) fail(__LINE__);
         for (size_t i = 0; i < b->bytes / 8; i += 512)
-            if (b->at[i] != 0)
-                fail(__LINE__);
+            if (b->at[i] != 0) fail(__LINE__);
         fill(b);
         break;
     case 3: // a hole in the middle, and a new mapping in it
         if (b->bytes >= 3 * PAGE) {
             char *middle = (char *)b->at + b->bytes / PAGE / 2 * PAGE;
-            if (munmap(middle, PAGE) != 0)
-                fail(__LINE__);
-            if (mmap(middle, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != middle)
+            if (munmap(middle, PAGE) != 0) fail(__LINE__);
+            if (mmap(middle, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) !=
+                middle)
                 fail(__LINE__);
             b->split = 1;
             fill(b);
@@ -151,18 +145,15 @@ int main(int argc, char **argv) {
     rounds = argc > 1 ? atoi(argv[1]) : 1000;
     // Two private copies of a file mapping, one written to.
     FILE *f = tmpfile();
-    for (int i = 0; i < 3 * PAGE; i++)
-        putc(i % 251, f);
+    for (int i = 0; i < 3 * PAGE; i++) putc(i % 251, f);
     fflush(f);
     unsigned char *map = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fileno(f), 0);
-    if (map == MAP_FAILED)
-        fail(__LINE__);
+    if (map == MAP_FAILED) fail(__LINE__);
     map[PAGE + 7] = 255;
     char *top = sbrk(0);
 
     pthread_t t[2];
-    for (int i = 0; i < 2; i++)
-        pthread_create(&t[i], NULL, churn, (void *)(uintptr_t)(i + 2));
+    for (int i = 0; i < 2; i++) pthread_create(&t[i], NULL, churn, (void *)(uintptr_t)(i + 2));
     uint64_t *mine = churn((void *)1);
     printf("digest %016lx", (unsigned long)*mine);
     for (int i = 0; i < 2; i++) {
@@ -172,11 +163,9 @@ int main(int argc, char **argv) {
     }
     printf("\n");
     unsigned sum = 0;
-    for (int i = 0; i < 3 * PAGE; i++)
-        sum = sum * 31 + map[i];
+    for (int i = 0; i < 3 * PAGE; i++) sum = sum * 31 + map[i];
     printf("private file map %08x at 7 %d\n", sum, map[PAGE + 7]);
-    if (sbrk(1 << 20) == (void *)-1 || (char *)sbrk(0) < top)
-        printf("brk failed\n");
+    if (sbrk(1 << 20) == (void *)-1 || (char *)sbrk(0) < top) printf("brk failed\n");
     memset((char *)sbrk(0) - (1 << 20), 1, 1 << 20);
     return 0;
 }

@@ -27,8 +27,7 @@ static uint64_t first(uint64_t v) {
 
 static void *other(void *rounds) {
     for (int i = 0; i < *(int *)rounds; i++)
-        for (int k = 0; k < 100000; k++)
-            local = local * 2862933555777941757u + 3037000493u;
+        for (int k = 0; k < 100000; k++) local = local * 2862933555777941757u + 3037000493u;
     theirs = local;
     return NULL;
 }
@@ -56,8 +55,7 @@ int main(int argc, char **argv) {
         }
     }
     pthread_join(t, NULL);
-    for (int i = 0; i < 100000; i++)
-        v = v * 31 + zeroed[i] + initialised[i % 1000];
+    for (int i = 0; i < 100000; i++) v = v * 31 + zeroed[i] + initialised[i % 1000];
     fprintf(stdout, "%s %016lx %016lx %016lx\n", heap, (unsigned long)v, (unsigned long)local,
             (unsigned long)theirs);
     return 0;

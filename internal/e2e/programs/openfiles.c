@@ -28,8 +28,7 @@ static void fail(const char *what) {
 }
 
 static int check(int r, const char *what) {
-    if (r < 0)
-        fail(what);
+    if (r < 0) fail(what);
     return r;
 }
 
@@ -38,15 +37,13 @@ static uint64_t digest_of(int fd) {
     uint64_t d = 14695981039346656037u;
     off_t at = 0;
     for (ssize_t n; (n = pread(fd, b, sizeof b, at)) > 0; at += n)
-        for (ssize_t i = 0; i < n; i++)
-            d = (d ^ b[i]) * 1099511628211u;
+        for (ssize_t i = 0; i < n; i++) d = (d ^ b[i]) * 1099511628211u;
     return d ^ (uint64_t)at;
 }
 
 int main(int argc, char **argv) {
     int rounds = argc > 1 ? atoi(argv[1]) : 100;
-    if (chdir(argc > 2 ? argv[2] : ".") != 0)
-        fail("chdir");
+    if (chdir(argc > 2 ? argv[2] : ".") != 0) fail("chdir");
     int append = check(open("append", O_WRONLY | O_CREAT | O_APPEND, 0644), "append");
     int update = check(open("update", O_RDWR | O_CREAT, 0600), "update");
     FILE *text = fopen("text", "w+");
@@ -54,7 +51,8 @@ int main(int argc, char **argv) {
     int copy = check(dup(fileno(unnamed)), "dup");
     int high = check(fcntl(append, F_DUPFD_CLOEXEC, 200), "F_DUPFD");
     int input = check(open("/proc/self/exe", O_RDONLY), "exe");
-    int null = check(open("/dev/null", O_RDWR), "null"), random = check(open("/dev/urandom", O_RDONLY), "urandom");
+    int null = check(open("/dev/null", O_RDWR), "null"),
+        random = check(open("/dev/urandom", O_RDONLY), "urandom");
     check(mkdir("many", 0755), "mkdir");
     for (int i = 0; i < 100; i++) {
         char name[32];
@@ -83,18 +81,13 @@ int main(int argc, char **argv) {
     for (int i = 0; i < rounds; i++) {
         char line[64];
         int n = snprintf(line, sizeof line, "line %d\n", i);
-        if (write(i % 2 ? append : high, line, (size_t)n) != n)
-            fail("write");
-        if (pwrite(update, line, (size_t)n, i * 37 % 5000) != n)
-            fail("pwrite");
+        if (write(i % 2 ? append : high, line, (size_t)n) != n) fail("write");
+        if (pwrite(update, line, (size_t)n, i * 37 % 5000) != n) fail("pwrite");
         fprintf(text, "buffered %d, ", i);
-        if (write(i % 3 ? copy : fileno(unnamed), line, (size_t)n) != n)
-            fail("write to a copy");
-        if (write(memory, line, (size_t)n) != n || write(null, line, (size_t)n) != n)
-            fail("memfd");
+        if (write(i % 3 ? copy : fileno(unnamed), line, (size_t)n) != n) fail("write to a copy");
+        if (write(memory, line, (size_t)n) != n || write(null, line, (size_t)n) != n) fail("memfd");
         char bytes[8];
-        if (read(random, bytes, 8) != 8 || read(input, bytes, 1) != 1)
-            fail("read");
+        if (read(random, bytes, 8) != 8 || read(input, bytes, 1) != 1) fail("read");
         if (many != NULL && i % 4 == 0) {
             if (readdir(many) != NULL)
                 entries++;
@@ -104,35 +97,29 @@ int main(int argc, char **argv) {
             }
         }
         // The pipe always keeps some bytes.
-        if (write(p[1], line, 8) != 8)
-            fail("pipe");
+        if (write(p[1], line, 8) != 8) fail("pipe");
         struct epoll_event got;
-        if (epoll_wait(set, &got, 1, 0) == 1 && got.data.u64 == e.data.u64)
-            watched++;
-        if (i >= 10 && read(p[0], bytes, 8) != 8)
-            fail("pipe");
+        if (epoll_wait(set, &got, 1, 0) == 1 && got.data.u64 == e.data.u64) watched++;
+        if (i >= 10 && read(p[0], bytes, 8) != 8) fail("pipe");
         uint64_t one = 1, v;
-        if (write(event, &one, 8) != 8)
-            fail("eventfd");
-        if (i % 5 == 0 && read(event, &v, 8) == 8)
-            counted += v;
+        if (write(event, &one, 8) != 8) fail("eventfd");
+        if (i % 5 == 0 && read(event, &v, 8) == 8) counted += v;
         raise(SIGUSR1);
         struct signalfd_siginfo info;
-        if (read(signals, &info, sizeof info) == sizeof info)
-            caught += info.ssi_signo == SIGUSR1;
+        if (read(signals, &info, sizeof info) == sizeof info) caught += info.ssi_signo == SIGUSR1;
         if (read(timer, &v, 8) == 8) // waits up to 1 ms
             ticks += v > 0;
     }
     fflush(text);
     struct stat st;
     fstat(append, &st);
-    printf("append %ld bytes, at its end %ld, unnamed at %ld\n", (long)st.st_size, (long)lseek(append, 0, SEEK_CUR),
-           (long)lseek(fileno(unnamed), 0, SEEK_CUR));
+    printf("append %ld bytes, at its end %ld, unnamed at %ld\n", (long)st.st_size,
+           (long)lseek(append, 0, SEEK_CUR), (long)lseek(fileno(unnamed), 0, SEEK_CUR));
     printf("update %016lx text %016lx unnamed %016lx memory %016lx\n", (unsigned long)digest_of(update),
-           (unsigned long)digest_of(fileno(text)), (unsigned long)digest_of(copy), (unsigned long)digest_of(memory));
+           (unsigned long)digest_of(fileno(text)), (unsigned long)digest_of(copy),
+           (unsigned long)digest_of(memory));
     uint64_t v = 0;
-    if (read(event, &v, 8) == 8)
-        counted += v;
+    if (read(event, &v, 8) == 8) counted += v;
     printf("entries %d watched %d ticks %lu counted %lu caught %lu\n", entries, watched, (unsigned long)ticks,
            (unsigned long)counted, (unsigned long)caught);
     int other = open("update", O_RDWR);

@@ -14,11 +14,9 @@ static void attempt(const char *when) {
     static const char *const names[] = {"error", "saved", "restarted", "ignored"};
     MPIX_CR_state_t state;
     char why[1000];
-    if (MPIX_Checkpoint(&state) != MPI_SUCCESS)
-        MPI_Abort(MPI_COMM_WORLD, 1);
+    if (MPIX_Checkpoint(&state) != MPI_SUCCESS) MPI_Abort(MPI_COMM_WORLD, 1);
     MPIX_Checkpoint_reason(why, sizeof why);
-    if (rank == 0)
-        printf("%s: %s%s%s\n", when, names[state], why[0] ? ": " : "", why);
+    if (rank == 0) printf("%s: %s%s%s\n", when, names[state], why[0] ? ": " : "", why);
     fflush(stdout);
 }
 
@@ -31,15 +29,12 @@ int main(int argc, char **argv) {
 
     int value = 7, other = 0;
     MPI_Request r;
-    if (rank == 0)
-        MPI_Send(&value, 1, MPI_INT, 1, 0, pair);
+    if (rank == 0) MPI_Send(&value, 1, MPI_INT, 1, 0, pair);
     MPI_Barrier(MPI_COMM_WORLD);
     attempt("unmatched");
-    if (rank == 1)
-        MPI_Recv(&other, 1, MPI_INT, 0, 0, pair, MPI_STATUS_IGNORE);
+    if (rank == 1) MPI_Recv(&other, 1, MPI_INT, 0, 0, pair, MPI_STATUS_IGNORE);
 
-    if (rank == 1)
-        MPI_Irecv(&other, 1, MPI_INT, 0, 1, pair, &r);
+    if (rank == 1) MPI_Irecv(&other, 1, MPI_INT, 0, 1, pair, &r);
     MPI_Barrier(MPI_COMM_WORLD);
     attempt("pending");
     if (rank == 0)

@@ -11,8 +11,7 @@
 
 static uint64_t descend(int depth, uint64_t v) {
     volatile uint64_t frame[32];
-    for (int i = 0; i < 32; i++)
-        frame[i] = v * (uint64_t)(i + 1);
+    for (int i = 0; i < 32; i++) frame[i] = v * (uint64_t)(i + 1);
     uint64_t below = depth > 0 ? descend(depth - 1, v * 6364136223846793005u + 1442695040888963407u) : v;
     for (int i = 0; i < 32; i++)
         if (frame[i] != v * (uint64_t)(i + 1)) {
@@ -29,8 +28,7 @@ static int rounds;
 
 static void *deep(void *arg) {
     uint64_t *v = arg;
-    for (int i = 0; i < rounds; i++)
-        *v = descend(60000, *v + (uint64_t)i);
+    for (int i = 0; i < rounds; i++) *v = descend(60000, *v + (uint64_t)i);
     return NULL;
 }
 
@@ -41,10 +39,8 @@ int main(int argc, char **argv) {
     pthread_attr_setstacksize(&attr, 64 << 20);
     uint64_t theirs = 7, mine = 1;
     pthread_t t;
-    if (pthread_create(&t, &attr, deep, &theirs) != 0)
-        abort();
-    for (int i = 0; i < rounds; i++)
-        mine = descend(14000 + i % 1000, mine + (uint64_t)i);
+    if (pthread_create(&t, &attr, deep, &theirs) != 0) abort();
+    for (int i = 0; i < rounds; i++) mine = descend(14000 + i % 1000, mine + (uint64_t)i);
     pthread_join(t, NULL);
     printf("main %016lx thread %016lx\n", (unsigned long)mine, (unsigned long)theirs);
     return 0;

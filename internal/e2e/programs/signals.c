@@ -24,17 +24,14 @@ static pid_t self;
 static void on_value(int sig, siginfo_t *info, void *context) {
     (void)context;
     usr1++;
-    if (info->si_signo != sig || info->si_code != SI_QUEUE || info->si_pid != self)
-        wrong_sender++;
+    if (info->si_signo != sig || info->si_code != SI_QUEUE || info->si_pid != self) wrong_sender++;
     values = values * 31 + (uint64_t)info->si_value.sival_int;
 }
 
 static void on_nested(int sig) {
-    if (++depth > deepest)
-        deepest = depth;
+    if (++depth > deepest) deepest = depth;
     usr2++;
-    if (depth < 4)
-        raise(sig); // SA_NODEFER: enters again at once
+    if (depth < 4) raise(sig); // SA_NODEFER: enters again at once
     depth--;
 }
 
@@ -76,8 +73,7 @@ static void *interrupt_then_write(void *arg) {
         nanosleep(&pause, NULL);
         pthread_kill(target, SIGRTMIN + 1);
     }
-    if (write(write_end, "x", 1) != 1)
-        abort();
+    if (write(write_end, "x", 1) != 1) abort();
     return NULL;
 }
 
@@ -89,8 +85,7 @@ static void on_poke(int sig) {
 
 static void restartable(void) {
     int p[2];
-    if (pipe(p) != 0)
-        abort();
+    if (pipe(p) != 0) abort();
     write_end = p[1];
     pthread_t main_thread = pthread_self(), t;
     handle(SIGRTMIN + 1, on_poke, SA_RESTART);
@@ -98,8 +93,7 @@ static void restartable(void) {
     char c = 0;
     ssize_t n = read(p[0], &c, 1);
     pthread_join(t, NULL);
-    if (n != 1 || c != 'x')
-        printf("restarted read: %zd, errno %d\n", n, errno);
+    if (n != 1 || c != 'x') printf("restarted read: %zd, errno %d\n", n, errno);
 
     handle(SIGRTMIN + 1, on_poke, 0);
     interrupted = 0;
@@ -108,8 +102,7 @@ static void restartable(void) {
     int e = errno;
     interrupted = 1;
     pthread_join(t, NULL);
-    if (n != -1 || e != EINTR)
-        printf("interrupted read: %zd, errno %d\n", n, e);
+    if (n != -1 || e != EINTR) printf("interrupted read: %zd, errno %d\n", n, e);
     close(p[0]);
     close(p[1]);
 }
@@ -122,13 +115,11 @@ static void *wait_for_it(void *arg) {
     for (;;) {
         siginfo_t info;
         if (sigwaitinfo(&set, &info) < 0) {
-            if (errno == EINTR)
-                continue;
+            if (errno == EINTR) continue;
             perror("sigwaitinfo");
             exit(1);
         }
-        if (info.si_value.sival_int < 0)
-            break;
+        if (info.si_value.sival_int < 0) break;
         sum += info.si_value.sival_int;
     }
     *(long *)arg = sum;
@@ -150,8 +141,7 @@ static int comes(int sig) {
 // process.  One of these would be ignored and the other would end the program.
 static int kept_back(void) {
     pid_t child = fork();
-    if (child == 0)
-        _exit(0);
+    if (child == 0) _exit(0);
     sigqueue(self, SIGRTMIN, (union sigval){.sival_int = 1});
     struct timespec pause = {0, 2000000};
     nanosleep(&pause, NULL);
@@ -226,14 +216,13 @@ int main(int argc, char **argv) {
         }
     }
     // The timer still runs, whatever happened to the process.
-    for (int seen = alarms; alarms < seen + 10;)
-        pause();
+    for (int seen = alarms; alarms < seen + 10;) pause();
     setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, NULL);
     sigqueue(self, SIGRTMIN + 2, (union sigval){.sival_int = -1});
     pthread_join(waiter, NULL);
     printf("values %016lx received %d wrong sender %d\n", (unsigned long)values, (int)usr1, wrong_sender);
-    printf("nested %d deepest %d pending %d suspended %d timed %d kept %d waited %ld\n", (int)usr2, (int)deepest,
-           pending_ok, suspended, timed, kept, sum);
+    printf("nested %d deepest %d pending %d suspended %d timed %d kept %d waited %ld\n", (int)usr2,
+           (int)deepest, pending_ok, suspended, timed, kept, sum);
     printf("pid %s\n", self == getpid() ? "same" : "changed");
     return 0;
 }

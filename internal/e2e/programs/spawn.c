@@ -18,8 +18,7 @@ extern char **environ;
 
 // Works for a while without any child, so that there are moments for everything.
 static uint64_t compute(uint64_t v) {
-    for (int i = 0; i < 15000000; i++)
-        v = v * 6364136223846793005u + 1442695040888963407u;
+    for (int i = 0; i < 15000000; i++) v = v * 6364136223846793005u + 1442695040888963407u;
     return v;
 }
 
@@ -41,8 +40,7 @@ static void read_from(int i) {
     char command[100], line[100] = "";
     snprintf(command, sizeof command, "echo $((%d * %d)) | tr 0-9 a-j", i + 1000, i + 77);
     FILE *f = popen(command, "r");
-    if (f == NULL || fgets(line, sizeof line, f) == NULL)
-        printf("popen: %s\n", strerror(errno));
+    if (f == NULL || fgets(line, sizeof line, f) == NULL) printf("popen: %s\n", strerror(errno));
     printf("popen read %s", line);
     show("pclose", pclose(f));
 }
@@ -57,14 +55,16 @@ static void write_to(int i) {
 static void spawn(void) {
     pid_t pid;
     char *missing[] = {"/no/such/program", NULL};
-    printf("posix_spawn of a missing file: %s\n", strerror(posix_spawn(&pid, missing[0], NULL, NULL, missing, environ)));
-    printf("posix_spawnp of a missing file: %s\n", strerror(posix_spawnp(&pid, "no-such-program", NULL, NULL, missing, environ)));
+    printf("posix_spawn of a missing file: %s\n",
+           strerror(posix_spawn(&pid, missing[0], NULL, NULL, missing, environ)));
+    printf("posix_spawnp of a missing file: %s\n",
+           strerror(posix_spawnp(&pid, "no-such-program", NULL, NULL, missing, environ)));
     char *folder[] = {"/", NULL};
-    printf("posix_spawn of a directory: %s\n", strerror(posix_spawn(&pid, folder[0], NULL, NULL, folder, environ)));
+    printf("posix_spawn of a directory: %s\n",
+           strerror(posix_spawn(&pid, folder[0], NULL, NULL, folder, environ)));
 
     int p[2];
-    if (pipe2(p, O_CLOEXEC) != 0)
-        abort();
+    if (pipe2(p, O_CLOEXEC) != 0) abort();
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, p[1], 1);
@@ -76,8 +76,7 @@ static void spawn(void) {
     ssize_t n = e == 0 ? read(p[0], text, sizeof text - 1) : 0;
     close(p[0]);
     int status = 0;
-    if (e == 0)
-        waitpid(pid, &status, 0);
+    if (e == 0) waitpid(pid, &status, 0);
     printf("posix_spawnp: %s, %zd bytes: %s", strerror(e), n, text);
     show("spawned", status);
 }
@@ -85,22 +84,18 @@ static void spawn(void) {
 static void fork_sharing_offset(int i) {
     FILE *f = tmpfile();
     int fd = fileno(f);
-    if (write(fd, "parent ", 7) != 7)
-        abort();
+    if (write(fd, "parent ", 7) != 7) abort();
     pid_t pid = fork();
     if (pid == 0) {
-        if (write(fd, "child ", 6) != 6)
-            _exit(1);
+        if (write(fd, "child ", 6) != 6) _exit(1);
         _exit(i % 100);
     }
     int status;
     waitpid(pid, &status, 0);
     show("forked", status);
-    if (write(fd, "parent", 6) != 6)
-        abort();
+    if (write(fd, "parent", 6) != 6) abort();
     char text[64] = "";
-    if (pread(fd, text, sizeof text - 1, 0) < 0)
-        abort();
+    if (pread(fd, text, sizeof text - 1, 0) < 0) abort();
     printf("file: %s\n", text);
     fclose(f);
 }
@@ -142,20 +137,19 @@ int main(int argc, char **argv) {
         v = compute(v);
         vfork_exec();
         int p[2];
-        if (pipe(p) != 0)
-            abort();
+        if (pipe(p) != 0) abort();
         pid_t child = fork();
         if (child == 0) {
             pid_t pp = getppid();
             _exit(write(p[1], &pp, sizeof pp) != sizeof pp);
         }
-        if (read(p[0], &parent_of_child, sizeof parent_of_child) != sizeof parent_of_child)
-            abort();
+        if (read(p[0], &parent_of_child, sizeof parent_of_child) != sizeof parent_of_child) abort();
         pid_t ended = wait(NULL);
         close(p[0]);
         close(p[1]);
-        printf("child: its parent is %s, waited for %s, no more: %s\n", parent_of_child == self ? "me" : "another",
-               ended == child ? "it" : "another", wait(NULL) < 0 ? strerror(errno) : "?");
+        printf("child: its parent is %s, waited for %s, no more: %s\n",
+               parent_of_child == self ? "me" : "another", ended == child ? "it" : "another",
+               wait(NULL) < 0 ? strerror(errno) : "?");
         fflush(stdout);
     }
     printf("pid %s, result %016lx\n", self == getpid() ? "same" : "changed", (unsigned long)v);

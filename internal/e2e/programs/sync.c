@@ -33,8 +33,7 @@ static void *take_turns(void *arg) {
     int me = (int)(intptr_t)arg;
     for (int i = 0; i < rounds; i++) {
         pthread_mutex_lock(&mutex);
-        while (turn != me)
-            pthread_cond_wait(&turned, &mutex);
+        while (turn != me) pthread_cond_wait(&turned, &mutex);
         mix((uint64_t)(i * 2 + me));
         turn = !me;
         pthread_cond_broadcast(&turned);
@@ -61,8 +60,7 @@ static void *consume(void *arg) {
             until.tv_sec++;
         }
         if (sem_timedwait(&items, &until) == 0) {
-            if (++consumed == rounds)
-                return NULL;
+            if (++consumed == rounds) return NULL;
         } else if (errno == ETIMEDOUT) {
             timeouts++;
         } else if (errno != EINTR) {
@@ -107,10 +105,8 @@ static void *read_or_write(void *arg) {
             pthread_rwlock_rdlock(&rwlock);
             torn += shared[0] != shared[1];
             pthread_rwlock_unlock(&rwlock);
-            if (i % 16 == 0)
-                sched_yield();
-            if (i % 256 == 0)
-                usleep(100);
+            if (i % 16 == 0) sched_yield();
+            if (i % 256 == 0) usleep(100);
         }
     }
     return NULL;
@@ -150,11 +146,9 @@ int main(int argc, char **argv) {
     pthread_create(&t[5], NULL, read_or_write, NULL);
     pthread_create(&t[6], NULL, read_or_write, (void *)1);
     pthread_create(&t[7], NULL, watch_clock, NULL);
-    for (int i = 0; i < 4; i++)
-        pthread_join(t[i], NULL);
+    for (int i = 0; i < 4; i++) pthread_join(t[i], NULL);
     done = 1;
-    for (int i = 4; i < 8; i++)
-        pthread_join(t[i], NULL);
+    for (int i = 4; i < 8; i++) pthread_join(t[i], NULL);
     printf("turns %016lx produced %d consumed %d\n", (unsigned long)digest, produced, consumed);
     printf("torn %ld backwards %ld short sleeps %ld\n", torn, backwards, short_sleeps);
     return 0;

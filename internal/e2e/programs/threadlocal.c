@@ -30,8 +30,7 @@ static void destroy(void *v) {
 
 static void make_keys(void) {
     for (int i = 0; i < KEYS; i++)
-        if (pthread_key_create(&keys[i], destroy) != 0)
-            abort();
+        if (pthread_key_create(&keys[i], destroy) != 0) abort();
 }
 
 struct job {
@@ -50,11 +49,9 @@ static void *work(void *arg) {
         *v = job->me + 1;
         pthread_setspecific(keys[i], v);
     }
-    if (initialised != 42)
-        damaged++;
+    if (initialised != 42) damaged++;
     initialised = job->me;
-    for (int i = 0; i < WORDS; i++)
-        words[i] = (uint64_t)(job->me * 1000 + i);
+    for (int i = 0; i < WORDS; i++) words[i] = (uint64_t)(job->me * 1000 + i);
     double sum = 0;
     for (int r = 0; r < job->rounds; r++) {
         int want;
@@ -73,11 +70,9 @@ static void *work(void *arg) {
             sum += third / three;
         }
         damaged += errno != want;
-        for (int i = 0; i < WORDS; i++)
-            damaged += words[i] != (uint64_t)(job->me * 1000 + i);
+        for (int i = 0; i < WORDS; i++) damaged += words[i] != (uint64_t)(job->me * 1000 + i);
         damaged += initialised != job->me || fegetround() != modes[job->me % 4];
-        for (int i = 0; i < KEYS; i++)
-            damaged += *(long *)pthread_getspecific(keys[i]) != job->me + 1;
+        for (int i = 0; i < KEYS; i++) damaged += *(long *)pthread_getspecific(keys[i]) != job->me + 1;
     }
     job->result = sum;
     return NULL;
@@ -90,14 +85,11 @@ int main(int argc, char **argv) {
         struct job jobs[6];
         for (int i = 0; i < 6; i++) {
             jobs[i] = (struct job){i, 2000, 0};
-            if (pthread_create(&t[i], NULL, work, &jobs[i]) != 0)
-                abort();
+            if (pthread_create(&t[i], NULL, work, &jobs[i]) != 0) abort();
         }
-        for (int i = 0; i < 6; i++)
-            pthread_join(t[i], NULL);
+        for (int i = 0; i < 6; i++) pthread_join(t[i], NULL);
         if (r % 10 == 0) {
-            for (int i = 0; i < 6; i++)
-                printf("%a ", jobs[i].result);
+            for (int i = 0; i < 6; i++) printf("%a ", jobs[i].result);
             printf("\n");
             fflush(stdout);
         }

@@ -1,8 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * farm TASKS: rank 0 gives tasks to whoever asks, and takes results from any source in any order;
- * a task may bring new ones.  The sum of all results does not depend on who did what.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// farm TASKS: rank 0 gives tasks to whoever asks, and takes results from any source in any order;
+// a task may bring new ones.  The sum of all results does not depend on who did what.
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -10,7 +9,7 @@
 
 enum { TASK = 1, STOP = 2, RESULT = 3, MORE = 4 };
 
-/* Some work, of very different lengths. */
+// Some work, of very different lengths.
 static uint64_t work(uint64_t task) {
     uint64_t h = task;
     for (uint64_t i = 0, n = 1000 + task * 7919 % 200000; i < n; i++)
@@ -22,12 +21,9 @@ static uint64_t master(int workers, int tasks) {
     int first = tasks, room = 2 * tasks, waiting = 0, busy = 0, nidle = 0;
     uint64_t *todo = malloc((size_t)room * sizeof *todo), sum = 0;
     int *idle = malloc((size_t)workers * sizeof *idle);
-    if (!todo || !idle)
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    for (; waiting < first; waiting++)
-        todo[waiting] = (uint64_t)waiting;
-    for (int w = 1; w <= workers; w++)
-        idle[nidle++] = w;
+    if (!todo || !idle) MPI_Abort(MPI_COMM_WORLD, 1);
+    for (; waiting < first; waiting++) todo[waiting] = (uint64_t)waiting;
+    for (int w = 1; w <= workers; w++) idle[nidle++] = w;
     while (waiting > 0 || busy > 0) {
         for (; waiting > 0 && nidle > 0; busy++)
             MPI_Send(&todo[--waiting], 1, MPI_UINT64_T, idle[--nidle], TASK, MPI_COMM_WORLD);
@@ -42,8 +38,7 @@ static uint64_t master(int workers, int tasks) {
             busy--;
         }
     }
-    for (int w = 1; w <= workers; w++)
-        MPI_Send(NULL, 0, MPI_UINT64_T, w, STOP, MPI_COMM_WORLD);
+    for (int w = 1; w <= workers; w++) MPI_Send(NULL, 0, MPI_UINT64_T, w, STOP, MPI_COMM_WORLD);
     free(todo);
     free(idle);
     return sum;
@@ -54,8 +49,7 @@ static void worker(uint64_t tasks) {
         uint64_t task, out[2];
         MPI_Status st;
         MPI_Recv(&task, 1, MPI_UINT64_T, 0, MPI_ANY_TAG, MPI_COMM_WORLD, &st);
-        if (st.MPI_TAG == STOP)
-            return;
+        if (st.MPI_TAG == STOP) return;
         out[0] = work(task);
         out[1] = task;
         if (task < tasks && task % 3 == 0) {

@@ -1,8 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * polling ROUNDS: never blocks.  Each rank asks all others for a value, answers what it is asked, and
- * knows by a non-blocking barrier that nobody asks any more, all in one loop of tests and probes.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// polling ROUNDS: never blocks.  Each rank asks all others for a value, answers what it is asked, and
+// knows by a non-blocking barrier that nobody asks any more, all in one loop of tests and probes.
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,7 +19,7 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    MPI_Comm comm[2]; /* in turn: a fast rank may ask for the next round already */
+    MPI_Comm comm[2]; // in turn: a fast rank may ask for the next round already
     MPI_Comm_dup(MPI_COMM_WORLD, &comm[0]);
     MPI_Comm_dup(MPI_COMM_WORLD, &comm[1]);
     uint64_t sum = 0;
@@ -31,13 +30,12 @@ int main(int argc, char **argv) {
         int asked = 0, answered = 0, sent = 1, flag = 0, over = 0;
         MPI_Status st;
         while (!over) {
-            if (sent && asked < size - 1) { /* one question at a time */
+            if (sent && asked < size - 1) { // one question at a time
                 asked++;
                 MPI_Isend(&question, 1, MPI_UINT64_T, (rank + asked) % size, ASK, c, &ask);
                 sent = 0;
             }
-            if (!sent)
-                MPI_Test(&ask, &sent, MPI_STATUS_IGNORE);
+            if (!sent) MPI_Test(&ask, &sent, MPI_STATUS_IGNORE);
             MPI_Iprobe(MPI_ANY_SOURCE, ASK, c, &flag, &st);
             if (flag) {
                 uint64_t q, a;
@@ -48,8 +46,7 @@ int main(int argc, char **argv) {
             MPI_Iprobe(MPI_ANY_SOURCE, ANSWER, c, &flag, &st);
             if (flag) {
                 MPI_Recv(&answer, 1, MPI_UINT64_T, st.MPI_SOURCE, ANSWER, c, MPI_STATUS_IGNORE);
-                if (answer != value((uint64_t)st.MPI_SOURCE, question))
-                    MPI_Abort(MPI_COMM_WORLD, 2);
+                if (answer != value((uint64_t)st.MPI_SOURCE, question)) MPI_Abort(MPI_COMM_WORLD, 2);
                 sum += answer * (uint64_t)(rank + 1);
                 answered++;
             }
@@ -62,8 +59,7 @@ int main(int argc, char **argv) {
     }
     uint64_t all = 0;
     MPI_Reduce(&sum, &all, 1, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
-    if (rank == 0)
-        printf("sum %016llx\n", (unsigned long long)all);
+    if (rank == 0) printf("sum %016llx\n", (unsigned long long)all);
     MPI_Comm_free(&comm[0]);
     MPI_Comm_free(&comm[1]);
     MPI_Finalize();

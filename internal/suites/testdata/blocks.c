@@ -1,16 +1,15 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * blocks FILE [TIMES]: writes a matrix to an HDF5 file, each rank its block of columns, twice:
- * collectively, then each rank for itself into a dataset in chunks; and reads other ranks' blocks back.
- * All that so many times, with other numbers and into datasets of their own.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// blocks FILE [TIMES]: writes a matrix to an HDF5 file, each rank its block of columns, twice:
+// collectively, then each rank for itself into a dataset in chunks; and reads other ranks' blocks back.
+// All that so many times, with other numbers and into datasets of their own.
 #include <hdf5.h>
 #include <math.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ROWS = 60, COLUMNS = 24 }; /* of each rank */
+enum { ROWS = 60, COLUMNS = 24 }; // of each rank
 
 static int rank, size;
 
@@ -25,7 +24,7 @@ static hid_t check(long result, const char *what, int line) {
 
 static double value(int row, int column, int time) { return 1.0 / (1 + row + time) + column * 1e-3; }
 
-/* The block of a rank in a dataset of all columns. */
+// The block of a rank in a dataset of all columns.
 static hid_t block(int of) {
     hsize_t all[] = {ROWS, (hsize_t)(COLUMNS * size)}, count[] = {ROWS, COLUMNS};
     hsize_t start[] = {0, (hsize_t)(COLUMNS * of)};
@@ -46,19 +45,18 @@ static void transfer(hid_t data, int of, H5FD_mpio_xfer_t how, double *buffer, i
     H5Pclose(list), H5Sclose(memory), H5Sclose(file);
 }
 
-/* Without times of creation: the file shall depend on nothing but its content. */
+// Without times of creation: the file shall depend on nothing but its content.
 static hid_t dataset(hid_t file, const char *name, int chunked) {
     hsize_t chunk[] = {ROWS / 2, COLUMNS / 2};
     hid_t space = block(0), list = CHECK(H5Pcreate(H5P_DATASET_CREATE));
     CHECK(H5Pset_obj_track_times(list, 0));
-    if (chunked)
-        CHECK(H5Pset_chunk(list, 2, chunk));
+    if (chunked) CHECK(H5Pset_chunk(list, 2, chunk));
     hid_t data = CHECK(H5Dcreate2(file, name, H5T_IEEE_F64LE, space, H5P_DEFAULT, list, H5P_DEFAULT));
     H5Sclose(space), H5Pclose(list);
     return data;
 }
 
-/* The other ranks' blocks are looked at once they are in the file. */
+// The other ranks' blocks are looked at once they are in the file.
 static void blocks(hid_t file, int time, int *wrong, long long *sum) {
     static double mine[ROWS][COLUMNS], theirs[ROWS][COLUMNS];
     char names[2][32] = {"whole", "chunks"};
@@ -67,8 +65,7 @@ static void blocks(hid_t file, int time, int *wrong, long long *sum) {
         snprintf(names[1], sizeof names[1], "chunks %d", time);
     }
     for (int r = 0; r < ROWS; r++)
-        for (int c = 0; c < COLUMNS; c++)
-            mine[r][c] = value(r, c + COLUMNS * rank, time);
+        for (int c = 0; c < COLUMNS; c++) mine[r][c] = value(r, c + COLUMNS * rank, time);
     hid_t data[] = {dataset(file, names[0], 0), dataset(file, names[1], 1)};
     transfer(data[0], rank, H5FD_MPIO_COLLECTIVE, *mine, 1);
     transfer(data[1], rank, H5FD_MPIO_INDEPENDENT, *mine, 1);
@@ -97,8 +94,7 @@ int main(int argc, char **argv) {
 
     int wrong = 0;
     long long sum = 0, all;
-    for (int time = 0; time < (argc > 2 ? atoi(argv[2]) : 1); time++)
-        blocks(file, time, &wrong, &sum);
+    for (int time = 0; time < (argc > 2 ? atoi(argv[2]) : 1); time++) blocks(file, time, &wrong, &sum);
     CHECK(H5Fclose(file));
     H5Pclose(access);
     MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

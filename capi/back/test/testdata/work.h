@@ -1,7 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * work.h: what the programs of these tests do between their calls, the same for the same seed.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// work.h: what the programs of these tests do between their calls, the same for the same seed.
 #ifndef CKPT_TEST_WORK_H
 #define CKPT_TEST_WORK_H
 
@@ -14,13 +13,12 @@ static uint64_t mix(uint64_t h, uint64_t v) {
     return h ^ h >> 33;
 }
 
-/* Computes for up to us microseconds. */
+// Computes for up to us microseconds.
 static void work(uint64_t seed, unsigned us) {
     struct timespec t, n;
     clock_gettime(CLOCK_MONOTONIC, &t);
     long long end = t.tv_sec * 1000000ll + t.tv_nsec / 1000 + (long long)(mix(seed, 77) % (us + 1));
-    do
-        clock_gettime(CLOCK_MONOTONIC, &n);
+    do clock_gettime(CLOCK_MONOTONIC, &n);
     while (n.tv_sec * 1000000ll + n.tv_nsec / 1000 < end);
 }
 

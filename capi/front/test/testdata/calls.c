@@ -1,10 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * calls.c: what is under way or kept between calls, saved ("save" as argument) and used on: messages
- * in an attached buffer, many operations at once, the thread level; and errors of requests, which go
- * to the handler of the communicator that the request belongs to.  Prints "calls: ok" on rank 0, with
- * ", restarted" after a restart.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// calls.c: what is under way or kept between calls, saved ("save" as argument) and used on: messages
+// in an attached buffer, many operations at once, the thread level; and errors of requests, which go
+// to the handler of the communicator that the request belongs to.  Prints "calls: ok" on rank 0, with
+// ", restarted" after a restart.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +14,7 @@
 
 static int size, restarted;
 
-/* ---- buffered messages: small ones, and one that no MPI sends before it is asked for ---- */
+// ---- buffered messages: small ones, and one that no MPI sends before it is asked for ----
 
 enum { SMALL = 40, LARGE = 200000 };
 static char *attached;
@@ -32,10 +31,9 @@ static void buffered_send(void) {
     OK(MPI_Buffer_attach(attached, attached_bytes));
     for (int i = 0; i < SMALL; i++)
         OK(MPI_Bsend((int[]){1000 * rank + i}, 1, MPI_INT, to, i % 3, MPI_COMM_WORLD));
-    for (int i = 0; i < LARGE; i++)
-        large[i] = rank + i;
+    for (int i = 0; i < LARGE; i++) large[i] = rank + i;
     OK(MPI_Bsend(large, LARGE, MPI_INT, to, 3, MPI_COMM_WORLD));
-    memset(large, 0, LARGE * sizeof(int)); /* it is in the buffer */
+    memset(large, 0, LARGE * sizeof(int)); // it is in the buffer
     free(large);
     OK(MPI_Bsend_init(&persistent_value, 1, MPI_INT, to, 4, MPI_COMM_WORLD, &persistent));
     persistent_value = 5 + rank;
@@ -53,8 +51,7 @@ static void buffered_receive(void) {
     }
     OK(MPI_Recv(large, LARGE, MPI_INT, MPI_ANY_SOURCE, 3, MPI_COMM_WORLD, &status));
     CHECK(status.MPI_SOURCE == from);
-    for (int i = 0; i < LARGE; i++)
-        CHECK(large[i] == from + i);
+    for (int i = 0; i < LARGE; i++) CHECK(large[i] == from + i);
     OK(MPI_Recv(&v, 1, MPI_INT, from, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     CHECK(v == 5 + from);
     OK(MPI_Wait(&persistent, MPI_STATUS_IGNORE));
@@ -70,27 +67,24 @@ static void buffered_receive(void) {
     free(attached);
 }
 
-/* ---- many operations ---- */
+// ---- many operations ----
 
 enum { OPS = 600 };
 static MPI_Op ops[OPS];
 
 static void add(void *in, void *inout, int *len, MPI_Datatype *type) {
     CHECK(*type == MPI_INT);
-    for (int i = 0; i < *len; i++)
-        ((int *)inout)[i] += ((int *)in)[i];
+    for (int i = 0; i < *len; i++) ((int *)inout)[i] += ((int *)in)[i];
 }
 
 static void largest(void *in, void *inout, int *len, MPI_Datatype *type) {
     CHECK(*type == MPI_INT);
     for (int i = 0; i < *len; i++)
-        if (((int *)in)[i] > ((int *)inout)[i])
-            ((int *)inout)[i] = ((int *)in)[i];
+        if (((int *)in)[i] > ((int *)inout)[i]) ((int *)inout)[i] = ((int *)in)[i];
 }
 
 static void ops_make(void) {
-    for (int i = 0; i < OPS; i++)
-        OK(MPI_Op_create(i % 2 ? largest : add, 1, &ops[i]));
+    for (int i = 0; i < OPS; i++) OK(MPI_Op_create(i % 2 ? largest : add, 1, &ops[i]));
 }
 
 static void ops_use(int step) {
@@ -105,7 +99,7 @@ static void ops_use(int step) {
     CHECK(sum == size * (size - 1) / 2 && highest == size - 1);
 }
 
-/* ---- errors of requests; MPI_COMM_WORLD's would end the job ---- */
+// ---- errors of requests; MPI_COMM_WORLD's would end the job ----
 
 static MPI_Comm quiet;
 static int errors;
@@ -126,7 +120,7 @@ static void errors_make(void) {
     OK(MPI_Errhandler_free(&h));
 }
 
-/* Sends two numbers to itself where one is expected. */
+// Sends two numbers to itself where one is expected.
 static void post(MPI_Request *r) {
     int v[2] = {1, 2};
     static int one[4];
@@ -135,7 +129,7 @@ static void post(MPI_Request *r) {
     OK(MPI_Send(v, 2, MPI_INT, rank, 0, quiet));
 }
 
-/* Open MPI below does not tell that a message from oneself was too long. */
+// Open MPI below does not tell that a message from oneself was too long.
 static int tells(void) {
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
     int n;
@@ -153,8 +147,7 @@ static void errors_use(void) {
     CHECK(class == (each ? MPI_ERR_TRUNCATE : MPI_SUCCESS));
     CHECK(errors == each && r[0] == MPI_REQUEST_NULL);
     post(&r[0]);
-    while (!flag && rc == MPI_SUCCESS)
-        rc = MPI_Test(&r[0], &flag, MPI_STATUS_IGNORE);
+    while (!flag && rc == MPI_SUCCESS) rc = MPI_Test(&r[0], &flag, MPI_STATUS_IGNORE);
     CHECK((rc != MPI_SUCCESS) == each && errors == 2 * each && r[0] == MPI_REQUEST_NULL);
     post(&r[1]);
     OK(MPI_Error_class(MPI_Waitall(2, r, statuses), &class));
@@ -166,29 +159,26 @@ static void errors_use(void) {
     }
 }
 
-/* A message that was too long for a receive that nobody has waited for yet. */
+// A message that was too long for a receive that nobody has waited for yet.
 static MPI_Request cut = MPI_REQUEST_NULL;
 
 static void cut_make(void) {
     static int v[2] = {1, 2}, one;
-    if (rank == 1)
-        OK(MPI_Irecv(&one, 1, MPI_INT, 0, 1, quiet, &cut));
+    if (rank == 1) OK(MPI_Irecv(&one, 1, MPI_INT, 0, 1, quiet, &cut));
     OK(MPI_Barrier(quiet));
-    if (rank == 0)
-        OK(MPI_Send(v, 2, MPI_INT, 1, 1, quiet));
+    if (rank == 0) OK(MPI_Send(v, 2, MPI_INT, 1, 1, quiet));
     OK(MPI_Barrier(quiet));
 }
 
 static void cut_use(void) {
     int class;
-    if (rank != 1)
-        return;
+    if (rank != 1) return;
     errors = 0;
     OK(MPI_Error_class(MPI_Wait(&cut, MPI_STATUS_IGNORE), &class));
     CHECK(class == MPI_ERR_TRUNCATE && errors == 1 && cut == MPI_REQUEST_NULL);
 }
 
-/* A send that was cancelled, and freed by a program that does not want to know whether it was in time. */
+// A send that was cancelled, and freed by a program that does not want to know whether it was in time.
 static void cancelled_make(void) {
     static int v = 7;
     MPI_Request r;
@@ -227,18 +217,16 @@ int main(int argc, char **argv) {
     }
     buffered_receive();
     ops_use(1);
-    if (save) { /* natively an error of a request may be MPI_COMM_WORLD's, and end the job */
+    if (save) { // natively an error of a request may be MPI_COMM_WORLD's, and end the job
         cut_use();
         cancelled_use();
         errors_use();
     }
     OK(MPI_Query_thread(&level));
     CHECK(level == provided);
-    for (int i = 0; i < OPS; i++)
-        OK(MPI_Op_free(&ops[i]));
+    for (int i = 0; i < OPS; i++) OK(MPI_Op_free(&ops[i]));
     OK(MPI_Comm_free(&quiet));
-    if (rank == 0)
-        printf("calls: ok%s\n", restarted ? ", restarted" : "");
+    if (rank == 0) printf("calls: ok%s\n", restarted ? ", restarted" : "");
     OK(MPI_Finalize());
     return 0;
 }

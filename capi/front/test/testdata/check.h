@@ -1,22 +1,21 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * check.h: how the programs of this folder end at the first thing that is not as it must be: they say
- * which, where and on which rank, and end the whole job.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// check.h: how the programs of this folder end at the first thing that is not as it must be: they say
+// which, where and on which rank, and end the whole job.
 #ifndef CKPT_TEST_CHECK_H
 #define CKPT_TEST_CHECK_H
 
 #include <mpi.h>
 #include <stdio.h>
 
-static int rank; /* in MPI_COMM_WORLD; each program sets it after MPI_Init */
+static int rank; // in MPI_COMM_WORLD; each program sets it after MPI_Init
 
-#define CHECK(what)                                                                                \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            fprintf(stderr, "rank %d: %s:%d: %s\n", rank, __FILE__, __LINE__, #what);              \
-            MPI_Abort(MPI_COMM_WORLD, 1);                                                          \
-        }                                                                                          \
+#define CHECK(what)                                                                   \
+    do {                                                                              \
+        if (!(what)) {                                                                \
+            fprintf(stderr, "rank %d: %s:%d: %s\n", rank, __FILE__, __LINE__, #what); \
+            MPI_Abort(MPI_COMM_WORLD, 1);                                             \
+        }                                                                             \
     } while (0)
 #define OK(call) CHECK((call) == MPI_SUCCESS)
 

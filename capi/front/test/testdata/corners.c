@@ -1,16 +1,15 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * corners.c: what MPIs do where few programs look: no address for a result, statuses of requests that are
- * null, large counts, errors of attribute functions, keyvals of another sort, error handlers
- * that nobody set, hints, names.  Rank 0
- * prints a line for each; the test compares them with those of a native run.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// corners.c: what MPIs do where few programs look: no address for a result, statuses of requests that are
+// null, large counts, errors of attribute functions, keyvals of another sort, error handlers
+// that nobody set, hints, names.  Rank 0
+// prints a line for each; the test compares them with those of a native run.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef OPEN_MPI /* whose mpi.h has them no more */
+#ifdef OPEN_MPI // whose mpi.h has them no more
 extern struct ompi_predefined_datatype_t ompi_mpi_lb, ompi_mpi_ub;
 #define LB ((MPI_Datatype)(void *)&ompi_mpi_lb)
 #define UB ((MPI_Datatype)(void *)&ompi_mpi_ub)
@@ -20,7 +19,7 @@ extern struct ompi_predefined_datatype_t ompi_mpi_lb, ompi_mpi_ub;
 #endif
 
 static int rank;
-static MPI_Comm unset; /* of MPI_COMM_WORLD, before that got a handler */
+static MPI_Comm unset; // of MPI_COMM_WORLD, before that got a handler
 
 static const char *class_of(int code) {
     static char text[32];
@@ -43,16 +42,14 @@ static const char *class_of(int code) {
 }
 
 static void say(const char *what, int code) {
-    if (rank == 0)
-        printf("= %s: %s\n", what, class_of(code)), fflush(stdout);
+    if (rank == 0) printf("= %s: %s\n", what, class_of(code)), fflush(stdout);
 }
 
 static void tell(const char *what, const char *answer) {
-    if (rank == 0)
-        printf("= %s: %s\n", what, answer), fflush(stdout);
+    if (rank == 0) printf("= %s: %s\n", what, answer), fflush(stdout);
 }
 
-/* ---- statuses of requests that are null or inactive ---- */
+// ---- statuses of requests that are null or inactive ----
 
 static void status(const char *what, const MPI_Status *s) {
     int count = -9, cancelled = -9;
@@ -68,12 +65,12 @@ static void statuses(void) {
     MPI_Request null = MPI_REQUEST_NULL, two[2] = {null, null}, inactive;
     MPI_Status s, all[2];
     int flag, index, box;
-#define WITH(call, said)                                                                           \
-    do {                                                                                           \
-        memset(&s, 0x55, sizeof s);                                                                \
-        memset(all, 0x55, sizeof all);                                                             \
-        call;                                                                                      \
-        status(#call, said);                                                                       \
+#define WITH(call, said)               \
+    do {                               \
+        memset(&s, 0x55, sizeof s);    \
+        memset(all, 0x55, sizeof all); \
+        call;                          \
+        status(#call, said);           \
     } while (0)
     WITH(MPI_Request_get_status(null, &flag, &s), &s);
     WITH(MPI_Wait(&null, &s), &s);
@@ -88,7 +85,7 @@ static void statuses(void) {
     MPI_Request_free(&inactive);
 }
 
-/* ---- counts of statuses ---- */
+// ---- counts of statuses ----
 
 static void counts(void) {
     const MPI_Count of[] = {60, 0x80000000, 0x3654321f71234567, 0x7654321f71234567, 0x7654321ff1234567};
@@ -107,7 +104,7 @@ static void counts(void) {
         }
 }
 
-/* ---- no address for a result ---- */
+// ---- no address for a result ----
 
 static void nothing(void) {
     MPI_Group group;
@@ -121,8 +118,8 @@ static void nothing(void) {
     say("MPI_Comm_create", MPI_Comm_create(dup, group, NULL));
     say("MPI_Isend", MPI_Isend(&one, 1, MPI_INT, 0, 0, MPI_COMM_SELF, NULL) == MPI_SUCCESS
                          ? MPI_SUCCESS
-                         : MPI_ERR_ARG); /* Open MPI says it is the request that is wrong */
-#ifndef OPEN_MPI /* which says something else of each, or ends the process */
+                         : MPI_ERR_ARG); // Open MPI says it is the request that is wrong
+#ifndef OPEN_MPI                         // which says something else of each, or ends the process
     int range[1][3] = {{0, 0, 1}};
     say("MPI_Comm_group", MPI_Comm_group(MPI_COMM_WORLD, NULL));
     say("MPI_Comm_get_info", MPI_Comm_get_info(dup, NULL));
@@ -141,7 +138,7 @@ static void nothing(void) {
     MPI_Group_free(&group);
 }
 
-/* ---- attributes ---- */
+// ---- attributes ----
 
 static int returned, deletes;
 
@@ -181,7 +178,7 @@ static void user_errors(void) {
     returned = code;
     got = MPI_Comm_dup(first, &second);
     tell("a duplicate whose attribute cannot be copied", got == MPI_SUCCESS ? "made" : "not made");
-#ifndef OPEN_MPI /* its code is lost there */
+#ifndef OPEN_MPI // its code is lost there
     char text[MPI_MAX_ERROR_STRING] = "";
     MPI_Error_string(got, text, &(int){0});
     tell("the error", got == code ? text : "another");
@@ -203,7 +200,7 @@ static void type_errors(void) {
     int rc = MPI_Type_dup(type, &dup);
     returned = MPI_SUCCESS;
     tell("a datatype whose attribute cannot be copied", rc == MPI_SUCCESS ? "made" : "not made");
-#ifndef OPEN_MPI /* which leaves one that was freed */
+#ifndef OPEN_MPI // which leaves one that was freed
     tell("its handle", dup == MPI_DATATYPE_NULL ? "null" : "something");
 #endif
     MPI_Type_free(&type);
@@ -219,7 +216,7 @@ static void keyvals(void) {
     MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL);
     MPI_Comm_set_attr(comm, key, NULL);
     say("freeing what has a keyval that its function frees", MPI_Comm_free(&comm));
-#ifndef OPEN_MPI /* there, a keyval that was freed is not freed again */
+#ifndef OPEN_MPI // there, a keyval that was freed is not freed again
     say("freeing the keyval again", MPI_Comm_free_keyval(&key));
     say("freeing a copy of it", MPI_Comm_free_keyval(&copy));
 #endif
@@ -229,7 +226,7 @@ static void keyvals(void) {
          MPI_Comm_free_keyval(&type_key) == MPI_SUCCESS ? "success" : "an error");
 }
 
-/* ---- communicators ---- */
+// ---- communicators ----
 
 static void communicators(void) {
     MPI_Comm cart = MPI_COMM_SELF;
@@ -239,17 +236,19 @@ static void communicators(void) {
     MPI_Errhandler_free(&handler);
     int rc = MPI_Cart_create(MPI_COMM_WORLD, 2, (int[]){97, 89}, (int[]){0, 0}, 0, &cart);
     tell("a grid of too few processes", rc == MPI_SUCCESS ? "made" : "not made");
-#ifndef OPEN_MPI /* which leaves the handle alone, and has the handler that was MPI_COMM_WORLD's */
+#ifndef OPEN_MPI // which leaves the handle alone, and has the handler that was MPI_COMM_WORLD's
     tell("its handle", cart == MPI_COMM_NULL ? "null" : "something");
     say("an error where no handler was set", MPI_Comm_split(unset, 0, 0, NULL));
-    /* What a machine has is not compared, but that the calls work. */
+    // What a machine has is not compared, but that the calls work.
     MPI_Comm part = MPI_COMM_SELF;
     MPI_Info info;
-    say("parts that nobody names", MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_GUIDED, 0, MPI_INFO_NULL, &part));
+    say("parts that nobody names",
+        MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_GUIDED, 0, MPI_INFO_NULL, &part));
     tell("the communicator", part == MPI_COMM_NULL ? "null" : "something");
     MPI_Info_create(&info);
     MPI_Info_set(info, "mpi_hw_resource_type", "nothing of a machine");
-    say("parts that there are not", MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_GUIDED, 0, info, &part));
+    say("parts that there are not",
+        MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_GUIDED, 0, info, &part));
     tell("the communicator", part == MPI_COMM_NULL ? "null" : "something");
     MPI_Info_free(&info);
     MPI_Info_create(&info);
@@ -258,8 +257,7 @@ static void communicators(void) {
     char resource[64];
     MPI_Info_get(info, "mpi_hw_resource_type", 63, resource, &named);
     tell("their name", named == (part != MPI_COMM_NULL) ? "as it must be" : "wrong");
-    if (part != MPI_COMM_NULL)
-        MPI_Comm_free(&part);
+    if (part != MPI_COMM_NULL) MPI_Comm_free(&part);
     MPI_Info_set(info, "nbhd_common_dirname", ".");
     say("those who see a directory",
         MPI_Comm_split_type(MPI_COMM_WORLD, MPIX_COMM_TYPE_NEIGHBORHOOD, 0, info, &part));
@@ -269,7 +267,7 @@ static void communicators(void) {
 #endif
 }
 
-/* ---- hints ---- */
+// ---- hints ----
 
 static void hints(const char *what, MPI_Info info) {
     char key[MPI_MAX_INFO_KEY + 1], value[MPI_MAX_INFO_VAL + 1];
@@ -278,8 +276,7 @@ static void hints(const char *what, MPI_Info info) {
     for (int i = 0; i < keys; i++) {
         MPI_Info_get_nthkey(info, i, key);
         MPI_Info_get(info, key, MPI_MAX_INFO_VAL, value, &flag);
-        if (rank == 0)
-            printf("= %s: %s=%s\n", what, key, value);
+        if (rank == 0) printf("= %s: %s=%s\n", what, key, value);
     }
     MPI_Info_free(&info);
 }
@@ -288,8 +285,7 @@ static void comm_hints(const char *what, MPI_Comm comm, int end) {
     MPI_Info info;
     MPI_Comm_get_info(comm, &info);
     hints(what, info);
-    if (end)
-        MPI_Comm_free(&comm);
+    if (end) MPI_Comm_free(&comm);
 }
 
 static void win_hints(const char *what, MPI_Win win, MPI_Info given) {
@@ -318,8 +314,7 @@ static void all_hints(void) {
     void *base;
     int word;
     MPI_Info_create(&info);
-    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
-        MPI_Info_set(info, given[i][0], given[i][1]);
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++) MPI_Info_set(info, given[i][0], given[i][1]);
     comm_hints("MPI_COMM_WORLD", MPI_COMM_WORLD, 0);
     MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &comm);
     comm_hints("MPI_Comm_dup_with_info", comm, 0);
@@ -347,14 +342,29 @@ static void all_hints(void) {
     MPI_Info_free(&info);
 }
 
-/* ---- names ---- */
+// ---- names ----
 
 static void names(void) {
-    static const MPI_Datatype types[] = {MPI_CHAR, MPI_BYTE, MPI_LONG_LONG, MPI_LONG_LONG_INT, MPI_C_COMPLEX,
-                                         MPI_C_FLOAT_COMPLEX, MPI_C_DOUBLE_COMPLEX, MPI_C_BOOL, MPI_2INT,
-                                         MPI_DOUBLE_INT, MPI_AINT, MPI_COUNT, MPI_PACKED, MPI_COMPLEX,
-                                         MPI_DOUBLE_COMPLEX, MPI_INTEGER, MPI_REAL8, MPI_2INTEGER,
-                                         MPI_CXX_BOOL, MPI_WCHAR};
+    static const MPI_Datatype types[] = {MPI_CHAR,
+                                         MPI_BYTE,
+                                         MPI_LONG_LONG,
+                                         MPI_LONG_LONG_INT,
+                                         MPI_C_COMPLEX,
+                                         MPI_C_FLOAT_COMPLEX,
+                                         MPI_C_DOUBLE_COMPLEX,
+                                         MPI_C_BOOL,
+                                         MPI_2INT,
+                                         MPI_DOUBLE_INT,
+                                         MPI_AINT,
+                                         MPI_COUNT,
+                                         MPI_PACKED,
+                                         MPI_COMPLEX,
+                                         MPI_DOUBLE_COMPLEX,
+                                         MPI_INTEGER,
+                                         MPI_REAL8,
+                                         MPI_2INTEGER,
+                                         MPI_CXX_BOOL,
+                                         MPI_WCHAR};
     char name[MPI_MAX_OBJECT_NAME];
     int n;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
@@ -363,7 +373,7 @@ static void names(void) {
     MPI_Type_get_name(UB, name, &n), tell("a datatype", name);
 }
 
-/* ---- markers of bounds, which MPI has no more, but both libraries ---- */
+// ---- markers of bounds, which MPI has no more, but both libraries ----
 
 static void bounds(void) {
     const int lengths[] = {1, 4, 1};
@@ -376,11 +386,13 @@ static void bounds(void) {
     MPI_Type_get_extent(type, &lb, &extent);
     MPI_Type_size(type, &size);
     MPI_Type_free(&type);
-    if (rank == 0)
-        printf("= markers: lower bound %ld, extent %ld, size %d\n", (long)lb, (long)extent, size);
-    tell("markers in Fortran", MPI_Type_f2c(MPI_Type_c2f(LB)) == LB && MPI_Type_f2c(MPI_Type_c2f(UB)) == UB ? "the same" : "others");
+    if (rank == 0) printf("= markers: lower bound %ld, extent %ld, size %d\n", (long)lb, (long)extent, size);
+    tell("markers in Fortran", MPI_Type_f2c(MPI_Type_c2f(LB)) == LB && MPI_Type_f2c(MPI_Type_c2f(UB)) == UB
+                                   ? "the same"
+                                   : "others");
 #ifdef OPEN_MPI
-    tell("numbers in Fortran", MPI_Type_f2c(4) == LB && MPI_Type_f2c(3) == UB ? "those of its mpif.h" : "others");
+    tell("numbers in Fortran",
+         MPI_Type_f2c(4) == LB && MPI_Type_f2c(3) == UB ? "those of its mpif.h" : "others");
 #endif
 }
 
@@ -392,8 +404,7 @@ static void sessions(void) {
     for (int i = 0; i < 3; i++) {
         MPI_Group group = MPI_GROUP_NULL;
         int rc = MPI_Group_from_session_pset(session, names[i], &group), n = -1;
-        if (rc == MPI_SUCCESS)
-            MPI_Group_size(group, &n), MPI_Group_free(&group);
+        if (rc == MPI_SUCCESS) MPI_Group_size(group, &n), MPI_Group_free(&group);
         tell(names[i], rc ? "no set" : n == 1 ? "one process" : "all processes");
     }
     MPI_Info info;

@@ -1,10 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * file_requests.c: several requests of files, and of messages among them, completed by each of the
- * functions that take several; and hints.  Arguments: a file, and "save" to be saved while requests of
- * the file are pending.  Prints "file_requests: ok" on rank 0, and "file_requests: ok, restarted" after a
- * restart.  Under ckptrun only.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// file_requests.c: several requests of files, and of messages among them, completed by each of the
+// functions that take several; and hints.  Arguments: a file, and "save" to be saved while requests of
+// the file are pending.  Prints "file_requests: ok" on rank 0, and "file_requests: ok, restarted" after a
+// restart.  Under ckptrun only.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,17 +21,15 @@ static int out[FILES][EACH], in[FILES][EACH], sent[EACH], got[EACH];
 static MPI_Request r[ALL];
 static MPI_Status st[ALL];
 
-/* Reads what was written, and exchanges a message: ALL requests. */
+// Reads what was written, and exchanges a message: ALL requests.
 static void start(int round) {
     for (int i = 0; i < FILES; i++) {
-        for (int k = 0; k < EACH; k++)
-            out[i][k] = 10000 * round + 100 * rank + 10 * i + k;
+        for (int k = 0; k < EACH; k++) out[i][k] = 10000 * round + 100 * rank + 10 * i + k;
         memset(in[i], -1, sizeof in[i]);
         OK(MPI_File_write_at(file, (MPI_Offset)(rank * FILES + i) * (MPI_Offset)sizeof out[i], out[i], EACH,
                              MPI_INT, MPI_STATUS_IGNORE));
     }
-    for (int k = 0; k < EACH; k++)
-        sent[k] = round + rank + k;
+    for (int k = 0; k < EACH; k++) sent[k] = round + rank + k;
     memset(got, -1, sizeof got);
     for (int i = 0; i < FILES; i++)
         OK(MPI_File_iread_at(file, (MPI_Offset)(rank * FILES + i) * (MPI_Offset)sizeof in[i], in[i], EACH,
@@ -41,12 +38,11 @@ static void start(int round) {
     OK(MPI_Isend(sent, EACH, MPI_INT, (rank + 1) % size, round, MPI_COMM_WORLD, &r[FILES + 1]));
 }
 
-/* Each request is complete once, with its own status. */
+// Each request is complete once, with its own status.
 static void seen(int i, const MPI_Status *status, int *times) {
     int n = 0;
     CHECK(i >= 0 && i < ALL && times[i]++ == 0 && r[i] == MPI_REQUEST_NULL);
-    if (i == FILES + 1)
-        return;
+    if (i == FILES + 1) return;
     OK(MPI_Get_count(status, MPI_INT, &n));
     CHECK(n == EACH);
     if (i == FILES)
@@ -72,24 +68,20 @@ static void complete(int way) {
                 m = 1;
             }
         } else if (way == WAITSOME || way == TESTSOME) {
-            OK(way == WAITSOME ? MPI_Waitsome(ALL, r, &m, some, st)
-                               : MPI_Testsome(ALL, r, &m, some, st));
+            OK(way == WAITSOME ? MPI_Waitsome(ALL, r, &m, some, st) : MPI_Testsome(ALL, r, &m, some, st));
             CHECK(m >= (way == WAITSOME) && m <= ALL - n);
-            for (int k = 0; k < m; k++)
-                seen(some[k], &st[k], times);
+            for (int k = 0; k < m; k++) seen(some[k], &st[k], times);
         } else {
             if (way == WAITALL)
                 OK(MPI_Waitall(ALL, r, st));
             else
-                for (flag = 0; !flag;)
-                    OK(MPI_Testall(ALL, r, &flag, st));
-            for (int k = 0; k < ALL; k++)
-                seen(k, &st[k], times);
+                for (flag = 0; !flag;) OK(MPI_Testall(ALL, r, &flag, st));
+            for (int k = 0; k < ALL; k++) seen(k, &st[k], times);
             m = ALL;
         }
         n += m;
     }
-    OK(MPI_Waitany(ALL, r, &index, &st[0])); /* none is left */
+    OK(MPI_Waitany(ALL, r, &index, &st[0])); // none is left
     CHECK(index == MPI_UNDEFINED);
     OK(MPI_Testsome(ALL, r, &n, some, st));
     CHECK(n == MPI_UNDEFINED);
@@ -112,7 +104,7 @@ static int value_of(const char *key, char value[64]) {
     return flag;
 }
 
-/* A hint that both MPIs know, and two that neither does. */
+// A hint that both MPIs know, and two that neither does.
 static void check_hints(void) {
     char value[64];
     CHECK(value_of("cb_buffer_size", value) && strcmp(value, "1048576") == 0);
@@ -155,8 +147,7 @@ int main(int argc, char **argv) {
         complete(TESTANY);
     }
     OK(MPI_File_close(&file));
-    if (rank == 0)
-        printf("file_requests: ok%s\n", restarted ? ", restarted" : "");
+    if (rank == 0) printf("file_requests: ok%s\n", restarted ? ", restarted" : "");
     OK(MPI_Finalize());
     return 0;
 }

@@ -1,10 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * files.c: MPI files of every sort are opened, used, saved ("save" as second argument) and used on;
- * the first argument is a directory.  After the checkpoint the first run goes on, so that a restart
- * finds files that were written, closed and deleted since.  Prints "files: ok" on rank 0, with
- * ", restarted" after a restart.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// files.c: MPI files of every sort are opened, used, saved ("save" as second argument) and used on;
+// the first argument is a directory.  After the checkpoint the first run goes on, so that a restart
+// finds files that were written, closed and deleted since.  Prints "files: ok" on rank 0, with
+// ", restarted" after a restart.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,18 +29,16 @@ static MPI_Offset bytes_of(MPI_File f) {
 }
 
 static void fill(int *v, int n, int from) {
-    for (int i = 0; i < n; i++)
-        v[i] = from + i;
+    for (int i = 0; i < n; i++) v[i] = from + i;
 }
 
 static int is_filled(const int *v, int n, int from) {
     for (int i = 0; i < n; i++)
-        if (v[i] != from + i)
-            return 0;
+        if (v[i] != from + i) return 0;
     return 1;
 }
 
-/* ---- a view with datatypes that are freed, in a file that must not be there before ---- */
+// ---- a view with datatypes that are freed, in a file that must not be there before ----
 
 static MPI_File viewed;
 enum { PER = 6 };
@@ -57,8 +54,7 @@ static void viewed_open(void) {
     OK(MPI_Type_create_resized(strided, 0, PER * size * (int)sizeof(int), &every));
     OK(MPI_Type_commit(&every));
     OK(MPI_Type_free(&strided));
-    OK(MPI_File_set_view(viewed, 16 + rank * 2 * (int)sizeof(int), pair, every, "native",
-                         MPI_INFO_NULL));
+    OK(MPI_File_set_view(viewed, 16 + rank * 2 * (int)sizeof(int), pair, every, "native", MPI_INFO_NULL));
     OK(MPI_Type_free(&every));
     OK(MPI_Type_free(&pair));
     fill(v, PER, 100 * rank);
@@ -100,7 +96,7 @@ static void viewed_go_on(void) {
     CHECK(viewed == MPI_FILE_NULL);
 }
 
-/* ---- a shared pointer, on a communicator that is freed ---- */
+// ---- a shared pointer, on a communicator that is freed ----
 
 static MPI_File shared;
 
@@ -143,14 +139,14 @@ static void shared_go_on(void) {
     OK(MPI_File_write_ordered(shared, &v, 1, MPI_INT, MPI_STATUS_IGNORE));
     OK(MPI_File_sync(shared));
     OK(MPI_File_read_at_all(shared, 0, all, 2 * n, MPI_INT, MPI_STATUS_IGNORE));
-    for (int i = 0; i < n; i++) { /* the group has its ranks in falling order */
+    for (int i = 0; i < n; i++) { // the group has its ranks in falling order
         int r = 2 * (n - 1 - i) + rank % 2;
         CHECK(all[i] == r && all[n + i] == 1000 + r);
     }
     OK(MPI_File_close(&shared));
 }
 
-/* ---- an input, with an error handler ---- */
+// ---- an input, with an error handler ----
 
 static MPI_File input;
 static int input_errors, null_errors;
@@ -197,7 +193,7 @@ static void input_go_on(void) {
     OK(MPI_File_close(&input));
 }
 
-/* ---- the error handler of files that are not open ---- */
+// ---- the error handler of files that are not open ----
 
 static void null_open(void) {
     MPI_Errhandler h;
@@ -208,17 +204,14 @@ static void null_open(void) {
 static void null_check(void) {
     MPI_File f;
     int nulls = null_errors;
-    CHECK(MPI_File_open(MPI_COMM_SELF, "/nowhere/at/all", MPI_MODE_RDONLY, MPI_INFO_NULL, &f) !=
-          MPI_SUCCESS);
+    CHECK(MPI_File_open(MPI_COMM_SELF, "/nowhere/at/all", MPI_MODE_RDONLY, MPI_INFO_NULL, &f) != MPI_SUCCESS);
     CHECK(MPI_File_delete("/nowhere/at/all", MPI_INFO_NULL) != MPI_SUCCESS);
     CHECK(null_errors == nulls + 2);
 }
 
-static void null_go_on(void) {
-    OK(MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN));
-}
+static void null_go_on(void) { OK(MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN)); }
 
-/* ---- a file that is deleted when it is closed ---- */
+// ---- a file that is deleted when it is closed ----
 
 static MPI_File scratch;
 
@@ -251,15 +244,14 @@ static void scratch_go_on(void) {
     CHECK(access(at("scratch"), F_OK) != 0);
 }
 
-/* ---- a sequential file ---- */
+// ---- a sequential file ----
 
 static MPI_File sequential;
 
 static void sequential_open(void) {
     int v = rank;
     OK(MPI_File_open(MPI_COMM_WORLD, at("sequential"),
-                     MPI_MODE_CREATE | MPI_MODE_WRONLY | MPI_MODE_SEQUENTIAL, MPI_INFO_NULL,
-                     &sequential));
+                     MPI_MODE_CREATE | MPI_MODE_WRONLY | MPI_MODE_SEQUENTIAL, MPI_INFO_NULL, &sequential));
     OK(MPI_File_write_shared(sequential, &v, 1, MPI_INT, MPI_STATUS_IGNORE));
     OK(MPI_Barrier(MPI_COMM_WORLD));
 }
@@ -286,7 +278,7 @@ static void sequential_go_on(void) {
     }
 }
 
-/* ---- appending, atomically ---- */
+// ---- appending, atomically ----
 
 static MPI_File appended;
 
@@ -297,11 +289,10 @@ static void appended_open(void) {
         CHECK(f != NULL && fputs("0123456789", f) >= 0 && fclose(f) == 0);
     }
     OK(MPI_Barrier(MPI_COMM_WORLD));
-    OK(MPI_File_open(MPI_COMM_WORLD, at("appended"), MPI_MODE_WRONLY | MPI_MODE_APPEND,
-                     MPI_INFO_NULL, &appended));
+    OK(MPI_File_open(MPI_COMM_WORLD, at("appended"), MPI_MODE_WRONLY | MPI_MODE_APPEND, MPI_INFO_NULL,
+                     &appended));
     OK(MPI_File_set_atomicity(appended, 1));
-    if (rank == 0)
-        OK(MPI_File_write(appended, &v, 1, MPI_DOUBLE, MPI_STATUS_IGNORE));
+    if (rank == 0) OK(MPI_File_write(appended, &v, 1, MPI_DOUBLE, MPI_STATUS_IGNORE));
     OK(MPI_Barrier(MPI_COMM_WORLD));
 }
 
@@ -317,14 +308,13 @@ static void appended_check(void) {
 
 static void appended_go_on(void) {
     OK(MPI_Barrier(MPI_COMM_WORLD));
-    if (rank == 0)
-        OK(MPI_File_write(appended, "the end", 7, MPI_CHAR, MPI_STATUS_IGNORE));
+    if (rank == 0) OK(MPI_File_write(appended, "the end", 7, MPI_CHAR, MPI_STATUS_IGNORE));
     OK(MPI_Barrier(MPI_COMM_WORLD));
     CHECK(bytes_of(appended) == 25);
     OK(MPI_File_close(&appended));
 }
 
-/* ---- under way: a split collective, and requests ---- */
+// ---- under way: a split collective, and requests ----
 
 static MPI_File moving;
 static MPI_Request requests[3];
@@ -333,8 +323,7 @@ static int split_in[4], moving_out[4], moving_in[4], all_in[4];
 static void moving_open(void) {
     int v[4];
     fill(v, 4, 9 * rank);
-    OK(MPI_File_open(MPI_COMM_WORLD, at("moving"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL,
-                     &moving));
+    OK(MPI_File_open(MPI_COMM_WORLD, at("moving"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &moving));
     OK(MPI_File_set_view(moving, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
     OK(MPI_File_write_at_all(moving, 4 * rank, v, 4, MPI_INT, MPI_STATUS_IGNORE));
     OK(MPI_File_sync(moving));
@@ -347,9 +336,7 @@ static void moving_open(void) {
     OK(MPI_File_iread_at_all(moving, 4 * ((rank + 1) % size), all_in, 4, MPI_INT, &requests[2]));
 }
 
-static void moving_check(void) {
-    CHECK(requests[0] != MPI_REQUEST_NULL && requests[2] != MPI_REQUEST_NULL);
-}
+static void moving_check(void) { CHECK(requests[0] != MPI_REQUEST_NULL && requests[2] != MPI_REQUEST_NULL); }
 
 static void moving_go_on(void) {
     MPI_Status status, statuses[3];
@@ -370,7 +357,7 @@ static void moving_go_on(void) {
     OK(MPI_File_close(&moving));
 }
 
-/* ---- another representation, where the MPI has it ---- */
+// ---- another representation, where the MPI has it ----
 
 static MPI_File external;
 static int external_works;
@@ -379,9 +366,9 @@ static void external_open(void) {
     int v = 0x01020304 + rank;
     OK(MPI_File_open(MPI_COMM_WORLD, at("external"), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL,
                      &external));
-    external_works = MPI_File_set_view(external, 0, MPI_INT, MPI_INT, "external32",
-                                       MPI_INFO_NULL) == MPI_SUCCESS;
-    if (!external_works) /* it must not be what the other MPI does not know */
+    external_works =
+        MPI_File_set_view(external, 0, MPI_INT, MPI_INT, "external32", MPI_INFO_NULL) == MPI_SUCCESS;
+    if (!external_works) // it must not be what the other MPI does not know
         OK(MPI_File_set_view(external, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
     OK(MPI_File_write_at_all(external, rank, &v, 1, MPI_INT, MPI_STATUS_IGNORE));
 }
@@ -402,7 +389,7 @@ static void external_go_on(void) {
     OK(MPI_File_close(&external));
 }
 
-/* ------------------------------------------------------------------------------------------------ */
+// ------------------------------------------------------------------------------------------------
 
 static const struct {
     void (*open)(void), (*check)(void), (*go_on)(void);
@@ -414,7 +401,7 @@ static const struct {
            {appended_open, appended_check, appended_go_on},
            {external_open, external_check, external_go_on},
            {moving_open, moving_check, moving_go_on},
-           {null_open, null_check, null_go_on}}; /* last: MPICH's files do not count its users */
+           {null_open, null_check, null_go_on}}; // last: MPICH's files do not count its users
 enum { ZOO = sizeof zoo / sizeof *zoo };
 
 int main(int argc, char **argv) {
@@ -423,10 +410,8 @@ int main(int argc, char **argv) {
     OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
     OK(MPI_Comm_size(MPI_COMM_WORLD, &size));
     snprintf(dir, sizeof dir, "%s", argv[1]);
-    for (int i = 0; i < ZOO; i++)
-        zoo[i].open();
-    for (int i = 0; i < ZOO; i++)
-        zoo[i].check();
+    for (int i = 0; i < ZOO; i++) zoo[i].open();
+    for (int i = 0; i < ZOO; i++) zoo[i].check();
     if (save) {
         MPIX_CR_state_t state;
         char why[1000] = "";
@@ -437,12 +422,10 @@ int main(int argc, char **argv) {
         CHECK(state == MPIX_CR_STATE_CHECKPOINT || state == MPIX_CR_STATE_RESTART);
         restarted = state == MPIX_CR_STATE_RESTART;
     }
-    for (int i = 0; i < ZOO; i++)
-        zoo[i].check();
-    for (int i = ZOO - 1; i >= 0; i--) /* Open MPI syncs no file while requests are pending */
+    for (int i = 0; i < ZOO; i++) zoo[i].check();
+    for (int i = ZOO - 1; i >= 0; i--) // Open MPI syncs no file while requests are pending
         zoo[i].go_on();
-    if (rank == 0)
-        printf("files: ok%s\n", restarted ? ", restarted" : "");
+    if (rank == 0) printf("files: ok%s\n", restarted ? ", restarted" : "");
     OK(MPI_Finalize());
     return 0;
 }

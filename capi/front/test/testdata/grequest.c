@@ -1,10 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * grequest.c: generalized requests, completed by the thread that waits and by another one; with
- * "save" as argument a checkpoint asked for while one is unfinished is refused, and one asked for
- * when it is complete, but nobody has waited for it, is made.  Prints "grequest: ok" on rank 0, and
- * "grequest: ok, restarted" after a restart.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// grequest.c: generalized requests, completed by the thread that waits and by another one; with
+// "save" as argument a checkpoint asked for while one is unfinished is refused, and one asked for
+// when it is complete, but nobody has waited for it, is made.  Prints "grequest: ok" on rank 0, and
+// "grequest: ok, restarted" after a restart.
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -80,7 +79,7 @@ static void alone(int threads) {
     CHECK(index == 1);
     check_status(&status, &s);
 
-    /* With others, in one call. */
+    // With others, in one call.
     s = (struct state){1, 0, 0, 0, 0};
     int in = -1;
     OK(MPI_Grequest_start(query, release, cancel, &s, &r[0]));
@@ -91,12 +90,12 @@ static void alone(int threads) {
     CHECK(in == rank);
     check_status(&all[0], &s);
 
-    /* Freed before it is complete. */
+    // Freed before it is complete.
     s = (struct state){1, 0, 0, 0, 0};
     OK(MPI_Grequest_start(query, release, cancel, &s, &r[0]));
     copy = r[0];
     OK(MPI_Request_free(&r[0]));
-    CHECK(r[0] == MPI_REQUEST_NULL); /* when its function is called differs */
+    CHECK(r[0] == MPI_REQUEST_NULL); // when its function is called differs
     OK(MPI_Grequest_complete(copy));
     CHECK(s.frees == 1);
 
@@ -133,14 +132,12 @@ int main(int argc, char **argv) {
         char why[500], want[100];
         snprintf(want, sizeof want, "rank %d: an unfinished generalized request (MPI_Grequest_start)",
                  size - 1);
-        if (rank == size - 1)
-            OK(MPI_Grequest_start(query, release, cancel, &s, &r));
+        if (rank == size - 1) OK(MPI_Grequest_start(query, release, cancel, &s, &r));
         CHECK(checkpoint(why) == MPIX_CR_STATE_IGNORE);
         if (strstr(why, want) == NULL)
             fprintf(stderr, "rank %d: reason \"%s\", want \"%s\"\n", rank, why, want);
         CHECK(strstr(why, want) != NULL && strstr(why, "rank 0") == NULL);
-        if (rank == size - 1)
-            OK(MPI_Grequest_complete(r));
+        if (rank == size - 1) OK(MPI_Grequest_complete(r));
         MPIX_CR_state_t state = checkpoint(why);
         CHECK(state == MPIX_CR_STATE_CHECKPOINT || state == MPIX_CR_STATE_RESTART);
         restarted = state == MPIX_CR_STATE_RESTART;
@@ -151,8 +148,7 @@ int main(int argc, char **argv) {
         alone(provided == MPI_THREAD_MULTIPLE);
     }
     OK(MPI_Barrier(MPI_COMM_WORLD));
-    if (rank == 0)
-        printf("grequest: ok%s\n", restarted ? ", restarted" : "");
+    if (rank == 0) printf("grequest: ok%s\n", restarted ? ", restarted" : "");
     OK(MPI_Finalize());
     return 0;
 }

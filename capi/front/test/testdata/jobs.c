@@ -1,10 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * jobs.c: processes of other jobs: started, met at a port, joined over a socket.  Where the MPI
- * itself cannot, its error comes back.  With "save" as argument a checkpoint asked for while a
- * communicator with others is there is refused, with the call and rank, and one asked for when it
- * is gone is made.  Names are published over that one.  Prints "jobs: ok" on rank 0, and "jobs: ok, restarted" after a restart.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// jobs.c: processes of other jobs: started, met at a port, joined over a socket.  Where the MPI
+// itself cannot, its error comes back.  With "save" as argument a checkpoint asked for while a
+// communicator with others is there is refused, with the call and rank, and one asked for when it
+// is gone is made.  Names are published over that one.  Prints "jobs: ok" on rank 0, and "jobs: ok, restarted" after a restart.
 #include <arpa/inet.h>
 #include <mpi.h>
 #include <netinet/in.h>
@@ -22,8 +21,7 @@ static int size, save;
 static int checkpoint(const char *refused) {
     MPIX_CR_state_t state;
     char why[1000] = "";
-    if (!save)
-        return 0;
+    if (!save) return 0;
     OK(MPIX_Checkpoint(&state));
     MPIX_Checkpoint_reason(why, sizeof why);
     if (refused == NULL) {
@@ -32,16 +30,14 @@ static int checkpoint(const char *refused) {
         CHECK(state == MPIX_CR_STATE_CHECKPOINT || state == MPIX_CR_STATE_RESTART);
         return state == MPIX_CR_STATE_RESTART;
     }
-    if (state != MPIX_CR_STATE_IGNORE || strstr(why, refused) == NULL ||
-        strstr(why, "rank 0: ") == NULL)
-        fprintf(stderr, "rank %d: state %d, reason \"%s\", want \"%s\" in it\n", rank, state, why,
-                refused);
+    if (state != MPIX_CR_STATE_IGNORE || strstr(why, refused) == NULL || strstr(why, "rank 0: ") == NULL)
+        fprintf(stderr, "rank %d: state %d, reason \"%s\", want \"%s\" in it\n", rank, state, why, refused);
     CHECK(state == MPIX_CR_STATE_IGNORE && strstr(why, refused) != NULL);
     CHECK(strstr(why, "rank 0: ") != NULL);
     return 0;
 }
 
-/* What a started process does. */
+// What a started process does.
 static int child(MPI_Comm parent, int argc, char **argv) {
     int v = -1, n;
     CHECK(argc >= 3 && strcmp(argv[1], "child") == 0);
@@ -64,8 +60,7 @@ static void use(MPI_Comm children, int n, const int *codes, const char *call) {
     int v = 7, remote, inter, seen = 0, max = rank;
     MPI_Group group;
     MPI_Comm all;
-    for (int i = 0; i < n; i++)
-        CHECK(codes[i] == MPI_SUCCESS);
+    for (int i = 0; i < n; i++) CHECK(codes[i] == MPI_SUCCESS);
     OK(MPI_Comm_test_inter(children, &inter));
     OK(MPI_Comm_remote_size(children, &remote));
     CHECK(inter && remote == n);
@@ -91,8 +86,7 @@ static void use(MPI_Comm children, int n, const int *codes, const char *call) {
     checkpoint(call);
     OK(MPI_Comm_disconnect(&children));
     CHECK(children == MPI_COMM_NULL);
-    if (rank == 0)
-        CHECK(seen == (n == 3 ? 1 + 2 + 2 : n));
+    if (rank == 0) CHECK(seen == (n == 3 ? 1 + 2 + 2 : n));
 }
 
 static void start_some(char *self) {
@@ -100,29 +94,24 @@ static void start_some(char *self) {
     int codes[3] = {-1, -1, -1}, maxprocs[2] = {1, 2};
     char *arguments[] = {"child", "1", NULL}, *more[] = {"child", "2", NULL};
     int rc = MPI_Comm_spawn(self, arguments, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &children, codes);
-    if (rc == MPI_SUCCESS)
-        use(children, 2, codes, "MPI_Comm_spawn");
+    if (rc == MPI_SUCCESS) use(children, 2, codes, "MPI_Comm_spawn");
     char *commands[] = {self, self}, **vectors[] = {arguments, more};
     MPI_Info infos[2] = {MPI_INFO_NULL, MPI_INFO_NULL};
-    int again = MPI_Comm_spawn_multiple(2, commands, vectors, maxprocs, infos, 0, MPI_COMM_WORLD,
-                                        &children, codes);
+    int again =
+        MPI_Comm_spawn_multiple(2, commands, vectors, maxprocs, infos, 0, MPI_COMM_WORLD, &children, codes);
     CHECK((rc == MPI_SUCCESS) == (again == MPI_SUCCESS));
-    if (rc == MPI_SUCCESS)
-        use(children, 3, codes, "MPI_Comm_spawn_multiple");
-    if (rank == 0 && rc != MPI_SUCCESS)
-        printf("this MPI starts no processes\n");
+    if (rc == MPI_SUCCESS) use(children, 3, codes, "MPI_Comm_spawn_multiple");
+    if (rank == 0 && rc != MPI_SUCCESS) printf("this MPI starts no processes\n");
 }
 
 static void meet(void) {
     char port[MPI_MAX_PORT_NAME] = "", found[MPI_MAX_PORT_NAME] = "", service[64];
     int rc = MPI_SUCCESS, half = rank % 2, n, v = rank, got = -1;
     MPI_Comm mine, other;
-    if (rank == 0)
-        rc = MPI_Open_port(MPI_INFO_NULL, port);
+    if (rank == 0) rc = MPI_Open_port(MPI_INFO_NULL, port);
     OK(MPI_Bcast(&rc, 1, MPI_INT, 0, MPI_COMM_WORLD));
     if (rc != MPI_SUCCESS) {
-        if (rank == 0)
-            printf("this MPI opens no ports\n");
+        if (rank == 0) printf("this MPI opens no ports\n");
         return;
     }
     if (rank == 0) {
@@ -146,11 +135,10 @@ static void meet(void) {
     OK(MPI_Barrier(other));
     OK(MPI_Comm_disconnect(&other));
     OK(MPI_Comm_free(&mine));
-    if (rank == 0)
-        OK(MPI_Close_port(port));
+    if (rank == 0) OK(MPI_Close_port(port));
 }
 
-/* Names that are published stay so over a checkpoint and a restart; one that was withdrawn does not come back. */
+// Names that are published stay so over a checkpoint and a restart; one that was withdrawn does not come back.
 static int keep_names(void) {
     static char *const ports[] = {"some-port", "another-port"};
     char kept[64], gone[64], found[MPI_MAX_PORT_NAME] = "";
@@ -161,12 +149,11 @@ static int keep_names(void) {
     OK(MPI_Publish_name(kept, MPI_INFO_NULL, ports[rank % 2]));
     OK(MPI_Publish_name(gone, MPI_INFO_NULL, ports[rank % 2]));
     OK(MPI_Unpublish_name(gone, MPI_INFO_NULL, ports[rank % 2]));
-    int restarted = checkpoint(NULL); /* nobody waits for the others after it */
+    int restarted = checkpoint(NULL); // nobody waits for the others after it
     int next = (rank + 1) % size;
     snprintf(kept, sizeof kept, "kept-%ld-%d", number, next);
     snprintf(gone, sizeof gone, "gone-%ld-%d", number, next);
-    if (!save)
-        OK(MPI_Barrier(MPI_COMM_WORLD));
+    if (!save) OK(MPI_Barrier(MPI_COMM_WORLD));
     OK(MPI_Lookup_name(kept, MPI_INFO_NULL, found));
     CHECK(strcmp(found, ports[next % 2]) == 0);
     CHECK(MPI_Lookup_name(gone, MPI_INFO_NULL, found) != MPI_SUCCESS);
@@ -182,8 +169,7 @@ static void join(void) {
     socklen_t length = sizeof a;
     int s = -1, port, n;
     MPI_Comm other;
-    if (rank > 1)
-        return;
+    if (rank > 1) return;
     if (rank == 0) {
         int l = socket(AF_INET, SOCK_STREAM, 0);
         CHECK(l >= 0 && bind(l, (struct sockaddr *)&a, sizeof a) == 0 && listen(l, 1) == 0);
@@ -228,8 +214,7 @@ int main(int argc, char **argv) {
     join();
     int restarted = keep_names();
     OK(MPI_Barrier(MPI_COMM_WORLD));
-    if (rank == 0)
-        printf("jobs: ok%s\n", restarted ? ", restarted" : "");
+    if (rank == 0) printf("jobs: ok%s\n", restarted ? ", restarted" : "");
     OK(MPI_Finalize());
     return 0;
 }

@@ -1,10 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * large.c: the messages, collectives, windows and files of MPI 4.0 with large counts, for MPICH, on two
- * ranks or more.  With "save" and a file as arguments it is saved while receives and persistent
- * requests are pending, and a window and a file exist, and continued.  Prints "large: ok" on rank 0, and
- * "large: ok, restarted" after a restart.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// large.c: the messages, collectives, windows and files of MPI 4.0 with large counts, for MPICH, on two
+// ranks or more.  With "save" and a file as arguments it is saved while receives and persistent
+// requests are pending, and a window and a file exist, and continued.  Prints "large: ok" on rank 0, and
+// "large: ok, restarted" after a restart.
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,14 +15,14 @@
 static int rank, size;
 static MPI_Status all[8];
 static const char *now = "";
-static int rounds; /* of the persistent ones: MPICH itself loses some */
+static int rounds; // of the persistent ones: MPICH itself loses some
 
-#define CHECK(what)                                                                                \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            fprintf(stderr, "rank %d: %s:%d: %s (%s)\n", rank, __FILE__, __LINE__, #what, now);     \
-            MPI_Abort(MPI_COMM_WORLD, 1);                                                          \
-        }                                                                                          \
+#define CHECK(what)                                                                             \
+    do {                                                                                        \
+        if (!(what)) {                                                                          \
+            fprintf(stderr, "rank %d: %s:%d: %s (%s)\n", rank, __FILE__, __LINE__, #what, now); \
+            MPI_Abort(MPI_COMM_WORLD, 1);                                                       \
+        }                                                                                       \
     } while (0)
 #define OK(call) CHECK((call) == MPI_SUCCESS)
 #define W MPI_COMM_WORLD
@@ -34,7 +33,7 @@ enum { N = 64 };
 static int right(void) { return (rank + 1) % size; }
 static int left(void) { return (rank + size - 1) % size; }
 
-/* ---- messages ---- */
+// ---- messages ----
 
 static void messages(void) {
     int out = 100 + rank, in = -1, flag, next = right(), last = left();
@@ -114,12 +113,11 @@ static void messages(void) {
     CHECK(!flag);
 }
 
-/* ---- collectives ---- */
+// ---- collectives ----
 
 static void add(void *in, void *inout, MPI_Count *n, MPI_Datatype *type) {
     CHECK(*type == MPI_INT);
-    for (MPI_Count i = 0; i < *n; i++)
-        ((int *)inout)[i] += ((int *)in)[i];
+    for (MPI_Count i = 0; i < *n; i++) ((int *)inout)[i] += ((int *)in)[i];
 }
 
 static int mine[N], got[N];
@@ -134,48 +132,44 @@ static void fill(int base) {
     }
 }
 
-/* What each collective leaves, with mine[i] = 10 * rank + i. */
+// What each collective leaves, with mine[i] = 10 * rank + i.
 static void all_gathered(void) {
-    for (int i = 0; i < size; i++)
-        CHECK(got[i] == 10 * i);
+    for (int i = 0; i < size; i++) CHECK(got[i] == 10 * i);
 }
 static void transposed(void) {
-    for (int i = 0; i < size; i++)
-        CHECK(got[i] == 10 * i + rank);
+    for (int i = 0; i < size; i++) CHECK(got[i] == 10 * i + rank);
 }
 static void summed(int i, int from, int to) {
     int sum = 0;
-    for (int r = from; r < to; r++)
-        sum += 10 * r + i;
+    for (int r = from; r < to; r++) sum += 10 * r + i;
     CHECK(got[0] == sum);
 }
 static void everybody(int i) { summed(i, 0, size); }
 static void the_root(void) {
-    if (rank == 0)
-        all_gathered();
+    if (rank == 0) all_gathered();
 }
 static void scattered(void) { CHECK(got[0] == rank); }
 
-/* Each function: a blocking one, its other two forms with a request, its arguments, a check. */
-#define THREE(name, Iname, check, ...)                                                             \
-    do {                                                                                           \
-        MPI_Request q;                                                                             \
-        now = #name;                                                                               \
-        fill(10 * rank);                                                                           \
-        OK(MPI_##name##_c(__VA_ARGS__));                                                           \
-        check;                                                                                     \
-        fill(10 * rank);                                                                           \
-        OK(MPI_##Iname##_c(__VA_ARGS__, &q));                                                      \
-        DONE(q);                                                                                   \
-        check;                                                                                     \
-        OK(MPI_##name##_init_c(__VA_ARGS__, MPI_INFO_NULL, &q));                                   \
-        for (int round = 0; round < rounds; round++) {                                             \
-            fill(10 * rank);                                                                       \
-            OK(MPI_Start(&q));                                                                     \
-            DONE(q);                                                                               \
-            check;                                                                                 \
-        }                                                                                          \
-        OK(MPI_Request_free(&q));                                                                  \
+// Each function: a blocking one, its other two forms with a request, its arguments, a check.
+#define THREE(name, Iname, check, ...)                           \
+    do {                                                         \
+        MPI_Request q;                                           \
+        now = #name;                                             \
+        fill(10 * rank);                                         \
+        OK(MPI_##name##_c(__VA_ARGS__));                         \
+        check;                                                   \
+        fill(10 * rank);                                         \
+        OK(MPI_##Iname##_c(__VA_ARGS__, &q));                    \
+        DONE(q);                                                 \
+        check;                                                   \
+        OK(MPI_##name##_init_c(__VA_ARGS__, MPI_INFO_NULL, &q)); \
+        for (int round = 0; round < rounds; round++) {           \
+            fill(10 * rank);                                     \
+            OK(MPI_Start(&q));                                   \
+            DONE(q);                                             \
+            check;                                               \
+        }                                                        \
+        OK(MPI_Request_free(&q));                                \
     } while (0)
 
 static void collectives(void) {
@@ -198,23 +192,22 @@ static void collectives(void) {
     THREE(Exscan, Iexscan, if (rank > 0) summed(0, 0, rank), mine, got, 1, MPI_INT, MPI_SUM, W);
     THREE(Gather, Igather, the_root(), mine, 1, MPI_INT, got, rank ? INT64_MAX : 1,
           rank ? MPI_DATATYPE_NULL : MPI_INT, 0, W);
-    THREE(Gatherv, Igatherv, the_root(), mine, 1, MPI_INT, got, rank ? NULL : ones,
-          rank ? NULL : at, MPI_INT, 0, W);
+    THREE(Gatherv, Igatherv, the_root(), mine, 1, MPI_INT, got, rank ? NULL : ones, rank ? NULL : at, MPI_INT,
+          0, W);
     THREE(Reduce, Ireduce, if (rank == 0) everybody(0), mine, got, 1, MPI_INT, op, 0, W);
     THREE(Reduce_scatter, Ireduce_scatter, everybody(rank), mine, got, ones, MPI_INT, MPI_SUM, W);
     THREE(Reduce_scatter_block, Ireduce_scatter_block, everybody(rank), mine, got, 1, MPI_INT, op, W);
     THREE(Scan, Iscan, summed(0, 0, rank + 1), mine, got, 1, MPI_INT, MPI_SUM, W);
-    THREE(Scatter, Iscatter, scattered(), mine, rank ? INT64_MAX : 1,
-          rank ? MPI_DATATYPE_NULL : MPI_INT, got, 1, MPI_INT, 0, W);
-    THREE(Scatterv, Iscatterv, scattered(), mine, rank ? NULL : ones, rank ? NULL : at, MPI_INT,
-          got, 1, MPI_INT, 0, W);
+    THREE(Scatter, Iscatter, scattered(), mine, rank ? INT64_MAX : 1, rank ? MPI_DATATYPE_NULL : MPI_INT, got,
+          1, MPI_INT, 0, W);
+    THREE(Scatterv, Iscatterv, scattered(), mine, rank ? NULL : ones, rank ? NULL : at, MPI_INT, got, 1,
+          MPI_INT, 0, W);
     fill(rank);
     memcpy(got, mine, sizeof got);
     OK(MPI_Reduce_local_c(mine, got, 4, MPI_INT, op));
     CHECK(got[3] == 2 * (rank + 3));
     fill(10 * rank);
-    for (int i = 0; i < size; i++)
-        got[i] = mine[i];
+    for (int i = 0; i < size; i++) got[i] = mine[i];
     OK(MPI_Alltoallv_c(MPI_IN_PLACE, NULL, NULL, MPI_DATATYPE_NULL, got, ones, at, MPI_INT, W));
     transposed();
     OK(MPI_Op_free(&op));
@@ -223,24 +216,21 @@ static void collectives(void) {
 static void neighbors(void) {
     int degree = size, peers[N], reorder = 0;
     MPI_Comm graph;
-    for (int i = 0; i < size; i++)
-        peers[i] = i;
+    for (int i = 0; i < size; i++) peers[i] = i;
     OK(MPI_Dist_graph_create_adjacent(W, degree, peers, MPI_UNWEIGHTED, degree, peers, MPI_UNWEIGHTED,
                                       MPI_INFO_NULL, reorder, &graph));
-    THREE(Neighbor_allgather, Ineighbor_allgather, all_gathered(), mine, 1, MPI_INT, got, 1, MPI_INT,
+    THREE(Neighbor_allgather, Ineighbor_allgather, all_gathered(), mine, 1, MPI_INT, got, 1, MPI_INT, graph);
+    THREE(Neighbor_allgatherv, Ineighbor_allgatherv, all_gathered(), mine, 1, MPI_INT, got, ones, at, MPI_INT,
           graph);
-    THREE(Neighbor_allgatherv, Ineighbor_allgatherv, all_gathered(), mine, 1, MPI_INT, got, ones, at,
+    THREE(Neighbor_alltoall, Ineighbor_alltoall, transposed(), mine, 1, MPI_INT, got, 1, MPI_INT, graph);
+    THREE(Neighbor_alltoallv, Ineighbor_alltoallv, transposed(), mine, ones, at, MPI_INT, got, ones, at,
           MPI_INT, graph);
-    THREE(Neighbor_alltoall, Ineighbor_alltoall, transposed(), mine, 1, MPI_INT, got, 1, MPI_INT,
-          graph);
-    THREE(Neighbor_alltoallv, Ineighbor_alltoallv, transposed(), mine, ones, at, MPI_INT, got, ones,
-          at, MPI_INT, graph);
-    THREE(Neighbor_alltoallw, Ineighbor_alltoallw, transposed(), mine, ones, bytes, ints, got, ones,
-          bytes, ints, graph);
+    THREE(Neighbor_alltoallw, Ineighbor_alltoallw, transposed(), mine, ones, bytes, ints, got, ones, bytes,
+          ints, graph);
     OK(MPI_Comm_free(&graph));
 }
 
-/* ---- one-sided, files ---- */
+// ---- one-sided, files ----
 
 static struct {
     int out[4], in[N], pending[3], gathered[N], memory[N];
@@ -249,7 +239,7 @@ static struct {
     int *window;
     MPI_File file;
 } s;
-static MPI_Datatype other; /* every other integer */
+static MPI_Datatype other; // every other integer
 
 static void one_sided(void) {
     int value = 7 + rank, old[4] = {0}, next = right();
@@ -260,7 +250,7 @@ static void one_sided(void) {
     OK(MPI_Put_c(&value, 1, MPI_INT, next, 0, 1, MPI_INT, w));
     OK(MPI_Win_fence(0, w));
     CHECK(s.window[0] == 7 + left());
-    OK(MPI_Barrier(W)); /* all have looked */
+    OK(MPI_Barrier(W)); // all have looked
     OK(MPI_Get_c(old, 1, MPI_INT, next, 0, 1, MPI_INT, w));
     OK(MPI_Win_fence(0, w));
     CHECK(old[0] == value);
@@ -303,7 +293,7 @@ static void more_windows(void) {
     OK(MPI_Win_free(&w));
 }
 
-/* All functions on files, on 8 integers of each rank at a time. */
+// All functions on files, on 8 integers of each rank at a time.
 static void files(void) {
     MPI_File f = s.file;
     MPI_Offset mine_at = 64 * rank;
@@ -311,15 +301,14 @@ static void files(void) {
     MPI_Request r;
     MPI_Status st;
     int out[8], in[8];
-#define BEGIN(base)                                                                                \
-    do {                                                                                           \
-        for (int i = 0; i < 8; i++)                                                                \
-            out[i] = 1000 * rank + (base) + i, in[i] = -1;                                         \
-        OK(MPI_File_seek(f, mine_at, MPI_SEEK_SET));                                               \
+#define BEGIN(base)                                                                \
+    do {                                                                           \
+        for (int i = 0; i < 8; i++) out[i] = 1000 * rank + (base) + i, in[i] = -1; \
+        OK(MPI_File_seek(f, mine_at, MPI_SEEK_SET));                               \
     } while (0)
-#define AGAIN()                                                                                    \
-    do {                                                                                           \
-        CHECK(memcmp(out, in, sizeof in) == 0);                                                    \
+#define AGAIN()                                 \
+    do {                                        \
+        CHECK(memcmp(out, in, sizeof in) == 0); \
     } while (0)
 #define REWIND() OK(MPI_File_seek(f, mine_at, MPI_SEEK_SET))
     OK(MPI_File_set_view(f, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
@@ -385,18 +374,16 @@ static void files(void) {
     OK(MPI_File_read_all_end(f, in, &st));
     AGAIN();
     OK(MPI_Barrier(W));
-    for (int how = 0; how < 4; how++) { /* the shared pointer: in any order, but all of it */
+    for (int how = 0; how < 4; how++) { // the shared pointer: in any order, but all of it
         int whole[N * 8], seen = 0;
         BEGIN(20 + how);
         OK(MPI_File_seek_shared(f, 0, MPI_SEEK_SET));
-        if (how == 0)
-            OK(MPI_File_write_shared_c(f, out, 8, MPI_INT, &st));
+        if (how == 0) OK(MPI_File_write_shared_c(f, out, 8, MPI_INT, &st));
         if (how == 1) {
             OK(MPI_File_iwrite_shared_c(f, out, 8, MPI_INT, &r));
             DONE(r);
         }
-        if (how == 2)
-            OK(MPI_File_write_ordered_c(f, out, 8, MPI_INT, &st));
+        if (how == 2) OK(MPI_File_write_ordered_c(f, out, 8, MPI_INT, &st));
         if (how == 3) {
             OK(MPI_File_write_ordered_begin_c(f, out, 8, MPI_INT));
             OK(MPI_File_write_ordered_end(f, out, &st));
@@ -404,18 +391,15 @@ static void files(void) {
         OK(MPI_File_sync(f));
         OK(MPI_Barrier(W));
         OK(MPI_File_read_at_c(f, 0, whole, 8 * size, MPI_INT, &st));
-        for (int i = 0; i < size; i++)
-            seen += memcmp(whole + 8 * i, out, sizeof out) == 0;
+        for (int i = 0; i < size; i++) seen += memcmp(whole + 8 * i, out, sizeof out) == 0;
         CHECK(seen == 1);
         OK(MPI_File_seek_shared(f, 0, MPI_SEEK_SET));
-        if (how == 0)
-            OK(MPI_File_read_shared_c(f, in, 8, MPI_INT, &st));
+        if (how == 0) OK(MPI_File_read_shared_c(f, in, 8, MPI_INT, &st));
         if (how == 1) {
             OK(MPI_File_iread_shared_c(f, in, 8, MPI_INT, &r));
             DONE(r);
         }
-        if (how == 2)
-            OK(MPI_File_read_ordered_c(f, in, 8, MPI_INT, &st));
+        if (how == 2) OK(MPI_File_read_ordered_c(f, in, 8, MPI_INT, &st));
         if (how == 3) {
             OK(MPI_File_read_ordered_begin_c(f, in, 8, MPI_INT));
             OK(MPI_File_read_ordered_end(f, in, &st));
@@ -425,7 +409,7 @@ static void files(void) {
     }
 }
 
-/* ---- over a checkpoint ---- */
+// ---- over a checkpoint ----
 
 static void set_up(void) {
     OK(MPI_Type_vector_c(3, 1, 2, MPI_INT, &other));
@@ -438,11 +422,11 @@ static void set_up(void) {
                              &s.persistent[2]));
 }
 
-/* Receives that are pending at the checkpoint: one that has a message under way, one that has not. */
+// Receives that are pending at the checkpoint: one that has a message under way, one that has not.
 static void leave_pending(void) {
     s.out[3] = 500 + rank;
     memset(s.pending, -1, sizeof s.pending);
-    OK(MPI_Irecv_c(s.pending, 1, other, left(), 31, W, &s.receive[0])); /* every other integer */
+    OK(MPI_Irecv_c(s.pending, 1, other, left(), 31, W, &s.receive[0])); // every other integer
     memset(s.memory, -1, sizeof s.memory);
     OK(MPI_Irecv_c(s.memory, 2, other, left(), 32, W, &s.receive[1]));
     OK(MPI_Send_c(s.out + 3, 1, MPI_INT, right(), 31, W));
@@ -452,27 +436,22 @@ static void take_pending(void) {
     int six[6];
     MPI_Status st;
     MPI_Count n;
-    for (int i = 0; i < 6; i++)
-        six[i] = 600 + 10 * rank + i;
+    for (int i = 0; i < 6; i++) six[i] = 600 + 10 * rank + i;
     OK(MPI_Send_c(six, 6, MPI_INT, right(), 32, W));
     OK(MPI_Wait(&s.receive[0], &st));
     OK(MPI_Get_count_c(&st, MPI_INT, &n));
     CHECK(n == 1 && s.pending[0] == 500 + left() && s.pending[1] == -1);
     OK(MPI_Wait(&s.receive[1], &st));
     static const int where[] = {0, 2, 4, 5, 7, 9};
-    for (int i = 0; i < 6; i++)
-        CHECK(s.memory[where[i]] == 600 + 10 * left() + i);
+    for (int i = 0; i < 6; i++) CHECK(s.memory[where[i]] == 600 + 10 * left() + i);
 }
 
 static void use_persistent(int round) {
-    for (int i = 0; i < 4; i++)
-        s.out[i] = 40 * rank + i + round;
+    for (int i = 0; i < 4; i++) s.out[i] = 40 * rank + i + round;
     OK(MPI_Startall(3, s.persistent));
     OK(MPI_Waitall(3, s.persistent, all));
-    for (int i = 0; i < 4; i++)
-        CHECK(s.in[i] == 40 * left() + i + round);
-    for (int i = 0; i < size; i++)
-        CHECK(s.gathered[i] == 40 * i + 1 + round);
+    for (int i = 0; i < 4; i++) CHECK(s.in[i] == 40 * left() + i + round);
+    for (int i = 0; i < size; i++) CHECK(s.gathered[i] == 40 * i + 1 + round);
 }
 
 static void everything(void) {
@@ -483,7 +462,7 @@ static void everything(void) {
     files();
 }
 
-/* Many collective calls with arrays: what was kept for them is freed on the way. */
+// Many collective calls with arrays: what was kept for them is freed on the way.
 static void often(void) {
     for (int i = 0; i < 500; i++) {
         MPI_Request r;
@@ -502,8 +481,7 @@ int main(int argc, char **argv) {
     OK(MPI_Comm_rank(W, &rank));
     OK(MPI_Comm_size(W, &size));
     CHECK(size <= N / 2);
-    if (save)
-        rounds = 2;
+    if (save) rounds = 2;
     OK(MPI_File_open(W, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &s.file));
     for (int i = 0; i < N; i++) {
         ones[i] = 1;
@@ -530,14 +508,12 @@ int main(int argc, char **argv) {
         everything();
         often();
     }
-    for (int i = 0; i < 3; i++)
-        OK(MPI_Request_free(&s.persistent[i]));
+    for (int i = 0; i < 3; i++) OK(MPI_Request_free(&s.persistent[i]));
     OK(MPI_Type_free(&other));
     OK(MPI_Win_free(&s.win));
     OK(MPI_Free_mem(s.window));
     OK(MPI_File_close(&s.file));
-    if (rank == 0)
-        printf("large: ok%s\n", restarted ? ", restarted" : "");
+    if (rank == 0) printf("large: ok%s\n", restarted ? ", restarted" : "");
     OK(MPI_Finalize());
     return 0;
 }

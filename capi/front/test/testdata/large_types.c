@@ -1,10 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * large_types.c: datatypes, packing and data representations of MPI 4.0 with large counts, for MPICH, on
- * two ranks or more.  With "save" and a file as arguments it is saved while the datatypes and a file
- * exist, and continued.  Prints "large_types: ok" on rank 0, and "large_types: ok, restarted" after a
- * restart.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// large_types.c: datatypes, packing and data representations of MPI 4.0 with large counts, for MPICH, on
+// two ranks or more.  With "save" and a file as arguments it is saved while the datatypes and a file
+// exist, and continued.  Prints "large_types: ok" on rank 0, and "large_types: ok, restarted" after a
+// restart.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +21,7 @@ enum { N = 64 };
 static int mine[N], got[N];
 static MPI_File file;
 
-/* ---- datatypes ---- */
+// ---- datatypes ----
 
 enum { KINDS = 11 };
 
@@ -64,8 +63,7 @@ static MPI_Datatype make(int kind, MPI_Count wide) {
         OK(MPI_Type_create_resized_c(MPI_INT, 0, 8 + wide, &t));
         break;
     default:
-        OK(MPI_Type_create_darray_c(2, 1, 2, whole, spread, args, procs, MPI_ORDER_FORTRAN, MPI_INT,
-                                    &t));
+        OK(MPI_Type_create_darray_c(2, 1, 2, whole, spread, args, procs, MPI_ORDER_FORTRAN, MPI_INT, &t));
     }
     OK(MPI_Type_commit(&t));
     return t;
@@ -73,12 +71,11 @@ static MPI_Datatype make(int kind, MPI_Count wide) {
 
 static MPI_Datatype types[KINDS], nested, large;
 
-/* The integers that a datatype holds of 0, 1, 2 ..., packed. */
+// The integers that a datatype holds of 0, 1, 2 ..., packed.
 static void pack(MPI_Datatype t, int *packed, MPI_Count *length) {
     int memory[N];
     MPI_Count n = 0;
-    for (int i = 0; i < N; i++)
-        memory[i] = i;
+    for (int i = 0; i < N; i++) memory[i] = i;
     *length = 0;
     OK(MPI_Pack_size_c(1, t, W, &n));
     CHECK(n >= 4);
@@ -87,7 +84,8 @@ static void pack(MPI_Datatype t, int *packed, MPI_Count *length) {
 }
 
 static void type_checks(void) {
-    static const int first[KINDS] = {0, 0, 0, 0, 0, 0, 0, 0, 6, 0, 2}, length[KINDS] = {12, 12, 12, 12, 12, 16, 16, 6, 16, 4, 40};
+    static const int first[KINDS] = {0, 0, 0, 0, 0, 0, 0, 0, 6, 0, 2},
+                     length[KINDS] = {12, 12, 12, 12, 12, 16, 16, 6, 16, 4, 40};
     for (int k = 0; k < KINDS; k++) {
         int packed[N], back[N], integers[N], combiner;
         MPI_Count n, ni, na, nl, nt, counts[N], size_c, lb, extent, position = 0;
@@ -107,7 +105,8 @@ static void type_checks(void) {
         OK(MPI_Type_get_contents_c(types[k], ni, na, nl, nt, integers, addresses, counts, inner));
         CHECK(inner[0] == MPI_INT);
         if (k == 1)
-            CHECK(combiner == MPI_COMBINER_VECTOR && nl == 3 && counts[0] == 3 && counts[1] == 1 && counts[2] == 2);
+            CHECK(combiner == MPI_COMBINER_VECTOR && nl == 3 && counts[0] == 3 && counts[1] == 1 &&
+                  counts[2] == 2);
         if (k == 8)
             CHECK(combiner == MPI_COMBINER_SUBARRAY && ni == 2 && nl == 6 && integers[0] == 2 &&
                   integers[1] == MPI_ORDER_C && counts[1] == 5 && counts[5] == 1);
@@ -141,7 +140,7 @@ static void external(void) {
     CHECK(position == 16 && memcmp(in, out, sizeof in) == 0);
 }
 
-/* Datatypes that no int describes: what they span, and a message of one that moves no byte. */
+// Datatypes that no int describes: what they span, and a message of one that moves no byte.
 static void beyond(int native) {
     const MPI_Count big = (MPI_Count)3 << 30;
     MPI_Count lb, extent, bytes_c, n;
@@ -172,8 +171,7 @@ static void beyond(int native) {
     OK(MPI_Type_get_extent_c(t, &lb, &extent));
     CHECK(bytes_c == 16 && lb == 0 && extent == 16 * (5 + big));
     OK(MPI_Type_free(&t));
-    if (native)
-        return; /* MPICH has its own ideas of messages of nothing */
+    if (native) return; // MPICH has its own ideas of messages of nothing
     OK(MPI_Type_contiguous_c(0, MPI_INT, &none));
     OK(MPI_Type_commit(&none));
     OK(MPI_Irecv_c(got, big, none, (rank + size - 1) % size, 20, W, &r));
@@ -199,14 +197,13 @@ static int no_extent(MPI_Datatype type, MPI_Aint *extent, void *extra) {
     return MPI_Type_get_extent(type, &lb, extent);
 }
 
-/* A name is good once, also after a restart; views in it are not, as MPICH's own are not. */
+// A name is good once, also after a restart; views in it are not, as MPICH's own are not.
 static void representations(int first) {
-    int class, rc = MPI_Register_datarep("mine", MPI_CONVERSION_FN_NULL, MPI_CONVERSION_FN_NULL,
-                                         no_extent, NULL);
+    int class,
+        rc = MPI_Register_datarep("mine", MPI_CONVERSION_FN_NULL, MPI_CONVERSION_FN_NULL, no_extent, NULL);
     OK(MPI_Error_class(rc, &class));
     CHECK(class == (first ? MPI_SUCCESS : MPI_ERR_DUP_DATAREP));
-    rc = MPI_Register_datarep_c("large", MPI_CONVERSION_FN_NULL_C, MPI_CONVERSION_FN_NULL_C,
-                                no_extent, NULL);
+    rc = MPI_Register_datarep_c("large", MPI_CONVERSION_FN_NULL_C, MPI_CONVERSION_FN_NULL_C, no_extent, NULL);
     OK(MPI_Error_class(rc, &class));
     CHECK(class == (first ? MPI_SUCCESS : MPI_ERR_DUP_DATAREP));
     rc = MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "mine", MPI_INFO_NULL);
@@ -222,8 +219,7 @@ int main(int argc, char **argv) {
     OK(MPI_Comm_rank(W, &rank));
     OK(MPI_Comm_size(W, &size));
     OK(MPI_File_open(W, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
-    for (int k = 0; k < KINDS; k++)
-        types[k] = make(k, 0);
+    for (int k = 0; k < KINDS; k++) types[k] = make(k, 0);
     OK(MPI_Type_contiguous_c(2, types[1], &nested));
     OK(MPI_Type_commit(&nested));
     large = make(0, (MPI_Count)3 << 30);
@@ -243,13 +239,11 @@ int main(int argc, char **argv) {
     MPI_Count bytes;
     OK(MPI_Type_size_c(large, &bytes));
     CHECK(bytes == 4 * (((MPI_Count)3 << 30) + 3));
-    for (int k = 0; k < KINDS; k++)
-        OK(MPI_Type_free(&types[k]));
+    for (int k = 0; k < KINDS; k++) OK(MPI_Type_free(&types[k]));
     OK(MPI_Type_free(&nested));
     OK(MPI_Type_free(&large));
     OK(MPI_File_close(&file));
-    if (rank == 0)
-        printf("large_types: ok%s\n", restarted ? ", restarted" : "");
+    if (rank == 0) printf("large_types: ok%s\n", restarted ? ", restarted" : "");
     OK(MPI_Finalize());
     return 0;
 }

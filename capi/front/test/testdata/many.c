@@ -1,10 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * many.c: as many live objects as the first argument says, datatypes and requests of each sort.  With
- * "save" as second argument a checkpoint is made while all are live; with "loops", objects are made and
- * freed in loops, by one thread and by several at a time, without the process growing.  Prints "many:
- * ok" on rank 0, and "many: ok, restarted" after a restart.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// many.c: as many live objects as the first argument says, datatypes and requests of each sort.  With
+// "save" as second argument a checkpoint is made while all are live; with "loops", objects are made and
+// freed in loops, by one thread and by several at a time, without the process growing.  Prints "many:
+// ok" on rank 0, and "many: ok, restarted" after a restart.
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -16,9 +15,9 @@
 
 enum { POSTED = 1, PERSISTENT = 2, EARLY = 3, THREADS = 4, LOOPS = 20000, GROWTH = 24 };
 
-static int n, early; /* so many of each; messages that nobody has asked for yet */
+static int n, early; // so many of each; messages that nobody has asked for yet
 static MPI_Datatype *types;
-static MPI_Comm other;  /* on which they are */
+static MPI_Comm other; // on which they are
 static MPI_Request *posted, *persistent;
 static int *in, *again;
 
@@ -28,7 +27,7 @@ static void *array(size_t size) {
     return p;
 }
 
-/* Each is made of an older one, so that making them again needs an order. */
+// Each is made of an older one, so that making them again needs an order.
 static void make_types(void) {
     types = array(sizeof *types);
     for (int i = 0; i < n; i++)
@@ -44,12 +43,11 @@ static void check_types(void) {
 }
 
 static void free_types(void) {
-    for (int i = 0; i < n; i++)
-        OK(MPI_Type_free(&types[i]));
+    for (int i = 0; i < n; i++) OK(MPI_Type_free(&types[i]));
     free(types);
 }
 
-/* Of the persistent ones every second is freed again: the ids in use have holes. */
+// Of the persistent ones every second is freed again: the ids in use have holes.
 static void make_requests(int left) {
     posted = array(sizeof *posted);
     persistent = array(sizeof *persistent);
@@ -57,26 +55,20 @@ static void make_requests(int left) {
     again = array(sizeof *again);
     for (int i = 0; i < n; i++) {
         OK(MPI_Recv_init(&again[i], 1, MPI_INT, left, PERSISTENT, MPI_COMM_WORLD, &persistent[i]));
-        if (i % 2 == 0)
-            OK(MPI_Irecv(&in[i / 2], 1, MPI_INT, left, POSTED, MPI_COMM_WORLD, &posted[i / 2]));
+        if (i % 2 == 0) OK(MPI_Irecv(&in[i / 2], 1, MPI_INT, left, POSTED, MPI_COMM_WORLD, &posted[i / 2]));
     }
-    for (int i = 0; i < n; i += 2)
-        OK(MPI_Request_free(&persistent[i]));
+    for (int i = 0; i < n; i += 2) OK(MPI_Request_free(&persistent[i]));
 }
 
 static void use_requests(int right) {
     int half = (n + 1) / 2, used = n / 2;
     MPI_Request *left = array(sizeof *left);
-    for (int i = 0; i < half; i++)
-        OK(MPI_Send(&i, 1, MPI_INT, right, POSTED, MPI_COMM_WORLD));
+    for (int i = 0; i < half; i++) OK(MPI_Send(&i, 1, MPI_INT, right, POSTED, MPI_COMM_WORLD));
     OK(MPI_Waitall(half, posted, MPI_STATUSES_IGNORE));
-    for (int i = 0; i < half; i++)
-        CHECK(in[i] == i && posted[i] == MPI_REQUEST_NULL);
-    for (int i = 0; i < used; i++)
-        left[i] = persistent[2 * i + 1];
+    for (int i = 0; i < half; i++) CHECK(in[i] == i && posted[i] == MPI_REQUEST_NULL);
+    for (int i = 0; i < used; i++) left[i] = persistent[2 * i + 1];
     OK(MPI_Startall(used, left));
-    for (int i = 0; i < used; i++)
-        OK(MPI_Send(&i, 1, MPI_INT, right, PERSISTENT, MPI_COMM_WORLD));
+    for (int i = 0; i < used; i++) OK(MPI_Send(&i, 1, MPI_INT, right, PERSISTENT, MPI_COMM_WORLD));
     OK(MPI_Waitall(used, left, MPI_STATUSES_IGNORE));
     for (int i = 0; i < used; i++) {
         CHECK(again[2 * i + 1] == i);
@@ -90,11 +82,10 @@ static void use_requests(int right) {
 }
 
 static void send_early(int right) {
-    for (int i = 0; i < early; i++)
-        OK(MPI_Send(&i, 1, MPI_INT, right, EARLY + i % 3, other));
+    for (int i = 0; i < early; i++) OK(MPI_Send(&i, 1, MPI_INT, right, EARLY + i % 3, other));
 }
 
-/* In the order in which they were sent, whatever their tags. */
+// In the order in which they were sent, whatever their tags.
 static void receive_early(int left) {
     for (int i = 0; i < early; i++) {
         int got = -1;
@@ -106,8 +97,7 @@ static void receive_early(int left) {
 
 static void add(void *a, void *b, int *count, MPI_Datatype *type) {
     (void)type;
-    for (int i = 0; i < *count; i++)
-        ((int *)b)[i] += ((int *)a)[i];
+    for (int i = 0; i < *count; i++) ((int *)b)[i] += ((int *)a)[i];
 }
 
 static void on_error(MPI_Comm *comm, int *code, ...) {
@@ -115,7 +105,7 @@ static void on_error(MPI_Comm *comm, int *code, ...) {
     (void)code;
 }
 
-/* One of each sort that is made by one rank alone, made, used and freed. */
+// One of each sort that is made by one rank alone, made, used and freed.
 static void make_and_free(int i, MPI_Group world, MPI_Comm comm) {
     MPI_Datatype vector;
     MPI_Request r;
@@ -155,8 +145,7 @@ static void make_and_free(int i, MPI_Group world, MPI_Comm comm) {
 static void *loop(void *comm) {
     MPI_Group world;
     OK(MPI_Comm_group(MPI_COMM_WORLD, &world));
-    for (int i = 0; i < LOOPS / THREADS; i++)
-        make_and_free(i, world, *(MPI_Comm *)comm);
+    for (int i = 0; i < LOOPS / THREADS; i++) make_and_free(i, world, *(MPI_Comm *)comm);
     OK(MPI_Group_free(&world));
     return NULL;
 }
@@ -164,14 +153,10 @@ static void *loop(void *comm) {
 static void threads(void) {
     pthread_t thread[THREADS];
     MPI_Comm comm[THREADS];
-    for (int i = 0; i < THREADS; i++)
-        OK(MPI_Comm_dup(MPI_COMM_SELF, &comm[i]));
-    for (int i = 0; i < THREADS; i++)
-        CHECK(pthread_create(&thread[i], NULL, loop, &comm[i]) == 0);
-    for (int i = 0; i < THREADS; i++)
-        CHECK(pthread_join(thread[i], NULL) == 0);
-    for (int i = 0; i < THREADS; i++)
-        OK(MPI_Comm_free(&comm[i]));
+    for (int i = 0; i < THREADS; i++) OK(MPI_Comm_dup(MPI_COMM_SELF, &comm[i]));
+    for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&thread[i], NULL, loop, &comm[i]) == 0);
+    for (int i = 0; i < THREADS; i++) CHECK(pthread_join(thread[i], NULL) == 0);
+    for (int i = 0; i < THREADS; i++) OK(MPI_Comm_free(&comm[i]));
 }
 
 static long megabytes(void) {
@@ -182,22 +167,18 @@ static long megabytes(void) {
     return resident / 256;
 }
 
-/* The rounds after the first one add nothing: what leaks 400 bytes a turn would show. */
+// The rounds after the first one add nothing: what leaks 400 bytes a turn would show.
 static void loops(int multiple) {
     MPI_Group world;
     long before = 0;
     OK(MPI_Comm_group(MPI_COMM_WORLD, &world));
     for (int round = 0; round < 4; round++) {
-        for (int i = 0; i < LOOPS; i++)
-            make_and_free(i, world, MPI_COMM_SELF);
-        if (multiple)
-            threads();
-        if (round == 0)
-            before = megabytes();
+        for (int i = 0; i < LOOPS; i++) make_and_free(i, world, MPI_COMM_SELF);
+        if (multiple) threads();
+        if (round == 0) before = megabytes();
     }
     long grown = megabytes() - before;
-    if (grown > GROWTH)
-        fprintf(stderr, "rank %d: %ld MB more after making and freeing\n", rank, grown);
+    if (grown > GROWTH) fprintf(stderr, "rank %d: %ld MB more after making and freeing\n", rank, grown);
     CHECK(grown <= GROWTH);
     OK(MPI_Group_free(&world));
 }
@@ -231,12 +212,10 @@ int main(int argc, char **argv) {
         free_types();
         make_requests(left);
         use_requests(right);
-        if (argc > 2)
-            loops(provided == MPI_THREAD_MULTIPLE);
+        if (argc > 2) loops(provided == MPI_THREAD_MULTIPLE);
     }
     OK(MPI_Barrier(MPI_COMM_WORLD));
-    if (rank == 0)
-        printf("many: ok%s\n", restarted ? ", restarted" : "");
+    if (rank == 0) printf("many: ok%s\n", restarted ? ", restarted" : "");
     OK(MPI_Finalize());
     return 0;
 }

@@ -1,10 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * mpi4.c: persistent collectives (of MPI 4, or of Open MPI's extension), and, where the MPI of the
- * program has them, sessions, partitioned communication and MPI_Isendrecv.  With "save" as argument
- * it is saved with persistent collectives inactive, and with one started, and continued.  Prints
- * "mpi4: ok" on rank 0, and "mpi4: ok, restarted" after a restart.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// mpi4.c: persistent collectives (of MPI 4, or of Open MPI's extension), and, where the MPI of the
+// program has them, sessions, partitioned communication and MPI_Isendrecv.  With "save" as argument
+// it is saved with persistent collectives inactive, and with one started, and continued.  Prints
+// "mpi4: ok" on rank 0, and "mpi4: ok, restarted" after a restart.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +23,7 @@ static int size;
 
 enum { N = 64 };
 
-/* Everything here outlives a restart. */
+// Everything here outlives a restart.
 static struct {
     int in[N], out[N], sum, mine, all[N], counts[N], displs[N], pair[2 * N];
     MPI_Datatype types[N];
@@ -35,8 +34,7 @@ static struct {
 static void largest(void *in, void *inout, int *n, MPI_Datatype *type) {
     CHECK(*type == MPI_INT);
     for (int i = 0; i < *n; i++)
-        if (((int *)in)[i] > ((int *)inout)[i])
-            ((int *)inout)[i] = ((int *)in)[i];
+        if (((int *)in)[i] > ((int *)inout)[i]) ((int *)inout)[i] = ((int *)in)[i];
 }
 
 static void make(void) {
@@ -53,23 +51,21 @@ static void make(void) {
     OK(PERSISTENT(Barrier)(w, MPI_INFO_NULL, &s.r[0]));
     OK(PERSISTENT(Bcast)(s.in, 2, two, 1, w, MPI_INFO_NULL, &s.r[1]));
     OK(PERSISTENT(Allreduce)(&s.mine, &s.sum, 1, MPI_INT, MPI_SUM, w, MPI_INFO_NULL, &s.r[2]));
-    OK(PERSISTENT(Allgatherv)(&s.mine, 1, MPI_INT, s.all, s.counts, s.displs, MPI_INT, w,
-                              MPI_INFO_NULL, &s.r[3]));
+    OK(PERSISTENT(Allgatherv)(&s.mine, 1, MPI_INT, s.all, s.counts, s.displs, MPI_INT, w, MPI_INFO_NULL,
+                              &s.r[3]));
     OK(PERSISTENT(Reduce)(&s.mine, s.out, 1, MPI_INT, s.op, 0, w, MPI_INFO_NULL, &s.r[4]));
-    for (int i = 0; i < size; i++) /* bytes, for the all-to-all with a datatype each */
+    for (int i = 0; i < size; i++) // bytes, for the all-to-all with a datatype each
         s.displs[i] = i * (int)sizeof(int);
-    OK(PERSISTENT(Alltoallw)(s.in + N / 2, s.counts, s.displs, s.types, s.out + N / 2, s.counts,
-                             s.displs, s.types, w, MPI_INFO_NULL, &s.r[5]));
-    for (int i = 0; i < size; i++)
-        s.displs[i] = i;
-    OK(MPI_Type_free(&two)); /* the request keeps it */
+    OK(PERSISTENT(Alltoallw)(s.in + N / 2, s.counts, s.displs, s.types, s.out + N / 2, s.counts, s.displs,
+                             s.types, w, MPI_INFO_NULL, &s.r[5]));
+    for (int i = 0; i < size; i++) s.displs[i] = i;
+    OK(MPI_Type_free(&two)); // the request keeps it
 }
 
 static void begin(int round, int k) {
     s.mine = rank + round;
     if (k == 1)
-        for (int i = 0; i < 4; i++)
-            s.in[i] = rank == 1 ? 10 * round + i : -1;
+        for (int i = 0; i < 4; i++) s.in[i] = rank == 1 ? 10 * round + i : -1;
     if (k == 5)
         for (int i = 0; i < size; i++) {
             s.displs[i] = i * (int)sizeof(int);
@@ -82,19 +78,16 @@ static void check(int round, int k) {
     int sum = size * (size - 1) / 2 + size * round;
     switch (k) {
     case 1:
-        for (int i = 0; i < 4; i++)
-            CHECK(s.in[i] == 10 * round + i);
+        for (int i = 0; i < 4; i++) CHECK(s.in[i] == 10 * round + i);
         break;
     case 2:
         CHECK(s.sum == sum);
         break;
     case 3:
-        for (int i = 0; i < size; i++)
-            CHECK(s.all[i] == i + round);
+        for (int i = 0; i < size; i++) CHECK(s.all[i] == i + round);
         break;
     case 4:
-        if (rank == 0)
-            CHECK(s.out[0] == size - 1 + round);
+        if (rank == 0) CHECK(s.out[0] == size - 1 + round);
         break;
     case 5:
         for (int i = 0; i < size; i++) {
@@ -110,10 +103,8 @@ static void use(int round) {
     for (int k = 0; k < 6; k++) {
         CHECK(s.r[k] != MPI_REQUEST_NULL);
         begin(round, k);
-        if (k % 3 == 0)
-            OK(MPI_Wait(&s.r[k], &status));
-        for (flag = 0; k % 3 == 1 && !flag;)
-            OK(MPI_Test(&s.r[k], &flag, &status));
+        if (k % 3 == 0) OK(MPI_Wait(&s.r[k], &status));
+        for (flag = 0; k % 3 == 1 && !flag;) OK(MPI_Test(&s.r[k], &flag, &status));
         if (k % 3 == 2) {
             OK(MPI_Waitany(1, &s.r[k], &index, &status));
             CHECK(index == 0);
@@ -179,7 +170,7 @@ static void isendrecv(void) {
     MPI_Status status[2];
     OK(MPI_Isendrecv(&mine, 1, MPI_INT, to, 7, &got, 1, MPI_INT, from, 7, MPI_COMM_WORLD, &r[0]));
     OK(MPI_Wait(&r[0], &status[0]));
-    CHECK(got == from); /* MPICH does not tell more in the status */
+    CHECK(got == from); // MPICH does not tell more in the status
     OK(MPI_Isendrecv_replace(&mine, 1, MPI_INT, to, 8, from, 8, MPI_COMM_WORLD, &r[0]));
     OK(MPI_Waitall(1, r, status));
     CHECK(mine == from);
@@ -195,19 +186,15 @@ static void partitioned(int save) {
     OK(MPI_Precv_init(in, PARTS, EACH, MPI_INT, from, 5, MPI_COMM_WORLD, MPI_INFO_NULL, &r[1]));
     for (int round = 0; round < 3; round++) {
         OK(MPI_Startall(2, r));
-        for (int i = 0; i < PARTS * EACH; i++)
-            out[i] = 1000 * rank + i + round;
+        for (int i = 0; i < PARTS * EACH; i++) out[i] = 1000 * rank + i + round;
         OK(MPI_Pready_range(1, 1, r[0]));
         OK(MPI_Pready(2, r[0]));
         OK(MPI_Pready_list(2, list, r[0]));
-        for (flag = 0; !flag;)
-            OK(MPI_Parrived(r[1], PARTS - 1, &flag));
+        for (flag = 0; !flag;) OK(MPI_Parrived(r[1], PARTS - 1, &flag));
         OK(MPI_Waitall(2, r, status));
-        for (int i = 0; i < PARTS * EACH; i++)
-            CHECK(in[i] == 1000 * from + i + round);
+        for (int i = 0; i < PARTS * EACH; i++) CHECK(in[i] == 1000 * from + i + round);
     }
-    if (save)
-        checkpoint("MPI_Psend_init");
+    if (save) checkpoint("MPI_Psend_init");
     OK(MPI_Request_free(&r[0]));
     OK(MPI_Request_free(&r[1]));
 }
@@ -218,7 +205,7 @@ static void four(int save) {
     OK(MPI_Get_library_version(version, &n));
     sessions();
     isendrecv();
-    if (strstr(version, "Open MPI") == NULL) /* it runs below, and has none of these */
+    if (strstr(version, "Open MPI") == NULL) // it runs below, and has none of these
         partitioned(save);
 }
 #else
@@ -236,21 +223,18 @@ int main(int argc, char **argv) {
     if (save) {
         restarted = checkpoint(NULL);
         use(2);
-        /* Started by all, and looked at by nobody. */
+        // Started by all, and looked at by nobody.
         begin(3, 2);
         restarted |= checkpoint(NULL);
         OK(MPI_Wait(&s.r[2], MPI_STATUS_IGNORE));
         check(3, 2);
         use(5);
     }
-    for (int k = 0; k < 6; k++)
-        OK(MPI_Request_free(&s.r[k]));
+    for (int k = 0; k < 6; k++) OK(MPI_Request_free(&s.r[k]));
     OK(MPI_Op_free(&s.op));
-    if (restarted)
-        four(0);
+    if (restarted) four(0);
     OK(MPI_Barrier(MPI_COMM_WORLD));
-    if (rank == 0)
-        printf("mpi4: ok%s\n", restarted ? ", restarted" : "");
+    if (rank == 0) printf("mpi4: ok%s\n", restarted ? ", restarted" : "");
     OK(MPI_Finalize());
     return 0;
 }

@@ -1,10 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * objects.c: makes one of each MPI object, checks that all work, saves the job when it runs under
- * ckptrun and is told to ("save" as argument), and checks them again: those of before and, on
- * restart, those that were made again.  Prints "objects: ok" on rank 0; any failed check ends the
- * job with status 1.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// objects.c: makes one of each MPI object, checks that all work, saves the job when it runs under
+// ckptrun and is told to ("save" as argument), and checks them again: those of before and, on
+// restart, those that were made again.  Prints "objects: ok" on rank 0; any failed check ends the
+// job with status 1.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +14,7 @@
 
 static int size;
 
-/* ---- communicators ---- */
+// ---- communicators ----
 
 static MPI_Comm dup, half, cart, row, sub, inter, merged, graph, dist, again;
 
@@ -32,15 +31,14 @@ static void make_comms(void) {
     OK(MPI_Comm_group(MPI_COMM_WORLD, &world));
     OK(MPI_Group_excl(world, 1, &first, &few));
     sub = MPI_COMM_NULL;
-    if (rank > 0)
-        OK(MPI_Comm_create_group(MPI_COMM_WORLD, few, 5, &sub));
+    if (rank > 0) OK(MPI_Comm_create_group(MPI_COMM_WORLD, few, 5, &sub));
     OK(MPI_Group_free(&few));
     OK(MPI_Group_free(&world));
     inter = merged = MPI_COMM_NULL;
     if (size > 1) {
         int me = rank % 2;
-        OK(MPI_Intercomm_create(half, 0, MPI_COMM_WORLD,
-                                me ? (size - 1) / 2 * 2 : (size - 2) / 2 * 2 + 1, 9, &inter));
+        OK(MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, me ? (size - 1) / 2 * 2 : (size - 2) / 2 * 2 + 1, 9,
+                                &inter));
         OK(MPI_Intercomm_merge(inter, me, &merged));
     }
     MPI_Request request;
@@ -55,8 +53,8 @@ static void make_comms(void) {
     free(index);
     free(edges);
     int from = (rank + size - 1) % size, to = (rank + 1) % size;
-    OK(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, &from, MPI_UNWEIGHTED, 1, &to,
-                                      MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &dist));
+    OK(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, &from, MPI_UNWEIGHTED, 1, &to, MPI_UNWEIGHTED,
+                                      MPI_INFO_NULL, 0, &dist));
 }
 
 static int sum_over(MPI_Comm comm) {
@@ -93,8 +91,7 @@ static void check_comms(void) {
     CHECK(up == MPI_PROC_NULL ? w == -1 && st.MPI_SOURCE == MPI_PROC_NULL : st.MPI_SOURCE == up);
     OK(MPI_Comm_size(row, &n));
     CHECK(n == dims[1] && sum_over(row) == n);
-    if (rank > 0)
-        CHECK(sum_over(sub) == size - 1);
+    if (rank > 0) CHECK(sum_over(sub) == size - 1);
     if (inter != MPI_COMM_NULL) {
         int flag, remote;
         OK(MPI_Comm_test_inter(inter, &flag));
@@ -115,7 +112,7 @@ static void check_comms(void) {
     CHECK(v == (rank + size - 1) % size);
 }
 
-/* ---- datatypes ---- */
+// ---- datatypes ----
 
 enum { TYPES = 12 };
 static MPI_Datatype types[TYPES];
@@ -134,15 +131,13 @@ static void make_types(void) {
     OK(MPI_Type_create_indexed_block(2, 2, offsets, MPI_INT, &types[5]));
     OK(MPI_Type_create_struct(2, lengths, where, parts, &types[6]));
     OK(MPI_Type_create_subarray(2, sizes, part, start, MPI_ORDER_C, MPI_INT, &types[7]));
-    OK(MPI_Type_create_darray(2, 1, 1, gsize, distrib, darg, procs, MPI_ORDER_C, MPI_INT,
-                              &types[8]));
+    OK(MPI_Type_create_darray(2, 1, 1, gsize, distrib, darg, procs, MPI_ORDER_C, MPI_INT, &types[8]));
     OK(MPI_Type_dup(types[1], &inner));
     OK(MPI_Type_create_resized(inner, 0, 64, &types[9]));
-    OK(MPI_Type_free(&inner)); /* types[9] still needs it */
+    OK(MPI_Type_free(&inner)); // types[9] still needs it
     OK(MPI_Type_create_hindexed_block(2, 2, where, MPI_INT, &types[10]));
     OK(MPI_Type_vector(2, 1, 2, types[9], &types[11]));
-    for (int i = 0; i < TYPES; i++)
-        OK(MPI_Type_commit(&types[i]));
+    for (int i = 0; i < TYPES; i++) OK(MPI_Type_commit(&types[i]));
 }
 
 static void check_types(void) {
@@ -175,16 +170,13 @@ static void check_types(void) {
         MPI_Aint *a = malloc((naddr + 1) * sizeof *a);
         MPI_Datatype *t = malloc((ntypes + 1) * sizeof *t);
         OK(MPI_Type_get_contents(types[i], nints, naddr, ntypes, v, a, t));
-        if (i == 7)
-            CHECK(combiner == MPI_COMBINER_SUBARRAY && v[7] == MPI_ORDER_C && t[0] == MPI_INT);
-        if (i == 8)
-            CHECK(v[4] == MPI_DISTRIBUTE_CYCLIC && v[5] == 2);
+        if (i == 7) CHECK(combiner == MPI_COMBINER_SUBARRAY && v[7] == MPI_ORDER_C && t[0] == MPI_INT);
+        if (i == 8) CHECK(v[4] == MPI_DISTRIBUTE_CYCLIC && v[5] == 2);
         if (i == 9) {
             CHECK(combiner == MPI_COMBINER_RESIZED && a[1] == 64);
             OK(MPI_Type_free(&t[0]));
         }
-        if (i == 11)
-            OK(MPI_Type_free(&t[0]));
+        if (i == 11) OK(MPI_Type_free(&t[0]));
         free(v), free(a), free(t);
     }
     char name[MPI_MAX_OBJECT_NAME];
@@ -193,7 +185,7 @@ static void check_types(void) {
     CHECK(strcmp(name, "MPI_DOUBLE") == 0);
 }
 
-/* ---- operations ---- */
+// ---- operations ----
 
 static MPI_Op op;
 
@@ -201,8 +193,7 @@ static void weighted_sum(void *in, void *inout, int *len, MPI_Datatype *type) {
     int n;
     CHECK(*type == MPI_INT || *type == types[0]);
     MPI_Type_size(*type, &n);
-    for (int i = 0; i < *len * n / 4; i++)
-        ((int *)inout)[i] += 2 * ((int *)in)[i];
+    for (int i = 0; i < *len * n / 4; i++) ((int *)inout)[i] += 2 * ((int *)in)[i];
 }
 
 static void check_op(void) {
@@ -216,13 +207,13 @@ static void check_op(void) {
     OK(MPI_Allreduce(a, triple, 1, types[0], op, MPI_COMM_WORLD));
 }
 
-/* ---- attributes, error handlers, infos, groups ---- */
+// ---- attributes, error handlers, infos, groups ----
 
 static int keyval, copies, deletes, errors;
 static MPI_Errhandler handler;
 static MPI_Info info;
 static MPI_Group group;
-static MPI_Group left; /* of a communicator that was freed */
+static MPI_Group left; // of a communicator that was freed
 
 static int copy_attr(MPI_Comm c, int k, void *extra, void *in, void *out, int *flag) {
     (void)c, (void)k;
@@ -247,8 +238,8 @@ static void on_error(MPI_Comm *comm, int *code, ...) {
     errors++;
 }
 
-/* A communicator gives its group out as often as it is asked; each handle is freed by itself, and the
- * group outlives the communicator. */
+// A communicator gives its group out as often as it is asked; each handle is freed by itself, and the
+// group outlives the communicator.
 static void make_groups(void) {
     MPI_Comm copy;
     MPI_Group other;
@@ -313,7 +304,7 @@ static void check_others(void) {
     check_groups();
 }
 
-/* ---- messages ---- */
+// ---- messages ----
 
 static void check_messages(void) {
     int to = (rank + 1) % size, from = (rank + size - 1) % size, out[8], in[8], index, flag, n;
@@ -345,8 +336,7 @@ static void check_messages(void) {
     OK(MPI_Mprobe(from, 18, dup, &m, &st[0]));
     OK(MPI_Mrecv(in, 4, MPI_INT, &m, &st[0]));
     CHECK(in[3] == from * 10 + 3 && m == MPI_MESSAGE_NULL);
-    do
-        OK(MPI_Test(&r[0], &flag, MPI_STATUS_IGNORE));
+    do OK(MPI_Test(&r[0], &flag, MPI_STATUS_IGNORE));
     while (!flag);
     OK(MPI_Send_init(out, 1, MPI_INT, to, 19, dup, &r[0]));
     OK(MPI_Recv_init(in, 1, MPI_INT, from, 19, dup, &r[1]));
@@ -368,8 +358,7 @@ static void check_messages(void) {
     CHECK(flag);
     int *all = malloc(size * sizeof *all);
     OK(MPI_Allgather(&rank, 1, MPI_INT, all, 1, MPI_INT, dup));
-    for (int i = 0; i < size; i++)
-        CHECK(all[i] == i);
+    for (int i = 0; i < size; i++) CHECK(all[i] == i);
     all[rank] = 7;
     OK(MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, 1, MPI_INT, dup));
     CHECK(all[size - 1] == 7);
@@ -406,8 +395,7 @@ int main(int argc, char **argv) {
         }
     }
     check_all();
-    if (rank == 0)
-        printf("objects: ok%s\n", state == MPIX_CR_STATE_RESTART ? ", restarted" : "");
+    if (rank == 0) printf("objects: ok%s\n", state == MPIX_CR_STATE_RESTART ? ", restarted" : "");
     OK(MPI_Finalize());
     return 0;
 }

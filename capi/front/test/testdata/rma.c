@@ -1,11 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * rma.c: makes a window of each sort, checks that all work, and saves the job when it is told to
- * ("save" as argument): one window with an epoch of MPI_Win_fence in which operations are under way,
- * one with an epoch of MPI_Win_lock_all of one rank, the others between epochs.  Then it checks them again, on restart those that were made again.
- * Before, it sees that epochs of other sorts hold a checkpoint back, with the reason.  Prints
- * "rma: ok" on rank 0.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// rma.c: makes a window of each sort, checks that all work, and saves the job when it is told to
+// ("save" as argument): one window with an epoch of MPI_Win_fence in which operations are under way,
+// one with an epoch of MPI_Win_lock_all of one rank, the others between epochs.  Then it checks them again, on restart those that were made again.
+// Before, it sees that epochs of other sorts hold a checkpoint back, with the reason.  Prints
+// "rma: ok" on rank 0.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,21 +14,21 @@
 #include "mpix_checkpoint.h"
 
 static int size, save;
-static int turn; /* every check moves other values */
+static int turn; // every check moves other values
 
-enum { WORDS = 1024 }; /* of each rank in each window */
+enum { WORDS = 1024 }; // of each rank in each window
 
 static MPI_Win created, allocated, dynamic, half_window, fenced;
 static int *created_at, *allocated_at, *dynamic_at, *half_at, *fenced_at;
 static MPI_Comm half;
 
-/* ---- names, hints, attributes, error handlers ---- */
+// ---- names, hints, attributes, error handlers ----
 
 static int keyval, plain, deletes, errors;
 static MPI_Win shared, pages, lone, lone_shared;
 static MPI_Errhandler handler;
 
-static int expected = 42; /* the value that is deleted */
+static int expected = 42; // the value that is deleted
 
 static int delete_attr(MPI_Win win, int k, void *value, void *extra) {
     CHECK(win == created && k == keyval && *(int *)value == expected && extra == &keyval);
@@ -53,7 +52,7 @@ static void make_extras(void) {
     OK(MPI_Win_set_attr(created, keyval, &value));
     OK(MPI_Win_create_errhandler(on_error, &handler));
     OK(MPI_Win_set_errhandler(created, handler));
-    OK(MPI_Errhandler_free(&handler)); /* the window has it still */
+    OK(MPI_Errhandler_free(&handler)); // the window has it still
     OK(MPI_Win_set_errhandler(allocated, MPI_ERRORS_RETURN));
     OK(MPI_Win_set_name(shared, "blackboard"));
     OK(MPI_Win_set_attr(shared, plain, &value));
@@ -82,7 +81,7 @@ static void check_extras(void) {
     CHECK(flag && *value == 42);
     OK(MPI_Win_get_attr(pages, plain, &value, &flag));
     CHECK(!flag);
-    /* A value that takes the place of another deletes that. */
+    // A value that takes the place of another deletes that.
     static int other = 43;
     deletes = 0;
     OK(MPI_Win_set_attr(created, keyval, &other));
@@ -127,21 +126,19 @@ static int says(MPI_Win win, const char *key, const char *value) {
     return flag && strcmp(text, value) == 0;
 }
 
-/* ---- the windows ---- */
+// ---- the windows ----
 
 static void make_windows(void) {
     MPI_Info info;
     MPI_Comm gone;
     OK(MPI_Info_create(&info));
     OK(MPI_Info_set(info, "accumulate_ordering", "none"));
-    /* Natively MPICH 4.0 puts what is put there 4 bytes before it. */
+    // Natively MPICH 4.0 puts what is put there 4 bytes before it.
     created_at = (int *)calloc(WORDS + 1, sizeof(int)) + save;
-    OK(MPI_Win_create(created_at, WORDS * sizeof(int), sizeof(int), info, MPI_COMM_WORLD,
-                      &created));
+    OK(MPI_Win_create(created_at, WORDS * sizeof(int), sizeof(int), info, MPI_COMM_WORLD, &created));
     OK(MPI_Info_free(&info));
-    OK(MPI_Comm_dup(MPI_COMM_WORLD, &gone)); /* a window outlives its communicator */
-    OK(MPI_Win_allocate(WORDS * sizeof(int), sizeof(int), MPI_INFO_NULL, gone, &allocated_at,
-                        &allocated));
+    OK(MPI_Comm_dup(MPI_COMM_WORLD, &gone)); // a window outlives its communicator
+    OK(MPI_Win_allocate(WORDS * sizeof(int), sizeof(int), MPI_INFO_NULL, gone, &allocated_at, &allocated));
     OK(MPI_Comm_free(&gone));
     memset(allocated_at, 0, WORDS * sizeof(int));
     OK(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &dynamic));
@@ -152,20 +149,17 @@ static void make_windows(void) {
     OK(MPI_Win_detach(dynamic, unused));
     free(unused);
     OK(MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half));
-    /* Natively one after the other: Open MPI 4.1 gives the two of one node the same file. */
-    if (!save && rank % 2)
-        OK(MPI_Barrier(MPI_COMM_WORLD));
+    // Natively one after the other: Open MPI 4.1 gives the two of one node the same file.
+    if (!save && rank % 2) OK(MPI_Barrier(MPI_COMM_WORLD));
     OK(MPI_Win_allocate(WORDS * sizeof(int), 1, MPI_INFO_NULL, half, &half_at, &half_window));
-    if (!save && rank % 2 == 0)
-        OK(MPI_Barrier(MPI_COMM_WORLD));
+    if (!save && rank % 2 == 0) OK(MPI_Barrier(MPI_COMM_WORLD));
     memset(half_at, 0, WORDS * sizeof(int));
     fenced_at = calloc(WORDS, sizeof(int));
-    OK(MPI_Win_create(fenced_at, WORDS * sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD,
-                      &fenced));
+    OK(MPI_Win_create(fenced_at, WORDS * sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &fenced));
     OK(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-/* ---- shared memory ---- */
+// ---- shared memory ----
 
 static MPI_Comm node;
 static int *shared_at, *pages_at, *lone_at;
@@ -176,19 +170,16 @@ static MPI_Aint part_of(int r) { return r == 2 ? 0 : (100 * (r + 1) + 3) * (MPI_
 static void make_shared(void) {
     MPI_Info info;
     OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
-    OK(MPI_Win_allocate_shared(part_of(rank), sizeof(int), MPI_INFO_NULL, node, &shared_at,
-                               &shared));
+    OK(MPI_Win_allocate_shared(part_of(rank), sizeof(int), MPI_INFO_NULL, node, &shared_at, &shared));
     OK(MPI_Info_create(&info));
     OK(MPI_Info_set(info, "alloc_shared_noncontig", "true"));
     OK(MPI_Win_allocate_shared(WORDS * sizeof(int), 1, info, node, &pages_at, &pages));
     OK(MPI_Info_free(&info));
-    for (MPI_Aint i = 0; i < part_of(rank) / (MPI_Aint)sizeof(int); i++)
-        shared_at[i] = 10000 * rank + (int)i;
+    for (MPI_Aint i = 0; i < part_of(rank) / (MPI_Aint)sizeof(int); i++) shared_at[i] = 10000 * rank + (int)i;
     pages_at[7] = 70 + rank;
-    /* Open MPI of Debian has the former only under ckptrun. */
+    // Open MPI of Debian has the former only under ckptrun.
     if (save)
-        OK(MPI_Win_create(lone_word, sizeof lone_word, sizeof(int), MPI_INFO_NULL, MPI_COMM_SELF,
-                          &lone));
+        OK(MPI_Win_create(lone_word, sizeof lone_word, sizeof(int), MPI_INFO_NULL, MPI_COMM_SELF, &lone));
     OK(MPI_Win_allocate_shared(2 * sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_SELF, &lone_at,
                                &lone_shared));
     lone_at[1] = 500 + rank;
@@ -215,16 +206,14 @@ static void check_shared(void) {
         OK(MPI_Win_shared_query(shared, r, &bytes, &unit, &there));
         CHECK(bytes == part_of(r));
         CHECK(r != rank || bytes == 0 || there == shared_at);
-        for (MPI_Aint i = 0; i < bytes / (MPI_Aint)sizeof(int); i++)
-            CHECK(there[i] == 10000 * r + (int)i);
-        MPI_Aint before = 0; /* the parts lie behind each other */
-        for (int k = 0; k < r; k++)
-            before += part_of(k) / (MPI_Aint)sizeof(int);
+        for (MPI_Aint i = 0; i < bytes / (MPI_Aint)sizeof(int); i++) CHECK(there[i] == 10000 * r + (int)i);
+        MPI_Aint before = 0; // the parts lie behind each other
+        for (int k = 0; k < r; k++) before += part_of(k) / (MPI_Aint)sizeof(int);
         CHECK(bytes == 0 || there - first == before);
         OK(MPI_Win_shared_query(pages, r, &bytes, &unit, &there));
         CHECK(bytes == WORDS * sizeof(int) && unit == 1 && there[7] == 70 + r);
     }
-    /* What one stores the others load. */
+    // What one stores the others load.
     OK(MPI_Win_shared_query(pages, (rank + 1) % size, &bytes, &unit, &there));
     OK(MPI_Win_fence(0, pages));
     there[8] = 1000 * turn + rank;
@@ -236,15 +225,14 @@ static void check_shared(void) {
     CHECK(pages_at[9] == 5 && got == 70 + (rank + 1) % size);
     OK(MPI_Barrier(MPI_COMM_WORLD));
     pages_at[9] = 0;
-    if (save)
-        check_lone(lone, lone_word);
+    if (save) check_lone(lone, lone_word);
     check_lone(lone_shared, lone_at);
     OK(MPI_Win_shared_query(lone_shared, 0, &bytes, &unit, &there));
     CHECK(there == lone_at && bytes == 2 * sizeof(int) && unit == sizeof(int));
     CHECK(lone_at[1] == 500 + rank);
 }
 
-/* ---- what works ---- */
+// ---- what works ----
 
 static void check_fence(MPI_Comm comm, MPI_Win win, int *mine, MPI_Aint at, MPI_Aint step) {
     int me, n, got = -1, one = 1;
@@ -252,7 +240,7 @@ static void check_fence(MPI_Comm comm, MPI_Win win, int *mine, MPI_Aint at, MPI_
     OK(MPI_Comm_size(comm, &n));
     int to = (me + 1) % n, from = (me + n - 1) % n, v = 1000 * turn + me;
     MPI_Aint base = at;
-    if (at != 0) { /* a dynamic window: where the others' memory is */
+    if (at != 0) { // a dynamic window: where the others' memory is
         MPI_Aint *all = malloc(n * sizeof *all);
         OK(MPI_Allgather(&at, 1, MPI_AINT, all, 1, MPI_AINT, comm));
         base = all[to];
@@ -321,15 +309,13 @@ static void check_active(MPI_Win win, int *mine) {
 static void check_all(void) {
     MPI_Aint here;
     turn++;
-    check_attributes(created, created_at, WORDS * sizeof(int), sizeof(int),
-                     MPI_WIN_FLAVOR_CREATE);
-    check_attributes(allocated, allocated_at, WORDS * sizeof(int), sizeof(int),
-                     MPI_WIN_FLAVOR_ALLOCATE);
+    check_attributes(created, created_at, WORDS * sizeof(int), sizeof(int), MPI_WIN_FLAVOR_CREATE);
+    check_attributes(allocated, allocated_at, WORDS * sizeof(int), sizeof(int), MPI_WIN_FLAVOR_ALLOCATE);
     check_attributes(dynamic, MPI_BOTTOM, 0, 1, MPI_WIN_FLAVOR_DYNAMIC);
     check_attributes(shared, shared_at, part_of(rank), sizeof(int), MPI_WIN_FLAVOR_SHARED);
     check_attributes(pages, pages_at, WORDS * sizeof(int), 1, MPI_WIN_FLAVOR_SHARED);
     CHECK(says(created, "accumulate_ordering", "none"));
-    if (save) /* natively each MPI tells the hints that it knows */
+    if (save) // natively each MPI tells the hints that it knows
         CHECK(says(pages, "alloc_shared_noncontig", "true"));
     check_extras();
     created_at[1] = allocated_at[1] = half_at[1] = dynamic_at[1] = 0;
@@ -345,7 +331,7 @@ static void check_all(void) {
     check_shared();
 }
 
-/* ---- what holds a checkpoint back ---- */
+// ---- what holds a checkpoint back ----
 
 static void refused(const char *what) {
     MPIX_CR_state_t state;
@@ -363,8 +349,7 @@ static void check_refusals(void) {
         OK(MPI_Win_lock(MPI_LOCK_SHARED, 2, 0, created));
     }
     refused("rank 1: window \"board\": MPI_Win_lock of rank 2");
-    if (rank == 1)
-        OK(MPI_Win_unlock(2, created));
+    if (rank == 1) OK(MPI_Win_unlock(2, created));
     groups(created, &origin, &target);
     OK(MPI_Win_post(origin, 0, created));
     refused("window \"board\": MPI_Win_post");
@@ -376,7 +361,7 @@ static void check_refusals(void) {
     OK(MPI_Group_free(&target));
 }
 
-/* ---- */
+// ----
 
 static void free_windows(void) {
     deletes = 0;
@@ -389,8 +374,7 @@ static void free_windows(void) {
     OK(MPI_Win_free(&fenced));
     OK(MPI_Win_free(&shared));
     OK(MPI_Win_free(&pages));
-    if (save)
-        OK(MPI_Win_free(&lone));
+    if (save) OK(MPI_Win_free(&lone));
     OK(MPI_Win_free(&lone_shared));
     OK(MPI_Comm_free(&node));
 }
@@ -408,8 +392,7 @@ int main(int argc, char **argv) {
     int to = (rank + 1) % size, from = (rank + size - 1) % size;
     int v = 77 + rank, got = -1, one = 1, two[2] = {801, 802}, three = 803, read = -1;
     MPI_Request pending[2];
-    if (save)
-        check_refusals();
+    if (save) check_refusals();
     fenced_at[3] = 500 + rank;
     OK(MPI_Win_fence(MPI_MODE_NOPRECEDE, fenced));
     OK(MPI_Put(&v, 1, MPI_INT, to, 0, 1, MPI_INT, fenced));
@@ -421,7 +404,7 @@ int main(int argc, char **argv) {
         OK(MPI_Win_unlock(0, allocated));
     }
     OK(MPI_Barrier(MPI_COMM_WORLD));
-    if (rank == 2) { /* the others have no epoch there */
+    if (rank == 2) { // the others have no epoch there
         OK(MPI_Win_lock_all(0, allocated));
         OK(MPI_Put(&two[0], 1, MPI_INT, 0, 10, 1, MPI_INT, allocated));
         OK(MPI_Accumulate(&one, 1, MPI_INT, 1, 10, 1, MPI_INT, MPI_REPLACE, allocated));
@@ -448,14 +431,13 @@ int main(int argc, char **argv) {
         OK(MPI_Win_unlock_all(allocated));
     }
     OK(MPI_Barrier(MPI_COMM_WORLD));
-    OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, allocated)); /* nobody has one that excludes it */
+    OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, allocated)); // nobody has one that excludes it
     CHECK(rank != 0 || (allocated_at[10] == 801 && allocated_at[11] == 802));
     CHECK(rank != 1 || (allocated_at[10] == 1 && allocated_at[11] == 803));
     OK(MPI_Win_unlock(rank, allocated));
     check_all();
     free_windows();
-    if (rank == 0)
-        printf("rma: ok%s\n", state == MPIX_CR_STATE_RESTART ? ", restarted" : "");
+    if (rank == 0) printf("rma: ok%s\n", state == MPIX_CR_STATE_RESTART ? ", restarted" : "");
     OK(MPI_Finalize());
     return 0;
 }

@@ -1,9 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * tools.c: the tools interface, before MPI_Init and after.  With "save" as argument a checkpoint
- * asked for while a session or a handle is in use is refused, and one asked for when none is is
- * made.  Prints "tools: ok" on rank 0, and "tools: ok, restarted" after a restart.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// tools.c: the tools interface, before MPI_Init and after.  With "save" as argument a checkpoint
+// asked for while a session or a handle is in use is refused, and one asked for when none is is
+// made.  Prints "tools: ok" on rank 0, and "tools: ok, restarted" after a restart.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,26 +12,24 @@
 
 static int rank, save;
 
-#define CHECK(what)                                                                                \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            fprintf(stderr, "rank %d: %s:%d: %s\n", rank, __FILE__, __LINE__, #what);              \
-            abort();                                                                               \
-        }                                                                                          \
+#define CHECK(what)                                                                   \
+    do {                                                                              \
+        if (!(what)) {                                                                \
+            fprintf(stderr, "rank %d: %s:%d: %s\n", rank, __FILE__, __LINE__, #what); \
+            abort();                                                                  \
+        }                                                                             \
     } while (0)
 #define OK(call) CHECK((call) == MPI_SUCCESS)
 
 static int checkpoint(const char *refused) {
     MPIX_CR_state_t state;
     char why[1000] = "";
-    if (!save)
-        return 0;
+    if (!save) return 0;
     OK(MPIX_Checkpoint(&state));
     MPIX_Checkpoint_reason(why, sizeof why);
     if (refused != NULL) {
         if (state != MPIX_CR_STATE_IGNORE || strstr(why, refused) == NULL)
-            fprintf(stderr, "rank %d: state %d, reason \"%s\", want \"%s\"\n", rank, state, why,
-                    refused);
+            fprintf(stderr, "rank %d: state %d, reason \"%s\", want \"%s\"\n", rank, state, why, refused);
         CHECK(state == MPIX_CR_STATE_IGNORE && strstr(why, refused) && strstr(why, "rank 1: "));
         return 0;
     }
@@ -40,7 +37,7 @@ static int checkpoint(const char *refused) {
     return state == MPIX_CR_STATE_RESTART;
 }
 
-/* Every control variable says who it is, and an int that can be read has a value. */
+// Every control variable says who it is, and an int that can be read has a value.
 static void control(int *readable) {
     int n = 0, read = 0;
     OK(MPI_T_cvar_get_num(&n));
@@ -50,10 +47,9 @@ static void control(int *readable) {
         int length = sizeof name, more = sizeof desc, verbosity, bind, scope, index, count;
         MPI_Datatype type;
         MPI_T_enum values;
-        int rc = MPI_T_cvar_get_info(i, name, &length, &verbosity, &type, &values, desc, &more,
-                                     &bind, &scope);
-        if (rc == MPI_T_ERR_INVALID_INDEX)
-            continue;
+        int rc =
+            MPI_T_cvar_get_info(i, name, &length, &verbosity, &type, &values, desc, &more, &bind, &scope);
+        if (rc == MPI_T_ERR_INVALID_INDEX) continue;
         OK(rc);
         CHECK(verbosity >= MPI_T_VERBOSITY_USER_BASIC && verbosity <= MPI_T_VERBOSITY_MPIDEV_ALL);
         CHECK(bind >= MPI_T_BIND_NO_OBJECT && bind <= MPI_T_BIND_MPI_INFO);
@@ -89,25 +85,22 @@ static void performance(void) {
         char name[512];
         int length = sizeof name, verbosity, class, bind, readonly, continuous, atomic, index;
         MPI_Datatype type;
-        int rc = MPI_T_pvar_get_info(i, name, &length, &verbosity, &class, &type, NULL, NULL, NULL,
-                                     &bind, &readonly, &continuous, &atomic);
-        if (rc != MPI_SUCCESS) /* of a component that is not in use */
+        int rc = MPI_T_pvar_get_info(i, name, &length, &verbosity, &class, &type, NULL, NULL, NULL, &bind,
+                                     &readonly, &continuous, &atomic);
+        if (rc != MPI_SUCCESS) // of a component that is not in use
             continue;
         CHECK(class >= MPI_T_PVAR_CLASS_STATE && class <= MPI_T_PVAR_CLASS_GENERIC);
         CHECK(MPI_T_pvar_get_index(name, class, &index) == MPI_SUCCESS);
         MPI_Comm world = MPI_COMM_WORLD;
         MPI_T_pvar_handle handle;
-        if (bind != MPI_T_BIND_NO_OBJECT && bind != MPI_T_BIND_MPI_COMM)
-            continue;
-        rc = MPI_T_pvar_handle_alloc(session, i, bind == MPI_T_BIND_MPI_COMM ? &world : NULL,
-                                         &handle, &count);
-        if (rc != MPI_SUCCESS) /* one that this MPI cannot give now */
+        if (bind != MPI_T_BIND_NO_OBJECT && bind != MPI_T_BIND_MPI_COMM) continue;
+        rc =
+            MPI_T_pvar_handle_alloc(session, i, bind == MPI_T_BIND_MPI_COMM ? &world : NULL, &handle, &count);
+        if (rc != MPI_SUCCESS) // one that this MPI cannot give now
             continue;
         char value[4096];
-        if (!continuous)
-            OK(MPI_T_pvar_start(session, handle));
-        if (count * 8 <= (int)sizeof value)
-            OK(MPI_T_pvar_read(session, handle, value));
+        if (!continuous) OK(MPI_T_pvar_start(session, handle));
+        if (count * 8 <= (int)sizeof value) OK(MPI_T_pvar_read(session, handle, value));
         OK(MPI_T_pvar_handle_free(session, &handle));
     }
     checkpoint("MPI_T_pvar_session_create");
@@ -121,8 +114,7 @@ static void categories(void) {
     for (int i = 0; i < n; i++) {
         char name[512], desc[2048];
         int length = sizeof name, more = sizeof desc, c, p, k;
-        if (MPI_T_category_get_info(i, name, &length, desc, &more, &c, &p, &k) != MPI_SUCCESS)
-            continue;
+        if (MPI_T_category_get_info(i, name, &length, desc, &more, &c, &p, &k) != MPI_SUCCESS) continue;
         CHECK(c >= 0 && p >= 0 && k >= 0);
         cvars += c;
     }
@@ -131,7 +123,7 @@ static void categories(void) {
 
 int main(int argc, char **argv) {
     int provided, n = 0, readable = -1, before = -1;
-    /* A variable of which nobody may ask yet. */
+    // A variable of which nobody may ask yet.
     CHECK(MPI_T_cvar_get_num(&n) == MPI_T_ERR_NOT_INITIALIZED);
     OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
     OK(MPI_T_cvar_get_num(&before));
@@ -146,12 +138,11 @@ int main(int argc, char **argv) {
     checkpoint("MPI_T_cvar_handle_alloc");
     OK(MPI_T_cvar_handle_free(&handle));
     int restarted = checkpoint(NULL);
-    control(&readable); /* initialized as before */
+    control(&readable); // initialized as before
     OK(MPI_T_finalize());
     CHECK(MPI_T_cvar_get_num(&n) == MPI_T_ERR_NOT_INITIALIZED);
     OK(MPI_Barrier(MPI_COMM_WORLD));
-    if (rank == 0)
-        printf("tools: ok%s\n", restarted ? ", restarted" : "");
+    if (rank == 0) printf("tools: ok%s\n", restarted ? ", restarted" : "");
     OK(MPI_Finalize());
     return 0;
 }

@@ -1,10 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * types.c: datatypes made of each other at random, many of them freed while others need them, saved
- * ("save" as argument) in the middle, and used on: each live one packs the same bytes as when it was
- * made, and so does one made again from its contents.  Prints "types: ok" on rank 0, with ", restarted"
- * after a restart.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// types.c: datatypes made of each other at random, many of them freed while others need them, saved
+// ("save" as argument) in the middle, and used on: each live one packs the same bytes as when it was
+// made, and so does one made again from its contents.  Prints "types: ok" on rank 0, with ", restarted"
+// after a restart.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +15,7 @@
 enum { LIVE = 40, STEPS = 600, LARGEST = 1 << 12, ROOM = 1 << 18 };
 
 static struct {
-    MPI_Datatype type; /* MPI_DATATYPE_NULL: none */
+    MPI_Datatype type; // MPI_DATATYPE_NULL: none
     unsigned long hash;
 } types[LIVE];
 
@@ -27,12 +26,11 @@ static unsigned below(unsigned n) {
     return (unsigned)(seed >> 20) % n;
 }
 
-/* What the type takes out of a buffer whose bytes all differ from their neighbours. */
+// What the type takes out of a buffer whose bytes all differ from their neighbours.
 static unsigned long packed(MPI_Datatype type) {
     static unsigned char from[ROOM], to[LARGEST];
     if (from[1] == 0)
-        for (int i = 0; i < ROOM; i++)
-            from[i] = (unsigned char)(i * 7 + (i >> 8) * 31);
+        for (int i = 0; i < ROOM; i++) from[i] = (unsigned char)(i * 7 + (i >> 8) * 31);
     MPI_Aint lower, extent, true_lower, true_extent;
     int size, at = 0;
     OK(MPI_Type_size(type, &size));
@@ -41,18 +39,16 @@ static unsigned long packed(MPI_Datatype type) {
     CHECK(size <= LARGEST && true_lower >= 0 && true_lower + true_extent <= ROOM);
     OK(MPI_Pack(from, 1, type, to, LARGEST, &at, MPI_COMM_SELF));
     unsigned long h = 14695981039346656037ul ^ (unsigned long)lower ^ (unsigned long)extent << 20;
-    for (int i = 0; i < size; i++)
-        h = (h ^ to[i]) * 1099511628211ul;
+    for (int i = 0; i < size; i++) h = (h ^ to[i]) * 1099511628211ul;
     return h;
 }
 
-/* One that others can be made of without growing too large. */
+// One that others can be made of without growing too large.
 static MPI_Datatype some(void) {
     MPI_Datatype t = types[below(LIVE)].type;
     MPI_Aint lower, extent;
     int size;
-    if (t == MPI_DATATYPE_NULL)
-        return below(2) ? MPI_INT : MPI_DOUBLE;
+    if (t == MPI_DATATYPE_NULL) return below(2) ? MPI_INT : MPI_DOUBLE;
     OK(MPI_Type_size(t, &size));
     OK(MPI_Type_get_extent(t, &lower, &extent));
     return size <= LARGEST / 8 && extent <= ROOM / 64 ? t : MPI_SHORT;
@@ -75,12 +71,12 @@ static MPI_Datatype made(void) {
     case 3:
         OK(MPI_Type_create_hindexed(2, (int[]){1, 1}, (MPI_Aint[]){0, 2 * extent + 8}, a, &t));
         break;
-    case 4: { /* MPIs differ in how they round the extent of a structure up */
+    case 4: { // MPIs differ in how they round the extent of a structure up
         MPI_Datatype rough;
         MPI_Aint lower_b, extent_b;
         OK(MPI_Type_get_extent(b, &lower_b, &extent_b));
-        OK(MPI_Type_create_struct(2, (int[]){1, 1}, (MPI_Aint[]){0, extent + 16},
-                                  (MPI_Datatype[]){a, b}, &rough));
+        OK(MPI_Type_create_struct(2, (int[]){1, 1}, (MPI_Aint[]){0, extent + 16}, (MPI_Datatype[]){a, b},
+                                  &rough));
         OK(MPI_Type_create_resized(rough, 0, extent + extent_b + 24, &t));
         OK(MPI_Type_free(&rough));
         break;
@@ -95,7 +91,7 @@ static MPI_Datatype made(void) {
     return t;
 }
 
-/* A copy of a type from its contents; those that it is made of are freed. */
+// A copy of a type from its contents; those that it is made of are freed.
 static MPI_Datatype again(MPI_Datatype type) {
     int ni, na, nt, combiner, ints[8];
     MPI_Aint addresses[4];
@@ -130,8 +126,7 @@ static MPI_Datatype again(MPI_Datatype type) {
     for (int i = 0; i < nt; i++) {
         int others;
         OK(MPI_Type_get_envelope(inner[i], &ni, &na, &others, &combiner));
-        if (combiner != MPI_COMBINER_NAMED)
-            OK(MPI_Type_free(&inner[i]));
+        if (combiner != MPI_COMBINER_NAMED) OK(MPI_Type_free(&inner[i]));
     }
     return t;
 }
@@ -164,21 +159,19 @@ int main(int argc, char **argv) {
     OK(MPI_Init(&argc, &argv));
     OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
     seed += (unsigned long)rank * 7919;
-    for (int i = 0; i < LIVE; i++)
-        types[i].type = MPI_DATATYPE_NULL;
+    for (int i = 0; i < LIVE; i++) types[i].type = MPI_DATATYPE_NULL;
     steps(STEPS);
     MPIX_CR_state_t state;
     int restarted = 0;
     for (int round = 0; round < 3; round++) {
-        steps(STEPS / 10); /* some that the last image does not know */
+        steps(STEPS / 10); // some that the last image does not know
         if (save) {
             OK(MPIX_Checkpoint(&state));
             CHECK(state == MPIX_CR_STATE_CHECKPOINT || state == MPIX_CR_STATE_RESTART);
             restarted |= state == MPIX_CR_STATE_RESTART;
         }
         for (int i = 0; i < LIVE; i++)
-            if (types[i].type != MPI_DATATYPE_NULL)
-                check(i);
+            if (types[i].type != MPI_DATATYPE_NULL) check(i);
     }
     steps(STEPS);
     for (int i = 0; i < LIVE; i++)
@@ -186,8 +179,7 @@ int main(int argc, char **argv) {
             check(i);
             OK(MPI_Type_free(&types[i].type));
         }
-    if (rank == 0)
-        printf("types: ok%s\n", restarted ? ", restarted" : "");
+    if (rank == 0) printf("types: ok%s\n", restarted ? ", restarted" : "");
     OK(MPI_Finalize());
     return 0;
 }

@@ -1,8 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * windows.c: one-sided communication and files do what MPI says, and leave nothing behind that holds a
- * checkpoint back ("save" as argument).  Prints "windows: ok" on rank 0.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// windows.c: one-sided communication and files do what MPI says, and leave nothing behind that holds a
+// checkpoint back ("save" as argument).  Prints "windows: ok" on rank 0.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,8 +25,7 @@ static void check_window(MPI_Win win, int *mine) {
     CHECK(got == 100 + rank);
     OK(MPI_Accumulate(&one, 1, MPI_INT, 0, 1, 1, MPI_INT, MPI_SUM, win));
     OK(MPI_Win_fence(MPI_MODE_NOSUCCEED, win));
-    if (rank == 0)
-        CHECK(mine[1] == size);
+    if (rank == 0) CHECK(mine[1] == size);
     OK(MPI_Barrier(MPI_COMM_WORLD));
     OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win));
     OK(MPI_Fetch_and_op(&one, &got, MPI_INT, 0, 1, MPI_SUM, win));
@@ -68,7 +66,7 @@ static void check_attributes(MPI_Win win, void *base, MPI_Aint bytes, int flavor
     CHECK(flag && *(int *)v == flavor);
 }
 
-/* Whether the memory at an address is shared with other processes. */
+// Whether the memory at an address is shared with other processes.
 static int is_shared(void *at) {
     unsigned long start, end;
     char line[512], flags[8];
@@ -78,12 +76,11 @@ static int is_shared(void *at) {
         if (sscanf(line, "%lx-%lx %7s", &start, &end, flags) == 3 && (unsigned long)at >= start &&
             (unsigned long)at < end)
             found = flags[3] == 's';
-    if (f != NULL)
-        fclose(f);
+    if (f != NULL) fclose(f);
     return found;
 }
 
-/* Between ranks of one node Open MPI makes windows of shared memory, in which a put is a store. */
+// Between ranks of one node Open MPI makes windows of shared memory, in which a put is a store.
 static int open_mpi_below(void) {
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
     int n;
@@ -91,7 +88,7 @@ static int open_mpi_below(void) {
     return strncmp(version, "Open MPI", 8) == 0;
 }
 
-/* Every other rank has no memory; no locks are announced, and Open MPI gives them all the same. */
+// Every other rank has no memory; no locks are announced, and Open MPI gives them all the same.
 static void empty_parts(const char *apart) {
     MPI_Win win;
     MPI_Info info;
@@ -136,8 +133,7 @@ static void windows(void) {
     OK(MPI_Win_free(&win));
     MPI_Aint bytes;
     int unit, *zero;
-    OK(MPI_Win_allocate_shared(sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &mine,
-                               &win));
+    OK(MPI_Win_allocate_shared(sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &win));
     OK(MPI_Win_lock_all(0, win));
     *mine = rank + 5;
     OK(MPI_Win_sync(win));
@@ -162,8 +158,7 @@ static void files(const char *name) {
     OK(MPI_Error_class(rc, &class));
     CHECK(class == MPI_ERR_NO_SUCH_FILE);
     OK(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &f));
-    for (int i = 0; i < 4; i++)
-        v[i] = 10 * rank + i;
+    for (int i = 0; i < 4; i++) v[i] = 10 * rank + i;
     OK(MPI_Type_vector(4, 1, size, MPI_INT, &every));
     OK(MPI_Type_commit(&every));
     OK(MPI_File_set_view(f, rank * sizeof(int), MPI_INT, every, "native", MPI_INFO_NULL));
@@ -183,8 +178,7 @@ static void files(const char *name) {
     CHECK(total == 4 * size * (int)sizeof(int));
     int *all = malloc(4 * size * sizeof(int));
     OK(MPI_File_read_at_all(f, 0, all, 4 * size, MPI_INT, &st));
-    for (int i = 0; i < 4 * size; i++)
-        CHECK(all[i] == i % size * 10 + i / size);
+    for (int i = 0; i < 4 * size; i++) CHECK(all[i] == i % size * 10 + i / size);
     MPI_Request r;
     OK(MPI_File_iread_at(f, size, v, 1, MPI_INT, &r));
     OK(MPI_Wait(&r, &st));
@@ -196,8 +190,7 @@ static void files(const char *name) {
     OK(MPI_File_close(&f));
     CHECK(f == MPI_FILE_NULL);
     OK(MPI_Barrier(MPI_COMM_WORLD));
-    if (rank == 0)
-        OK(MPI_File_delete(name, MPI_INFO_NULL));
+    if (rank == 0) OK(MPI_File_delete(name, MPI_INFO_NULL));
 }
 
 int main(int argc, char **argv) {
@@ -212,8 +205,7 @@ int main(int argc, char **argv) {
         OK(MPIX_Checkpoint(&state));
         CHECK(state == MPIX_CR_STATE_CHECKPOINT);
     }
-    if (rank == 0)
-        printf("windows: ok\n");
+    if (rank == 0) printf("windows: ok\n");
     OK(MPI_Finalize());
     return 0;
 }

@@ -1,12 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * zoo.c: objects that objects.c has not, through many generations.
- *
- *   zoo [GENERATIONS]
- *
- * Each generation is saved, ends, and is continued, perhaps under another MPI; then every object is
- * checked and used again, some are freed and made anew, and the next generation is saved.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// zoo.c: objects that objects.c has not, through many generations.
+//
+//   zoo [GENERATIONS]
+//
+// Each generation is saved, ends, and is continued, perhaps under another MPI; then every object is
+// checked and used again, some are freed and made anew, and the next generation is saved.
 #include <mpi.h>
 #include <mpix_checkpoint.h>
 #include <stdio.h>
@@ -15,12 +14,12 @@
 
 static int rank, size;
 
-#define CHECK(what)                                                                                \
-    do                                                                                             \
-        if (!(what)) {                                                                             \
-            fprintf(stderr, "rank %d, line %d: %s\n", rank, __LINE__, #what);                      \
-            MPI_Abort(MPI_COMM_WORLD, 3);                                                          \
-        }                                                                                          \
+#define CHECK(what)                                                           \
+    do                                                                        \
+        if (!(what)) {                                                        \
+            fprintf(stderr, "rank %d, line %d: %s\n", rank, __LINE__, #what); \
+            MPI_Abort(MPI_COMM_WORLD, 3);                                     \
+        }                                                                     \
     while (0)
 
 static struct {
@@ -36,7 +35,7 @@ static struct {
     char buffer[4096 + MPI_BSEND_OVERHEAD];
 } zoo;
 
-/* The left operand, so the order of the ranks shows. */
+// The left operand, so the order of the ranks shows.
 static void take_first(void *in, void *inout, int *n, MPI_Datatype *type) {
     CHECK(*type == MPI_INT);
     memcpy(inout, in, (size_t)*n * sizeof(int));
@@ -63,7 +62,7 @@ static void note_error(MPI_Comm *comm, int *code, ...) {
     errors++;
 }
 
-/* A datatype of every constructor that nests another: 8 ints in 64 bytes. */
+// A datatype of every constructor that nests another: 8 ints in 64 bytes.
 static MPI_Datatype make_nested(void) {
     MPI_Datatype pair, sub, wide, block, part[2], whole;
     MPI_Aint at[2] = {0, 16}, where[2] = {0, 16};
@@ -75,7 +74,7 @@ static MPI_Datatype make_nested(void) {
     MPI_Type_create_resized(wide, 0, 32, &block);
     MPI_Type_create_hindexed_block(2, 1, where, block, &whole);
     MPI_Type_commit(&whole);
-    MPI_Type_free(&pair); /* what is inside lives on */
+    MPI_Type_free(&pair); // what is inside lives on
     MPI_Type_free(&sub);
     MPI_Type_free(&wide);
     MPI_Type_free(&block);
@@ -84,11 +83,10 @@ static MPI_Datatype make_nested(void) {
 
 static void make(void) {
     int all[64], degrees[1] = {1}, me[1] = {rank}, next[1] = {(rank + 1) % size};
-    for (int i = 0; i < size && i < 64; i++)
-        all[i] = size - 1 - i;
+    for (int i = 0; i < size && i < 64; i++) all[i] = size - 1 - i;
     MPI_Group world;
     MPI_Comm_group(MPI_COMM_WORLD, &world);
-    MPI_Group_incl(world, size - 1, all, &zoo.group); /* in reverse, without rank 0 */
+    MPI_Group_incl(world, size - 1, all, &zoo.group); // in reverse, without rank 0
     MPI_Group_difference(zoo.group, world, &zoo.empty);
     MPI_Comm_create(MPI_COMM_WORLD, zoo.group, &zoo.some);
     MPI_Group_free(&world);
@@ -96,16 +94,15 @@ static void make(void) {
     MPI_Info_create(&zoo.info);
     MPI_Info_set(zoo.info, "zoo", "animals");
     MPI_Comm_dup_with_info(MPI_COMM_WORLD, zoo.info, &zoo.hinted);
-    MPI_Dist_graph_create(MPI_COMM_WORLD, 1, me, degrees, next, MPI_UNWEIGHTED, MPI_INFO_NULL, 0,
-                          &zoo.graph);
+    MPI_Dist_graph_create(MPI_COMM_WORLD, 1, me, degrees, next, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &zoo.graph);
     MPI_Comm half;
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, 0, &half);
     MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - rank % 2, 4, &zoo.inter);
-    MPI_Comm_free(&half); /* its intercommunicator lives on */
+    MPI_Comm_free(&half); // its intercommunicator lives on
     MPI_Intercomm_merge(zoo.inter, rank % 2, &zoo.merged);
     MPI_Comm_create_errhandler(note_error, &zoo.errh);
     MPI_Comm_set_errhandler(zoo.merged, zoo.errh);
-    MPI_Errhandler_free(&zoo.errh); /* the communicator keeps it */
+    MPI_Errhandler_free(&zoo.errh); // the communicator keeps it
 
     MPI_Type_create_f90_real(12, 100, &zoo.real);
     MPI_Type_create_f90_integer(9, &zoo.integer);
@@ -172,7 +169,7 @@ static void check_types(void) {
     CHECK(n == 8);
     MPI_Datatype again;
     MPI_Type_create_f90_real(12, 100, &again);
-    CHECK(again == zoo.real); /* MPI: the same handle for the same arguments */
+    CHECK(again == zoo.real); // MPI: the same handle for the same arguments
     MPI_Type_size(zoo.nested, &n);
     MPI_Type_get_extent(zoo.nested, &low, &extent);
     CHECK(n == 8 * (int)sizeof(int) && low == 0 && extent == 48);
@@ -198,13 +195,11 @@ static void check_messages(void) {
     CHECK(!commute);
     MPI_Allreduce(&rank, &got, 1, MPI_INT, zoo.first, MPI_COMM_WORLD);
     CHECK(got == 0);
-    for (int i = 0; i < 16; i++)
-        ints[i] = 100 * rank + i;
-    MPI_Sendrecv(ints, 1, zoo.nested, (rank + 1) % size, 2, back, 1, zoo.nested,
-                 (rank + size - 1) % size, 2, zoo.graph, &st);
-    static const int at[8] = {0, 2, 5, 6, 4, 6, 9, 10}; /* some are written twice */
-    for (int i = 0; i < 8; i++)
-        CHECK(back[at[i]] == 100 * ((rank + size - 1) % size) + at[i]);
+    for (int i = 0; i < 16; i++) ints[i] = 100 * rank + i;
+    MPI_Sendrecv(ints, 1, zoo.nested, (rank + 1) % size, 2, back, 1, zoo.nested, (rank + size - 1) % size, 2,
+                 zoo.graph, &st);
+    static const int at[8] = {0, 2, 5, 6, 4, 6, 9, 10}; // some are written twice
+    for (int i = 0; i < 8; i++) CHECK(back[at[i]] == 100 * ((rank + size - 1) % size) + at[i]);
     zoo.out = 1000 * zoo.generation + rank;
     MPI_Start(&zoo.receive);
     MPI_Start(&zoo.send);
@@ -212,14 +207,14 @@ static void check_messages(void) {
     MPI_Wait(&zoo.receive, &st);
     CHECK(zoo.in == 1000 * zoo.generation + (rank + size - 1) % size && st.MPI_TAG == 8);
     int me;
-    MPI_Comm_rank(zoo.merged, &me); /* the receive that has been pending since the last one */
+    MPI_Comm_rank(zoo.merged, &me); // the receive that has been pending since the last one
     MPI_Send(&from, 1, MPI_INT, (me + 1) % size, 9, zoo.merged);
     MPI_Wait(&zoo.early, &st);
     CHECK(zoo.early_in == from && st.MPI_SOURCE == (me + size - 1) % size);
     MPI_Irecv(&zoo.early_in, 1, MPI_INT, MPI_ANY_SOURCE, 9, zoo.merged, &zoo.early);
 }
 
-/* Ids of freed objects are given out again. */
+// Ids of freed objects are given out again.
 static void renew(void) {
     MPI_Type_free(&zoo.nested);
     zoo.nested = make_nested();
@@ -248,8 +243,7 @@ static void clean(void) {
     CHECK(p == zoo.buffer && n == (int)sizeof zoo.buffer);
     MPI_Comm *comms[] = {&zoo.some, &zoo.node, &zoo.hinted, &zoo.graph, &zoo.inter, &zoo.merged};
     for (size_t i = 0; i < sizeof comms / sizeof *comms; i++)
-        if (*comms[i] != MPI_COMM_NULL)
-            MPI_Comm_free(comms[i]);
+        if (*comms[i] != MPI_COMM_NULL) MPI_Comm_free(comms[i]);
     MPI_Group_free(&zoo.group);
     MPI_Type_free(&zoo.nested);
     MPI_Type_free(&zoo.keyed);
@@ -272,8 +266,7 @@ int main(int argc, char **argv) {
         zoo.generation++;
         MPIX_Checkpoint(&state);
         if (state == MPIX_CR_STATE_CHECKPOINT) {
-            if (rank == 0)
-                printf("zoo: generation %d is saved\n", zoo.generation);
+            if (rank == 0) printf("zoo: generation %d is saved\n", zoo.generation);
             clean();
             return 0;
         }
@@ -285,8 +278,7 @@ int main(int argc, char **argv) {
         }
         check();
     }
-    if (rank == 0)
-        printf("zoo: ok, %d generations\n", zoo.generation);
+    if (rank == 0) printf("zoo: ok, %d generations\n", zoo.generation);
     clean();
     return 0;
 }

@@ -1,7 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * check.c: ckptrun's own file, and a sample of what it reads.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// check.c: ckptrun's own file, and a sample of what it reads.
 #include "../../thread_check.c"
 
 #include <string.h>
@@ -12,7 +11,7 @@ int check_threads(const void *p, size_t bytes, uint32_t xsave_max, char *why, si
     return threads_check(p, bytes, xsave_max, why, whybytes);
 }
 
-/* A process of two threads, the first of them with a pending signal. */
+// A process of two threads, the first of them with a pending signal.
 size_t sample_threads(void *buffer, size_t bytes) {
     size_t one = sizeof(struct thread_image) + sizeof(struct kept_signal) + 64;
     size_t two = sizeof(struct thread_image), all = sizeof(struct process_image) + one + two;
@@ -22,7 +21,8 @@ size_t sample_threads(void *buffer, size_t bytes) {
     p->bytes = sizeof *p;
     p->version = HOSTGO_VERSION;
     struct thread_image *im = (struct thread_image *)(p + 1);
-    *im = (struct thread_image){.bytes = (uint32_t)one, .kind = 1, .main = 1, .pending = 1, .xsave_bytes = 64};
+    *im =
+        (struct thread_image){.bytes = (uint32_t)one, .kind = 1, .main = 1, .pending = 1, .xsave_bytes = 64};
     ((struct kept_signal *)(im + 1))->info.si_signo = SIGUSR1;
     im = (struct thread_image *)((char *)im + one);
     *im = (struct thread_image){.bytes = (uint32_t)two, .kind = 2};

@@ -1,7 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * check.h: what Go asks of check.c.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// check.h: what Go asks of check.c.
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -9,6 +8,6 @@
 #include <stdint.h>
 
 int check_threads(const void *p, size_t bytes, uint32_t xsave_max, char *why, size_t whybytes);
-size_t sample_threads(void *buffer, size_t bytes); /* the bytes written; 0: there is no room */
+size_t sample_threads(void *buffer, size_t bytes); // the bytes written; 0: there is no room
 
 #endif

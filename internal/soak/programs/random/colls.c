@@ -1,42 +1,56 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * colls.c: collectives of all kinds, blocking or started and awaited later.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// colls.c: collectives of all kinds, blocking or started and awaited later.
 #include <stdlib.h>
 #include <string.h>
 
 #include "random.h"
 
 enum which {
-    BARRIER, BCAST, REDUCE, ALLREDUCE, ALLREDUCE_IN_PLACE, GATHER, GATHERV, SCATTER, SCATTERV, ALLGATHER,
-    ALLGATHERV, ALLTOALL, ALLTOALLV, SCAN, EXSCAN, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, COLLS
+    BARRIER,
+    BCAST,
+    REDUCE,
+    ALLREDUCE,
+    ALLREDUCE_IN_PLACE,
+    GATHER,
+    GATHERV,
+    SCATTER,
+    SCATTERV,
+    ALLGATHER,
+    ALLGATHERV,
+    ALLTOALL,
+    ALLTOALLV,
+    SCAN,
+    EXSCAN,
+    REDUCE_SCATTER,
+    REDUCE_SCATTER_BLOCK,
+    COLLS
 };
 
-/* A call, with memory that lives as long as it is under way. */
+// A call, with memory that lives as long as it is under way.
 struct coll {
     enum which which;
     struct comm *c;
-    int n, root; /* words for or of each rank */
+    int n, root; // words for or of each rank
     MPI_Op op;
     uint64_t *in, *out;
-    size_t words; /* of out, all of which is folded */
+    size_t words; // of out, all of which is folded
     int counts[RANKS], at[RANKS];
 };
 
-/* ---- operations of ours ---- */
+// ---- operations of ours ----
 
-static MPI_Op ours[2]; /* one commutes, the other does not */
+static MPI_Op ours[2]; // one commutes, the other does not
 static MPI_Datatype pair;
 
 static void each_product(void *in, void *inout, int *n, MPI_Datatype *type) {
     (void)type;
     const uint64_t *a = in;
     uint64_t *b = inout;
-    for (int i = 0; i < *n; i++)
-        b[i] = (a[i] | 1) * (b[i] | 1);
+    for (int i = 0; i < *n; i++) b[i] = (a[i] | 1) * (b[i] | 1);
 }
 
-/* x -> a x + b, one after the other */
+// x -> a x + b, one after the other
 static void each_map(void *in, void *inout, int *n, MPI_Datatype *type) {
     (void)type;
     const uint64_t *f = in;
@@ -66,7 +80,7 @@ static MPI_Op some_op(void) {
     case 0:
         return MPI_BXOR;
     case 1:
-        return MPI_BOR; /* Open MPI 4.1 takes unsigned numbers for signed in MPI_MAX */
+        return MPI_BOR; // Open MPI 4.1 takes unsigned numbers for signed in MPI_MAX
     case 2:
         return ours[0];
     default:
@@ -74,9 +88,9 @@ static MPI_Op some_op(void) {
     }
 }
 
-/* ---- one call ---- */
+// ---- one call ----
 
-/* The blocking call, or the one that starts it. */
+// The blocking call, or the one that starts it.
 #define CALL(name, iname, ...) (r ? iname(__VA_ARGS__, r) : name(__VA_ARGS__))
 
 static void call(struct coll *k, MPI_Request *r) {
@@ -89,15 +103,14 @@ static void call(struct coll *k, MPI_Request *r) {
         CALL(MPI_Barrier, MPI_Ibarrier, comm);
         break;
     case BCAST:
-        if (me == k->root)
-            memcpy(out, in, (size_t)n * 8);
+        if (me == k->root) memcpy(out, in, (size_t)n * 8);
         CALL(MPI_Bcast, MPI_Ibcast, out, n, w, k->root, comm);
         break;
     case REDUCE:
         CALL(MPI_Reduce, MPI_Ireduce, in, out, n, w, k->op, k->root, comm);
         break;
     case ALLREDUCE:
-        if (k->op == ours[0] && n % 2 == 0) /* the one that does not commute */
+        if (k->op == ours[0] && n % 2 == 0) // the one that does not commute
             CALL(MPI_Allreduce, MPI_Iallreduce, in, out, n / 2, pair, ours[1], comm);
         else
             CALL(MPI_Allreduce, MPI_Iallreduce, in, out, n, w, k->op, comm);
@@ -127,7 +140,7 @@ static void call(struct coll *k, MPI_Request *r) {
     case ALLTOALL:
         CALL(MPI_Alltoall, MPI_Ialltoall, in, n, w, out, n, w, comm);
         break;
-    case ALLTOALLV: /* rank i sends as much to each as it receives from that one */
+    case ALLTOALLV: // rank i sends as much to each as it receives from that one
         CALL(MPI_Alltoallv, MPI_Ialltoallv, in, k->counts, k->at, w, out, k->counts, k->at, w, comm);
         break;
     case SCAN:
@@ -150,12 +163,11 @@ static void prepare(struct coll *k) {
     k->in = need(most * 8);
     k->out = need(most * 8);
     int me = seat(k->c, 0), at_root = k->which == REDUCE || k->which == GATHER || k->which == GATHERV;
-    /* Elsewhere an MPI may leave there what it likes. */
+    // Elsewhere an MPI may leave there what it likes.
     k->words = (at_root && me != k->root) || (k->which == EXSCAN && me == 0) ? 0 : most;
-    for (size_t i = 0; i < most; i++)
-        k->in[i] = mix(digest, i);
+    for (size_t i = 0; i < most; i++) k->in[i] = mix(digest, i);
     for (int i = 0; i < size; i++) {
-        /* Of ranks i and j, alltoallv needs a number that both know. */
+        // Of ranks i and j, alltoallv needs a number that both know.
         k->counts[i] = k->which == ALLTOALLV ? k->n * ((i + me) % 3) / 2 : k->n * (i % 3) / 2;
         k->at[i] = k->n * i;
     }
@@ -170,8 +182,7 @@ void coll_start(struct op *o, struct comm *c, int blocking) {
     k.op = some_op();
     memset(o, 0, sizeof *o);
     o->held = MPI_MESSAGE_NULL;
-    if (seat(c, 0) < 0)
-        return;
+    if (seat(c, 0) < 0) return;
     prepare(&k);
     o->what = OP_COLL;
     o->coll = need(sizeof k);
@@ -186,8 +197,7 @@ void coll_start(struct op *o, struct comm *c, int blocking) {
 
 void coll_finish(struct op *o) {
     struct coll *k = o->coll;
-    for (size_t i = 0; i < k->words; i++)
-        fold(k->out[i]);
+    for (size_t i = 0; i < k->words; i++) fold(k->out[i]);
     free(k->in);
     free(k->out);
     free(k);
@@ -195,29 +205,27 @@ void coll_finish(struct op *o) {
     o->coll = NULL;
 }
 
-/* ---- phases ---- */
+// ---- phases ----
 
 void phase_collectives(void) {
     struct op o;
     int same = pick(&script, 3) == 0;
     struct comm *c = some_comm();
     for (int n = between(&script, 1, 10); n > 0; n--) {
-        if (!same)
-            c = some_comm();
+        if (!same) c = some_comm();
         dally();
         coll_start(&o, c, 1);
     }
-    if (pick(&script, 4) == 0 && member(c)) /* as fast as it goes */
+    if (pick(&script, 4) == 0 && member(c)) // as fast as it goes
         for (int i = 0; i < 100; i++) {
             uint64_t v = mix(digest, (uint64_t)i), sum;
-            if (i % 10 == 0)
-                MPI_Barrier(c->comm);
+            if (i % 10 == 0) MPI_Barrier(c->comm);
             MPI_Allreduce(&v, &sum, 1, MPI_UINT64_T, MPI_SUM, c->comm);
             fold(sum);
         }
 }
 
-/* Several under way, with messages and blocking collectives between them. */
+// Several under way, with messages and blocking collectives between them.
 void phase_icollectives(void) {
     enum { MOST = 8 };
     struct op ops[3 * MOST];
@@ -232,10 +240,8 @@ void phase_icollectives(void) {
             coll_start(&o, some_comm(), 1);
         } else if (between_them < 3) {
             struct msg m = some_msg(some_comm(), 6000);
-            if (is_dst(&m))
-                post_recv(&ops[n++], &m, 0);
-            if (is_src(&m))
-                post_send(&ops[n++], &m);
+            if (is_dst(&m)) post_recv(&ops[n++], &m, 0);
+            if (is_src(&m)) post_send(&ops[n++], &m);
         }
     }
     complete(ops, n);
@@ -249,8 +255,7 @@ static void neighbours_once(const struct comm *c, int degree, int n, int how, in
     const MPI_Datatype w = MPI_UINT64_T;
     MPI_Datatype types[2 * RANKS];
     MPI_Aint bytes[2 * RANKS];
-    for (size_t i = 0; i < words; i++)
-        in[i] = mix(digest, i);
+    for (size_t i = 0; i < words; i++) in[i] = mix(digest, i);
     for (int i = 0; i < degree; i++) {
         counts[i] = n;
         at[i] = n * i;
@@ -264,16 +269,13 @@ static void neighbours_once(const struct comm *c, int degree, int n, int how, in
     else if (how == 2)
         CALL(MPI_Neighbor_alltoall, MPI_Ineighbor_alltoall, in, n, w, out, n, w, c->comm);
     else if (how == 3)
-        CALL(MPI_Neighbor_alltoallv, MPI_Ineighbor_alltoallv, in, counts, at, w, out, counts, at, w,
-             c->comm);
+        CALL(MPI_Neighbor_alltoallv, MPI_Ineighbor_alltoallv, in, counts, at, w, out, counts, at, w, c->comm);
     else
-        CALL(MPI_Neighbor_alltoallw, MPI_Ineighbor_alltoallw, in, counts, bytes, types, out, counts,
-             bytes, types, c->comm);
+        CALL(MPI_Neighbor_alltoallw, MPI_Ineighbor_alltoallw, in, counts, bytes, types, out, counts, bytes,
+             types, c->comm);
     dally();
-    if (later)
-        MPI_Wait(&request, MPI_STATUS_IGNORE);
-    for (size_t i = 0; i < words; i++)
-        fold(out[i]);
+    if (later) MPI_Wait(&request, MPI_STATUS_IGNORE);
+    for (size_t i = 0; i < words; i++) fold(out[i]);
     free(in);
     free(out);
 }
@@ -282,30 +284,27 @@ void phase_neighbours(void) {
     struct comm *c = some_comm_of(pick(&script, 2) ? CART : GRAPH);
     for (int rounds = between(&script, 1, 5); rounds > 0; rounds--) {
         int n = 1 + some_size(3000), how = pick(&script, 5), later = pick(&script, 2);
-        if (c == NULL || !member(c))
-            continue;
+        if (c == NULL || !member(c)) continue;
         neighbours_once(c, c->kind == CART ? 2 * c->ndims : c->degree, n, how, later);
         dally();
     }
 }
 
-/* Collectives between the two sides. */
+// Collectives between the two sides.
 void phase_inter(void) {
     struct comm *c = some_comm_of(INTER);
     for (int rounds = between(&script, 1, 6); rounds > 0; rounds--) {
         int how = pick(&script, 5), n = 1 + some_size(2000), root_side = pick(&script, 2);
         int later = pick(&script, 2);
         int root = c ? pick(&script, c->n[root_side]) : 0;
-        if (c == NULL || !member(c))
-            continue;
+        if (c == NULL || !member(c)) continue;
         int side = side_of(c), me = seat(c, side);
         size_t words = (size_t)n * RANKS;
         uint64_t *in = need(words * 8), *out = need(words * 8);
         MPI_Request request, *r = later ? &request : NULL;
         const MPI_Datatype w = MPI_UINT64_T;
         int to = side != root_side ? root : me == root ? MPI_ROOT : MPI_PROC_NULL;
-        for (size_t i = 0; i < words; i++)
-            in[i] = mix(digest, i);
+        for (size_t i = 0; i < words; i++) in[i] = mix(digest, i);
         if (how == 0) {
             CALL(MPI_Barrier, MPI_Ibarrier, c->comm);
         } else if (how == 1) {
@@ -319,10 +318,8 @@ void phase_inter(void) {
             CALL(MPI_Reduce, MPI_Ireduce, in, out, n, w, MPI_BXOR, to, c->comm);
         }
         dally();
-        if (later)
-            MPI_Wait(&request, MPI_STATUS_IGNORE);
-        for (size_t i = 0; i < words && (how != 4 || to == MPI_ROOT); i++)
-            fold(out[i]);
+        if (later) MPI_Wait(&request, MPI_STATUS_IGNORE);
+        for (size_t i = 0; i < words && (how != 4 || to == MPI_ROOT); i++) fold(out[i]);
         free(in);
         free(out);
     }

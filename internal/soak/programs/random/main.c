@@ -1,10 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * main.c: random SEED PHASES [MS]
- *
- * Plays so many phases of the script of a seed, and prints a digest of what each rank received.  MS
- * milliseconds is about what a rank dallies in a phase at most.  See random.h.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// main.c: random SEED PHASES [MS]
+//
+// Plays so many phases of the script of a seed, and prints a digest of what each rank received.  MS
+// milliseconds is about what a rank dallies in a phase at most.  See random.h.
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,8 +30,7 @@ void fail(const char *format, ...) {
 
 void *need(size_t bytes) {
     void *p = calloc(1, bytes ? bytes : 1);
-    if (p == NULL)
-        fail("no memory for %zu bytes", bytes);
+    if (p == NULL) fail("no memory for %zu bytes", bytes);
     return p;
 }
 
@@ -50,11 +48,10 @@ void dally(void) {
     } else if (how < 3) {
         for (int64_t end = now_us() + us / 2; now_us() < end;)
             ;
-    } else if (how == 3) { /* memory comes and goes */
+    } else if (how == 3) { // memory comes and goes
         size_t n = (size_t)us * 64;
         volatile char *p = need(n);
-        for (size_t i = 0; i < n; i += 4096)
-            p[i] = (char)i;
+        for (size_t i = 0; i < n; i += 4096) p[i] = (char)i;
         free((void *)p);
     }
 }
@@ -84,15 +81,13 @@ static const struct {
 
 static void play(int count) {
     int total = 0, kinds = (int)(sizeof phases / sizeof *phases);
-    for (int i = 0; i < kinds; i++)
-        total += phases[i].weight;
+    for (int i = 0; i < kinds; i++) total += phases[i].weight;
     for (phase = 0; phase < count; phase++) {
         doing = "what was started before";
         later_due(0);
         messages_flush();
         int at = 0;
-        for (int w = pick(&script, total); w >= phases[at].weight; at++)
-            w -= phases[at].weight;
+        for (int w = pick(&script, total); w >= phases[at].weight; at++) w -= phases[at].weight;
         doing = phases[at].name;
         phases[at].play();
         fold((uint64_t)phase);
@@ -106,13 +101,11 @@ int main(int argc, char **argv) {
         return 2;
     }
     uint64_t seed = strtoull(argv[1], NULL, 0);
-    if (argc > 3)
-        dally_ms = atoi(argv[3]);
+    if (argc > 3) dally_ms = atoi(argv[3]);
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (size > RANKS)
-        fail("made for %d ranks at most", RANKS);
+    if (size > RANKS) fail("made for %d ranks at most", RANKS);
     script.s = mix(seed, (uint64_t)size);
     own.s = mix(seed, 1000 + (uint64_t)rank);
     digest = mix(seed, (uint64_t)rank);
@@ -129,8 +122,7 @@ int main(int argc, char **argv) {
     uint64_t all[RANKS];
     MPI_Gather(&digest, 1, MPI_UINT64_T, all, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
     if (rank == 0)
-        for (int r = 0; r < size; r++)
-            printf("rank %d digest %016llx\n", r, (unsigned long long)all[r]);
+        for (int r = 0; r < size; r++) printf("rank %d digest %016llx\n", r, (unsigned long long)all[r]);
     MPI_Finalize();
     return 0;
 }

@@ -1,25 +1,23 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * message.c: messages of all modes, sizes and datatypes, and the ways to receive and to wait.
- *
- * The first word of a message is its sender's digest, the others follow from the message's id.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// message.c: messages of all modes, sizes and datatypes, and the ways to receive and to wait.
+//
+// The first word of a message is its sender's digest, the others follow from the message's id.
 #include <stdlib.h>
 #include <string.h>
 
 #include "random.h"
 
-/* ---- shapes: how the words of a message lie in memory ---- */
+// ---- shapes: how the words of a message lie in memory ----
 
 enum { PLAIN, STRIDED, PAIRS, INDEXED, WHOLE, PACKED, SHAPES };
 
 static int shape_of(int shape, int n) {
-    if (n == 0 || (shape == INDEXED && n > 3000))
-        return PLAIN;
+    if (n == 0 || (shape == INDEXED && n > 3000)) return PLAIN;
     return shape == PAIRS && n % 2 ? STRIDED : shape;
 }
 
-/* Where word i lies. */
+// Where word i lies.
 static size_t at(int shape, int i) {
     switch (shape) {
     case STRIDED:
@@ -48,7 +46,7 @@ static MPI_Datatype indexed(int n) {
     return t;
 }
 
-/* The datatype of n words, to be used `count` times; *ours is it, too, when it must be freed. */
+// The datatype of n words, to be used `count` times; *ours is it, too, when it must be freed.
 static MPI_Datatype type_of(int shape, int n, int *count, MPI_Datatype *ours) {
     MPI_Datatype t, inner;
     *count = 1;
@@ -83,19 +81,18 @@ static MPI_Datatype type_of(int shape, int n, int *count, MPI_Datatype *ours) {
 }
 
 static void fill(const struct msg *m, int shape, uint64_t *buf) {
-    for (int i = 0; i < m->n; i++)
-        buf[at(shape, i)] = i == 0 ? digest : mix(m->id, (uint64_t)i);
+    for (int i = 0; i < m->n; i++) buf[at(shape, i)] = i == 0 ? digest : mix(m->id, (uint64_t)i);
 }
 
 static void check(const struct msg *m, int shape, const uint64_t *buf) {
     for (int i = 1; i < m->n; i++)
         if (buf[at(shape, i)] != mix(m->id, (uint64_t)i))
-            fail("word %d of the %d from rank %d, tag %d, mode %d, shapes %d to %d, is %llx, not %llx", i, m->n,
-                 m->src, m->tag, (int)m->mode, m->out_shape, m->in_shape,
+            fail("word %d of the %d from rank %d, tag %d, mode %d, shapes %d to %d, is %llx, not %llx", i,
+                 m->n, m->src, m->tag, (int)m->mode, m->out_shape, m->in_shape,
                  (unsigned long long)buf[at(shape, i)], (unsigned long long)mix(m->id, (uint64_t)i));
 }
 
-/* ---- the script's messages ---- */
+// ---- the script's messages ----
 
 int fresh_tag(void) {
     static int tag;
@@ -131,11 +128,11 @@ struct msg some_msg(struct comm *c, int most_words) {
 int is_src(const struct msg *m) { return m->c->who[m->side][m->src] == rank; }
 int is_dst(const struct msg *m) { return m->c->who[1 - m->side][m->dst] == rank; }
 
-/* ---- MPI_Bsend's buffer ---- */
+// ---- MPI_Bsend's buffer ----
 
 enum { BSEND_BUFFER = 8 << 20, BSEND_MOST = 4 << 20 };
 static char *bsend_buffer;
-static size_t bsend_used; /* at most; receivers may be behind */
+static size_t bsend_used; // at most; receivers may be behind
 
 static void attach(void) { MPI_Buffer_attach(bsend_buffer, BSEND_BUFFER); }
 
@@ -143,17 +140,15 @@ static void detach(void) {
     void *p;
     int n;
     MPI_Buffer_detach(&p, &n);
-    if (p != bsend_buffer || n != BSEND_BUFFER)
-        fail("another buffer was attached");
+    if (p != bsend_buffer || n != BSEND_BUFFER) fail("another buffer was attached");
     bsend_used = 0;
 }
 
 static void bsend_count(const struct msg *m) {
-    if (m->mode == BUFFERED)
-        bsend_used += 8 * (size_t)m->n + 1024;
+    if (m->mode == BUFFERED) bsend_used += 8 * (size_t)m->n + 1024;
 }
 
-/* Between phases: all that was sent before will be received without this rank. */
+// Between phases: all that was sent before will be received without this rank.
 void messages_flush(void) {
     if (bsend_used > BSEND_MOST || (bsend_used > 0 && pick(&own, 40) == 0)) {
         detach();
@@ -171,7 +166,7 @@ void messages_end(void) {
     free(bsend_buffer);
 }
 
-/* ---- starting ---- */
+// ---- starting ----
 
 static void *out_buffer(struct op *o, const struct msg *m, int *count, MPI_Datatype *type) {
     memset(o, 0, sizeof *o);
@@ -199,11 +194,11 @@ void post_send(struct op *o, const struct msg *m) {
     int count;
     MPI_Datatype type;
     void *buf = out_buffer(o, m, &count, &type);
-    int (*const start[])(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *) = {
-        MPI_Isend, MPI_Issend, MPI_Ibsend, MPI_Irsend};
+    int (*const start[])(const void *, int, MPI_Datatype, int, int, MPI_Comm,
+                         MPI_Request *) = {MPI_Isend, MPI_Issend, MPI_Ibsend, MPI_Irsend};
     start[m->mode](buf, count, type, m->dst, m->tag, m->c->comm, &o->req);
     if (o->type != MPI_DATATYPE_NULL && pick(&own, 8) == 0)
-        MPI_Type_free(&o->type); /* MPI lets it go when the message is sent */
+        MPI_Type_free(&o->type); // MPI lets it go when the message is sent
 }
 
 static void in_buffer(struct op *o, const struct msg *m, int *count, MPI_Datatype *type) {
@@ -220,16 +215,15 @@ void post_recv(struct op *o, const struct msg *m, int wild) {
     MPI_Datatype type;
     in_buffer(o, m, &count, &type);
     MPI_Irecv(o->buf, count, type, wild ? MPI_ANY_SOURCE : m->src, m->tag, m->c->comm, &o->req);
-    if (o->type != MPI_DATATYPE_NULL && pick(&own, 16) == 0)
-        MPI_Type_free(&o->type);
+    if (o->type != MPI_DATATYPE_NULL && pick(&own, 16) == 0) MPI_Type_free(&o->type);
 }
 
 void init_send(struct op *o, const struct msg *m) {
     int count;
     MPI_Datatype type;
     void *buf = out_buffer(o, m, &count, &type);
-    int (*const init[])(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *) = {
-        MPI_Send_init, MPI_Ssend_init, MPI_Bsend_init, MPI_Rsend_init};
+    int (*const init[])(const void *, int, MPI_Datatype, int, int, MPI_Comm,
+                        MPI_Request *) = {MPI_Send_init, MPI_Ssend_init, MPI_Bsend_init, MPI_Rsend_init};
     init[m->mode](buf, count, type, m->dst, m->tag, m->c->comm, &o->req);
     o->persistent = 1;
 }
@@ -251,7 +245,7 @@ void refill(struct op *o) {
     }
 }
 
-/* ---- ending ---- */
+// ---- ending ----
 
 void finish(struct op *o, const MPI_Status *st) {
     if (o->what == OP_COLL) {
@@ -262,15 +256,13 @@ void finish(struct op *o, const MPI_Status *st) {
         int words;
         MPI_Get_count(st, MPI_UINT64_T, &words);
         if (words != o->m.n || st->MPI_SOURCE != o->m.src || st->MPI_TAG != o->m.tag)
-            fail("%d words from %d, tag %d; expected %d from %d, tag %d", words, st->MPI_SOURCE,
-                 st->MPI_TAG, o->m.n, o->m.src, o->m.tag);
+            fail("%d words from %d, tag %d; expected %d from %d, tag %d", words, st->MPI_SOURCE, st->MPI_TAG,
+                 o->m.n, o->m.src, o->m.tag);
         check(&o->m, o->m.in_shape, o->buf);
         fold(o->m.n ? o->buf[0] : o->m.id);
     }
-    if (o->persistent)
-        return;
-    if (o->type != MPI_DATATYPE_NULL)
-        MPI_Type_free(&o->type);
+    if (o->persistent) return;
+    if (o->type != MPI_DATATYPE_NULL) MPI_Type_free(&o->type);
     free(o->buf);
     o->buf = NULL;
     o->what = OP_NONE;
@@ -285,10 +277,8 @@ static void gather_some(int how, int n, MPI_Request *r, MPI_Status *st) {
             MPI_Waitsome(n, r, &done, which, part);
         else
             MPI_Testsome(n, r, &done, which, part);
-        if (done == MPI_UNDEFINED)
-            fail("%d requests are not active any more", left);
-        for (int i = 0; i < done; i++)
-            st[which[i]] = part[i];
+        if (done == MPI_UNDEFINED) fail("%d requests are not active any more", left);
+        for (int i = 0; i < done; i++) st[which[i]] = part[i];
         left -= done;
         dally();
     }
@@ -302,8 +292,7 @@ static void gather_any(int how, int n, MPI_Request *r, MPI_Status *st) {
             MPI_Waitany(n, r, &which, &one);
         else
             MPI_Testany(n, r, &which, &flag, &one);
-        if (flag && which == MPI_UNDEFINED)
-            fail("%d requests are not active any more", left);
+        if (flag && which == MPI_UNDEFINED) fail("%d requests are not active any more", left);
         if (flag) {
             st[which] = one;
             left--;
@@ -314,25 +303,21 @@ static void gather_any(int how, int n, MPI_Request *r, MPI_Status *st) {
 static void gather_one(int how, MPI_Request *r, MPI_Status *st) {
     int flag = 0;
     if (how == 1)
-        while (!flag)
-            MPI_Test(r, &flag, st);
+        while (!flag) MPI_Test(r, &flag, st);
     if (how == 2)
         while (!flag) {
             MPI_Request_get_status(*r, &flag, st);
             dally();
         }
-    if (how != 1)
-        MPI_Wait(r, st);
+    if (how != 1) MPI_Wait(r, st);
 }
 
 void complete(struct op *ops, int n) {
-    if (n == 0)
-        return;
+    if (n == 0) return;
     MPI_Request r[n];
     MPI_Status st[n];
     int how = pick(&own, 8), flag = 0;
-    for (int i = 0; i < n; i++)
-        r[i] = ops[i].req;
+    for (int i = 0; i < n; i++) r[i] = ops[i].req;
     dally();
     switch (how) {
     case 0:
@@ -350,37 +335,34 @@ void complete(struct op *ops, int n) {
         }
         break;
     case 5:
-        for (int i = n - 1; i >= 0; i--)
-            gather_one(pick(&own, 3), &r[i], &st[i]);
+        for (int i = n - 1; i >= 0; i--) gather_one(pick(&own, 3), &r[i], &st[i]);
         break;
     default:
         MPI_Waitall(n, r, st);
     }
     for (int i = 0; i < n; i++) {
-        if (!ops[i].persistent && r[i] != MPI_REQUEST_NULL)
-            fail("a complete request is not null");
+        if (!ops[i].persistent && r[i] != MPI_REQUEST_NULL) fail("a complete request is not null");
         ops[i].req = r[i];
         finish(&ops[i], &st[i]);
     }
 }
 
-/* ---- blocking ---- */
+// ---- blocking ----
 
 void blocking_send(const struct msg *m) {
     struct op o;
     int count;
     MPI_Datatype type;
     void *buf = out_buffer(&o, m, &count, &type);
-    int (*const send[])(const void *, int, MPI_Datatype, int, int, MPI_Comm) = {
-        MPI_Send, MPI_Ssend, MPI_Bsend, MPI_Rsend};
+    int (*const send[])(const void *, int, MPI_Datatype, int, int, MPI_Comm) = {MPI_Send, MPI_Ssend,
+                                                                                MPI_Bsend, MPI_Rsend};
     send[m->mode](buf, count, type, m->dst, m->tag, m->c->comm);
     finish(&o, NULL);
 }
 
 static int named(const struct msg *m, int n, const MPI_Status *st) {
     for (int i = 0; i < n; i++)
-        if (m[i].src == st->MPI_SOURCE && m[i].tag == st->MPI_TAG)
-            return i;
+        if (m[i].src == st->MPI_SOURCE && m[i].tag == st->MPI_TAG) return i;
     fail("a message from %d with tag %d, which nobody sent", st->MPI_SOURCE, st->MPI_TAG);
 }
 
@@ -397,17 +379,15 @@ int take(const struct msg *m, int n, int wild) {
         MPI_Probe(from, m->tag, comm, &st);
         break;
     case 1:
-        while (!flag)
-            MPI_Iprobe(from, m->tag, comm, &flag, &st);
+        while (!flag) MPI_Iprobe(from, m->tag, comm, &flag, &st);
         break;
     case 2:
         MPI_Mprobe(from, m->tag, comm, &held, &st);
         break;
     case 3:
-        while (!flag)
-            MPI_Improbe(from, m->tag, comm, &flag, &held, &st);
+        while (!flag) MPI_Improbe(from, m->tag, comm, &flag, &held, &st);
         break;
-    default: /* a receive without knowing from whom: all are of one size then */
+    default: // a receive without knowing from whom: all are of one size then
         in_buffer(&o, m, &count, &type);
         if (how == 4) {
             MPI_Recv(o.buf, count, type, from, m->tag, comm, &st);

@@ -1,19 +1,18 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * messages.c: phases of messages between two ranks.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// messages.c: phases of messages between two ranks.
 #include <stdlib.h>
 #include <string.h>
 
 #include "random.h"
 
-/* MPI_COMM_WORLD and its like, or an intercommunicator now and then. */
+// MPI_COMM_WORLD and its like, or an intercommunicator now and then.
 static struct comm *any_comm(void) {
     struct comm *c = pick(&script, 6) == 0 ? some_comm_of(INTER) : NULL;
     return c ? c : some_comm();
 }
 
-/* Each message is sent and received before the next. */
+// Each message is sent and received before the next.
 void phase_linear(void) {
     for (int n = between(&script, 1, 14); n > 0; n--) {
         struct msg m = some_msg(any_comm(), 60000);
@@ -30,7 +29,7 @@ void phase_linear(void) {
     }
 }
 
-/* Everything is started, then awaited. */
+// Everything is started, then awaited.
 void phase_exchange(void) {
     enum { MOST = 40 };
     struct op ops[2 * MOST];
@@ -38,34 +37,28 @@ void phase_exchange(void) {
     int n = between(&script, 4, MOST), started = 0, tags = pick(&script, 3);
     struct comm *c = any_comm();
     for (int i = 0; i < n; i++) {
-        if (pick(&script, 4) == 0)
-            c = any_comm();
+        if (pick(&script, 4) == 0) c = any_comm();
         list[i] = some_msg(c, i % 8 ? 2000 : 60000);
-        /* Messages of one sender with the same tag must come in order. */
-        if (i > 0 && tags && list[i - 1].c == c)
-            list[i].tag = list[i - 1].tag;
+        // Messages of one sender with the same tag must come in order.
+        if (i > 0 && tags && list[i - 1].c == c) list[i].tag = list[i - 1].tag;
     }
     int order = pick(&own, 3);
     for (int half = 0; half < 2; half++)
         for (int i = 0; i < n; i++) {
-            if (is_src(&list[i]) && half == (order == 0))
-                post_send(&ops[started++], &list[i]);
-            if (is_dst(&list[i]) && half == (order == 1))
-                post_recv(&ops[started++], &list[i], 0);
-            if (pick(&own, 8) == 0)
-                dally();
+            if (is_src(&list[i]) && half == (order == 0)) post_send(&ops[started++], &list[i]);
+            if (is_dst(&list[i]) && half == (order == 1)) post_recv(&ops[started++], &list[i], 0);
+            if (pick(&own, 8) == 0) dally();
         }
-    /* Folded in the order of the script, whatever the order of starting was. */
+    // Folded in the order of the script, whatever the order of starting was.
     struct op sorted[2 * MOST];
     int k = 0;
     for (int i = 0; i < n; i++)
         for (int j = 0; j < started; j++)
-            if (ops[j].m.id == list[i].id)
-                sorted[k++] = ops[j];
+            if (ops[j].m.id == list[i].id) sorted[k++] = ops[j];
     complete(sorted, k);
 }
 
-/* Many small messages, received late and in another order. */
+// Many small messages, received late and in another order.
 void phase_unexpected(void) {
     enum { MOST = 100 };
     struct comm *c = any_comm();
@@ -86,19 +79,16 @@ void phase_unexpected(void) {
         order[j] = x;
     }
     if (is_src(&m))
-        for (int i = 0; i < n; i++)
-            post_send(&ops[i], &list[i]);
+        for (int i = 0; i < n; i++) post_send(&ops[i], &list[i]);
     if (is_dst(&m))
         for (int i = 0; i < n; i++) {
-            if (i % 16 == 0 && wait)
-                dally();
+            if (i % 16 == 0 && wait) dally();
             take(&list[order[i]], 1, 0);
         }
-    if (is_src(&m))
-        complete(ops, n);
+    if (is_src(&m)) complete(ops, n);
 }
 
-/* One rank receives from all of a communicator, in the order in which messages come. */
+// One rank receives from all of a communicator, in the order in which messages come.
 void phase_wild(void) {
     enum { EACH = 12 };
     struct comm *c = some_comm();
@@ -109,7 +99,7 @@ void phase_wild(void) {
     struct op ops[EACH];
     for (int k = 0; k < each; k++) {
         uint64_t id = draw(&script);
-        /* One after the other: two of one sender arrive in the order in which they were sent. */
+        // One after the other: two of one sender arrive in the order in which they were sent.
         for (int i = 0; i < n; i++) {
             struct msg *x = &list[i * each + k];
             *x = m;
@@ -120,8 +110,7 @@ void phase_wild(void) {
         fresh_tag();
     }
     int me = seat(c, 0);
-    if (me < 0)
-        return;
+    if (me < 0) return;
     for (int k = 0; k < each; k++) {
         post_send(&ops[k], &list[me * each + k]);
         dally();
@@ -129,20 +118,18 @@ void phase_wild(void) {
     if (is_dst(&m))
         for (int k = 0; k < each; k++) {
             struct msg of[RANKS];
-            for (int i = 0; i < n; i++)
-                of[i] = list[i * each + k];
+            for (int i = 0; i < n; i++) of[i] = list[i * each + k];
             for (int i = 0; i < n; i++) {
                 digest = base;
                 take(of, n, 1);
                 sum += digest;
             }
         }
-    if (is_dst(&m))
-        digest = mix(base, sum);
+    if (is_dst(&m)) digest = mix(base, sum);
     complete(ops, each);
 }
 
-/* Any source and any tag, on a communicator that nothing else uses; a barrier ends it. */
+// Any source and any tag, on a communicator that nothing else uses; a barrier ends it.
 void phase_any_tag(void) {
     enum { EACH = 10 };
     struct comm *c = &comms[1];
@@ -162,8 +149,7 @@ void phase_any_tag(void) {
             int flag = 0, how = pick(&own, 4);
             dally();
             if (how == 0) {
-                while (!flag)
-                    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, c->comm, &flag, &st);
+                while (!flag) MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, c->comm, &flag, &st);
                 MPI_Recv(&in, 1, MPI_UINT64_T, st.MPI_SOURCE, st.MPI_TAG, c->comm, &st);
             } else if (how == 1) {
                 MPI_Mprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, c->comm, &m, &st);
@@ -189,7 +175,7 @@ void phase_any_tag(void) {
     }
 }
 
-/* ---- persistent requests, kept over phases ---- */
+// ---- persistent requests, kept over phases ----
 
 enum { SETS = 4, SET = 8 };
 static struct set {
@@ -201,8 +187,7 @@ static struct set {
 static void forget(struct set *s) {
     for (int i = 0; i < s->mine; i++) {
         MPI_Request_free(&s->ops[i].req);
-        if (s->ops[i].type != MPI_DATATYPE_NULL)
-            MPI_Type_free(&s->ops[i].type);
+        if (s->ops[i].type != MPI_DATATYPE_NULL) MPI_Type_free(&s->ops[i].type);
         free(s->ops[i].buf);
     }
     s->n = s->mine = 0;
@@ -211,8 +196,7 @@ static void forget(struct set *s) {
 
 void persistent_forget(const struct comm *c) {
     for (int i = 0; i < SETS; i++)
-        if (sets[i].n > 0 && (c == NULL || sets[i].c == c))
-            forget(&sets[i]);
+        if (sets[i].n > 0 && (c == NULL || sets[i].c == c)) forget(&sets[i]);
 }
 
 static void make_set(struct set *s) {
@@ -220,14 +204,12 @@ static void make_set(struct set *s) {
     s->n = between(&script, 1, SET);
     for (int i = 0; i < s->n; i++) {
         struct msg m = some_msg(s->c, 4000);
-        if (m.out_shape == 5) /* packed once would stay as it is */
+        if (m.out_shape == 5) // packed once would stay as it is
             m.out_shape = 0;
-        if (m.mode == BUFFERED) /* Open MPI 4.1 sends wrong bytes the second time */
+        if (m.mode == BUFFERED) // Open MPI 4.1 sends wrong bytes the second time
             m.mode = STANDARD;
-        if (is_dst(&m))
-            init_recv(&s->ops[s->mine++], &m);
-        if (is_src(&m))
-            init_send(&s->ops[s->mine++], &m);
+        if (is_dst(&m)) init_recv(&s->ops[s->mine++], &m);
+        if (is_src(&m)) init_send(&s->ops[s->mine++], &m);
     }
 }
 
@@ -250,25 +232,21 @@ static void round_of(struct set *s) {
 
 void phase_persistent(void) {
     struct set *s = &sets[pick(&script, SETS)];
-    if (s->n > 0 && pick(&script, 4) == 0)
-        forget(s);
-    if (s->n == 0)
-        make_set(s);
-    for (int k = between(&script, 1, 6); k > 0; k--)
-        round_of(s);
+    if (s->n > 0 && pick(&script, 4) == 0) forget(s);
+    if (s->n == 0) make_set(s);
+    for (int k = between(&script, 1, 6); k > 0; k--) round_of(s);
 }
 
-/* ---- others ---- */
+// ---- others ----
 
-/* Ready sends: the receiver says when its receive is posted. */
+// Ready sends: the receiver says when its receive is posted.
 void phase_ready(void) {
     for (int n = between(&script, 1, 5); n > 0; n--) {
         struct msg m = some_msg(any_comm(), 20000);
         int go = fresh_tag();
         struct op o;
         m.mode = READY;
-        if (is_src(&m) && is_dst(&m))
-            continue;
+        if (is_src(&m) && is_dst(&m)) continue;
         if (is_dst(&m)) {
             post_recv(&o, &m, 0);
             MPI_Send(NULL, 0, MPI_BYTE, m.src, go, m.c->comm);
@@ -286,47 +264,40 @@ void phase_ready(void) {
     }
 }
 
-/* Around a ring, also an open one. */
+// Around a ring, also an open one.
 void phase_sendrecv(void) {
     struct comm *c = some_comm();
     int n = c->n[0], step = between(&script, 1, n), tag = fresh_tag(), open = pick(&script, 3) == 0;
     int words = 1 + some_size(20000), rounds = between(&script, 1, 8), replace = pick(&script, 2);
     int me = seat(c, 0);
-    if (me < 0)
-        return;
+    if (me < 0) return;
     int to = (me + step) % n, from = (me + n - step % n) % n;
-    if (open && me + step >= n)
-        to = MPI_PROC_NULL;
-    if (open && me < step)
-        from = MPI_PROC_NULL;
+    if (open && me + step >= n) to = MPI_PROC_NULL;
+    if (open && me < step) from = MPI_PROC_NULL;
     uint64_t *out = need((size_t)words * 8), *in = need((size_t)words * 8);
     for (int r = 0; r < rounds; r++) {
         MPI_Status st;
         int got;
-        for (int i = 0; i < words; i++)
-            out[i] = mix(digest, (uint64_t)i);
+        for (int i = 0; i < words; i++) out[i] = mix(digest, (uint64_t)i);
         dally();
         if (replace)
             MPI_Sendrecv_replace(out, words, MPI_UINT64_T, to, tag, from, tag, c->comm, &st);
         else
-            MPI_Sendrecv(out, words, MPI_UINT64_T, to, tag, in, words, MPI_UINT64_T, from, tag,
-                         c->comm, &st);
+            MPI_Sendrecv(out, words, MPI_UINT64_T, to, tag, in, words, MPI_UINT64_T, from, tag, c->comm, &st);
         MPI_Get_count(&st, MPI_UINT64_T, &got);
         if (st.MPI_SOURCE != from || got != (from == MPI_PROC_NULL ? 0 : words))
             fail("%d words from %d, expected %d from %d", got, st.MPI_SOURCE, words, from);
-        for (int i = 0; i < got; i++)
-            fold(replace ? out[i] : in[i]);
+        for (int i = 0; i < got; i++) fold(replace ? out[i] : in[i]);
     }
     free(out);
     free(in);
 }
 
-/* Receives that nothing is sent for. */
+// Receives that nothing is sent for.
 void phase_cancel(void) {
     struct comm *c = any_comm();
     int n = between(&script, 1, 4), tag = fresh_tag();
-    if (!member(c))
-        return;
+    if (!member(c)) return;
     for (int i = 0; i < n; i++) {
         uint64_t in[4];
         MPI_Request r;
@@ -338,43 +309,38 @@ void phase_cancel(void) {
         dally();
         MPI_Wait(&r, &st);
         MPI_Test_cancelled(&st, &cancelled);
-        if (!cancelled)
-            fail("a receive without a message was not cancelled");
+        if (!cancelled) fail("a receive without a message was not cancelled");
     }
 }
 
-/* A long ping-pong without a pause. */
+// A long ping-pong without a pause.
 void phase_burst(void) {
     struct msg m = some_msg(some_comm(), 4);
     int rounds = between(&script, 50, 300);
-    if (m.src == m.dst || !(is_src(&m) || is_dst(&m)))
-        return;
+    if (m.src == m.dst || !(is_src(&m) || is_dst(&m))) return;
     int peer = is_src(&m) ? m.dst : m.src;
     for (int i = 0; i < rounds; i++) {
         uint64_t v = mix(digest, (uint64_t)i);
-        if (is_src(&m))
-            MPI_Send(&v, 1, MPI_UINT64_T, peer, m.tag, m.c->comm);
+        if (is_src(&m)) MPI_Send(&v, 1, MPI_UINT64_T, peer, m.tag, m.c->comm);
         MPI_Recv(&v, 1, MPI_UINT64_T, peer, m.tag, m.c->comm, MPI_STATUS_IGNORE);
         fold(v);
-        if (is_dst(&m))
-            MPI_Send(&v, 1, MPI_UINT64_T, peer, m.tag, m.c->comm);
+        if (is_dst(&m)) MPI_Send(&v, 1, MPI_UINT64_T, peer, m.tag, m.c->comm);
     }
 }
 
-/* ---- what outlives its phase ---- */
+// ---- what outlives its phase ----
 
-enum { LATER = 128 }; /* at most 6 a phase, of which a rank has two ends, for 8 phases */
+enum { LATER = 128 }; // at most 6 a phase, of which a rank has two ends, for 8 phases
 static struct op later[LATER];
 static int nlater;
 
 void later_add(struct op *o, int due) {
-    if (nlater == LATER)
-        fail("too many operations under way");
+    if (nlater == LATER) fail("too many operations under way");
     o->due = due;
     later[nlater++] = *o;
 }
 
-/* Communicators with something under way, on all ranks alike. */
+// Communicators with something under way, on all ranks alike.
 static struct {
     struct comm *c;
     int until;
@@ -382,31 +348,27 @@ static struct {
 static int nbusy;
 
 static void later_comm(struct comm *c, int until) {
-    if (nbusy == LATER)
-        fail("too many communicators in use");
+    if (nbusy == LATER) fail("too many communicators in use");
     c->busy++;
     busy[nbusy].c = c;
     busy[nbusy++].until = until;
 }
 
-/* Messages and collectives that end some phases later; some are matched long before they are
- * received. */
+// Messages and collectives that end some phases later; some are matched long before they are
+// received.
 void phase_later(void) {
     for (int n = between(&script, 1, 6); n > 0; n--) {
         struct comm *c = any_comm();
         struct msg m = some_msg(c, 20000);
         int due = phase + between(&script, 1, 8), how = pick(&script, 4), send_first = pick(&script, 2);
         struct op s, r;
-        if (m.mode == BUFFERED)
-            m.mode = STANDARD;
+        if (m.mode == BUFFERED) m.mode = STANDARD;
         if (how == 0 && c->kind != INTER) {
             coll_start(&s, c, 0);
-            if (s.what == OP_COLL)
-                later_add(&s, due);
+            if (s.what == OP_COLL) later_add(&s, due);
         } else {
             int src = is_src(&m), dst = is_dst(&m);
-            if (src && (send_first || how == 1))
-                post_send(&s, &m);
+            if (src && (send_first || how == 1)) post_send(&s, &m);
             if (dst && how == 1) {
                 MPI_Status st;
                 memset(&r, 0, sizeof r);
@@ -416,12 +378,9 @@ void phase_later(void) {
             } else if (dst) {
                 post_recv(&r, &m, 0);
             }
-            if (src && !send_first && how != 1)
-                post_send(&s, &m);
-            if (src)
-                later_add(&s, due);
-            if (dst)
-                later_add(&r, due);
+            if (src && !send_first && how != 1) post_send(&s, &m);
+            if (src) later_add(&s, due);
+            if (dst) later_add(&r, due);
         }
         later_comm(c, due);
         dally();

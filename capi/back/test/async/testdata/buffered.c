@@ -1,13 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * buffered.c: buffered sends, while the job is saved in MPI_Buffer_detach and in MPI_Comm_disconnect.
- *
- *   buffered DIRECTORY
- *
- * Rank 0 sends.  Rank 1 receives when DIRECTORY/first exists, and rank 2 when DIRECTORY/second does;
- * until then rank 0 cannot take its buffer away, nor disconnect.  Three ranks; it ends with one line
- * "buffered RESULT" from rank 0.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// buffered.c: buffered sends, while the job is saved in MPI_Buffer_detach and in MPI_Comm_disconnect.
+//
+//   buffered DIRECTORY
+//
+// Rank 0 sends.  Rank 1 receives when DIRECTORY/first exists, and rank 2 when DIRECTORY/second does;
+// until then rank 0 cannot take its buffer away, nor disconnect.  Three ranks; it ends with one line
+// "buffered RESULT" from rank 0.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,13 +22,11 @@ static char buffer[ROOM], *big;
 static void stage(const char *name) {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", directory, name);
-    while (access(path, F_OK) != 0)
-        usleep(2000);
+    while (access(path, F_OK) != 0) usleep(2000);
 }
 
 static void check(int good, const char *what) {
-    if (good)
-        return;
+    if (good) return;
     fprintf(stderr, "rank %d: %s\n", rank, what);
     MPI_Abort(MPI_COMM_WORLD, 3);
 }
@@ -41,8 +38,7 @@ static int class_of(int rc) {
 }
 
 static void fill(int seed) {
-    for (int i = 0; i < BIG; i++)
-        big[i] = (char)(i * 31 + i / 4096 + seed);
+    for (int i = 0; i < BIG; i++) big[i] = (char)(i * 31 + i / 4096 + seed);
 }
 
 static void errors(void) {
@@ -51,7 +47,8 @@ static void errors(void) {
     MPI_Datatype raw;
     MPI_Buffer_attach(buffer, ROOM);
     check(class_of(MPI_Bsend(big, ROOM, MPI_CHAR, 1, 1, MPI_COMM_WORLD)) == MPI_ERR_BUFFER, "too large");
-    check(class_of(MPI_Ibsend(big, ROOM, MPI_CHAR, 1, 1, MPI_COMM_WORLD, &q)) == MPI_ERR_BUFFER, "too large, Ibsend");
+    check(class_of(MPI_Ibsend(big, ROOM, MPI_CHAR, 1, 1, MPI_COMM_WORLD, &q)) == MPI_ERR_BUFFER,
+          "too large, Ibsend");
     check(class_of(MPI_Bsend(&v, 1, MPI_INT, 3, 1, MPI_COMM_WORLD)) == MPI_ERR_RANK, "a rank");
     check(class_of(MPI_Bsend(&v, 1, MPI_INT, 1, -7, MPI_COMM_WORLD)) == MPI_ERR_TAG, "a tag");
     check(class_of(MPI_Bsend(&v, -1, MPI_INT, 1, 1, MPI_COMM_WORLD)) == MPI_ERR_COUNT, "a count");
@@ -66,11 +63,10 @@ static void send_all(void) {
     MPI_Datatype column;
     MPI_Request q[3];
     MPI_Status s;
-    for (int i = 0; i < 24; i++)
-        grid[i / 4][i % 4] = i;
+    for (int i = 0; i < 24; i++) grid[i / 4][i % 4] = i;
     MPI_Type_vector(6, 1, 4, MPI_INT, &column);
     MPI_Type_commit(&column);
-    /* One behind the other, whatever sends them. */
+    // One behind the other, whatever sends them.
     MPI_Isend(&v[0], 1, MPI_INT, 1, 1, MPI_COMM_WORLD, &q[0]);
     MPI_Bsend(&v[1], 1, MPI_INT, 1, 1, MPI_COMM_WORLD);
     MPI_Ibsend(&v[2], 1, MPI_INT, 1, 1, MPI_COMM_WORLD, &q[1]);
@@ -89,7 +85,8 @@ static void send_all(void) {
     check(got == 3, "to itself");
     fill(1);
     MPI_Bsend(big, BIG, MPI_CHAR, 1, 5, MPI_COMM_WORLD);
-    check(class_of(MPI_Bsend(big, BIG, MPI_CHAR, 1, 5, MPI_COMM_WORLD)) == MPI_ERR_BUFFER, "a second one does not fit");
+    check(class_of(MPI_Bsend(big, BIG, MPI_CHAR, 1, 5, MPI_COMM_WORLD)) == MPI_ERR_BUFFER,
+          "a second one does not fit");
     memset(big, 0, BIG);
 }
 
@@ -105,12 +102,11 @@ static void receive_all(void) {
     MPI_Get_count(&s, MPI_INT, &n);
     check(n == 6, "the count of a datatype");
     MPI_Recv(six, 6, MPI_INT, 0, 2, MPI_COMM_WORLD, &s);
-    for (int i = 0; i < 6; i++)
-        check(six[i] == 4 * i + 2, "a datatype");
+    for (int i = 0; i < 6; i++) check(six[i] == 4 * i + 2, "a datatype");
     MPI_Recv(NULL, 0, MPI_BYTE, 0, 3, MPI_COMM_WORLD, &s);
 }
 
-/* seed: of what is expected. */
+// seed: of what is expected.
 static void receive_big(int seed, MPI_Comm comm) {
     char *got = malloc(BIG);
     int n = 0;
@@ -152,21 +148,18 @@ int main(int argc, char **argv) {
             receive_big(1, MPI_COMM_WORLD);
         }
         stage("second");
-        if (rank == 2)
-            receive_big(2, twin);
+        if (rank == 2) receive_big(2, twin);
     }
     MPI_Comm_disconnect(&twin);
     if (rank == 0) {
         detach();
         MPI_Buffer_attach(buffer, ROOM);
-        MPI_Bsend(big, BIG, MPI_CHAR, 1, 5, MPI_COMM_WORLD); /* MPI_Finalize waits for it */
+        MPI_Bsend(big, BIG, MPI_CHAR, 1, 5, MPI_COMM_WORLD); // MPI_Finalize waits for it
     }
     mine = 100 + rank;
     MPI_Reduce(&mine, &sum, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
-    if (rank == 0)
-        printf("buffered %d\n", sum);
-    if (rank == 1)
-        receive_big(2, MPI_COMM_WORLD);
+    if (rank == 0) printf("buffered %d\n", sum);
+    if (rank == 1) receive_big(2, MPI_COMM_WORLD);
     MPI_Finalize();
     return 0;
 }

@@ -1,13 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * epochs.c: a program that stays in epochs of windows that hold a checkpoint back, until it is told to
- * go on.
- *
- *   epochs DIRECTORY
- *
- * It leaves a stage when DIRECTORY/STAGE exists.  Rank 0 ends with one line "epochs RESULT".  Three
- * ranks.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// epochs.c: a program that stays in epochs of windows that hold a checkpoint back, until it is told to
+// go on.
+//
+//   epochs DIRECTORY
+//
+// It leaves a stage when DIRECTORY/STAGE exists.  Rank 0 ends with one line "epochs RESULT".  Three
+// ranks.
 #include <mpi.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -15,19 +14,17 @@
 static int rank;
 static const char *directory;
 
-/* Rank 1 opens the epoch, and says so. */
+// Rank 1 opens the epoch, and says so.
 static void stay(const char *stage) {
     char path[4096];
     FILE *f;
     snprintf(path, sizeof path, "%s/at.%s", directory, stage);
-    if (rank == 1 && (f = fopen(path, "w")) != NULL)
-        fclose(f);
+    if (rank == 1 && (f = fopen(path, "w")) != NULL) fclose(f);
     snprintf(path, sizeof path, "%s/%s", directory, stage);
-    while (access(path, F_OK) != 0)
-        usleep(2000);
+    while (access(path, F_OK) != 0) usleep(2000);
 }
 
-/* Rank 1 has locked itself: others may have to call MPI for that. */
+// Rank 1 has locked itself: others may have to call MPI for that.
 static void locked(MPI_Win win) {
     int one = 1;
     if (rank == 1) {
@@ -35,12 +32,11 @@ static void locked(MPI_Win win) {
         MPI_Accumulate(&one, 1, MPI_INT, 1, 0, 1, MPI_INT, MPI_SUM, win);
     }
     stay("locked");
-    if (rank == 1)
-        MPI_Win_unlock(1, win);
+    if (rank == 1) MPI_Win_unlock(1, win);
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* Rank 0 waits for rank 1, which is not done. */
+// Rank 0 waits for rank 1, which is not done.
 static void posted(MPI_Win win) {
     int two = 2, other = 1 - rank;
     MPI_Group all, group;
@@ -82,8 +78,7 @@ int main(int argc, char **argv) {
     int word = mine[0];
     MPI_Win_unlock(rank, win);
     MPI_Reduce(&word, &sum, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
-    if (rank == 0)
-        printf("epochs %d\n", sum); /* 2 + 11 + 20 */
+    if (rank == 0) printf("epochs %d\n", sum); // 2 + 11 + 20
     MPI_Win_free(&win);
     MPI_Finalize();
     return 0;

@@ -1,8 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * finalize.c: ranks that have come to MPI_Finalize leave the processor to those that still compute.
- * Rank 0 comes two seconds after the others, and prints "finalize: ok".
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// finalize.c: ranks that have come to MPI_Finalize leave the processor to those that still compute.
+// Rank 0 comes two seconds after the others, and prints "finalize: ok".
 #include <mpi.h>
 #include <stdio.h>
 #include <time.h>
@@ -19,8 +18,7 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Barrier(MPI_COMM_WORLD);
-    if (rank == 0)
-        sleep(2);
+    if (rank == 0) sleep(2);
     double clock = now(CLOCK_MONOTONIC), used = now(CLOCK_THREAD_CPUTIME_ID);
     MPI_Finalize();
     clock = now(CLOCK_MONOTONIC) - clock;

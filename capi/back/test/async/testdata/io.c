@@ -1,8 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * io.c: files that are written in many ways at once, in the directory that is the first argument; the
- * second is how many rounds.  Ends with a line "io HASH", the hash of what the files hold in the end.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// io.c: files that are written in many ways at once, in the directory that is the first argument; the
+// second is how many rounds.  Ends with a line "io HASH", the hash of what the files hold in the end.
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -19,10 +18,9 @@ static uint64_t mix(uint64_t h, uint64_t v) {
     return h ^ h >> 29;
 }
 
-#define OK(call)                                                                                   \
-    do {                                                                                           \
-        if ((call) != MPI_SUCCESS)                                                                 \
-            fail(#call, __LINE__);                                                                 \
+#define OK(call)                                          \
+    do {                                                  \
+        if ((call) != MPI_SUCCESS) fail(#call, __LINE__); \
     } while (0)
 
 static void fail(const char *what, int line) {
@@ -45,18 +43,16 @@ static void delete_file(const char *name) {
 }
 
 static void fill(uint64_t *v, int round, int who) {
-    for (int i = 0; i < N; i++)
-        v[i] = mix(mix((uint64_t)round, (uint64_t)who), (uint64_t)i);
+    for (int i = 0; i < N; i++) v[i] = mix(mix((uint64_t)round, (uint64_t)who), (uint64_t)i);
 }
 
 static void check(const uint64_t *v, int round, int who, const char *what) {
     uint64_t want[N];
     fill(want, round, who);
-    if (memcmp(v, want, sizeof want) != 0)
-        fail(what, round);
+    if (memcmp(v, want, sizeof want) != 0) fail(what, round);
 }
 
-/* Interleaved by a view: round after round, each rank's part after its left neighbour's. */
+// Interleaved by a view: round after round, each rank's part after its left neighbour's.
 static void set_view(MPI_File f, int round) {
     MPI_Datatype mine;
     OK(MPI_Type_create_resized(MPI_UINT64_T, 0, size * (int)sizeof(uint64_t), &mine));
@@ -71,10 +67,8 @@ static uint64_t hash_of(const char *name, uint64_t h) {
     uint64_t v;
     snprintf(path, sizeof path, "%s/%s", dir, name);
     FILE *f = fopen(path, "r");
-    if (f == NULL)
-        fail(path, __LINE__);
-    while (fread(&v, sizeof v, 1, f) == 1)
-        h = mix(h, v);
+    if (f == NULL) fail(path, __LINE__);
+    while (fread(&v, sizeof v, 1, f) == 1) h = mix(h, v);
     h = mix(h, (uint64_t)ftell(f));
     fclose(f);
     return h;
@@ -85,7 +79,7 @@ static void run(int rounds) {
     MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     MPI_Status status;
     int n, left = (rank + size - 1) % size;
-    if (rank == 0) { /* what an earlier run left */
+    if (rank == 0) { // what an earlier run left
         delete_file("viewed");
         delete_file("blocks");
         delete_file("log");
@@ -99,17 +93,15 @@ static void run(int rounds) {
         fill(out, round, rank);
         OK(MPI_File_write_all(viewed, out, N, MPI_UINT64_T, &status));
         OK(MPI_Get_count(&status, MPI_UINT64_T, &n));
-        if (n != N)
-            fail("count", round);
+        if (n != N) fail("count", round);
         OK(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
-        if (round > 2)
-            check(in, round - 3, left, "block of the left neighbour");
+        if (round > 2) check(in, round - 3, left, "block of the left neighbour");
         fill(later, round, rank);
         OK(MPI_File_iwrite_at(blocks, (MPI_Offset)N * (round * size + rank), later, N, MPI_UINT64_T,
                               &requests[0]));
-        if (round > 1) /* what the neighbour has waited for before the last barrier */
-            OK(MPI_File_iread_at_all(blocks, (MPI_Offset)N * ((round - 2) * size + left), in, N,
-                                     MPI_UINT64_T, &requests[1]));
+        if (round > 1) // what the neighbour has waited for before the last barrier
+            OK(MPI_File_iread_at_all(blocks, (MPI_Offset)N * ((round - 2) * size + left), in, N, MPI_UINT64_T,
+                                     &requests[1]));
         record[0] = (uint64_t)round;
         record[1] = (uint64_t)rank;
         OK(MPI_File_write_ordered(log, record, 16, MPI_BYTE, MPI_STATUS_IGNORE));
@@ -129,8 +121,7 @@ static void run(int rounds) {
 }
 
 int main(int argc, char **argv) {
-    if (argc < 3)
-        return 2;
+    if (argc < 3) return 2;
     dir = argv[1];
     MPI_Init(&argc, &argv);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);

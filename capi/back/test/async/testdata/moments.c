@@ -1,13 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * moments.c: a program that comes to awkward moments, and stays in each until it is told to go on.
- *
- *   moments DIRECTORY
- *
- * One rank waits until DIRECTORY/STAGE exists, while the others are in the MPI call that the stage is
- * about; in some stages all wait.  Rank 0 ends with one line "moments RESULT", which must be the same whatever happened.
- * Three ranks.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// moments.c: a program that comes to awkward moments, and stays in each until it is told to go on.
+//
+//   moments DIRECTORY
+//
+// One rank waits until DIRECTORY/STAGE exists, while the others are in the MPI call that the stage is
+// about; in some stages all wait.  Rank 0 ends with one line "moments RESULT", which must be the same whatever happened.
+// Three ranks.
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -22,11 +21,9 @@ enum { ALL = -1 };
 
 static void stay(int who, const char *stage) {
     char path[4096];
-    if (who != ALL && rank != who)
-        return;
+    if (who != ALL && rank != who) return;
     snprintf(path, sizeof path, "%s/%s", directory, stage);
-    while (access(path, F_OK) != 0)
-        usleep(2000);
+    while (access(path, F_OK) != 0) usleep(2000);
 }
 
 static void add(MPI_Comm comm, uint64_t mine) {
@@ -35,7 +32,7 @@ static void add(MPI_Comm comm, uint64_t mine) {
     sum = sum * 1000003 + all;
 }
 
-/* How this thread rounds: bits 13 and 14 of SSE's control word, 10 and 11 of x87's. */
+// How this thread rounds: bits 13 and 14 of SSE's control word, 10 and 11 of x87's.
 static void set_rounding(unsigned mode) {
     uint32_t sse;
     uint16_t x87;
@@ -52,8 +49,8 @@ static unsigned rounding(void) {
     return (sse >> 13 & 3) * 10 + (x87 >> 10 & 3);
 }
 
-/* A broadcast whose root goes on before the others have called it, and on which one of them depends:
- * not portable, but MPI programs do it. */
+// A broadcast whose root goes on before the others have called it, and on which one of them depends:
+// not portable, but MPI programs do it.
 static void early(void) {
     MPI_Comm pair;
     uint64_t word = 7, got = 0;
@@ -64,8 +61,7 @@ static void early(void) {
         MPI_Bcast(&word, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
         MPI_Send(&word, 1, MPI_UINT64_T, 1, 3, MPI_COMM_WORLD);
     } else {
-        if (rank == 1)
-            MPI_Recv(&got, 1, MPI_UINT64_T, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (rank == 1) MPI_Recv(&got, 1, MPI_UINT64_T, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         MPI_Barrier(pair);
         MPI_Bcast(&word, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
     }
@@ -85,7 +81,7 @@ int main(int argc, char **argv) {
     MPI_Comm_set_name(grid, "grid");
     add(grid, (uint64_t)rank + 1);
     stay(1, "never");
-    set_rounding((unsigned)rank + 1); /* a thread that is held in a call goes on as it came */
+    set_rounding((unsigned)rank + 1); // a thread that is held in a call goes on as it came
     MPI_Barrier(grid);
     unsigned modes = rounding();
     set_rounding(0);
@@ -97,8 +93,7 @@ int main(int argc, char **argv) {
     MPI_Comm_free(&grid);
     add(MPI_COMM_WORLD, 5);
     stay(0, "finalize");
-    if (rank == 0)
-        printf("moments %016llx\n", (unsigned long long)sum), fflush(stdout);
+    if (rank == 0) printf("moments %016llx\n", (unsigned long long)sum), fflush(stdout);
     MPI_Finalize();
     return 0;
 }

@@ -1,13 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * network.c: one of each thing that the network can hold, all at once, while the job is saved.
- *
- *   network DIRECTORY
- *
- * Every row has a part before and a part after the moment, at which all ranks compute until
- * DIRECTORY/go exists.  It ends with one line "network RESULT" from rank 0.  Three ranks; rank 0 sends
- * to rank 1, and rank 2 too where a row needs another sender.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// network.c: one of each thing that the network can hold, all at once, while the job is saved.
+//
+//   network DIRECTORY
+//
+// Every row has a part before and a part after the moment, at which all ranks compute until
+// DIRECTORY/go exists.  It ends with one line "network RESULT" from rank 0.  Three ranks; rank 0 sends
+// to rank 1, and rank 2 too where a row needs another sender.
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -22,8 +21,7 @@ static MPI_Comm twin, inter;
 static uint64_t digest;
 
 static void check(int good, const char *row) {
-    if (good)
-        return;
+    if (good) return;
     fprintf(stderr, "rank %d: %s\n", rank, row);
     MPI_Abort(MPI_COMM_WORLD, 3);
 }
@@ -32,9 +30,7 @@ static void take(const MPI_Status *s, long value) {
     digest = digest * 1000003 + (uint64_t)(s->MPI_SOURCE * 7919 + s->MPI_TAG * 31 + value);
 }
 
-static void send(int value, int to, int tag, MPI_Comm comm) {
-    MPI_Send(&value, 1, MPI_INT, to, tag, comm);
-}
+static void send(int value, int to, int tag, MPI_Comm comm) { MPI_Send(&value, 1, MPI_INT, to, tag, comm); }
 
 static int receive(int from, int tag, MPI_Comm comm, MPI_Status *s) {
     int value = -1;
@@ -43,19 +39,16 @@ static int receive(int from, int tag, MPI_Comm comm, MPI_Status *s) {
     return value;
 }
 
-/* ---- the order of matching: by source and communicator, whatever the tag ---- */
+// ---- the order of matching: by source and communicator, whatever the tag ----
 
 static void order_before(void) {
     if (rank == 0)
-        for (int i = 0; i < 6; i++)
-            send(100 + i, 1, 10 + i % 2, i % 3 ? MPI_COMM_WORLD : twin);
-    if (rank == 2)
-        send(300, 1, 10, MPI_COMM_WORLD), send(301, 1, 11, MPI_COMM_WORLD);
+        for (int i = 0; i < 6; i++) send(100 + i, 1, 10 + i % 2, i % 3 ? MPI_COMM_WORLD : twin);
+    if (rank == 2) send(300, 1, 10, MPI_COMM_WORLD), send(301, 1, 11, MPI_COMM_WORLD);
 }
 static void order_after(void) {
     MPI_Status s;
-    if (rank != 1)
-        return;
+    if (rank != 1) return;
     check(receive(0, MPI_ANY_TAG, twin, &s) == 100 && s.MPI_TAG == 10, "first on the duplicate");
     check(receive(MPI_ANY_SOURCE, 11, twin, &s) == 103, "second on the duplicate");
     check(receive(0, 11, MPI_COMM_WORLD, &s) == 101, "first with tag 11");
@@ -68,7 +61,7 @@ static void order_after(void) {
     check(receive(0, MPI_ANY_TAG, MPI_COMM_WORLD, &s) == 105, "the last");
 }
 
-/* ---- matched messages ---- */
+// ---- matched messages ----
 
 static MPI_Message matched;
 static MPI_Request imrecv;
@@ -87,8 +80,7 @@ static void matched_before(void) {
 static void matched_after(void) {
     MPI_Status s;
     int value;
-    if (rank != 1)
-        return;
+    if (rank != 1) return;
     check(receive(0, 20, MPI_COMM_WORLD, &s) == 9, "one that was not matched");
     MPI_Mrecv(&value, 1, MPI_INT, &matched, &s);
     check(value == 7 && matched == MPI_MESSAGE_NULL, "Mrecv");
@@ -98,7 +90,7 @@ static void matched_after(void) {
     take(&s, imrecv_value);
 }
 
-/* ---- requests ---- */
+// ---- requests ----
 
 static MPI_Request cancelled, pending, persistent, ready, sync_send, sync_recv, large_send;
 static int pending_value, persistent_value, ready_value, sync_value, one = 1, freed = 55;
@@ -136,8 +128,7 @@ static void requests_after(void) {
         MPI_Wait(&sync_send, MPI_STATUS_IGNORE);
         MPI_Wait(&large_send, MPI_STATUS_IGNORE);
     }
-    if (rank != 1)
-        return;
+    if (rank != 1) return;
     MPI_Wait(&cancelled, &s);
     MPI_Test_cancelled(&s, &flag);
     check(flag, "a cancelled receive");
@@ -157,7 +148,7 @@ static void requests_after(void) {
     free(large);
 }
 
-/* ---- buffered sends, messages to itself and of no bytes, derived datatypes ---- */
+// ---- buffered sends, messages to itself and of no bytes, derived datatypes ----
 
 static char buffer[4096];
 static int grid[6][4], self_value;
@@ -169,12 +160,10 @@ static void kinds_before(void) {
     MPI_Buffer_attach(buffer, sizeof buffer);
     MPI_Isend(&self_value, 1, MPI_INT, 0, 40, MPI_COMM_SELF, &self[0]);
     MPI_Isend(&self_value, 1, MPI_INT, rank, 41, MPI_COMM_WORLD, &self[1]);
-    if (rank != 0)
-        return;
+    if (rank != 0) return;
     MPI_Bsend(&value, 1, MPI_INT, 1, 42, MPI_COMM_WORLD);
     MPI_Send(NULL, 0, MPI_BYTE, 1, 43, MPI_COMM_WORLD);
-    for (int i = 0; i < 24; i++)
-        grid[i / 4][i % 4] = i;
+    for (int i = 0; i < 24; i++) grid[i / 4][i % 4] = i;
     MPI_Type_vector(6, 1, 4, MPI_INT, &column);
     MPI_Type_commit(&column);
     MPI_Send(&grid[0][2], 1, column, 1, 44, MPI_COMM_WORLD);
@@ -189,8 +178,7 @@ static void kinds_after(void) {
     MPI_Waitall(2, self, MPI_STATUSES_IGNORE);
     MPI_Buffer_detach(&p, &n);
     check(p == buffer && n == (int)sizeof buffer, "the attached buffer");
-    if (rank != 1)
-        return;
+    if (rank != 1) return;
     check(receive(0, 42, MPI_COMM_WORLD, &s) == 1000, "a buffered send");
     MPI_Recv(NULL, 0, MPI_BYTE, 0, 43, MPI_COMM_WORLD, &s);
     MPI_Get_count(&s, MPI_BYTE, &n);
@@ -204,7 +192,7 @@ static void kinds_after(void) {
     MPI_Type_free(&pairs);
 }
 
-/* ---- an intercommunicator: rank 0 on one side ---- */
+// ---- an intercommunicator: rank 0 on one side ----
 
 static void inter_before(void) {
     MPI_Comm side;
@@ -220,7 +208,8 @@ static void inter_after(void) {
     MPI_Status s;
     int all = 0;
     if (rank == 0) {
-        check(receive(0, 52, inter, &s) == 511 && receive(1, MPI_ANY_TAG, inter, &s) == 512, "over an intercommunicator");
+        check(receive(0, 52, inter, &s) == 511 && receive(1, MPI_ANY_TAG, inter, &s) == 512,
+              "over an intercommunicator");
     } else {
         check(receive(MPI_ANY_SOURCE, 51, inter, &s) == 500 + rank, "over an intercommunicator");
     }
@@ -229,12 +218,12 @@ static void inter_after(void) {
     MPI_Comm_free(&inter);
 }
 
-/* ---- what was freed while requests still use it ---- */
+// ---- what was freed while requests still use it ----
 
 static int columns[4][6][4], left_value;
 static MPI_Request freed_type[4], freed_comm;
 
-/* Every fourth integer of six, from inner datatypes that are gone before. */
+// Every fourth integer of six, from inner datatypes that are gone before.
 static MPI_Datatype column_of_six(void) {
     MPI_Datatype half, whole;
     MPI_Type_vector(3, 1, 4, MPI_INT, &half);
@@ -256,16 +245,13 @@ static void freed_before(void) {
         MPI_Start(&freed_type[2]);
         MPI_Irecv(&left_value, 1, MPI_INT, 0, 62, left, &freed_comm);
     }
-    if (rank == 0)
-        MPI_Send_init(&columns[3][0][0], 1, column, 1, 61, MPI_COMM_WORLD, &freed_type[3]);
+    if (rank == 0) MPI_Send_init(&columns[3][0][0], 1, column, 1, 61, MPI_COMM_WORLD, &freed_type[3]);
     MPI_Type_free(&column);
-    other = column_of_six(); /* in the place of the one that was freed, if it were */
-    if (rank == 1)
-        MPI_Irecv(&columns[3][0][3], 1, other, 0, 61, MPI_COMM_WORLD, &freed_type[3]);
+    other = column_of_six(); // in the place of the one that was freed, if it were
+    if (rank == 1) MPI_Irecv(&columns[3][0][3], 1, other, 0, 61, MPI_COMM_WORLD, &freed_type[3]);
     MPI_Type_free(&other);
     if (rank == 0) {
-        for (int i = 0; i < 24; i++)
-            columns[3][i / 4][i % 4] = i % 4 ? -1 : 600 + i / 4;
+        for (int i = 0; i < 24; i++) columns[3][i / 4][i % 4] = i % 4 ? -1 : 600 + i / 4;
         send(620, 1, 62, left);
     }
     MPI_Comm_free(&left);
@@ -276,8 +262,7 @@ static void freed_after(void) {
     if (rank == 0) {
         int v[6];
         for (int k = 0; k < 3; k++) {
-            for (int i = 0; i < 6; i++)
-                v[i] = 10 * k + i;
+            for (int i = 0; i < 6; i++) v[i] = 10 * k + i;
             MPI_Send(v, 6, MPI_INT, 1, 60, MPI_COMM_WORLD);
         }
         MPI_Start(&freed_type[3]);
@@ -287,7 +272,7 @@ static void freed_after(void) {
     if (rank == 1) {
         for (int k = 0; k < 4; k++) {
             int n = -1;
-            if (k == 1) /* freed: the others come after it */
+            if (k == 1) // freed: the others come after it
                 continue;
             MPI_Wait(&freed_type[k], &s);
             MPI_Get_elements(&s, column, &n);
@@ -296,19 +281,22 @@ static void freed_after(void) {
         MPI_Request_free(&freed_type[2]);
         for (int k = 0; k < 4; k++)
             for (int i = 0; i < 24; i++)
-                check(columns[k][i / 4][i % 4] == (i % 4 != k ? 0 : k == 3 ? 600 + i / 4 : 10 * k + i / 4),
+                check(columns[k][i / 4][i % 4] == (i % 4 != k ? 0
+                                                   : k == 3   ? 600 + i / 4
+                                                              : 10 * k + i / 4),
                       "what it received");
         MPI_Wait(&freed_comm, &s);
-        check(left_value == 620 && s.MPI_SOURCE == 0 && s.MPI_TAG == 62, "a receive whose communicator was freed");
+        check(left_value == 620 && s.MPI_SOURCE == 0 && s.MPI_TAG == 62,
+              "a receive whose communicator was freed");
         take(&s, left_value);
     }
     MPI_Type_free(&column);
 }
 
-/* ---- synchronous sends: complete when their messages are received, and not before ---- */
+// ---- synchronous sends: complete when their messages are received, and not before ----
 
 enum { SYNCS = 8 };
-static MPI_Request sync_sends[SYNCS]; /* at rank 0, but the last */
+static MPI_Request sync_sends[SYNCS]; // at rank 0, but the last
 static MPI_Message sync_matched;
 static int sync_data[SYNCS] = {600, 601, 602, 603, 604, 605, 606, 607};
 static char *sync_large;
@@ -321,10 +309,8 @@ static void sync_before(void) {
     MPI_Request gone;
     sync_sends[7] = MPI_REQUEST_NULL;
     sync_send_to(7, rank, 87, MPI_COMM_WORLD);
-    if (rank == 1)
-        MPI_Mprobe(0, 84, MPI_COMM_WORLD, &sync_matched, MPI_STATUS_IGNORE);
-    if (rank != 0)
-        return;
+    if (rank == 1) MPI_Mprobe(0, 84, MPI_COMM_WORLD, &sync_matched, MPI_STATUS_IGNORE);
+    if (rank != 0) return;
     sync_large = malloc(LARGE);
     memset(sync_large, 's', LARGE);
     sync_send_to(0, 1, 80, MPI_COMM_WORLD);
@@ -341,7 +327,7 @@ static void sync_before(void) {
     MPI_Request_free(&gone);
 }
 
-/* Rank 0: the requests that are named are not complete, however one asks. */
+// Rank 0: the requests that are named are not complete, however one asks.
 static void sync_none(const int *which, int n, const char *row) {
     MPI_Request r[SYNCS];
     int flag = 0, index, indices[SYNCS], done = 0;
@@ -363,7 +349,7 @@ static void sync_none(const int *which, int n, const char *row) {
     }
 }
 
-/* Rank 0 says that another may go on, which waits until it does. */
+// Rank 0 says that another may go on, which waits until it does.
 static void sync_step(int to) {
     MPI_Status s;
     if (rank == 0)
@@ -408,28 +394,24 @@ static void sync_after(void) {
         check(receive(0, 86, MPI_COMM_WORLD, &s) == 606, "before one whose request was freed");
         check(receive(0, 86, MPI_COMM_WORLD, &s) == 606, "one whose request was freed");
     }
-    if (rank == 2)
-        sync_step(2);
-    if (rank == 2)
-        check(receive(0, 83, inter, &s) == 603, "one over an intercommunicator");
+    if (rank == 2) sync_step(2);
+    if (rank == 2) check(receive(0, 83, inter, &s) == 603, "one over an intercommunicator");
     MPI_Test(&sync_sends[7], &flag, MPI_STATUS_IGNORE);
     check(!flag, "a synchronous send to itself");
     check(receive(rank, 87, MPI_COMM_WORLD, &s) == 607, "from itself");
     MPI_Wait(&sync_sends[7], MPI_STATUS_IGNORE);
 }
 
-/* A call that does not return until its receiver, at the moment, goes on. */
+// A call that does not return until its receiver, at the moment, goes on.
 static void sync_call(const char *go) {
     int value = 650;
-    if (rank != 2)
-        return;
+    if (rank != 2) return;
     MPI_Ssend(&value, 1, MPI_INT, 1, 88, MPI_COMM_WORLD);
     check(access(go, F_OK) == 0, "a call that waits for its receiver");
 }
 static void sync_called(void) {
     MPI_Status s;
-    if (rank == 1)
-        check(receive(2, 88, MPI_COMM_WORLD, &s) == 650, "a call that waits for its receiver");
+    if (rank == 1) check(receive(2, 88, MPI_COMM_WORLD, &s) == 650, "a call that waits for its receiver");
 }
 
 int main(int argc, char **argv) {
@@ -449,8 +431,7 @@ int main(int argc, char **argv) {
     fclose(fopen(path, "w"));
     snprintf(path, sizeof path, "%s/go", argc > 1 ? argv[1] : ".");
     sync_call(path);
-    while (access(path, F_OK) != 0)
-        usleep(2000);
+    while (access(path, F_OK) != 0) usleep(2000);
     sync_called();
     sync_after();
     order_after();
@@ -461,8 +442,7 @@ int main(int argc, char **argv) {
     freed_after();
     MPI_Comm_free(&twin);
     MPI_Reduce(&digest, &sum, 1, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
-    if (rank == 0)
-        printf("network %016llx\n", (unsigned long long)sum);
+    if (rank == 0) printf("network %016llx\n", (unsigned long long)sum);
     MPI_Finalize();
     return 0;
 }

@@ -1,14 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * orders.c: persistent collectives that each rank starts, waits for and frees in an order of its own, which
- * MPI 4 allows; only they are made in one order.
- *
- *   orders GENERATIONS
- *
- * Each generation has a communicator, which is freed while the requests are still in use; each rank frees one
- * of them a generation later, and not the same one.  Ends with one line "orders RESULT" from rank 0, which
- * must be the same whatever happened in between.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// orders.c: persistent collectives that each rank starts, waits for and frees in an order of its own, which
+// MPI 4 allows; only they are made in one order.
+//
+//   orders GENERATIONS
+//
+// Each generation has a communicator, which is freed while the requests are still in use; each rank frees one
+// of them a generation later, and not the same one.  Ends with one line "orders RESULT" from rank 0, which
+// must be the same whatever happened in between.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +26,7 @@ enum { K = 7, N = 40, ROUNDS = 6 };
 static int rank, size;
 static uint64_t in[K][N], out[K][N];
 
-/* In an order of this rank's own. */
+// In an order of this rank's own.
 static void shuffle(int *order, uint64_t seed) {
     for (int i = 0; i < K; i++) {
         int j = (int)(mix(seed, (uint64_t)(rank * K + i)) % (uint64_t)(i + 1));
@@ -47,13 +46,12 @@ static void make(MPI_Comm c, MPI_Request *q) {
     PERSISTENT(Barrier)(c, MPI_INFO_NULL, &q[6]);
 }
 
-/* What all have after a round; 0 when it is not what it should be. */
+// What all have after a round; 0 when it is not what it should be.
 static uint64_t look(uint64_t seed) {
     uint64_t h = 1, sum[N] = {0}, all = 0;
     for (int r = 0; r < size; r++) {
         all ^= mix(seed, (uint64_t)(r * 1000 + 300));
-        for (int i = 0; i < N / 2; i++)
-            sum[i] += mix(seed, (uint64_t)(r * 1000 + 200 + i));
+        for (int i = 0; i < N / 2; i++) sum[i] += mix(seed, (uint64_t)(r * 1000 + 200 + i));
     }
     int ok = out[3][0] == all;
     for (int i = 0; i < N; i++) {
@@ -85,8 +83,7 @@ static uint64_t use(MPI_Request *q, uint64_t seed) {
         if (i % 2)
             MPI_Wait(&q[order[i]], MPI_STATUS_IGNORE);
         else
-            for (int flag = 0; !flag;)
-                MPI_Test(&q[order[i]], &flag, MPI_STATUS_IGNORE);
+            for (int flag = 0; !flag;) MPI_Test(&q[order[i]], &flag, MPI_STATUS_IGNORE);
     uint64_t h = look(seed);
     if (h == 0) {
         fprintf(stderr, "rank %d: wrong data\n", rank);
@@ -108,11 +105,9 @@ int main(int argc, char **argv) {
         make(c, q);
         for (int r = 0; r < ROUNDS; r++) {
             h = mix(h, use(q, (uint64_t)(g * 100 + r)));
-            if (r == ROUNDS / 2)
-                MPI_Comm_free(&c);
+            if (r == ROUNDS / 2) MPI_Comm_free(&c);
         }
-        if (left != MPI_REQUEST_NULL)
-            MPI_Request_free(&left);
+        if (left != MPI_REQUEST_NULL) MPI_Request_free(&left);
         shuffle(order, (uint64_t)g);
         for (int i = 1; i < K; i++) {
             MPI_Request_free(&q[order[i]]);
@@ -122,8 +117,7 @@ int main(int argc, char **argv) {
     }
     MPI_Request_free(&left);
     MPI_Reduce(&h, &sum, 1, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
-    if (rank == 0)
-        printf("orders %016llx\n", (unsigned long long)sum);
+    if (rank == 0) printf("orders %016llx\n", (unsigned long long)sum);
     MPI_Finalize();
     return 0;
 }

@@ -1,13 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * patterns.c: programs that know nothing of checkpoints, for checkpoints at any moment.
- *
- *   patterns PATTERN ROUNDS
- *
- * Each pattern is deterministic and ends with one line "PATTERN RESULT" from rank 0, which must be
- * the same whatever happened in between.  Between messages the ranks compute for random times,
- * seeded by rank and round.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// patterns.c: programs that know nothing of checkpoints, for checkpoints at any moment.
+//
+//   patterns PATTERN ROUNDS
+//
+// Each pattern is deterministic and ends with one line "PATTERN RESULT" from rank 0, which must be
+// the same whatever happened in between.  Between messages the ranks compute for random times,
+// seeded by rank and round.
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,7 +23,7 @@ static void fail(const char *what, int round) {
     MPI_Abort(MPI_COMM_WORLD, 3);
 }
 
-/* Many non-blocking sends of all sizes around a ring, received late, some with wildcards. */
+// Many non-blocking sends of all sizes around a ring, received late, some with wildcards.
 static uint64_t ring(int rounds) {
     enum { N = 40 };
     uint64_t h = (uint64_t)rank;
@@ -54,23 +53,19 @@ static uint64_t ring(int rounds) {
         for (int i = 1; i < N; i += 2) {
             int words = i % 10 == 9 ? 40000 : 1 + i * i;
             MPI_Status st;
-            MPI_Recv(in[i], words, MPI_UINT64_T, i % 3 ? prev : MPI_ANY_SOURCE, i, MPI_COMM_WORLD,
-                     &st);
+            MPI_Recv(in[i], words, MPI_UINT64_T, i % 3 ? prev : MPI_ANY_SOURCE, i, MPI_COMM_WORLD, &st);
             int count;
             MPI_Get_count(&st, MPI_UINT64_T, &count);
-            if (count != words || st.MPI_SOURCE != prev || st.MPI_TAG != i)
-                fail("status of a receive", r);
+            if (count != words || st.MPI_SOURCE != prev || st.MPI_TAG != i) fail("status of a receive", r);
         }
         MPI_Status sts[2 * N];
         MPI_Waitall(n, req, sts);
         for (int k = N; k < n; k++)
-            if (sts[k].MPI_SOURCE != prev || sts[k].MPI_TAG != 2 * (k - N))
-                fail("status of Waitall", r);
+            if (sts[k].MPI_SOURCE != prev || sts[k].MPI_TAG != 2 * (k - N)) fail("status of Waitall", r);
         for (int i = 0; i < N; i++) {
             int words = i % 10 == 9 ? 40000 : 1 + i * i;
             for (int w = 0; w < words; w++)
-                if (in[i][w] !=
-                    mix((uint64_t)prev * 1000003u + (uint64_t)r, (uint64_t)(i * 65536 + w)))
+                if (in[i][w] != mix((uint64_t)prev * 1000003u + (uint64_t)r, (uint64_t)(i * 65536 + w)))
                     fail("content of a message", r);
             h = mix(h, in[i][words - 1]);
         }
@@ -78,7 +73,7 @@ static uint64_t ring(int rounds) {
     return h;
 }
 
-/* A farm: rank 0 gives out tasks and takes results from anybody. */
+// A farm: rank 0 gives out tasks and takes results from anybody.
 static uint64_t farm(int rounds) {
     uint64_t sum = 0;
     if (rank == 0) {
@@ -112,15 +107,14 @@ static uint64_t farm(int rounds) {
         uint64_t task;
         MPI_Status st;
         MPI_Recv(&task, 1, MPI_UINT64_T, 0, MPI_ANY_TAG, MPI_COMM_WORLD, &st);
-        if (st.MPI_TAG == 2)
-            return 0;
+        if (st.MPI_TAG == 2) return 0;
         work(task, 4000);
         uint64_t result[2] = {task, mix(task, 5)};
         MPI_Send(result, 2, MPI_UINT64_T, 0, 3, MPI_COMM_WORLD);
     }
 }
 
-/* Never blocks: Iprobe, Improbe, Test, Testany, Testsome. */
+// Never blocks: Iprobe, Improbe, Test, Testany, Testsome.
 static uint64_t polling(int rounds) {
     uint64_t h = 0;
     MPI_Comm comm;
@@ -130,8 +124,7 @@ static uint64_t polling(int rounds) {
         MPI_Request send[8];
         int sent = 0, have = 0, done = 0;
         for (int p = 0; p < size; p++)
-            if (p != rank)
-                MPI_Isend(&mine, 1, MPI_UINT64_T, p, r, comm, &send[sent++]);
+            if (p != rank) MPI_Isend(&mine, 1, MPI_UINT64_T, p, r, comm, &send[sent++]);
         uint64_t sum = 0;
         while (have < size - 1 || !done) {
             int flag = 0;
@@ -139,8 +132,7 @@ static uint64_t polling(int rounds) {
             if (have < size - 1) {
                 if (r % 3 == 0) {
                     MPI_Iprobe(MPI_ANY_SOURCE, r, comm, &flag, &st);
-                    if (flag)
-                        MPI_Recv(&got, 1, MPI_UINT64_T, st.MPI_SOURCE, r, comm, &st);
+                    if (flag) MPI_Recv(&got, 1, MPI_UINT64_T, st.MPI_SOURCE, r, comm, &st);
                 } else {
                     MPI_Message m;
                     MPI_Improbe(MPI_ANY_SOURCE, r, comm, &flag, &m, &st);
@@ -148,19 +140,16 @@ static uint64_t polling(int rounds) {
                         MPI_Request q;
                         MPI_Imrecv(&got, 1, MPI_UINT64_T, &m, &q);
                         int f = 0;
-                        while (!f)
-                            MPI_Test(&q, &f, &st);
+                        while (!f) MPI_Test(&q, &f, &st);
                     }
                 }
                 if (flag) {
-                    if (got != mix((uint64_t)st.MPI_SOURCE, (uint64_t)r))
-                        fail("polled message", r);
+                    if (got != mix((uint64_t)st.MPI_SOURCE, (uint64_t)r)) fail("polled message", r);
                     sum += got;
                     have++;
                 }
             }
-            if (!done)
-                MPI_Testall(sent, send, &done, MPI_STATUSES_IGNORE);
+            if (!done) MPI_Testall(sent, send, &done, MPI_STATUSES_IGNORE);
             work((uint64_t)(r * size + rank), 100);
         }
         h = mix(h, sum);
@@ -169,7 +158,7 @@ static uint64_t polling(int rounds) {
     return h;
 }
 
-/* Blocking and non-blocking collectives on several communicators, members at different times. */
+// Blocking and non-blocking collectives on several communicators, members at different times.
 static uint64_t colls(int rounds) {
     uint64_t h = 0;
     MPI_Comm half, dup;
@@ -188,23 +177,21 @@ static uint64_t colls(int rounds) {
         uint64_t root = rank == r % size ? all : 0;
         MPI_Waitall(2, q, MPI_STATUSES_IGNORE);
         MPI_Bcast(&root, 1, MPI_UINT64_T, r % size, dup);
-        if (root != all)
-            fail("broadcast", r);
+        if (root != all) fail("broadcast", r);
         MPI_Allreduce(MPI_IN_PLACE, &part, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
         h = mix(mix(mix(h, all), part), later);
-        if (r % 16 == 0) { /* communicators come and go */
+        if (r % 16 == 0) { // communicators come and go
             MPI_Comm_free(&dup);
             MPI_Comm_dup(MPI_COMM_WORLD, &dup);
         }
-        if (r % 8 == 0)
-            MPI_Barrier(half);
+        if (r % 8 == 0) MPI_Barrier(half);
     }
     MPI_Comm_free(&half);
     MPI_Comm_free(&dup);
     return h;
 }
 
-/* Persistent requests, Sendrecv, buffered sends, a derived datatype. */
+// Persistent requests, Sendrecv, buffered sends, a derived datatype.
 static uint64_t halo(int rounds) {
     enum { N = 300 };
     static double a[N][N];
@@ -216,8 +203,7 @@ static uint64_t halo(int rounds) {
     static char buffer[1 << 20];
     MPI_Buffer_attach(buffer, sizeof buffer);
     for (int i = 0; i < N; i++)
-        for (int k = 0; k < N; k++)
-            a[i][k] = rank + i * 0.5 + k * 0.25;
+        for (int k = 0; k < N; k++) a[i][k] = rank + i * 0.5 + k * 0.25;
     MPI_Recv_init(&a[0][0], 1, column, prev, 1, MPI_COMM_WORLD, &q[0]);
     MPI_Recv_init(&a[0][N - 1], 1, column, next, 2, MPI_COMM_WORLD, &q[1]);
     MPI_Send_init(&a[0][1], 1, column, prev, 2, MPI_COMM_WORLD, &q[2]);
@@ -227,34 +213,28 @@ static uint64_t halo(int rounds) {
         work((uint64_t)(rank * 3 + r), 2000);
         MPI_Waitall(4, q, MPI_STATUSES_IGNORE);
         for (int i = 0; i < N; i++)
-            for (int k = 1; k < N - 1; k++)
-                a[i][k] = 0.25 * a[i][k - 1] + 0.5 * a[i][k] + 0.25 * a[i][k + 1];
+            for (int k = 1; k < N - 1; k++) a[i][k] = 0.25 * a[i][k - 1] + 0.5 * a[i][k] + 0.25 * a[i][k + 1];
         double edge = a[r % N][1], other = 0;
         MPI_Sendrecv(&edge, 1, MPI_DOUBLE, next, 9, &other, 1, MPI_DOUBLE, prev, 9, MPI_COMM_WORLD,
                      MPI_STATUS_IGNORE);
         a[r % N][2] += 1e-3 * other;
-        MPI_Sendrecv_replace(&other, 1, MPI_DOUBLE, prev, 10, next, 10, MPI_COMM_WORLD,
-                             MPI_STATUS_IGNORE);
+        MPI_Sendrecv_replace(&other, 1, MPI_DOUBLE, prev, 10, next, 10, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         a[r % N][3] += 1e-3 * other;
         MPI_Bsend(&edge, 1, MPI_DOUBLE, next, 11, MPI_COMM_WORLD);
         work((uint64_t)(rank * 5 + r), 1000);
         MPI_Recv(&other, 1, MPI_DOUBLE, prev, 11, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         a[r % N][4] += 1e-3 * other;
         int peer = rank ^ 1;
-        if (r % 5 == 0 && peer < size) { /* synchronous: even ranks first */
-            if (rank % 2 == 0)
-                MPI_Ssend(&edge, 1, MPI_DOUBLE, peer, 12, MPI_COMM_WORLD);
+        if (r % 5 == 0 && peer < size) { // synchronous: even ranks first
+            if (rank % 2 == 0) MPI_Ssend(&edge, 1, MPI_DOUBLE, peer, 12, MPI_COMM_WORLD);
             MPI_Recv(&other, 1, MPI_DOUBLE, MPI_ANY_SOURCE, 12, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            if (rank % 2 == 1)
-                MPI_Ssend(&edge, 1, MPI_DOUBLE, peer, 12, MPI_COMM_WORLD);
+            if (rank % 2 == 1) MPI_Ssend(&edge, 1, MPI_DOUBLE, peer, 12, MPI_COMM_WORLD);
         }
     }
     double sum = 0;
     for (int i = 0; i < N; i++)
-        for (int k = 0; k < N; k++)
-            sum += a[i][k];
-    for (int i = 0; i < 4; i++)
-        MPI_Request_free(&q[i]);
+        for (int k = 0; k < N; k++) sum += a[i][k];
+    for (int i = 0; i < 4; i++) MPI_Request_free(&q[i]);
     void *p;
     int n;
     MPI_Buffer_detach(&p, &n);
@@ -264,20 +244,19 @@ static uint64_t halo(int rounds) {
     return bits;
 }
 
-/* One rank computes for long while the others wait for it in a barrier. */
+// One rank computes for long while the others wait for it in a barrier.
 static uint64_t stuck(int rounds) {
     uint64_t h = 0;
     for (int r = 0; r < rounds; r++) {
-        if (rank == r % size)
-            work(1, 0), work((uint64_t)r, 60000);
+        if (rank == r % size) work(1, 0), work((uint64_t)r, 60000);
         MPI_Barrier(MPI_COMM_WORLD);
         h = mix(h, (uint64_t)r);
     }
     return h;
 }
 
-/* Communicators that some members have freed while others still compute: with collective calls on
- * them, with messages only, and with neither. */
+// Communicators that some members have freed while others still compute: with collective calls on
+// them, with messages only, and with neither.
 static uint64_t leaving(int rounds) {
     uint64_t h = 0;
     for (int r = 0; r < rounds; r++) {
@@ -291,11 +270,9 @@ static uint64_t leaving(int rounds) {
             MPI_Sendrecv(&v, 1, MPI_UINT64_T, (rank + 1) % size, 1, &got, 1, MPI_UINT64_T,
                          (rank + size - 1) % size, 1, dup, MPI_STATUS_IGNORE);
         h = mix(h, got);
-        if (rank == r % size)
-            work((uint64_t)r, 200000);
+        if (rank == r % size) work((uint64_t)r, 200000);
         MPI_Comm_free(&dup);
-        if (rank == (r + 1) % size)
-            work((uint64_t)r, 200000);
+        if (rank == (r + 1) % size) work((uint64_t)r, 200000);
         MPI_Comm_free(&half);
     }
     return h;
@@ -303,12 +280,11 @@ static uint64_t leaving(int rounds) {
 
 static void add(void *in, void *inout, int *n, MPI_Datatype *type) {
     (void)type;
-    for (int i = 0; i < *n; i++)
-        ((uint64_t *)inout)[i] += ((uint64_t *)in)[i];
+    for (int i = 0; i < *n; i++) ((uint64_t *)inout)[i] += ((uint64_t *)in)[i];
 }
 
-/* What MPI needs longer than the program: datatypes and operations of calls that are under way, receives,
- * communicators. */
+// What MPI needs longer than the program: datatypes and operations of calls that are under way, receives,
+// communicators.
 static uint64_t freeing(int rounds) {
     enum { N = 8 };
     uint64_t h = 0;
@@ -322,10 +298,10 @@ static uint64_t freeing(int rounds) {
         MPI_Request q[5];
         MPI_Comm dup, twin;
         MPI_Comm_idup(MPI_COMM_WORLD, &twin, &q[3]);
-        MPI_Wait(&q[3], MPI_STATUS_IGNORE); /* Open MPI 4.1 mixes its steps up with other non-blocking calls */
+        MPI_Wait(&q[3], MPI_STATUS_IGNORE); // Open MPI 4.1 mixes its steps up with other non-blocking calls
         MPI_Irecv(&early, 1, MPI_UINT64_T, prev, 1, MPI_COMM_WORLD, &q[0]);
         MPI_Request_free(&q[0]);
-        uint64_t apart[N] = {0}; /* every second word, received in the end */
+        uint64_t apart[N] = {0}; // every second word, received in the end
         MPI_Type_vector(N / 2, 1, 2, MPI_UINT64_T, &every);
         MPI_Type_commit(&every);
         MPI_Irecv(apart, 1, every, prev, 5, MPI_COMM_WORLD, &q[4]);
@@ -334,20 +310,17 @@ static uint64_t freeing(int rounds) {
         MPI_Op_create(add, 1, &plus);
         MPI_Iallreduce(&mine, &sum, 1, MPI_UINT64_T, plus, MPI_COMM_WORLD, &q[0]);
         MPI_Op_free(&plus);
-        for (int p = 0; p < size; p++) { /* every second word */
+        for (int p = 0; p < size; p++) { // every second word
             MPI_Type_vector(N / 2, 1, 2, MPI_UINT64_T, &types[p]);
             MPI_Type_commit(&types[p]);
             counts[p] = 1;
             at[p] = p * N * 8;
-            for (int i = 0; i < N; i++)
-                to[p * N + i] = mix(mine, (uint64_t)(p * N + i)), from[p * N + i] = 0;
+            for (int i = 0; i < N; i++) to[p * N + i] = mix(mine, (uint64_t)(p * N + i)), from[p * N + i] = 0;
         }
         MPI_Ialltoallw(to, counts, at, types, from, counts, at, types, MPI_COMM_WORLD, &q[1]);
-        for (int p = 0; p < size; p++)
-            MPI_Type_free(&types[p]);
+        for (int p = 0; p < size; p++) MPI_Type_free(&types[p]);
         uint64_t word[2 * N];
-        for (int i = 0; i < 2 * N; i++)
-            word[i] = rank == r % size ? mix((uint64_t)r, (uint64_t)i) : 0;
+        for (int i = 0; i < 2 * N; i++) word[i] = rank == r % size ? mix((uint64_t)r, (uint64_t)i) : 0;
         MPI_Type_vector(N, 1, 2, MPI_UINT64_T, &every);
         MPI_Type_commit(&every);
         MPI_Ibcast(word, 1, every, r % size, MPI_COMM_WORLD, &q[2]);
@@ -357,10 +330,10 @@ static uint64_t freeing(int rounds) {
         MPI_Waitall(3, q, MPI_STATUSES_IGNORE);
         MPI_Sendrecv(&mine, 1, MPI_UINT64_T, next, 2, &late, 1, MPI_UINT64_T, prev, 2, twin,
                      MPI_STATUS_IGNORE);
-        MPI_Sendrecv(&mine, 1, MPI_UINT64_T, next, 3, &late, 1, MPI_UINT64_T, prev, 3,
-                     MPI_COMM_WORLD, MPI_STATUS_IGNORE); /* behind the first one */
+        MPI_Sendrecv(&mine, 1, MPI_UINT64_T, next, 3, &late, 1, MPI_UINT64_T, prev, 3, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE); // behind the first one
         MPI_Comm_free(&twin);
-        /* Received when its communicator is gone, and another one has its place. */
+        // Received when its communicator is gone, and another one has its place.
         MPI_Comm_dup(MPI_COMM_WORLD, &dup);
         MPI_Irecv(&other, 1, MPI_UINT64_T, prev, 4, dup, &q[0]);
         MPI_Isend(&mine, 1, MPI_UINT64_T, next, 4, dup, &q[1]);
@@ -370,26 +343,21 @@ static uint64_t freeing(int rounds) {
         work((uint64_t)(rank * 41 + r), 4000);
         MPI_Comm_free(&dup);
         uint64_t close[N / 2];
-        for (int i = 0; i < N / 2; i++)
-            close[i] = mix((uint64_t)r, (uint64_t)(i + 7));
+        for (int i = 0; i < N / 2; i++) close[i] = mix((uint64_t)r, (uint64_t)(i + 7));
         MPI_Send(close, N / 2, MPI_UINT64_T, next, 5, MPI_COMM_WORLD);
         MPI_Wait(&q[4], MPI_STATUS_IGNORE);
         for (int i = 0; i < N; i++)
-            if (apart[i] != (i % 2 ? 0 : close[i / 2]))
-                fail("a message whose datatype was freed", r);
-        if (early != late || other != late)
-            fail("a message", r);
+            if (apart[i] != (i % 2 ? 0 : close[i / 2])) fail("a message whose datatype was freed", r);
+        if (early != late || other != late) fail("a message", r);
         h = mix(mix(h, sum), early);
-        for (int i = 0; i < size * N; i++)
-            h = mix(h, from[i]);
-        for (int i = 0; i < 2 * N; i++)
-            h = mix(h, word[i]);
+        for (int i = 0; i < size * N; i++) h = mix(h, from[i]);
+        for (int i = 0; i < 2 * N; i++) h = mix(h, word[i]);
     }
     return h;
 }
 
-/* Communicators whose members have none of their own before: a part of the world, and two groups that
- * do not know each other; while collective calls on the old ones are under way. */
+// Communicators whose members have none of their own before: a part of the world, and two groups that
+// do not know each other; while collective calls on the old ones are under way.
 static uint64_t meeting(int rounds) {
     uint64_t h = 0;
     MPI_Comm half;
@@ -433,9 +401,9 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         uint64_t (*run)(int);
-    } patterns[] = {{"ring", ring}, {"farm", farm},   {"polling", polling}, {"colls", colls},
-                    {"halo", halo}, {"stuck", stuck}, {"leaving", leaving},
-                    {"meeting", meeting}, {"freeing", freeing}};
+    } patterns[] = {{"ring", ring},       {"farm", farm},       {"polling", polling},
+                    {"colls", colls},     {"halo", halo},       {"stuck", stuck},
+                    {"leaving", leaving}, {"meeting", meeting}, {"freeing", freeing}};
     int rounds = argc > 2 ? atoi(argv[2]) : 100;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -444,8 +412,7 @@ int main(int argc, char **argv) {
         if (argc > 1 && strcmp(argv[1], patterns[i].name) == 0) {
             uint64_t mine = patterns[i].run(rounds), sum = 0;
             MPI_Reduce(&mine, &sum, 1, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
-            if (rank == 0)
-                printf("%s %016llx\n", argv[1], (unsigned long long)sum);
+            if (rank == 0) printf("%s %016llx\n", argv[1], (unsigned long long)sum);
             MPI_Finalize();
             return 0;
         }

@@ -1,13 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * promise.c: MPI_Comm_idup while a checkpoint is pending that needs what follows it.
- *
- *   promise DIRECTORY
- *
- * Ranks 1 and 2 have begun a barrier; rank 0 begins it when it has a message that rank 1 sends behind
- * its MPI_Comm_idup, which rank 0 calls much later.  A stage lasts until the file of its name is in
- * DIRECTORY; at.RANK says that a rank has begun the barrier.  Three ranks; it ends with one line "promise RESULT" from rank 0.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// promise.c: MPI_Comm_idup while a checkpoint is pending that needs what follows it.
+//
+//   promise DIRECTORY
+//
+// Ranks 1 and 2 have begun a barrier; rank 0 begins it when it has a message that rank 1 sends behind
+// its MPI_Comm_idup, which rank 0 calls much later.  A stage lasts until the file of its name is in
+// DIRECTORY; at.RANK says that a rank has begun the barrier.  Three ranks; it ends with one line "promise RESULT" from rank 0.
 #include <mpi.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -18,8 +17,7 @@ static const char *directory;
 static void stage(const char *name) {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", directory, name);
-    while (access(path, F_OK) != 0)
-        usleep(2000);
+    while (access(path, F_OK) != 0) usleep(2000);
 }
 
 static void begun(void) {
@@ -46,8 +44,7 @@ int main(int argc, char **argv) {
         begun();
         stage("sooner");
         MPI_Comm_idup(twin, &child, &q[1]);
-        if (rank == 1)
-            MPI_Send(&value, 1, MPI_INT, 0, 1, MPI_COMM_WORLD);
+        if (rank == 1) MPI_Send(&value, 1, MPI_INT, 0, 1, MPI_COMM_WORLD);
     }
     stage("last");
     MPI_Waitall(2, q, MPI_STATUSES_IGNORE);
@@ -61,8 +58,7 @@ int main(int argc, char **argv) {
     MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, again);
     MPI_Comm_free(&again);
     MPI_Comm_free(&twin);
-    if (rank == 0)
-        printf("promise %d\n", sum);
+    if (rank == 0) printf("promise %d\n", sum);
     MPI_Finalize();
     return 0;
 }

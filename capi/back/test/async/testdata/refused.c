@@ -1,14 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * refused.c: rank 0 makes collective calls that MPI refuses for their arguments.  The others do not make
- * them; all make good ones then.
- *
- *   refused DIRECTORY
- *
- * Rank 0 prints "NUMBER-NAME CLASS" for each.  All stay behind them until the file "done" is in DIRECTORY.
- * Then rank 1 is in a barrier with rank 2, which owes it until the file "pay" is there, and rank 0 makes
- * non-blocking calls when "pending" is there.  at.RANK says that a rank is there.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// refused.c: rank 0 makes collective calls that MPI refuses for their arguments.  The others do not make
+// them; all make good ones then.
+//
+//   refused DIRECTORY
+//
+// Rank 0 prints "NUMBER-NAME CLASS" for each.  All stay behind them until the file "done" is in DIRECTORY.
+// Then rank 1 is in a barrier with rank 2, which owes it until the file "pay" is there, and rank 0 makes
+// non-blocking calls when "pending" is there.  at.RANK says that a rank is there.
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +20,7 @@ static MPI_Comm comm, cart;
 static MPI_Win win;
 static MPI_File file, readable;
 
-/* What rank 0 was told; then all make a call on what the refused one was on, and more of them. */
+// What rank 0 was told; then all make a call on what the refused one was on, and more of them.
 static void told(const char *name, int rc, MPI_Comm on) {
     int class = 0, sum = 0;
     if (rank == 0) {
@@ -80,7 +79,7 @@ static void communicators(void) {
     REFUSED(Comm_create_group, MPI_Comm_create_group(comm, all, -4, &made));
     REFUSED(Intercomm_create, MPI_Intercomm_create(comm, 99, comm, 0, 1, &made));
     MPI_Group_free(&all);
-    MPI_Comm_split(comm, rank % 2, rank, &made); /* what it would have made is nobody's */
+    MPI_Comm_split(comm, rank % 2, rank, &made); // what it would have made is nobody's
     MPI_Comm_free(&made);
 }
 
@@ -97,8 +96,7 @@ static void windows(void) {
     MPI_Win_fence(0, win);
     MPI_Put(&rank, 1, MPI_INT, 0, rank, 1, MPI_INT, win);
     MPI_Win_fence(0, win);
-    for (int i = 0; rank == 0 && i < size; i++)
-        bad += memory[i] != i;
+    for (int i = 0; rank == 0 && i < size; i++) bad += memory[i] != i;
     MPI_Win_free(&win);
 }
 
@@ -106,7 +104,7 @@ static void files(void) {
     char path[4096], byte = (char)rank, back = -1;
     MPI_Request q;
     snprintf(path, sizeof path, "%s/file", directory);
-#ifdef OPEN_MPI /* the others communicate before they look; Open MPI does so when a file cannot be written */
+#ifdef OPEN_MPI // the others communicate before they look; Open MPI does so when a file cannot be written
     MPI_File made;
     REFUSED(File_open, MPI_File_open(comm, path, 0, MPI_INFO_NULL, &made));
     REFUSED(File_open, MPI_File_open(comm, path, MPI_MODE_RDONLY | MPI_MODE_CREATE, MPI_INFO_NULL, &made));
@@ -129,8 +127,7 @@ static void files(void) {
 static void stage(const char *name) {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", directory, name);
-    while (access(path, F_OK) != 0)
-        usleep(2000);
+    while (access(path, F_OK) != 0) usleep(2000);
 }
 
 static void arrived(void) {
@@ -139,7 +136,7 @@ static void arrived(void) {
     fclose(fopen(path, "w"));
 }
 
-/* Calls that have to be put off: the application hears of a refusal when it waits. */
+// Calls that have to be put off: the application hears of a refusal when it waits.
 static void deferred(void) {
     int in[3] = {0}, class = 0, good;
     MPI_Request q[3];
@@ -160,14 +157,12 @@ static void deferred(void) {
         MPI_Ibcast(&in[2], 1, MPI_INT, 0, comm, &q[2]);
         arrived();
         stage("pay");
-        if (rc == MPI_SUCCESS)
-            rc = MPI_Wait(&q[0], MPI_STATUS_IGNORE);
+        if (rc == MPI_SUCCESS) rc = MPI_Wait(&q[0], MPI_STATUS_IGNORE);
         MPI_Error_class(rc, &class);
         printf("deferred %d\n", class);
         fflush(stdout);
     }
-    for (int i = 1; rank > 0 && i < 3; i++)
-        MPI_Ibcast(&in[i], 1, MPI_INT, 0, comm, &q[i]);
+    for (int i = 1; rank > 0 && i < 3; i++) MPI_Ibcast(&in[i], 1, MPI_INT, 0, comm, &q[i]);
     MPI_Waitall(2, &q[1], MPI_STATUSES_IGNORE);
     good = in[1] == 41 && in[2] == 42;
     bad += !good;
@@ -195,8 +190,7 @@ int main(int argc, char **argv) {
     plain();
     MPI_Comm_free(&cart);
     MPI_Reduce(&bad, &all, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
-    if (rank == 0)
-        printf("refused %d\n", all);
+    if (rank == 0) printf("refused %d\n", all);
     MPI_Finalize();
     return 0;
 }

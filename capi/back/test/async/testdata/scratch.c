@@ -46,8 +46,7 @@ int main(int argc, char **argv) {
     snprintf(mapped, sizeof mapped, "%s/mapped.%d", argv[1], rank);
     snprintf(scratch, sizeof scratch, "%s/scratch.%d", argv[1], rank);
     snprintf(old, sizeof old, "%s.old", scratch);
-    if (rank == 0)
-        close(make(shared));
+    if (rank == 0) close(make(shared));
     MPI_Barrier(MPI_COMM_WORLD);
     int file = open(shared, O_RDWR), map = make(mapped), own = make(scratch);
     check(file >= 0 && ftruncate(map, MAPPED) == 0, shared);
@@ -56,8 +55,7 @@ int main(int argc, char **argv) {
     close(map);
     for (int s = 0; s < steps; s++) {
         sum = sum * 1099511628211u + update(file, s % WORDS * ranks + rank, (uint64_t)(s + rank + 1));
-        for (int w = 0; w < WORDS; w++)
-            sum = sum * 1099511628211u + update(own, w, sum);
+        for (int w = 0; w < WORDS; w++) sum = sum * 1099511628211u + update(own, w, sum);
         page[s * 97 % (MAPPED / 8)] += sum;
         sum += page[s * 31 % (MAPPED / 8)] + 1;
         if (s % 16 == 15) {
@@ -69,8 +67,7 @@ int main(int argc, char **argv) {
         usleep(1000);
     }
     MPI_Reduce(&sum, &all, 1, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
-    if (rank == 0)
-        printf("sum %016lx\n", (unsigned long)all);
+    if (rank == 0) printf("sum %016lx\n", (unsigned long)all);
     MPI_Finalize();
     return 0;
 }

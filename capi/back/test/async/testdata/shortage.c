@@ -1,14 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * shortage.c: messages, requests and windows under way, round after round, while one allocation of the back
- * fails in each: the first in the first round, a later one in each that follows, until there are no more.
- *
- *   shortage STAGES [SHORTFALL]
- *
- * A call that says MPI_ERR_NO_MEM is made again: it must have done nothing.  In each round the program stands
- * still at a point where a checkpoint is to be made, writes STAGES/at.K and waits for STAGES/go.K.  Three
- * ranks; rank 0 ends with the line "shortage ok".
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// shortage.c: messages, requests and windows under way, round after round, while one allocation of the back
+// fails in each: the first in the first round, a later one in each that follows, until there are no more.
+//
+//   shortage STAGES [SHORTFALL]
+//
+// A call that says MPI_ERR_NO_MEM is made again: it must have done nothing.  In each round the program stands
+// still at a point where a checkpoint is to be made, writes STAGES/at.K and waits for STAGES/go.K.  Three
+// ranks; rank 0 ends with the line "shortage ok".
 #include <fcntl.h>
 #include <mpi.h>
 #include <stdint.h>
@@ -21,7 +20,21 @@
 #include "shortfall.h"
 
 enum { FEW = 100, MANY = 5 << 20, REQUESTS = 80, ROUNDS = 400 };
-enum { START, DRAINED, BIG, SYNC, SYNC_AGAIN, BUFFERED, BUFFERED_AGAIN, LATER, MATCHED, MATCHED_BIG, BOTH, GO, HELD };
+enum {
+    START,
+    DRAINED,
+    BIG,
+    SYNC,
+    SYNC_AGAIN,
+    BUFFERED,
+    BUFFERED_AGAIN,
+    LATER,
+    MATCHED,
+    MATCHED_BIG,
+    BOTH,
+    GO,
+    HELD
+};
 
 static int rank, left, right, round_, nth, failed_before;
 static const char *stages, *shortfall;
@@ -29,19 +42,17 @@ static MPI_Comm comm;
 static char *out[HELD], *in[HELD];
 
 static void check(int good, const char *what) {
-    if (good)
-        return;
+    if (good) return;
     fprintf(stderr, "rank %d round %d: %s\n", rank, round_, what);
     MPI_Abort(MPI_COMM_WORLD, 3);
 }
 
-/* ---- allocations that fail ---- */
+// ---- allocations that fail ----
 
 static struct shortfall look(int left_of) {
     struct shortfall s = {0};
     int fd = shortfall ? open(shortfall, O_RDWR) : -1;
-    if (fd < 0)
-        return s;
+    if (fd < 0) return s;
     check(pread(fd, &s, sizeof s, rank * (long)sizeof s) == sizeof s, "the shortfall is read");
     check(pwrite(fd, &left_of, sizeof left_of, rank * (long)sizeof s) == sizeof left_of, "... and written");
     close(fd);
@@ -49,19 +60,18 @@ static struct shortfall look(int left_of) {
 }
 
 static void arm(void) { look(nth); }
-/* 1 when the allocation was there, and failed. */
+// 1 when the allocation was there, and failed.
 static int disarm(void) {
     int failed = look(0).failed, now = failed != failed_before;
     failed_before = failed;
     return now;
 }
 
-/* Whether a call is to be made again. */
+// Whether a call is to be made again.
 static int again(int rc, const char *call) {
     int class = MPI_SUCCESS, n;
     char text[MPI_MAX_ERROR_STRING] = "";
-    if (rc != MPI_SUCCESS)
-        MPI_Error_class(rc, &class);
+    if (rc != MPI_SUCCESS) MPI_Error_class(rc, &class);
     if (class != MPI_SUCCESS && class != MPI_ERR_NO_MEM) {
         MPI_Error_string(rc, text, &n);
         fprintf(stderr, "%s\n", text);
@@ -69,17 +79,16 @@ static int again(int rc, const char *call) {
     check(class == MPI_SUCCESS || class == MPI_ERR_NO_MEM, call);
     return class != MPI_SUCCESS;
 }
-#define CALL(call)                                                                                 \
-    do {                                                                                           \
+#define CALL(call) \
+    do {           \
     } while (again(call, #call))
 
-/* ---- content ---- */
+// ---- content ----
 
 static int bytes(int tag) { return tag == BIG || tag == MATCHED_BIG ? MANY : tag == LATER ? 4 * FEW : FEW; }
 
 static void fill(int tag) {
-    for (int i = 0; i < bytes(tag); i++)
-        out[tag][i] = (char)(i + rank + 3 * tag + 5 * round_);
+    for (int i = 0; i < bytes(tag); i++) out[tag][i] = (char)(i + rank + 3 * tag + 5 * round_);
     memset(in[tag], 0x55, (size_t)bytes(tag));
 }
 
@@ -88,7 +97,7 @@ static void verify(int tag) {
         check(in[tag][i] == (char)(i + left + 3 * tag + 5 * round_), "a message is what was sent");
 }
 
-/* ---- one round ---- */
+// ---- one round ----
 
 static MPI_Request now[REQUESTS], ssend, again_sync, again_out, again_in, again_buffered, later;
 static MPI_Message matched[2];
@@ -96,16 +105,14 @@ static MPI_Op op;
 
 static void sum(void *a, void *b, int *n, MPI_Datatype *type) {
     (void)type;
-    for (int i = 0; i < *n; i++)
-        ((int *)b)[i] += ((int *)a)[i];
+    for (int i = 0; i < *n; i++) ((int *)b)[i] += ((int *)a)[i];
 }
 
-/* Everything that is under way when the checkpoint is made, but for collective calls. */
+// Everything that is under way when the checkpoint is made, but for collective calls.
 static void start(void) {
     MPI_Datatype pairs;
     MPI_Status s;
-    for (int i = 0; i < REQUESTS; i++)
-        now[i] = MPI_REQUEST_NULL;
+    for (int i = 0; i < REQUESTS; i++) now[i] = MPI_REQUEST_NULL;
     CALL(MPI_Isend(out[MATCHED], FEW, MPI_CHAR, right, MATCHED, comm, &now[0]));
     CALL(MPI_Isend(out[MATCHED_BIG], MANY, MPI_CHAR, right, MATCHED_BIG, comm, &now[40]));
     CALL(MPI_Isend(out[DRAINED], FEW, MPI_CHAR, right, DRAINED, comm, &now[1]));
@@ -128,7 +135,8 @@ static void start(void) {
     CALL(MPI_Mprobe(left, MATCHED_BIG, comm, &matched[1], &s));
 #if MPI_VERSION >= 4
     MPI_Request both;
-    CALL(MPI_Isendrecv(out[BOTH], FEW, MPI_CHAR, right, BOTH, in[BOTH], FEW, MPI_CHAR, left, BOTH, comm, &both));
+    CALL(MPI_Isendrecv(out[BOTH], FEW, MPI_CHAR, right, BOTH, in[BOTH], FEW, MPI_CHAR, left, BOTH, comm,
+                       &both));
     CALL(MPI_Wait(&both, &s));
     verify(BOTH);
 #endif
@@ -149,7 +157,7 @@ static void make(const char *stage, int k) {
     close(fd);
 }
 
-/* Rank 0 is in MPI_Ssend meanwhile, rank 1 in MPI_Recv. */
+// Rank 0 is in MPI_Ssend meanwhile, rank 1 in MPI_Recv.
 static void stand(void) {
     int word = round_;
     if (rank == 0) {
@@ -162,13 +170,12 @@ static void stand(void) {
         verify(GO);
     } else {
         make("at", round_);
-        while (!there("go", round_))
-            usleep(2000);
+        while (!there("go", round_)) usleep(2000);
         CALL(MPI_Send(&word, 1, MPI_INT, 1, GO, comm));
     }
 }
 
-/* No synchronous send may be complete: nobody has begun to receive. */
+// No synchronous send may be complete: nobody has begun to receive.
 static void not_yet(void) {
     int flag = 1;
     CALL(MPI_Request_get_status(ssend, &flag, MPI_STATUS_IGNORE));
@@ -191,8 +198,7 @@ static void finish(void) {
     CALL(MPI_Irecv(in[BIG], MANY, MPI_CHAR, left, BIG, comm, &r));
     CALL(MPI_Wait(&r, MPI_STATUS_IGNORE));
     verify(BIG);
-    while (!flag)
-        CALL(MPI_Improbe(left, BUFFERED, comm, &flag, &m, MPI_STATUS_IGNORE));
+    while (!flag) CALL(MPI_Improbe(left, BUFFERED, comm, &flag, &m, MPI_STATUS_IGNORE));
     CALL(MPI_Imrecv(in[BUFFERED], FEW, MPI_CHAR, &m, &r));
     CALL(MPI_Wait(&r, MPI_STATUS_IGNORE));
     verify(BUFFERED);
@@ -215,8 +221,7 @@ static void finish(void) {
     CALL(MPI_Wait(&again_buffered, MPI_STATUS_IGNORE));
     CALL(MPI_Waitany(REQUESTS, now, &index, MPI_STATUS_IGNORE));
     CALL(MPI_Waitsome(REQUESTS, now, &n, done, MPI_STATUSES_IGNORE));
-    for (flag = 0; !flag;)
-        CALL(MPI_Testall(REQUESTS, now, &flag, MPI_STATUSES_IGNORE));
+    for (flag = 0; !flag;) CALL(MPI_Testall(REQUESTS, now, &flag, MPI_STATUSES_IGNORE));
     CALL(MPI_Op_free(&op));
     MPI_Request_free(&again_sync);
     MPI_Request_free(&again_out);
@@ -224,15 +229,13 @@ static void finish(void) {
     MPI_Request_free(&again_buffered);
 }
 
-/* Returns 1 when an allocation has failed on some rank. */
+// Returns 1 when an allocation has failed on some rank.
 static int one_round(MPI_Win win, int *board, MPI_File file) {
     int failed, types[3] = {0, 1, 2}, one[3] = {1, 1, 1}, at[3] = {0, 4, 8}, from[3], to[3], flag;
     MPI_Datatype ints[3] = {MPI_INT, MPI_INT, MPI_INT};
     MPI_Request all, write;
-    for (int tag = 0; tag < HELD; tag++)
-        fill(tag);
-    for (int i = 0; i < 3; i++)
-        from[i] = 10 * round_ + rank + types[i];
+    for (int tag = 0; tag < HELD; tag++) fill(tag);
+    for (int i = 0; i < 3; i++) from[i] = 10 * round_ + rank + types[i];
     arm();
     start();
     failed = disarm();
@@ -247,16 +250,14 @@ static int one_round(MPI_Win win, int *board, MPI_File file) {
     not_yet();
     MPI_Barrier(comm);
     arm();
-    for (flag = 0; !flag;)
-        CALL(MPI_Request_get_status(write, &flag, MPI_STATUS_IGNORE));
+    for (flag = 0; !flag;) CALL(MPI_Request_get_status(write, &flag, MPI_STATUS_IGNORE));
     CALL(MPI_Wait(&write, MPI_STATUS_IGNORE));
     finish();
     failed |= disarm();
     CALL(MPI_Wait(&all, MPI_STATUS_IGNORE));
     MPI_Win_fence(0, win);
     check(*board == 10 * round_ + left, "MPI_Put");
-    for (int i = 0; i < 3; i++)
-        check(to[i] == 10 * round_ + i + rank, "MPI_Ialltoallw");
+    for (int i = 0; i < 3; i++) check(to[i] == 10 * round_ + i + rank, "MPI_Ialltoallw");
     MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, comm);
     return failed;
 }
@@ -286,20 +287,18 @@ int main(int argc, char **argv) {
     snprintf(name, sizeof name, "%s/file", stages);
     MPI_File_open(comm, name, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
     MPI_Win_fence(0, win);
-    /* One by one at first; there are many when a call allocates each time that it looks for a message. */
+    // One by one at first; there are many when a call allocates each time that it looks for a message.
     for (round_ = nth = 1; round_ < ROUNDS && one_round(win, &board, file); round_++)
         nth += nth < 30 ? 1 : nth / 6;
     check(round_ < ROUNDS, "there is no end of allocations");
-    if (rank == 2)
-        make("rounds", 0);
-    shortfall = NULL; /* from here on nothing fails but what the test wants to */
-    round_ = ROUNDS + 1; /* it is killed, and continued */
+    if (rank == 2) make("rounds", 0);
+    shortfall = NULL;    // from here on nothing fails but what the test wants to
+    round_ = ROUNDS + 1; // it is killed, and continued
     one_round(win, &board, file);
     MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
     MPI_Win_free(&win);
     MPI_File_close(&file);
-    if (rank == 0)
-        printf("shortage ok\n");
+    if (rank == 0) printf("shortage ok\n");
     MPI_Finalize();
     return 0;
 }

@@ -1,11 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * shortfall.c: an allocator that fails once, for the back of ckptrun alone.
- *
- * Preloaded into ckptrun.  The file SHORTFALL has a struct of one cache line for each rank: while left is
- * above 0, calls of malloc, calloc and realloc by the back count it down, and the one that reaches 0 fails.
- * Tests write to the file and read from it like from any other.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// shortfall.c: an allocator that fails once, for the back of ckptrun alone.
+//
+// Preloaded into ckptrun.  The file SHORTFALL has a struct of one cache line for each rank: while left is
+// above 0, calls of malloc, calloc and realloc by the back count it down, and the one that reaches 0 fails.
+// Tests write to the file and read from it like from any other.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -23,28 +22,22 @@ void *__libc_realloc(void *p, size_t n);
 
 static struct shortfall *mine;
 
-/* Only in ckptrun itself: the program that it runs loads this library too. */
+// Only in ckptrun itself: the program that it runs loads this library too.
 __attribute__((constructor)) static void begin(void) {
     const char *path = getenv("SHORTFALL"), *rank = getenv("PMI_RANK");
-    if (rank == NULL)
-        rank = getenv("OMPI_COMM_WORLD_RANK");
-    if (path == NULL || rank == NULL || strcmp(program_invocation_short_name, "ckptrun") != 0)
-        return;
+    if (rank == NULL) rank = getenv("OMPI_COMM_WORLD_RANK");
+    if (path == NULL || rank == NULL || strcmp(program_invocation_short_name, "ckptrun") != 0) return;
     int fd = open(path, O_RDWR | O_CLOEXEC);
-    if (fd < 0)
-        return;
+    if (fd < 0) return;
     struct shortfall *all = mmap(NULL, SHORTFALL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
-    if (all != MAP_FAILED)
-        mine = &all[atoi(rank)];
+    if (all != MAP_FAILED) mine = &all[atoi(rank)];
 }
 
 static int fails(const void *caller) {
     Dl_info from;
-    if (mine == NULL || __atomic_load_n(&mine->left, __ATOMIC_RELAXED) == 0)
-        return 0;
-    if (dladdr(caller, &from) == 0 || strstr(from.dli_fname, "libckptback") == NULL)
-        return 0;
+    if (mine == NULL || __atomic_load_n(&mine->left, __ATOMIC_RELAXED) == 0) return 0;
+    if (dladdr(caller, &from) == 0 || strstr(from.dli_fname, "libckptback") == NULL) return 0;
     if (mine->left < 0 || __atomic_sub_fetch(&mine->left, 1, __ATOMIC_RELAXED) == 0) {
         mine->failed++;
         mine->at = (long)((const char *)caller - (const char *)from.dli_fbase);

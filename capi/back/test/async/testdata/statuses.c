@@ -1,14 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * statuses.c: what statuses say when a call waits in one MPI and goes on in another.
- *
- *   statuses DIRECTORY
- *
- * Rank 0 sends; every other rank waits in a call of its own for messages that rank 0 sends when
- * DIRECTORY/first exists, and once more in a second round, when DIRECTORY/second does.  Some messages come
- * before: they are in the image of those who did not ask for them yet.  Rank 0 ends with one line
- * "statuses RESULT".  Nine ranks.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// statuses.c: what statuses say when a call waits in one MPI and goes on in another.
+//
+//   statuses DIRECTORY
+//
+// Rank 0 sends; every other rank waits in a call of its own for messages that rank 0 sends when
+// DIRECTORY/first exists, and once more in a second round, when DIRECTORY/second does.  Some messages come
+// before: they are in the image of those who did not ask for them yet.  Rank 0 ends with one line
+// "statuses RESULT".  Nine ranks.
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { EARLY = 5, A = 11, B = 12, C = 13 }; /* tags; the message of tag t has t ints */
+enum { EARLY = 5, A = 11, B = 12, C = 13 }; // tags; the message of tag t has t ints
 enum { LEFT = 4711, FILL = 0x5a };
 static int rank, bad;
 static const char *directory;
@@ -28,22 +27,18 @@ static void check(int ok, const char *what) {
     }
 }
 
-/* Statuses between others that nobody may touch. */
-static struct {
-    MPI_Status before, s[3], after;
-} x;
+// Statuses between others that nobody may touch.
+static struct { MPI_Status before, s[3], after; } x;
 
 static void fill(void) {
     memset(&x, FILL, sizeof x);
-    for (int i = 0; i < 3; i++)
-        x.s[i].MPI_ERROR = LEFT;
+    for (int i = 0; i < 3; i++) x.s[i].MPI_ERROR = LEFT;
 }
 
 static int untouched(const MPI_Status *s, int error) {
     MPI_Status want;
     memset(&want, FILL, sizeof want);
-    if (error)
-        want.MPI_ERROR = LEFT;
+    if (error) want.MPI_ERROR = LEFT;
     return memcmp(&want, s, sizeof want) == 0;
 }
 
@@ -58,7 +53,7 @@ static void says(const MPI_Status *s, int tag, int error, const char *what) {
     check(s->MPI_ERROR == error, what);
 }
 
-/* MPI_ERROR of a call on several requests, when there was no error, other than MPI_Waitall. */
+// MPI_ERROR of a call on several requests, when there was no error, other than MPI_Waitall.
 #ifdef OPEN_MPI
 enum { SEVERAL = MPI_SUCCESS };
 #else
@@ -84,8 +79,7 @@ static void in_recv(void) {
 }
 
 static void in_sendrecv(void) {
-    MPI_Sendrecv(&rank, 1, MPI_INT, 0, EARLY, box[0], 64, MPI_INT, 0, A, MPI_COMM_WORLD,
-                 &x.s[0]);
+    MPI_Sendrecv(&rank, 1, MPI_INT, 0, EARLY, box[0], 64, MPI_INT, 0, A, MPI_COMM_WORLD, &x.s[0]);
     says(&x.s[0], A, LEFT, "MPI_Sendrecv");
     take(B), take(C);
 }
@@ -117,8 +111,7 @@ static void in_waitany(void) {
     static const int tags[3] = {A, B, C};
     MPI_Request r[3];
     int index;
-    for (int i = 0; i < 3; i++)
-        receive(i, tags[i], &r[i]);
+    for (int i = 0; i < 3; i++) receive(i, tags[i], &r[i]);
     for (int i = 0; i < 3; i++) {
         fill();
         MPI_Waitany(3, r, &index, &x.s[1]);
@@ -131,8 +124,7 @@ static void in_waitsome(void) {
     static const int tags[3] = {A, B, C};
     MPI_Request r[3];
     int index[3], n;
-    for (int i = 0; i < 3; i++)
-        receive(i, tags[i], &r[i]);
+    for (int i = 0; i < 3; i++) receive(i, tags[i], &r[i]);
     for (int left = 3; left > 0; left -= n) {
         fill();
         MPI_Waitsome(3, r, &n, index, x.s);
@@ -156,13 +148,13 @@ static void in_waitall(void) {
     take(C);
 }
 
-/* The first is complete before the save, and does not know then that the second will fail. */
+// The first is complete before the save, and does not know then that the second will fail.
 static void in_error(void) {
     static const int tags[3] = {EARLY, A, B};
     MPI_Request r[3];
     int class, rc;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    for (int i = 0; i < 3; i++) /* one that is too short */
+    for (int i = 0; i < 3; i++) // one that is too short
         MPI_Recv_init(box[i], i == 1 ? 2 : 64, MPI_INT, 0, tags[i], MPI_COMM_WORLD, &r[i]);
     MPI_Startall(3, r);
     rc = MPI_Waitall(3, r, x.s);
@@ -173,7 +165,7 @@ static void in_error(void) {
     check(class == MPI_ERR_TRUNCATE, "the error of the second");
     says(&x.s[2], B, MPI_SUCCESS, "the third behind an error");
     for (int i = 0; i < 3; i++)
-        if (r[i] != MPI_REQUEST_NULL) /* some MPIs free what failed */
+        if (r[i] != MPI_REQUEST_NULL) // some MPIs free what failed
             MPI_Request_free(&r[i]);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
     take(C);
@@ -201,7 +193,7 @@ static void in_mprobe(void) {
     take(B), take(C);
 }
 
-/* Rank r + 1 is in calls[r]; those who ask for what comes early. */
+// Rank r + 1 is in calls[r]; those who ask for what comes early.
 static void (*const calls[])(void) = {in_recv,     in_sendrecv, in_wait,  in_waitany,
                                       in_waitsome, in_waitall,  in_error, in_probe};
 static const int early[] = {0, 0, 0, 0, 0, 1, 1, 1};
@@ -221,16 +213,13 @@ static void round_of(const char *stage, int matched) {
         return;
     }
     for (int r = 1; r <= WAITERS; r++)
-        if (early[r - 1])
-            send(r, EARLY);
+        if (early[r - 1]) send(r, EARLY);
     snprintf(path, sizeof path, "%s/%s", directory, stage);
-    while (access(path, F_OK) != 0)
-        usleep(2000);
+    while (access(path, F_OK) != 0) usleep(2000);
     int word;
-    MPI_Recv(&word, 1, MPI_INT, 2, EARLY, MPI_COMM_WORLD, MPI_STATUS_IGNORE); /* of MPI_Sendrecv */
+    MPI_Recv(&word, 1, MPI_INT, 2, EARLY, MPI_COMM_WORLD, MPI_STATUS_IGNORE); // of MPI_Sendrecv
     for (int r = 1; r <= WAITERS; r++)
-        for (int tag = A; tag <= C; tag++)
-            send(r, tag);
+        for (int tag = A; tag <= C; tag++) send(r, tag);
 }
 
 int main(int argc, char **argv) {
@@ -239,13 +228,11 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (size != WAITERS + 1)
-        MPI_Abort(MPI_COMM_WORLD, 2);
+    if (size != WAITERS + 1) MPI_Abort(MPI_COMM_WORLD, 2);
     round_of("first", 0);
     round_of("second", 1);
     MPI_Reduce(&bad, &all, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
-    if (rank == 0)
-        printf("statuses %s\n", all == 0 ? "right" : "wrong"), fflush(stdout);
+    if (rank == 0) printf("statuses %s\n", all == 0 ? "right" : "wrong"), fflush(stdout);
     MPI_Finalize();
     return 0;
 }

@@ -1,12 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * tags.c: the highest tags that there are, alive at a checkpoint and used after it.
- *
- *   tags STAGES [TAG]
- *
- * TAG instead of MPI_TAG_UB, above it where the MPI below bears that.  Both ranks wait for STAGES/saved;
- * rank 0 ends with the line "tags ok".
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// tags.c: the highest tags that there are, alive at a checkpoint and used after it.
+//
+//   tags STAGES [TAG]
+//
+// TAG instead of MPI_TAG_UB, above it where the MPI below bears that.  Both ranks wait for STAGES/saved;
+// rank 0 ends with the line "tags ok".
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +13,7 @@
 #include <unistd.h>
 
 static void check(int good, const char *what) {
-    if (good)
-        return;
+    if (good) return;
     fprintf(stderr, "%s\n", what);
     MPI_Abort(MPI_COMM_WORLD, 3);
 }
@@ -63,8 +61,7 @@ int main(int argc, char **argv) {
     MPI_Sendrecv(&rank, 1, MPI_INT, other, ub - 2, &got[2], 1, MPI_INT, other, ub - 2, MPI_COMM_WORLD,
                  MPI_STATUS_IGNORE);
     check(got[1] == other && got[2] == other, "messages");
-    if (rank == 0)
-        printf("tags ok\n");
+    if (rank == 0) printf("tags ok\n");
     MPI_Finalize();
     return 0;
 }

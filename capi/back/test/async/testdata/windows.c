@@ -1,12 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * windows.c: one-sided communication of all sorts, round after round: epochs of MPI_Win_fence, locks,
- * MPI_Win_lock_all that stays open, post and start, memory that the ranks share and load and store
- * themselves.  What it computes depends on the number of rounds alone.  Rank 0 prints a line of two
- * words at the end.
- *
- *   windows ROUNDS
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// windows.c: one-sided communication of all sorts, round after round: epochs of MPI_Win_fence, locks,
+// MPI_Win_lock_all that stays open, post and start, memory that the ranks share and load and store
+// themselves.  What it computes depends on the number of rounds alone.  Rank 0 prints a line of two
+// words at the end.
+//
+//   windows ROUNDS
 #include <mpi.h>
 #include <sched.h>
 #include <stdint.h>
@@ -17,12 +16,12 @@
 static int rank, size;
 static uint64_t sum = 1469598103934665603u;
 
-#define CHECK(what)                                                                                \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            fprintf(stderr, "rank %d: line %d: %s\n", rank, __LINE__, #what);                      \
-            MPI_Abort(MPI_COMM_WORLD, 1);                                                          \
-        }                                                                                          \
+#define CHECK(what)                                                           \
+    do {                                                                      \
+        if (!(what)) {                                                        \
+            fprintf(stderr, "rank %d: line %d: %s\n", rank, __LINE__, #what); \
+            MPI_Abort(MPI_COMM_WORLD, 1);                                     \
+        }                                                                     \
     } while (0)
 
 static void mix(uint64_t v) { sum = (sum ^ v) * 1099511628211u; }
@@ -31,9 +30,9 @@ static int64_t value(int64_t round, int64_t who, int64_t i) {
     return (round * 1000003 + who * 7919 + i * 31) % 1000000007;
 }
 
-enum { N = 600 }; /* words of each rank in each window */
+enum { N = 600 }; // words of each rank in each window
 
-/* ---- epochs of MPI_Win_fence ---- */
+// ---- epochs of MPI_Win_fence ----
 
 static int64_t board_at[N];
 static MPI_Win board;
@@ -41,8 +40,7 @@ static MPI_Win board;
 static void fences(int round) {
     int to = (rank + 1) % size, from = (rank + size - 1) % size;
     int64_t out[100], in[100], one = value(round, rank, 0);
-    for (int i = 0; i < 100; i++)
-        out[i] = value(round, rank, i);
+    for (int i = 0; i < 100; i++) out[i] = value(round, rank, i);
     board_at[200] = 0;
     MPI_Win_fence(0, board);
     MPI_Put(out, 100, MPI_INT64_T, to, 100, 100, MPI_INT64_T, board);
@@ -55,14 +53,13 @@ static void fences(int round) {
         CHECK(board_at[100 + i] == value(round, from, i));
         mix(board_at[100 + i]);
     }
-    for (int r = 0; r < size; r++)
-        all += value(round, r, 0);
+    for (int r = 0; r < size; r++) all += value(round, r, 0);
     CHECK(board_at[200] == all);
     MPI_Win_fence(0, board);
     CHECK(memcmp(in, out, sizeof in) == 0);
 }
 
-/* ---- locks of one rank ---- */
+// ---- locks of one rank ----
 
 static int64_t *heap_at;
 static MPI_Win heap;
@@ -73,8 +70,7 @@ static void locks(int round) {
     MPI_Win_lock(MPI_LOCK_EXCLUSIVE, to, 0, heap);
     MPI_Get(in, 50, MPI_INT64_T, to, 0, 50, MPI_INT64_T, heap);
     MPI_Win_flush(to, heap);
-    for (int i = 0; i < 50; i++)
-        out[i] = in[i] + value(round, rank, i);
+    for (int i = 0; i < 50; i++) out[i] = in[i] + value(round, rank, i);
     MPI_Put(out, 50, MPI_INT64_T, to, 0, 50, MPI_INT64_T, heap);
     MPI_Win_unlock(to, heap);
     MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, heap);
@@ -84,7 +80,7 @@ static void locks(int round) {
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* ---- post and start ---- */
+// ---- post and start ----
 
 static void posts(int round) {
     int to = (rank + 1) % size, from = (rank + size - 1) % size;
@@ -104,7 +100,7 @@ static void posts(int round) {
     MPI_Group_free(&target);
 }
 
-/* ---- MPI_Win_lock_all ---- */
+// ---- MPI_Win_lock_all ----
 
 static int64_t open_at[N];
 static MPI_Win opened;
@@ -122,18 +118,18 @@ static void flushes(int round) {
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* ---- memory that is shared ---- */
+// ---- memory that is shared ----
 
 static MPI_Comm node;
 static MPI_Win shared;
-static volatile int64_t *part[64]; /* of each rank */
+static volatile int64_t *part[64]; // of each rank
 
 static void make_shared(void) {
     void *mine;
     MPI_Aint bytes;
     int unit;
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
-    /* Parts that begin and end anywhere in pages. */
+    // Parts that begin and end anywhere in pages.
     MPI_Win_allocate_shared((N + 8 + 77 * rank) * sizeof(int64_t), sizeof(int64_t), MPI_INFO_NULL, node,
                             &mine, &shared);
     memset(mine, 0, (N + 8) * sizeof(int64_t));
@@ -146,17 +142,15 @@ static void make_shared(void) {
     MPI_Barrier(node);
 }
 
-/* Every rank stores in its right neighbour's part and loads from its own; then a token goes round
- * through memory alone. */
+// Every rank stores in its right neighbour's part and loads from its own; then a token goes round
+// through memory alone.
 static void stores(int round) {
     int to = (rank + 1) % size, from = (rank + size - 1) % size;
-    for (int i = 0; i < N; i++)
-        part[to][i] = part[to][i] + value(round, rank, i);
+    for (int i = 0; i < N; i++) part[to][i] = part[to][i] + value(round, rank, i);
     MPI_Win_sync(shared);
     MPI_Barrier(node);
     MPI_Win_sync(shared);
-    for (int i = 0; i < N; i++)
-        mix(part[rank][i]);
+    for (int i = 0; i < N; i++) mix(part[rank][i]);
     int64_t turn = (int64_t)(round + 1) * size + rank;
     while (rank > 0 && part[0][N + 1] != turn) {
         MPI_Win_sync(shared);
@@ -174,10 +168,10 @@ static void stores(int round) {
     MPI_Barrier(node);
 }
 
-/* ---- windows that come and go ---- */
+// ---- windows that come and go ----
 
 static void passing(int round) {
-    enum { FEW = 4 }; /* MPICH 4.0 alone goes wrong where parts are not a multiple of 16 bytes */
+    enum { FEW = 4 }; // MPICH 4.0 alone goes wrong where parts are not a multiple of 16 bytes
     int64_t *mine, out = value(round, rank, 1);
     MPI_Win win;
     if (round % 2)
@@ -199,12 +193,11 @@ int main(int argc, char **argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     int rounds = argc > 1 ? atoi(argv[1]) : 10;
     MPI_Win_create(board_at, sizeof board_at, sizeof(int64_t), MPI_INFO_NULL, MPI_COMM_WORLD, &board);
-    MPI_Win_allocate(N * sizeof(int64_t), sizeof(int64_t), MPI_INFO_NULL, MPI_COMM_WORLD, &heap_at,
-                     &heap);
+    MPI_Win_allocate(N * sizeof(int64_t), sizeof(int64_t), MPI_INFO_NULL, MPI_COMM_WORLD, &heap_at, &heap);
     memset(heap_at, 0, N * sizeof(int64_t));
     MPI_Win_create(open_at, sizeof open_at, sizeof(int64_t), MPI_INFO_NULL, MPI_COMM_WORLD, &opened);
     make_shared();
-    part[0][N + 1] = size; /* the token; rank 0 takes it first */
+    part[0][N + 1] = size; // the token; rank 0 takes it first
     MPI_Win_lock_all(0, opened);
     MPI_Barrier(MPI_COMM_WORLD);
     for (int round = 0; round < rounds; round++) {
@@ -213,14 +206,12 @@ int main(int argc, char **argv) {
         posts(round);
         flushes(round);
         stores(round);
-        if (round % 4 == 0)
-            passing(round);
+        if (round % 4 == 0) passing(round);
     }
     MPI_Win_unlock_all(opened);
     MPI_Win_unlock_all(shared);
     MPI_Barrier(MPI_COMM_WORLD);
-    for (int i = 0; i < 71; i++)
-        mix(heap_at[i]);
+    for (int i = 0; i < 71; i++) mix(heap_at[i]);
     mix(open_at[3]);
     uint64_t all = 0;
     MPI_Reduce(&sum, &all, 1, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
@@ -228,8 +219,7 @@ int main(int argc, char **argv) {
     MPI_Win_free(&heap);
     MPI_Win_free(&opened);
     MPI_Win_free(&shared);
-    if (rank == 0)
-        printf("windows %016llx\n", (unsigned long long)all);
+    if (rank == 0) printf("windows %016llx\n", (unsigned long long)all);
     MPI_Comm_free(&node);
     MPI_Finalize();
     return 0;

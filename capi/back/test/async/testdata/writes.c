@@ -1,13 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * writes.c: several non-blocking collective writes to one file are under way, with collective buffering.
- *
- *   writes DIRECTORY
- *
- * The ranks begin them, and make no call of MPI until the file "go" is in DIRECTORY; at.RANK says that a
- * rank is there.  Then they test and wait for them, in several ways and in different orders.  Rank 0 reads
- * the file; it ends with one line "writes WRONG", the number of blocks that are wrong.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// writes.c: several non-blocking collective writes to one file are under way, with collective buffering.
+//
+//   writes DIRECTORY
+//
+// The ranks begin them, and make no call of MPI until the file "go" is in DIRECTORY; at.RANK says that a
+// rank is there.  Then they test and wait for them, in several ways and in different orders.  Rank 0 reads
+// the file; it ends with one line "writes WRONG", the number of blocks that are wrong.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,21 +26,20 @@ static void stage(const char *name) {
     snprintf(path, sizeof path, "%s/at.%d", directory, rank);
     fclose(fopen(path, "w"));
     snprintf(path, sizeof path, "%s/%s", directory, name);
-    while (access(path, F_OK) != 0)
-        usleep(2000);
+    while (access(path, F_OK) != 0) usleep(2000);
 }
 
-/* Each rank begins elsewhere. */
+// Each rank begins elsewhere.
 static int nth(int i) { return rank % 2 ? WRITES - 1 - i : i; }
 
 static void finish(int round, MPI_Request *q) {
     int done = 0, flag, i;
     MPI_Request ordered[WRITES];
     switch (round) {
-    case 0: /* all at once */
+    case 0: // all at once
         MPI_Waitall(WRITES, q, MPI_STATUSES_IGNORE);
         break;
-    case 1: /* tested in turn */
+    case 1: // tested in turn
         while (done < WRITES)
             for (i = 0; i < WRITES; i++)
                 if (q[nth(i)] != MPI_REQUEST_NULL) {
@@ -49,15 +47,12 @@ static void finish(int round, MPI_Request *q) {
                     done += flag;
                 }
         break;
-    case 2: /* one after the other */
-        for (i = 0; i < WRITES; i++)
-            MPI_Wait(&q[nth(i)], MPI_STATUS_IGNORE);
+    case 2: // one after the other
+        for (i = 0; i < WRITES; i++) MPI_Wait(&q[nth(i)], MPI_STATUS_IGNORE);
         break;
-    default: /* whichever comes first */
-        for (i = 0; i < WRITES; i++)
-            ordered[i] = q[nth(i)];
-        for (; done < WRITES; done++)
-            MPI_Waitany(WRITES, ordered, &i, MPI_STATUS_IGNORE);
+    default: // whichever comes first
+        for (i = 0; i < WRITES; i++) ordered[i] = q[nth(i)];
+        for (; done < WRITES; done++) MPI_Waitany(WRITES, ordered, &i, MPI_STATUS_IGNORE);
     }
 }
 
@@ -67,8 +62,7 @@ static int wrong_blocks(int round, const char *path) {
     FILE *f = fopen(path, "rb");
     for (int b = 0; b < ranks * WRITES; b++) {
         size_t n = fread(block, 1, BYTES, f), k = 0;
-        while (k < n && block[k] == content(round, b / WRITES, b % WRITES))
-            k++;
+        while (k < n && block[k] == content(round, b / WRITES, b % WRITES)) k++;
         wrong += k != BYTES;
     }
     fclose(f);
@@ -90,11 +84,10 @@ static int one_round(int round) {
     MPI_Info_free(&hints);
     for (int i = 0; i < WRITES; i++) {
         memset(memory + (size_t)i * BYTES, content(round, rank, i), BYTES);
-        MPI_File_iwrite_at_all(f, ((MPI_Offset)rank * WRITES + i) * BYTES, memory + (size_t)i * BYTES,
-                               BYTES, MPI_BYTE, &q[i]);
+        MPI_File_iwrite_at_all(f, ((MPI_Offset)rank * WRITES + i) * BYTES, memory + (size_t)i * BYTES, BYTES,
+                               MPI_BYTE, &q[i]);
     }
-    if (round == 0)
-        stage("go");
+    if (round == 0) stage("go");
     finish(round, q);
     MPI_File_close(&f);
     MPI_Barrier(MPI_COMM_WORLD);
@@ -108,10 +101,8 @@ int main(int argc, char **argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     memory = malloc((size_t)WRITES * BYTES);
-    for (int round = 0; round < ROUNDS; round++)
-        wrong += one_round(round);
-    if (rank == 0)
-        printf("writes %d\n", wrong);
+    for (int round = 0; round < ROUNDS; round++) wrong += one_round(round);
+    if (rank == 0) printf("writes %d\n", wrong);
     MPI_Finalize();
     return 0;
 }

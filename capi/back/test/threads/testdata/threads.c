@@ -1,13 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * threads.c: programs with several threads, for checkpoints at any moment.  They know nothing of
- * those.
- *
- *   threads PATTERN ROUNDS THREADS [FILE]
- *
- * Each pattern is deterministic and ends with one line "PATTERN RESULT" from rank 0, which must be
- * the same whatever happened in between.
- */
+// SPDX-License-Identifier: Apache-2.0
+//
+// threads.c: programs with several threads, for checkpoints at any moment.  They know nothing of
+// those.
+//
+//   threads PATTERN ROUNDS THREADS [FILE]
+//
+// Each pattern is deterministic and ends with one line "PATTERN RESULT" from rank 0, which must be
+// the same whatever happened in between.
 #include <mpi.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -27,7 +26,7 @@ static void fail(const char *what, int thread, int round) {
     MPI_Abort(MPI_COMM_WORLD, 3);
 }
 
-/* One thread's part of a pattern. */
+// One thread's part of a pattern.
 struct part {
     int thread;
     MPI_Comm comm;
@@ -44,42 +43,38 @@ static void *run_part(void *p) {
     return NULL;
 }
 
-/* Runs n parts at once, each in a thread, and returns when all have ended. */
+// Runs n parts at once, each in a thread, and returns when all have ended.
 static void together(body *f, struct part *parts, int n) {
     pthread_t id[n];
     void *job[n][2];
     for (int i = 0; i < n; i++) {
         memcpy(&job[i][0], &f, sizeof f);
         job[i][1] = &parts[i];
-        if (pthread_create(&id[i], NULL, run_part, job[i]) != 0)
-            fail("pthread_create", i, 0);
+        if (pthread_create(&id[i], NULL, run_part, job[i]) != 0) fail("pthread_create", i, 0);
     }
-    for (int i = 0; i < n; i++)
-        pthread_join(id[i], NULL);
+    for (int i = 0; i < n; i++) pthread_join(id[i], NULL);
 }
 
 static uint64_t sum_of(const struct part *parts, int n) {
     uint64_t h = 0;
-    for (int i = 0; i < n; i++)
-        h = mix(h, parts[i].h);
+    for (int i = 0; i < n; i++) h = mix(h, parts[i].h);
     return h;
 }
 
-/* Threads of OpenMP compute a row each; one thread exchanges the edges (FUNNELED). */
+// Threads of OpenMP compute a row each; one thread exchanges the edges (FUNNELED).
 static uint64_t funneled(void) {
     enum { N = 96 };
     static double a[N + 2][N], b[N + 2][N];
     int up = rank ? rank - 1 : MPI_PROC_NULL, down = rank < size - 1 ? rank + 1 : MPI_PROC_NULL;
     for (int i = 0; i < N + 2; i++)
-        for (int k = 0; k < N; k++)
-            a[i][k] = b[i][k] = rank * 3 + i * 0.5 + k * 0.25;
+        for (int k = 0; k < N; k++) a[i][k] = b[i][k] = rank * 3 + i * 0.5 + k * 0.25;
     double change = 0;
 #pragma omp parallel num_threads(nthreads)
     for (int r = 0; r < rounds; r++) {
 #pragma omp master
         {
-            MPI_Sendrecv(a[1], N, MPI_DOUBLE, up, 1, a[N + 1], N, MPI_DOUBLE, down, 1,
-                         MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Sendrecv(a[1], N, MPI_DOUBLE, up, 1, a[N + 1], N, MPI_DOUBLE, down, 1, MPI_COMM_WORLD,
+                         MPI_STATUS_IGNORE);
             MPI_Sendrecv(a[N], N, MPI_DOUBLE, down, 2, a[0], N, MPI_DOUBLE, up, 2, MPI_COMM_WORLD,
                          MPI_STATUS_IGNORE);
             change = 0;
@@ -93,8 +88,7 @@ static uint64_t funneled(void) {
                 change = d > change ? d : change;
             }
 #pragma omp for
-        for (int i = 1; i <= N; i++)
-            memcpy(a[i], b[i], sizeof a[i]);
+        for (int i = 1; i <= N; i++) memcpy(a[i], b[i], sizeof a[i]);
 #pragma omp master
         {
             double all;
@@ -112,11 +106,11 @@ static uint64_t funneled(void) {
     return h;
 }
 
-/* ---- one at a time: MPI_THREAD_SERIALIZED ---- */
+// ---- one at a time: MPI_THREAD_SERIALIZED ----
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* Each thread talks with its like on the neighbours; a call never blocks while it has the mutex. */
+// Each thread talks with its like on the neighbours; a call never blocks while it has the mutex.
 static void serial_part(struct part *p) {
     int next = (rank + 1) % size, prev = (rank + size - 1) % size;
     for (int r = 0; r < rounds; r++) {
@@ -145,17 +139,16 @@ static void serial_part(struct part *p) {
 static pthread_cond_t turned = PTHREAD_COND_INITIALIZER;
 static int turn;
 
-/* Threads take turns; the one whose turn it is blocks in MPI while the others wait for it. */
+// Threads take turns; the one whose turn it is blocks in MPI while the others wait for it.
 static void turns_part(struct part *p) {
     int next = (rank + 1) % size, prev = (rank + size - 1) % size;
     for (int r = 0; r < rounds; r++) {
         pthread_mutex_lock(&mutex);
-        while (turn != p->thread)
-            pthread_cond_wait(&turned, &mutex);
+        while (turn != p->thread) pthread_cond_wait(&turned, &mutex);
         uint64_t mine = mix((uint64_t)rank, (uint64_t)(r * nthreads + p->thread)), got = 0;
         work((uint64_t)(rank + r + p->thread), 300);
-        MPI_Sendrecv(&mine, 1, MPI_UINT64_T, next, 5, &got, 1, MPI_UINT64_T, prev, 5,
-                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Sendrecv(&mine, 1, MPI_UINT64_T, next, 5, &got, 1, MPI_UINT64_T, prev, 5, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
         MPI_Allreduce(MPI_IN_PLACE, &got, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
         p->h = mix(p->h, got);
         turn = (turn + 1) % nthreads;
@@ -164,9 +157,9 @@ static void turns_part(struct part *p) {
     }
 }
 
-/* ---- all at once: MPI_THREAD_MULTIPLE ---- */
+// ---- all at once: MPI_THREAD_MULTIPLE ----
 
-/* Each thread has a communicator of its own, and waits in another kind of call each round. */
+// Each thread has a communicator of its own, and waits in another kind of call each round.
 static void multiple_part(struct part *p) {
     int next = (rank + 1) % size, prev = (rank + size - 1) % size;
     MPI_Comm c = p->comm;
@@ -177,7 +170,7 @@ static void multiple_part(struct part *p) {
         MPI_Status st;
         work((uint64_t)(rank * 31 + r * 7 + p->thread), 1500);
         switch ((r + p->thread) % 7) {
-        case 0: /* a ring of blocking calls */
+        case 0: // a ring of blocking calls
             if (rank == 0) {
                 MPI_Send(&mine, 1, MPI_UINT64_T, next, 1, c);
                 MPI_Recv(&got, 1, MPI_UINT64_T, prev, 1, c, &st);
@@ -228,8 +221,7 @@ static void multiple_part(struct part *p) {
             p->h = mix(p->h, mix(other, got));
             got = want;
         }
-        if (got != want)
-            fail("content of a message", p->thread, r);
+        if (got != want) fail("content of a message", p->thread, r);
         if (r % 2 == 0)
             MPI_Allreduce(&mine, &other, 1, MPI_UINT64_T, MPI_BXOR, c);
         else
@@ -238,7 +230,7 @@ static void multiple_part(struct part *p) {
     }
 }
 
-/* Threads come and go: each makes one exchange, some start another one. */
+// Threads come and go: each makes one exchange, some start another one.
 static void short_leaf(struct part *p) {
     p->h = mix(p->h, (uint64_t)p->thread);
     work(p->h, 200);
@@ -252,13 +244,12 @@ static void short_part(struct part *p) {
         together(short_leaf, &leaf, 1);
         mine = leaf.h;
     }
-    MPI_Sendrecv(&mine, 1, MPI_UINT64_T, next, 1, &got, 1, MPI_UINT64_T, prev, 1, p->comm,
-                 MPI_STATUS_IGNORE);
+    MPI_Sendrecv(&mine, 1, MPI_UINT64_T, next, 1, &got, 1, MPI_UINT64_T, prev, 1, p->comm, MPI_STATUS_IGNORE);
     MPI_Allreduce(MPI_IN_PLACE, &got, 1, MPI_UINT64_T, MPI_SUM, p->comm);
     p->h = mix(p->h, got);
 }
 
-/* All threads of a rank use one communicator: sends to one peer at once, tags tell who is meant. */
+// All threads of a rank use one communicator: sends to one peer at once, tags tell who is meant.
 static void shared_part(struct part *p) {
     int next = (rank + 1) % size, prev = (rank + size - 1) % size;
     for (int r = 0; r < rounds; r++) {
@@ -275,8 +266,7 @@ static void shared_part(struct part *p) {
             MPI_Status st;
             int n = 0;
             memset(in, 0, 8);
-            MPI_Recv(in, 12000, MPI_UINT64_T, i % 2 ? prev : MPI_ANY_SOURCE, p->thread, p->comm,
-                     &st);
+            MPI_Recv(in, 12000, MPI_UINT64_T, i % 2 ? prev : MPI_ANY_SOURCE, p->thread, p->comm, &st);
             MPI_Get_count(&st, MPI_UINT64_T, &n);
             if (n != words[i % 4] || st.MPI_SOURCE != prev ||
                 in[n - 1] != mix((uint64_t)(prev * 64 + p->thread), (uint64_t)(r * 12000 + n - 1)))
@@ -289,14 +279,13 @@ static void shared_part(struct part *p) {
     }
 }
 
-/* Workers of a rank take tasks from one queue: whoever is first. */
+// Workers of a rank take tasks from one queue: whoever is first.
 static void farm_part(struct part *p) {
     for (;;) {
         uint64_t task, result[2];
         MPI_Status st;
         MPI_Recv(&task, 1, MPI_UINT64_T, 0, MPI_ANY_TAG, p->comm, &st);
-        if (st.MPI_TAG == 2)
-            return;
+        if (st.MPI_TAG == 2) return;
         work(task, 1500);
         result[0] = task;
         result[1] = mix(task, 5);
@@ -313,7 +302,7 @@ static void master_part(struct part *p) {
         uint64_t result[2];
         MPI_Status st;
         MPI_Recv(result, 2, MPI_UINT64_T, MPI_ANY_SOURCE, 3, p->comm, &st);
-        p->h += mix(result[0], result[1]); /* in any order */
+        p->h += mix(result[0], result[1]); // in any order
         int more = given < (uint64_t)tasks;
         MPI_Send(&given, 1, MPI_UINT64_T, st.MPI_SOURCE, more ? 1 : 2, p->comm);
         given += (uint64_t)more;
@@ -321,13 +310,12 @@ static void master_part(struct part *p) {
     }
 }
 
-/* Threads make and free objects: communicators of their own, datatypes, operations, attributes. */
+// Threads make and free objects: communicators of their own, datatypes, operations, attributes.
 static void keep_larger(void *in, void *inout, int *n, MPI_Datatype *type) {
     (void)type;
     const uint64_t *x = in;
     uint64_t *y = inout;
-    for (int i = 0; i < *n; i++)
-        y[i] = x[i] > y[i] ? x[i] : y[i];
+    for (int i = 0; i < *n; i++) y[i] = x[i] > y[i] ? x[i] : y[i];
 }
 
 static void makers_part(struct part *p) {
@@ -343,8 +331,7 @@ static void makers_part(struct part *p) {
         MPI_Type_contiguous(1, column, &both);
         MPI_Type_commit(&both);
         MPI_Op_create(keep_larger, 1, &larger);
-        for (int i = 0; i < 64; i++)
-            out[i] = mix((uint64_t)(rank * 64 + p->thread), (uint64_t)(r * 64 + i));
+        for (int i = 0; i < 64; i++) out[i] = mix((uint64_t)(rank * 64 + p->thread), (uint64_t)(r * 64 + i));
         MPI_Sendrecv(out, 1, both, next, 7, in, 1, both, prev, 7, dup, MPI_STATUS_IGNORE);
         for (int i = 0; i < 64; i += 8)
             if (in[i] != mix((uint64_t)(prev * 64 + p->thread), (uint64_t)(r * 64 + i)))
@@ -361,7 +348,7 @@ static void makers_part(struct part *p) {
     }
 }
 
-/* One thread starts collectives and another one completes them: requests go from hand to hand. */
+// One thread starts collectives and another one completes them: requests go from hand to hand.
 enum { HANDS = 8 };
 struct hand {
     pthread_mutex_t mutex;
@@ -386,19 +373,16 @@ static void hand_part(struct part *p) {
             work((uint64_t)(rank + r * 3), 400);
         } else {
             uint64_t want = 0;
-            for (int k = 0; k < size; k++)
-                want += mix((uint64_t)(k * 64 + p->thread - 1), (uint64_t)r);
+            for (int k = 0; k < size; k++) want += mix((uint64_t)(k * 64 + p->thread - 1), (uint64_t)r);
             if (r % 3 == 0) {
-                for (int done = 0; !done;)
-                    MPI_Test(&h->q[i], &done, MPI_STATUS_IGNORE);
+                for (int done = 0; !done;) MPI_Test(&h->q[i], &done, MPI_STATUS_IGNORE);
             } else if (r % 3 == 1) {
                 int index;
                 MPI_Waitany(1, &h->q[i], &index, MPI_STATUS_IGNORE);
             } else {
                 MPI_Wait(&h->q[i], MPI_STATUS_IGNORE);
             }
-            if (h->in[i] != want)
-                fail("result of a reduction", p->thread, r);
+            if (h->in[i] != want) fail("result of a reduction", p->thread, r);
             p->h = mix(p->h, h->in[i]);
         }
         pthread_mutex_lock(&h->mutex);
@@ -408,38 +392,33 @@ static void hand_part(struct part *p) {
     }
 }
 
-/* The root of a broadcast waits, outside MPI, until another rank says in a file that it has come: who
- * started the broadcast may make no call before it is complete. */
+// The root of a broadcast waits, outside MPI, until another rank says in a file that it has come: who
+// started the broadcast may make no call before it is complete.
 static const char *file;
 
 static uint64_t beside(void) {
     uint64_t h = 0;
     FILE *says = rank == 1 ? fopen(file, "w") : NULL;
-    if (rank == 1 && says == NULL)
-        fail(file, 0, 0);
+    if (rank == 1 && says == NULL) fail(file, 0, 0);
     MPI_Barrier(MPI_COMM_WORLD);
     for (int r = 0; r < rounds; r++) {
         MPI_Request q;
         uint64_t word = rank == 0 ? mix(1, (uint64_t)r) : 0;
-        if (rank == 0)
-            work((uint64_t)r, 20000);
+        if (rank == 0) work((uint64_t)r, 20000);
         MPI_Ibcast(&word, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD, &q);
         if (rank == 0) {
             struct stat st;
-            while (stat(file, &st) != 0 || st.st_size <= r)
-                usleep(300);
+            while (stat(file, &st) != 0 || st.st_size <= r) usleep(300);
         }
         MPI_Wait(&q, MPI_STATUS_IGNORE);
-        if (rank == 1 && (fputc('.', says) == EOF || fflush(says) != 0))
-            fail(file, 0, r);
+        if (rank == 1 && (fputc('.', says) == EOF || fflush(says) != 0)) fail(file, 0, r);
         h = mix(h, word);
     }
-    if (rank == 1)
-        fclose(says);
+    if (rank == 1) fclose(says);
     return h;
 }
 
-/* ---- the patterns ---- */
+// ---- the patterns ----
 
 static uint64_t with_parts(body *f, MPI_Comm *comms) {
     struct part parts[nthreads];
@@ -453,14 +432,12 @@ static uint64_t serial(void) { return with_parts(serial_part, NULL); }
 
 static uint64_t turns(void) { return with_parts(turns_part, NULL); }
 
-/* Runs f with a communicator for each thread. */
+// Runs f with a communicator for each thread.
 static uint64_t with_comms(body *f) {
     MPI_Comm comms[nthreads];
-    for (int i = 0; i < nthreads; i++)
-        MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
+    for (int i = 0; i < nthreads; i++) MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
     uint64_t h = with_parts(f, comms);
-    for (int i = 0; i < nthreads; i++)
-        MPI_Comm_free(&comms[i]);
+    for (int i = 0; i < nthreads; i++) MPI_Comm_free(&comms[i]);
     return h;
 }
 
@@ -477,16 +454,13 @@ static uint64_t churn(void) {
         MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
         parts[i] = (struct part){i, comms[i], (uint64_t)i};
     }
-    for (int r = 0; r < rounds; r++)
-        together(short_part, parts, 1 + r % nthreads);
-    for (int i = 0; i < nthreads; i++)
-        MPI_Comm_free(&comms[i]);
+    for (int r = 0; r < rounds; r++) together(short_part, parts, 1 + r % nthreads);
+    for (int i = 0; i < nthreads; i++) MPI_Comm_free(&comms[i]);
     return sum_of(parts, nthreads);
 }
 
 static uint64_t farm(void) {
-    if (rank > 0)
-        return with_parts(farm_part, NULL);
+    if (rank > 0) return with_parts(farm_part, NULL);
     struct part p = {0, MPI_COMM_WORLD, 0};
     together(master_part, &p, 1);
     return p.h;
@@ -506,8 +480,7 @@ static uint64_t handover(void) {
         parts[i] = (struct part){i, comms[i - i % 2], (uint64_t)i};
     }
     together(hand_part, parts, 2 * pairs);
-    for (int i = 0; i < 2 * pairs; i += 2)
-        MPI_Comm_free(&comms[i]);
+    for (int i = 0; i < 2 * pairs; i += 2) MPI_Comm_free(&comms[i]);
     free(hands);
     return sum_of(parts, 2 * pairs);
 }
@@ -517,16 +490,11 @@ int main(int argc, char **argv) {
         const char *name;
         int level;
         uint64_t (*run)(void);
-    } patterns[] = {{"funneled", MPI_THREAD_FUNNELED, funneled},
-                    {"serial", MPI_THREAD_SERIALIZED, serial},
-                    {"turns", MPI_THREAD_SERIALIZED, turns},
-                    {"multiple", MPI_THREAD_MULTIPLE, multiple},
-                    {"churn", MPI_THREAD_MULTIPLE, churn},
-                    {"shared", MPI_THREAD_MULTIPLE, shared},
-                    {"farm", MPI_THREAD_MULTIPLE, farm},
-                    {"makers", MPI_THREAD_MULTIPLE, makers},
-                    {"handover", MPI_THREAD_MULTIPLE, handover},
-                    {"beside", MPI_THREAD_SINGLE, beside}};
+    } patterns[] = {{"funneled", MPI_THREAD_FUNNELED, funneled}, {"serial", MPI_THREAD_SERIALIZED, serial},
+                    {"turns", MPI_THREAD_SERIALIZED, turns},     {"multiple", MPI_THREAD_MULTIPLE, multiple},
+                    {"churn", MPI_THREAD_MULTIPLE, churn},       {"shared", MPI_THREAD_MULTIPLE, shared},
+                    {"farm", MPI_THREAD_MULTIPLE, farm},         {"makers", MPI_THREAD_MULTIPLE, makers},
+                    {"handover", MPI_THREAD_MULTIPLE, handover}, {"beside", MPI_THREAD_SINGLE, beside}};
     rounds = argc > 2 ? atoi(argv[2]) : 10;
     nthreads = argc > 3 ? atoi(argv[3]) : 4;
     file = argc > 4 ? argv[4] : "beside";
@@ -536,12 +504,10 @@ int main(int argc, char **argv) {
             MPI_Init_thread(&argc, &argv, patterns[i].level, &provided);
             MPI_Comm_rank(MPI_COMM_WORLD, &rank);
             MPI_Comm_size(MPI_COMM_WORLD, &size);
-            if (provided < patterns[i].level)
-                fail("the thread level is too low", 0, 0);
+            if (provided < patterns[i].level) fail("the thread level is too low", 0, 0);
             uint64_t mine = patterns[i].run(), sum = 0;
             MPI_Reduce(&mine, &sum, 1, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
-            if (rank == 0)
-                printf("%s %016llx\n", argv[1], (unsigned long long)sum);
+            if (rank == 0) printf("%s %016llx\n", argv[1], (unsigned long long)sum);
             MPI_Finalize();
             return 0;
         }
