@@ -17,7 +17,7 @@
 // the counters are wrong, and no image may be made then.
 //
 // Claims and their answers travel once the network is empty: whose message a drained one is that was
-// sent synchronously (capi/back/claim.c).
+// sent synchronously (capi/back/image/claim.c).
 //
 // It owns lanes, the notices about them, how claims travel, and the format of the section. It may not know MPI, how a
 // notice travels, how a message is received, files, threads or time: it imports none of net, os, time

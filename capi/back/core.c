@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "file.h"
-#include "impl.h"
-#include "sync.h"
-#include "window.h"
+#include "back/file/file.h"
+#include "back/impl/impl.h"
+#include "back/image/sync.h"
+#include "back/window/window.h"
 
 struct back back;
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "impl.h"
+#include "back/impl/impl.h"
 
 // ---- which communicators reach outside ----
 

@@ -2,7 +2,7 @@
 #
 # The backs: one library per real MPI, compiled with that MPI's compiler wrapper.
 
-BACK_SRCS := $(wildcard capi/back/*.c) $(wildcard capi/back/gen/*.c)
+BACK_SRCS := $(wildcard capi/back/*.c capi/back/*/*.c)
 
 # $(call back,NAME,COMPILER)
 define back

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "impl.h"
+#include "back/impl/impl.h"
 
 // Guards the list.  No thread is held for a checkpoint in these calls: image and server agree.
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

@@ -3,7 +3,7 @@
 // coll.c: operations, and the collectives with an array of datatypes a side.
 #include <stdlib.h>
 
-#include "front.h"
+#include "front/front.h"
 
 // ---- operations ----
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "front.h"
+#include "front/front.h"
 
 int front_state = FRONT_BEFORE;
 

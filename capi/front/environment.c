@@ -6,7 +6,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "front.h"
+#include "front/front.h"
 
 int PMPI_Info_create(MPI_Info *);
 int PMPI_Info_set(MPI_Info, const char *, const char *);

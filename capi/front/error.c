@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "front.h"
+#include "front/front.h"
 
 enum { TOO_LARGE = 1 << 21, ADDED = 1 << 30 };
 

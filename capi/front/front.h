@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #include "ckpt/vid.h"
-#include "mpi_canon.h"
+#include "canon/mpi_canon.h"
 
 // Types that all ABIs share.
 typedef long MPI_Aint, MPI_Count;
@@ -27,9 +27,9 @@ enum { MPI_IDENT = 0, MPI_CONGRUENT = 1, MPI_SIMILAR = 2, MPI_UNEQUAL = 3 };
 enum { MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE };
 
 #if FRONT_ABI == 1
-#include "mpich_abi.h"
+#include "front/abi/mpich_abi.h"
 #elif FRONT_ABI == 2
-#include "openmpi_abi.h"
+#include "front/abi/openmpi_abi.h"
 #else
 #error "FRONT_ABI: 1 for MPICH, 2 for Open MPI"
 #endif

@@ -4,7 +4,7 @@
 // functions from there.
 #include <stdlib.h>
 
-#include "front.h"
+#include "front/front.h"
 
 typedef int query_fn(void *extra, MPI_Status *status);
 typedef int free_fn(void *extra);

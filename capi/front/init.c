@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "front.h"
+#include "front/front.h"
 
 static int thread_level;
 static pthread_t main_thread;

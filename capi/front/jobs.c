@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "front.h"
+#include "front/front.h"
 
 // A call that makes a communicator from parent; v is where the back put its id.
 static int made(unsigned fn, ckpt_vid parent, const long *a, const ckpt_vid *v, MPI_Comm *newcomm) {

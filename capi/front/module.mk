@@ -3,13 +3,14 @@
 # The fronts: one library per application ABI, under that library's SONAME, in the directory where
 # ckptrun looks first; and the upper-half stub of libckpt itself.
 
-FRONT_SRCS := $(filter-out %_abi.c %/stub.c %/openmpi_mpifh.c %/openmpi_cxx.c,$(wildcard capi/front/*.c)) $(wildcard capi/front/gen/*.c)
+# What is in abi/ belongs to one ABI, or to a companion of it.
+FRONT_SRCS := $(filter-out capi/front/abi/% %/stub.c,$(wildcard capi/front/*.c capi/front/*/*.c))
 FRONT_LD   := -shared -Wl,-z,defs -Wl,-z,now
 
 # $(call front,ABI,NUMBER,SONAME): objects in their own directory, since each ABI compiles the same
 # sources.
 define front
-FRONT_$(1)_OBJS := $(patsubst %.c,$(OBJ)/front-$(1)/%.o,$(FRONT_SRCS) $(wildcard capi/front/$(1)_*abi.c))
+FRONT_$(1)_OBJS := $(patsubst %.c,$(OBJ)/front-$(1)/%.o,$(FRONT_SRCS) $(wildcard capi/front/abi/$(1)_*abi.c))
 $(OBJ)/front-$(1)/%.o: %.c
 	@mkdir -p $$(@D)
 	$(CC) $(C_FLAGS) -Icapi -DFRONT_ABI=$(2) $(CFLAGS) -fPIC -fvisibility=hidden -c -o $$@ $$<
@@ -27,8 +28,8 @@ REAL_MPIFH := $(realpath $(shell $(MPICC_OPENMPI) --showme:libdirs)/libmpi_mpifh
 $(OBJ)/capi/front/real_mpifh.so:
 	@mkdir -p $(@D)
 	$(CC) -shared -nostdlib -Wl,-soname,$(REAL_MPIFH) -o $@ -x c /dev/null
-$(OBJ)/capi/front/openmpi_mpifh.o: CFLAGS += -Icapi -DFRONT_ABI=2
-$(PKG)/front/libmpi_mpifh.so.40: $(OBJ)/capi/front/openmpi_mpifh.o $(PKG)/front/libmpi.so.40 $(OBJ)/capi/front/real_mpifh.so
+$(OBJ)/capi/front/abi/openmpi_mpifh.o: CFLAGS += -Icapi -DFRONT_ABI=2
+$(PKG)/front/libmpi_mpifh.so.40: $(OBJ)/capi/front/abi/openmpi_mpifh.o $(PKG)/front/libmpi.so.40 $(OBJ)/capi/front/real_mpifh.so
 	$(CC) $(CFLAGS) $(FRONT_LD) -Wl,--no-as-needed -Wl,-soname,libmpi_mpifh.so.40 -o $@ $^
 PARTS += $(PKG)/front/libmpi_mpifh.so.40
 
@@ -37,8 +38,8 @@ REAL_CXX := $(realpath $(shell $(MPICC_OPENMPI) --showme:libdirs)/libmpi_cxx.so)
 $(OBJ)/capi/front/real_cxx.so:
 	@mkdir -p $(@D)
 	$(CC) -shared -nostdlib -Wl,-soname,$(REAL_CXX) -o $@ -x c /dev/null
-$(OBJ)/capi/front/openmpi_cxx.o: CFLAGS += -Icapi -DFRONT_ABI=2
-$(PKG)/front/libmpi_cxx.so.40: $(OBJ)/capi/front/openmpi_cxx.o $(PKG)/front/libmpi.so.40 $(OBJ)/capi/front/real_cxx.so
+$(OBJ)/capi/front/abi/openmpi_cxx.o: CFLAGS += -Icapi -DFRONT_ABI=2
+$(PKG)/front/libmpi_cxx.so.40: $(OBJ)/capi/front/abi/openmpi_cxx.o $(PKG)/front/libmpi.so.40 $(OBJ)/capi/front/real_cxx.so
 	$(CC) $(CFLAGS) $(FRONT_LD) -Wl,--no-as-needed -Wl,-soname,libmpi_cxx.so.40 -o $@ $^
 PARTS += $(PKG)/front/libmpi_cxx.so.40
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // partitioned.c: partitioned communication; the calls on a partition are generated.
-#include "front.h"
+#include "front/front.h"
 
 static int made(unsigned fn, const void *buf, int partitions, MPI_Count count, MPI_Datatype type, int peer,
                 int tag, MPI_Comm comm, MPI_Request *request) {

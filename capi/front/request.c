@@ -3,7 +3,7 @@
 // request.c: completing several requests at once.
 #include <stdlib.h>
 
-#include "front.h"
+#include "front/front.h"
 
 ckpt_vid *front_vids(ckpt_vid *small, int count) {
     return count <= FRONT_SMALL ? small : front_alloc((size_t)count * sizeof(ckpt_vid));

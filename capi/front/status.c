@@ -4,7 +4,7 @@
 #include <limits.h>
 #include <stddef.h>
 
-#include "front.h"
+#include "front/front.h"
 
 // The size of a datatype in bytes, -1 when it is none.
 static int64_t type_size(MPI_Datatype datatype, unsigned fn) {

@@ -2,7 +2,7 @@
 //
 // tools.c: what the tools interface does with objects of MPI, and events.  The rest of it is
 // generated.
-#include "front.h"
+#include "front/front.h"
 
 #define BIND_COMM (T_BIND_BASE + 1)
 #define BIND_DATATYPE (T_BIND_BASE + 2)

@@ -73,7 +73,7 @@ func parseMaps(b []byte) ([]image.Region, error) {
 	return out, sc.Err()
 }
 
-// Names of files that ranks share as memory of a window (capi/back/window_share.c). Each rank saves
+// Names of files that ranks share as memory of a window (capi/back/window/window_share.c). Each rank saves
 // its own; the runtime maps all of them again.
 const (
 	ownShared  = "/dev/shm/libckpt-own-"

@@ -6,12 +6,12 @@
 //	go run ./cmd/mpigen          write the generated files
 //	go run ./cmd/mpigen -check   exit 1 when one of them is stale, and name it
 //
-// It owns capi/front/gen, capi/back/gen and docs/coverage.md. It may not know any MPI's header: what
+// It owns capi/canon/gen, capi/front/gen, capi/back/gen and docs/coverage.md. It may not know any MPI's header: what
 // differs between MPIs is a macro or inline function of capi/front (per application ABI) and of
 // capi/back (compiled against the real mpi.h), which the generated code calls by kind.
 //
 // A wrapper in the front turns its arguments into an array of 8-byte words, handles into virtual ids,
-// special values into canonical ones (capi/mpi_canon.h), and calls through the gate. The wrapper in
+// special values into canonical ones (capi/canon/mpi_canon.h), and calls through the gate. The wrapper in
 // the back turns them into what the real MPI wants. One text serves all ABIs, one all real MPIs.
 package main
 

@@ -62,9 +62,9 @@ func frontChapter(fs []*function) []byte {
 	var b bytes.Buffer
 	header := "front.h"
 	if slices.ContainsFunc(fs, func(f *function) bool { return f.class == "large" }) {
-		header = "large.h"
+		header = "large/large.h"
 	}
-	fmt.Fprintf(&b, "%s#include \"../%s\"\n", banner, header)
+	fmt.Fprintf(&b, "%s#include \"front/%s\"\n", banner, header)
 	for _, f := range fs {
 		switch f.class {
 		case "translate", "hand", "persist":

@@ -144,7 +144,7 @@ var kinds = map[string]kind{
 		after:      "*$ = out_request(v_$);",
 		backBefore: "MPI_Request r_%d = MPI_REQUEST_NULL;", arg: "&r_%d",
 		backAfter: "return back_new_request(r_%d, REQUEST_OTHER, 0, OWNER, (ckpt_vid *)$);", written: true},
-	// Infos and groups live in the front; what crosses is their content (capi/mpi_canon.h).
+	// Infos and groups live in the front; what crosses is their content (capi/canon/mpi_canon.h).
 	"info": {ctype: "MPI_Info $", in: "(long)in_info($)",
 		backBefore: "MPI_Info i_%d = back_info((const char *)$);", arg: "i_%d",
 		backFinally: "back_info_done(&i_%d);"},

@@ -66,8 +66,8 @@ func generate() (map[string][]byte, error) {
 		return nil, err
 	}
 	files := map[string][]byte{
-		"capi/front/gen/zz_numbers.h":    numbers(fs),
-		"capi/front/gen/zz_constants.h":  constants(cs),
+		"capi/canon/gen/zz_numbers.h":    numbers(fs),
+		"capi/canon/gen/zz_constants.h":  constants(cs),
 		"capi/back/gen/zz_table.c":       backTable(fs),
 		"capi/back/gen/zz_constants.c":   backConstants(cs),
 		"capi/back/gen/zz_collectives.h": backCollectives(fs),
@@ -94,7 +94,7 @@ func generate() (map[string][]byte, error) {
 // leftovers names files that look generated but are not generated any more.
 func leftovers(root string, files map[string][]byte) ([]string, error) {
 	var left []string
-	for _, dir := range []string{"capi/front/gen", "capi/back/gen"} {
+	for _, dir := range []string{"capi/canon/gen", "capi/front/gen", "capi/back/gen"} {
 		found, err := filepath.Glob(filepath.Join(root, dir, "zz_*"))
 		if err != nil {
 			return nil, err

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// clocked.h: a collective call between its two counters.
+//
+// Included where the calls are too (gen/zz_coll.c), so that the compiler makes one function of the
+// counting and the call.  What is done only while a checkpoint is pending is in clock.c.
+#ifndef CKPT_BACK_CLOCKED_H
+#define CKPT_BACK_CLOCKED_H
+
+#include "back/impl/impl.h"
+#include "back/request/request.h"
+
+#pragma GCC visibility push(hidden)
+
+// Asks libckpt, and waits until the k-th call on comm may go on.  Takes values, not the call: what has an
+// address is in memory, on the hot path too.
+__attribute__((cold)) void clocked_ask(ckpt_vid comm, uint64_t k, int mode);
+// The same for a call that must never wait.  1: it is started later, and *rc is what it returns now.
+__attribute__((cold)) int clocked_deferred(int function, const long *a, int comm_at, ckpt_vid comm,
+                                           uint64_t k, long *rc);
+
+#define NUMBER(NAME) (CKPT_FN_MPI_##NAME - CKPT_FN_MPI)
+
+// MPI_Comm_idup: the parent, the id of the duplicate, which is given out before the call is started, and
+// the request.  (Of the others the request follows the communicator.)
+enum { IDUP_ARGS = 3 };
+
+// Where a call has the id of its request.
+static inline int clocked_request_at(int function, int comm_at) {
+    return function == NUMBER(COMM_IDUP) ? IDUP_ARGS - 1 : comm_at + 1;
+}
+
+// Flags that the request of a call gets besides the usual ones.  Reductions have their operation at
+// argument 4.
+static inline int clocked_flags(int function, const long *a) {
+    switch (function) {
+    case NUMBER(IALLREDUCE):
+    case NUMBER(IEXSCAN):
+    case NUMBER(IREDUCE):
+    case NUMBER(IREDUCE_SCATTER):
+    case NUMBER(IREDUCE_SCATTER_BLOCK):
+    case NUMBER(ISCAN):
+        return CKPT_VID_INDEX((ckpt_vid)a[4]) >= CKPT_VID_PREDEFINED ? REQUEST_USER_OP : 0;
+    default:
+        return 0;
+    }
+}
+
+// comm is what slot s belongs to.
+static inline __attribute__((always_inline)) void clocked_begin(const ckpt_slot *s, long comm,
+                                                                const char *name, int mode, ckpt_coll *call) {
+    int ask = ckpt_coll_count_at(back.tables, s, (ckpt_vid)comm, name, call);
+    if (ask || (mode == CKPT_COLL_GATED && call->clock != NULL)) clocked_ask(call->comm, call->k, mode);
+}
+
+// The last call that the clock has counted has returned: calls on one communicator come one after the
+// other, so that nothing but the clock need be kept in a register while the call lasts.
+static inline __attribute__((always_inline)) void clocked_end(ckpt_clock *clock, long comm) {
+    if (__builtin_expect(clock == NULL, 0)) return;
+    const ckpt_coll call = {clock, __atomic_load_n(&clock->call, __ATOMIC_RELAXED), (ckpt_vid)comm};
+    ckpt_coll_end_at(back.job, back.tables, &call);
+}
+
+// The same for a call that failed.  One that the real MPI refused took part in nothing: the others do not
+// make it, and it is not counted.
+__attribute__((cold)) void clocked_failed(ckpt_clock *clock, long comm, long rc);
+
+// The call itself; the communicator was looked up to count it.
+typedef long clocked_fn(const long *a, MPI_Comm comm);
+
+static inline __attribute__((always_inline)) long clocked_blocking(clocked_fn *fn, const char *name,
+                                                                   const long *a, int comm_at) {
+    ckpt_coll call;
+    const ckpt_slot *s = back_slot(CKPT_KIND_COMM, a[comm_at]);
+    clocked_begin(s, a[comm_at], name, CKPT_COLL_BLOCKING, &call);
+    long rc = fn(a, (MPI_Comm)(uintptr_t)s->real);
+    if (__builtin_expect(rc != 0, 0))
+        clocked_failed(call.clock, a[comm_at], rc);
+    else
+        clocked_end(call.clock, a[comm_at]);
+    return rc;
+}
+
+static inline __attribute__((always_inline)) long clocked_nonblocking(clocked_fn *fn, int function,
+                                                                      const char *name, const long *a,
+                                                                      int comm_at) {
+    ckpt_coll call;
+    const ckpt_slot *s = back_slot(CKPT_KIND_COMM, a[comm_at]);
+    long rc;
+    if (ckpt_coll_count_at(back.tables, s, (ckpt_vid)a[comm_at], name, &call) &&
+        clocked_deferred(function, a, comm_at, call.comm, call.k, &rc))
+        return rc;
+    rc = fn(a, (MPI_Comm)(uintptr_t)s->real);
+    if (__builtin_expect(rc != 0, 0)) {
+        clocked_failed(call.clock, a[comm_at], rc);
+        return rc;
+    }
+    int flags = clocked_flags(function, a);
+    if (flags != 0)
+        back_slot(CKPT_KIND_REQUEST, *(ckpt_vid *)a[clocked_request_at(function, comm_at)])->a |= flags;
+    clocked_end(call.clock, a[comm_at]);
+    return rc;
+}
+
+// What the table has for a function call_NAME: its number is NUMBER(NAME), its communicator a[comm].
+#define CLOCKED_BLOCKING(name, NAME, comm)                                                         \
+    __attribute__((flatten)) long clocked_##name(const long *a) {                                  \
+        return clocked_blocking(call_##name, "MPI_" #name, a, comm);                               \
+    }                                                                                              \
+    long committed_##name(const long *a) {                                                         \
+        back_two_phase(a[comm], "MPI_" #name);                                                     \
+        return back_two_phase_done(a[comm], clocked_blocking(call_##name, "MPI_" #name, a, comm)); \
+    }
+#define CLOCKED_NONBLOCKING(name, NAME, comm)                                         \
+    __attribute__((flatten)) long clocked_##name(const long *a) {                     \
+        return clocked_nonblocking(call_##name, NUMBER(NAME), "MPI_" #name, a, comm); \
+    }
+
+#pragma GCC visibility pop
+
+#endif

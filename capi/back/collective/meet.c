@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// meet.c: collective calls whose members have no communicator of their own yet: MPI_Comm_create_group
+// is called by some members of its parent only, MPI_Intercomm_create by two groups that do not know
+// each other.
+//
+// libckpt finds out who takes part, beside MPI, and counts the call like any other.  A rank that waits
+// for the others is at a gate: it is outside of MPI, and may be held.
+#include <stdlib.h>
+
+#include "back/file/file.h"
+#include "back/impl/impl.h"
+
+// MPI looks at the tag before anything else: who gives a wrong one meets nobody.
+static int sound_tag(long tag) {
+    int *most = NULL, flag = 0;
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &most, &flag);
+    return (int)tag >= 0 && (!flag || (int)tag <= *most);
+}
+
+static long meet(ckpt_back_fn *fn, const long *a, uint64_t meeting) {
+    if (meeting == 0) return fn(a);
+    for (unsigned turn = 0; ckpt_coll_met(back.job, meeting) == CKPT_COLL_WAIT; turn++) {
+        back_progress();
+        back_turn(turn + BACK_SPIN + 1);
+    }
+    long rc = fn(a);
+    ckpt_coll_parted(back.job, meeting);
+    return rc;
+}
+
+// parent, group, tag, new
+long back_Comm_create_group(const long *a);
+static long met_Comm_create_group(const long *a) {
+    static const char name[] = "MPI_Comm_create_group";
+    const ckpt_mpi_group *g = (const ckpt_mpi_group *)a[1];
+    uint64_t meeting = 0;
+    if (g != NULL && real_comm(a[0]) != MPI_COMM_NULL && sound_tag(a[2]))
+        meeting = ckpt_coll_subset(back.job, (ckpt_vid)a[0], back_comm_identity((ckpt_vid)a[0]), (int)a[2],
+                                   g->world, g->size, name);
+    return meet(back_Comm_create_group, a, meeting);
+}
+
+// local, local leader, peer, remote leader, tag, new
+long back_Intercomm_create(const long *a);
+static long met_Intercomm_create(const long *a) {
+    static const char name[] = "MPI_Intercomm_create";
+    MPI_Comm local = real_comm(a[0]), peer = real_comm(a[2]);
+    int rank = 0, n = 0, m = 0, inter = 0;
+    int *world = NULL, *others = NULL;
+    uint64_t meeting = 0;
+    if (local != MPI_COMM_NULL && sound_tag(a[4]) && MPI_Comm_test_inter(local, &inter) == MPI_SUCCESS &&
+        !inter && MPI_Comm_rank(local, &rank) == MPI_SUCCESS)
+        world = back_comm_world(local, 0, &n);
+    if (world != NULL && a[1] >= 0 && a[1] < n) { // else MPI has something to say about it
+        ckpt_coll_bridge_call b = {.comm = (ckpt_vid)a[0],
+                                   .n = n,
+                                   .world = world,
+                                   .identity = back_comm_identity((ckpt_vid)a[0]),
+                                   .leader = world[a[1]],
+                                   .remote = -1,
+                                   .tag = (int)a[4]};
+        if (a[1] == rank && peer != MPI_COMM_NULL) {
+            MPI_Comm_test_inter(peer, &inter);
+            others = back_comm_world(peer, inter, &m);
+            b.peer = back_comm_identity((ckpt_vid)a[2]);
+            if (others != NULL && a[3] >= 0 && a[3] < m) b.remote = others[a[3]];
+        }
+        meeting = ckpt_coll_bridge(back.job, &b, name);
+    }
+    free(world);
+    free(others);
+    return meet(back_Intercomm_create, a, meeting);
+}
+
+void back_meet_functions(ckpt_back_fn **table) {
+    table[CKPT_FN_MPI_COMM_CREATE_GROUP - CKPT_FN_MPI] = met_Comm_create_group;
+    table[CKPT_FN_MPI_INTERCOMM_CREATE - CKPT_FN_MPI] = met_Intercomm_create;
+}

@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// file.c: MPI files: opening, views, closing; how they are described and opened again.
+//
+// A file has a communicator of its own here, made when it is opened: that one's clock counts the
+// calls that all members make, and it is there again after a restart when the application has freed
+// the one that it opened the file on.
+//
+// Below, no file is ever opened as sequential, since MPI would not tell where its pointer stands,
+// nor to be deleted on close, since a job that ends after a checkpoint must leave it behind.  Both
+// are done here (file_calls.c says no to what a sequential file does not allow).
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "back/object/describe.h"
+#include "back/image/drain.h"
+#include "back/file/file.h"
+#include "back/object/fresh.h"
+
+_Static_assert(MPI_MODE_CREATE == CANON_FILE_CREATE && MPI_MODE_RDONLY == CANON_FILE_RDONLY &&
+                   MPI_MODE_WRONLY == CANON_FILE_WRONLY && MPI_MODE_RDWR == CANON_FILE_RDWR &&
+                   MPI_MODE_DELETE_ON_CLOSE == CANON_FILE_DELETE_ON_CLOSE &&
+                   MPI_MODE_UNIQUE_OPEN == CANON_FILE_UNIQUE_OPEN && MPI_MODE_EXCL == CANON_FILE_EXCL &&
+                   MPI_MODE_APPEND == CANON_FILE_APPEND && MPI_MODE_SEQUENTIAL == CANON_FILE_SEQUENTIAL,
+               "modes of files need a translation for this MPI");
+
+enum { NO_POSITION = -1 };
+
+struct file *file_of(long vid) {
+    const ckpt_slot *s = back_slot(CKPT_KIND_FILE, vid);
+    return s->generation & 1 && CKPT_VID_INDEX((ckpt_vid)vid) >= CKPT_VID_PREDEFINED
+               ? (struct file *)(uintptr_t)s->extra
+               : NULL;
+}
+
+void file_free(struct file *f) {
+    if (f == NULL) return;
+    file_unordered(f);
+    free(f->path);
+    free(f->info);
+    free(f->datarep);
+    free(f->view_info);
+    free(f);
+}
+
+// ---- names and hints ----
+
+static char *copy_content(const char *content) {
+    size_t n = content ? content_bytes(content, SIZE_MAX) : 0;
+    char *copy = content ? malloc(n) : NULL;
+    return copy ? memcpy(copy, content, n) : NULL;
+}
+
+// The file's name from the root.  "ufs:" and the like tell ROMIO on what file system it is, which
+// another MPI does not understand and which may be another one after a restart.
+static char *absolute(const char *name) {
+    static const char *const systems[] = {
+        "ufs:", "nfs:", "xfs:", "lustre:", "gpfs:", "panfs:", "pvfs2:", "testfs:", "file:"};
+    char here[PATH_MAX];
+    for (size_t i = 0; i < sizeof systems / sizeof *systems; i++)
+        if (strncmp(name, systems[i], strlen(systems[i])) == 0) {
+            name += strlen(systems[i]);
+            break;
+        }
+    if (name[0] == '/') return strdup(name);
+    if (getcwd(here, sizeof here) == NULL) return NULL;
+    size_t n = strlen(here) + 1 + strlen(name) + 1;
+    char *path = malloc(n);
+    if (path != NULL) snprintf(path, n, "%s/%s", here, name);
+    return path;
+}
+
+// ---- describing ----
+
+static int describe(struct writer *w, const struct file *f, MPI_File file, ckpt_vid comm) {
+    MPI_Offset position = 0, shared = NO_POSITION;
+    int atomic = 0, rc = MPI_File_get_position(file, &position);
+    if (rc == MPI_SUCCESS && f->shared) rc = MPI_File_get_position_shared(file, &shared);
+    if (rc == MPI_SUCCESS) rc = MPI_File_get_atomicity(file, &atomic);
+    put(w, DESCRIBE_VERSION);
+    put(w, (int32_t)comm);
+    put(w, f->amode);
+    put(w, atomic != 0);
+    put64(w, (uint64_t)position);
+    put64(w, (uint64_t)shared);
+    put64(w, (uint64_t)f->disp);
+    put(w, (int32_t)f->etype);
+    put(w, (int32_t)f->filetype);
+    put(w, f->split);
+    put(w, f->split_status.source);
+    put(w, f->split_status.tag);
+    put(w, f->split_status.cancelled);
+    put64(w, (uint64_t)f->split_status.bytes);
+    put_bytes(w, f->path, strlen(f->path) + 1);
+    put_bytes(w, f->datarep, strlen(f->datarep) + 1);
+    put_bytes(w, f->info, f->info ? content_bytes(f->info, SIZE_MAX) : 0);
+    put_bytes(w, f->view_info, f->view_info ? content_bytes(f->view_info, SIZE_MAX) : 0);
+    return w->failed ? MPI_ERR_NO_MEM : rc;
+}
+
+// Describes the file of a slot anew.
+static int describe_again(ckpt_vid vid) {
+    const ckpt_slot *s = back_slot(CKPT_KIND_FILE, vid);
+    const struct file *f = file_of(vid);
+    const ckpt_vid needs[] = {f->etype, f->filetype, s->clock};
+    struct writer w = {0};
+    int rc = describe(&w, f, (MPI_File)(uintptr_t)s->real, s->clock);
+    if (rc == MPI_SUCCESS && fresh_tell() != 0) rc = MPI_ERR_INTERN;
+    if (rc == MPI_SUCCESS && ckpt_vid_describe(back.job, vid, w.word, 4 * w.n, needs, 3) != 0)
+        rc = MPI_ERR_NO_MEM;
+    free(w.word);
+    return rc;
+}
+
+int files_describe(void) {
+    uint32_t i = 0;
+    for (ckpt_slot *s; (s = next_slot(CKPT_KIND_FILE, &i)) != NULL;) {
+        ckpt_vid vid = CKPT_VID(CKPT_KIND_FILE, i - 1);
+        int rc = describe_again(vid);
+        if (rc != MPI_SUCCESS) {
+            back_fail(rc, "where the MPI file %s stands", file_of(vid)->path);
+            return CKPT_E_SYSTEM;
+        }
+    }
+    return 0;
+}
+
+long back_files(void *ctx, char *buffer, size_t bytes) {
+    (void)ctx;
+    size_t n = 0;
+    uint32_t i = 0;
+    for (ckpt_slot *s; (s = next_slot(CKPT_KIND_FILE, &i)) != NULL;) {
+        const struct file *f = (const struct file *)(uintptr_t)s->extra;
+        char flags[4];
+        int k = 0;
+        if (!(f->amode & CANON_FILE_RDONLY)) flags[k++] = 'w';
+        if (f->amode & CANON_FILE_DELETE_ON_CLOSE) flags[k++] = 'd';
+        if (back_slot(CKPT_KIND_COMM, s->clock)->a == 0) flags[k++] = 'o';
+        flags[k] = 0;
+        size_t need = (size_t)k + 1 + strlen(f->path) + 1;
+        if (n + need <= bytes) {
+            memcpy(buffer + n, flags, (size_t)k + 1);
+            strcpy(buffer + n + k + 1, f->path);
+        }
+        n += need;
+    }
+    return (long)n;
+}
+
+// ---- opening ----
+
+// Gives an open file its id.
+static long register_file(MPI_File file, struct file *f, ckpt_vid comm, ckpt_vid *vid) {
+    const ckpt_vid needs[] = {f->etype, f->filetype, comm};
+    struct writer w = {0};
+    int rc = describe(&w, f, file, comm);
+    ckpt_vid v = rc != MPI_SUCCESS ? CKPT_VID_NONE
+                                   : ckpt_vid_new(back.job, CKPT_KIND_FILE, TO_REAL(file), w.word, 4 * w.n,
+                                                  needs, 3, back_comm_identity(comm));
+    free(w.word);
+    if (v == CKPT_VID_NONE) return rc != MPI_SUCCESS ? back_error(rc) : CANON_ERR(NO_MEM);
+    ckpt_slot *s = back_slot(CKPT_KIND_FILE, v);
+    s->clock = comm;
+    s->extra = (uint64_t)(uintptr_t)f;
+    *vid = v;
+    return 0;
+}
+
+static struct file *new_file(const char *name, int amode, const char *info) {
+    const ckpt_vid byte = CKPT_VID(CKPT_KIND_DATATYPE, CANON_DATATYPE_BYTE);
+    struct file *f = calloc(1, sizeof *f);
+    if (f == NULL) return NULL;
+    f->amode = amode;
+    f->etype = f->filetype = byte;
+    f->path = absolute(name);
+    f->datarep = strdup("native");
+    f->info = copy_content(info);
+    if (f->path == NULL || f->datarep == NULL || (info != NULL && f->info == NULL)) {
+        file_free(f);
+        return NULL;
+    }
+    return f;
+}
+
+// Opens a file on comm.
+static int open_file(MPI_Comm comm, const char *name, int amode, const char *content, MPI_File *file) {
+    MPI_Info info = back_info(content);
+    int rc = MPI_File_open(comm, name, amode, info, file);
+    back_info_done(&info);
+    return rc == MPI_SUCCESS ? MPI_File_set_errhandler(*file, MPI_ERRORS_RETURN) : rc;
+}
+
+// Says no before all members make the file's communicator, as MPI does before it opens anything: the others
+// may not come here.
+static int may_open(MPI_Comm comm, int amode) {
+    int inter = 0, access = amode & (CANON_FILE_RDONLY | CANON_FILE_WRONLY | CANON_FILE_RDWR);
+    MPI_Comm_test_inter(comm, &inter);
+    if (inter) return MPI_ERR_COMM;
+    if ((access & (access - 1)) != 0 || access == 0 ||
+        (amode & CANON_FILE_RDONLY && amode & (CANON_FILE_CREATE | CANON_FILE_EXCL)) ||
+        (amode & CANON_FILE_SEQUENTIAL && amode & CANON_FILE_RDWR))
+        return MPI_ERR_AMODE;
+    return MPI_SUCCESS;
+}
+
+// comm, name, mode, info, id out
+long back_File_open(const long *a) {
+    const char *name = (const char *)a[1];
+    int amode = (int)a[2];
+    MPI_Comm comm = MPI_COMM_NULL;
+    MPI_File file = MPI_FILE_NULL;
+    ckpt_vid vid = VID_COMM_NULL;
+    int rc = may_open(real_comm(a[0]), amode);
+    if (rc == MPI_SUCCESS) rc = MPI_Comm_dup(real_comm(a[0]), &comm);
+    if (rc != MPI_SUCCESS) return back_error(rc);
+    rc = open_file(comm, name, amode & ~(CANON_FILE_SEQUENTIAL | CANON_FILE_DELETE_ON_CLOSE),
+                   (const char *)a[3], &file);
+    // Counted by all members as a child of theirs, whatever came of it.
+    long canon = back_new_comm(comm, rc == MPI_SUCCESS ? comm : MPI_COMM_NULL, (ckpt_vid)a[0], 0, &vid);
+    struct file *f = rc == MPI_SUCCESS && canon == 0 ? new_file(name, amode, (const char *)a[3]) : NULL;
+    if (rc != MPI_SUCCESS)
+        canon = back_error(rc);
+    else if (canon == 0)
+        canon = f == NULL ? CANON_ERR(NO_MEM) : register_file(file, f, vid, (ckpt_vid *)a[4]);
+    if (canon == 0) {
+        ckpt_vid_name(back.job, vid, f->path);
+        return 0;
+    }
+    file_free(f);
+    if (file != MPI_FILE_NULL) MPI_File_close(&file);
+    if (vid != VID_COMM_NULL) {
+        back_two_phase_freed(vid);
+        ckpt_vid_free(back.job, vid);
+    }
+    MPI_Comm_free(&comm);
+    return canon;
+}
+
+static void delete_closed(const struct file *f, MPI_Comm comm) {
+    int rank = 0;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Barrier(comm); // all have closed it
+    if (rank == 0) MPI_File_delete(f->path, MPI_INFO_NULL);
+    MPI_Barrier(comm);
+}
+
+long back_File_close(const long *a) {
+    ckpt_vid v = *(ckpt_vid *)a[0];
+    struct file *f = file_of(v);
+    MPI_File file = real_file(v);
+    if (f == NULL) return back_error(MPI_File_close(&file));
+    ckpt_vid own = back_slot(CKPT_KIND_FILE, v)->clock;
+    MPI_Comm comm = real_comm(own);
+    ckpt_coll made;
+    back_gate(own, "MPI_File_close", CKPT_COLL_BLOCKING, &made);
+    int rc = MPI_File_close(&file);
+    if (rc == MPI_SUCCESS && f->amode & CANON_FILE_DELETE_ON_CLOSE) delete_closed(f, comm);
+    long canon = back_error(rc);
+    back_gate_return(&made, canon);
+    if (canon != 0) return canon;
+    back_slot(CKPT_KIND_FILE, v)->extra = 0;
+    ckpt_vid_free(back.job, v);
+    back_two_phase_freed(own);
+    ckpt_vid_free(back.job, own);
+    MPI_Comm_free(&comm);
+    file_free(f);
+    return 0;
+}
+
+// ---- opening again ----
+
+// Reads a descriptor.  NULL when it is damaged.
+static struct file *parse(struct reader *r, MPI_Offset *position, MPI_Offset *shared, int *atomic,
+                          ckpt_vid *comm) {
+    struct file *f = calloc(1, sizeof *f);
+    r->short_of_memory = f == NULL;
+    if (f == NULL) return NULL;
+    *comm = (ckpt_vid)get(r);
+    f->amode = get(r);
+    *atomic = get(r);
+    *position = (MPI_Offset)get64(r);
+    *shared = (MPI_Offset)get64(r);
+    f->disp = (int64_t)get64(r);
+    f->etype = (ckpt_vid)get(r);
+    f->filetype = (ckpt_vid)get(r);
+    f->split = get(r);
+    f->split_status.source = get(r);
+    f->split_status.tag = get(r);
+    f->split_status.cancelled = get(r);
+    f->split_status.bytes = (int64_t)get64(r);
+    f->path = get_string(r);
+    f->datarep = get_string(r);
+    f->info = get_content(r);
+    f->view_info = get_content(r);
+    f->shared = *shared != NO_POSITION;
+    if (r->failed || f->path == NULL || f->datarep == NULL || *position < 0 || f->disp < 0 ||
+        *shared < NO_POSITION) {
+        file_free(f);
+        return NULL;
+    }
+    return f;
+}
+
+// The view, which needs datatypes that the application may have freed.
+static int view_again(MPI_File file, const struct file *f) {
+    MPI_Datatype etype, filetype;
+    int own[2] = {0, 0}, rc = back_type_real(f->etype, &etype, &own[0]);
+    if (rc == MPI_SUCCESS) rc = back_type_real(f->filetype, &filetype, &own[1]);
+    if (rc == MPI_SUCCESS) {
+        MPI_Info info = back_info(f->view_info);
+        rc = MPI_File_set_view(file, f->disp, etype, filetype, f->datarep, info);
+        back_info_done(&info);
+    }
+    if (own[0]) MPI_Type_free(&etype);
+    if (own[1]) MPI_Type_free(&filetype);
+    return rc;
+}
+
+// Only ranks that used the shared pointer know where it was.
+static int seek_shared_again(MPI_File file, MPI_Comm comm, MPI_Offset shared) {
+    int64_t mine = shared, highest = NO_POSITION;
+    int rc = MPI_Allreduce(&mine, &highest, 1, MPI_INT64_T, MPI_MAX, comm);
+    return rc == MPI_SUCCESS && highest != NO_POSITION ? MPI_File_seek_shared(file, highest, MPI_SEEK_SET)
+                                                       : rc;
+}
+
+int back_rebuild_file(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real) {
+    enum {
+        ONCE = CANON_FILE_CREATE | CANON_FILE_EXCL | CANON_FILE_APPEND,
+        OURS = CANON_FILE_SEQUENTIAL | CANON_FILE_DELETE_ON_CLOSE
+    };
+    struct reader r = reader_of(descriptor, bytes);
+    MPI_Offset position, shared;
+    MPI_File file;
+    ckpt_vid own;
+    int atomic;
+    struct file *f = parse(&r, &position, &shared, &atomic, &own);
+    MPI_Comm comm = f == NULL ? MPI_COMM_NULL : real_comm(own);
+    if (r.short_of_memory) {
+        back_fail(MPI_ERR_NO_MEM, "a file");
+        return CKPT_E_SYSTEM;
+    }
+    if (comm == MPI_COMM_NULL) {
+        file_free(f);
+        return CKPT_E_CORRUPT;
+    }
+    const char *what = "MPI_File_open";
+    int rc = open_file(comm, f->path, f->amode & ~(ONCE | OURS), f->info, &file);
+    if (rc == MPI_SUCCESS && atomic) {
+        what = "MPI_File_set_atomicity";
+        rc = MPI_File_set_atomicity(file, 1);
+    }
+    if (rc == MPI_SUCCESS) {
+        what = "MPI_File_set_view";
+        rc = view_again(file, f);
+    }
+    if (rc == MPI_SUCCESS) {
+        what = "MPI_File_seek";
+        rc = MPI_File_seek(file, position, MPI_SEEK_SET);
+    }
+    if (rc == MPI_SUCCESS) {
+        what = "MPI_File_seek_shared";
+        rc = seek_shared_again(file, comm, shared);
+    }
+    if (rc != MPI_SUCCESS) {
+        back_fail(rc, "%s on %s, which the program had open", what, f->path);
+        file_free(f);
+        return CKPT_E_SYSTEM;
+    }
+    ckpt_slot *s = back_slot(CKPT_KIND_FILE, vid);
+    s->clock = own;
+    s->extra = (uint64_t)(uintptr_t)f;
+    *real = TO_REAL(file);
+    return 0;
+}
+
+// ---- views ----
+
+// The byte at which a sequential file's pointer stands.
+static int current(MPI_File file, MPI_Offset *disp) {
+    MPI_Offset at;
+    int rc = MPI_File_get_position_shared(file, &at);
+    return rc == MPI_SUCCESS ? MPI_File_get_byte_offset(file, at, disp) : rc;
+}
+
+// file, displacement, element type, file type, representation, info
+long back_File_set_view(const long *a) {
+    MPI_File file = real_file(a[0]);
+    struct file *f = file_of(a[0]);
+    MPI_Offset disp = a[1];
+    int rc = MPI_SUCCESS;
+    if (f != NULL && f->amode & CANON_FILE_SEQUENTIAL) {
+        if (disp != MPI_DISPLACEMENT_CURRENT) return CANON_ERR(ARG);
+        rc = current(file, &disp);
+    }
+    if (rc == MPI_SUCCESS) {
+        MPI_Info info = back_info((const char *)a[5]);
+        rc = MPI_File_set_view(file, disp, real_type(a[2]), real_type(a[3]), (const char *)a[4], info);
+        back_info_done(&info);
+    }
+    if (rc != MPI_SUCCESS || f == NULL) return back_error(rc);
+    char *datarep = strdup((const char *)a[4]), *info = copy_content((const char *)a[5]);
+    if (datarep == NULL || (a[5] && info == NULL)) {
+        free(datarep);
+        free(info);
+        return CANON_ERR(NO_MEM);
+    }
+    free(f->datarep);
+    f->datarep = datarep;
+    if (a[5]) {
+        free(f->view_info);
+        f->view_info = info;
+    }
+    f->disp = disp;
+    f->etype = (ckpt_vid)a[2];
+    f->filetype = (ckpt_vid)a[3];
+    // Now, while the datatypes are there: they are needs of the file.
+    return back_error(describe_again((ckpt_vid)a[0]));
+}
+
+// file, displacement, element type, file type, representation out
+long back_File_get_view(const long *a) {
+    const struct file *f = file_of(a[0]);
+    if (f == NULL) return CANON_ERR(FILE);
+    *(MPI_Offset *)a[1] = f->disp;
+    snprintf((char *)a[4], MPI_MAX_DATAREP_STRING, "%s", f->datarep);
+    long canon = back_type_again(f->etype, (ckpt_vid *)a[2]);
+    return canon ? canon : back_type_again(f->filetype, (ckpt_vid *)a[3]);
+}
+
+// ---- questions ----
+
+long back_File_get_group(const long *a) {
+    MPI_Group group;
+    int rc = MPI_File_get_group(real_file(a[0]), &group);
+    if (rc != MPI_SUCCESS) return back_error(rc);
+    long canon = back_group_out(group, 1, (int *)a[1], (ckpt_mpi_group *)a[2]);
+    MPI_Group_free(&group);
+    return canon;
+}
+
+long back_File_get_amode(const long *a) {
+    const struct file *f = file_of(a[0]);
+    if (f == NULL) return CANON_ERR(FILE);
+    *(int *)a[1] = f->amode;
+    return 0;
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// file.h: what is kept of an open MPI file.
+#ifndef CKPT_BACK_FILE_H
+#define CKPT_BACK_FILE_H
+
+#include "back/impl/impl.h"
+
+// How a file is opened, where it stands in an image: MPI's constants, which have these values in
+// all ABIs that we know (file.c asserts it for the real MPI).
+enum {
+    CANON_FILE_CREATE = 1,
+    CANON_FILE_RDONLY = 2,
+    CANON_FILE_WRONLY = 4,
+    CANON_FILE_RDWR = 8,
+    CANON_FILE_DELETE_ON_CLOSE = 16,
+    CANON_FILE_UNIQUE_OPEN = 32,
+    CANON_FILE_EXCL = 64,
+    CANON_FILE_APPEND = 128,
+    CANON_FILE_SEQUENTIAL = 256
+};
+
+// Slots of files: clock: the file's own communicator, a duplicate that the application never sees;
+// extra: this.
+struct file {
+    char *path;   // absolute
+    char *info;   // hints it was opened with (mpi_canon.h); NULL: none
+    int amode;    // as the application gave it
+    int shared;   // this rank has used the shared pointer
+    int64_t disp; // the view
+    ckpt_vid etype, filetype;
+    char *datarep;
+    char *view_info; // like info
+    int split;       // function that began a split collective, else 0
+    ckpt_mpi_status split_status;
+    struct started *started; // non-blocking collective operations (file_order.c)
+};
+
+#pragma GCC visibility push(hidden)
+
+// NULL: no such file is open.
+struct file *file_of(long vid);
+void file_free(struct file *f);
+// A non-blocking collective operation on the file was started;.
+void file_ordered(struct file *f, ckpt_vid request);
+// Forgets them: the file is closed.
+void file_unordered(struct file *f);
+// Writes down all files as they are now: pointers, views, split collectives.
+int files_describe(void);
+// Lists them (ckpt_runtime_ops.files).
+long back_files(void *ctx, char *buffer, size_t bytes);
+// Puts the functions on files that only some may call, or all members must, into a table.
+void back_file_functions(ckpt_back_fn **table);
+
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// file_order.c: non-blocking collective operations on one file are completed one at a time, in the order
+// in which they were started, which is the same on all ranks.
+//
+// ROMIO drives such an operation when its request is tested, and uses the same buffers and tags for all
+// operations on a file: two of them that are tested in turn, or in different orders on two ranks, mix
+// their data or wait for ever.  So whoever asks for one has those before it tested instead, until they are
+// complete; these stay, complete, for whoever asks for them.
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "back/image/drain.h"
+#include "back/file/file.h"
+#include "back/request/request.h"
+
+// An operation that was started; it is over when its id has another generation, or it is REQUEST_DONE.
+struct started {
+    struct started *next;
+    ckpt_vid request;
+    uint32_t generation;
+};
+
+// Guards the lists of all files, and that an operation is tested by one thread at a time.
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+void file_ordered(struct file *f, ckpt_vid request) {
+    struct started *e = malloc(sizeof *e);
+    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, request);
+    if (e == NULL) // it is tested as any other; nothing is lost but the order
+        return;
+    *e = (struct started){NULL, request, s->generation};
+    pthread_mutex_lock(&mutex);
+    struct started **end = &f->started;
+    while (*end != NULL) end = &(*end)->next;
+    *end = e;
+    s->a |= REQUEST_ORDERED;
+    pthread_mutex_unlock(&mutex);
+}
+
+void file_unordered(struct file *f) {
+    for (struct started *e; (e = f->started) != NULL;) {
+        f->started = e->next;
+        free(e);
+    }
+}
+
+// The first operation that is not over; NULL: none.
+static ckpt_slot *first(struct file *f) {
+    for (struct started *e; (e = f->started) != NULL;) {
+        ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, e->request);
+        if (s->generation == e->generation && s->a & REQUEST_ORDERED && !(s->a & REQUEST_DONE)) return s;
+        f->started = e->next;
+        free(e);
+    }
+    return NULL;
+}
+
+static int test_locked(ckpt_slot *s, int *flag, MPI_Status *status) {
+    struct file *f = file_of(s->clock);
+    for (ckpt_slot *before; f != NULL && !(s->a & REQUEST_DONE) && (before = first(f)) != NULL;) {
+        MPI_Request r = real_of(before);
+        MPI_Status st, *to = before == s ? status : &st;
+        struct back_done ready = {0};
+        if (before != s && back_done_begin(&ready) != MPI_SUCCESS)
+            return MPI_SUCCESS; // it waits until there is memory for the other's status
+        int rc = MPI_Test(&r, flag, to);
+        if (!*flag && rc == MPI_SUCCESS) {
+            back_done_drop(&ready);
+            return rc;
+        }
+        if (before == s) {
+            s->a &= ~REQUEST_ORDERED; // its real request is gone
+            return rc;
+        }
+        before->real = TO_REAL(r);
+        back_request_done(before, &st, rc, &ready);
+        back_done_drop(&ready);
+        *flag = 0;
+    }
+    MPI_Request r = real_of(s);
+    return MPI_Test(&r, flag, status);
+}
+
+int file_test(ckpt_slot *s, int *flag, MPI_Status *status) {
+    pthread_mutex_lock(&mutex);
+    *flag = 0;
+    int rc = test_locked(s, flag, status);
+    pthread_mutex_unlock(&mutex);
+    return rc;
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// sync.c: synchronous sends that nobody has matched when the job is saved.
+//
+// Draining takes their messages like others, by which the real MPI completes them.  The application's
+// requests must not be complete before the application has taken the messages, so they wait for a word
+// of the receiver's libckpt then (claim.c), also after a restart.
+//
+// Which drained message is whose.  Messages of one lane, which is communicator, destination and tag, are
+// matched in the order in which they were sent.  So a synchronous send remembers how many were sent
+// behind it, and its message is that many before the last of those that its receiver has not given to the
+// application; when there are not so many, the application has it.  Lanes are counted only while they
+// have a synchronous send under way.
+//
+// Threads that send on one lane at a time race in the real MPI too.  A message counts before it is sent,
+// and a synchronous send enters its lane after it was: so it may take a later message for its own, but
+// never an earlier one, by which it would be complete too early.
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "back/image/drain.h"
+#include "back/image/sync.h"
+
+struct lane {
+    struct lane *next;
+    ckpt_vid comm;
+    int dest, tag;
+    unsigned pending; // synchronous sends
+    uint64_t sent;
+};
+
+enum { LANES = 256, TAG_TAKEN = 7 };
+static struct lane *lanes[LANES];
+// Guards the lanes, and that an entry with REQUEST_AWAIT is what its request says.
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static struct lane **lane_at(long comm, long dest, long tag) {
+    uint32_t h = (uint32_t)comm * 2654435761u ^ (uint32_t)dest * 40503u ^ (uint32_t)tag * 97u;
+    struct lane **p = &lanes[(h ^ h >> 16) % LANES];
+    while (*p != NULL && ((*p)->comm != (ckpt_vid)comm || (*p)->dest != (int)dest || (*p)->tag != (int)tag))
+        p = &(*p)->next;
+    return p;
+}
+
+static void count(long comm, long dest, long tag, uint64_t n) {
+    pthread_mutex_lock(&mutex);
+    struct lane *l = *lane_at(comm, dest, tag);
+    if (l != NULL) l->sent += n;
+    pthread_mutex_unlock(&mutex);
+}
+
+void back_sync_later(long comm, long dest, long tag) { count(comm, dest, tag, 1); }
+
+void back_sync_unsent(long comm, long dest, long tag) { count(comm, dest, tag, (uint64_t)-1); }
+
+void back_sync_begin(struct back_sync *e, long comm, long dest, long tag) {
+    *e = (struct back_sync){.comm = (ckpt_vid)comm, .dest = (int)dest};
+    if ((int)dest < 0 || back_slot(CKPT_KIND_COMM, comm)->extra == 0)
+        return; // complete at once, or on no communicator that is drained
+    pthread_mutex_lock(&mutex);
+    struct lane **p = lane_at(comm, dest, tag);
+    if (*p == NULL && (*p = back_reserve(sizeof **p)) == NULL)
+        e->short_of_memory = 1; // it holds a checkpoint back
+    else if ((*p)->pending == 0)
+        **p = (struct lane){NULL, (ckpt_vid)comm, (int)dest, (int)tag, 0, 0};
+    e->lane = *p;
+    if (*p != NULL) {
+        (*p)->pending++;
+        e->at = (*p)->sent;
+        __atomic_fetch_add(&back.sync, 1, __ATOMIC_RELAXED);
+    }
+    pthread_mutex_unlock(&mutex);
+}
+
+static void end_locked(struct back_sync *e) {
+    struct lane *l = e->lane;
+    if (l == NULL) return;
+    e->lane = NULL;
+    __atomic_fetch_sub(&back.sync, 1, __ATOMIC_RELAXED);
+    if (--l->pending > 0) return;
+    *lane_at(l->comm, l->dest, l->tag) = l->next;
+    back_release(l);
+}
+
+void back_sync_end(struct back_sync *e) {
+    if (e->lane == NULL) return;
+    pthread_mutex_lock(&mutex);
+    end_locked(e);
+    pthread_mutex_unlock(&mutex);
+}
+
+// ---- of requests ----
+
+struct back_sync *sync_of(const ckpt_slot *s) {
+    if (s->extra == 0) return NULL;
+    return s->a & REQUEST_PERSISTENT ? ((struct persistent *)(uintptr_t)s->extra)->sync
+                                     : (struct back_sync *)(uintptr_t)s->extra;
+}
+
+static void keep(ckpt_slot *s, struct back_sync *e) {
+    if (s->a & REQUEST_PERSISTENT)
+        ((struct persistent *)(uintptr_t)s->extra)->sync = e;
+    else
+        s->extra = (uint64_t)(uintptr_t)e;
+}
+
+struct back_sync *back_sync_spare(void) {
+    ckpt_vid v = back_take_id(CKPT_KIND_REQUEST);
+    if (v == CKPT_VID_NONE) return NULL;
+    back_give_id(CKPT_KIND_REQUEST, v); // there is one: no other call begins while the job is saved
+    return back_reserve(sizeof(struct back_sync));
+}
+
+void back_sync_began(ckpt_slot *s, long tag) {
+    struct back_sync *e = back_reserve(sizeof *e);
+    if (e == NULL) return; // it holds a checkpoint back
+    back_sync_begin(e, (long)s->clock, s->b, tag);
+    keep(s, e);
+}
+
+static void acknowledge_locked(const ckpt_slot *s, struct back_sync *e) {
+    e->id = 0;
+    __atomic_fetch_sub(&back.awaiting, 1, __ATOMIC_RELAXED);
+    MPI_Grequest_complete((MPI_Request)(uintptr_t)s->real);
+}
+
+void back_sync_ended(ckpt_slot *s) {
+    struct back_sync *e = sync_of(s);
+    if (e == NULL) return;
+    pthread_mutex_lock(&mutex);
+    if (s->a & REQUEST_AWAIT && e->id != 0) // it is freed
+        acknowledge_locked(s, e);
+    s->a &= ~REQUEST_AWAIT;
+    end_locked(e);
+    keep(s, NULL);
+    pthread_mutex_unlock(&mutex);
+    back_release(e);
+}
+
+void back_sync_cancelled(ckpt_vid comm, int dest) {
+    uint32_t i = 0;
+    if (back.sync == 0) return;
+    pthread_mutex_lock(&mutex);
+    for (ckpt_slot *s; (s = next_slot(CKPT_KIND_REQUEST, &i)) != NULL;) {
+        struct back_sync *e = s->a & REQUEST_SYNC ? sync_of(s) : NULL;
+        if (e != NULL && e->comm == comm && e->dest == dest) e->unsure = 1;
+    }
+    pthread_mutex_unlock(&mutex);
+}
+
+// ---- waiting for the receiver ----
+
+static int await_query(void *state, MPI_Status *status) {
+    (void)state;
+    MPI_Status_set_elements_x(status, MPI_BYTE, 0);
+    MPI_Status_set_cancelled(status, 0);
+    status->MPI_SOURCE = MPI_ANY_SOURCE;
+    status->MPI_TAG = MPI_ANY_TAG;
+    return MPI_SUCCESS;
+}
+
+static int await_free(void *state) {
+    (void)state;
+    return MPI_SUCCESS;
+}
+
+static int await_cancel(void *state, int complete) {
+    (void)state;
+    (void)complete;
+    return MPI_SUCCESS; // it is too late for that: the message is there
+}
+
+int back_sync_await(ckpt_slot *s, struct back_sync *e, uint64_t id) {
+    MPI_Request r;
+    if (MPI_Grequest_start(await_query, await_free, await_cancel, NULL, &r) != MPI_SUCCESS)
+        return CKPT_E_SYSTEM;
+    pthread_mutex_lock(&mutex);
+    e->id = id;
+    s->real = TO_REAL(r);
+    s->a |= REQUEST_DONE | REQUEST_AWAIT;
+    __atomic_fetch_add(&back.awaiting, 1, __ATOMIC_RELAXED);
+    end_locked(e);
+    pthread_mutex_unlock(&mutex);
+    return 0;
+}
+
+int back_sync_awaits(const ckpt_slot *s) {
+    const struct back_sync *e = s->a & REQUEST_AWAIT ? sync_of(s) : NULL;
+    return e != NULL && e->id != 0;
+}
+
+// An id that nobody waits for is an old word: what it says was learned at a checkpoint, or the request
+// was freed.
+static void acknowledge(uint64_t id) {
+    uint32_t i = 0;
+    for (ckpt_slot *s; (s = next_slot(CKPT_KIND_REQUEST, &i)) != NULL;)
+        if (back_sync_awaits(s) && sync_of(s)->id == id) {
+            acknowledge_locked(s, sync_of(s));
+            return;
+        }
+}
+
+void back_sync_acknowledge(uint64_t id) {
+    pthread_mutex_lock(&mutex);
+    acknowledge(id);
+    pthread_mutex_unlock(&mutex);
+}
+
+uint64_t back_sync_behind(const struct back_sync *e) { return e->lane->sent - e->at; }
+
+int back_sync_tag(const struct back_sync *e) { return e->lane->tag; }
+
+// ---- words between receivers and senders ----
+
+// Under way, under words_mutex.  A word is what is left of the message that it is about: saying it needs no
+// memory, so it cannot be left out.  matched says that it was sent: 0 when the real MPI refused.
+static struct drained *words;
+static pthread_mutex_t words_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static void say_locked(struct drained *w) {
+    w->request = MPI_REQUEST_NULL;
+    w->matched =
+        MPI_Isend(&w->claim, 1, MPI_UINT64_T, w->sender, TAG_TAKEN, back.control, &w->request) == MPI_SUCCESS;
+}
+
+static void reap_locked(void) {
+    for (struct drained **p = &words; *p != NULL;) {
+        struct drained *w = *p;
+        int flag = 0;
+        if (!w->matched) say_locked(w);
+        if (!w->matched || (MPI_Test(&w->request, &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS && !flag)) {
+            p = &w->next;
+            continue;
+        }
+        *p = w->next;
+        back_release(w);
+    }
+}
+
+void back_sync_taken(struct drained *m) {
+    if (m->sender == back.rank) {
+        back_sync_acknowledge(m->claim);
+        back_release(m);
+        return;
+    }
+    pthread_mutex_lock(&words_mutex);
+    reap_locked();
+    say_locked(m);
+    m->next = words;
+    words = m;
+    pthread_mutex_unlock(&words_mutex);
+}
+
+void back_sync_poll(void) {
+    if (pthread_mutex_trylock(&mutex) != 0) return; // another thread looks
+    for (;;) {
+        MPI_Message message;
+        int flag = 0;
+        uint64_t id;
+        if (MPI_Improbe(MPI_ANY_SOURCE, TAG_TAKEN, back.control, &flag, &message, MPI_STATUS_IGNORE) !=
+                MPI_SUCCESS ||
+            !flag || MPI_Mrecv(&id, 1, MPI_UINT64_T, &message, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+            break;
+        acknowledge(id);
+    }
+    pthread_mutex_unlock(&mutex);
+}
+
+// Words are short: they leave without their receivers' doing.  One that has not is the real MPI's.
+void back_sync_finalize(void) {
+    back_sync_poll();
+    pthread_mutex_lock(&words_mutex);
+    reap_locked();
+    for (struct drained *w = words; w != NULL; w = w->next)
+        if (w->matched) MPI_Request_free(&w->request);
+    words = NULL;
+    pthread_mutex_unlock(&words_mutex);
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// sync.h: synchronous sends.
+#ifndef CKPT_BACK_SYNC_H
+#define CKPT_BACK_SYNC_H
+
+#include "back/impl/impl.h"
+
+struct lane;
+
+// A synchronous send that is under way: of a request (sync_of), or of a call that waits.
+struct back_sync {
+    struct lane *lane; // NULL: nothing more is to be asked about it
+    uint64_t at;       // how many messages its lane had when it was sent
+    uint64_t id;       // of a request with REQUEST_AWAIT: what its receiver will name; 0: it has
+    uint64_t asks;     // what a claim names it by, while the receivers are asked (claim.c)
+    ckpt_vid comm;
+    int dest;            // a rank of comm; of a request with REQUEST_AWAIT, of the world
+    int unsure;          // its place among the messages that were sent is not known
+    int short_of_memory; // it has no lane because memory was out
+};
+
+// A blocking call whose message was drained and is awaited has this for its destination, and the id of a
+// request in the place of its tag: so it finds the request when it is issued again.
+#define BACK_AWAITED (1L << 40)
+
+#pragma GCC visibility push(hidden)
+
+// A message is about to be sent.
+void back_sync_later(long comm, long dest, long tag) __attribute__((cold));
+// It was not sent.
+void back_sync_unsent(long comm, long dest, long tag) __attribute__((cold));
+static inline void back_sync_count(long comm, long dest, long tag) {
+    if (__builtin_expect(back.sync != 0, 0)) back_sync_later(comm, dest, tag);
+}
+static inline void back_sync_uncount(long comm, long dest, long tag) {
+    if (__builtin_expect(back.sync != 0, 0)) back_sync_unsent(comm, dest, tag);
+}
+
+// A synchronous send was posted.
+void back_sync_begin(struct back_sync *e, long comm, long dest, long tag);
+// The same for the request s, which keeps the entry.
+void back_sync_began(ckpt_slot *s, long tag);
+// For a call that is held: an entry for the request that it may have to wait for, and the certainty that it
+// can get one; NULL when memory is out.  The caller frees it when it was not used.
+struct back_sync *back_sync_spare(void);
+// Nobody will ask about it any more.
+void back_sync_end(struct back_sync *e);
+// The same for a request that is complete or freed.
+void back_sync_ended(ckpt_slot *s);
+// MPI_Cancel was called for a send: the counts of its lane may be wrong from here on.
+void back_sync_cancelled(ckpt_vid comm, int dest);
+// The entry of a request with REQUEST_SYNC; NULL when it has none.
+struct back_sync *sync_of(const ckpt_slot *s);
+
+// Makes a request, of which the message was drained, wait for its receiver; 0 or a CKPT_E code.
+int back_sync_await(ckpt_slot *s, struct back_sync *e, uint64_t id);
+// Whether it still does.
+int back_sync_awaits(const ckpt_slot *s);
+// The request with that id does not any more.
+void back_sync_acknowledge(uint64_t id);
+// Of an entry that has a lane: how many messages are behind its one, and their tag.
+uint64_t back_sync_behind(const struct back_sync *e);
+int back_sync_tag(const struct back_sync *e);
+
+struct drained;
+// The application has taken a drained message that has a claim: tells its sender, and frees it.
+void back_sync_taken(struct drained *m);
+// Looks whether others have.
+void back_sync_poll(void) __attribute__((cold));
+static inline void back_sync_look(void) {
+    if (__builtin_expect(back.awaiting != 0, 0)) back_sync_poll();
+}
+// Before the real MPI ends.
+void back_sync_finalize(void);
+
+// ckpt_runtime_ops: synchronous, claims, judge, answered.
+int back_synchronous(void *ctx);
+long back_claims(void *ctx, ckpt_claim *list, long max);
+void back_judge(void *ctx, ckpt_claim *list, long n);
+void back_answered(void *ctx, const ckpt_claim *list, long n);
+
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// reserve.c: small pieces of memory for what must not fail.
+//
+// A message that is matched, a request that is complete, a synchronous send that is under way: the little
+// that is kept of each comes from malloc, and from some pieces of our own when memory is out.  So a checkpoint
+// that finds no memory for the messages themselves still knows of each of them, and the job can go on.
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "back/impl/impl.h"
+
+enum { PIECES = 1024, PIECE = 256 };
+
+union piece {
+    union piece *next; // while it is free
+    max_align_t aligned;
+    char bytes[PIECE];
+};
+
+static union piece pieces[PIECES], *freed;
+static int used; // of pieces, from the first on, ever
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static void *take(void) {
+    pthread_mutex_lock(&mutex);
+    union piece *p = freed;
+    if (p != NULL)
+        freed = p->next;
+    else if (used < PIECES)
+        p = &pieces[used++];
+    pthread_mutex_unlock(&mutex);
+    return p;
+}
+
+void *back_reserve(size_t bytes) {
+    void *p = calloc(1, bytes);
+    if (__builtin_expect(p == NULL && bytes <= PIECE, 0) && (p = take()) != NULL) memset(p, 0, bytes);
+    return p;
+}
+
+void back_release(void *memory) {
+    union piece *p = memory;
+    if (__builtin_expect(p < pieces || p >= pieces + PIECES, 1)) {
+        free(p);
+        return;
+    }
+    pthread_mutex_lock(&mutex);
+    p->next = freed;
+    freed = p;
+    pthread_mutex_unlock(&mutex);
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// bsend.c: buffered sends, which are ordinary ones of a packed copy.
+//
+// The real MPI would do the same, but whoever takes the buffer away waits inside of it, where a thread
+// cannot be held.  Here it is a loop like others.  The copies lie in memory of our own; the attached buffer
+// says how much of it there may be.  The real MPI knows the buffer too, so that attaching and detaching
+// answer as its own would.
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "back/image/drain.h"
+#include "back/image/sync.h"
+
+// What a message takes beside its bytes: the smaller of the constants that programs are built with, so that
+// what fits into a buffer natively fits.
+enum { OVERHEAD = 96 };
+// Open MPI sends a message that its transports take at once without a buffer.
+#if defined(OPEN_MPI)
+enum { UNBUFFERED = 4000 };
+#else
+enum { UNBUFFERED = -1 };
+#endif
+
+// Where a message goes.
+struct target {
+    ckpt_vid comm;
+    long dest, tag;
+};
+
+struct buffered {
+    struct buffered *next;
+    MPI_Request request;
+    struct target to;
+    int64_t room;
+    char data[];
+};
+
+static struct buffered *first, **end = &first;
+static int64_t taken; // of the attached buffer
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+// Forgets those that were sent; all: not only the oldest ones.
+static void reap_locked(int all) {
+    for (struct buffered **p = &first; *p != NULL;) {
+        struct buffered *b = *p;
+        int flag = 0, rc = MPI_Test(&b->request, &flag, MPI_STATUS_IGNORE);
+        if (!flag && rc == MPI_SUCCESS) {
+            if (!all) return;
+            p = &b->next;
+            continue;
+        }
+        *p = b->next;
+        if (end == &b->next) end = p;
+        taken -= b->room;
+        free(b);
+    }
+}
+
+// What is wrong with the arguments; the real MPI looks at all of them, and sends nothing.
+static int refusal(const long *a) {
+    MPI_Request r;
+    int rc = MPI_Send_init(real_buf(a[0]), (int)a[1], real_type(a[2]), real_rank(a[3]), real_tag(a[4]),
+                           real_comm(a[5]), &r);
+    if (rc == MPI_SUCCESS) MPI_Request_free(&r);
+    return rc;
+}
+
+// Takes so much of the attached buffer, if there is so much.
+static int take_room(int64_t room) {
+    pthread_mutex_lock(&mutex);
+    reap_locked(0);
+    if (taken + room > back.state->bsend_bytes) reap_locked(1);
+    int fits = taken + room <= back.state->bsend_bytes;
+    if (fits) taken += room;
+    pthread_mutex_unlock(&mutex);
+    return fits;
+}
+
+// Packs and sends, into and from b, of which the room is taken.
+static int pack_and_send(const long *a, int bytes, struct buffered *b) {
+    MPI_Comm comm = real_comm(a[5]);
+    int at = 0, rc = MPI_Pack(real_buf(a[0]), (int)a[1], real_type(a[2]), b->data, bytes, &at, comm);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Isend(b->data, at, MPI_PACKED, real_rank(a[3]), real_tag(a[4]), comm, &b->request);
+    return rc;
+}
+
+// Packs and sends what takes so much room, and gives the room back when that fails.
+static int send_copy(const long *a, int bytes, int64_t room) {
+    struct buffered *b = malloc(sizeof *b + (size_t)bytes);
+    int rc = b == NULL ? MPI_ERR_NO_MEM : pack_and_send(a, bytes, b);
+    pthread_mutex_lock(&mutex);
+    if (rc == MPI_SUCCESS) {
+        b->next = NULL;
+        b->to = (struct target){(ckpt_vid)a[5], a[3], a[4]};
+        b->room = room;
+        *end = b;
+        end = &b->next;
+    } else {
+        taken -= room;
+        free(b);
+    }
+    pthread_mutex_unlock(&mutex);
+    return rc;
+}
+
+static int send_copied(const long *a) {
+    uint64_t size = back_slot(CKPT_KIND_DATATYPE, a[2])->extra;
+    int bytes = 0, rc = MPI_SUCCESS;
+    if (CKPT_VID_INDEX((ckpt_vid)a[2]) >= CKPT_VID_PREDEFINED || a[1] < 0)
+        rc = refusal(a); // one that is not committed could be packed
+    if (rc == MPI_SUCCESS && a[1] > 0 && size > (uint64_t)INT_MAX / (uint64_t)a[1])
+        rc = MPI_ERR_BUFFER; // more than any can be
+    if (rc == MPI_SUCCESS) rc = MPI_Pack_size((int)a[1], real_type(a[2]), real_comm(a[5]), &bytes);
+    int64_t room = bytes <= UNBUFFERED ? 0 : (int64_t)bytes + OVERHEAD;
+    if (rc == MPI_SUCCESS) rc = take_room(room) ? send_copy(a, bytes, room) : MPI_ERR_BUFFER;
+    if (rc == MPI_SUCCESS) return rc;
+    int wrong = refusal(a);
+    return wrong == MPI_SUCCESS ? rc : wrong;
+}
+
+// buf, count, type, dest, tag, comm
+static int send_buffered(const long *a) {
+    if ((int)a[3] == CANON_PROC_NULL) return refusal(a);
+    back_sync_count(a[5], a[3], a[4]);
+    int rc = send_copied(a);
+    if (rc == MPI_SUCCESS)
+        back_count_sent(back_slot(CKPT_KIND_COMM, a[5]), (int)a[3]);
+    else
+        back_sync_uncount(a[5], a[3], a[4]);
+    return rc;
+}
+
+int back_buffered_request(const long *a, MPI_Request *request) {
+    struct back_done ready = {0};
+    int rc = back_done_begin(&ready);
+    if (rc == MPI_SUCCESS) rc = send_buffered(a);
+    if (rc == MPI_SUCCESS) *request = back_done_end(&ready, &canon_empty, MPI_SUCCESS);
+    back_done_drop(&ready);
+    return rc;
+}
+
+long back_Bsend(const long *a) { return back_error(send_buffered(a)); }
+
+long back_Ibsend(const long *a) {
+    MPI_Request r;
+    ckpt_vid v = back_take_request();
+    int rc = v == CKPT_VID_NONE ? MPI_ERR_NO_MEM : back_buffered_request(a, &r);
+    if (rc == MPI_SUCCESS) {
+        back_set_request(v, r, REQUEST_SEND | REQUEST_DONE, (int)a[3], (ckpt_vid)a[5]);
+        *(ckpt_vid *)a[6] = v;
+    } else if (v != CKPT_VID_NONE) {
+        back_give_id(CKPT_KIND_REQUEST, v);
+    }
+    return back_error(rc);
+}
+
+// One turn of waiting; 0 when nothing is left on comm.
+static int waits_for(ckpt_vid comm, struct target *t) {
+    pthread_mutex_lock(&mutex);
+    reap_locked(1);
+    const struct buffered *b = first;
+    while (b != NULL && comm != CKPT_VID_NONE && b->to.comm != comm) b = b->next;
+    if (b != NULL) *t = b->to;
+    pthread_mutex_unlock(&mutex);
+    return b != NULL;
+}
+
+void back_buffered_wait(ckpt_vid comm, const char *call) {
+    struct back_waiting w;
+    struct target t = {comm, CANON_PROC_NULL, CANON_ANY_TAG};
+    unsigned turn = 0;
+    if (__atomic_load_n(&first, __ATOMIC_ACQUIRE) == NULL) return;
+    for (; waits_for(comm, &t); turn = back_next(turn)) {
+        back_slow(turn, &w, CKPT_WAIT_RECEIVER, call, t.comm, t.dest, t.tag);
+        back_turn(turn);
+    }
+    back_over(turn, &w);
+}
+
+void back_buffered_gone(ckpt_vid comm) {
+    pthread_mutex_lock(&mutex);
+    for (struct buffered *b = first; b != NULL; b = b->next)
+        if (b->to.comm == comm) b->to.comm = VID_COMM_NULL;
+    pthread_mutex_unlock(&mutex);
+}
+
+int back_buffered_left(void) {
+    int n = 0;
+    pthread_mutex_lock(&mutex);
+    reap_locked(1);
+    for (const struct buffered *b = first; b != NULL; b = b->next) n++;
+    pthread_mutex_unlock(&mutex);
+    return n;
+}
+
+// ---- the buffer ----
+
+long back_Buffer_attach(const long *a) {
+    int rc = MPI_Buffer_attach((void *)a[0], (int)a[1]);
+    if (rc == MPI_SUCCESS) {
+        back.state->bsend_buffer = (void *)a[0];
+        back.state->bsend_bytes = (int)a[1];
+    }
+    return back_error(rc);
+}
+
+long back_Buffer_detach(const long *a) {
+    back_buffered_wait(CKPT_VID_NONE, "MPI_Buffer_detach");
+    int rc = MPI_Buffer_detach((void *)a[0], (int *)a[1]);
+    if (rc == MPI_SUCCESS) back.state->bsend_bytes = 0;
+    return back_error(rc);
+}

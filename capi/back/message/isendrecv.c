@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// isendrecv.c: a send and a receive in one request: two requests, of which the application sees one
+// that is complete when both are.
+#include <stdlib.h>
+
+#include "back/impl/impl.h"
+
+long back_Isend(const long *a);
+long back_Irecv(const long *a);
+long back_Cancel(const long *a);
+long back_Wait(const long *a);
+
+// The send was refused, so nothing shall be received.
+static void take_back(ckpt_vid recv) {
+    const long a[] = {(long)&recv, 0};
+    back_Cancel(a);
+    back_Wait(a);
+}
+
+// Starts both, each with an id of its own.  The send comes last, since it cannot be taken back; what takes
+// memory comes first.
+static long both(const long *send, const long *recv, void *copy, ckpt_vid *vid) {
+    ckpt_vid s = VID_REQUEST_NULL, r = VID_REQUEST_NULL;
+    ckpt_vid v = back_take_request();
+    struct back_coll *c = v == CKPT_VID_NONE ? NULL : back_coll_new(0);
+    long out[7], in[7], canon = c == NULL ? CANON_ERR(NO_MEM) : 0;
+    memcpy(out, send, 6 * sizeof(long));
+    memcpy(in, recv, 6 * sizeof(long));
+    out[6] = (long)&s;
+    in[6] = (long)&r;
+    if (canon == 0) canon = back_Irecv(in);
+    if (canon == 0) canon = back_Isend(out);
+    if (canon != 0) {
+        if (v != CKPT_VID_NONE) back_give_id(CKPT_KIND_REQUEST, v);
+        free(c);
+        free(copy);
+        if (r != VID_REQUEST_NULL) take_back(r);
+        return canon;
+    }
+    back_slot(CKPT_KIND_REQUEST, s)->extra = (uint64_t)(uintptr_t)copy; // freed with it
+    c->function = CKPT_FN_MPI_ISENDRECV - CKPT_FN_MPI;
+    c->nargs = 2;
+    c->a[0] = s;
+    c->inner = r;
+    back_set_request(v, MPI_REQUEST_NULL, REQUEST_PAIR, 0, (ckpt_vid)send[5])->extra = (uint64_t)(uintptr_t)c;
+    *vid = v;
+    return 0;
+}
+
+long back_Isendrecv(const long *a) {
+    const long send[] = {a[0], a[1], a[2], a[3], a[4], a[10]};
+    const long recv[] = {a[5], a[6], a[7], a[8], a[9], a[10]};
+    return both(send, recv, NULL, (ckpt_vid *)a[11]);
+}
+
+// What is sent is copied: the receive may come first.
+long back_Isendrecv_replace(const long *a) {
+    int size = 0, position = 0;
+    int rc = MPI_Pack_size((int)a[1], real_type(a[2]), real_comm(a[7]), &size);
+    void *copy = rc == MPI_SUCCESS ? malloc((size_t)size + 1) : NULL;
+    if (copy == NULL) return rc == MPI_SUCCESS ? CANON_ERR(NO_MEM) : back_error(rc);
+    rc = MPI_Pack((void *)a[0], (int)a[1], real_type(a[2]), copy, size, &position, real_comm(a[7]));
+    if (rc != MPI_SUCCESS) {
+        free(copy);
+        return back_error(rc);
+    }
+    const ckpt_vid packed = CKPT_VID(CKPT_KIND_DATATYPE, CANON_DATATYPE_PACKED);
+    const long send[] = {(long)copy, position, packed, a[3], a[4], a[7]};
+    const long recv[] = {a[0], a[1], a[2], a[5], a[6], a[7]};
+    return both(send, recv, copy, (ckpt_vid *)a[8]);
+}

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// fresh.c: datatypes that libckpt has not heard of yet (fresh.h draws their life).
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "back/object/fresh.h"
+
+enum {
+    SPARE = 64,    // a freed id is given out again after as many others at least: until then it is
+                   // recognized as stale
+    RESERVE = 128, // ids asked for at a time
+    MANY = 4096,   // telling of more would be felt when an image is made (1 us each)
+    DEEPEST = 64,  // fresh ones that stand in each other
+    HEAD = 5       // words of a descriptor before its contents: version, combiner, three counts
+};
+
+// One fresh datatype, in the order in which they were made: what one needs stands before it.
+struct fresh {
+    struct fresh *next, *prev;
+    ckpt_vid vid;
+    int live;  // 0: freed, kept because of refs
+    int told;  // libckpt has it; telling failed at a later one
+    int refs;  // fresh ones that need it
+    int depth; // of those that stand in it
+    size_t n;  // words
+    int32_t *words;
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; // guards all below, when back.shared
+static struct fresh list = {.next = &list, .prev = &list};
+static int count;
+static struct fresh *unused;        // records of earlier ones, by next
+static struct fresh **of;           // by clock of the slot, which is 0 for a known datatype
+static uint32_t places, used;       // room of it; places that were ever used, from 1 on
+static uint32_t *empty, nempty;     // places to use again; as much room
+static ckpt_vid *ids;               // a ring: freed ids go to its end
+static uint32_t ring, first, spare; // its room, the next id to give out, how many there are
+
+static void lock(void) {
+    if (back.shared) pthread_mutex_lock(&mutex);
+}
+
+static void unlock(void) {
+    if (back.shared) pthread_mutex_unlock(&mutex);
+}
+
+// The slot of an id, live or not.
+static ckpt_slot *slot_of(ckpt_vid vid) {
+    uint32_t i = CKPT_VID_INDEX(vid);
+    return back.tables->pages[CKPT_KIND_DATATYPE][i / CKPT_PAGE_SLOTS] + i % CKPT_PAGE_SLOTS;
+}
+
+static struct fresh *fresh_of(ckpt_vid vid) {
+    if (CKPT_VID_KIND(vid) != CKPT_KIND_DATATYPE ||
+        back.tables->pages[CKPT_KIND_DATATYPE][CKPT_VID_INDEX(vid) / CKPT_PAGE_SLOTS] == NULL)
+        return NULL;
+    uint32_t place = slot_of(vid)->clock;
+    return place != 0 && place <= used && of[place] != NULL && of[place]->vid == vid ? of[place] : NULL;
+}
+
+// What a descriptor refers to.
+static const ckpt_vid *needs_of(const int32_t *words, int *n) {
+    *n = words[4];
+    return (const ckpt_vid *)words + HEAD + words[2] + 2 * words[3];
+}
+
+static int is_predefined(ckpt_vid vid) { return CKPT_VID_INDEX(vid) < CKPT_VID_PREDEFINED; }
+
+// ---- ids ----
+
+static int put_id(ckpt_vid vid) {
+    if (spare == ring) {
+        uint32_t room = ring ? 2 * ring : 2 * RESERVE;
+        ckpt_vid *grown = malloc(room * sizeof *grown);
+        if (grown == NULL) return -1; // the id is lost until a restart
+        for (uint32_t i = 0; i < spare; i++) grown[i] = ids[(first + i) % ring];
+        free(ids);
+        ids = grown;
+        ring = room;
+        first = 0;
+    }
+    ids[(first + spare++) % ring] = vid;
+    return 0;
+}
+
+static ckpt_vid take_id(void) {
+    if (spare <= SPARE) {
+        ckpt_vid more[RESERVE];
+        int n = ckpt_vid_reserve(back.job, CKPT_KIND_DATATYPE, more, RESERVE);
+        for (int i = 0; i < n; i++) put_id(more[i]);
+    }
+    if (spare == 0) return CKPT_VID_NONE;
+    ckpt_vid vid = ids[first];
+    first = (first + 1) % ring;
+    spare--;
+    return vid;
+}
+
+// ---- places ----
+
+static uint32_t take_place(struct fresh *f) {
+    if (nempty > 0) {
+        of[empty[--nempty]] = f;
+        return empty[nempty];
+    }
+    if (used + 1 >= places) {
+        uint32_t room = places ? 2 * places : 256;
+        struct fresh **grown = realloc(of, room * sizeof *grown);
+        if (grown == NULL) return 0;
+        of = grown;
+        uint32_t *more = realloc(empty, room * sizeof *more);
+        if (more == NULL) return 0;
+        empty = more;
+        places = room;
+    }
+    of[++used] = f;
+    return used;
+}
+
+static struct fresh *take_record(void) {
+    struct fresh *f = unused;
+    if (f == NULL) return malloc(sizeof *f);
+    unused = f->next;
+    return f;
+}
+
+static void give_record(struct fresh *f) {
+    f->next = unused;
+    unused = f;
+}
+
+// Takes f out of the list and its slot.  Its record, descriptor and id are the caller's.
+static void drop(struct fresh *f) {
+    ckpt_slot *s = slot_of(f->vid);
+    of[s->clock] = NULL;
+    empty[nempty++] = s->clock;
+    s->clock = 0;
+    f->next->prev = f->prev;
+    f->prev->next = f->next;
+    count--;
+}
+
+// Frees one that is neither live nor needed, and what only it needed; at most DEEPEST deep.
+static void retire(struct fresh *f) {
+    if (f->live || f->refs > 0) return;
+    int n;
+    const ckpt_vid *needs = needs_of(f->words, &n);
+    for (int i = 0; i < n; i++) {
+        struct fresh *inner = is_predefined(needs[i]) ? NULL : fresh_of(needs[i]);
+        if (inner != NULL && --inner->refs == 0) retire(inner);
+    }
+    drop(f);
+    put_id(f->vid);
+    free(f->words);
+    give_record(f);
+}
+
+// ---- telling ----
+
+static int adopt(ckpt_vid vid, const int32_t *words, size_t words_n) {
+    int n;
+    const ckpt_vid *needs = needs_of(words, &n);
+    return ckpt_vid_adopt(back.job, vid, words, 4 * words_n, needs, (size_t)n);
+}
+
+// One that was freed is told of as if it lived, and freed when those that need it are known.
+static int tell(void) {
+    for (struct fresh *f = list.next; f != &list; f = f->next) {
+        if (f->told) continue;
+        uint32_t *generation = &slot_of(f->vid)->generation;
+        *generation += !f->live;
+        int rc = adopt(f->vid, f->words, f->n);
+        if (rc != 0) {
+            *generation -= !f->live;
+            back_fail(MPI_ERR_INTERN, "libckpt does not take the description of a datatype");
+            return rc;
+        }
+        f->told = 1;
+    }
+    for (struct fresh *f = list.next, *next; f != &list; f = next) {
+        next = f->next;
+        int live = f->live;
+        drop(f);
+        if (!live) ckpt_vid_free(back.job, f->vid);
+        free(f->words);
+        give_record(f);
+    }
+    return 0;
+}
+
+int fresh_tell(void) {
+    lock();
+    int rc = count > 0 ? tell() : 0;
+    unlock();
+    return rc;
+}
+
+// ---- their life ----
+
+// Holds what f needs.  0 when libckpt must know f at once: it needs one that is known, or stands too
+// deep.
+static int hold(struct fresh *f) {
+    int n;
+    const ckpt_vid *needs = needs_of(f->words, &n);
+    for (int i = 0; i < n; i++) {
+        struct fresh *inner = is_predefined(needs[i]) ? NULL : fresh_of(needs[i]);
+        if (inner != NULL && inner->depth >= f->depth) f->depth = inner->depth + 1;
+        if (!is_predefined(needs[i]) && (inner == NULL || f->depth > DEEPEST)) return 0;
+    }
+    for (int i = 0; i < n; i++)
+        if (!is_predefined(needs[i])) fresh_of(needs[i])->refs++;
+    return 1;
+}
+
+static ckpt_vid new (MPI_Datatype type, int32_t *words, size_t n) {
+    if (count >= MANY && tell() != 0) return CKPT_VID_NONE;
+    ckpt_vid vid = take_id();
+    if (vid == CKPT_VID_NONE) return CKPT_VID_NONE;
+    ckpt_slot *s = slot_of(vid);
+    struct fresh *f = take_record();
+    if (f != NULL) {
+        *f = (struct fresh){.vid = vid, .live = 1, .n = n, .words = words};
+        s->clock = take_place(f);
+    }
+    if (f == NULL || s->clock == 0) {
+        if (f != NULL) give_record(f);
+        put_id(vid);
+        return CKPT_VID_NONE;
+    }
+    s->real = TO_REAL(type);
+    s->a = s->b = 0;
+    s->extra = 0;
+    s->generation++;
+    f->next = &list;
+    f->prev = list.prev;
+    list.prev->next = f;
+    list.prev = f;
+    count++;
+    if (hold(f) || tell() == 0) return vid;
+    s->real = 0;
+    s->generation++;
+    drop(f);
+    put_id(vid);
+    give_record(f);
+    return CKPT_VID_NONE;
+}
+
+ckpt_vid fresh_new(MPI_Datatype type, int32_t *words, size_t n) {
+    lock();
+    ckpt_vid vid = new (type, words, n);
+    unlock();
+    if (vid == CKPT_VID_NONE) free(words);
+    return vid;
+}
+
+void fresh_free(ckpt_vid vid) {
+    lock();
+    struct fresh *f = fresh_of(vid);
+    if (f != NULL && f->live) {
+        ckpt_slot *s = slot_of(vid);
+        f->live = 0;
+        s->real = 0;
+        s->extra = 0;
+        s->generation++;
+        retire(f);
+    }
+    unlock();
+    if (f == NULL) ckpt_vid_free(back.job, vid);
+}
+
+void *fresh_descriptor(ckpt_vid vid, size_t *bytes) {
+    void *copy = NULL;
+    lock();
+    const struct fresh *f = fresh_of(vid);
+    if (f != NULL) {
+        *bytes = 4 * f->n;
+        copy = malloc(*bytes);
+        if (copy != NULL) memcpy(copy, f->words, *bytes);
+    }
+    unlock();
+    if (f != NULL) return copy;
+    long n = ckpt_vid_descriptor(back.job, vid, NULL, 0);
+    copy = n > 0 ? malloc((size_t)n) : NULL;
+    if (copy == NULL || ckpt_vid_descriptor(back.job, vid, copy, (size_t)n) != n) {
+        free(copy);
+        return NULL;
+    }
+    *bytes = (size_t)n;
+    return copy;
+}
+
+ckpt_vid fresh_find(MPI_Datatype type) {
+    ckpt_vid vid = ckpt_vid_find(back.job, CKPT_KIND_DATATYPE, TO_REAL(type));
+    if (vid != CKPT_VID_NONE || fresh_tell() != 0) return vid;
+    return ckpt_vid_find(back.job, CKPT_KIND_DATATYPE, TO_REAL(type));
+}

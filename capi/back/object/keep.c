@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// keep.c: datatypes that were freed while a receive that is under way, or a persistent request, still uses
+// them.
+//
+// The real MPI needs nothing more of such a datatype than it keeps itself, but a receive is posted again
+// after a restart.  So the object stays, as one that the application cannot name any more, until none of
+// those requests is left.  They are looked through when another datatype is freed that was ever received
+// with, and when a checkpoint is made; the calls that receive know nothing of it.
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "back/object/fresh.h"
+#include "back/object/keep.h"
+
+// What is known of a datatype's use, in b of its slot.
+enum { KEPT = BACK_RECEIVED_WITH + 1, NEEDED };
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; // guards this, and that what persistent
+                                                          // requests were made with is not freed
+static ckpt_vid *kept;
+static int count, room, unseen; // unseen: of them, how many were freed after the last look
+
+static int is_kept(ckpt_vid v) {
+    for (int i = 0; i < count; i++)
+        if (kept[i] == v) return 1;
+    return 0;
+}
+
+static int append(ckpt_vid v) {
+    if (count == room) {
+        ckpt_vid *grown = realloc(kept, (size_t)(2 * room + 16) * sizeof *kept);
+        if (grown == NULL) return 0;
+        kept = grown;
+        room = 2 * room + 16;
+    }
+    kept[count++] = v;
+    return 1;
+}
+
+// The slot of the datatype that a request would be posted again with; NULL when it will not be.
+static ckpt_slot *type_of(const ckpt_slot *s, ckpt_vid request) {
+    ckpt_vid v;
+    uint32_t generation;
+    if (s->a & (REQUEST_COLL | REQUEST_PARTITIONED)) return NULL;
+    if (s->a & REQUEST_PERSISTENT) {
+        const struct persistent *p = (const struct persistent *)(uintptr_t)s->extra;
+        if (p == NULL) return NULL;
+        v = p->a[2];
+        generation = p->type_generation;
+    } else {
+        const struct posted *p = posted_of(request);
+        if ((s->a & REQUEST_KIND) != REQUEST_RECV || s->a & (REQUEST_DONE | REQUEST_MATCHED) || p == NULL)
+            return NULL;
+        v = p->type;
+        generation = p->type_generation;
+    }
+    return back_same(CKPT_KIND_DATATYPE, v, generation) ? back_slot(CKPT_KIND_DATATYPE, v) : NULL;
+}
+
+// Frees those that no request needs any more.
+static void look_locked(void) {
+    uint32_t i = 0;
+    for (int k = 0; k < count; k++) back_slot(CKPT_KIND_DATATYPE, kept[k])->b = KEPT;
+    for (ckpt_slot *s; (s = next_slot(CKPT_KIND_REQUEST, &i)) != NULL;) {
+        ckpt_slot *type = type_of(s, CKPT_VID(CKPT_KIND_REQUEST, i - 1));
+        if (type != NULL && type->b == KEPT) type->b = NEEDED;
+    }
+    for (int k = 0; k < count;) {
+        MPI_Datatype type = real_type(kept[k]);
+        if (back_slot(CKPT_KIND_DATATYPE, kept[k])->b == NEEDED) {
+            k++;
+            continue;
+        }
+        MPI_Type_free(&type);
+        fresh_free(kept[k]);
+        kept[k] = kept[--count];
+    }
+    unseen = 0;
+}
+
+// Looking takes a time that grows with the number of requests there ever were at once, so with many of
+// them it is done for several datatypes together.
+static int pages(void) {
+    int n = 1;
+    while (n < 64 && back.tables->pages[CKPT_KIND_REQUEST][n] != NULL) n++;
+    return n;
+}
+
+long keep_type(ckpt_vid v, int *keeps) {
+    long rc = 0;
+    *keeps = 0;
+    if (!BACK_COUNTS || back_slot(CKPT_KIND_DATATYPE, v)->b == 0 || CKPT_VID_INDEX(v) < CKPT_VID_PREDEFINED)
+        return 0;
+    pthread_mutex_lock(&mutex);
+    if (is_kept(v)) {
+        rc = CANON_ERR(TYPE); // freed twice
+    } else {
+        *keeps = 1; // for good, when there is no memory for remembering it
+        if (append(v) && ++unseen >= pages()) look_locked();
+    }
+    pthread_mutex_unlock(&mutex);
+    return rc;
+}
+
+void keep_look(void) {
+    pthread_mutex_lock(&mutex);
+    if (count > 0) look_locked();
+    pthread_mutex_unlock(&mutex);
+}
+
+int keep_has(const ckpt_slot *s, ckpt_vid request) {
+    const ckpt_slot *type = count > 0 ? type_of(s, request) : NULL;
+    return type != NULL && type->b == NEEDED;
+}
+
+int keep_again(ckpt_vid v) {
+    pthread_mutex_lock(&mutex);
+    int live = back_slot(CKPT_KIND_DATATYPE, v) != back.tables->pages[CKPT_KIND_DATATYPE][0];
+    int known = live && CKPT_VID_INDEX(v) >= CKPT_VID_PREDEFINED;
+    if (known && !is_kept(v) && !append(v)) known = -1;
+    pthread_mutex_unlock(&mutex);
+    return known;
+}
+
+void keep_forget(ckpt_slot *s) {
+    if (s->extra == 0) return;
+    pthread_mutex_lock(&mutex);
+    free((void *)(uintptr_t)s->extra);
+    s->extra = 0;
+    pthread_mutex_unlock(&mutex);
+}

@@ -1,0 +1,520 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// type.c: datatypes.  Each constructor's arguments become the descriptor (describe.h), and the
+// datatype itself is made from the descriptor, now and after a restart alike.
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "back/object/describe.h"
+#include "back/image/drain.h"
+#include "back/object/fresh.h"
+#include "back/impl/impl.h"
+#include "back/object/keep.h"
+
+// ---- making a datatype from its descriptor ----
+
+enum { FEW = 8 }; // that many need no memory of their own
+
+struct contents {
+    int combiner, ni, na, nt;
+    const int *ints;
+    MPI_Aint *addresses; // few, or allocated
+    const ckpt_vid *types;
+    MPI_Aint few[FEW];
+};
+
+static void contents_done(struct contents *c) {
+    if (c->addresses != c->few) free(c->addresses);
+}
+
+// A datatype that there is has a description, so it is memory that is missing.
+static int undescribed(ckpt_vid vid) {
+    const ckpt_slot *s = back_slot(CKPT_KIND_DATATYPE, vid);
+    return s != back.slots[CKPT_KIND_DATATYPE] ? MPI_ERR_NO_MEM : MPI_ERR_TYPE;
+}
+
+// MPI_SUCCESS, MPI_ERR_ARG for what describes no datatype, MPI_ERR_NO_MEM.
+static int parse(const void *descriptor, size_t bytes, struct contents *c) {
+    struct reader r = reader_of(descriptor, bytes);
+    c->combiner = get(&r);
+    c->ni = get(&r);
+    c->na = get(&r);
+    c->nt = get(&r);
+    c->ints = get_ints(&r, c->ni);
+    c->addresses = NULL;
+    if (!r.failed && c->na >= 0 && (size_t)c->na <= r.n / 2)
+        c->addresses = c->na <= FEW ? c->few : malloc((size_t)c->na * sizeof(MPI_Aint));
+    for (int i = 0; c->addresses && i < c->na; i++) c->addresses[i] = (MPI_Aint)get64(&r);
+    c->types = (const ckpt_vid *)get_ints(&r, c->nt);
+    if (r.failed || c->addresses == NULL) {
+        int missing = !r.failed && c->na >= 0 && (size_t)c->na <= r.n / 2;
+        contents_done(c);
+        return missing ? MPI_ERR_NO_MEM : MPI_ERR_ARG;
+    }
+    return 0;
+}
+
+// Negative counts are the real MPI's to refuse; no array is read for them.
+static int count_of(long n) { return n > 0 ? (int)n : 0; }
+
+// The descriptor has as many integers, addresses and datatypes as its constructor reads: it may come
+// from a damaged image.
+static int is_whole(const struct contents *c) {
+    int64_t n = c->ni > 0 ? count_of(c->ints[0]) : 0;
+    int64_t dims = c->ni > 2 ? count_of(c->ints[2]) : 0;
+    struct {
+        int64_t ni, na, nt;
+    } want;
+#define WANT(i, a, t)                            \
+    want.ni = (i), want.na = (a), want.nt = (t); \
+    break
+    switch (c->combiner) {
+    case CANON_COMBINER_DUP:
+        WANT(0, 0, 1);
+    case CANON_COMBINER_CONTIGUOUS:
+        WANT(1, 0, 1);
+    case CANON_COMBINER_VECTOR:
+        WANT(3, 0, 1);
+    case CANON_COMBINER_HVECTOR:
+        WANT(2, 1, 1);
+    case CANON_COMBINER_INDEXED:
+        WANT(1 + 2 * n, 0, 1);
+    case CANON_COMBINER_HINDEXED:
+        WANT(1 + n, n, 1);
+    case CANON_COMBINER_INDEXED_BLOCK:
+        WANT(2 + n, 0, 1);
+    case CANON_COMBINER_HINDEXED_BLOCK:
+        WANT(2, n, 1);
+    case CANON_COMBINER_STRUCT:
+        WANT(1 + n, n, n);
+    case CANON_COMBINER_SUBARRAY:
+        WANT(2 + 3 * n, 0, 1);
+    case CANON_COMBINER_DARRAY:
+        WANT(4 + 4 * dims, 0, 1);
+    case CANON_COMBINER_RESIZED:
+        WANT(0, 2, 1);
+    case CANON_COMBINER_F90_REAL:
+    case CANON_COMBINER_F90_COMPLEX:
+        WANT(2, 0, 0);
+    case CANON_COMBINER_F90_INTEGER:
+        WANT(1, 0, 0);
+    default:
+        return 0;
+    }
+#undef WANT
+    return c->ni == want.ni && c->na == want.na && c->nt == want.nt;
+}
+
+// How deep datatypes that were freed stand in each other; a damaged image may have them in a circle.
+enum { DEEPEST = 4096 };
+static _Thread_local int depth;
+
+static int build(const void *descriptor, size_t bytes, MPI_Datatype *type);
+
+// The real datatype of a vid that a descriptor names; *temporary when it was made for this use
+// because the application has freed it.
+static int inner(ckpt_vid vid, MPI_Datatype *type, int *temporary) {
+    const ckpt_slot *s = back_slot(CKPT_KIND_DATATYPE, vid);
+    *temporary = 0;
+    if (s != back.tables->pages[CKPT_KIND_DATATYPE][0] && s->real != 0) {
+        *type = (MPI_Datatype)(uintptr_t)s->real;
+        return MPI_SUCCESS;
+    }
+    size_t n;
+    void *descriptor = fresh_descriptor(vid, &n);
+    if (descriptor == NULL) return undescribed(vid);
+    int rc = MPI_ERR_TYPE;
+    if (depth < DEEPEST) {
+        depth++;
+        rc = build(descriptor, n, type);
+        depth--;
+    }
+    free(descriptor);
+    *temporary = rc == MPI_SUCCESS;
+    return rc;
+}
+
+int back_type_real(ckpt_vid vid, MPI_Datatype *type, int *temporary) {
+    int rc = inner(vid, type, temporary);
+    if (rc == MPI_SUCCESS && *temporary) rc = MPI_Type_commit(type);
+    return rc;
+}
+
+static const int orders[] = {MPI_ORDER_C, MPI_ORDER_FORTRAN};
+static const int distributions[] = {MPI_DISTRIBUTE_BLOCK, MPI_DISTRIBUTE_CYCLIC, MPI_DISTRIBUTE_NONE};
+
+static int real_order(int o) { return o == CANON_ORDER_C || o == CANON_ORDER_FORTRAN ? orders[o] : -1000; }
+
+static int build_darray(const struct contents *c, MPI_Datatype old, MPI_Datatype *type) {
+    const int *v = c->ints;
+    int n = count_of(v[2]);
+    int *real = malloc((size_t)(2 * n + 1) * sizeof(int));
+    if (real == NULL) return MPI_ERR_NO_MEM;
+    for (int i = 0; i < n; i++) {
+        int d = v[3 + n + i], g = v[3 + 2 * n + i];
+        real[i] = d >= 0 && d <= 2 ? distributions[d] : -1000;
+        real[n + i] = g == CANON_DISTRIBUTE_DFLT_DARG ? MPI_DISTRIBUTE_DFLT_DARG : g;
+    }
+    int rc = MPI_Type_create_darray(v[0], v[1], v[2], v + 3, real, real + n, v + 3 + 3 * n,
+                                    real_order(v[3 + 4 * n]), old, type);
+    free(real);
+    return rc;
+}
+
+// Calls the constructor.  t holds the real inner datatypes.
+static int construct(const struct contents *c, const MPI_Datatype *t, MPI_Datatype *type) {
+    const int *v = c->ints;
+    switch (c->combiner) {
+    case CANON_COMBINER_DUP:
+        return MPI_Type_dup(t[0], type);
+    case CANON_COMBINER_CONTIGUOUS:
+        return MPI_Type_contiguous(v[0], t[0], type);
+    case CANON_COMBINER_VECTOR:
+        return MPI_Type_vector(v[0], v[1], v[2], t[0], type);
+    case CANON_COMBINER_HVECTOR:
+        return MPI_Type_create_hvector(v[0], v[1], c->addresses[0], t[0], type);
+    case CANON_COMBINER_INDEXED:
+        return MPI_Type_indexed(v[0], v + 1, v + 1 + count_of(v[0]), t[0], type);
+    case CANON_COMBINER_HINDEXED:
+        return MPI_Type_create_hindexed(v[0], v + 1, c->addresses, t[0], type);
+    case CANON_COMBINER_INDEXED_BLOCK:
+        return MPI_Type_create_indexed_block(v[0], v[1], v + 2, t[0], type);
+    case CANON_COMBINER_HINDEXED_BLOCK:
+        return MPI_Type_create_hindexed_block(v[0], v[1], c->addresses, t[0], type);
+    case CANON_COMBINER_STRUCT:
+        return MPI_Type_create_struct(v[0], v + 1, c->addresses, t, type);
+    case CANON_COMBINER_SUBARRAY:
+        return MPI_Type_create_subarray(v[0], v + 1, v + 1 + count_of(v[0]), v + 1 + 2 * count_of(v[0]),
+                                        real_order(v[c->ni - 1]), t[0], type);
+    case CANON_COMBINER_DARRAY:
+        return build_darray(c, t[0], type);
+    case CANON_COMBINER_RESIZED:
+        return MPI_Type_create_resized(t[0], c->addresses[0], c->addresses[1], type);
+    case CANON_COMBINER_F90_REAL:
+        return MPI_Type_create_f90_real(v[0], v[1], type);
+    case CANON_COMBINER_F90_COMPLEX:
+        return MPI_Type_create_f90_complex(v[0], v[1], type);
+    case CANON_COMBINER_F90_INTEGER:
+        return MPI_Type_create_f90_integer(v[0], type);
+    default:
+        return MPI_ERR_ARG;
+    }
+}
+
+static int build(const void *descriptor, size_t bytes, MPI_Datatype *type) {
+    struct contents c;
+    int parsed = parse(descriptor, bytes, &c);
+    if (parsed != MPI_SUCCESS) return parsed;
+    if (!is_whole(&c)) {
+        contents_done(&c);
+        return MPI_ERR_ARG;
+    }
+    MPI_Datatype few[FEW], *t = c.nt <= FEW ? few : malloc((size_t)c.nt * sizeof *t);
+    int few_temporary[FEW] = {0};
+    int *temporary = c.nt <= FEW ? few_temporary : calloc((size_t)c.nt, sizeof *temporary);
+    int rc = t && temporary ? MPI_SUCCESS : MPI_ERR_NO_MEM;
+    for (int i = 0; rc == MPI_SUCCESS && i < c.nt; i++) rc = inner(c.types[i], &t[i], &temporary[i]);
+    if (rc == MPI_SUCCESS) rc = construct(&c, t, type);
+    for (int i = 0; temporary && i < c.nt; i++)
+        if (temporary[i]) MPI_Type_free(&t[i]);
+    if (t != few) free(t);
+    if (temporary != few_temporary) free(temporary);
+    contents_done(&c);
+    return rc;
+}
+
+// ---- registering ----
+
+static void set_size(ckpt_vid vid, MPI_Datatype type) {
+    MPI_Count size = 0;
+    ckpt_slot *s = back_slot(CKPT_KIND_DATATYPE, vid);
+    if (MPI_Type_size_x(type, &size) != MPI_SUCCESS || size == MPI_UNDEFINED) size = 0;
+    s->a = size > INT_MAX ? -1 : (int)size;
+    s->extra = (uint64_t)size;
+}
+
+int back_bind_datatype(ckpt_job *job, uint32_t index, MPI_Datatype type) {
+    if (type == MPI_DATATYPE_NULL) // this MPI was built without it
+        return 0;
+    ckpt_vid v = CKPT_VID(CKPT_KIND_DATATYPE, index);
+    int rc = ckpt_vid_bind(job, v, TO_REAL(type));
+    if (rc == 0) set_size(v, type);
+    return rc;
+}
+
+// Registers a real datatype with the descriptor in w, which it takes.
+static long new_type(MPI_Datatype type, struct writer *w, ckpt_vid *vid) {
+    ckpt_vid v = fresh_new(type, w->word, w->n);
+    if (v == CKPT_VID_NONE) {
+        MPI_Type_free(&type);
+        return CANON_ERR(NO_MEM);
+    }
+    set_size(v, type);
+    *vid = v;
+    return 0;
+}
+
+// Makes a datatype from the descriptor in w, and registers it at *vid.
+static long make(struct writer *w, ckpt_vid *vid) {
+    MPI_Datatype type;
+    int rc = w->failed ? MPI_ERR_NO_MEM : build(w->word, 4 * w->n, &type);
+    if (rc != MPI_SUCCESS) {
+        free(w->word);
+        return back_error(rc);
+    }
+    return new_type(type, w, vid);
+}
+
+int back_rebuild_type(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real) {
+    MPI_Datatype type;
+    int rc = build(descriptor, bytes, &type);
+    if (rc == MPI_SUCCESS) rc = MPI_Type_commit(&type);
+    if (rc != MPI_SUCCESS) {
+        back_fail(rc, "its description does not make a datatype");
+        return CKPT_E_SYSTEM;
+    }
+    *real = TO_REAL(type);
+    set_size(vid, type);
+    return 0;
+}
+
+// ---- constructors: the order of words is that of MPI_Type_get_contents ----
+
+static struct writer head(int combiner, int ni, int na, int nt) {
+    size_t n = 5 + (size_t)ni + 2 * (size_t)na + (size_t)nt;
+    struct writer w = {.word = malloc(n * sizeof(int32_t)), .capacity = n};
+    if (w.word == NULL) w.capacity = 0; // put tries again, and says so
+    put(&w, DESCRIBE_VERSION);
+    put(&w, combiner);
+    put(&w, ni);
+    put(&w, na);
+    put(&w, nt);
+    return w;
+}
+
+static void put_addresses(struct writer *w, const MPI_Aint *v, int n) {
+    for (int i = 0; i < n; i++) put64(w, (uint64_t)v[i]);
+}
+
+// A constructor with one inner datatype.
+static long make1(struct writer *w, long old, long newtype) {
+    put(w, (int32_t)(ckpt_vid)old);
+    return make(w, (ckpt_vid *)newtype);
+}
+
+long back_Type_dup(const long *a) {
+    struct writer w = head(CANON_COMBINER_DUP, 0, 0, 1);
+    return make1(&w, a[0], a[1]);
+}
+
+long back_Type_contiguous(const long *a) {
+    struct writer w = head(CANON_COMBINER_CONTIGUOUS, 1, 0, 1);
+    put(&w, a[0]);
+    return make1(&w, a[1], a[2]);
+}
+
+long back_Type_vector(const long *a) {
+    struct writer w = head(CANON_COMBINER_VECTOR, 3, 0, 1);
+    put(&w, a[0]);
+    put(&w, a[1]);
+    put(&w, a[2]);
+    return make1(&w, a[3], a[4]);
+}
+
+long back_Type_create_hvector(const long *a) {
+    struct writer w = head(CANON_COMBINER_HVECTOR, 2, 1, 1);
+    put(&w, a[0]);
+    put(&w, a[1]);
+    put64(&w, (uint64_t)a[2]);
+    return make1(&w, a[3], a[4]);
+}
+
+long back_Type_indexed(const long *a) {
+    int n = count_of(a[0]);
+    struct writer w = head(CANON_COMBINER_INDEXED, 1 + 2 * n, 0, 1);
+    put(&w, a[0]);
+    put_ints(&w, (const int *)a[1], n);
+    put_ints(&w, (const int *)a[2], n);
+    return make1(&w, a[3], a[4]);
+}
+
+long back_Type_create_hindexed(const long *a) {
+    int n = count_of(a[0]);
+    struct writer w = head(CANON_COMBINER_HINDEXED, 1 + n, n, 1);
+    put(&w, a[0]);
+    put_ints(&w, (const int *)a[1], n);
+    put_addresses(&w, (const MPI_Aint *)a[2], n);
+    return make1(&w, a[3], a[4]);
+}
+
+long back_Type_create_indexed_block(const long *a) {
+    int n = count_of(a[0]);
+    struct writer w = head(CANON_COMBINER_INDEXED_BLOCK, 2 + n, 0, 1);
+    put(&w, a[0]);
+    put(&w, a[1]);
+    put_ints(&w, (const int *)a[2], n);
+    return make1(&w, a[3], a[4]);
+}
+
+long back_Type_create_hindexed_block(const long *a) {
+    int n = count_of(a[0]);
+    struct writer w = head(CANON_COMBINER_HINDEXED_BLOCK, 2, n, 1);
+    put(&w, a[0]);
+    put(&w, a[1]);
+    put_addresses(&w, (const MPI_Aint *)a[2], n);
+    return make1(&w, a[3], a[4]);
+}
+
+long back_Type_create_struct(const long *a) {
+    int n = count_of(a[0]);
+    const ckpt_vid *types = (const ckpt_vid *)a[3];
+    struct writer w = head(CANON_COMBINER_STRUCT, 1 + n, n, n);
+    put(&w, a[0]);
+    put_ints(&w, (const int *)a[1], n);
+    put_addresses(&w, (const MPI_Aint *)a[2], n);
+    put_ints(&w, (const int *)types, n);
+    return make(&w, (ckpt_vid *)a[4]);
+}
+
+long back_Type_create_subarray(const long *a) {
+    int n = count_of(a[0]);
+    struct writer w = head(CANON_COMBINER_SUBARRAY, 2 + 3 * n, 0, 1);
+    put(&w, a[0]);
+    put_ints(&w, (const int *)a[1], n);
+    put_ints(&w, (const int *)a[2], n);
+    put_ints(&w, (const int *)a[3], n);
+    put(&w, a[4]);
+    return make1(&w, a[5], a[6]);
+}
+
+long back_Type_create_darray(const long *a) {
+    int n = count_of(a[2]);
+    struct writer w = head(CANON_COMBINER_DARRAY, 4 + 4 * n, 0, 1);
+    put(&w, a[0]);
+    put(&w, a[1]);
+    put(&w, a[2]);
+    for (int i = 3; i <= 6; i++) put_ints(&w, (const int *)a[i], n);
+    put(&w, a[7]);
+    return make1(&w, a[8], a[9]);
+}
+
+long back_Type_create_resized(const long *a) {
+    struct writer w = head(CANON_COMBINER_RESIZED, 0, 2, 1);
+    put64(&w, (uint64_t)a[1]);
+    put64(&w, (uint64_t)a[2]);
+    return make1(&w, a[0], a[3]);
+}
+
+// These are predefined: never freed, so each is registered once.
+static long make_f90(int combiner, const long *a, int n) {
+    struct writer w = head(combiner, n, 0, 0);
+    for (int i = 0; i < n; i++) put(&w, a[i]);
+    MPI_Datatype type;
+    int rc = w.failed ? MPI_ERR_NO_MEM : build(w.word, 4 * w.n, &type);
+    ckpt_vid known = rc == MPI_SUCCESS ? fresh_find(type) : CKPT_VID_NONE;
+    if (rc != MPI_SUCCESS || known != CKPT_VID_NONE) {
+        free(w.word);
+        if (rc == MPI_SUCCESS) *(ckpt_vid *)a[n] = known;
+        return back_error(rc);
+    }
+    return new_type(type, &w, (ckpt_vid *)a[n]);
+}
+
+long back_Type_create_f90_real(const long *a) { return make_f90(CANON_COMBINER_F90_REAL, a, 2); }
+
+long back_Type_create_f90_complex(const long *a) { return make_f90(CANON_COMBINER_F90_COMPLEX, a, 2); }
+
+long back_Type_create_f90_integer(const long *a) { return make_f90(CANON_COMBINER_F90_INTEGER, a, 1); }
+
+long back_Type_match_size(const long *a) {
+    static const int classes[] = {0, MPI_TYPECLASS_REAL, MPI_TYPECLASS_INTEGER, MPI_TYPECLASS_COMPLEX};
+    MPI_Datatype type;
+    int rc = MPI_Type_match_size(a[0] >= 1 && a[0] <= 3 ? classes[a[0]] : -1000, (int)a[1], &type);
+    if (rc != MPI_SUCCESS) return back_error(rc);
+    ckpt_vid v = fresh_find(type);
+    if (v == CKPT_VID_NONE) return CANON_ERR(ARG);
+    *(ckpt_vid *)a[2] = v;
+    return 0;
+}
+
+// ---- the rest of a datatype's life ----
+
+long back_Type_commit(const long *a) {
+    MPI_Datatype type = real_type(*(ckpt_vid *)a[0]);
+    return back_error(MPI_Type_commit(&type));
+}
+
+long back_Type_free(const long *a) {
+    ckpt_vid v = *(ckpt_vid *)a[0];
+    MPI_Datatype type = real_type(v);
+    if (deferred_keeps(v, back_Type_free)) return 0;
+    int keeps;
+    long canon = keep_type(v, &keeps);
+    if (canon != 0 || keeps) return canon;
+    int rc = MPI_Type_free(&type);
+    if (rc == MPI_SUCCESS) fresh_free(v);
+    return back_error(rc);
+}
+
+// A copy of the descriptor, parsed; the caller frees *descriptor and calls contents_done.
+static long contents_of(long vid, void **descriptor, size_t *bytes, struct contents *c) {
+    *descriptor = fresh_descriptor((ckpt_vid)vid, bytes);
+    if (*descriptor == NULL) return back_error(undescribed((ckpt_vid)vid));
+    int rc = parse(*descriptor, *bytes, c);
+    if (rc == MPI_SUCCESS) return 0;
+    free(*descriptor);
+    return rc == MPI_ERR_NO_MEM ? CANON_ERR(NO_MEM) : CANON_ERR(INTERN);
+}
+
+long back_Type_get_envelope(const long *a) {
+    if (real_type(a[0]) == MPI_DATATYPE_NULL) return CANON_ERR(TYPE);
+    struct contents c = {.combiner = CANON_COMBINER_NAMED};
+    if (CKPT_VID_INDEX((ckpt_vid)a[0]) >= CKPT_VID_PREDEFINED) {
+        void *descriptor;
+        size_t bytes;
+        long rc = contents_of(a[0], &descriptor, &bytes, &c);
+        if (rc != 0) return rc;
+        free(descriptor);
+        contents_done(&c);
+    }
+    *(int *)a[1] = c.ni;
+    *(int *)a[2] = c.na;
+    *(int *)a[3] = c.nt;
+    *(int *)a[4] = c.combiner;
+    return 0;
+}
+
+long back_type_again(ckpt_vid inner_vid, ckpt_vid *out) {
+    if (CKPT_VID_INDEX(inner_vid) < CKPT_VID_PREDEFINED) {
+        *out = inner_vid;
+        return 0;
+    }
+    size_t bytes;
+    int32_t *words = fresh_descriptor(inner_vid, &bytes);
+    if (words == NULL) return back_error(undescribed(inner_vid));
+    struct writer w = {.word = words, .n = bytes / 4, .capacity = bytes / 4};
+    return make(&w, out);
+}
+
+// type, room for each sort, arrays; count of datatypes, combiner
+long back_Type_get_contents(const long *a) {
+    void *descriptor;
+    size_t bytes;
+    struct contents c;
+    if (CKPT_VID_INDEX((ckpt_vid)a[0]) < CKPT_VID_PREDEFINED) return CANON_ERR(TYPE);
+    long rc = contents_of(a[0], &descriptor, &bytes, &c);
+    if (rc != 0) return rc;
+    if (c.ni > a[1] || c.na > a[2] || c.nt > a[3]) {
+        rc = CANON_ERR(ARG);
+    } else {
+        memcpy((void *)a[4], c.ints, (size_t)c.ni * sizeof(int));
+        memcpy((void *)a[5], c.addresses, (size_t)c.na * sizeof(MPI_Aint));
+        for (int i = 0; rc == 0 && i < c.nt; i++) rc = back_type_again(c.types[i], (ckpt_vid *)a[6] + i);
+        *(int *)a[7] = c.nt;
+        *(int *)a[8] = c.combiner;
+    }
+    contents_done(&c);
+    free(descriptor);
+    return rc;
+}

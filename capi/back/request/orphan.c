@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// orphan.c: receives that were freed before they were complete, and sends that were cancelled and freed.
+//
+// Nobody else will count the messages of the receives, and they are posted again after a restart; and nobody
+// else will learn whether a send was cancelled, so that its message counts for nothing.  So they keep their
+// ids, and are like any others for draining and images.
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "back/impl/impl.h"
+
+enum { FEW = 64 };
+
+static ckpt_vid *orphans;
+static int count, room, look = FEW; // at how many they are looked at
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+void back_adopt(ckpt_vid request) {
+    pthread_mutex_lock(&mutex);
+    if (count == room) {
+        ckpt_vid *grown = realloc(orphans, (size_t)(2 * room + FEW) * sizeof *orphans);
+        if (grown != NULL) {
+            orphans = grown;
+            room = 2 * room + FEW;
+        }
+    }
+    if (count < room) // else it stays as it is
+        orphans[count++] = request;
+    pthread_mutex_unlock(&mutex);
+}
+
+void back_poll_orphans(void) {
+    pthread_mutex_lock(&mutex);
+    for (int i = 0; i < count;) {
+        if (back_end_orphan(orphans[i]))
+            orphans[i] = orphans[--count];
+        else
+            i++;
+    }
+    look = count < FEW ? FEW : 2 * count;
+    pthread_mutex_unlock(&mutex);
+}
+
+void back_orphan(ckpt_vid request) {
+    back_adopt(request);
+    if (count >= look) back_poll_orphans();
+}

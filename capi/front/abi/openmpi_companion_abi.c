@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// openmpi_companion_abi.c: what the C++ companion of Open MPI (libmpi_cxx), and our part of it
+// (openmpi_cxx.c), use of libmpi besides the functions of MPI; and what the Fortran one does when
+// everything is bound at once.
+#include <stdlib.h>
+
+#include "front/abi/openmpi_cxx.h"
+#include "front/abi/openmpi_fortran.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+// ---- C++: operations ----
+
+// MPI_Op_create was given the binding's function, which gets the user's as its last argument.
+static void call_cxx(const struct front_op *o, void *in, void *inout, int *len, MPI_Datatype type) {
+    ((void (*)(void *, void *, int *, MPI_Datatype *, void *))o->function)(in, inout, len, &type, o->extra);
+}
+
+EXPORT void ompi_op_set_cxx_callback(MPI_Op op, void *function) {
+    struct front_op *o = front_op(op);
+    if (o != NULL) {
+        o->extra = function;
+        o->call = call_cxx;
+    }
+}
+
+// ---- C++: attributes ----
+
+// Sorts are communicator 1, window 2, datatype 3 there.
+EXPORT int ompi_attr_create_keyval(int sort, void *copy, void *delete, int *keyval, void *extra, int flags,
+                                   void *bindings) {
+    (void)flags, (void)bindings;
+    return sort == 1   ? PMPI_Comm_create_keyval(copy, delete, keyval, extra)
+           : sort == 2 ? PMPI_Win_create_keyval(copy, delete, keyval, extra)
+                       : PMPI_Type_create_keyval(copy, delete, keyval, extra);
+}
+
+// ---- C++: error handlers ----
+
+static openmpi_cxx_invoke *invokes[FRONT_SORTS];
+static openmpi_cxx_throw *throws[FRONT_SORTS];
+
+static void call_error(int sort, void *handle, int *code, void *function) {
+    invokes[sort](handle, code, NULL, function);
+}
+
+EXPORT MPI_Errhandler ckpt_front_cxx_errhandler(int sort, void *function, openmpi_cxx_invoke *invoke) {
+    MPI_Errhandler e = front_errhandler_new(function, sort, 0);
+    invokes[sort] = invoke;
+    front_errhandler_call(e, call_error);
+    return e;
+}
+
+static void raise_exception(int sort, int *code) {
+    openmpi_cxx_throw *f = throws[sort] ? throws[sort] : throws[FRONT_COMM];
+    if (f != NULL) f(NULL, code);
+}
+
+EXPORT void ckpt_front_cxx_throws(int sort, openmpi_cxx_throw *function) {
+    throws[sort] = function;
+    front_throw = raise_exception;
+}
+
+// ---- Fortran, when everything is bound at once ----
+
+EXPORT int ompi_attr_set_fint(int sort, MPI_Fint object, int keyval, MPI_Fint value) {
+    return ckpt_front_attr_set(sort, object, keyval, value, FRONT_ATTR_FINT);
+}
+EXPORT int ompi_attr_set_aint(int sort, MPI_Fint object, int keyval, MPI_Aint value) {
+    return ckpt_front_attr_set(sort, object, keyval, value, FRONT_ATTR_AINT);
+}
+EXPORT int ompi_attr_get_fint(int sort, MPI_Fint object, int keyval, MPI_Fint *value, int *flag) {
+    long word = 0;
+    int rc = ckpt_front_attr_get(sort, object, keyval, &word, flag);
+    *value = (MPI_Fint)word;
+    return rc;
+}
+EXPORT int ompi_attr_get_aint(int sort, MPI_Fint object, int keyval, MPI_Aint *value, int *flag) {
+    return ckpt_front_attr_get(sort, object, keyval, value, flag);
+}
+EXPORT MPI_Datatype ompi_datatype_match_size(int size, int class, int language) {
+    MPI_Datatype t = MPI_DATATYPE_NULL;
+    (void)language;
+    PMPI_Type_match_size(class, size, &t);
+    return t;
+}

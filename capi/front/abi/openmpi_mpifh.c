@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// openmpi_mpifh.c: our part of libmpi_mpifh.so.40, the Fortran companion of Open MPI.
+//
+// It has the real library's name, so that it is found first, and needs the real library, so that
+// that serves whatever is not here.  Here are the functions of it that look into the object behind
+// a handle instead of asking libmpi.
+#include <stdlib.h>
+
+#include "front/abi/openmpi_fortran.h"
+
+#define EXPORT __attribute__((visibility("default")))
+#define NAMED(target, name) extern EXPORT __typeof__(target) name __attribute__((weak, alias(#target)));
+// The names of one function: lower is after mpi_, upper after MPI_, mixed after MPI_.
+#define NAMES(lower, upper, mixed)             \
+    NAMED(ompi_##lower##_f, MPI_##upper)       \
+    NAMED(ompi_##lower##_f, mpi_##lower)       \
+    NAMED(ompi_##lower##_f, mpi_##lower##_)    \
+    NAMED(ompi_##lower##_f, mpi_##lower##__)   \
+    NAMED(ompi_##lower##_f, MPI_##mixed##_f)   \
+    NAMED(ompi_##lower##_f, MPI_##mixed##_f08) \
+    NAMED(ompi_##lower##_f, PMPI_##upper)      \
+    NAMED(ompi_##lower##_f, pmpi_##lower)      \
+    NAMED(ompi_##lower##_f, pmpi_##lower##_)   \
+    NAMED(ompi_##lower##_f, pmpi_##lower##__)  \
+    NAMED(ompi_##lower##_f, PMPI_##mixed##_f)  \
+    NAMED(ompi_##lower##_f, PMPI_##mixed##_f08)
+
+// The error code is left out by calls from the module mpi_f08.
+static void set(MPI_Fint *ierr, int rc) {
+    if (ierr != NULL) *ierr = rc;
+}
+
+// ---- groups ----
+
+#define GROUP_PAIR(lower, upper, mixed)                                                      \
+    EXPORT void ompi_##lower##_f(MPI_Fint *a, MPI_Fint *b, MPI_Fint *made, MPI_Fint *ierr) { \
+        MPI_Group g;                                                                         \
+        int rc = PMPI_##mixed(PMPI_Group_f2c(*a), PMPI_Group_f2c(*b), &g);                   \
+        if (rc == MPI_SUCCESS) *made = PMPI_Group_c2f(g);                                    \
+        set(ierr, rc);                                                                       \
+    }                                                                                        \
+    NAMES(lower, upper, mixed)
+GROUP_PAIR(group_difference, GROUP_DIFFERENCE, Group_difference)
+GROUP_PAIR(group_intersection, GROUP_INTERSECTION, Group_intersection)
+GROUP_PAIR(group_union, GROUP_UNION, Group_union)
+
+#define GROUP_RANKS(lower, upper, mixed, type)                                                               \
+    EXPORT void ompi_##lower##_f(MPI_Fint *group, MPI_Fint *n, type ranks, MPI_Fint *made, MPI_Fint *ierr) { \
+        MPI_Group g;                                                                                         \
+        int rc = PMPI_##mixed(PMPI_Group_f2c(*group), *n, ranks, &g);                                        \
+        if (rc == MPI_SUCCESS) *made = PMPI_Group_c2f(g);                                                    \
+        set(ierr, rc);                                                                                       \
+    }                                                                                                        \
+    NAMES(lower, upper, mixed)
+typedef int (*triples)[3];
+GROUP_RANKS(group_excl, GROUP_EXCL, Group_excl, MPI_Fint *)
+GROUP_RANKS(group_incl, GROUP_INCL, Group_incl, MPI_Fint *)
+GROUP_RANKS(group_range_excl, GROUP_RANGE_EXCL, Group_range_excl, triples)
+GROUP_RANKS(group_range_incl, GROUP_RANGE_INCL, Group_range_incl, triples)
+
+// ---- attributes ----
+
+#define ATTRS(lower, upper, mixed, sort)                                                       \
+    EXPORT void ompi_##lower##_set_attr_f(MPI_Fint *object, MPI_Fint *keyval, MPI_Aint *value, \
+                                          MPI_Fint *ierr) {                                    \
+        set(ierr, ckpt_front_attr_set(sort, *object, *keyval, *value, FRONT_ATTR_AINT));       \
+    }                                                                                          \
+    NAMES(lower##_set_attr, upper##_SET_ATTR, mixed##_set_attr)                                \
+    EXPORT void ompi_##lower##_get_attr_f(MPI_Fint *object, MPI_Fint *keyval, MPI_Aint *value, \
+                                          MPI_Fint *flag, MPI_Fint *ierr) {                    \
+        set(ierr, ckpt_front_attr_get(sort, *object, *keyval, value, flag));                   \
+    }                                                                                          \
+    NAMES(lower##_get_attr, upper##_GET_ATTR, mixed##_get_attr)
+ATTRS(comm, COMM, Comm, FRONT_COMM)
+ATTRS(type, TYPE, Type, FRONT_TYPE)
+ATTRS(win, WIN, Win, FRONT_WIN)
+
+EXPORT void ompi_attr_put_f(MPI_Fint *comm, MPI_Fint *keyval, MPI_Fint *value, MPI_Fint *ierr) {
+    set(ierr, ckpt_front_attr_set(FRONT_COMM, *comm, *keyval, *value, FRONT_ATTR_FINT));
+}
+NAMES(attr_put, ATTR_PUT, Attr_put)
+
+EXPORT void ompi_attr_get_f(MPI_Fint *comm, MPI_Fint *keyval, MPI_Fint *value, MPI_Fint *flag,
+                            MPI_Fint *ierr) {
+    long v = 0;
+    int rc = ckpt_front_attr_get(FRONT_COMM, *comm, *keyval, &v, flag);
+    if (rc == MPI_SUCCESS && *flag) *value = (MPI_Fint)v;
+    set(ierr, rc);
+}
+NAMES(attr_get, ATTR_GET, Attr_get)
+
+// ---- operations, datatypes, data representations ----
+
+EXPORT void ompi_op_create_f(void *function, MPI_Fint *commute, MPI_Fint *op, MPI_Fint *ierr) {
+    set(ierr, ckpt_front_op_create(function, *commute != 0, op));
+}
+NAMES(op_create, OP_CREATE, Op_create)
+
+EXPORT void ompi_grequest_start_f(void *query, void *free_fn, void *cancel, MPI_Aint *extra,
+                                  MPI_Fint *request, MPI_Fint *ierr) {
+    set(ierr, ckpt_front_grequest_start(query, free_fn, cancel, extra, request));
+}
+NAMES(grequest_start, GREQUEST_START, Grequest_start)
+
+EXPORT void ompi_type_match_size_f(MPI_Fint *class, MPI_Fint *size, MPI_Fint *type, MPI_Fint *ierr) {
+    MPI_Datatype t;
+    int rc = PMPI_Type_match_size(*class, *size, &t);
+    if (rc == MPI_SUCCESS) *type = PMPI_Type_c2f(t);
+    set(ierr, rc);
+}
+NAMES(type_match_size, TYPE_MATCH_SIZE, Type_match_size)
+
+extern void mpi_conversion_fn_null_(void);
+
+// What Fortran calls MPI_CONVERSION_FN_NULL is a function.
+static void *conversion(void *function) {
+    return function == (void *)mpi_conversion_fn_null_ ? NULL : function;
+}
+
+EXPORT void ompi_register_datarep_f(char *name, void *read, void *write, void *extent, MPI_Aint *extra,
+                                    MPI_Fint *ierr, int len) {
+    char text[256] = "";
+    while (len > 0 && name[len - 1] == ' ') len--;
+    for (int i = 0; i < len && i < (int)sizeof text - 1; i++) text[i] = name[i];
+    set(ierr, PMPI_Register_datarep(text, conversion(read), conversion(write), extent, extra));
+}
+NAMES(register_datarep, REGISTER_DATAREP, Register_datarep)
+
+// ---- requests ----
+
+extern MPI_Fint mpi_fortran_status_ignore_[], mpi_fortran_statuses_ignore_[];
+enum { STATUS_INTS = sizeof(MPI_Status) / sizeof(MPI_Fint) };
+
+// Module mpi_f08 passes these on as the same addresses.
+static int wanted(const MPI_Fint *status) {
+    return status != mpi_fortran_status_ignore_ && status != mpi_fortran_statuses_ignore_;
+}
+
+EXPORT void ompi_request_free_f(MPI_Fint *request, MPI_Fint *ierr) {
+    MPI_Request r = PMPI_Request_f2c(*request);
+    int rc = PMPI_Request_free(&r);
+    if (rc == MPI_SUCCESS) *request = PMPI_Request_c2f(r);
+    set(ierr, rc);
+}
+NAMES(request_free, REQUEST_FREE, Request_free)
+
+EXPORT void ompi_wait_f(MPI_Fint *request, MPI_Fint *status, MPI_Fint *ierr) {
+    MPI_Request r = PMPI_Request_f2c(*request);
+    MPI_Status s;
+    int rc = PMPI_Wait(&r, wanted(status) ? &s : MPI_STATUS_IGNORE);
+    if (rc == MPI_SUCCESS) {
+        *request = PMPI_Request_c2f(r);
+        if (wanted(status)) PMPI_Status_c2f(&s, status);
+    }
+    set(ierr, rc);
+}
+NAMES(wait, WAIT, Wait)
+
+EXPORT void ompi_test_f(MPI_Fint *request, MPI_Fint *flag, MPI_Fint *status, MPI_Fint *ierr) {
+    MPI_Request r = PMPI_Request_f2c(*request);
+    MPI_Status s;
+    int rc = PMPI_Test(&r, flag, wanted(status) ? &s : MPI_STATUS_IGNORE);
+    if (rc == MPI_SUCCESS && *flag) {
+        *request = PMPI_Request_c2f(r);
+        if (wanted(status)) PMPI_Status_c2f(&s, status);
+    }
+    set(ierr, rc);
+}
+NAMES(test, TEST, Test)
+
+// Requests of one call as C handles, and statuses when they are wanted.
+struct batch {
+    int n;
+    MPI_Request *requests, small[16];
+    MPI_Status *statuses, small_statuses[16];
+};
+
+static void begin(struct batch *b, int n, const MPI_Fint *requests, const MPI_Fint *statuses) {
+    b->n = n > 0 ? n : 0;
+    b->requests = b->small;
+    b->statuses = b->small_statuses;
+    if (b->n > 16) {
+        b->requests = ckpt_front_alloc((size_t)b->n * sizeof *b->requests);
+        b->statuses = ckpt_front_alloc((size_t)b->n * sizeof *b->statuses);
+    }
+    for (int i = 0; i < b->n; i++) b->requests[i] = PMPI_Request_f2c(requests[i]);
+    if (!wanted(statuses)) {
+        if (b->statuses != b->small_statuses) free(b->statuses);
+        b->statuses = MPI_STATUS_IGNORE;
+    }
+}
+
+// Writes back all requests, and the first n statuses.
+static void end(struct batch *b, MPI_Fint *requests, int n, MPI_Fint *statuses) {
+    for (int i = 0; i < b->n; i++) requests[i] = PMPI_Request_c2f(b->requests[i]);
+    if (b->statuses != MPI_STATUS_IGNORE)
+        for (int i = 0; i < n; i++) PMPI_Status_c2f(&b->statuses[i], statuses + (size_t)i * STATUS_INTS);
+    if (b->requests != b->small) free(b->requests);
+    if (b->statuses != b->small_statuses) free(b->statuses);
+}
+
+// Statuses tell of each request when the call failed for some of them.
+EXPORT void ompi_waitall_f(MPI_Fint *count, MPI_Fint *requests, MPI_Fint *statuses, MPI_Fint *ierr) {
+    struct batch b;
+    begin(&b, *count, requests, statuses);
+    int rc = PMPI_Waitall(b.n, b.requests, b.statuses);
+    end(&b, requests, b.n, statuses);
+    set(ierr, rc);
+}
+NAMES(waitall, WAITALL, Waitall)
+
+EXPORT void ompi_testall_f(MPI_Fint *count, MPI_Fint *requests, MPI_Fint *flag, MPI_Fint *statuses,
+                           MPI_Fint *ierr) {
+    struct batch b;
+    begin(&b, *count, requests, statuses);
+    int rc = PMPI_Testall(b.n, b.requests, flag, b.statuses);
+    end(&b, requests, rc == MPI_SUCCESS && !*flag ? 0 : b.n, statuses);
+    set(ierr, rc);
+}
+NAMES(testall, TESTALL, Testall)
+
+// Indices count from 1 in Fortran.
+static void index_out(MPI_Fint *index) {
+    if (*index != MPI_UNDEFINED) ++*index;
+}
+
+EXPORT void ompi_waitany_f(MPI_Fint *count, MPI_Fint *requests, MPI_Fint *index, MPI_Fint *status,
+                           MPI_Fint *ierr) {
+    struct batch b;
+    begin(&b, *count, requests, status);
+    MPI_Status s;
+    int rc = PMPI_Waitany(b.n, b.requests, index, &s);
+    end(&b, requests, 0, status);
+    if (rc == MPI_SUCCESS) {
+        index_out(index);
+        if (wanted(status)) PMPI_Status_c2f(&s, status);
+    }
+    set(ierr, rc);
+}
+NAMES(waitany, WAITANY, Waitany)
+
+EXPORT void ompi_testany_f(MPI_Fint *count, MPI_Fint *requests, MPI_Fint *index, MPI_Fint *flag,
+                           MPI_Fint *status, MPI_Fint *ierr) {
+    struct batch b;
+    begin(&b, *count, requests, status);
+    MPI_Status s;
+    int rc = PMPI_Testany(b.n, b.requests, index, flag, &s);
+    end(&b, requests, 0, status);
+    if (rc == MPI_SUCCESS && *flag) {
+        index_out(index);
+        if (wanted(status)) PMPI_Status_c2f(&s, status);
+    }
+    set(ierr, rc);
+}
+NAMES(testany, TESTANY, Testany)
+
+static void some(int (*call)(int, MPI_Request *, int *, int *, MPI_Status *), MPI_Fint *count,
+                 MPI_Fint *requests, MPI_Fint *done, MPI_Fint *indices, MPI_Fint *statuses, MPI_Fint *ierr) {
+    struct batch b;
+    begin(&b, *count, requests, statuses);
+    int rc = call(b.n, b.requests, done, indices, b.statuses);
+    int n = *done == MPI_UNDEFINED ? 0 : *done;
+    end(&b, requests, n, statuses);
+    for (int i = 0; i < n; i++) index_out(&indices[i]);
+    set(ierr, rc);
+}
+
+EXPORT void ompi_waitsome_f(MPI_Fint *count, MPI_Fint *requests, MPI_Fint *done, MPI_Fint *indices,
+                            MPI_Fint *statuses, MPI_Fint *ierr) {
+    some(PMPI_Waitsome, count, requests, done, indices, statuses, ierr);
+}
+NAMES(waitsome, WAITSOME, Waitsome)
+
+EXPORT void ompi_testsome_f(MPI_Fint *count, MPI_Fint *requests, MPI_Fint *done, MPI_Fint *indices,
+                            MPI_Fint *statuses, MPI_Fint *ierr) {
+    some(PMPI_Testsome, count, requests, done, indices, statuses, ierr);
+}
+NAMES(testsome, TESTSOME, Testsome)
+
+// ---- a datatype for each member ----
+
+extern MPI_Fint mpi_fortran_in_place_[], mpi_fortran_bottom_[];
+
+// MPI_IN_PLACE and MPI_BOTTOM as C has them.
+static void *const in_place = (void *)1, *const bottom = NULL;
+
+static void *address(void *buf) {
+    return buf == mpi_fortran_in_place_ ? in_place : buf == mpi_fortran_bottom_ ? bottom : buf;
+}
+
+static int partners(MPI_Comm comm) {
+    int inter = 0, n = 0;
+    PMPI_Comm_test_inter(comm, &inter);
+    if (inter)
+        PMPI_Comm_remote_size(comm, &n);
+    else
+        PMPI_Comm_size(comm, &n);
+    return n;
+}
+
+static MPI_Datatype *types_in(int n, const MPI_Fint *types) {
+    MPI_Datatype *t = ckpt_front_alloc((size_t)n * sizeof *t + 1);
+    for (int i = 0; i < n; i++) t[i] = PMPI_Type_f2c(types[i]);
+    return t;
+}
+
+// One that does not block has taken over the datatypes when it returns.
+static int alltoallw(void *sendbuf, const MPI_Fint *sendcounts, const MPI_Fint *sdispls,
+                     const MPI_Fint *sendtypes, void *recvbuf, const MPI_Fint *recvcounts,
+                     const MPI_Fint *rdispls, const MPI_Fint *recvtypes, MPI_Fint comm,
+                     MPI_Request *request) {
+    MPI_Comm c = PMPI_Comm_f2c(comm);
+    void *from = address(sendbuf), *to = address(recvbuf);
+    int n = partners(c);
+    // In place there may be one value where an array would be.
+    MPI_Datatype *s = types_in(from == in_place ? 0 : n, sendtypes), *r = types_in(n, recvtypes);
+    int rc;
+    if (request == NULL)
+        rc = PMPI_Alltoallw(from, sendcounts, sdispls, s, to, recvcounts, rdispls, r, c);
+    else
+        rc = PMPI_Ialltoallw(from, sendcounts, sdispls, s, to, recvcounts, rdispls, r, c, request);
+    free(s);
+    free(r);
+    return rc;
+}
+
+EXPORT void ompi_alltoallw_f(void *sendbuf, MPI_Fint *sendcounts, MPI_Fint *sdispls, MPI_Fint *sendtypes,
+                             void *recvbuf, MPI_Fint *recvcounts, MPI_Fint *rdispls, MPI_Fint *recvtypes,
+                             MPI_Fint *comm, MPI_Fint *ierr) {
+    set(ierr, alltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes,
+                        *comm, NULL));
+}
+NAMES(alltoallw, ALLTOALLW, Alltoallw)
+
+EXPORT void ompi_ialltoallw_f(void *sendbuf, MPI_Fint *sendcounts, MPI_Fint *sdispls, MPI_Fint *sendtypes,
+                              void *recvbuf, MPI_Fint *recvcounts, MPI_Fint *rdispls, MPI_Fint *recvtypes,
+                              MPI_Fint *comm, MPI_Fint *request, MPI_Fint *ierr) {
+    MPI_Request made;
+    int rc = alltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes,
+                       *comm, &made);
+    if (rc == MPI_SUCCESS) *request = PMPI_Request_c2f(made);
+    set(ierr, rc);
+}
+NAMES(ialltoallw, IALLTOALLW, Ialltoallw)

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// large.c: counts and arrays of functions with large counts, and how long they live.
+#include "front/large/large.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+int PMPI_Comm_rank(MPI_Comm, int *);
+int PMPI_Comm_size(MPI_Comm, int *);
+int PMPI_Comm_test_inter(MPI_Comm, int *);
+int PMPI_Type_commit(MPI_Datatype *);
+int PMPI_Type_free(MPI_Datatype *);
+int PMPI_Type_contiguous_c(MPI_Count, MPI_Datatype, MPI_Datatype *);
+
+// ---- arrays ----
+
+static void room(struct front_large *w, int arrays) {
+    size_t most = (size_t)(w->out > w->in ? w->out : w->in);
+    w->ints = front_alloc(((size_t)arrays * most + 1) * sizeof *w->ints);
+}
+
+void front_large_begin(struct front_large *w, MPI_Comm comm, enum front_blocks blocks, int arrays) {
+    if (blocks == FRONT_BLOCKS_LOCAL) {
+        w->rc = PMPI_Comm_size(comm, &w->in);
+        w->out = w->in;
+    } else {
+        w->rc = front_blocks(comm, blocks == FRONT_BLOCKS_NEIGHBORS, &w->out, &w->in);
+    }
+    if (w->rc == MPI_SUCCESS) room(w, arrays);
+}
+
+int front_large_matters(MPI_Comm comm, int root, int at_root) {
+    int inter = 0, rank = 0;
+    PMPI_Comm_test_inter(comm, &inter);
+    PMPI_Comm_rank(comm, &rank);
+    return inter ? (at_root ? in_rank(root) == CANON_ROOT : root >= 0) : !at_root || root == rank;
+}
+
+void front_large_rooted(struct front_large *w, MPI_Comm comm, int root, int arrays) {
+    int inter;
+    w->rc = PMPI_Comm_test_inter(comm, &inter); // is it a communicator at all
+    if (w->rc == MPI_SUCCESS && front_large_matters(comm, root, 1))
+        w->rc = front_blocks(comm, 0, &w->out, &w->in);
+    if (w->rc == MPI_SUCCESS) room(w, arrays);
+}
+
+const int *front_large_ints(struct front_large *w, const MPI_Count *v, int n) {
+    if (w->rc != MPI_SUCCESS) return NULL;
+    int *to = w->ints + w->used;
+    for (int i = 0; i < n; i++) to[i] = front_large_int(w, v[i]);
+    w->used += (size_t)n;
+    return to;
+}
+
+// ---- one element instead of many ----
+
+int front_large_block(struct front_large *w, MPI_Count count, MPI_Datatype *type) {
+    MPI_Datatype many;
+    if (w->rc == MPI_SUCCESS) w->rc = PMPI_Type_contiguous_c(count, *type, &many);
+    if (w->rc != MPI_SUCCESS) return 0;
+    w->types[w->ntypes++] = many;
+    w->rc = PMPI_Type_commit(&many);
+    *type = many;
+    return 1;
+}
+
+// ---- until the request is complete ----
+// A request's memory is freed when its id is found free, or given to another one of these: looked
+// for when there are twice as many as after the last look.
+
+static struct kept {
+    struct kept *next;
+    ckpt_vid request;
+    struct front_large w;
+} * kept;
+static unsigned nkept, look = 64;
+
+static void release(struct front_large *w) {
+    free(w->ints);
+    for (int i = 0; i < w->ntypes; i++) PMPI_Type_free(&w->types[i]);
+}
+
+// Takes those off the list whose request is gone, or is the one given.
+static struct kept *gone(ckpt_vid request, int all) {
+    struct kept *list = NULL;
+    for (struct kept **p = &kept; *p != NULL;) {
+        struct kept *k = *p;
+        if (k->request != request &&
+            !(all && front_is_null(CKPT_KIND_REQUEST,
+                                   ckpt_vid_slot(CKPT_GATE->tables, CKPT_KIND_REQUEST, k->request)))) {
+            p = &k->next;
+            continue;
+        }
+        *p = k->next;
+        k->next = list;
+        list = k;
+        nkept--;
+    }
+    return list;
+}
+
+static void keep(const struct front_large *w, ckpt_vid request) {
+    struct kept *k = front_alloc(sizeof *k), *old;
+    *k = (struct kept){NULL, request, *w};
+    front_lock();
+    int all = nkept >= look;
+    old = gone(request, all);
+    if (all) look = nkept < 32 ? 64 : 2 * nkept;
+    k->next = kept;
+    kept = k;
+    nkept++;
+    front_unlock();
+    for (struct kept *next; old != NULL; old = next) {
+        next = old->next;
+        release(&old->w);
+        free(old);
+    }
+}
+
+int front_large_end_slow(struct front_large *w, int rc, const MPI_Request *request) {
+    if (rc == MPI_SUCCESS && request != NULL)
+        keep(w, in_request(*request));
+    else
+        release(w);
+    return rc;
+}
+
+int front_large_refuse(struct front_large *w, int sort, ckpt_vid object, unsigned fn) {
+    int rc = w->rc;
+    release(w);
+    return rc != MPI_SUCCESS ? rc : front_too_large(sort, object, fn);
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// session.c: sessions.
+//
+// There is one MPI below, which begins with the first session or with MPI_Init, whichever is first,
+// and ends when the process does or with MPI_Finalize.  A session is a record in the application's
+// memory, its process sets are MPI_COMM_WORLD's and MPI_COMM_SELF's members, and communicators made
+// from groups come from MPI_COMM_WORLD, which is there whether the application may see it or not.
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "front/front.h"
+
+typedef int MPI_Session;
+#define MPI_SESSION_NULL 0x38000000
+
+struct session {
+    ckpt_vid errhandler;
+};
+
+static int live; // sessions that are not finalized
+
+static struct session *session_of(MPI_Session session) {
+    return front_object(CKPT_KIND_SESSION, (ckpt_vid)session);
+}
+
+// The handler of the session is asked; a session that is none has MPI_COMM_SELF's.
+static int session_error(struct session *s, unsigned fn, long class) {
+    if (s != NULL && CKPT_VID_INDEX(s->errhandler) == ERRH_RETURN) return front_code(class);
+    return front_error(FRONT_COMM, VID_COMM_SELF, fn, class);
+}
+
+// The process leaves with all sessions finalized, and never called MPI_Finalize.
+static void finalize_at_exit(void) {
+    if (front_sessions_only && front_state == FRONT_RUNNING && live == 0)
+        front_call(CKPT_FN_MPI_FINALIZE, NULL);
+}
+
+static int level_of(const char *info) {
+    static const char *const names[] = {"MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED", "MPI_THREAD_SERIALIZED",
+                                        "MPI_THREAD_MULTIPLE"};
+    const char *level = info ? front_info_value(info, "thread_level") : NULL;
+    for (int i = 0; level != NULL && i < 4; i++)
+        if (strcmp(level, names[i]) == 0) return i;
+    return MPI_THREAD_MULTIPLE;
+}
+
+FRONT(int, Session_init, (MPI_Info info, MPI_Errhandler errhandler, MPI_Session *session)) {
+    if (front_state == FRONT_AFTER) front_not_running(CKPT_FN_MPI_SESSION_INIT);
+    if (front_state == FRONT_BEFORE) {
+        front_begin(level_of(in_info(info)));
+        front_sessions_only = 1;
+        atexit(finalize_at_exit);
+    }
+    struct session *s = front_alloc(sizeof *s);
+    s->errhandler = in_errh(errhandler);
+    front_errhandler_hold(s->errhandler);
+    live++;
+    *session = (MPI_Session)front_object_new(CKPT_KIND_SESSION, s);
+    return MPI_SUCCESS;
+}
+
+FRONT(int, Session_finalize, (MPI_Session * session)) {
+    struct session *s = session_of(*session);
+    if (s == NULL) return session_error(s, CKPT_FN_MPI_SESSION_FINALIZE, CANON_ERRCLASS_ERR_SESSION);
+    front_object_drop(CKPT_KIND_SESSION, (ckpt_vid)*session);
+    front_errhandler_release(s->errhandler);
+    free(s);
+    live--;
+    *session = MPI_SESSION_NULL;
+    return MPI_SUCCESS;
+}
+
+FRONT(int, Session_get_info, (MPI_Session session, MPI_Info *info_used)) {
+    struct session *s = session_of(session);
+    if (s == NULL) return session_error(s, CKPT_FN_MPI_SESSION_GET_INFO, CANON_ERRCLASS_ERR_SESSION);
+    *info_used = front_info_new("");
+    front_info_set(*info_used, "thread_level", "MPI_THREAD_MULTIPLE"); // as MPICH says of every session
+    return MPI_SUCCESS;
+}
+
+// ---- process sets ----
+
+static const char *const psets[] = {"mpi://WORLD", "mpi://SELF"};
+enum { PSETS = sizeof psets / sizeof *psets };
+
+static int pset_of(const char *name) {
+    for (int i = 0; i < PSETS; i++)
+        if (strcasecmp(psets[i], name) == 0) return i;
+    return -1;
+}
+
+FRONT(int, Session_get_num_psets, (MPI_Session session, MPI_Info info, int *npset_names)) {
+    struct session *s = session_of(session);
+    (void)info;
+    if (s == NULL) return session_error(s, CKPT_FN_MPI_SESSION_GET_NUM_PSETS, CANON_ERRCLASS_ERR_SESSION);
+    *npset_names = PSETS;
+    return MPI_SUCCESS;
+}
+
+FRONT(int, Session_get_nth_pset,
+      (MPI_Session session, MPI_Info info, int n, int *pset_len, char *pset_name)) {
+    struct session *s = session_of(session);
+    (void)info;
+    if (s == NULL || n < 0 || n >= PSETS)
+        return session_error(s, CKPT_FN_MPI_SESSION_GET_NTH_PSET,
+                             s ? CANON_ERRCLASS_ERR_ARG : CANON_ERRCLASS_ERR_SESSION);
+    size_t room = *pset_len > 0 ? (size_t)*pset_len : 0, need = strlen(psets[n]) + 1;
+    if (room > 0) {
+        size_t copy = need <= room ? need - 1 : room - 1;
+        memcpy(pset_name, psets[n], copy);
+        pset_name[copy] = 0;
+    } else {
+        *pset_len = (int)need;
+    }
+    return MPI_SUCCESS;
+}
+
+int PMPI_Info_create(MPI_Info *);
+int PMPI_Info_set(MPI_Info, const char *, const char *);
+int PMPI_Comm_group(MPI_Comm, MPI_Group *);
+int PMPI_Group_size(MPI_Group, int *);
+
+FRONT(int, Session_get_pset_info, (MPI_Session session, const char *pset_name, MPI_Info *info)) {
+    struct session *s = session_of(session);
+    int i = s ? pset_of(pset_name) : -1;
+    if (i < 0)
+        return session_error(s, CKPT_FN_MPI_SESSION_GET_PSET_INFO,
+                             s ? CANON_ERRCLASS_ERR_ARG : CANON_ERRCLASS_ERR_SESSION);
+    const ckpt_slot *comm =
+        front_slot(CKPT_FN_MPI_SESSION_GET_PSET_INFO, CKPT_KIND_COMM, i ? VID_COMM_SELF : VID_COMM_WORLD);
+    char size[16], *p = size + sizeof size - 1;
+    *p = 0;
+    for (int n = comm->b; n > 0 || *p == 0; n /= 10) *--p = (char)('0' + n % 10);
+    PMPI_Info_create(info);
+    return PMPI_Info_set(*info, "mpi_size", p);
+}
+
+FRONT(int, Group_from_session_pset, (MPI_Session session, const char *pset_name, MPI_Group *newgroup)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GROUP_FROM_SESSION_PSET, newgroup != NULL);
+    struct session *s = session_of(session);
+    int i = s ? pset_of(pset_name) : -1;
+    if (i < 0)
+        return session_error(s, CKPT_FN_MPI_GROUP_FROM_SESSION_PSET,
+                             s ? CANON_ERRCLASS_ERR_ARG : CANON_ERRCLASS_ERR_SESSION);
+    return PMPI_Comm_group(out_comm(i ? VID_COMM_SELF : VID_COMM_WORLD), newgroup);
+}
+
+// ---- communicators from groups ----
+
+int PMPI_Comm_create_group(MPI_Comm, MPI_Group, int, MPI_Comm *);
+int PMPI_Comm_set_errhandler(MPI_Comm, MPI_Errhandler);
+int PMPI_Comm_free(MPI_Comm *);
+int PMPI_Intercomm_create(MPI_Comm, int, MPI_Comm, int, int, MPI_Comm *);
+
+// Calls that are under way at the same time have different tags.
+static int tag_of(const char *stringtag) {
+    uint32_t h = 2166136261u;
+    for (const char *p = stringtag; p != NULL && *p; p++) h = (h ^ (unsigned char)*p) * 16777619u;
+    return (int)(h % 32000u);
+}
+
+FRONT(int, Comm_create_from_group,
+      (MPI_Group group, const char *stringtag, MPI_Info info, MPI_Errhandler errhandler, MPI_Comm *newcomm)) {
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_COMM_CREATE_FROM_GROUP, newcomm != NULL);
+    (void)info;
+    int rc = PMPI_Comm_create_group(out_comm(VID_COMM_WORLD), group, tag_of(stringtag), newcomm);
+    if (rc == MPI_SUCCESS && *newcomm != MPI_COMM_NULL) rc = PMPI_Comm_set_errhandler(*newcomm, errhandler);
+    return rc;
+}
+
+FRONT(int, Intercomm_create_from_groups,
+      (MPI_Group local_group, int local_leader, MPI_Group remote_group, int remote_leader,
+       const char *stringtag, MPI_Info info, MPI_Errhandler errhandler, MPI_Comm *newintercomm)) {
+    (void)info;
+    MPI_Comm world = out_comm(VID_COMM_WORLD), local;
+    const ckpt_mpi_group *remote = in_group(remote_group);
+    int tag = tag_of(stringtag);
+    if (remote == NULL || remote_leader < 0 || remote_leader >= remote->size)
+        return FRONT_ERR(CKPT_FN_MPI_INTERCOMM_CREATE_FROM_GROUPS, GROUP);
+    int rc = PMPI_Comm_create_group(world, local_group, tag, &local);
+    if (rc != MPI_SUCCESS) return rc;
+    rc = PMPI_Intercomm_create(local, local_leader, world, remote->world[remote_leader], tag, newintercomm);
+    PMPI_Comm_free(&local);
+    if (rc == MPI_SUCCESS) rc = PMPI_Comm_set_errhandler(*newintercomm, errhandler);
+    return rc;
+}
+
+// ---- error handlers ----
+
+FRONT(int, Session_create_errhandler, (void *function, MPI_Errhandler *errhandler)) {
+    *errhandler = front_errhandler_new(function, FRONT_COMM, 0);
+    return MPI_SUCCESS;
+}
+
+FRONT(int, Session_set_errhandler, (MPI_Session session, MPI_Errhandler errhandler)) {
+    struct session *s = session_of(session);
+    if (s == NULL) return session_error(s, CKPT_FN_MPI_SESSION_SET_ERRHANDLER, CANON_ERRCLASS_ERR_SESSION);
+    front_errhandler_hold(in_errh(errhandler));
+    front_errhandler_release(s->errhandler);
+    s->errhandler = in_errh(errhandler);
+    return MPI_SUCCESS;
+}
+
+FRONT(int, Session_get_errhandler, (MPI_Session session, MPI_Errhandler *errhandler)) {
+    struct session *s = session_of(session);
+    if (s == NULL) return session_error(s, CKPT_FN_MPI_SESSION_GET_ERRHANDLER, CANON_ERRCLASS_ERR_SESSION);
+    front_errhandler_hold(s->errhandler);
+    *errhandler = out_errh(s->errhandler);
+    return MPI_SUCCESS;
+}
+
+FRONT(int, Session_call_errhandler, (MPI_Session session, int errorcode)) {
+    struct session *s = session_of(session);
+    if (s == NULL) return session_error(s, CKPT_FN_MPI_SESSION_CALL_ERRHANDLER, CANON_ERRCLASS_ERR_SESSION);
+    front_errhandler_raise(s->errhandler, session, CKPT_FN_MPI_SESSION_CALL_ERRHANDLER, errorcode);
+    return MPI_SUCCESS;
+}
