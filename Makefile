@@ -54,7 +54,7 @@ MPICC_OPENMPI := mpicc.openmpi
 
 CFLAGS ?= -O2 -g
 # All C of this repository is compiled with these, whatever CFLAGS says.
-C_FLAGS := -std=gnu11 -Wall -Wextra -Werror -Iinclude -MMD -MP
+C_FLAGS := -std=gnu11 -Wall -Wextra -Wmissing-prototypes -Wshadow -Werror -Iinclude -MMD -MP
 
 # setup.sh chose the toolchain; Go shall not look for another.
 export GOTOOLCHAIN := local

@@ -41,8 +41,8 @@ c_formatted() {
 headers() {
     local header
     for header in include/*.h include/ckpt/*.h; do
-        gcc -std=gnu11 -Wall -Wextra -Wpedantic -Werror -Iinclude -fsyntax-only -x c "$header" &&
-            g++ -std=c++17 -Wall -Wextra -Werror -Iinclude -fsyntax-only -x c++ "$header" || return 1
+        gcc -std=gnu11 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -Iinclude -fsyntax-only -x c "$header" &&
+            g++ -std=c++17 -Wall -Wextra -Wconversion -Wshadow -Werror -Iinclude -fsyntax-only -x c++ "$header" || return 1
     done
 }
 

@@ -12,8 +12,6 @@
 
 struct back back;
 
-long back_Comm_get_parent(const long *a);
-
 long back_missing(const long *a) {
     (void)a;
     return CANON_ERR(INTERN); // the front answers these itself

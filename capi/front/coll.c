@@ -103,15 +103,6 @@ FRONT(int, Op_commutative, (MPI_Op op, int *commute)) {
 
 // ---- all-to-all with a datatype for each peer ----
 
-int PMPI_Comm_rank(MPI_Comm, int *);
-int PMPI_Comm_size(MPI_Comm, int *);
-int PMPI_Comm_test_inter(MPI_Comm, int *);
-int PMPI_Comm_remote_size(MPI_Comm, int *);
-int PMPI_Topo_test(MPI_Comm, int *);
-int PMPI_Cartdim_get(MPI_Comm, int *);
-int PMPI_Graph_neighbors_count(MPI_Comm, int, int *);
-int PMPI_Dist_graph_neighbors_count(MPI_Comm, int *, int *, int *);
-
 int front_blocks(MPI_Comm comm, int neighbors, int *out, int *in) {
     int rc, flag;
     if (!neighbors) {

@@ -8,10 +8,6 @@
 
 #include "front/front.h"
 
-int PMPI_Info_create(MPI_Info *);
-int PMPI_Info_set(MPI_Info, const char *, const char *);
-int PMPI_Comm_size(MPI_Comm, int *);
-
 #if FRONT_ABI == 2
 static char **arguments;
 

@@ -48,6 +48,8 @@ typedef int(MPI_Type_delete_attr_function)(MPI_Datatype, int, void *, void *);
 typedef int(MPI_Win_copy_attr_function)(MPI_Win, int, void *, void *, void *, int *);
 typedef int(MPI_Win_delete_attr_function)(MPI_Win, int, void *, void *);
 
+#include "front/gen/zz_pmpi.h"
+
 // Declares an MPI function: PMPI_name is what follows, MPI_name a weak name of the same, so that a
 // tool can put itself before it.
 #define FRONT(result, name, params)                                                  \
@@ -191,16 +193,6 @@ typedef int front_delete_proxy(void *fn, int handle, int keyval, int form, void 
 void front_keyval_proxy(int keyval, front_copy_proxy *copy, front_delete_proxy *delete);
 int front_attr_set(int sort, ckpt_vid object, int keyval, long value, int form);
 int front_attr_get(int sort, ckpt_vid object, int keyval, long *value, int *flag);
-
-// ---- handles.c ----
-
-MPI_Fint PMPI_Comm_c2f(MPI_Comm);
-MPI_Fint PMPI_Type_c2f(MPI_Datatype);
-MPI_Fint PMPI_Win_c2f(MPI_Win);
-MPI_Fint PMPI_File_c2f(MPI_File);
-MPI_Fint PMPI_Op_c2f(MPI_Op);
-MPI_Fint PMPI_Group_c2f(MPI_Group);
-MPI_Fint PMPI_Request_c2f(MPI_Request);
 
 // ---- coll.c ----
 

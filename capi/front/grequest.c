@@ -48,9 +48,9 @@ static long thunk(struct grequest *g, int what, ckpt_mpi_status *status, int com
 static __thread struct grequest *latest; // that this thread started
 
 FRONT(int, Grequest_start,
-      (void *query, void *free_fn, void *cancel, void *extra_state, MPI_Request *request)) {
+      (void *query, void *free_request, void *cancel, void *extra_state, MPI_Request *request)) {
     struct grequest *g = front_alloc(sizeof *g);
-    *g = (struct grequest){query, free_fn, cancel, extra_state, 0};
+    *g = (struct grequest){query, free_request, cancel, extra_state, 0};
     ckpt_vid v = VID_REQUEST_NULL;
     ckpt_mpi_grequest_thunk *f = (ckpt_mpi_grequest_thunk *)thunk;
     long a[] = {(long)g, (long)f, (long)&v};

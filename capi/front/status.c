@@ -54,17 +54,14 @@ FRONT(int, Get_count_c, (const MPI_Status *status, MPI_Datatype datatype, MPI_Co
 
 FRONT(int, Type_size_c, (MPI_Datatype type, MPI_Count *size)) { return PMPI_Type_size_x(type, size); }
 
-int PMPI_Get_elements_x(const MPI_Status *, MPI_Datatype, MPI_Count *);
 FRONT(int, Get_elements_c, (const MPI_Status *status, MPI_Datatype datatype, MPI_Count *count)) {
     return PMPI_Get_elements_x(status, datatype, count);
 }
 
-int PMPI_Type_get_extent_x(MPI_Datatype, MPI_Count *, MPI_Count *);
 FRONT(int, Type_get_extent_c, (MPI_Datatype type, MPI_Count *lb, MPI_Count *extent)) {
     return PMPI_Type_get_extent_x(type, lb, extent);
 }
 
-int PMPI_Type_get_true_extent_x(MPI_Datatype, MPI_Count *, MPI_Count *);
 FRONT(int, Type_get_true_extent_c, (MPI_Datatype type, MPI_Count *lb, MPI_Count *extent)) {
     return PMPI_Type_get_true_extent_x(type, lb, extent);
 }
@@ -104,13 +101,10 @@ FRONT(int, Status_f2c, (const int *f_status, MPI_Status *c_status)) {
     return MPI_SUCCESS;
 }
 
-int PMPI_File_get_type_extent(MPI_File, MPI_Datatype, MPI_Aint *);
 FRONT(int, File_get_type_extent_c, (MPI_File fh, MPI_Datatype datatype, MPI_Count *extent)) {
     return PMPI_File_get_type_extent(fh, datatype, extent);
 }
 
-int PMPI_Buffer_attach(void *, int);
-int PMPI_Buffer_detach(void *, int *);
 FRONT(int, Buffer_attach_c, (void *buffer, MPI_Count size)) {
     if (size != (int)size) return FRONT_ERR(CKPT_FN_MPI_BUFFER_ATTACH_C, COUNT);
     return PMPI_Buffer_attach(buffer, (int)size);

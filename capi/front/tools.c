@@ -36,10 +36,6 @@ static ckpt_vid object_of(int bind, const void *object) {
     }
 }
 
-int PMPI_T_cvar_get_info(int, char *, int *, int *, MPI_Datatype *, void *, char *, int *, int *, int *);
-int PMPI_T_pvar_get_info(int, char *, int *, int *, int *, MPI_Datatype *, void *, char *, int *, int *,
-                         int *, int *, int *);
-
 FRONT(int, T_cvar_handle_alloc, (int cvar_index, void *obj_handle, void *handle, int *count)) {
     int bind = T_BIND_BASE, none = 0, rc;
     rc = PMPI_T_cvar_get_info(cvar_index, NULL, &none, NULL, NULL, NULL, NULL, &none, &bind, NULL);

@@ -513,4 +513,7 @@ const char *back_load(const char *abi);
 int back_restart(char **message);
 void lower_open(void);
 
+// Which back fn_load_back loads; name stays where it is.
+void back_choose(char *name);
+
 #endif

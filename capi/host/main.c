@@ -20,8 +20,6 @@
 
 struct host H;
 
-void back_choose(char *name);
-
 static void find_parts(void) {
     static char exe[4096];
     ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 16);

@@ -85,7 +85,7 @@ func backPersistent(b *bytes.Buffer, f *function) {
 		}
 		n++
 	}
-	fmt.Fprintf(b, "\nlong back_%s(const long *a)\n{\n    return back_coll_init(CKPT_FN_MPI_%s - CKPT_FN_MPI, \"MPI_%s\", a, %d, %#x);\n}\n",
+	fmt.Fprintf(b, "\nlong back_%s(const long *a) {\n    return back_coll_init(CKPT_FN_MPI_%s - CKPT_FN_MPI, \"MPI_%s\", a, %d, %#x);\n}\n",
 		f.name, strings.ToUpper(f.started()), f.name, n, mask)
 }
 
@@ -94,7 +94,7 @@ func backPersistent(b *bytes.Buffer, f *function) {
 func backWrapper(b *bytes.Buffer, f *function) {
 	counted := f.collective()
 	if counted >= 0 {
-		fmt.Fprintf(b, "\nstatic inline long call_%s(const long *a, MPI_Comm comm)\n{\n", f.name)
+		fmt.Fprintf(b, "\nstatic inline long call_%s(const long *a, MPI_Comm comm) {\n", f.name)
 		if len(f.params) == 1 {
 			b.WriteString("    (void)a;\n")
 		}
@@ -102,7 +102,7 @@ func backWrapper(b *bytes.Buffer, f *function) {
 		defer fmt.Fprintf(b, "long back_%s(const long *a) { return call_%s(a, real_comm(a[%d])); }\nCLOCKED_%s(%s, %s, %d)\n",
 			f.name, f.name, counted, f.blocking(), f.name, upper, counted)
 	} else {
-		fmt.Fprintf(b, "\nlong back_%s(const long *a)\n{\n", f.name)
+		fmt.Fprintf(b, "\nlong back_%s(const long *a) {\n", f.name)
 	}
 	owner := "CKPT_VID_NONE"
 	for i, p := range f.params {
@@ -150,7 +150,7 @@ func backWrapper(b *bytes.Buffer, f *function) {
 		fmt.Fprintf(b, "    return %s(rc);\n}\n", back)
 		return
 	}
-	fmt.Fprintf(b, "    if (rc != MPI_SUCCESS)\n        return %s(rc);\n", back)
+	fmt.Fprintf(b, "    if (rc != MPI_SUCCESS) return %s(rc);\n", back)
 	b.WriteString(after.String())
 	if !strings.Contains(after.String(), "return") {
 		b.WriteString("    return 0;\n")
@@ -165,12 +165,7 @@ func (f *function) below() bool { return !slices.Contains([]string{"ask", "large
 func backTable(fs []*function) []byte {
 	var b bytes.Buffer
 	b.WriteString(banner + "#include \"back/impl/impl.h\"\n\n")
-	for _, f := range fs {
-		if f.below() {
-			fmt.Fprintf(&b, "long back_%s(const long *a);\n", f.name)
-		}
-	}
-	b.WriteString("\nckpt_back_fn *const back_table[CKPT_FN_MPI_END - CKPT_FN_MPI] = {\n")
+	b.WriteString("ckpt_back_fn *const back_table[CKPT_FN_MPI_END - CKPT_FN_MPI] = {\n")
 	for _, f := range fs {
 		fn := "back_" + f.name
 		if !f.below() {
@@ -200,23 +195,23 @@ func removedInOpenMPI(c constant) string {
 func backConstants(all map[string][]constant) []byte {
 	var b bytes.Buffer
 	b.WriteString(banner + "#include \"back/impl/impl.h\"\n")
-	b.WriteString("\nint back_bind_constants(ckpt_job *job)\n{\n")
+	b.WriteString("\nint back_bind_constants(ckpt_job *job) {\n")
 	for _, sort := range []string{"datatype", "op"} {
 		for _, c := range all[sort] {
 			if sort == "datatype" && (c.name == "LB" || c.name == "UB") {
 				b.WriteString(removedInOpenMPI(c))
 				continue
 			}
-			fmt.Fprintf(&b, "#if defined(MPI_%s)\n    if (back_bind_%s(job, %d, MPI_%s))\n        return -1;\n#endif\n", c.name, sort, c.number, c.name)
+			fmt.Fprintf(&b, "#if defined(MPI_%s)\n    if (back_bind_%s(job, %d, MPI_%s)) return -1;\n#endif\n", c.name, sort, c.number, c.name)
 		}
 	}
 	b.WriteString("    return 0;\n}\n")
-	b.WriteString("\n/* Our number of an error class of the real MPI; MPI_ERR_OTHER's when we have none. */\nint back_canon_class(int class)\n{\n    switch (class) {\n    case MPI_SUCCESS:\n        return 0;\n")
+	b.WriteString("\n/* Our number of an error class of the real MPI; MPI_ERR_OTHER's when we have none. */\nint back_canon_class(int class) {\n    switch (class) {\n    case MPI_SUCCESS:\n        return 0;\n")
 	for _, c := range all["errclass"] {
 		fmt.Fprintf(&b, "#ifdef MPI_%s\n    case MPI_%s:\n        return CANON_ERRCLASS_%s;\n#endif\n", c.name, c.name, c.name)
 	}
 	b.WriteString("    default:\n        return CANON_ERRCLASS_ERR_OTHER;\n    }\n}\n")
-	b.WriteString("\n/* And back. */\nint back_real_class(int canon)\n{\n    switch (canon) {\n    case 0:\n        return MPI_SUCCESS;\n")
+	b.WriteString("\n/* And back. */\nint back_real_class(int canon) {\n    switch (canon) {\n    case 0:\n        return MPI_SUCCESS;\n")
 	for _, c := range all["errclass"] {
 		fmt.Fprintf(&b, "#ifdef MPI_%s\n    case CANON_ERRCLASS_%s:\n        return MPI_%s;\n#endif\n", c.name, c.name, c.name)
 	}

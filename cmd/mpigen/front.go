@@ -46,15 +46,7 @@ func (p *param) after() string { return "v_" + p.name }
 var results = map[string]bool{"flag": true, "result": true, "size": true, "index": true}
 
 func prototype(f *function) string {
-	ps := make([]string, len(f.params))
-	for i, p := range f.params {
-		ps[i] = declare(p)
-	}
-	args := strings.Join(ps, ", ")
-	if args == "" {
-		args = "void"
-	}
-	return fmt.Sprintf("FRONT(int, %s, (%s))", f.name, args)
+	return fmt.Sprintf("FRONT(int, %s, (%s))", f.name, f.parameters())
 }
 
 // frontChapter writes the generated wrappers of one chapter for all ABIs.
@@ -80,7 +72,7 @@ func frontChapter(fs []*function) []byte {
 }
 
 func frontWrapper(b *bytes.Buffer, f *function) {
-	fmt.Fprintf(b, "\n%s\n{\n", prototype(f))
+	fmt.Fprintf(b, "\n%s {\n", prototype(f))
 	var words []string
 	var after strings.Builder
 	for _, p := range f.params {
@@ -110,7 +102,7 @@ func frontWrapper(b *bytes.Buffer, f *function) {
 		args = "a"
 	}
 	if f.chapter == "tools" { // allowed before MPI_Init, and errors have no handler
-		fmt.Fprintf(b, "    long rc = front_call_always(%s, %s);\n    if (rc != 0)\n        return front_code(rc);\n", f.fnConst(), args)
+		fmt.Fprintf(b, "    long rc = front_call_always(%s, %s);\n    if (rc != 0) return front_code(rc);\n", f.fnConst(), args)
 		fmt.Fprintf(b, "%s    return MPI_SUCCESS;\n}\n", after.String())
 		return
 	}

@@ -52,8 +52,8 @@ func handleInOut(ctype, short string) kind {
 
 // toolNumber is a number that comes out of the tools interface.
 func toolNumber(what string) kind {
-	return kind{ctype: "int *$", in: "(long)$", after: "if ($ != NULL)\n        *$ += T_" + what + "_BASE;",
-		arg: "(int *)$", backAfter: "if ($)\n        *(int *)$ -= TOOL_" + what + "_BASE;"}
+	return kind{ctype: "int *$", in: "(long)$", after: "if ($ != NULL) *$ += T_" + what + "_BASE;",
+		arg: "(int *)$", backAfter: "if ($) *(int *)$ -= TOOL_" + what + "_BASE;"}
 }
 
 var kinds = map[string]kind{
@@ -78,7 +78,7 @@ var kinds = map[string]kind{
 	"cvptr":   plain("const void *$"),
 	"strs":    frontOnly("char **$"),
 	"strsp":   frontOnly("char ***$"),
-	"ranges":  frontOnly("int ($)[3]"),
+	"ranges":  frontOnly("int $[][3]"),
 
 	// values with special meanings
 	"buf":       {ctype: "const void *$", in: "in_buf($)", arg: "real_buf($)"},
@@ -103,7 +103,7 @@ var kinds = map[string]kind{
 	"opclass":    toolNumber("CLASS"),
 	"pclass":     {ctype: "int $", in: "$ - T_CLASS_BASE", arg: "(int)$ + TOOL_CLASS_BASE"},
 	"tooltype": {ctype: "MPI_Datatype *$", before: "ckpt_vid v_$ = VID_TYPE_NULL;", in: "(long)&v_$",
-		after:      "if ($ != NULL)\n        *$ = out_type(v_$);",
+		after:      "if ($ != NULL) *$ = out_type(v_$);",
 		backBefore: "MPI_Datatype t_%d = MPI_DATATYPE_NULL;", arg: "&t_%d",
 		backAfter: "*(ckpt_vid *)$ = back_tool_type(t_%d);"},
 	"pvar": {ctype: "void *$", in: "(long)$", arg: "real_pvar($)"},
@@ -114,7 +114,7 @@ var kinds = map[string]kind{
 	// statuses
 	"ostatus": {ctype: "MPI_Status *$", in: "out_status($)",
 		backBefore: "MPI_Status own_%d, *s_%d = status_for($, &own_%d);", arg: "s_%d",
-		backAfter: "if (s_%d == &own_%d)\n        give_status(s_%d, $);"},
+		backAfter: "if (s_%d == &own_%d) give_status(s_%d, $);"},
 	"cstatus":  {ctype: "const MPI_Status *$", in: "status_word(FRONT_ABI, $)"},
 	"iostatus": frontOnly("MPI_Status *$"),
 	"statuses": frontOnly("MPI_Status *$"),

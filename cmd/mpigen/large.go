@@ -29,15 +29,7 @@ func (f *function) takesAny() bool {
 
 // frontLarge writes a function with large counts, which calls the one of the same name without _c.
 func frontLarge(b *bytes.Buffer, f *function) {
-	var types []string
-	for _, p := range f.params {
-		if k, ok := map[string]string{"large": "int", "larges": "ints", "laints": "ints"}[p.kind]; ok {
-			p.kind = k
-		}
-		types = append(types, declare(p))
-	}
-	fmt.Fprintf(b, "\nint PMPI_%s(%s);\n", f.twin(), strings.Join(types, ", "))
-	fmt.Fprintf(b, "%s\n{\n    struct front_large w = {0};\n", prototype(f))
+	fmt.Fprintf(b, "\n%s {\n    struct front_large w = {0};\n", prototype(f))
 	largeArrays(b, f)
 	var args []string
 	request := "NULL"
@@ -61,7 +53,7 @@ func frontLarge(b *bytes.Buffer, f *function) {
 		args = append(args, arg)
 	}
 	kind, object := objectOf(f)
-	fmt.Fprintf(b, "    if (__builtin_expect(w.refused || w.rc != MPI_SUCCESS, 0))\n        return front_large_refuse(&w, FRONT_%s, %s, %s);\n",
+	fmt.Fprintf(b, "    if (__builtin_expect(w.refused || w.rc != MPI_SUCCESS, 0)) return front_large_refuse(&w, FRONT_%s, %s, %s);\n",
 		strings.ToUpper(kind), object, f.fnConst())
 	fmt.Fprintf(b, "    return front_large_end(&w, PMPI_%s(%s), %s);\n}\n", f.twin(), strings.Join(args, ", "), request)
 }

@@ -68,6 +68,8 @@ func generate() (map[string][]byte, error) {
 	files := map[string][]byte{
 		"capi/canon/gen/zz_numbers.h":    numbers(fs),
 		"capi/canon/gen/zz_constants.h":  constants(cs),
+		"capi/front/gen/zz_pmpi.h":       frontHeader(fs),
+		"capi/back/gen/zz_back.h":        backHeader(fs),
 		"capi/back/gen/zz_table.c":       backTable(fs),
 		"capi/back/gen/zz_constants.c":   backConstants(cs),
 		"capi/back/gen/zz_collectives.h": backCollectives(fs),

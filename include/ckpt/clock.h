@@ -40,7 +40,7 @@ typedef struct ckpt_coll {
 
 /* CKPT_PENDING_*, 0 while no checkpoint is asked for. */
 static inline uint32_t ckpt_pending(const ckpt_tables *t) {
-    return __builtin_expect(__atomic_load_n(&t->pending, __ATOMIC_RELAXED), 0);
+    return (uint32_t)__builtin_expect(__atomic_load_n(&t->pending, __ATOMIC_RELAXED), 0);
 }
 
 static inline ckpt_clock *ckpt_clock_of(const ckpt_tables *t, ckpt_vid comm) {
@@ -63,7 +63,7 @@ static inline int ckpt_coll_count_at(const ckpt_tables *t, const ckpt_slot *s, c
     __atomic_store_n(&c->call, call->k, __ATOMIC_RELAXED);
     __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the compiler keeps the order; the reader's membarrier
                                                 makes the processor keep it */
-    return __builtin_expect(ckpt_pending(t) != 0, 0);
+    return (int)__builtin_expect(ckpt_pending(t) != 0, 0);
 }
 
 static inline int ckpt_coll_count(const ckpt_job *job, ckpt_vid comm, const char *name, ckpt_coll *call) {

@@ -30,7 +30,6 @@ static long meet(ckpt_back_fn *fn, const long *a, uint64_t meeting) {
 }
 
 // parent, group, tag, new
-long back_Comm_create_group(const long *a);
 static long met_Comm_create_group(const long *a) {
     static const char name[] = "MPI_Comm_create_group";
     const ckpt_mpi_group *g = (const ckpt_mpi_group *)a[1];
@@ -42,7 +41,6 @@ static long met_Comm_create_group(const long *a) {
 }
 
 // local, local leader, peer, remote leader, tag, new
-long back_Intercomm_create(const long *a);
 static long met_Intercomm_create(const long *a) {
     static const char name[] = "MPI_Intercomm_create";
     MPI_Comm local = real_comm(a[0]), peer = real_comm(a[2]);

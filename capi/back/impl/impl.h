@@ -20,6 +20,7 @@
 #include "ckpt/clock.h"
 #include "ckpt/gate.h"
 #include "canon/mpi_canon.h"
+#include "back/gen/zz_back.h"
 
 #if defined(OPEN_MPI)
 #define BACK_NAME "openmpi"

@@ -6,11 +6,6 @@
 
 #include "back/impl/impl.h"
 
-long back_Isend(const long *a);
-long back_Irecv(const long *a);
-long back_Cancel(const long *a);
-long back_Wait(const long *a);
-
 // The send was refused, so nothing shall be received.
 static void take_back(ckpt_vid recv) {
     const long a[] = {(long)&recv, 0};

@@ -10,9 +10,6 @@
 
 #include "back/impl/impl.h"
 
-long back_Type_commit(const long *a);
-long back_Type_free(const long *a);
-
 struct back_coll *back_coll_of(const ckpt_slot *s) {
     return (struct back_coll *)(uintptr_t)s->extra;
 }

@@ -9,6 +9,8 @@ const uint32_t mpich_types[CKPT_VID_PREDEFINED] = {[0] = MPI_DATATYPE_NULL,
 #undef X
 };
 
+// Programs and other libraries know these by their names: no header of ours declares them.
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
 #define EXPORT __attribute__((visibility("default")))
 
 int mpich_unweighted, mpich_weights_empty;

@@ -3,6 +3,8 @@
 // openmpi_abi.c: the data symbols of the Open MPI ABI, and functions that only it has.
 #include "front/front.h"
 
+// Programs and other libraries know these by their names: no header of ours declares them.
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
 #define EXPORT __attribute__((visibility("default")))
 #define OBJECT(name, id) EXPORT struct name##_s name = {.vid = (id)}
 

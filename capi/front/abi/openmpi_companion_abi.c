@@ -8,6 +8,8 @@
 #include "front/abi/openmpi_cxx.h"
 #include "front/abi/openmpi_fortran.h"
 
+// Programs and other libraries know these by their names: no header of ours declares them.
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
 #define EXPORT __attribute__((visibility("default")))
 
 // ---- C++: operations ----

@@ -11,6 +11,8 @@
 #include "front/front.h"
 #include "front/abi/openmpi_fortran.h"
 
+// Programs and other libraries know these by their names: no header of ours declares them.
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
 #define EXPORT __attribute__((visibility("default")))
 
 // ---- data ----
@@ -163,8 +165,6 @@ EXPORT int ckpt_front_op_create(void *function, int commute, MPI_Fint *op) {
 }
 
 // ---- generalized requests ----
-
-int PMPI_Grequest_start(void *, void *, void *, void *, MPI_Request *);
 
 EXPORT int ckpt_front_grequest_start(void *query, void *free_fn, void *cancel, void *extra,
                                      MPI_Fint *request) {

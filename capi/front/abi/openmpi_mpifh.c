@@ -9,6 +9,8 @@
 
 #include "front/abi/openmpi_fortran.h"
 
+// Programs and other libraries know these by their names: no header of ours declares them.
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
 #define EXPORT __attribute__((visibility("default")))
 #define NAMED(target, name) extern EXPORT __typeof__(target) name __attribute__((weak, alias(#target)));
 // The names of one function: lower is after mpi_, upper after MPI_, mixed after MPI_.

@@ -6,13 +6,6 @@
 #include <limits.h>
 #include <stdlib.h>
 
-int PMPI_Comm_rank(MPI_Comm, int *);
-int PMPI_Comm_size(MPI_Comm, int *);
-int PMPI_Comm_test_inter(MPI_Comm, int *);
-int PMPI_Type_commit(MPI_Datatype *);
-int PMPI_Type_free(MPI_Datatype *);
-int PMPI_Type_contiguous_c(MPI_Count, MPI_Datatype, MPI_Datatype *);
-
 // ---- arrays ----
 
 static void room(struct front_large *w, int arrays) {

@@ -7,19 +7,6 @@
 
 #include "front/large/large.h"
 
-int PMPI_Pack(const void *, int, MPI_Datatype, void *, int, int *, MPI_Comm);
-int PMPI_Unpack(const void *, int, int *, void *, int, MPI_Datatype, MPI_Comm);
-int PMPI_Pack_size(int, MPI_Datatype, MPI_Comm, int *);
-int PMPI_Pack_external(const char *, const void *, int, MPI_Datatype, void *, MPI_Aint, MPI_Aint *);
-int PMPI_Unpack_external(const char *, const void *, MPI_Aint, MPI_Aint *, void *, int, MPI_Datatype);
-int PMPI_Pack_external_size(const char *, int, MPI_Datatype, MPI_Aint *);
-int PMPI_Type_get_extent(MPI_Datatype, MPI_Aint *, MPI_Aint *);
-int PMPI_Type_size_x(MPI_Datatype, MPI_Count *);
-int PMPI_Win_create(void *, MPI_Aint, int, MPI_Info, MPI_Comm, MPI_Win *);
-int PMPI_Win_allocate(MPI_Aint, int, MPI_Info, MPI_Comm, void *, MPI_Win *);
-int PMPI_Win_allocate_shared(MPI_Aint, int, MPI_Info, MPI_Comm, void *, MPI_Win *);
-int PMPI_Win_shared_query(MPI_Win, int, MPI_Aint *, int *, void *);
-
 // ---- packing: element by element gives the same bytes as all at once ----
 
 // How many elements go in one call, so that their packed bytes are an int.

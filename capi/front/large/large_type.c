@@ -11,24 +11,6 @@
 
 #include "front/large/large.h"
 
-int PMPI_Type_contiguous(int, MPI_Datatype, MPI_Datatype *);
-int PMPI_Type_vector(int, int, int, MPI_Datatype, MPI_Datatype *);
-int PMPI_Type_create_hvector(int, int, MPI_Aint, MPI_Datatype, MPI_Datatype *);
-int PMPI_Type_indexed(int, const int *, const int *, MPI_Datatype, MPI_Datatype *);
-int PMPI_Type_create_hindexed(int, const int *, const MPI_Aint *, MPI_Datatype, MPI_Datatype *);
-int PMPI_Type_create_indexed_block(int, int, const int *, MPI_Datatype, MPI_Datatype *);
-int PMPI_Type_create_hindexed_block(int, int, const MPI_Aint *, MPI_Datatype, MPI_Datatype *);
-int PMPI_Type_create_struct(int, const int *, const MPI_Aint *, const MPI_Datatype *, MPI_Datatype *);
-int PMPI_Type_create_subarray(int, const int *, const int *, const int *, int, MPI_Datatype, MPI_Datatype *);
-int PMPI_Type_create_darray(int, int, int, const int *, const int *, const int *, const int *, int,
-                            MPI_Datatype, MPI_Datatype *);
-int PMPI_Type_create_resized(MPI_Datatype, MPI_Aint, MPI_Aint, MPI_Datatype *);
-int PMPI_Type_get_extent(MPI_Datatype, MPI_Aint *, MPI_Aint *);
-int PMPI_Type_dup(MPI_Datatype, MPI_Datatype *);
-int PMPI_Type_free(MPI_Datatype *);
-int PMPI_Type_get_envelope(MPI_Datatype, int *, int *, int *, int *);
-int PMPI_Type_get_contents(MPI_Datatype, int, int, int, int *, MPI_Aint *, MPI_Datatype *);
-
 // ---- how a datatype was made ----
 
 struct front_contents {

@@ -253,10 +253,10 @@ int front_attr_get(int sort, ckpt_vid object, int keyval, long *value, int *flag
 // ---- communicators ----
 
 FRONT(int, Comm_create_keyval,
-      (MPI_Comm_copy_attr_function * copy, MPI_Comm_delete_attr_function *delete, int *keyval,
+      (MPI_Comm_copy_attr_function * copy_fn, MPI_Comm_delete_attr_function *delete_fn, int *keyval,
        void *extra_state)) {
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_COMM_CREATE_KEYVAL, keyval != NULL);
-    return create(FRONT_COMM, (void *)copy, (void *)delete, extra_state, keyval);
+    return create(FRONT_COMM, (void *)copy_fn, (void *)delete_fn, extra_state, keyval);
 }
 
 FRONT(int, Comm_free_keyval, (int *keyval)) {
@@ -288,9 +288,9 @@ FRONT(int, Comm_delete_attr, (MPI_Comm comm, int keyval)) {
 // The names of MPI 1.
 
 FRONT(int, Keyval_create,
-      (MPI_Comm_copy_attr_function * copy, MPI_Comm_delete_attr_function *delete, int *keyval,
+      (MPI_Comm_copy_attr_function * copy_fn, MPI_Comm_delete_attr_function *delete_fn, int *keyval,
        void *extra_state)) {
-    return PMPI_Comm_create_keyval(copy, delete, keyval, extra_state);
+    return PMPI_Comm_create_keyval(copy_fn, delete_fn, keyval, extra_state);
 }
 
 FRONT(int, Keyval_free, (int *keyval)) { return PMPI_Comm_free_keyval(keyval); }
@@ -308,10 +308,10 @@ FRONT(int, Attr_delete, (MPI_Comm comm, int keyval)) { return PMPI_Comm_delete_a
 // ---- datatypes ----
 
 FRONT(int, Type_create_keyval,
-      (MPI_Type_copy_attr_function * copy, MPI_Type_delete_attr_function *delete, int *keyval,
+      (MPI_Type_copy_attr_function * copy_fn, MPI_Type_delete_attr_function *delete_fn, int *keyval,
        void *extra_state)) {
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_CREATE_KEYVAL, keyval != NULL);
-    return create(FRONT_TYPE, (void *)copy, (void *)delete, extra_state, keyval);
+    return create(FRONT_TYPE, (void *)copy_fn, (void *)delete_fn, extra_state, keyval);
 }
 
 FRONT(int, Type_free_keyval, (int *keyval)) {
@@ -341,10 +341,10 @@ FRONT(int, Type_delete_attr, (MPI_Datatype type, int keyval)) {
 // ---- windows ----
 
 FRONT(int, Win_create_keyval,
-      (MPI_Win_copy_attr_function * copy, MPI_Win_delete_attr_function *delete, int *keyval,
+      (MPI_Win_copy_attr_function * copy_fn, MPI_Win_delete_attr_function *delete_fn, int *keyval,
        void *extra_state)) {
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_WIN_CREATE_KEYVAL, keyval != NULL);
-    return create(FRONT_WIN, (void *)copy, (void *)delete, extra_state, keyval);
+    return create(FRONT_WIN, (void *)copy_fn, (void *)delete_fn, extra_state, keyval);
 }
 
 FRONT(int, Win_free_keyval, (int *keyval)) {

@@ -117,11 +117,6 @@ FRONT(int, Session_get_nth_pset,
     return MPI_SUCCESS;
 }
 
-int PMPI_Info_create(MPI_Info *);
-int PMPI_Info_set(MPI_Info, const char *, const char *);
-int PMPI_Comm_group(MPI_Comm, MPI_Group *);
-int PMPI_Group_size(MPI_Group, int *);
-
 FRONT(int, Session_get_pset_info, (MPI_Session session, const char *pset_name, MPI_Info *info)) {
     struct session *s = session_of(session);
     int i = s ? pset_of(pset_name) : -1;
@@ -148,11 +143,6 @@ FRONT(int, Group_from_session_pset, (MPI_Session session, const char *pset_name,
 }
 
 // ---- communicators from groups ----
-
-int PMPI_Comm_create_group(MPI_Comm, MPI_Group, int, MPI_Comm *);
-int PMPI_Comm_set_errhandler(MPI_Comm, MPI_Errhandler);
-int PMPI_Comm_free(MPI_Comm *);
-int PMPI_Intercomm_create(MPI_Comm, int, MPI_Comm, int, int, MPI_Comm *);
 
 // Calls that are under way at the same time have different tags.
 static int tag_of(const char *stringtag) {

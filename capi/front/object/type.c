@@ -23,7 +23,6 @@ FRONT(int, Type_create_struct,
     return MPI_SUCCESS;
 }
 
-int PMPI_Type_free(MPI_Datatype *);
 FRONT(int, Type_dup, (MPI_Datatype type, MPI_Datatype *newtype)) {
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_DUP, newtype != NULL);
     ckpt_vid old = in_type(type), v = VID_TYPE_NULL;
@@ -148,10 +147,6 @@ FRONT(int, Type_get_name, (MPI_Datatype type, char *type_name, int *resultlen)) 
 }
 
 // ---- the names of MPI 1 ----
-
-int PMPI_Type_create_hindexed(int, const int *, const MPI_Aint *, MPI_Datatype, MPI_Datatype *);
-int PMPI_Type_create_hvector(int, int, MPI_Aint, MPI_Datatype, MPI_Datatype *);
-int PMPI_Type_get_extent(MPI_Datatype, MPI_Aint *, MPI_Aint *);
 
 FRONT(int, Type_hindexed,
       (int count, const int *blocklengths, const MPI_Aint *displacements, MPI_Datatype oldtype,

@@ -13,9 +13,6 @@
 
 enum { PAGE = 4096 };
 
-int PMPI_Allgather(const void *, int, MPI_Datatype, void *, int, MPI_Datatype, MPI_Comm);
-int PMPI_Comm_size(MPI_Comm, int *);
-
 static MPI_Aint whole_pages(MPI_Aint bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
 
 // Whether the hints allow parts that do not follow each other without a gap.
