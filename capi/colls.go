@@ -10,17 +10,43 @@ import "C"
 import (
 	"unsafe"
 
-	"github.com/libckpt/libckpt/ckpt"
+	"github.com/libckpt/libckpt/ckpt/clockwork"
+	"github.com/libckpt/libckpt/ckpt/where"
 	"github.com/libckpt/libckpt/vid"
 )
+
+// Numbers of ckpt.h that Go writes again: one that differs does not compile.
+var (
+	zero [1]struct{}
+	_    = zero[C.CKPT_COLL_WAIT-clockwork.Wait]
+	_    = zero[C.CKPT_COLL_ENTER-clockwork.Enter]
+	_    = zero[C.CKPT_COLL_DEFER-clockwork.Defer]
+	_    = zero[C.CKPT_COLL_BLOCKING-clockwork.Blocking]
+	_    = zero[C.CKPT_COLL_NONBLOCKING-clockwork.NonBlocking]
+	_    = zero[C.CKPT_COLL_GATED-clockwork.Gated]
+	_    = zero[C.CKPT_WAIT_MESSAGE-where.ForMessage]
+	_    = zero[C.CKPT_WAIT_RECEIVER-where.ForReceiver]
+	_    = zero[C.CKPT_WAIT_COLLECTIVE-where.ForCollective]
+	_    = zero[C.CKPT_WAIT_REQUEST-where.ForRequest]
+	_    = zero[C.CKPT_PEER_ANY-where.PeerAny]
+	_    = zero[C.CKPT_PEER_NONE-where.PeerNone]
+)
+
+// clockOf is the collective clock of a job, nil (which takes and answers everything) where there is none.
+func clockOf(job *C.ckpt_job) *clockwork.Clock {
+	if job == nil || process.job == nil {
+		return nil
+	}
+	return process.job.Clock()
+}
 
 //export ckpt_coll_members
 func ckpt_coll_members(job *C.ckpt_job, comm C.ckpt_vid, world *C.int, n C.int, identity C.uint64_t) C.int {
 	if job == nil || n < 0 {
 		return C.CKPT_E_ARG
 	}
-	if members, ok := ranksOf(world, n); ok && process.job != nil {
-		process.job.CommMembers(vid.ID(comm), uint64(identity), members)
+	if members, ok := ranksOf(world, n); ok {
+		clockOf(job).CommMade(vid.ID(comm), uint64(identity), members)
 	}
 	return C.CKPT_OK
 }
@@ -43,23 +69,20 @@ func ranksOf(world *C.int, n C.int) ([]int32, bool) {
 
 //export ckpt_coll_subset
 func ckpt_coll_subset(job *C.ckpt_job, comm C.ckpt_vid, parent C.uint64_t, tag C.int, world *C.int, n C.int, name *C.char) C.uint64_t {
-	if job == nil || process.job == nil {
-		return 0
-	}
 	members, ok := ranksOf(world, n)
 	if !ok {
 		return 0
 	}
-	return C.uint64_t(process.job.CollSubset(vid.ID(comm), uint64(parent), int(tag), members, C.GoString(name)))
+	return C.uint64_t(clockOf(job).Subset(vid.ID(comm), uint64(parent), int(tag), members, C.GoString(name)))
 }
 
 //export ckpt_coll_bridge
 func ckpt_coll_bridge(job *C.ckpt_job, b *C.ckpt_coll_bridge_call, name *C.char) C.uint64_t {
-	if job == nil || process.job == nil || b == nil {
+	if b == nil {
 		return 0
 	}
 	members, _ := ranksOf(b.world, b.n)
-	return C.uint64_t(process.job.CollBridge(ckpt.Bridge{
+	return C.uint64_t(clockOf(job).Bridge(clockwork.Bridge{
 		Comm: vid.ID(b.comm), Identity: uint64(b.identity), Members: members, Leader: int32(b.leader),
 		Peer: uint64(b.peer), Remote: int32(b.remote), Tag: int(b.tag),
 	}, C.GoString(name)))
@@ -67,55 +90,37 @@ func ckpt_coll_bridge(job *C.ckpt_job, b *C.ckpt_coll_bridge_call, name *C.char)
 
 //export ckpt_coll_met
 func ckpt_coll_met(job *C.ckpt_job, meeting C.uint64_t) C.int {
-	if job == nil || process.job == nil {
-		return C.CKPT_COLL_ENTER
-	}
-	return C.int(process.job.CollMet(uint64(meeting)))
+	return C.int(clockOf(job).Met(uint64(meeting)))
 }
 
 //export ckpt_coll_parted
 func ckpt_coll_parted(job *C.ckpt_job, meeting C.uint64_t) {
-	if job != nil && process.job != nil {
-		process.job.CollParted(uint64(meeting))
-	}
+	clockOf(job).Parted(uint64(meeting))
 }
 
 //export ckpt_coll_call
 func ckpt_coll_call(job *C.ckpt_job, comm C.ckpt_vid, k C.uint64_t, mode C.int) C.int {
-	if job == nil || process.job == nil {
-		return C.CKPT_COLL_ENTER
-	}
-	return C.int(process.job.CollCall(vid.ID(comm), uint64(k), int(mode)))
+	return C.int(clockOf(job).Call(vid.ID(comm), uint64(k), clockwork.Mode(mode)))
 }
 
 //export ckpt_coll_permitted
 func ckpt_coll_permitted(job *C.ckpt_job, comm C.ckpt_vid, k C.uint64_t) C.int {
-	if job == nil || process.job == nil {
-		return C.CKPT_COLL_ENTER
-	}
-	return C.int(process.job.CollPermitted(vid.ID(comm), uint64(k)))
+	return C.int(clockOf(job).Permitted(vid.ID(comm), uint64(k)))
 }
 
 //export ckpt_coll_returned
 func ckpt_coll_returned(job *C.ckpt_job, comm C.ckpt_vid, k C.uint64_t) {
-	if job != nil && process.job != nil {
-		process.job.CollReturned(vid.ID(comm), uint64(k))
-	}
+	clockOf(job).Returned(vid.ID(comm), uint64(k))
 }
 
 //export ckpt_coll_withdrawn
 func ckpt_coll_withdrawn(job *C.ckpt_job, comm C.ckpt_vid, k C.uint64_t, deferred C.int) {
-	if job != nil && process.job != nil {
-		process.job.CollWithdrawn(vid.ID(comm), uint64(k), deferred != 0)
-	}
+	clockOf(job).Withdrawn(vid.ID(comm), uint64(k), deferred != 0)
 }
 
 //export ckpt_coll_start
 func ckpt_coll_start(job *C.ckpt_job, comm *C.ckpt_vid, k *C.uint64_t) C.int {
-	if job == nil || process.job == nil {
-		return 0
-	}
-	s, ok := process.job.CollStart()
+	s, ok := clockOf(job).NextStart()
 	if !ok {
 		return 0
 	}
@@ -125,7 +130,5 @@ func ckpt_coll_start(job *C.ckpt_job, comm *C.ckpt_vid, k *C.uint64_t) C.int {
 
 //export ckpt_coll_started
 func ckpt_coll_started(job *C.ckpt_job, comm C.ckpt_vid, k C.uint64_t) {
-	if job != nil && process.job != nil {
-		process.job.CollStarted(ckpt.DeferredStart{Comm: vid.ID(comm), K: uint64(k)})
-	}
+	clockOf(job).Started(clockwork.DeferredStart{Comm: vid.ID(comm), K: uint64(k)})
 }

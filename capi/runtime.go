@@ -67,6 +67,7 @@ import (
 	"github.com/libckpt/libckpt/ckpt/files"
 	"github.com/libckpt/libckpt/ckpt/image"
 	"github.com/libckpt/libckpt/ckpt/snapshot"
+	"github.com/libckpt/libckpt/ckpt/where"
 	"github.com/libckpt/libckpt/vid"
 )
 
@@ -248,13 +249,13 @@ func (r *mpiRuntime) Rebuild(kind, id uint32, descriptor []byte, real uint64) (u
 // maxWaiting bounds how many calls a rank tells of.
 const maxWaiting = 16
 
-func (r *mpiRuntime) Waiting() []ckpt.Waiting {
+func (r *mpiRuntime) Waiting() []where.Waiting {
 	var list [maxWaiting]C.ckpt_waiting
 	n := int(C.op_waiting(&r.ops, r.ctx, &list[0], maxWaiting))
-	out := make([]ckpt.Waiting, 0, max(n, 0))
+	out := make([]where.Waiting, 0, max(n, 0))
 	for _, w := range list[:max(n, 0)] {
-		out = append(out, ckpt.Waiting{Call: C.GoString(w.call), Comm: vid.ID(w.comm), Peer: int(w.peer),
-			Tag: int(w.tag), For: ckpt.WaitsFor(w.what)})
+		out = append(out, where.Waiting{Call: C.GoString(w.call), Comm: vid.ID(w.comm), Peer: int(w.peer),
+			Tag: int(w.tag), For: where.For(w.what)})
 	}
 	return out
 }

@@ -114,8 +114,8 @@ func ckpt_vid_free(job *C.ckpt_job, id C.ckpt_vid) C.int {
 	if t == nil {
 		return C.CKPT_E_ARG
 	}
-	if process.job != nil && vid.ID(id).Kind() == vid.Comm {
-		process.job.CommFreed(vid.ID(id))
+	if vid.ID(id).Kind() == vid.Comm {
+		clockOf(job).CommFreed(vid.ID(id))
 	}
 	return vidCode(t.Free(vid.ID(id)))
 }

@@ -123,7 +123,7 @@ func (a *attempt) park() (err error) {
 		mine.Obstacle = why
 	}
 	// A rank that has withdrawn let its program go on: where that stands now need not be safe.
-	if parkErr == nil && a.async && j.clock != nil && !j.clock.safe(a.clock) {
+	if parkErr == nil && a.async && j.clock != nil && !j.clock.Safe(a.clock) {
 		mine.Obstacle = errWithdrawn.Error()
 	}
 	if parkErr != nil {

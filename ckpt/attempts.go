@@ -13,7 +13,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/libckpt/libckpt/ckpt/control"
-	"github.com/libckpt/libckpt/collclock"
 	"github.com/libckpt/libckpt/rails/signaling"
 )
 
@@ -297,7 +296,7 @@ func (j *Job) reach(missing []signaling.Missing) {
 		a.cancel(err)
 	}
 	j.tries.mu.Unlock()
-	j.clock.step(collclock.Withdraw{})
+	j.clock.Withdraw()
 }
 
 // watchNetwork opens the gates when the network is lost for good: no checkpoint will need them. It closes
@@ -307,7 +306,7 @@ func (j *Job) watchNetwork(ended chan<- struct{}) {
 	select {
 	case <-j.done:
 	case <-j.net.Failed():
-		j.clock.lose()
+		j.clock.Lose()
 		select {
 		case <-j.done: // it was closed
 		default:

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/libckpt/libckpt/ckpt/files"
+	"github.com/libckpt/libckpt/ckpt/where"
 	"github.com/libckpt/libckpt/drain"
 )
 
@@ -88,8 +89,8 @@ type Runtime interface {
 	// made: start and end of each. While the program is stopped.
 	Memory() []uint64
 	// Waiting lists calls of the program that have been waiting for a while. At any time, on any thread.
-	Waiting() []Waiting
-	// StartDeferred starts the deferred collective calls that CollStart names.
+	Waiting() []where.Waiting
+	// StartDeferred starts the deferred collective calls that Clock.NextStart names.
 	StartDeferred()
 	// Finalize ends the runtime.
 	Finalize() error

@@ -14,11 +14,13 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/libckpt/libckpt/ckpt/after"
+	"github.com/libckpt/libckpt/ckpt/clockwork"
 	"github.com/libckpt/libckpt/ckpt/control"
 	"github.com/libckpt/libckpt/ckpt/launch"
 	"github.com/libckpt/libckpt/ckpt/lease"
 	"github.com/libckpt/libckpt/ckpt/snapshot"
 	"github.com/libckpt/libckpt/ckpt/store"
+	"github.com/libckpt/libckpt/ckpt/where"
 	"github.com/libckpt/libckpt/internal/fault"
 	"github.com/libckpt/libckpt/rails/signaling"
 	"github.com/libckpt/libckpt/vid"
@@ -39,7 +41,8 @@ type Job struct {
 	net      *signaling.Network // nil without MPI
 	tables   *vid.Tables        // nil without MPI
 	state    []byte             // the runtime's own bytes, in memory that C sees
-	clock    *clockwork         // nil without MPI
+	clock    *clockwork.Clock   // nil without MPI
+	asker    *where.Asker       // nil without MPI; asked on rank 0 only
 	messages []byte             // restart: of the image, until the runtime has them
 
 	owned   *owned          // rank 0: the directories that are this job's
@@ -62,7 +65,6 @@ type Job struct {
 	mu     sync.Mutex
 	status control.Status
 	moment *moment    // rank 0 of an MPI job: the request that is being served
-	looks  looks      // rank 0: who is asked what they are doing
 	asking sync.Mutex // rank 0 of an MPI job: one request at a time
 	ended  chan after.Action
 	frozen map[int]bool
@@ -168,8 +170,9 @@ func (j *Job) connect(rt Runtime, tables *vid.Tables) error {
 		ep.Close()
 		return fmt.Errorf("all-gather of the signaling network's addresses: %w", err)
 	}
+	rank := rt.Rank() // here: await runs its function on another thread, where no callback may be made
 	net, err := await(rt.Progress, func() (*signaling.Network, error) {
-		return ep.Join(context.Background(), rt.Rank(), cards)
+		return ep.Join(context.Background(), rank, cards)
 	})
 	if err != nil {
 		return fmt.Errorf("signaling network: %w", err)
@@ -187,17 +190,23 @@ func (j *Job) connect(rt Runtime, tables *vid.Tables) error {
 	})
 	net.Handle(kindProgress, j.heard)
 	net.Handle(kindUndrained, j.heardUndrained)
-	if j.clock, err = newClockwork(net, tables, j.log, orders{stop: j.stopped, over: j.over, nudge: j.nudge}); err != nil {
+	j.clock, err = clockwork.New(clockwork.Config{
+		Rank: net.Rank(), Ranks: net.Size(), Tables: tables, Log: j.log,
+		Events: clockwork.Events{Safe: j.onSafe, Resumed: j.onResumed, Deferred: j.nudge},
+		Kinds:  clockwork.Kinds{Clock: kindClock, Meet: kindMeet},
+	})
+	if err != nil {
 		return err
 	}
 	net.Handle(kindVerdict, j.heardVerdict)
 	net.Handle(kindSurrender, j.heardSurrender)
-	j.clock.listen(net)
+	j.clock.Listen(net)
 	net.OnReach(j.reach)
 	j.watched = make(chan struct{})
 	go j.watchNetwork(j.watched)
-	net.Handle(kindWhere, j.sayWhere)
-	net.Handle(kindStands, j.heardWhere)
+	j.asker = where.NewAsker(net.Size(), j.here, j.askWhere, net.Failed())
+	net.Handle(kindWhere, j.answerWhere)
+	net.Handle(kindStands, j.asker.Heard)
 	j.host.SetTables(tables.Address())
 	return nil
 }
@@ -216,10 +225,10 @@ const (
 	kindEnd      = 1 // rank 0: do what was asked for after the commit
 	kindTrigger  = 2 // to rank 0: a signal asks for a checkpoint
 	kindProgress = 3 // to rank 0: control.RankStatus
-	kindClock    = 4 // collclock.Message
+	kindClock    = 4 // clockwork.Kinds
 	kindWhere    = 5 // rank 0 asks what a rank is doing: number of the question
-	kindStands   = 6 // to rank 0: the answer, whereabouts
-	kindMeet     = 7 // who takes part in MPI_Intercomm_create
+	kindStands   = 6 // to rank 0: the answer
+	kindMeet     = 7 // clockwork.Kinds
 	// How an attempt ended: rank 0's word, and that of a rank which has given it up, to rank 0.
 	kindVerdict   = 8
 	kindSurrender = 9
@@ -234,7 +243,7 @@ func (j *Job) serve() error {
 	}
 	lines := make([]control.RankStatus, j.group.size())
 	for r := range lines {
-		lines[r] = control.RankStatus{Rank: r, Phase: phaseComputing}
+		lines[r] = control.RankStatus{Rank: r, Phase: where.Computing}
 	}
 	j.mu.Lock() // other ranks may have news already
 	j.status.Ranks = lines

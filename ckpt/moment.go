@@ -13,7 +13,7 @@ import (
 
 	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/control"
-	"github.com/libckpt/libckpt/collclock"
+	"github.com/libckpt/libckpt/ckpt/where"
 )
 
 // A checkpoint of an MPI job at any moment. Rank 0 asks the collective clock for a safe state; when it
@@ -87,7 +87,7 @@ func (j *Job) oneMoment(ctx, waiting context.Context, r control.Request, asked t
 	if missing := j.net.Unreachable(); len(missing) > 0 {
 		return outcome{err: &control.RefusedError{Reasons: (&unreachableError{missing}).reasons()}}
 	}
-	m := &moment{ctx: ctx, then: r.Then, asked: asked, report: progress, epoch: j.clock.next(),
+	m := &moment{ctx: ctx, then: r.Then, asked: asked, report: progress, epoch: j.clock.NextEpoch(),
 		result: make(chan outcome, 1), over: make(chan struct{}), image: make(chan struct{})}
 	j.mu.Lock()
 	if j.closed {
@@ -99,7 +99,7 @@ func (j *Job) oneMoment(ctx, waiting context.Context, r control.Request, asked t
 	j.status.State, j.status.Phase = control.Checkpointing, "agree"
 	j.mu.Unlock()
 	progress(control.Event{Phase: "agree", Detail: "waiting for a safe state"})
-	j.clock.step(collclock.Request{})
+	j.clock.Request()
 	stall, look := time.NewTimer(stallAfter), time.NewTicker(lookEvery)
 	defer stall.Stop()
 	defer look.Stop()
@@ -112,7 +112,7 @@ func (j *Job) oneMoment(ctx, waiting context.Context, r control.Request, asked t
 		case <-j.done:
 			return j.lastWord(m)
 		case <-look.C:
-			if who := heldUp(j.doing()); len(who) > 0 && j.clock.open() {
+			if who := where.HeldUp(j.doing()); len(who) > 0 && j.clock.Waiting() {
 				progress(control.Event{Phase: "agree", Detail: "waiting for a safe state: " + who[0]})
 			}
 			continue
@@ -121,8 +121,8 @@ func (j *Job) oneMoment(ctx, waiting context.Context, r control.Request, asked t
 		}
 		break
 	}
-	where := heldUp(j.doing())
-	if !j.clock.abort() { // the safe state was reached just now, or the epoch is over
+	where := where.HeldUp(j.doing())
+	if !j.clock.Abort() { // the safe state was reached just now, or the epoch is over
 		return j.conclude(m)
 	}
 	select {
@@ -177,8 +177,8 @@ func (j *Job) lastWord(m *moment) outcome {
 	}
 }
 
-// stopped is called when the collective clock has stopped: no collective call is under way anywhere.
-func (j *Job) stopped(epoch uint32) {
+// onSafe is called when the collective clock has stopped: no collective call is under way anywhere.
+func (j *Job) onSafe(epoch uint32) {
 	select {
 	case <-j.serving: // another rank may have been asked before this one is ready
 	case <-j.done:
@@ -235,9 +235,9 @@ func (j *Job) stopped(epoch uint32) {
 
 // resume ends the stop on this rank; rank 0 ends the epoch of the clock on all.
 func (j *Job) resume() {
-	j.clock.release()
+	j.clock.Release()
 	if j.group.rank() == 0 {
-		j.clock.resume()
+		j.clock.Resume()
 	}
 }
 
@@ -249,8 +249,8 @@ func (m *moment) end(o outcome) {
 	}
 }
 
-// over is called when the epoch of the collective clock has ended.
-func (j *Job) over(bool) {
+// onResumed is called when the epoch of the collective clock has ended.
+func (j *Job) onResumed() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if m := j.moment; m != nil {

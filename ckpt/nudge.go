@@ -24,7 +24,7 @@ func (j *Job) nudge() {
 			return
 		case <-time.After(pause):
 		}
-		if !j.clock.unstarted() {
+		if !j.clock.Unstarted() {
 			return
 		}
 		if !j.attempts.TryLock() {

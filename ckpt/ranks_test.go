@@ -20,6 +20,7 @@ import (
 	"github.com/libckpt/libckpt/ckpt/files"
 	"github.com/libckpt/libckpt/ckpt/launch"
 	"github.com/libckpt/libckpt/ckpt/store"
+	"github.com/libckpt/libckpt/ckpt/where"
 	"github.com/libckpt/libckpt/vid"
 )
 
@@ -32,16 +33,16 @@ type testRuntime struct {
 	left   atomic.Int32
 }
 
-func (*testRuntime) Name() string       { return "mpich" }
-func (*testRuntime) Version() string    { return "4" }
-func (r *testRuntime) Rank() int        { return r.rank }
-func (r *testRuntime) Ranks() int       { return r.ranks }
-func (*testRuntime) Progress()          {}
-func (*testRuntime) StartDeferred()     {}
-func (*testRuntime) Finalize() error    { return nil }
-func (r *testRuntime) Holds() string    { return r.holds }
-func (*testRuntime) Waiting() []Waiting { return nil }
-func (*testRuntime) Threads() int       { return 1 }
+func (*testRuntime) Name() string             { return "mpich" }
+func (*testRuntime) Version() string          { return "4" }
+func (r *testRuntime) Rank() int              { return r.rank }
+func (r *testRuntime) Ranks() int             { return r.ranks }
+func (*testRuntime) Progress()                {}
+func (*testRuntime) StartDeferred()           {}
+func (*testRuntime) Finalize() error          { return nil }
+func (r *testRuntime) Holds() string          { return r.holds }
+func (*testRuntime) Waiting() []where.Waiting { return nil }
+func (*testRuntime) Threads() int             { return 1 }
 
 // Inside: nothing waits outside the job.
 func (r *testRuntime) Inside() string { return "" }

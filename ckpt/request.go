@@ -15,6 +15,7 @@ import (
 
 	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/control"
+	"github.com/libckpt/libckpt/ckpt/where"
 )
 
 // controlled is the job as the control server sees it.
@@ -180,7 +181,7 @@ func overlay(lines, doing []control.RankStatus) {
 		if d.PID != 0 {
 			s.Host, s.PID = d.Host, d.PID
 		}
-		if s.Phase == phaseComputing || s.Phase == "agree" {
+		if s.Phase == where.Computing || s.Phase == "agree" {
 			s.Phase, s.Detail, s.WaitsFor = d.Phase, d.Detail, d.WaitsFor
 		}
 	}
@@ -283,7 +284,7 @@ func (j *Job) calm() {
 	j.status.Phase, j.status.Pending = "", 0
 	for r := range j.status.Ranks {
 		s := &j.status.Ranks[r]
-		*s = control.RankStatus{Rank: s.Rank, Host: s.Host, PID: s.PID, Phase: phaseComputing}
+		*s = control.RankStatus{Rank: s.Rank, Host: s.Host, PID: s.PID, Phase: where.Computing}
 	}
 }
 

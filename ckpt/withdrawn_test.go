@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/libckpt/libckpt/ckpt/after"
+	"github.com/libckpt/libckpt/ckpt/clockwork"
 	"github.com/libckpt/libckpt/ckpt/control"
-	"github.com/libckpt/libckpt/collclock"
 	"github.com/libckpt/libckpt/rails/signaling"
 	"github.com/libckpt/libckpt/vid"
 )
@@ -82,11 +82,11 @@ func TestLossOpensGates(t *testing.T) {
 	all := ranks(t, 3)
 	world := vid.MakeID(vid.Comm, 1)
 	for _, r := range all {
-		r.CommMembers(world, 1, []int32{0, 1, 2})
+		r.Clock().CommMade(world, 1, []int32{0, 1, 2})
 	}
 	// Ranks 0 and 1 are in a call that meets all members before it starts; rank 2 never comes.
 	for _, r := range all[:2] {
-		if got := r.CollCall(world, 1, int(collclock.Gated)); got != callWait {
+		if got := r.Clock().Call(world, 1, clockwork.Gated); got != clockwork.Wait {
 			t.Fatalf("the call is answered %d before all have made it", got)
 		}
 	}
@@ -97,7 +97,7 @@ func TestLossOpensGates(t *testing.T) {
 	}()
 	all[2].net.Close()
 	for _, r := range all[:2] {
-		for end := time.Now().Add(patience); r.CollPermitted(world, 1) != callEnter; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(patience); r.Clock().Permitted(world, 1) != clockwork.Enter; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("the gate does not open")
 			}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ckpt
+package clockwork
 
 import (
 	"encoding/json"
@@ -9,7 +9,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/libckpt/libckpt/collclock"
-	"github.com/libckpt/libckpt/rails/signaling"
 	"github.com/libckpt/libckpt/vid"
 )
 
@@ -49,7 +48,7 @@ type Bridge struct {
 	Tag    int
 }
 
-// word is a message of kindMeet: a leader's to the other one, or to its own side.
+// word is a message of w.kinds.Meet: a leader's to the other one, or to its own side.
 type word struct {
 	Told    bool    `json:"told,omitempty"` // to its own side
 	Comm    uint64  `json:"comm"`           // identity: of the peer communicator; to its own side, of theirs
@@ -68,7 +67,7 @@ type meetKey struct {
 	n    uint64
 }
 
-// meetings are those of one rank, under the lock of its clockwork.
+// meetings are those of one rank, under the lock of its Clock.
 type meetings struct {
 	last    uint64
 	open    map[uint64]*meeting
@@ -82,7 +81,7 @@ func newMeetings() meetings {
 		calls: map[meetKey]uint64{}, words: map[meetKey]word{}}
 }
 
-func (w *clockwork) newMeetingLocked(m *meeting) uint64 {
+func (w *Clock) newMeetingLocked(m *meeting) uint64 {
 	w.meet.last++
 	w.meet.open[w.meet.last] = m
 	return w.meet.last
@@ -90,9 +89,9 @@ func (w *clockwork) newMeetingLocked(m *meeting) uint64 {
 
 func clockOf(identity uint64) collclock.ID { return collclock.Object(collclock.World(), 255, identity) }
 
-// subset begins a call of MPI_Comm_create_group.
-func (w *clockwork) subset(comm vid.ID, parent uint64, tag int, members []int32, call string) uint64 {
-	if len(members) < 2 || !slices.Contains(members, int32(w.rank)) {
+// Subset begins a call of MPI_Comm_create_group, of some members of comm only; 0: nobody else takes part.
+func (w *Clock) Subset(comm vid.ID, parent uint64, tag int, members []int32, call string) uint64 {
+	if w == nil || len(members) < 2 || !slices.Contains(members, int32(w.rank)) {
 		return 0
 	}
 	w.mu.Lock()
@@ -105,14 +104,17 @@ func (w *clockwork) subset(comm vid.ID, parent uint64, tag int, members []int32,
 }
 
 // beginLocked makes the clock and counts the call.
-func (w *clockwork) beginLocked(m *meeting, id collclock.ID, members []int32) {
+func (w *Clock) beginLocked(m *meeting, id collclock.ID, members []int32) {
 	m.known, m.id, m.members = true, id, members
 	w.stepLocked(collclock.Created{Clock: id, Group: collclock.Members(members)})
 	w.stepLocked(collclock.Call{Clock: id, Mode: collclock.Blocking, K: 1})
 }
 
-// bridge begins a call of MPI_Intercomm_create.
-func (w *clockwork) bridge(b Bridge, call string) uint64 {
+// Bridge begins a call of MPI_Intercomm_create. Its ticket, as that of Subset, is for Met and Parted.
+func (w *Clock) Bridge(b Bridge, call string) uint64 {
+	if w == nil {
+		return 0
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if b.Remote == int32(w.rank) { // a wrong argument, which MPI tells about
@@ -137,35 +139,38 @@ func (x *meetings) next(k meetKey) uint64 {
 	return x.calls[k]
 }
 
-func (w *clockwork) leads(m *meeting) bool { return m.bridge.Leader == int32(w.rank) }
+func (w *Clock) leads(m *meeting) bool { return m.bridge.Leader == int32(w.rank) }
 
-// met tells whether the call may go on into MPI now.
-func (w *clockwork) met(ticket uint64) int {
+// Met tells whether the call may go on into MPI now.
+func (w *Clock) Met(ticket uint64) Answer {
+	if w == nil {
+		return Enter
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m := w.meet.open[ticket]
 	if m == nil {
-		return callEnter
+		return Enter
 	}
 	// Calls on the local communicator start in order, also inside of MPI: those that were deferred come
 	// first. Their members make them before this call, so all of this side come to it.
 	if id, ok := w.ids[m.bridge.Comm]; ok && !m.known && w.machine.Deferred(id) {
-		return callWait
+		return Wait
 	}
 	if !m.known {
 		w.gatherLocked(m)
 	}
 	switch {
 	case m.known && m.plain:
-		return callEnter
+		return Enter
 	case m.known:
 		return w.answer(m.id, 1)
 	}
-	return callWait
+	return Wait
 }
 
 // gatherLocked finds out who comes.
-func (w *clockwork) gatherLocked(m *meeting) {
+func (w *Clock) gatherLocked(m *meeting) {
 	b := m.bridge
 	if !w.leads(m) {
 		if m.plain { // all of this side see that
@@ -215,7 +220,7 @@ func union(b Bridge, me int32, others []int32, n uint64) word {
 	return word{Clock: id[:], Members: slices.Compact(members)}
 }
 
-func (w *clockwork) agreedLocked(m *meeting, said word) {
+func (w *Clock) agreedLocked(m *meeting, said word) {
 	if len(said.Members) == 0 || len(said.Clock) != len(m.id) {
 		m.known, m.plain = true, true
 		return
@@ -223,8 +228,11 @@ func (w *clockwork) agreedLocked(m *meeting, said word) {
 	w.beginLocked(m, collclock.ID(said.Clock), said.Members)
 }
 
-// parted says that the call has returned, and what it made is registered.
-func (w *clockwork) parted(ticket uint64) {
+// Parted says that the call has returned, and what it made is registered.
+func (w *Clock) Parted(ticket uint64) {
+	if w == nil {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m := w.meet.open[ticket]
@@ -240,73 +248,23 @@ func (w *clockwork) parted(ticket uint64) {
 	w.stepLocked(collclock.Return{Clock: m.id, K: 1})
 }
 
-func (w *clockwork) sayLocked(to int32, said word) {
+func (w *Clock) sayLocked(to int32, said word) {
 	b, _ := json.Marshal(said)
-	w.sendLocked(int(to), kindMeet, b)
+	w.sendLocked(int(to), w.kinds.Meet, b)
 }
 
-// hear takes the words of other ranks, which may come before this one calls.
-func (w *clockwork) hear(net *signaling.Network) {
-	net.Handle(kindMeet, func(from int, payload []byte) {
-		var said word
-		if err := json.Unmarshal(payload, &said); err != nil {
-			w.log.Error("who meets in a collective call", zap.Int("from", from), zap.Error(err))
-			return
-		}
-		w.heardWord(from, said)
-	})
+// heardMeet takes the words of other ranks, which may come before this one calls.
+func (w *Clock) heardMeet(from int, payload []byte) {
+	var said word
+	if err := json.Unmarshal(payload, &said); err != nil {
+		w.log.Error("who meets in a collective call", zap.Int("from", from), zap.Error(err))
+		return
+	}
+	w.heardWord(from, said)
 }
 
-func (w *clockwork) heardWord(from int, said word) {
+func (w *Clock) heardWord(from int, said word) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.meet.words[meetKey{said.Told, said.Comm, int32(from), said.Tag, said.N}] = said
-}
-
-// meetingsLocked is where this rank stands in such calls: on their clocks, and waiting to know who comes.
-func (w *clockwork) meetingsLocked(gate map[collclock.ID]bool) (at []clockAt, waits []waitingCall) {
-	for _, m := range w.meet.open {
-		name := w.commNameLocked(m.comm)
-		switch {
-		case m.known && !m.plain:
-			at = append(at, clockAt{Clock: m.id.String(), Name: name, Called: 1, Gate: gate[m.id],
-				Inside: !gate[m.id], Call: m.call, Members: m.members})
-		case !m.known:
-			waits = append(waits, waitingCall{Call: m.call, Comm: name, Peer: int(m.awaiting), Tag: -1})
-		}
-	}
-	return at, waits
-}
-
-// ---- what the runtime tells --------------------------------------------------------------------
-
-// CollSubset begins a collective call of some members of comm only; 0: nobody else takes part.
-func (j *Job) CollSubset(comm vid.ID, parent uint64, tag int, members []int32, call string) uint64 {
-	if j.clock == nil {
-		return 0
-	}
-	return j.clock.subset(comm, parent, tag, members, call)
-}
-
-// CollBridge begins a call of MPI_Intercomm_create.
-func (j *Job) CollBridge(b Bridge, call string) uint64 {
-	if j.clock == nil {
-		return 0
-	}
-	return j.clock.bridge(b, call)
-}
-
-// CollMet asks whether it may go on: 0: not yet, 1: yes.
-func (j *Job) CollMet(ticket uint64) int {
-	if j.clock == nil {
-		return callEnter
-	}
-	return j.clock.met(ticket)
-}
-
-// CollParted says that it has returned.
-func (j *Job) CollParted(ticket uint64) {
-	if j.clock != nil {
-		j.clock.parted(ticket)
-	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ckpt
+package clockwork
 
 import (
 	"runtime"
@@ -9,14 +9,13 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/libckpt/libckpt/collclock"
 	"github.com/libckpt/libckpt/internal/clockrace"
 	"github.com/libckpt/libckpt/vid"
 )
 
 // race is a thread that makes collective calls, and this rank's clock, which reads its counters.
 type race struct {
-	clock  *clockwork
+	clock  *Clock
 	tables *vid.Tables
 	thread clockrace.Thread
 }
@@ -35,8 +34,12 @@ func startRace(t *testing.T) *race {
 	if err := tables.SetComm(world, vid.CommInfo{Rank: 0, Size: 2, World: []int32{0, 1}, Identity: 1}); err != nil {
 		t.Fatal(err)
 	}
-	r := &race{tables: tables, clock: &clockwork{log: zap.NewNop(), tables: tables,
-		ids: map[vid.ID]collclock.ID{world: collclock.World()}}}
+	clock, err := New(Config{Rank: 0, Ranks: 2, Tables: tables, Log: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock.CommMade(world, 1, []int32{0, 1})
+	r := &race{tables: tables, clock: clock}
 	if r.thread, err = clockrace.Start(tables.Address(), uint32(world)); err != nil {
 		t.Fatal(err)
 	}

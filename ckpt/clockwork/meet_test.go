@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ckpt
+package clockwork
 
 import (
 	"encoding/json"
@@ -13,8 +13,8 @@ import (
 	"github.com/libckpt/libckpt/vid"
 )
 
-// crowd is the clockwork of all ranks of a job, whose messages the test delivers.
-type crowd []*clockwork
+// crowd is the clocks of all ranks of a job, whose messages the test delivers.
+type crowd []*Clock
 
 func newCrowd(t *testing.T, n int) crowd {
 	t.Helper()
@@ -25,11 +25,11 @@ func newCrowd(t *testing.T, n int) crowd {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = tables.Close() })
-		all = append(all, &clockwork{log: zap.NewNop(), tables: tables, rank: r, meet: newMeetings(),
-			machine: collclock.New(collclock.Config{Rank: r, Ranks: n}),
-			ids:     map[vid.ID]collclock.ID{}, comms: map[collclock.ID]vid.ID{},
-			granted: map[collclock.ID]uint64{}, deferred: map[collclock.ID]uint64{},
-			wake: make(chan struct{}, 1)})
+		c, err := New(Config{Rank: r, Ranks: n, Tables: tables, Log: zap.NewNop(), Kinds: Kinds{Clock: 1, Meet: 2}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c)
 	}
 	return all
 }
@@ -44,7 +44,7 @@ func (all crowd) deliver(t *testing.T) {
 			w.outbox = nil
 			for _, o := range out {
 				more = true
-				if o.kind == kindMeet {
+				if o.kind == w.kinds.Meet {
 					var said word
 					if err := json.Unmarshal(o.payload, &said); err != nil {
 						t.Fatal(err)
@@ -63,7 +63,7 @@ func (all crowd) deliver(t *testing.T) {
 }
 
 func (all crowd) bridge(rank int, b Bridge) uint64 {
-	return all[rank].bridge(b, "MPI_Intercomm_create")
+	return all[rank].Bridge(b, "MPI_Intercomm_create")
 }
 
 // TestBridge has two sides meet twice, with the ranks coming in any order.
@@ -81,20 +81,20 @@ func TestBridge(t *testing.T) {
 			}
 			tickets[rank] = all.bridge(rank, b)
 			for r, ticket := range tickets {
-				all[r].met(ticket) // it polls
+				all[r].Met(ticket) // it polls
 			}
 			all.deliver(t)
 			led := tickets[0] != 0 && tickets[3] != 0
 			for r, ticket := range tickets {
-				all[r].met(ticket)
+				all[r].Met(ticket)
 				all.deliver(t)
-				if got := all[r].met(ticket); (got == callEnter) != led && i < 3 && r%3 == 0 {
+				if got := all[r].Met(ticket); (got == Enter) != led && i < 3 && r%3 == 0 {
 					t.Errorf("round %d, rank %d comes: rank %d is told %d", round, rank, r, got)
 				}
 			}
 		}
 		for r, ticket := range tickets {
-			if all[r].met(ticket) != callEnter {
+			if all[r].Met(ticket) != Enter {
 				t.Errorf("round %d: rank %d is not let in", round, r)
 			}
 			m := all[r].meet.open[ticket]
@@ -109,7 +109,7 @@ func TestBridge(t *testing.T) {
 			}
 		}
 		for r, ticket := range tickets {
-			all[r].parted(ticket)
+			all[r].Parted(ticket)
 		}
 		all.deliver(t)
 		for r, w := range all {
@@ -133,15 +133,15 @@ func TestBridgeToOthers(t *testing.T) {
 	}
 	for range 3 {
 		for r, ticket := range tickets {
-			all[r].met(ticket)
+			all[r].Met(ticket)
 		}
 		all.deliver(t)
 	}
 	for r, ticket := range tickets {
-		if all[r].met(ticket) != callEnter || len(all[r].machine.Views()) != 1 {
+		if all[r].Met(ticket) != Enter || len(all[r].machine.Views()) != 1 {
 			t.Errorf("rank %d is not let in, or has a clock", r)
 		}
-		all[r].parted(ticket)
+		all[r].Parted(ticket)
 	}
 }
 
@@ -150,21 +150,21 @@ func TestSubset(t *testing.T) {
 	all := newCrowd(t, 3)
 	seen := map[collclock.ID]bool{}
 	for range 3 {
-		a := all[2].subset(0, 1, 5, []int32{2, 0}, "MPI_Comm_create_group")
-		b := all[0].subset(0, 1, 5, []int32{2, 0}, "MPI_Comm_create_group")
+		a := all[2].Subset(0, 1, 5, []int32{2, 0}, "MPI_Comm_create_group")
+		b := all[0].Subset(0, 1, 5, []int32{2, 0}, "MPI_Comm_create_group")
 		id := all[2].meet.open[a].id
 		if all[0].meet.open[b].id != id || seen[id] {
 			t.Error("the clock is not the same on both, or not new")
 		}
 		seen[id] = true
-		if all[2].met(a) != callEnter || all[0].met(b) != callEnter {
+		if all[2].Met(a) != Enter || all[0].Met(b) != Enter {
 			t.Error("not let in")
 		}
-		all[2].parted(a)
-		all[0].parted(b)
+		all[2].Parted(a)
+		all[0].Parted(b)
 		all.deliver(t)
 	}
-	if all[0].subset(0, 1, 5, []int32{0}, "") != 0 || all[1].subset(0, 1, 5, []int32{2, 0}, "") != 0 {
+	if all[0].Subset(0, 1, 5, []int32{0}, "") != 0 || all[1].Subset(0, 1, 5, []int32{2, 0}, "") != 0 {
 		t.Error("a call that nobody else makes, or not this rank, is counted")
 	}
 	for r, w := range all {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ckpt
+package clockwork
 
 import (
 	"context"
@@ -21,14 +21,20 @@ const (
 	pendingStop  = 2
 )
 
-// clockwork drives this rank's collective clock: messages come in by the signaling network, calls by
-// the program's threads, requests and their end by the orchestrator.
-type clockwork struct {
-	orders
+// Clock drives the collective clock of this rank: messages come in by the signaling network, calls from the
+// program's threads, requests and their end from who makes the checkpoint. All methods may be called by any
+// thread. A nil Clock is that of a process that has no other ranks to wait for: what the runtime tells of its
+// calls goes nowhere, and all of them may go on.
+//
+// Locks: mu is held while the machine takes one event; nothing is called, and nobody waited for, meanwhile.
+type Clock struct {
+	events Events
+	kinds  Kinds
 	log    *zap.Logger
 	tables *vid.Tables
 	fence  func() error // on all threads of the process
-	trace  *clockTrace  // nil: none is asked for
+	trace  *trace       // nil: none is asked for
+	rank   int
 
 	mu       sync.Mutex
 	machine  *collclock.Machine
@@ -39,18 +45,32 @@ type clockwork struct {
 	granted  map[collclock.ID]uint64 // highest call that was let in
 	deferred map[collclock.ID]uint64 // highest call that was deferred
 	starts   []DeferredStart         // asked for, not done yet
-	nudging  bool                    // nudge runs
+	nudging  bool                    // Events.Deferred runs
 	outbox   []outgoing
 	wake     chan struct{} // the outbox has something
-	rank     int
 	meet     meetings
 }
 
-// orders are what a clockwork tells the orchestrator, each on a goroutine of its own.
-type orders struct {
-	stop  func(epoch uint32) // the state is safe
-	nudge func()             // deferred calls may start
-	over  func(aborted bool) // the epoch is over
+// Events are what a Clock tells who makes the checkpoint, each on a goroutine of its own.
+type Events struct {
+	Safe     func(epoch uint32) // no collective call is under way on any rank
+	Resumed  func()             // the epoch of the clock is over
+	Deferred func()             // deferred calls may start, until Unstarted says that there are none
+}
+
+// Kinds are the messages of the signaling network that are a Clock's.
+type Kinds struct {
+	Clock uint16 // collclock.Message
+	Meet  uint16 // who takes part in MPI_Intercomm_create
+}
+
+// Config says whose clock it is.
+type Config struct {
+	Rank, Ranks int
+	Tables      *vid.Tables
+	Log         *zap.Logger
+	Events      Events
+	Kinds       Kinds
 }
 
 // outgoing is a message of the signaling network.
@@ -66,37 +86,34 @@ type DeferredStart struct {
 	K    uint64
 }
 
-// newClockwork registers the process for membarrier, so that raising the pending word needs no fence on
-// the program's side. It hears nothing before listen.
-func newClockwork(net *signaling.Network, tables *vid.Tables, log *zap.Logger, o orders) (*clockwork, error) {
+// New registers the process for membarrier, so that raising the pending word needs no fence on the
+// program's side. It hears nothing before Listen.
+func New(c Config) (*Clock, error) {
 	fence, err := newFence()
 	if err != nil {
 		return nil, err
 	}
-	config := collclock.Config{Rank: net.Rank(), Ranks: net.Size()}
-	trace, err := openClockTrace(net.Rank())
+	config := collclock.Config{Rank: c.Rank, Ranks: c.Ranks}
+	record, err := openTrace(c.Rank)
 	if err != nil {
 		return nil, err
 	}
-	if trace != nil {
-		config.Trace = trace.step
+	if record != nil {
+		config.Trace = record.step
 	}
-	w := &clockwork{
-		orders: o,
-		log:    log, tables: tables, fence: fence, trace: trace,
+	return &Clock{
+		events: c.Events, kinds: c.Kinds, log: c.Log, tables: c.Tables, fence: fence, trace: record, rank: c.Rank,
 		machine: collclock.New(config),
 		ids:     map[vid.ID]collclock.ID{}, comms: map[collclock.ID]vid.ID{},
 		granted: map[collclock.ID]uint64{}, deferred: map[collclock.ID]uint64{},
-		wake: make(chan struct{}, 1),
-		rank: net.Rank(), meet: newMeetings(),
-	}
-	return w, nil
+		wake: make(chan struct{}, 1), meet: newMeetings(),
+	}, nil
 }
 
-// listen takes messages from now on: other ranks may have sent some already.
-func (w *clockwork) listen(net *signaling.Network) {
-	w.hear(net)
-	net.Handle(kindClock, func(from int, payload []byte) {
+// Listen takes messages from now on: other ranks may have sent some already.
+func (w *Clock) Listen(net *signaling.Network) {
+	net.Handle(w.kinds.Meet, w.heardMeet)
+	net.Handle(w.kinds.Clock, func(from int, payload []byte) {
 		m, err := collclock.DecodeMessage(payload)
 		if err != nil {
 			w.log.Error("collective clock", zap.Int("from", from), zap.Error(err))
@@ -129,7 +146,7 @@ func membarrier(cmd int) error {
 }
 
 // post sends what the machine wants sent: a step never waits for the network.
-func (w *clockwork) post(net *signaling.Network) {
+func (w *Clock) post(net *signaling.Network) {
 	for {
 		select {
 		case <-w.wake:
@@ -148,20 +165,20 @@ func (w *clockwork) post(net *signaling.Network) {
 	}
 }
 
-func (w *clockwork) step(e collclock.Event) {
+func (w *Clock) step(e collclock.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stepLocked(e)
 }
 
-func (w *clockwork) stepLocked(e collclock.Event) {
+func (w *Clock) stepLocked(e collclock.Event) {
 	for _, a := range append([]collclock.Action(nil), w.machine.Step(e)...) {
 		w.act(a)
 	}
 	w.setPending()
 }
 
-func (w *clockwork) setPending() {
+func (w *Clock) setPending() {
 	v := uint32(0)
 	if w.machine.Pending() {
 		v = pendingClock
@@ -172,7 +189,7 @@ func (w *clockwork) setPending() {
 	w.tables.SetPending(v)
 }
 
-func (w *clockwork) sendLocked(to int, kind uint16, payload []byte) {
+func (w *Clock) sendLocked(to int, kind uint16, payload []byte) {
 	w.outbox = append(w.outbox, outgoing{to, kind, payload})
 	select {
 	case w.wake <- struct{}{}:
@@ -180,10 +197,10 @@ func (w *clockwork) sendLocked(to int, kind uint16, payload []byte) {
 	}
 }
 
-func (w *clockwork) act(a collclock.Action) {
+func (w *Clock) act(a collclock.Action) {
 	switch a := a.(type) {
 	case collclock.Send:
-		w.sendLocked(int(a.To), kindClock, collclock.AppendMessage(nil, a.Message))
+		w.sendLocked(int(a.To), w.kinds.Clock, collclock.AppendMessage(nil, a.Message))
 	case collclock.Raise:
 		w.raise(a.Epoch)
 	case collclock.Permit:
@@ -194,13 +211,13 @@ func (w *clockwork) act(a collclock.Action) {
 		w.starts = append(w.starts, DeferredStart{w.comms[a.Clock], a.K})
 		if !w.nudging {
 			w.nudging = true
-			go w.nudge()
+			go w.events.Deferred()
 		}
 	case collclock.Stop:
 		w.stopping = true
-		go w.stop(a.Epoch)
+		go w.events.Safe(a.Epoch)
 	case collclock.Resumed:
-		go w.over(a.Aborted)
+		go w.events.Resumed()
 	case collclock.Report:
 		if a.What == collclock.ReportFault {
 			w.log.Error("collective clock", zap.String("fault", a.Text))
@@ -209,13 +226,13 @@ func (w *clockwork) act(a collclock.Action) {
 }
 
 // raise begins an epoch on this rank.
-func (w *clockwork) raise(epoch uint32) {
+func (w *Clock) raise(epoch uint32) {
 	w.stepLocked(collclock.Snapshot{Epoch: epoch, Counts: w.counts()})
 }
 
 // counts sets the pending word and reads the counters behind a barrier on all threads: a call that was
 // not counted yet will see the word.
-func (w *clockwork) counts() []collclock.Count {
+func (w *Clock) counts() []collclock.Count {
 	w.tables.SetPending(pendingClock)
 	if err := w.fence(); err != nil {
 		w.log.Error("membarrier", zap.Error(err)) // cannot be: the process is registered
@@ -232,9 +249,10 @@ func (w *clockwork) counts() []collclock.Count {
 	return counts
 }
 
-// created makes a communicator's clock. Calls of one member concern nobody else: it gets none.
-func (w *clockwork) created(comm vid.ID, identity uint64, members []int32) {
-	if len(members) < 2 {
+// CommMade makes a communicator's clock. members are world ranks, in an order that is the same on all of
+// them. Calls of one member concern nobody else: it gets none.
+func (w *Clock) CommMade(comm vid.ID, identity uint64, members []int32) {
+	if w == nil || len(members) < 2 {
 		return
 	}
 	w.mu.Lock()
@@ -249,7 +267,11 @@ func (w *clockwork) created(comm vid.ID, identity uint64, members []int32) {
 	}
 }
 
-func (w *clockwork) freed(comm vid.ID) {
+// CommFreed says that the communicator is gone.
+func (w *Clock) CommFreed(comm vid.ID) {
+	if w == nil {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if id, ok := w.ids[comm]; ok {
@@ -261,49 +283,73 @@ func (w *clockwork) freed(comm vid.ID) {
 	}
 }
 
-// Answers to a collective call.
+// Mode is how a call behaves at the gate; the numbers are those of ckpt.h.
+type Mode = collclock.Mode
+
+// Modes.
 const (
-	callWait  = 0
-	callEnter = 1
-	callDefer = 2
+	Blocking    = collclock.Blocking
+	NonBlocking = collclock.NonBlocking
+	Gated       = collclock.Gated // always asks
 )
 
-func (w *clockwork) call(comm vid.ID, k uint64, mode collclock.Mode) int {
+// Answer is what a collective call is told; the numbers are those of ckpt.h.
+type Answer int
+
+// Answers.
+const (
+	Wait  Answer = 0 // not yet: ask Permitted
+	Enter Answer = 1 // go on
+	Defer Answer = 2 // NextStart will name it
+)
+
+// Call asks whether collective call k on a communicator may go on.
+func (w *Clock) Call(comm vid.ID, k uint64, mode Mode) Answer {
+	if w == nil {
+		return Enter
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	id, ok := w.ids[comm]
 	if !ok {
-		return callEnter
+		return Enter
 	}
 	w.stepLocked(collclock.Call{Clock: id, Mode: mode, K: k})
 	switch {
-	case mode == collclock.NonBlocking && w.deferred[id] >= k:
-		return callDefer
-	case mode == collclock.NonBlocking && w.granted[id] >= k:
-		return callEnter
+	case mode == NonBlocking && w.deferred[id] >= k:
+		return Defer
+	case mode == NonBlocking && w.granted[id] >= k:
+		return Enter
 	}
 	return w.answer(id, k)
 }
 
-func (w *clockwork) answer(id collclock.ID, k uint64) int {
+func (w *Clock) answer(id collclock.ID, k uint64) Answer {
 	if w.lost || w.granted[id] >= k && w.machine.Clear(id) {
-		return callEnter
+		return Enter
 	}
-	return callWait
+	return Wait
 }
 
-// permitted tells a waiting call whether it may go on now.
-func (w *clockwork) permitted(comm vid.ID, k uint64) int {
+// Permitted tells a waiting call whether it may go on now.
+func (w *Clock) Permitted(comm vid.ID, k uint64) Answer {
+	if w == nil {
+		return Enter
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	id, ok := w.ids[comm]
 	if !ok {
-		return callEnter
+		return Enter
 	}
 	return w.answer(id, k)
 }
 
-func (w *clockwork) returned(comm vid.ID, k uint64) {
+// Returned says that call k has returned.
+func (w *Clock) Returned(comm vid.ID, k uint64) {
+	if w == nil {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if id, ok := w.ids[comm]; ok {
@@ -311,8 +357,12 @@ func (w *clockwork) returned(comm vid.ID, k uint64) {
 	}
 }
 
-// withdrawn: the next call has the number of this one, and so may be answered as this one was not.
-func (w *clockwork) withdrawn(comm vid.ID, k uint64, deferred bool) {
+// Withdrawn says that call k failed before it took part in anything; deferred: that its start did. The next
+// call has its number, and so may be answered as this one was not.
+func (w *Clock) Withdrawn(comm vid.ID, k uint64, deferred bool) {
+	if w == nil {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	id, ok := w.ids[comm]
@@ -328,7 +378,11 @@ func (w *clockwork) withdrawn(comm vid.ID, k uint64, deferred bool) {
 	w.stepLocked(collclock.Withdrawn{Clock: id, K: k, Deferred: deferred})
 }
 
-func (w *clockwork) nextStart() (DeferredStart, bool) {
+// NextStart is the next deferred call to be started; Started answers it.
+func (w *Clock) NextStart() (DeferredStart, bool) {
+	if w == nil {
+		return DeferredStart{}, false
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.starts) == 0 {
@@ -339,17 +393,20 @@ func (w *clockwork) nextStart() (DeferredStart, bool) {
 	return s, true
 }
 
-// unstarted tells whether there still are calls to be started; when not, nudge ends.
-func (w *clockwork) unstarted() bool {
+// Unstarted tells whether there still are calls to be started; when not, Events.Deferred ends.
+func (w *Clock) Unstarted() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.nudging = len(w.starts) > 0
 	return w.nudging
 }
 
-// started says that a deferred call was started. Its request counts as complete: all members have
+// Started says that a deferred call was started. Its request counts as complete: all members have
 // started it before the program is stopped, and draining completes it.
-func (w *clockwork) started(s DeferredStart) {
+func (w *Clock) Started(s DeferredStart) {
+	if w == nil {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if id, ok := w.ids[s.Comm]; ok {
@@ -358,16 +415,22 @@ func (w *clockwork) started(s DeferredStart) {
 	}
 }
 
-// release ends the stop on this rank; the epoch ends when rank 0 says so.
-func (w *clockwork) release() {
+// Request begins an epoch. Rank 0 only, between epochs.
+func (w *Clock) Request() { w.step(collclock.Request{}) }
+
+// Withdraw gives the running epoch up on this rank, whose program goes on: another one cannot be reached.
+func (w *Clock) Withdraw() { w.step(collclock.Withdraw{}) }
+
+// Release ends the stop on this rank; the epoch ends when rank 0 says so.
+func (w *Clock) Release() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stopping = false
 	w.setPending()
 }
 
-// abort gives the epoch up, unless it has reached the safe state. Rank 0 only.
-func (w *clockwork) abort() bool {
+// Abort gives the epoch up, unless it has reached the safe state. Rank 0 only.
+func (w *Clock) Abort() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if p := w.machine.Phase(); p == collclock.Stopped || p <= collclock.Resuming {
@@ -377,16 +440,16 @@ func (w *clockwork) abort() bool {
 	return true
 }
 
-// lose opens all gates for good: the network is lost, so nobody can be waited for.
-func (w *clockwork) lose() {
+// Lose opens all gates for good: the network is lost, so nobody can be waited for.
+func (w *Clock) Lose() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lost = true
 	w.stepLocked(collclock.Withdraw{})
 }
 
-// resume ends the epoch on all ranks, unless that was done. Rank 0 only.
-func (w *clockwork) resume() {
+// Resume ends the epoch on all ranks, unless that was done. Rank 0 only.
+func (w *Clock) Resume() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch p := w.machine.Phase(); {
@@ -397,22 +460,22 @@ func (w *clockwork) resume() {
 	}
 }
 
-// next is the epoch that a request begins. Rank 0 only, between epochs.
-func (w *clockwork) next() uint32 {
+// NextEpoch is the epoch that a request begins. Rank 0 only, between epochs.
+func (w *Clock) NextEpoch() uint32 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.machine.Epoch() + 1
 }
 
-// safe tells whether the safe state of an epoch holds on this rank: nobody here has withdrawn.
-func (w *clockwork) safe(epoch uint32) bool {
+// Safe tells whether the safe state of an epoch holds on this rank: nobody here has withdrawn.
+func (w *Clock) Safe(epoch uint32) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.machine.Phase() == collclock.Stopped && w.machine.Epoch() == epoch
 }
 
-// open tells whether an epoch waits for its safe state.
-func (w *clockwork) open() bool {
+// Waiting tells whether an epoch waits for its safe state.
+func (w *Clock) Waiting() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p := w.machine.Phase()
@@ -420,7 +483,7 @@ func (w *clockwork) open() bool {
 }
 
 // nameLocked is what people call a clock.
-func (w *clockwork) nameLocked(id collclock.ID) string {
+func (w *Clock) nameLocked(id collclock.ID) string {
 	if comm, ok := w.comms[id]; ok {
 		if n := w.tables.NameOf(comm); n != "" {
 			return fmt.Sprintf("%q", n)
@@ -429,14 +492,14 @@ func (w *clockwork) nameLocked(id collclock.ID) string {
 	return id.String()
 }
 
-// commName is what people call a communicator.
-func (w *clockwork) commName(comm vid.ID) string {
+// CommName is what people call a communicator.
+func (w *Clock) CommName(comm vid.ID) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.commNameLocked(comm)
 }
 
-func (w *clockwork) commNameLocked(comm vid.ID) string {
+func (w *Clock) commNameLocked(comm vid.ID) string {
 	if n := w.tables.NameOf(comm); n != "" {
 		return fmt.Sprintf("%q", n)
 	}
@@ -445,62 +508,3 @@ func (w *clockwork) commNameLocked(comm vid.ID) string {
 	}
 	return "of one rank"
 }
-
-// ---- what the runtime tells --------------------------------------------------------------------
-
-// CommMembers says who takes part in the collective calls of a communicator (world ranks, in an order
-// that is the same on all of them).
-func (j *Job) CommMembers(comm vid.ID, identity uint64, members []int32) {
-	if j.clock != nil {
-		j.clock.created(comm, identity, members)
-	}
-}
-
-// CommFreed says that the communicator is gone.
-func (j *Job) CommFreed(comm vid.ID) {
-	if j.clock != nil {
-		j.clock.freed(comm)
-	}
-}
-
-// CollCall asks whether collective call k on a communicator may go on: 0: not yet, ask CollPermitted;
-// 1: yes; 2: it is deferred until CollStart names it.
-func (j *Job) CollCall(comm vid.ID, k uint64, mode int) int {
-	if j.clock == nil {
-		return callEnter
-	}
-	return j.clock.call(comm, k, collclock.Mode(mode))
-}
-
-// CollPermitted asks again.
-func (j *Job) CollPermitted(comm vid.ID, k uint64) int {
-	if j.clock == nil {
-		return callEnter
-	}
-	return j.clock.permitted(comm, k)
-}
-
-// CollReturned says that call k has returned.
-func (j *Job) CollReturned(comm vid.ID, k uint64) {
-	if j.clock != nil {
-		j.clock.returned(comm, k)
-	}
-}
-
-// CollWithdrawn says that call k failed before it took part in anything, deferred that its start did.
-func (j *Job) CollWithdrawn(comm vid.ID, k uint64, deferred bool) {
-	if j.clock != nil {
-		j.clock.withdrawn(comm, k, deferred)
-	}
-}
-
-// CollStart is the next deferred call to be started; CollStarted says that it was.
-func (j *Job) CollStart() (DeferredStart, bool) {
-	if j.clock == nil {
-		return DeferredStart{}, false
-	}
-	return j.clock.nextStart()
-}
-
-// CollStarted answers CollStart.
-func (j *Job) CollStarted(s DeferredStart) { j.clock.started(s) }

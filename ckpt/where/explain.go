@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ckpt
+package where
 
 import (
 	"fmt"
@@ -10,17 +10,19 @@ import (
 	"github.com/libckpt/libckpt/ckpt/control"
 )
 
-// Words for what a rank is doing outside of the stages of a checkpoint.
+// Computing is what a rank does of which nothing else is known.
+const Computing = "computing"
+
+// Words for what else a rank is doing outside of the stages of a checkpoint.
 const (
-	phaseComputing = "computing"
-	phaseInMPI     = "in MPI"      // waits in a call
-	phaseGate      = "at the gate" // of a collective call that not all members have made
-	phaseOwing     = "owing"       // computes, while others wait for a collective call of this rank
-	phaseSilent    = "silent"      // has not answered
+	phaseInMPI  = "in MPI"      // waits in a call
+	phaseGate   = "at the gate" // of a collective call that not all members have made
+	phaseOwing  = "owing"       // computes, while others wait for a collective call of this rank
+	phaseSilent = "silent"      // has not answered
 )
 
 // explain says of each rank what it is doing, and for whom it waits. It knows what all ranks answered.
-func explain(all map[int]whereabouts, ranks int) []control.RankStatus {
+func explain(all map[int]Rank, ranks int) []control.RankStatus {
 	out := make([]control.RankStatus, ranks)
 	for r := range out {
 		at, ok := all[r]
@@ -33,8 +35,8 @@ func explain(all map[int]whereabouts, ranks int) []control.RankStatus {
 	return out
 }
 
-func explainOne(r int, at whereabouts, all map[int]whereabouts) control.RankStatus {
-	s := control.RankStatus{Rank: r, Host: at.Host, PID: at.PID, Phase: phaseComputing}
+func explainOne(r int, at Rank, all map[int]Rank) control.RankStatus {
+	s := control.RankStatus{Rank: r, Host: at.Host, PID: at.PID, Phase: Computing}
 	var details []string
 	for _, c := range at.Clocks {
 		if !c.Gate && !c.Inside {
@@ -64,7 +66,7 @@ func explainOne(r int, at whereabouts, all map[int]whereabouts) control.RankStat
 		details = append(details, text)
 	}
 	for _, w := range at.Calls {
-		if s.Phase == phaseComputing {
+		if s.Phase == Computing {
 			s.Phase = phaseInMPI
 		}
 		details = append(details, callText(w))
@@ -76,7 +78,7 @@ func explainOne(r int, at whereabouts, all map[int]whereabouts) control.RankStat
 		if c.Owes == 0 {
 			continue
 		}
-		if s.Phase == phaseComputing {
+		if s.Phase == Computing {
 			s.Phase = phaseOwing
 		}
 		details = append(details, fmt.Sprintf("owes %d collective %s on communicator %s%s", c.Owes, plural("call", c.Owes), c.Name, insideText(c, all)))
@@ -88,10 +90,10 @@ func explainOne(r int, at whereabouts, all map[int]whereabouts) control.RankStat
 }
 
 // behind are the ranks that have not made the call that c has made.
-func behind(c clockAt, all map[int]whereabouts) []int {
+func behind(c Clock, all map[int]Rank) []int {
 	var late []int
 	for _, r := range c.Members {
-		if at, ok := all[int(r)]; ok && !slices.ContainsFunc(at.Clocks, func(o clockAt) bool { return o.Clock == c.Clock }) {
+		if at, ok := all[int(r)]; ok && !slices.ContainsFunc(at.Clocks, func(o Clock) bool { return o.Clock == c.Clock }) {
 			late = append(late, int(r))
 		}
 	}
@@ -107,7 +109,7 @@ func behind(c clockAt, all map[int]whereabouts) []int {
 }
 
 // insideText names who waits in a call on the communicator.
-func insideText(c clockAt, all map[int]whereabouts) string {
+func insideText(c Clock, all map[int]Rank) string {
 	var in []int
 	call := ""
 	for r, at := range all {
@@ -132,7 +134,7 @@ func insideText(c clockAt, all map[int]whereabouts) string {
 	return fmt.Sprintf(", for which %s %s in %s", rankList(in), verb, call)
 }
 
-func callText(w waitingCall) string {
+func callText(w Call) string {
 	text := fmt.Sprintf("in %s on communicator %s", w.Call, w.Comm)
 	peer := fmt.Sprintf("rank %d", w.Peer)
 	if w.Peer == PeerAny {
@@ -185,12 +187,12 @@ func rankList(ranks []int) string {
 	return b.String()
 }
 
-// fewLines is how many ranks are described when a checkpoint is given up.
+// fewLines is how many ranks HeldUp describes.
 const fewLines = 20
 
-// heldUp says who keeps the job from a safe state: a line for each rank that waits, owes, or is waited
+// HeldUp says who keeps the job from a safe state: a line for each rank that waits, owes, or is waited
 // for.
-func heldUp(statuses []control.RankStatus) []string {
+func HeldUp(statuses []control.RankStatus) []string {
 	awaited := map[int]bool{}
 	for _, s := range statuses {
 		for _, r := range s.WaitsFor {
@@ -200,7 +202,7 @@ func heldUp(statuses []control.RankStatus) []string {
 	var out []string
 	more := 0
 	for _, s := range statuses {
-		if s.Phase == phaseComputing && !awaited[s.Rank] {
+		if s.Phase == Computing && !awaited[s.Rank] {
 			continue
 		}
 		if len(out) == fewLines {
