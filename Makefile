@@ -95,7 +95,7 @@ PARTS += $(PKG)/vdso.so
 
 $(BIN)/ckptrun: $(HOST_OBJS)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -pie -rdynamic -o $@ $^ -ldl -lpthread
+	$(CC) $(CFLAGS) -pie -Wl,--export-dynamic-symbol=pthread_create -o $@ $^ -ldl -lpthread
 
 # ---- libckpt.so and ckptctl: Go, which decides itself what is stale -----------------------------
 

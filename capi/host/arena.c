@@ -4,8 +4,9 @@
 //
 // The kernel would place mappings among the lower half's; so every mapping of the upper half gets
 // its address here.  Free ranges are kept sorted and merged, first fit from below: a program that
-// maps and unmaps for days reuses the same addresses.  All under H.lock.
+// maps and unmaps for days reuses the same addresses.  All under host.lock.
 #include "host.h"
+#include "arena.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -8,6 +8,8 @@
 // every call that takes or gives an absolute time.  On the same machine nothing is shifted, and all
 // ranks on it agree as before.
 #include "host.h"
+#include "crossing.h"
+#include "emulation.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -44,7 +46,7 @@ static int64_t kernel_time(clockid_t clock) {
 
 int64_t clock_shift(clockid_t clock) {
     int g = group(clock);
-    return g < 0 ? 0 : H.clock_shift[g];
+    return g < 0 ? 0 : host.clock_shift[g];
 }
 
 // Nanoseconds as the kernel has them, normalized: 0 <= tv_nsec < SECOND.
@@ -70,7 +72,7 @@ const struct timespec *clock_to_kernel(clockid_t clock, const struct timespec *w
 void clocks_save(struct clock_image *im) {
     im->real = kernel_time(CLOCK_REALTIME);
     for (int g = 0; g < 2; g++) {
-        im->shift[g] = H.clock_shift[g];
+        im->shift[g] = host.clock_shift[g];
         im->now[g] = kernel_time(shifted[g]) + im->shift[g];
     }
 }
@@ -83,7 +85,7 @@ void clocks_load(const struct clock_image *im) {
         int64_t shift = im->now[g] + passed - kernel_time(shifted[g]);
         int64_t change = shift - im->shift[g];
         if (change > -SAME_MACHINE && change < SAME_MACHINE) shift = im->shift[g];
-        H.clock_shift[g] = shift;
+        host.clock_shift[g] = shift;
         page[g] = spec(shift);
     }
     gate_page_set_clocks(page);
@@ -118,7 +120,7 @@ long sys_timerfd_settime(struct call *c) {
     const struct itimerspec *new = (const struct itimerspec *)c->a[2];
     struct itimerspec moved;
     // A value of 0 disarms it, whatever the clock says.
-    if ((flags & TIMER_ABSTIME) && (H.clock_shift[0] || H.clock_shift[1]) && new &&fd >= 0 &&
+    if ((flags & TIMER_ABSTIME) && (host.clock_shift[0] || host.clock_shift[1]) && new &&fd >= 0 &&
         (new->it_value.tv_sec || new->it_value.tv_nsec)) {
         struct timespec to;
         moved = *new;

@@ -7,12 +7,13 @@
 // way out signals that came meanwhile are delivered and a wish to park is honoured, so both happen
 // only when the thread stands between two instructions of upper code.
 #include "host.h"
+#include "crossing.h"
+#include "thread.h"
+#include "traps.h"
 
 #include <errno.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-
-#include "traps.h"
 
 #define PLAIN(f) \
     { .fn = (f) }
@@ -230,6 +231,6 @@ void sigsys(struct thread *t, siginfo_t *si, ucontext_t *uc) {
     if ((t->attention & ATTN_PARK) && !borrowed()) {
         // Blocked here; comes the moment the upper context is back.
         t->attention &= ~ATTN_PARK;
-        if (H.park_gen & 1) RAW3(SYS_tgkill, H.pid, t->tid, SIG_PARK);
+        if (host.park_gen & 1) RAW3(SYS_tgkill, host.pid, t->tid, SIG_PARK);
     }
 }

@@ -7,6 +7,7 @@
 // calls into libckpt, on its lower stack and with its lower FS base, and is stopped again afterwards.
 // It runs no upper code meanwhile, and its saved context stays what it was.
 #include "host.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -29,7 +30,7 @@ static long serve(void *arg) {
     memcpy(&mxcsr, t->xsave + 24, sizeof mxcsr);
     __asm__ volatile("fnstcw %0; stmxcsr %1" : "=m"(own_cw), "=m"(own_mxcsr));
     __asm__ volatile("fldcw %0; ldmxcsr %1" ::"m"(cw), "m"(mxcsr));
-    H.go.serve();
+    host.go.serve();
     __asm__ volatile("fldcw %0; ldmxcsr %1" ::"m"(own_cw), "m"(own_mxcsr));
     return 0;
 }
@@ -40,7 +41,7 @@ void thread_errand(struct thread *t, bool from_upper) {
     if (from_upper)
         thread_call_lower(t, &t->uc, serve, t);
     else
-        H.go.serve(); // in a call through the gate, which left all this as it was
+        host.go.serve(); // in a call through the gate, which left all this as it was
     __atomic_store_n(&t->errand, 0, __ATOMIC_SEQ_CST);
     futex_wake(&t->errand);
 }
@@ -48,13 +49,13 @@ void thread_errand(struct thread *t, bool from_upper) {
 // A held thread waits here while the process is stopped, however often it is: between two stops it
 // may not have woken.
 void thread_wait(struct thread *t) {
-    for (uint32_t gen; (gen = H.park_gen) & 1;) {
-        uint32_t bell = __atomic_load_n(&H.bell, __ATOMIC_SEQ_CST);
-        if (H.park_gen != gen) continue;
+    for (uint32_t gen; (gen = host.park_gen) & 1;) {
+        uint32_t bell = __atomic_load_n(&host.bell, __ATOMIC_SEQ_CST);
+        if (host.park_gen != gen) continue;
         if (t->errand)
             thread_errand(t, false);
         else
-            futex_wait(&H.bell, bell);
+            futex_wait(&host.bell, bell);
     }
 }
 
@@ -62,7 +63,7 @@ int op_errand(void) {
     kmask old = block_all();
     lock();
     struct thread *to = NULL;
-    for (struct thread *t = H.threads; t; t = t->next)
+    for (struct thread *t = host.threads; t; t = t->next)
         if (t->state != T_RUNNING && (!to || t->mpi || (t->main && !to->mpi))) to = t;
     if (to) to->errand = 1;
     unlock();
@@ -77,7 +78,7 @@ int op_errand(void) {
 
 void back_hold(void) {
     struct thread *t = self();
-    if (!(H.park_gen & 1) || t->upcalls || H.child) {
+    if (!(host.park_gen & 1) || t->upcalls || host.child) {
         RAW0(SYS_sched_yield);
         return;
     }
@@ -87,4 +88,4 @@ void back_hold(void) {
     t->retry = false;
 }
 
-void back_mine(void) { self()->mpi = H.mpi = true; }
+void back_mine(void) { self()->mpi = host.mpi = true; }

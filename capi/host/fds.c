@@ -7,14 +7,20 @@
 // high one, which is moved down to the lowest free number (SPLIT.md P16).  All other calls on
 // descriptors need no translation and are not trapped.
 #include "host.h"
+#include "emulation.h"
+#include "fds.h"
+#include "lower.h"
+#include "thread.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -35,7 +41,8 @@ static struct fd_table *fds_of(struct thread *t) {
 
 void fds_vfork_begin(struct thread *t) {
     static const size_t bytes = sizeof(struct fd_table);
-    t->vfork_fds = (struct fd_table *)RAW6(SYS_mmap, 0, bytes, 3, 0x22, -1, 0);
+    t->vfork_fds = (struct fd_table *)RAW6(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE,
+                                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if ((long)t->vfork_fds < 0)
         t->vfork_fds = NULL;
     else
@@ -102,7 +109,7 @@ void fds_abort_job(int status) {
 
 // What a child of the program may still need.
 static bool kept_for_children(int fd) {
-    for (int i = 0; i < LAUNCHERS && !H.mpi; i++)
+    for (int i = 0; i < LAUNCHERS && !host.mpi; i++)
         if (launcher[i].to == fd) return true;
     return false;
 }
@@ -229,7 +236,7 @@ static long open_at(struct call *c, long dir, long path, long flags, long mode) 
     if ((flags & O_ACCMODE) == O_RDONLY && copy_string(name, sizeof name, (uint64_t)path)) {
         const char *front = front_for(name);
         if (front) a[1] = (long)front;
-        if (!strcmp(name, "/proc/self/exe")) a[1] = (long)H.exe;
+        if (!strcmp(name, "/proc/self/exe")) a[1] = (long)host.exe;
     }
     return settle(c, blocking(c, SYS_openat, a));
 }
@@ -258,10 +265,10 @@ long sys_close(struct call *c) {
 
 long sys_close_range(struct call *c) {
     unsigned long first = (unsigned)c->a[0], last = (unsigned)c->a[1], flags = (unsigned)c->a[2];
-    if (first > last || (flags & ~6ul)) return -EINVAL;
+    if (first > last || (flags & ~(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC))) return -EINVAL;
     for (unsigned long fd = first; fd <= last && fd < FD_FENCE; fd++) {
         if (!fds_of(c->t)->used[fd]) continue;
-        if (flags & 4 /* CLOSE_RANGE_CLOEXEC */)
+        if (flags & CLOSE_RANGE_CLOEXEC)
             RAW3(SYS_fcntl, fd, F_SETFD, FD_CLOEXEC);
         else
             release_fd(c, (int)fd);
@@ -356,16 +363,16 @@ long sys_socketpair(struct call *c) {
 
 static long read_exe(long buffer, long bytes) {
     if (bytes <= 0) return -EINVAL;
-    long n = (long)strlen(H.exe);
+    long n = (long)strlen(host.exe);
     if (n > bytes) n = bytes;
-    memcpy((void *)buffer, H.exe, (size_t)n);
+    memcpy((void *)buffer, host.exe, (size_t)n);
     return n;
 }
 
 static bool names_exe(uint64_t path) {
     char name[64], own[40];
     if (!copy_string(name, sizeof name, path)) return false;
-    snprintf(own, sizeof own, "/proc/%d/exe", to_virtual(H.pid));
+    snprintf(own, sizeof own, "/proc/%d/exe", to_virtual(host.pid));
     return !strcmp(name, "/proc/self/exe") || !strcmp(name, own);
 }
 
@@ -384,7 +391,7 @@ static int nfronts;
 
 void fronts_scan(void) {
     char dir[4200], path[4500];
-    snprintf(dir, sizeof dir, "%s/ckpt/front", H.libdir);
+    snprintf(dir, sizeof dir, "%s/ckpt/front", host.libdir);
     DIR *d = opendir(dir);
     if (!d) return;
     for (struct dirent *e; (e = readdir(d)) && nfronts < 64;) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// gate.S: the crossing between the halves.  GS base is the thread record (struct thread in host.h);
+// gate.S: the crossing between the halves.  GS base is the thread record (struct thread in thread.h);
 // offsets used here: 8 lower_fs, 16 upper_fs, 24 lower_sp, 32 upper_sp, 40 attention, 44 upcalls,
 // 48 vdso_sp.
 //

@@ -12,9 +12,11 @@
 // its handler changes the mask that is in force afterwards.  A signal that is sent in that very moment
 // comes to on_signal in signal.c, which sends it again.
 #include "host.h"
+#include "lower.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -28,14 +30,14 @@ static volatile bool handled; // SIGURG comes to our handler
 
 static void order(pid_t tid) {
     siginfo_t si = {.si_signo = SIGURG, .si_code = SI_QUEUE};
-    si.si_pid = H.pid;
-    si.si_value.sival_ptr = &H;
-    RAW4(SYS_rt_tgsigqueueinfo, H.pid, tid, SIGURG, &si);
+    si.si_pid = host.pid;
+    si.si_value.sival_ptr = &host;
+    RAW4(SYS_rt_tgsigqueueinfo, host.pid, tid, SIGURG, &si);
 }
 
 bool hush_ordered(const siginfo_t *si) {
-    return si->si_signo == SIGURG && si->si_code == SI_QUEUE && si->si_pid == H.pid &&
-           si->si_value.sival_ptr == &H;
+    return si->si_signo == SIGURG && si->si_code == SI_QUEUE && si->si_pid == host.pid &&
+           si->si_value.sival_ptr == &host;
 }
 
 void hush(ucontext_t *uc) { *(kmask *)&uc->uc_sigmask |= ~HEARD; }
@@ -86,7 +88,7 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t *restrict id
                                                           const pthread_attr_t *restrict attr,
                                                           void *(*fn)(void *), void *restrict arg) {
     struct start *s = malloc(sizeof *s);
-    if (!s) return 11; // EAGAIN
+    if (!s) return EAGAIN;
     *s = (struct start){fn, arg};
     int error = lower_thread(id, attr, begin, s);
     if (error) free(s);

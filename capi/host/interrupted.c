@@ -8,9 +8,11 @@
 // come during the call: a call that is trapped ends with it the usual way, once it is made again;
 // for one of the kernel's own we do what the kernel does with a handler that has no SA_RESTART.
 #include "host.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -50,7 +52,8 @@ static bool slow(const ucontext_t *uc) {
         if (r[REG_RSI] != F_SETLKW && r[REG_RSI] != F_OFD_SETLKW) return false;
         break;
     case SYS_futex:
-        if ((r[REG_RSI] & 127) != 0 /* FUTEX_WAIT */ && (r[REG_RSI] & 127) != 9 /* _BITSET */) return false;
+        if ((r[REG_RSI] & FUTEX_CMD_MASK) != FUTEX_WAIT && (r[REG_RSI] & FUTEX_CMD_MASK) != FUTEX_WAIT_BITSET)
+            return false;
         break;
     default:
         return false;
@@ -67,7 +70,7 @@ void call_begun(struct thread *t) { t->stood.ip = 0; }
 void call_stopped(struct thread *t, const ucontext_t *uc) {
     if (stands(t, uc)) return; // since it was cut, or it is stopped again
     t->stood.ip = 0;
-    if (!H.sud && slow(uc)) remember(t, uc, true);
+    if (!host.sud && slow(uc)) remember(t, uc, true);
 }
 
 uint32_t call_save(const struct thread *t) {

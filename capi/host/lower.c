@@ -3,8 +3,13 @@
 // lower.c: loads what lives in the lower half, libckpt.so and the back of the real MPI, and holds
 // the table of functions that the gate calls.
 #include "host.h"
+#include "crossing.h"
+#include "fds.h"
+#include "lower.h"
+#include "thread.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +37,7 @@ _Noreturn void die(int status, const char *format, ...) {
 
 static long fn_missing(const long *a) {
     (void)a;
-    return -38; // -ENOSYS
+    return -ENOSYS;
 }
 
 static void *need(void *lib, const char *name) {
@@ -43,15 +48,15 @@ static void *need(void *lib, const char *name) {
 
 void lower_open(void) {
     char path[4200];
-    snprintf(path, sizeof path, "%s/libckpt.so.1", H.libdir);
+    snprintf(path, sizeof path, "%s/libckpt.so.1", host.libdir);
     void *lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
     if (!lib) die(1, "cannot load %s: %s", path, dlerror());
-    H.go.plan = need(lib, "ckpt_host_plan");
-    H.go.start = need(lib, "ckpt_host_start");
-    H.go.restore = need(lib, "ckpt_host_restore");
-    H.go.checkpoint = need(lib, "ckpt_host_checkpoint");
-    H.go.ending = need(lib, "ckpt_host_ending");
-    H.go.serve = need(lib, "ckpt_host_serve");
+    host.go.plan = need(lib, "ckpt_host_plan");
+    host.go.start = need(lib, "ckpt_host_start");
+    host.go.restore = need(lib, "ckpt_host_restore");
+    host.go.checkpoint = need(lib, "ckpt_host_checkpoint");
+    host.go.ending = need(lib, "ckpt_host_ending");
+    host.go.serve = need(lib, "ckpt_host_serve");
     for (int i = 0; i < FUNCTIONS; i++) functions[i] = fn_missing;
     functions[CKPT_FN_LOAD_BACK] = fn_load_back;
     functions[CKPT_FN_CHECKPOINT] = fn_checkpoint;
@@ -71,7 +76,7 @@ const char *back_load(const char *name) {
     if (strchr(name, '/'))
         snprintf(path, sizeof path, "%s", name);
     else
-        snprintf(path, sizeof path, "%s/ckpt/back/libckptback-%s.so", H.libdir, name);
+        snprintf(path, sizeof path, "%s/ckpt/back/libckptback-%s.so", host.libdir, name);
     // What MPI starts inherits this thread's mask: its threads should not hear the application's
     // signals.  UCX must leave fault handlers alone (SPLIT.md P3).
     kmask old = block_all();
@@ -80,10 +85,10 @@ const char *back_load(const char *name) {
     const struct ckpt_back *(*entry)(const struct ckpt_back_host *) =
         lib ? (const struct ckpt_back *(*)(const struct ckpt_back_host *))dlsym(lib, "ckpt_back_entry")
             : NULL;
-    static struct ckpt_back_host host = {
-        .size = sizeof host, .upcall = upcall, .hold = back_hold, .mine = back_mine};
-    host.two_phase = H.two_phase;
-    if (entry) back = entry(&host);
+    static struct ckpt_back_host ours = {
+        .size = sizeof ours, .upcall = upcall, .hold = back_hold, .mine = back_mine};
+    ours.two_phase = host.two_phase;
+    if (entry) back = entry(&ours);
     set_kernel_mask(old);
     if (!back) {
         snprintf(why, sizeof why, "cannot load the real MPI through %s: %s", path,
@@ -124,10 +129,10 @@ static char reason[1000]; // why the last one was not made
 long fn_checkpoint(const long *a) {
     struct thread *t = self();
     int *state = (int *)a[0];
-    if (H.child || t->upcalls) {
+    if (host.child || t->upcalls) {
         *state = CKPT_STATE_IGNORE;
         snprintf(reason, sizeof reason, "%s",
-                 H.child ? "this is a forked child of the job" : "called from a callback of MPI");
+                 host.child ? "this is a forked child of the job" : "called from a callback of MPI");
         return 0;
     }
     bool mpi = back && back->job();
@@ -139,7 +144,7 @@ long fn_checkpoint(const long *a) {
     if (mpi)
         r = back->checkpoint(state, &error);
     else
-        *state = H.go.checkpoint(error.message, sizeof error.message);
+        *state = host.go.checkpoint(error.message, sizeof error.message);
     memcpy(reason, error.message, sizeof reason);
     thread_unhold(t);
     // A failed checkpoint is no error of the call; its state tells.

@@ -7,7 +7,15 @@
 // The order matters: descriptors before anything opens some (P16), signals of Go and MPI wrapped
 // before upper code runs (P2), the trap armed last.
 #include "host.h"
+#include "arena.h"
+#include "crossing.h"
+#include "fds.h"
+#include "lower.h"
+#include "program.h"
+#include "thread.h"
+#include "wrap.h"
 
+#include <asm/hwcap2.h>
 #include <cpuid.h>
 #include <errno.h>
 #include <stdio.h>
@@ -18,31 +26,31 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-struct host H;
+struct host host;
 
 static void find_parts(void) {
     static char exe[4096];
     ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 16);
     if (n <= 0) die(1, "cannot read /proc/self/exe: %s", strerror(errno));
     exe[n] = 0;
-    H.ckptrun = strdup(exe);
+    host.ckptrun = strdup(exe);
     char *slash = strrchr(exe, '/');
     *slash = 0;
     slash = strrchr(exe, '/');
     strcpy(slash ? slash : exe, "/lib");
-    H.libdir = strdup(exe);
+    host.libdir = strdup(exe);
 }
 
 static void check_machine(void) {
-    if (!(getauxval(AT_HWCAP2) & 2)) // HWCAP2_FSGSBASE
+    if (!(getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE))
         die(1, "this kernel or processor lacks FSGSBASE (Linux 5.9 and later, x86-64 with "
                "fsgsbase); the split process needs it");
     unsigned a, b, c, d;
     __cpuid_count(0xd, 0, a, b, c, d);
-    H.xsave_max = ((c > b ? c : b) + 4 + 63) & ~63u;
-    if (H.xsave_max > 16384)
+    host.xsave_max = ((c > b ? c : b) + 4 + 63) & ~63u;
+    if (host.xsave_max > 16384)
         die(1, "this processor's extended state (%u bytes) is larger than this version can keep",
-            H.xsave_max);
+            host.xsave_max);
 }
 
 // What the lower half takes of the address space beside the program: Go's runtime reserves most of it and
@@ -69,12 +77,12 @@ static void check_addresses(void) {
 
 static void know_ids(void) {
     pid_t ids[4] = {getpid(), getppid(), getpgrp(), getsid(0)};
-    for (int i = 0; i < 4; i++) H.ids[i].real = H.ids[i].virtual = ids[i];
-    H.pid = ids[0];
+    for (int i = 0; i < 4; i++) host.ids[i].real = host.ids[i].virtual = ids[i];
+    host.pid = ids[0];
 }
 
 static void know_signals(void) {
-    for (int sig = 1; sig < NSIGNALS; sig++) RAW4(SYS_rt_sigaction, sig, NULL, &H.app[sig], 8);
+    for (int sig = 1; sig < NSIGNALS; sig++) RAW4(SYS_rt_sigaction, sig, NULL, &host.app[sig], 8);
 }
 
 int main(int argc, char **argv, char **envp) {
@@ -100,10 +108,10 @@ int main(int argc, char **argv, char **envp) {
     if (error) die(1, "%s", error);
 
     // Threads of Go inherit this mask: the application's signals are for its own threads.
-    H.start_mask = block_all();
+    host.start_mask = block_all();
     lower_open();
     struct host_plan plan = {.version = HOSTGO_VERSION};
-    if (H.go.plan(&plan, argc, argv, &host_operations) != 0)
+    if (host.go.plan(&plan, argc, argv, &host_operations) != 0)
         die(1, "libckpt.so and ckptrun are of different versions");
     if (plan.action == PLAN_EXIT) {
         dprintf(plan.exit_status ? 2 : 1, "%s", plan.message);
@@ -114,14 +122,14 @@ int main(int argc, char **argv, char **envp) {
     error = arena_vacant();
     if (error) die(1, "%s", error);
     back_choose(plan.back);
-    H.again = plan.again;
-    H.launched = plan.launched;
-    H.mpi = plan.action == PLAN_RESTART && plan.restart_mpi;
+    host.again = plan.again;
+    host.launched = plan.launched;
+    host.mpi = plan.action == PLAN_RESTART && plan.restart_mpi;
     wrap_begin();
-    H.sud = plan.sud;
-    H.two_phase = plan.two_phase;
-    H.trigger_mask = plan.trigger_mask;
-    H.trigger_fd = plan.trigger_fd;
+    host.sud = plan.sud;
+    host.two_phase = plan.two_phase;
+    host.trigger_mask = plan.trigger_mask;
+    host.trigger_fd = plan.trigger_fd;
     signals_wrap_lower();
     hush_all();
     fronts_scan();
@@ -129,16 +137,16 @@ int main(int argc, char **argv, char **envp) {
     if (plan.action == PLAN_RESTART) {
         char *message = NULL;
         int status = 1;
-        bool failed =
-            plan.restart_mpi ? (status = back_restart(&message)) != 0 : H.go.restore(&message, &status) != 0;
+        bool failed = plan.restart_mpi ? (status = back_restart(&message)) != 0
+                                       : host.go.restore(&message, &status) != 0;
         if (failed) die(status ? status : 1, "%s", message ? message : "restart failed");
         signals_wrap_lower();
         signals_reinstall();
         threads_continue();
     }
 
-    H.brk = ARENA_BRK;
-    snprintf(H.exe, sizeof H.exe, "%s", plan.exe);
+    host.brk = ARENA_BRK;
+    snprintf(host.exe, sizeof host.exe, "%s", plan.exe);
     struct program program;
     error = vdso_load();
     if (!error) error = program_load(plan.exe, &program);
@@ -147,9 +155,9 @@ int main(int argc, char **argv, char **envp) {
     if (!sp) die(1, "no memory for the program's stack");
     program_show(plan.comm);
     char *message = NULL;
-    if (H.go.start(&message) != 0) die(1, "%s", message);
+    if (host.go.start(&message) != 0) die(1, "%s", message);
     signals_reinstall();
-    H.threads = t;
+    host.threads = t;
     error = trap_arm_process();
     if (error) die(1, "%s", error);
     thread_run_main(program.interp_entry, sp);

@@ -3,6 +3,10 @@
 // program.c: puts the application and its dynamic linker into the arena, as the kernel's execve
 // would have put them elsewhere: segments, initial stack, auxiliary vector, vDSO, gate page.
 #include "host.h"
+#include "arena.h"
+#include "crossing.h"
+#include "program.h"
+#include "thread.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -12,6 +16,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -176,7 +181,7 @@ uint64_t program_stack(const struct program *p, const char *exe, char **argv, ch
     memcpy((void *)random, (void *)getauxval(AT_RANDOM), 16);
 
     uint64_t aux[][2] = {
-        {AT_SYSINFO_EHDR, H.fake_vdso},
+        {AT_SYSINFO_EHDR, host.fake_vdso},
         {AT_HWCAP, getauxval(AT_HWCAP)},
         {AT_PAGESZ, PAGE},
         {AT_CLKTCK, getauxval(AT_CLKTCK)},
@@ -195,26 +200,26 @@ uint64_t program_stack(const struct program *p, const char *exe, char **argv, ch
         {AT_HWCAP2, getauxval(AT_HWCAP2)},
         {AT_EXECFN, execfn},
         {AT_PLATFORM, platform},
-        {51 /* AT_MINSIGSTKSZ */, getauxval(51)},
+        {AT_MINSIGSTKSZ, getauxval(AT_MINSIGSTKSZ)},
         {AT_NULL, 0},
     };
     size_t words = 1 + (size_t)argc + 1 + (size_t)envc + 1 + sizeof aux / 8;
     sp = (sp - words * 8) & ~15ull;
     uint64_t *w = (uint64_t *)sp;
     *w++ = (uint64_t)argc;
-    H.arguments[0] = (uint64_t)at;
+    host.arguments[0] = (uint64_t)at;
     for (int i = 0; i < argc; i++) {
         *w++ = (uint64_t)at;
         at = stpcpy(at, argv[i]) + 1;
     }
     *w++ = 0;
-    H.arguments[1] = H.arguments[2] = (uint64_t)at;
+    host.arguments[1] = host.arguments[2] = (uint64_t)at;
     for (int i = 0; i < envc; i++) {
         *w++ = (uint64_t)at;
         at = stpcpy(at, envp[i]) + 1;
     }
     *w++ = 0;
-    H.arguments[3] = (uint64_t)at;
+    host.arguments[3] = (uint64_t)at;
     memcpy(w, aux, sizeof aux);
     return sp;
 }
@@ -222,7 +227,7 @@ uint64_t program_stack(const struct program *p, const char *exe, char **argv, ch
 // /proc/self/cmdline and environ: the kernel takes a whole description of the address space, of
 // which all but two ranges stay as they are.  Only for show: a kernel without it is no error.
 void program_show(const char *comm) {
-    if (comm) RAW2(SYS_prctl, 15 /* PR_SET_NAME */, comm);
+    if (comm) RAW2(SYS_prctl, PR_SET_NAME, comm);
     char b[2048];
     int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
     ssize_t n = read(fd, b, sizeof b - 1);
@@ -237,14 +242,21 @@ void program_show(const char *comm) {
     int i = 3;
     for (char *word = strtok(p, " "); word && i < 60; word = strtok(NULL, " "), i++)
         field[i] = strtoull(word, NULL, 10);
-    struct { // struct prctl_mm_map
-        uint64_t start_code, end_code, start_data, end_data, start_brk, brk, start_stack, arg_start, arg_end,
-            env_start, env_end, *auxv;
-        uint32_t auxv_size, exe_fd;
-    } map = {field[26], field[27],      field[45],      field[46],      field[47],      (uint64_t)sbrk(0),
-             field[28], H.arguments[0], H.arguments[1], H.arguments[2], H.arguments[3], NULL,
-             0,         UINT32_MAX};
-    RAW6(SYS_prctl, 35 /* PR_SET_MM */, 14 /* PR_SET_MM_MAP */, &map, sizeof map, 0, 0);
+    struct prctl_mm_map map = {
+        .start_code = field[26],
+        .end_code = field[27],
+        .start_data = field[45],
+        .end_data = field[46],
+        .start_brk = field[47],
+        .brk = (uint64_t)sbrk(0),
+        .start_stack = field[28],
+        .arg_start = host.arguments[0],
+        .arg_end = host.arguments[1],
+        .env_start = host.arguments[2],
+        .env_end = host.arguments[3],
+        .exe_fd = UINT32_MAX,
+    };
+    RAW6(SYS_prctl, PR_SET_MM, PR_SET_MM_MAP, &map, sizeof map, 0, 0);
 }
 
 // ---- the gate page -----------------------------------------------------------------------------
@@ -258,9 +270,9 @@ static void *vdso_symbol(const char *name) {
     const Elf64_Dyn *dyn = NULL;
     for (int i = 0; i < eh->e_phnum; i++) {
         if (ph[i].p_type == PT_DYNAMIC) dyn = (const Elf64_Dyn *)(base + ph[i].p_vaddr);
-        if (ph[i].p_type == PT_LOAD && !H.vdso_start) {
-            H.vdso_start = base;
-            H.vdso_end = base + UP(ph[i].p_memsz);
+        if (ph[i].p_type == PT_LOAD && !host.vdso_start) {
+            host.vdso_start = base;
+            host.vdso_end = base + UP(ph[i].p_memsz);
         }
     }
     const Elf64_Sym *sym = NULL;
@@ -291,11 +303,11 @@ static void *vdso_symbol(const char *name) {
 }
 
 // Fallbacks for a kernel without that vDSO function: plain system calls, of the lower half.
-static long slow_clock_gettime(long clock, void *ts) { return RAW2(228, clock, ts); }
-static long slow_gettimeofday(void *tv, void *tz) { return RAW2(96, tv, tz); }
-static long slow_time(void *t) { return RAW1(201, t); }
-static long slow_clock_getres(long clock, void *ts) { return RAW2(229, clock, ts); }
-static long slow_getcpu(void *cpu, void *node, void *x) { return RAW3(309, cpu, node, x); }
+static long slow_clock_gettime(long clock, void *ts) { return RAW2(SYS_clock_gettime, clock, ts); }
+static long slow_gettimeofday(void *tv, void *tz) { return RAW2(SYS_gettimeofday, tv, tz); }
+static long slow_time(void *t) { return RAW1(SYS_time, t); }
+static long slow_clock_getres(long clock, void *ts) { return RAW2(SYS_clock_getres, clock, ts); }
+static long slow_getcpu(void *cpu, void *node, void *x) { return RAW3(SYS_getcpu, cpu, node, x); }
 
 const char *gate_page_map(void) {
     void *m = mmap((void *)ARENA, PAGE, PROT_READ | PROT_WRITE,
@@ -342,9 +354,9 @@ void gate_page_set_functions(long (**fn)(const long *)) {
 
 const char *vdso_load(void) {
     char path[4200];
-    snprintf(path, sizeof path, "%s/ckpt/vdso.so", H.libdir);
+    snprintf(path, sizeof path, "%s/ckpt/vdso.so", host.libdir);
     struct image im;
     const char *error = map_image(path, &im);
-    if (!error) H.fake_vdso = im.base;
+    if (!error) host.fake_vdso = im.base;
     return error;
 }

@@ -9,8 +9,12 @@
 //                           had a handler; the rest is queued and delivered on the way up (P8)
 //   neither                 a thread of Go's or MPI's: its own signals go to their handler, the
 //                           application's are passed on to its threads (hush.c keeps them away)
-// H.app holds what the application asked for, H.lower what Go and MPI installed.
+// host.app holds what the application asked for, host.lower what Go and MPI installed.
 #include "host.h"
+#include "arena.h"
+#include "crossing.h"
+#include "emulation.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <string.h>
@@ -18,7 +22,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SA_RESTORER_FLAG 0x04000000ull
+#define SA_RESTORER_FLAG 0x04000000ull // the kernel's SA_RESTORER, which glibc hides
+// The kernel's SYS_SECCOMP and SYS_USER_DISPATCH: why a SIGSYS came.
+#define CODE_SECCOMP 1
+#define CODE_USER_DISPATCH 2
 #define DFL ((uint64_t)SIG_DFL)
 #define IGN ((uint64_t)SIG_IGN)
 
@@ -40,7 +47,7 @@ static bool is_fault(int sig) {
     return sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL || sig == SIGTRAP;
 }
 
-static bool has_lower(int sig) { return H.lower[sig].handler > 1; }
+static bool has_lower(int sig) { return host.lower[sig].handler > 1; }
 
 static bool ours(uint64_t handler) {
     return handler == (uint64_t)on_signal || handler == (uint64_t)on_sigsys || handler == (uint64_t)on_park;
@@ -56,7 +63,7 @@ void signals_wrap_lower(void) {
         struct kaction k;
         raw_action(sig, NULL, &k);
         if (k.handler <= 1 || ours(k.handler)) continue;
-        H.lower[sig] = k;
+        host.lower[sig] = k;
         kernel_action(sig, (uint64_t)on_signal, k.flags & SA_RESTART);
     }
 }
@@ -68,15 +75,15 @@ static bool fatal_to_newborn(int sig) { return sig == SIGPROF || sig == SIGSTKFL
 
 // Makes the kernel's disposition what the application's asks for.
 void install_app_action(int sig) {
-    const struct kaction *a = &H.app[sig];
+    const struct kaction *a = &host.app[sig];
     uint64_t keep = a->flags & (SA_RESTART | SA_NOCLDSTOP | SA_NOCLDWAIT);
     if (sig == SIGSYS || sig == SIG_PARK || sig == SIGKILL || sig == SIGSTOP) return;
-    if (H.trigger_mask & KBIT(sig))
+    if (host.trigger_mask & KBIT(sig))
         kernel_action(sig, (uint64_t)on_signal, SA_RESTART);
     else if (a->handler > 1)
         kernel_action(sig, (uint64_t)on_signal, keep);
     else if (has_lower(sig))
-        kernel_action(sig, (uint64_t)on_signal, H.lower[sig].flags & SA_RESTART);
+        kernel_action(sig, (uint64_t)on_signal, host.lower[sig].flags & SA_RESTART);
     else if (a->handler == DFL && fatal_to_newborn(sig))
         kernel_action(sig, (uint64_t)on_signal, SA_RESTART);
     else
@@ -91,7 +98,7 @@ void signals_reinstall(void) {
 // catch for the lower half's sake.
 void signals_before_exec(void) {
     for (int sig = 1; sig < NSIGNALS; sig++)
-        if (has_lower(sig) && H.app[sig].handler <= 1) kernel_action(sig, H.app[sig].handler, 0);
+        if (has_lower(sig) && host.app[sig].handler <= 1) kernel_action(sig, host.app[sig].handler, 0);
 }
 
 // ---- frames ------------------------------------------------------------------------------------
@@ -119,7 +126,7 @@ void signal_virtual(siginfo_t *si) {
 // Turns the upper context uc into one that is about to run the application's handler.
 static void build_frame(struct thread *t, ucontext_t *uc, const siginfo_t *si) {
     int sig = si->si_signo;
-    struct kaction act = H.app[sig];
+    struct kaction act = host.app[sig];
     greg_t *r = uc->uc_mcontext.gregs;
     uint64_t sp = (uint64_t)r[REG_RSP] - 128; // the red zone
     if ((act.flags & SA_ONSTACK) && t->app_altstack.ss_size && !(t->app_altstack.ss_flags & SS_DISABLE) &&
@@ -155,7 +162,7 @@ static void build_frame(struct thread *t, ucontext_t *uc, const siginfo_t *si) {
     r[REG_RIP] = (greg_t)act.handler;
     r[REG_EFL] &= ~(greg_t)(0x400 | 0x100); // direction and trap flags, as the kernel does
     if (act.flags & SA_RESETHAND) {
-        H.app[sig].handler = DFL;
+        host.app[sig].handler = DFL;
         install_app_action(sig);
     }
 }
@@ -200,10 +207,10 @@ bool pending_deliverable(struct thread *t, kmask mask, bool *restart) {
     for (uint32_t i = 0; i < t->pending.count; i++) {
         int sig = t->pending.at[i].info.si_signo;
         if (mask & KBIT(sig)) continue;
-        if (H.app[sig].handler > 1) {
+        if (host.app[sig].handler > 1) {
             any = true;
-            if (!(H.app[sig].flags & SA_RESTART)) *restart = false;
-        } else if (H.app[sig].handler == DFL) {
+            if (!(host.app[sig].flags & SA_RESTART)) *restart = false;
+        } else if (host.app[sig].handler == DFL) {
             any = true;
         }
     }
@@ -218,9 +225,9 @@ void deliver_pending(struct thread *t, ucontext_t *uc) {
         t->suspended = false; // the first one ends rt_sigsuspend
         if (mask & KBIT(sig)) // everything is blocked now, so the kernel keeps it
             RAW4(SYS_rt_tgsigqueueinfo, RAW0(SYS_getpid), RAW0(SYS_gettid), sig, &si);
-        else if (H.app[sig].handler > 1)
+        else if (host.app[sig].handler > 1)
             build_frame(t, uc, &si);
-        else if (H.app[sig].handler == DFL)
+        else if (host.app[sig].handler == DFL)
             default_action(sig);
     }
     t->suspended = false;
@@ -248,8 +255,8 @@ static void queue(struct thread *t, const siginfo_t *si) {
 void rewind_vdso(struct thread *t, ucontext_t *uc) {
     greg_t *r = uc->uc_mcontext.gregs;
     uint64_t ip = (uint64_t)r[REG_RIP];
-    bool ours = ip >= H.fake_vdso && ip - H.fake_vdso < 4096; // one page
-    if (((ip >= H.vdso_start && ip < H.vdso_end) || ours) && t->vdso_sp) {
+    bool ours = ip >= host.fake_vdso && ip - host.fake_vdso < 4096; // one page
+    if (((ip >= host.vdso_start && ip < host.vdso_end) || ours) && t->vdso_sp) {
         r[REG_RSP] = (greg_t)t->vdso_sp;
         r[REG_RIP] = *(greg_t *)t->vdso_sp;
         t->vdso_sp = 0; // a handler that asks for the time before ours goes on has a frame of its own
@@ -262,9 +269,9 @@ void rewind_vdso(struct thread *t, ucontext_t *uc) {
 __attribute__((noinline)) static void upper_signal(struct thread *t, siginfo_t *si, ucontext_t *uc) {
     int sig = si->si_signo;
     // Go preempts its goroutines with SIGURG; a thread may be in upper code by the time it comes.
-    if (sig == SIGURG && si->si_code == SI_TKILL && si->si_pid == H.pid && has_lower(sig)) return;
-    if (H.app[sig].handler == IGN && !(is_fault(sig) && si->si_code > 0)) return;
-    if (H.app[sig].handler <= 1) {
+    if (sig == SIGURG && si->si_code == SI_TKILL && si->si_pid == host.pid && has_lower(sig)) return;
+    if (host.app[sig].handler == IGN && !(is_fault(sig) && si->si_code > 0)) return;
+    if (host.app[sig].handler <= 1) {
         if (is_fault(sig) && si->si_code > 0)
             kernel_action(sig, DFL, 0); // the instruction faults again and ends the process
         else
@@ -272,7 +279,7 @@ __attribute__((noinline)) static void upper_signal(struct thread *t, siginfo_t *
         return;
     }
     rewind_vdso(t, uc);
-    if (call_interrupted(t, uc, H.app[sig].flags & SA_RESTART))
+    if (call_interrupted(t, uc, host.app[sig].flags & SA_RESTART))
         queue(t, si);
     else
         build_frame(t, uc, si);
@@ -282,9 +289,9 @@ __attribute__((noinline)) static void lower_signal(struct thread *t, siginfo_t *
     int sig = si->si_signo;
     bool fault = is_fault(sig) && si->si_code > 0;
     bool internal =
-        fault || sig == SIGPIPE || (sig == SIGURG && si->si_code == SI_TKILL && si->si_pid == H.pid);
+        fault || sig == SIGPIPE || (sig == SIGURG && si->si_code == SI_TKILL && si->si_pid == host.pid);
     if (internal && has_lower(sig)) {
-        ((void (*)(int, siginfo_t *, void *))H.lower[sig].handler)(sig, si, uc);
+        ((void (*)(int, siginfo_t *, void *))host.lower[sig].handler)(sig, si, uc);
         return;
     }
     if (fault) {
@@ -303,19 +310,19 @@ __attribute__((noinline)) static void lower_signal(struct thread *t, siginfo_t *
     // block it.  This one lets it in no more, except what Go needs.
     if (sig != SIGURG) {
         *(kmask *)&uc->uc_sigmask |= KBIT(sig);
-        RAW3(SYS_rt_sigqueueinfo, H.pid, sig, si);
+        RAW3(SYS_rt_sigqueueinfo, host.pid, sig, si);
         return;
     }
-    struct thread *to = H.threads;
-    if (to) RAW4(SYS_rt_tgsigqueueinfo, H.pid, to->tid, sig, si);
+    struct thread *to = host.threads;
+    if (to) RAW4(SYS_rt_tgsigqueueinfo, host.pid, to->tid, sig, si);
 }
 
 static void on_signal(int sig, siginfo_t *si, void *v) {
     struct thread *t = self();
     uint64_t fs = get_fs();
-    if (H.trigger_mask & KBIT(sig)) { // asks for a checkpoint; never the application's
+    if (host.trigger_mask & KBIT(sig)) { // asks for a checkpoint; never the application's
         uint8_t byte = (uint8_t)sig;
-        if (!H.child) RAW3(SYS_write, H.trigger_fd, &byte, 1);
+        if (!host.child) RAW3(SYS_write, host.trigger_fd, &byte, 1);
         return;
     }
     if (t && fs == t->upper_fs) {
@@ -336,7 +343,7 @@ static void on_signal(int sig, siginfo_t *si, void *v) {
 static void on_sigsys(int sig, siginfo_t *si, void *v) {
     struct thread *t = self();
     uint64_t fs = get_fs();
-    if (si->si_code != 1 /* SYS_SECCOMP */ && si->si_code != 2 /* SYS_USER_DISPATCH */) {
+    if (si->si_code != CODE_SECCOMP && si->si_code != CODE_USER_DISPATCH) {
         on_signal(sig, si, v);
         return;
     }
@@ -356,14 +363,14 @@ long sys_rt_sigaction(struct call *c) {
     if (new && (sig == SIGKILL || sig == SIGSTOP)) return -EINVAL;
     struct kaction copy;
     if (new) copy = *new;
-    if (old) *old = H.app[sig];
+    if (old) *old = host.app[sig];
     if (!new) return 0;
-    if (borrowed()) { // before exec: only what is inherited matters, and H.app is the parent's
+    if (borrowed()) { // before exec: only what is inherited matters, and host.app is the parent's
         if (copy.handler <= 1 && sig != SIGSYS && sig != SIG_PARK) kernel_action((int)sig, copy.handler, 0);
         return 0;
     }
-    H.app[sig] = copy;
-    H.app[sig].mask &= ~(KBIT(SIGKILL) | KBIT(SIGSTOP));
+    host.app[sig] = copy;
+    host.app[sig].mask &= ~(KBIT(SIGKILL) | KBIT(SIGSTOP));
     install_app_action((int)sig);
     return 0;
 }

@@ -6,10 +6,12 @@
 // So each stopped thread takes its own out of the kernel's queue, one of them also those of the
 // process, and puts them back when it goes on, here or after a restart.
 #include "host.h"
+#include "thread.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -32,8 +34,8 @@ static bool pending_masks(kmask *own, kmask *shared) {
 bool signal_room(struct signal_list *l) {
     if (l->count < l->room) return true;
     uint32_t room = l->room ? 2 * l->room : 64;
-    struct kept_signal *at = (struct kept_signal *)RAW6(SYS_mmap, 0, room * sizeof *at, 3 /* rw */,
-                                                        0x22 /* private anonymous */, -1, 0);
+    struct kept_signal *at = (struct kept_signal *)RAW6(
+        SYS_mmap, 0, room * sizeof *at, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if ((long)at < 0 && (long)at > -4096) return false;
     if (l->count) memcpy(at, l->at, l->count * sizeof *at);
     __atomic_store_n(&l->at, at, __ATOMIC_RELEASE);
@@ -75,9 +77,9 @@ void signals_requeue(struct thread *t) {
     for (uint32_t i = 0; i < t->kept.count; i++) {
         siginfo_t *si = &t->kept.at[i].info;
         if (t->kept.at[i].shared)
-            RAW3(SYS_rt_sigqueueinfo, H.pid, si->si_signo, si);
+            RAW3(SYS_rt_sigqueueinfo, host.pid, si->si_signo, si);
         else
-            RAW4(SYS_rt_tgsigqueueinfo, H.pid, t->tid, si->si_signo, si);
+            RAW4(SYS_rt_tgsigqueueinfo, host.pid, t->tid, si->si_signo, si);
     }
     t->kept.count = 0;
     t->more_signals = false;

@@ -5,7 +5,11 @@
 // The lower libc's functions are called, not raw system calls: UCX and others patch them to learn
 // of memory that goes away (SPLIT.md P25).
 #include "host.h"
+#include "arena.h"
+#include "emulation.h"
+#include "thread.h"
 
+#include <asm/prctl.h>
 #include <errno.h>
 #include <linux/prctl.h>
 #include <sys/mman.h>
@@ -15,7 +19,6 @@
 #define PAGE 4096ull
 #define HUGE (2ull << 20)
 #define UP(x) (((uint64_t)(x) + PAGE - 1) & ~(PAGE - 1))
-#define MAP_32BIT_FLAG 0x40
 
 static uint64_t alignment(uint64_t bytes) { return bytes >= HUGE ? HUGE : PAGE; }
 
@@ -66,7 +69,7 @@ long sys_mmap(struct call *c) {
         unlock();
         return r;
     }
-    if (flags & MAP_32BIT_FLAG) return mapped(mmap(NULL, bytes, prot, flags, fd, c->a[5]));
+    if (flags & MAP_32BIT) return mapped(mmap(NULL, bytes, prot, flags, fd, c->a[5]));
     lock();
     if (addr >= ARENA_MMAP && addr + bytes <= ARENA_END && !(addr & (PAGE - 1))) { // a hint
         void *p = mmap((void *)addr, bytes, prot, flags | MAP_FIXED_NOREPLACE, fd, c->a[5]);
@@ -139,18 +142,18 @@ long sys_brk(struct call *c) {
     lock();
     if (want < ARENA_BRK || want > ARENA_BRK_END) {
         unlock();
-        return (long)H.brk;
+        return (long)host.brk;
     }
-    uint64_t from = UP(H.brk), to = UP(want);
+    uint64_t from = UP(host.brk), to = UP(want);
     bool ok = true;
     if (to > from)
         ok = mmap((void *)from, to - from, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != MAP_FAILED;
     else if (to < from)
         munmap((void *)to, from - to);
-    if (ok) H.brk = want;
+    if (ok) host.brk = want;
     unlock();
-    return (long)H.brk;
+    return (long)host.brk;
 }
 
 // Segments are shared with other processes, so they hold a checkpoint back.
@@ -162,7 +165,7 @@ long sys_shmat(struct call *c) {
     uint64_t at = arena_reserve(UP(ds.shm_segsz), PAGE);
     long r = at ? RAW3(SYS_shmat, c->a[0], at, c->a[2]) : -ENOMEM;
     if (r < 0 && at) arena_free(at, at + UP(ds.shm_segsz));
-    if (r >= 0) H.shm++;
+    if (r >= 0) host.shm++;
     unlock();
     return r;
 }
@@ -170,21 +173,21 @@ long sys_shmat(struct call *c) {
 long sys_shmdt(struct call *c) {
     lock();
     long r = RAW1(SYS_shmdt, c->a[0]);
-    if (r == 0) H.shm--; // its addresses stay taken: their number is not known here
+    if (r == 0) host.shm--; // its addresses stay taken: their number is not known here
     unlock();
     return r;
 }
 
 long sys_arch_prctl(struct call *c) {
     switch (c->a[0]) {
-    case 0x1002: // ARCH_SET_FS: the FS base itself changes on the way up
+    case ARCH_SET_FS: // the FS base itself changes on the way up
         c->t->upper_fs = (uint64_t)c->a[1];
         return 0;
-    case 0x1003: // ARCH_GET_FS
+    case ARCH_GET_FS:
         *(uint64_t *)c->a[1] = c->t->upper_fs;
         return 0;
-    case 0x1001: // ARCH_SET_GS: the gate needs it
-    case 0x1004:
+    case ARCH_SET_GS: // the gate needs it
+    case ARCH_GET_GS:
         return -EPERM;
     default:
         return RAW2(SYS_arch_prctl, c->a[0], c->a[1]);

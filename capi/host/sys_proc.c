@@ -6,11 +6,18 @@
 // processes with ids of their own; a forked one goes on in upper code without Go, and cannot be
 // saved; what it starts by exec runs natively, but see capi/enter.
 #include "host.h"
+#include "crossing.h"
+#include "emulation.h"
+#include "fds.h"
+#include "thread.h"
+#include "wrap.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -18,13 +25,13 @@
 
 pid_t to_real(pid_t virtual) {
     for (int i = 0; i < 4; i++)
-        if (H.ids[i].virtual == virtual) return H.ids[i].real;
+        if (host.ids[i].virtual == virtual) return host.ids[i].real;
     return virtual;
 }
 
 pid_t to_virtual(pid_t real) {
     for (int i = 0; i < 4; i++)
-        if (H.ids[i].real == real) return H.ids[i].virtual;
+        if (host.ids[i].real == real) return host.ids[i].virtual;
     return real;
 }
 
@@ -103,13 +110,13 @@ long sys_timer_create(struct call *c) {
         if (ev.sigev_notify == SIGEV_THREAD_ID) ev._sigev_un._tid = real_tid(ev._sigev_un._tid);
     }
     long r = RAW3(SYS_timer_create, c->a[0], p ? &ev : NULL, c->a[2]);
-    if (r == 0) __atomic_add_fetch(&H.timers, 1, __ATOMIC_RELAXED);
+    if (r == 0) __atomic_add_fetch(&host.timers, 1, __ATOMIC_RELAXED);
     return r;
 }
 
 long sys_timer_delete(struct call *c) {
     long r = RAW1(SYS_timer_delete, c->a[0]);
-    if (r == 0) __atomic_sub_fetch(&H.timers, 1, __ATOMIC_RELAXED);
+    if (r == 0) __atomic_sub_fetch(&host.timers, 1, __ATOMIC_RELAXED);
     return r;
 }
 
@@ -136,18 +143,18 @@ static long do_fork(struct call *c, unsigned long flags, pid_t *ctid) {
         return -errno;
     }
     if (pid > 0) {
-        H.parent = true;
+        host.parent = true;
         unlock();
         return pid;
     }
-    H.child = true;
-    H.pid = (pid_t)RAW0(SYS_getpid);
+    host.child = true;
+    host.pid = (pid_t)RAW0(SYS_getpid);
     thread_forked(c->t);
     fds_forked();
     unlock();
     trap_arm_thread();
     c->t->clear_tid = flags & CLONE_CHILD_CLEARTID ? (uint64_t)ctid : 0;
-    if (flags & CLONE_CHILD_SETTID) *ctid = H.pid;
+    if (flags & CLONE_CHILD_SETTID) *ctid = host.pid;
     return 0;
 }
 
@@ -176,7 +183,8 @@ static void borrower_run(void *arg) {
 static long do_vfork(struct call *c, uint64_t stack) {
     enum { ALT = 128 << 10, RUN = 64 << 10 };
     size_t bytes = ALT + RUN;
-    uint8_t *m = (uint8_t *)RAW6(SYS_mmap, 0, bytes, 3 /* rw */, 0x22 /* private anonymous */, -1, 0);
+    uint8_t *m =
+        (uint8_t *)RAW6(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if ((long)m < 0) return -ENOMEM;
     // The frame: context, then extended state, below the top of the run stack.
     uint32_t xbytes = xsave_size(c->uc);
@@ -193,14 +201,14 @@ static long do_vfork(struct call *c, uint64_t stack) {
     fds_vfork_begin(c->t);
     long pid = host_vfork(CLONE_VM | CLONE_VFORK | SIGCHLD, (uint8_t *)uc - 256, borrower_run, &b);
     fds_vfork_end(c->t);
-    H.parent = true;
+    host.parent = true;
     wrap_free(&c->t->outfit); // when its exec went well, nobody did in the child
     c->t->upper_fs = keep_fs;
     c->t->clear_tid = keep_clear;
     c->t->hidden_mask = keep_hidden;
     c->t->app_altstack = keep_alt;
     c->t->attention = c->t->pending.count ? ATTN_SIGNAL : 0;
-    if (H.park_gen & 1) c->t->attention |= ATTN_PARK;
+    if (host.park_gen & 1) c->t->attention |= ATTN_PARK;
     RAW2(SYS_munmap, m, bytes);
     return pid;
 }
@@ -253,7 +261,7 @@ static bool dynamic_or_script(const char *path) {
     for (uint16_t i = 0; i < num && phoff + (uint64_t)(i + 1) * size <= (uint64_t)n; i++) {
         uint32_t type;
         memcpy(&type, b + phoff + (uint64_t)i * size, 4);
-        if (type == 3 /* PT_INTERP */) return true;
+        if (type == PT_INTERP) return true;
     }
     return false;
 }
@@ -268,7 +276,7 @@ static long exec_again(struct call *c, const char *path, char *const *argv, char
     if (!args)
         r = -ENOMEM;
     else if (dynamic_or_script(path))
-        r = RAW3(SYS_execve, H.ckptrun, args, environment);
+        r = RAW3(SYS_execve, host.ckptrun, args, environment);
     else
         r = RAW3(SYS_execve, path, argv, environment);
     wrap_free(&a);
@@ -279,7 +287,7 @@ static long exec_again(struct call *c, const char *path, char *const *argv, char
 // A child runs natively what it starts; while this process may not be the MPI program, that may turn out
 // to be the one, and comes under ckptrun by itself (capi/enter).
 static long exec_child(struct call *c, const char *path, char *const *argv, char *const *envp) {
-    if (!H.launched || H.mpi) return RAW3(SYS_execve, path, argv, envp);
+    if (!host.launched || host.mpi) return RAW3(SYS_execve, path, argv, envp);
     char **environment = wrap_environment(c, envp, &c->t->outfit);
     if (!environment) return -ENOMEM;
     long r = RAW3(SYS_execve, path, argv, environment);
@@ -288,26 +296,26 @@ static long exec_child(struct call *c, const char *path, char *const *argv, char
 }
 
 static long do_exec(struct call *c, const char *path, char *const *argv, char *const *envp) {
-    bool child = H.child || borrowed();
-    if (!child) H.ending = 1; // no checkpoint from here on
+    bool child = host.child || borrowed();
+    if (!child) host.ending = 1; // no checkpoint from here on
     signals_before_exec();
     set_kernel_mask(uc_mask(c->uc)); // inherited (P14)
     long r = child ? exec_child(c, path, argv, envp) : exec_again(c, path, argv, envp);
     block_all();
     if (!borrowed()) signals_reinstall();
-    if (!child) H.ending = 0;
+    if (!child) host.ending = 0;
     return r;
 }
 
 long sys_execve(struct call *c) {
     char path[4096];
     if (!copy_string(path, sizeof path, (uint64_t)c->a[0])) return -EFAULT;
-    return do_exec(c, strcmp(path, "/proc/self/exe") ? path : H.exe, (char *const *)c->a[1],
+    return do_exec(c, strcmp(path, "/proc/self/exe") ? path : host.exe, (char *const *)c->a[1],
                    (char *const *)c->a[2]);
 }
 
 long sys_execveat(struct call *c) {
-    if (!H.child && !borrowed()) return -ENOSYS; // glibc's fexecve falls back to execve
+    if (!host.child && !borrowed()) return -ENOSYS; // glibc's fexecve falls back to execve
     signals_before_exec();
     set_kernel_mask(uc_mask(c->uc));
     long r = raw6(SYS_execveat, c->a[0], c->a[1], c->a[2], c->a[3], c->a[4], 0);
@@ -323,13 +331,13 @@ long sys_exit(struct call *c) {
 }
 
 static long tell_ending(void *status) {
-    H.go.ending((int)(long)status, H.parent);
+    host.go.ending((int)(long)status, host.parent);
     return 0;
 }
 
 long sys_exit_group(struct call *c) {
-    if (!H.child && !borrowed()) {
-        H.ending = 1;
+    if (!host.child && !borrowed()) {
+        host.ending = 1;
         thread_call_lower(c->t, c->uc, tell_ending, (void *)c->a[0]);
     }
     RAW1(SYS_exit_group, c->a[0]);

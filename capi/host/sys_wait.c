@@ -6,8 +6,11 @@
 // so a call that was cut short by it is issued again, for the time that was left (P9): the thread
 // record remembers the deadline together with the place of the call.
 #include "host.h"
+#include "emulation.h"
+#include "thread.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -205,19 +208,22 @@ long sys_epoll_pwait2(struct call *c) {
 }
 
 long sys_futex(struct call *c) {
-    int op = (int)c->a[1] & 127;
+    int op = (int)c->a[1] & FUTEX_CMD_MASK;
     const struct timespec *ts = (const struct timespec *)c->a[3];
-    if (op == 9 /* FUTEX_WAIT_BITSET: absolute */ && ts && !(c->a[1] & 256 /* on the calendar's clock */)) {
+    if (op == FUTEX_WAIT_BITSET && ts && !(c->a[1] & FUTEX_CLOCK_REALTIME)) { // until a time of ours
         struct timespec to;
         long a[6] = {c->a[0], c->a[1], c->a[2], 0, c->a[4], c->a[5]};
         a[3] = (long)clock_to_kernel(CLOCK_MONOTONIC, ts, &to);
         return blocking(c, SYS_futex, a);
     }
-    if (op != 0 /* FUTEX_WAIT: relative, monotonic */ || !ts) return blocking(c, SYS_futex, c->a);
+    if (op != FUTEX_WAIT || !ts) return blocking(c, SYS_futex, c->a);
     if (!valid(ts)) return -EINVAL;
     int64_t when = deadline(c, to_ns(ts));
     struct timespec abs = {when / SECOND, when % SECOND};
-    long a[6] = {c->a[0], 9 /* FUTEX_WAIT_BITSET: absolute */ | (c->a[1] & 128), c->a[2], (long)&abs, 0, -1};
+    // FUTEX_WAIT waits for a while, FUTEX_WAIT_BITSET until a time; both on the monotonic clock.
+    long a[6] = {c->a[0], FUTEX_WAIT_BITSET | (c->a[1] & FUTEX_PRIVATE_FLAG),
+                 c->a[2], (long)&abs,
+                 0,       FUTEX_BITSET_MATCH_ANY};
     long r = blocking(c, SYS_futex, a);
     wait_remember(c, r, when);
     return r;

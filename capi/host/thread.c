@@ -6,12 +6,17 @@
 // and starts again after a restart, by a sigreturn from a frame with its upper context: one path
 // for new, restarted and main threads (P12).
 //
-// Stopping.  park() raises H.park_gen to an odd number and signals every thread.  A thread in upper
+// Stopping.  park() raises host.park_gen to an odd number and signals every thread.  A thread in upper
 // code saves its context in the handler and sleeps there; one in the lower half gets ATTN_PARK and
 // does so on its way up; one that waits in a held gate call (MPIX_Checkpoint, or a call that can be
 // issued again) counts as stopped.
 // When all are stopped no upper instruction runs and no lock of the lower half is held by them.
 #include "host.h"
+#include "arena.h"
+#include "crossing.h"
+#include "emulation.h"
+#include "fds.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -22,7 +27,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define ALTSTACK (256u << 10)
@@ -37,16 +44,16 @@ static long futex(volatile uint32_t *word, int op, uint32_t value, const struct 
 // Waits until *word differs from value; whoever changes one of the words rings.
 static void wait_for_bell(volatile uint32_t *word, uint32_t value) {
     for (;;) {
-        uint32_t b = H.bell;
+        uint32_t b = host.bell;
         __atomic_thread_fence(__ATOMIC_SEQ_CST);
         if (*word != value) return;
-        futex(&H.bell, FUTEX_WAIT, b, NULL);
+        futex(&host.bell, FUTEX_WAIT, b, NULL);
     }
 }
 
 void threads_ring(void) {
-    __atomic_add_fetch(&H.bell, 1, __ATOMIC_SEQ_CST);
-    futex(&H.bell, FUTEX_WAKE, INT32_MAX, NULL);
+    __atomic_add_fetch(&host.bell, 1, __ATOMIC_SEQ_CST);
+    futex(&host.bell, FUTEX_WAKE, INT32_MAX, NULL);
 }
 
 // ---- records -----------------------------------------------------------------------------------
@@ -68,12 +75,12 @@ struct thread *thread_new(void) {
         kept = t->kept;
     } else {
         size_t record = (sizeof(struct thread) + 63) & ~63ul;
-        uint8_t *m = mmap(NULL, record + H.xsave_max + 64 + ALTSTACK, PROT_READ | PROT_WRITE,
+        uint8_t *m = mmap(NULL, record + host.xsave_max + 64 + ALTSTACK, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (m == MAP_FAILED) return NULL;
         t = (struct thread *)m;
         xsave = m + record;
-        altstack = m + record + ((H.xsave_max + 63) & ~63u);
+        altstack = m + record + ((host.xsave_max + 63) & ~63u);
     }
     memset(t, 0, sizeof *t);
     t->self = t;
@@ -100,13 +107,13 @@ void thread_attach(struct thread *t) {
 
 void thread_enlist(struct thread *t) {
     lock();
-    t->next = H.threads;
-    H.threads = t;
+    t->next = host.threads;
+    host.threads = t;
     unlock();
 }
 
 struct thread *thread_by_vtid(pid_t vtid) {
-    for (struct thread *t = H.threads; t; t = t->next)
+    for (struct thread *t = host.threads; t; t = t->next)
         if (t->vtid == vtid) return t;
     return NULL;
 }
@@ -118,11 +125,11 @@ static pid_t choose_vtid(pid_t tid) {
 }
 
 void thread_forked(struct thread *t) {
-    H.threads = t;
+    host.threads = t;
     t->next = NULL;
     t->tid = t->vtid = (pid_t)RAW0(SYS_gettid);
     t->main = true;
-    H.park_gen = 0;
+    host.park_gen = 0;
     t->attention &= ~ATTN_PARK;
 }
 
@@ -142,7 +149,7 @@ static _Noreturn void resume_upper(struct thread *t) {
 // A thread of an image goes on: in the gate call in which it was held, or in upper code.
 static _Noreturn void go_on(struct thread *t) {
     t->state = T_RUNNING;
-    RAW2(SYS_prctl, 15 /* PR_SET_NAME */, t->comm);
+    RAW2(SYS_prctl, PR_SET_NAME, t->comm);
     signals_requeue(t);
     if (t->in_gate) {
         t->in_gate = false;
@@ -197,16 +204,16 @@ static void farewell(struct thread *t) {
         futex(word, FUTEX_WAKE, 1, NULL);
     }
     lock();
-    for (struct thread **p = &H.threads; *p; p = &(*p)->next)
+    for (struct thread **p = &host.threads; *p; p = &(*p)->next)
         if (*p == t) {
             *p = t->next;
             break;
         }
-    bool last = !H.threads;
+    bool last = !host.threads;
     unlock();
     if (last) { // the program ends with its last thread
-        H.ending = 1;
-        if (!H.child) H.go.ending(0, H.parent);
+        host.ending = 1;
+        if (!host.child) host.go.ending(0, host.parent);
         RAW1(SYS_exit_group, 0);
     }
 }
@@ -251,13 +258,13 @@ static void *thread_start(void *arg) {
                 if (t->set_tid[i]) *t->set_tid[i] = t->vtid;
         }
         bool restart = birth->restart;
-        const uint32_t held = H.park_gen; // by the restart
+        const uint32_t held = host.park_gen; // by the restart
         if (!restart) thread_enlist(t);
         birth->vtid = t->vtid;
         __atomic_store_n(&birth->done, 1, __ATOMIC_RELEASE);
         futex(&birth->done, FUTEX_WAKE, 1, NULL);
         if (restart) // until the whole process is there again
-            while (H.park_gen == held) wait_for_bell(&H.park_gen, held);
+            while (host.park_gen == held) wait_for_bell(&host.park_gen, held);
         go_on(t);
     }
     farewell(t);
@@ -309,8 +316,8 @@ _Noreturn void thread_run_main(uint64_t ip, uint64_t sp) {
     struct thread *t = self();
     if (sigsetjmp(t->leave, 0) == 0) {
         t->lower_sp = GATE_STACK(__builtin_frame_address(0) - 4096);
-        H.live = true;
-        set_kernel_mask(H.start_mask & ~OURS);
+        host.live = true;
+        set_kernel_mask(host.start_mask & ~OURS);
         host_enter(ip, sp);
     }
     farewell(t);
@@ -323,12 +330,12 @@ _Noreturn void threads_continue(void) {
     if (sigsetjmp(t->leave, 0) == 0) {
         t->lower_sp = GATE_STACK(__builtin_frame_address(0) - 32768);
         lock(); // who stops the process from now on must wait for all threads
-        for (struct thread *o = H.threads; o; o = o->next) o->state = T_RUNNING;
-        H.park_gen++; // even: all threads go
-        H.live = true;
+        for (struct thread *o = host.threads; o; o = o->next) o->state = T_RUNNING;
+        host.park_gen++; // even: all threads go
+        host.live = true;
         unlock();
         threads_ring();
-        if (H.main_gone) {
+        if (host.main_gone) {
             detach(t);
             for (;;) RAW0(SYS_pause);
         }
@@ -346,7 +353,7 @@ _Noreturn void threads_continue(void) {
 static bool still_parked(struct thread *t) {
     kmask old = block_all();
     lock();
-    bool stays = H.park_gen & 1;
+    bool stays = host.park_gen & 1;
     if (!stays) t->state = T_RUNNING;
     unlock();
     set_kernel_mask(old);
@@ -355,7 +362,7 @@ static bool still_parked(struct thread *t) {
 
 static void park_upper(struct thread *t, ucontext_t *uc) {
     call_stopped(t, uc);
-    if (!(H.park_gen & 1)) return; // too late: released already
+    if (!(host.park_gen & 1)) return; // too late: released already
     rewind_vdso(t, uc);
     // Elsewhere than in upper code the context could not be continued; the parker signals again.
     if (!in_upper((uint64_t)uc->uc_mcontext.gregs[REG_RIP])) return;
@@ -366,21 +373,21 @@ static void park_upper(struct thread *t, ucontext_t *uc) {
     }
     if (upcall_unsafe(t, uc)) return; // the parker signals again
     keep_context(t, uc);
-    RAW2(SYS_prctl, 16 /* PR_GET_NAME */, t->comm);
-    t->collected = H.collect;
+    RAW2(SYS_prctl, PR_GET_NAME, t->comm);
+    t->collected = host.collect;
     t->state = T_PARKED;
     while (still_parked(t)) {
-        uint32_t b = H.bell, round = H.collect;
+        uint32_t b = host.bell, round = host.collect;
         __atomic_thread_fence(__ATOMIC_SEQ_CST);
         if (t->collected != round) {
-            signals_collect(t, H.collector == t);
+            signals_collect(t, host.collector == t);
             t->collected = round;
         }
         if (t->errand) {
             thread_errand(t, true);
             continue;
         }
-        if ((H.park_gen & 1) && H.collect == round) futex(&H.bell, FUTEX_WAIT, b, NULL);
+        if ((host.park_gen & 1) && host.collect == round) futex(&host.bell, FUTEX_WAIT, b, NULL);
     }
     signals_requeue(t); // they come when the upper context is back
 }
@@ -389,16 +396,16 @@ static void park_upper(struct thread *t, ucontext_t *uc) {
 static void collect_signals(void) {
     kmask old = block_all();
     lock();
-    H.collector = NULL;
-    for (struct thread *t = H.threads; t; t = t->next)
-        if (t->state == T_PARKED) H.collector = t;
-    H.collect++;
+    host.collector = NULL;
+    for (struct thread *t = host.threads; t; t = t->next)
+        if (t->state == T_PARKED) host.collector = t;
+    host.collect++;
     // All wait in held calls: none looks again, so those of the process are taken here.
-    if (!H.collector && H.threads) signals_collect_shared(H.threads);
+    if (!host.collector && host.threads) signals_collect_shared(host.threads);
     unlock();
     threads_ring();
-    for (struct thread *t = H.threads; t; t = t->next)
-        while (t->state == T_PARKED && t->collected != H.collect)
+    for (struct thread *t = host.threads; t; t = t->next)
+        while (t->state == T_PARKED && t->collected != host.collect)
             nanosleep(&(struct timespec){0, 20000}, NULL);
     set_kernel_mask(old);
 }
@@ -438,7 +445,7 @@ void thread_hold(struct thread *t) {
     t->xsave_bytes = 0;
     complete_gate_frame(t);
     signals_collect(t, true);
-    RAW2(SYS_prctl, 16 /* PR_GET_NAME */, t->comm);
+    RAW2(SYS_prctl, PR_GET_NAME, t->comm);
     t->state = T_HELD;
     set_kernel_mask(t->uc_mask);
 }
@@ -446,7 +453,7 @@ void thread_hold(struct thread *t) {
 void thread_unhold(struct thread *t) {
     kmask old = block_all();
     lock();
-    while (H.park_gen & 1) { // stopped, or again already: this thread counts as held
+    while (host.park_gen & 1) { // stopped, or again already: this thread counts as held
         unlock();
         set_kernel_mask(old);
         thread_wait(t);
@@ -463,8 +470,8 @@ static void op_release(void) {
     itimers_start();
     kmask old = block_all();
     lock();
-    H.park_gen++;
-    for (struct thread *t = H.threads; t; t = t->next) t->attention &= ~ATTN_PARK;
+    host.park_gen++;
+    for (struct thread *t = host.threads; t; t = t->next) t->attention &= ~ATTN_PARK;
     unlock();
     threads_ring();
     set_kernel_mask(old);
@@ -475,12 +482,12 @@ static int signal_running(pid_t *which, bool *in_lower) {
     kmask old = block_all();
     lock();
     int running = 0;
-    for (struct thread *t = H.threads; t; t = t->next) {
+    for (struct thread *t = host.threads; t; t = t->next) {
         if (t->state != T_RUNNING) continue;
         running++;
         *which = t->vtid;
         *in_lower = t->attention & ATTN_PARK;
-        RAW3(SYS_tgkill, H.pid, t->tid, SIG_PARK);
+        RAW3(SYS_tgkill, host.pid, t->tid, SIG_PARK);
     }
     unlock();
     set_kernel_mask(old);
@@ -488,39 +495,39 @@ static int signal_running(pid_t *which, bool *in_lower) {
 }
 
 static int op_park(int timeout_ms, char *why, size_t bytes) {
-    if (H.ending) {
+    if (host.ending) {
         snprintf(why, bytes, "the program is ending");
         return -ESRCH;
     }
-    if (H.shm || H.timers) {
+    if (host.shm || host.timers) {
         snprintf(why, bytes, "%s cannot be saved yet",
-                 H.shm ? "a System V shared memory segment is attached; it"
-                       : "a POSIX timer exists (timer_create); it");
+                 host.shm ? "a System V shared memory segment is attached; it"
+                          : "a POSIX timer exists (timer_create); it");
         return -EBUSY;
     }
     int64_t end = now_ns() + timeout_ms * 1000000ll, pause = 20000;
     // Before a program's first instruction there is no thread to be found; and a restart holds its
     // threads with an odd generation itself, until threads_continue().
-    for (; !H.live; nanosleep(&(struct timespec){0, 1000000}, NULL))
+    for (; !host.live; nanosleep(&(struct timespec){0, 1000000}, NULL))
         if (now_ns() > end) {
             snprintf(why, bytes, "the program does not run yet");
             return -EBUSY;
         }
     kmask old = block_all();
     lock(); // orders this before or after any thread_unhold
-    H.park_gen++;
+    host.park_gen++;
     unlock();
     set_kernel_mask(old);
     pid_t which = 0;
     bool in_lower = false;
     while (signal_running(&which, &in_lower)) {
-        if (now_ns() > end || H.ending) {
+        if (now_ns() > end || host.ending) {
             op_release();
             snprintf(why, bytes, "thread %d %s", (int)which,
-                     H.ending   ? "ended the program"
-                     : in_lower ? "is inside an MPI call that has not returned"
-                                : "cannot be stopped (it waits inside the kernel, or for a child of vfork)");
-            return H.ending ? -ESRCH : -ETIMEDOUT;
+                     host.ending ? "ended the program"
+                     : in_lower  ? "is inside an MPI call that has not returned"
+                                 : "cannot be stopped (it waits inside the kernel, or for a child of vfork)");
+            return host.ending ? -ESRCH : -ETIMEDOUT;
         }
         struct timespec ts = {0, pause};
         nanosleep(&ts, NULL);
@@ -555,7 +562,7 @@ _Noreturn static void copy_lives(pid_t parent) {
 // wait() never sees it; no descriptors, so that no pipe of the application stays open in it.
 static int op_freeze(void) {
     kmask old = block_all();
-    pid_t parent = H.pid;
+    pid_t parent = host.pid;
     long pid = RAW6(SYS_clone, 0, 0, 0, 0, 0, 0);
     if (pid == 0) copy_lives(parent);
     set_kernel_mask(old);
@@ -565,12 +572,12 @@ static int op_freeze(void) {
 static void op_thaw(int pid) {
     int status;
     RAW2(SYS_kill, pid, SIGKILL);
-    RAW4(SYS_wait4, pid, &status, 0x80000000 /* __WCLONE */, 0);
+    RAW4(SYS_wait4, pid, &status, __WCLONE, 0);
 }
 
 static void op_end(int status) {
-    H.ending = 1;
-    if (status < 0) RAW2(SYS_kill, H.pid, SIGKILL);
+    host.ending = 1;
+    if (status < 0) RAW2(SYS_kill, host.pid, SIGKILL);
     RAW1(SYS_exit_group, status);
 }
 

@@ -3,6 +3,7 @@
 // thread_check.c: whether bytes are what threads_save writes.  Asked before anything is done with them; reads
 // nothing but them (so that a fuzz test can run it by itself).
 #include "host.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <stdio.h>

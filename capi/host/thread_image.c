@@ -2,6 +2,10 @@
 //
 // thread_image.c: stopped threads as bytes of an image, and threads made of such bytes.
 #include "host.h"
+#include "arena.h"
+#include "emulation.h"
+#include "program.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -83,10 +87,10 @@ static bool thread_load(struct thread *t, const struct thread_image *im) {
 long threads_save(void *buffer, size_t bytes) {
     // A held thread goes on taking signals: those that it has by now, when the bytes are counted.
     if (!buffer)
-        for (struct thread *t = H.threads; t; t = t->next)
+        for (struct thread *t = host.threads; t; t = t->next)
             t->image_pending = __atomic_load_n(&t->pending.count, __ATOMIC_ACQUIRE);
     size_t need = sizeof(struct process_image);
-    for (struct thread *t = H.threads; t; t = t->next) {
+    for (struct thread *t = host.threads; t; t = t->next) {
         if (t->more_signals) return -ENOMEM;
         need += thread_bytes(t);
     }
@@ -95,17 +99,17 @@ long threads_save(void *buffer, size_t bytes) {
     memset(p, 0, sizeof *p);
     p->bytes = sizeof *p;
     p->version = HOSTGO_VERSION;
-    p->xsave_max = H.xsave_max;
-    p->brk = H.brk;
-    p->fake_vdso = H.fake_vdso;
-    for (int i = 0; i < 4; i++) p->ids[i] = H.ids[i].virtual;
-    for (int i = 1; i < NSIGNALS; i++) memcpy(&p->actions[i], &H.app[i], sizeof p->actions[i]);
+    p->xsave_max = host.xsave_max;
+    p->brk = host.brk;
+    p->fake_vdso = host.fake_vdso;
+    for (int i = 0; i < 4; i++) p->ids[i] = host.ids[i].virtual;
+    for (int i = 1; i < NSIGNALS; i++) memcpy(&p->actions[i], &host.app[i], sizeof p->actions[i]);
     itimers_save(p->itimer);
     clocks_save(&p->clocks);
-    memcpy(p->arguments, H.arguments, sizeof p->arguments);
-    snprintf(p->exe, sizeof p->exe, "%s", H.exe);
+    memcpy(p->arguments, host.arguments, sizeof p->arguments);
+    snprintf(p->exe, sizeof p->exe, "%s", host.exe);
     uint8_t *at = (uint8_t *)(p + 1);
-    for (struct thread *t = H.threads; t; t = t->next) {
+    for (struct thread *t = host.threads; t; t = t->next) {
         thread_save(t, (struct thread_image *)at);
         at += thread_bytes(t);
     }
@@ -127,16 +131,16 @@ static void arena_of_maps(void) {
 // which carries the saved main thread.
 int threads_load(const void *buffer, size_t bytes, char *why, size_t whybytes) {
     const struct process_image *p = buffer;
-    int bad = threads_check(buffer, bytes, H.xsave_max, why, whybytes);
+    int bad = threads_check(buffer, bytes, host.xsave_max, why, whybytes);
     if (bad) return bad;
-    H.brk = p->brk;
-    H.fake_vdso = p->fake_vdso;
-    for (int i = 0; i < 4; i++) H.ids[i].virtual = p->ids[i];
-    for (int i = 1; i < NSIGNALS; i++) memcpy(&H.app[i], &p->actions[i], sizeof p->actions[i]);
-    memcpy(H.arguments, p->arguments, sizeof H.arguments);
+    host.brk = p->brk;
+    host.fake_vdso = p->fake_vdso;
+    for (int i = 0; i < 4; i++) host.ids[i].virtual = p->ids[i];
+    for (int i = 1; i < NSIGNALS; i++) memcpy(&host.app[i], &p->actions[i], sizeof p->actions[i]);
+    memcpy(host.arguments, p->arguments, sizeof host.arguments);
     program_show(NULL);
-    memcpy(H.exe, p->exe, sizeof H.exe);
-    H.exe[sizeof H.exe - 1] = 0;
+    memcpy(host.exe, p->exe, sizeof host.exe);
+    host.exe[sizeof host.exe - 1] = 0;
     arena_of_maps();
     const uint8_t *at = (const uint8_t *)(p + 1), *end = (const uint8_t *)buffer + bytes;
     // Before any thread is made: they inherit the filter.
@@ -146,7 +150,7 @@ int threads_load(const void *buffer, size_t bytes, char *why, size_t whybytes) {
         return -EPERM;
     }
     block_all();
-    if (!(H.park_gen & 1)) H.park_gen++;
+    if (!(host.park_gen & 1)) host.park_gen++;
     bool main_found = false;
     for (const uint8_t *q = at; q < end;) {
         const struct thread_image *im = (const struct thread_image *)q;
@@ -168,7 +172,7 @@ int threads_load(const void *buffer, size_t bytes, char *why, size_t whybytes) {
         }
     }
     if (!main_found) { // the main thread had ended by pthread_exit: it carries nothing
-        H.main_gone = true;
+        host.main_gone = true;
     }
     signals_reinstall();
     clocks_load(&p->clocks);

@@ -7,6 +7,7 @@
 // the kernel says of a timer whose SIGALRM is pending that nothing is left, so that it would not be
 // armed after a restart.
 #include "host.h"
+#include "emulation.h"
 
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -17,13 +18,13 @@ _Static_assert(ITIMER_REAL == 0 && ITIMER_VIRTUAL == 1 && ITIMER_PROF == 2, "ord
 
 void itimers_stop(void) {
     static const struct itimerval none;
-    for (int i = 0; i < 3; i++) RAW3(SYS_setitimer, i, &none, H.itimer[i]);
-    H.itimer_stopped = now_ns();
+    for (int i = 0; i < 3; i++) RAW3(SYS_setitimer, i, &none, host.itimer[i]);
+    host.itimer_stopped = now_ns();
 }
 
 void itimers_save(uint64_t to[3][4]) {
     for (int i = 0; i < 3; i++)
-        for (int k = 0; k < 4; k++) to[i][k] = H.itimer[i][k];
+        for (int k = 0; k < 4; k++) to[i][k] = host.itimer[i][k];
 }
 
 // passed: microseconds by which the one of real time has come nearer.
@@ -45,9 +46,9 @@ static void arm(const uint64_t timers[3][4], uint64_t passed) {
 }
 
 void itimers_start(void) {
-    if (!H.itimer_stopped) return;
-    arm(H.itimer, (uint64_t)(now_ns() - H.itimer_stopped) / 1000);
-    H.itimer_stopped = 0;
+    if (!host.itimer_stopped) return;
+    arm(host.itimer, (uint64_t)(now_ns() - host.itimer_stopped) / 1000);
+    host.itimer_stopped = 0;
 }
 
 void itimers_load(const uint64_t from[3][4]) { arm(from, 0); }

@@ -6,17 +6,20 @@
 // that are emulated; all else runs at native cost (SPLIT.md section 2).  --trap sud: Syscall User
 // Dispatch traps everything below the end of the arena, with no selector; per thread.
 #include "host.h"
+#include "arena.h"
+#include "thread.h"
+#include "traps.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
+#include <linux/futex.h>
 #include <linux/seccomp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-
-#include "traps.h"
 
 #define FIELD(name) ((uint32_t)offsetof(struct seccomp_data, name))
 #define LOAD(off) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, off)
@@ -58,26 +61,26 @@ static const char *arm_seccomp(void) {
     code[n++] = (struct sock_filter)LOAD(FIELD(args[3]) + 4);
     code[n++] = (struct sock_filter)JEQ(0, 5, 0);
     code[n++] = (struct sock_filter)LOAD(FIELD(args[1]));
-    code[n++] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 127);
-    TRAP_IF(JEQ(0 /* FUTEX_WAIT */, 0, 0));
-    TRAP_IF(JEQ(9 /* FUTEX_WAIT_BITSET */, 0, 0));
-    TRAP_IF(JEQ(6 /* FUTEX_LOCK_PI */, 0, 0));
+    code[n++] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, (uint32_t)FUTEX_CMD_MASK);
+    TRAP_IF(JEQ(FUTEX_WAIT, 0, 0));
+    TRAP_IF(JEQ(FUTEX_WAIT_BITSET, 0, 0));
+    TRAP_IF(JEQ(FUTEX_LOCK_PI, 0, 0));
     code[n++] = (struct sock_filter)RET(SECCOMP_RET_ALLOW);
     // fcntl: commands that make a descriptor, and those that a placeholder would answer.
     code[jump[1]].jt = (uint8_t)(n - jump[1] - 1);
     code[n++] = (struct sock_filter)LOAD(FIELD(args[1]));
-    TRAP_IF(JEQ(0 /* F_DUPFD */, 0, 0));
-    TRAP_IF(JEQ(1030 /* F_DUPFD_CLOEXEC */, 0, 0));
-    TRAP_IF(JEQ(1 /* F_GETFD */, 0, 0));
-    TRAP_IF(JEQ(2 /* F_SETFD */, 0, 0));
-    TRAP_IF(JEQ(3 /* F_GETFL */, 0, 0));
+    TRAP_IF(JEQ(F_DUPFD, 0, 0));
+    TRAP_IF(JEQ(F_DUPFD_CLOEXEC, 0, 0));
+    TRAP_IF(JEQ(F_GETFD, 0, 0));
+    TRAP_IF(JEQ(F_SETFD, 0, 0));
+    TRAP_IF(JEQ(F_GETFL, 0, 0));
     code[n++] = (struct sock_filter)RET(SECCOMP_RET_ALLOW);
     // newfstatat and statx: only of a descriptor (AT_EMPTY_PATH), which may be a placeholder.
     static const uint32_t flags[2] = {FIELD(args[3]), FIELD(args[2])};
     for (unsigned i = 0; i < 2; i++) {
         code[jump[2 + i]].jt = (uint8_t)(n - jump[2 + i] - 1);
         code[n++] = (struct sock_filter)LOAD(flags[i]);
-        TRAP_IF(BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x1000 /* AT_EMPTY_PATH */, 0, 0));
+        TRAP_IF(BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, AT_EMPTY_PATH, 0, 0));
         code[n++] = (struct sock_filter)RET(SECCOMP_RET_ALLOW);
     }
     if (n - first > 255) return "internal: the filter is too long for its jumps";
@@ -103,11 +106,12 @@ static const char *arm_seccomp(void) {
 }
 
 static long arm_sud(void) {
-    return RAW6(SYS_prctl, 59 /* PR_SET_SYSCALL_USER_DISPATCH */, 1, ARENA_END, 0x7fff00000000ull, 0, 0);
+    return RAW6(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON, ARENA_END, 0x7fff00000000ull, 0,
+                0);
 }
 
 const char *trap_arm_process(void) {
-    if (!H.sud) return arm_seccomp();
+    if (!host.sud) return arm_seccomp();
     static char why[200];
     long r = arm_sud();
     if (r == 0) return NULL;
@@ -120,5 +124,5 @@ const char *trap_arm_process(void) {
 
 // Syscall User Dispatch is dropped by clone and fork.
 void trap_arm_thread(void) {
-    if (H.sud) arm_sud();
+    if (host.sud) arm_sud();
 }

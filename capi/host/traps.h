@@ -4,7 +4,7 @@
 #ifndef TRAPS_H
 #define TRAPS_H
 
-#include "host.h"
+#include "emulation.h"
 
 #define TRAPS 462u
 

@@ -10,6 +10,11 @@
 // that is a signal stack or has little room, on a stack of its own.  What the thread was stopped in stays
 // as it is: what its image says of it, the wait that it will go on with, the signals that it will be given.
 #include "host.h"
+#include "arena.h"
+#include "crossing.h"
+#include "emulation.h"
+#include "lower.h"
+#include "thread.h"
 
 #include <elf.h>
 #include <string.h>

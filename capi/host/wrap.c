@@ -7,10 +7,15 @@
 // an ordinary process that waits for it.  Both learn from one variable of the environment that a program
 // under ckptrun started them, and what its options were; ckptrun takes it out, so that no program sees it.
 #include "host.h"
+#include "emulation.h"
+#include "fds.h"
+#include "lower.h"
+#include "wrap.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
 #define VARIABLE "CKPT_ENTER="
@@ -25,7 +30,7 @@ static bool begins(const char *s, const char *with) { return !strncmp(s, with, s
 // ---- arriving ----------------------------------------------------------------------------------
 
 static void name_library(void) {
-    int n = snprintf(library, sizeof library, "%s/ckpt/enter.so", H.libdir);
+    int n = snprintf(library, sizeof library, "%s/ckpt/enter.so", host.libdir);
     // The dynamic linker takes both for the end of a name.
     if (n >= (int)sizeof library || strpbrk(library, " :")) library[0] = 0;
 }
@@ -74,19 +79,19 @@ bool wrap_arrived(char **environment) {
 }
 
 void wrap_begin(void) {
-    size_t n = strlen(VARIABLE) + strlen(H.ckptrun) + 2;
-    for (char **a = H.again; *a; a++) n += strlen(*a) + 1;
+    size_t n = strlen(VARIABLE) + strlen(host.ckptrun) + 2;
+    for (char **a = host.again; *a; a++) n += strlen(*a) + 1;
     variable = malloc(n);
     if (!variable) die(1, "no memory");
-    char *at = stpcpy(stpcpy(stpcpy(variable, VARIABLE), H.ckptrun), SEPARATOR);
-    for (char **a = H.again; *a; a++) at = stpcpy(stpcpy(at, *a), SEPARATOR);
+    char *at = stpcpy(stpcpy(stpcpy(variable, VARIABLE), host.ckptrun), SEPARATOR);
+    for (char **a = host.again; *a; a++) at = stpcpy(stpcpy(at, *a), SEPARATOR);
 }
 
 // ---- leaving: in the dispatcher or a child, so without malloc -------------------------------------
 
 static bool outfit_open(struct outfit *o, size_t pointers, size_t text) {
     o->bytes = (pointers + 1) * sizeof *o->at + text;
-    o->at = (char **)RAW6(SYS_mmap, 0, o->bytes, 3 /* rw */, 0x22 /* private anonymous */, -1, 0);
+    o->at = (char **)RAW6(SYS_mmap, 0, o->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if ((long)o->at < 0 && (long)o->at > -4096) {
         o->at = NULL;
         return false;
@@ -103,7 +108,7 @@ void wrap_free(struct outfit *o) {
 
 char **wrap_environment(struct call *c, char *const *envp, struct outfit *o) {
     // Of no use to a ckptrun, which takes it out; but the job's process may become a static program.
-    bool preload = H.launched && !H.mpi && library[0], preloaded = false;
+    bool preload = host.launched && !host.mpi && library[0], preloaded = false;
     size_t n = 0, longest = 0;
     for (; envp && envp[n]; n++)
         if (begins(envp[n], PRELOAD)) longest += strlen(envp[n]);
@@ -136,10 +141,10 @@ char **wrap_environment(struct call *c, char *const *envp, struct outfit *o) {
 char **wrap_arguments(const char *path, char *const *argv, struct outfit *o) {
     size_t n = 0, options = 0;
     while (argv && argv[n]) n++;
-    while (H.again[options]) options++;
+    while (host.again[options]) options++;
     if (!outfit_open(o, options + n + 6, 0)) return NULL;
-    o->at[o->used++] = H.ckptrun;
-    for (size_t i = 0; i < options; i++) o->at[o->used++] = H.again[i];
+    o->at[o->used++] = host.ckptrun;
+    for (size_t i = 0; i < options; i++) o->at[o->used++] = host.again[i];
     o->at[o->used++] = "--argv0";
     o->at[o->used++] = n ? argv[0] : "";
     o->at[o->used++] = "--";

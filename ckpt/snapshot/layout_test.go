@@ -13,11 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestLayout asks a C compiler what capi/host/host.h says of the addresses that this package knows too.
+// TestLayout asks a C compiler what capi/host/arena.h says of the addresses that this package knows too.
 func TestLayout(t *testing.T) {
 	names := []string{"ARENA", "ARENA_END", "LOW_END", "CKPT_ARENA_BASE", "CKPT_ARENA_END", "ARENA_TABLES", "ARENA_STACK"}
 	var src strings.Builder
-	src.WriteString("#include \"host.h\"\n#include <stdio.h>\nint main(void) {\n")
+	src.WriteString("#include \"arena.h\"\n#include <stdio.h>\nint main(void) {\n")
 	for _, n := range names {
 		src.WriteString("    printf(\"" + n + " %llu\\n\", (unsigned long long)(" + n + "));\n")
 	}

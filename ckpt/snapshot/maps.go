@@ -15,7 +15,7 @@ import (
 	"github.com/libckpt/libckpt/ckpt/image"
 )
 
-// The arena, as capi/host/host.h lays it out. layout_test.go compares.
+// The arena, as capi/host/arena.h lays it out. layout_test.go compares.
 const (
 	ArenaStart = 0x100000000000
 	ArenaEnd   = 0x10c000000000

@@ -63,6 +63,34 @@ func declared(t *testing.T) []string {
 	return slices.Compact(names)
 }
 
+// shownBy lists the dynamic symbols that a file defines for others.
+func shownBy(t *testing.T, f *elf.File) (shown []string) {
+	t.Helper()
+	symbols, err := f.DynamicSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range symbols {
+		if s.Section != elf.SHN_UNDEF && elf.ST_BIND(s.Info) != elf.STB_LOCAL {
+			shown = append(shown, s.Name)
+		}
+	}
+	return shown
+}
+
+// TestCkptrunShowsOneFunction looks at what of ckptrun takes the place of the same name in each library of the
+// lower half: pthread_create, which is meant to (hush.c), and nothing else.
+func TestCkptrunShowsOneFunction(t *testing.T) {
+	run, err := elf.Open(filepath.Join(buildDir(t), "bin", "ckptrun"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	if diff := cmp.Diff([]string{"pthread_create"}, shownBy(t, run)); diff != "" {
+		t.Errorf("symbols of ckptrun (-want +shown):\n%s", diff)
+	}
+}
+
 // TestLibraryShowsWhatTheHeadersDeclare compares the two; neither may have more.
 func TestLibraryShowsWhatTheHeadersDeclare(t *testing.T) {
 	lib, err := elf.Open(filepath.Join(buildDir(t), "lib", "libckpt.so"))
@@ -70,16 +98,7 @@ func TestLibraryShowsWhatTheHeadersDeclare(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lib.Close()
-	symbols, err := lib.DynamicSymbols()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var shown []string
-	for _, s := range symbols {
-		if s.Section != elf.SHN_UNDEF && elf.ST_BIND(s.Info) != elf.STB_LOCAL {
-			shown = append(shown, s.Name)
-		}
-	}
+	shown := shownBy(t, lib)
 	sort.Strings(shown)
 	if diff := cmp.Diff(declared(t), shown); diff != "" {
 		t.Errorf("libckpt.so against include/ (-declared +shown):\n%s", diff)

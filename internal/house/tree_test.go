@@ -163,3 +163,20 @@ func TestForeign(t *testing.T) {
 		}
 	}
 }
+
+// TestHostNamesItsFiles looks for each file of capi/host in the list of its header.
+func TestHostNamesItsFiles(t *testing.T) {
+	list, _, _ := strings.Cut(read(t, "capi", "host", "host.h"), "#ifndef")
+	entries, err := os.ReadDir(filepath.Join(root, "capi", "host"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if ext := filepath.Ext(e.Name()); ext != ".c" && ext != ".h" && ext != ".S" {
+			continue
+		}
+		if !strings.Contains(list, " "+e.Name()) {
+			t.Errorf("capi/host/host.h does not say what %s is for", e.Name())
+		}
+	}
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// emulation.h: system calls of the upper half that are made for it.
+//
+// Each runs in the SIGSYS handler: lower FS base, lower signal stack, all signals blocked.  Which of
+// them is called for which number is in dispatch.c (traps.h).
+#ifndef EMULATION_H
+#define EMULATION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+#include <ucontext.h>
+
+#include "hostgo.h"
+#include "signals.h"
+
+struct thread;
+
+struct call { // a trapped system call
+    struct thread *t;
+    ucontext_t *uc;
+    long nr;
+    long a[6];
+};
+typedef long (*emulation)(struct call *c);
+
+// Results that no system call has.
+#define DONE_REGISTERS \
+    (INT64_MIN + 9)         // the call finished its own way: registers are set, no result is stored
+#define CUT (INT64_MIN + 8) // it was cut short because the thread must park: it is issued again
+
+// ---- dispatch.c --------------------------------------------------------------------------------
+void sigsys(struct thread *t, siginfo_t *si, ucontext_t *uc);
+long blocking(struct call *c, long nr, const long a[6]);
+long blocking_masked(struct call *c, long nr, const long a[6], kmask mask);
+// Copies a string of the application's; false when it is not readable or longer than bytes.
+bool copy_string(char *to, size_t bytes, uint64_t from);
+
+// ---- sys_wait.c: waits that may be cut and issued again ------------------------------------------
+int64_t now_ns(void);                                                  // CLOCK_MONOTONIC
+int64_t wait_deadline(struct call *c, const struct timespec *timeout); // when it ends
+struct timespec wait_left(int64_t when);                               // what is left
+void wait_remember(struct call *c, long result, int64_t when);
+
+// ---- sys_proc.c: ids ---------------------------------------------------------------------------
+pid_t to_real(pid_t virtual);
+pid_t to_virtual(pid_t real);
+
+// ---- clocks.c ----------------------------------------------------------------------------------
+int64_t clock_shift(clockid_t clock);
+// An absolute time of the application's as the kernel has it: when itself, or in *to.
+const struct timespec *clock_to_kernel(clockid_t clock, const struct timespec *when, struct timespec *to);
+void clocks_save(struct clock_image *im);
+void clocks_load(const struct clock_image *im);
+
+// ---- timers.c: while all threads are stopped, signals blocked or not ---------------------------
+void itimers_stop(void);
+void itimers_start(void); // again, if they were stopped
+void itimers_save(uint64_t to[3][4]);
+void itimers_load(const uint64_t from[3][4]);
+
+// ---- the emulations ----------------------------------------------------------------------------
+#define EMULATION(name) long name(struct call *c)
+EMULATION(sys_mmap);
+EMULATION(sys_munmap);
+EMULATION(sys_mremap);
+EMULATION(sys_brk);
+EMULATION(sys_shmat);
+EMULATION(sys_shmdt);
+EMULATION(sys_timer_create);
+EMULATION(sys_timer_delete);
+EMULATION(sys_arch_prctl);
+EMULATION(sys_set_tid_address);
+EMULATION(sys_getpid);
+EMULATION(sys_gettid);
+EMULATION(sys_getppid);
+EMULATION(sys_kill);
+EMULATION(sys_tgkill);
+EMULATION(sys_tkill);
+EMULATION(sys_by_tid);
+EMULATION(sys_by_pid);
+EMULATION(sys_getpgrp);
+EMULATION(sys_setpgid);
+EMULATION(sys_execveat);
+EMULATION(sys_wait4);
+EMULATION(sys_waitid);
+EMULATION(sys_sigqueueinfo);
+EMULATION(sys_clone);
+EMULATION(sys_fork);
+EMULATION(sys_vfork);
+EMULATION(sys_execve);
+EMULATION(sys_exit);
+EMULATION(sys_exit_group);
+EMULATION(sys_rt_sigaction);
+EMULATION(sys_rt_sigprocmask);
+EMULATION(sys_rt_sigreturn);
+EMULATION(sys_sigaltstack);
+EMULATION(sys_rt_sigsuspend);
+EMULATION(sys_rt_sigtimedwait);
+EMULATION(sys_pause);
+EMULATION(sys_open);
+EMULATION(sys_openat);
+EMULATION(sys_creat);
+EMULATION(sys_newfd);
+EMULATION(sys_close);
+EMULATION(sys_dup);
+EMULATION(sys_dup2);
+EMULATION(sys_dup3);
+EMULATION(sys_fcntl);
+EMULATION(sys_pipe);
+EMULATION(sys_socketpair);
+EMULATION(sys_close_range);
+EMULATION(sys_fstat);
+EMULATION(sys_newfstatat);
+EMULATION(sys_statx);
+EMULATION(sys_accept);
+EMULATION(sys_readlink);
+EMULATION(sys_readlinkat);
+EMULATION(sys_nanosleep);
+EMULATION(sys_clock_nanosleep);
+EMULATION(sys_poll);
+EMULATION(sys_ppoll);
+EMULATION(sys_select);
+EMULATION(sys_pselect6);
+EMULATION(sys_epoll_wait);
+EMULATION(sys_epoll_pwait2);
+EMULATION(sys_futex);
+EMULATION(sys_blocking);
+EMULATION(sys_attention);
+EMULATION(sys_enosys);
+EMULATION(sys_zero);
+EMULATION(sys_passthrough);
+EMULATION(sys_clock_gettime);
+EMULATION(sys_timerfd_settime);
+#undef EMULATION
+
+#endif

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// fds.h: whose a descriptor is, and under which number (fds.c).
+#ifndef FDS_H
+#define FDS_H
+
+#include <stdbool.h>
+
+struct call;
+struct thread;
+
+#define FD_FENCE 256          // numbers below are the application's
+#define FD_OWN 64             // descriptors that ckptrun and the real MPI need at least, from FD_FENCE on
+void fds_isolate(bool again); // again: numbers below FD_FENCE are the application's already
+// The new number when entry of an environment, NAME=NUMBER, names a descriptor of the launcher, else -1.
+int fds_launcher(struct call *c, const char *entry);
+int fds_used(int *list, int max); // numbers below FD_FENCE that the application has
+int fds_place(int number, int from, bool cloexec);
+int fds_original(int i); // high-numbered dup of the launcher's descriptor i, or -1
+void fds_forked(void);
+void fds_abort_job(int status); // has MPICH's launcher end the other ranks
+void fds_vfork_begin(struct thread *t);
+void fds_vfork_end(struct thread *t);
+
+void fronts_scan(void);
+const char *front_for(const char *path); // the front that stands in for path's file, or NULL
+
+#endif
