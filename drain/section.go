@@ -11,7 +11,7 @@ import (
 
 // Section is the section "messages" of an image: what was received and not asked for yet, and what the
 // program has asked for and not got. The runtime's back writes and reads the same bytes
-// (capi/back/image/save.c); this is what both are checked against.
+// (capi/back/image/section.h); this is what both are checked against.
 //
 // Words are 64 bits, little-endian and signed; the bytes of a message are padded with zeros to a word.
 //
@@ -95,7 +95,7 @@ const (
 	AwaitedSend   State = 6 // a synchronous send whose message is drained, until somebody takes it
 )
 
-// FlagPersistent of Request.Flags says that Persistent follows. (capi/back/impl/impl.h has the others, which
+// FlagPersistent of Request.Flags says that Persistent follows. (capi/back/request/request.h has the others, which
 // mean nothing here.)
 const FlagPersistent = 4
 

@@ -5,17 +5,44 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "back/calls.h"
+#include "back/collective/clock.h"
+#include "back/collective/deferred.h"
+#include "back/collective/twophase.h"
 #include "back/file/file.h"
-#include "back/impl/impl.h"
-#include "back/image/sync.h"
+#include "back/image/claim.h"
+#include "back/image/drain.h"
+#include "back/image/holds.h"
+#include "back/image/section.h"
+#include "back/impl/tags.h"
+#include "back/jobs.h"
+#include "back/message/bsend.h"
+#include "back/message/drained.h"
+#include "back/message/persist.h"
+#include "back/message/sync.h"
+#include "back/names.h"
+#include "back/table.h"
 #include "back/window/window.h"
 
-struct back back;
+// ---- calls of low layers to higher ones ----
 
-long back_missing(const long *a) {
-    (void)a;
-    return CANON_ERR(INTERN); // the front answers these itself
-}
+// Who is told that a communicator is freed.
+static void (*const comm_gone[])(ckpt_vid) = {back_two_phase_freed, back_buffered_gone, back_requests_gone,
+                                              back_drained_gone, NULL};
+
+const struct back_above back_above = {
+    .start_deferred = back_start_deferred,
+    .sync_poll = back_sync_poll,
+    .sync_ended = back_sync_ended,
+    .sync_cancelled = back_sync_cancelled,
+    .message_start = back_message_start,
+    .coll_start = back_coll_start,
+    .coll_end = back_coll_end,
+    .file_test = file_test,
+    .comm_made = back_two_phase_made,
+    .comm_gone = comm_gone,
+    .own_comm_saved = back_own_comm_saved,
+};
 
 // ---- callbacks of libckpt ----
 
@@ -96,13 +123,18 @@ static int ops_finalize(void *ctx) {
     return MPI_Finalize() == MPI_SUCCESS ? 0 : CKPT_E_SYSTEM;
 }
 
+static int ops_holds(void *ctx, char *why, size_t bytes) {
+    (void)ctx;
+    return back_holds(why, bytes) || back_jobs_hold(why, bytes) || back_tools_hold(why, bytes);
+}
+
 static const ckpt_runtime_ops ops = {
     .size = sizeof ops,
     .rank = ops_rank,
     .ranks = ops_ranks,
     .oob_allgather = ops_allgather,
     .progress = ops_progress,
-    .holds = back_holds,
+    .holds = ops_holds,
     .rebuild = ops_rebuild,
     .bind = ops_bind,
     .drain = back_drain,
@@ -171,30 +203,6 @@ static int start_mpi(int required, int *provided) {
     return rc;
 }
 
-// ---- tags ----
-
-static int real_tag_ub(void) {
-    int *value = NULL, flag = 0;
-    int rc = MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &value, &flag);
-    return rc == MPI_SUCCESS && flag ? *value : INT_MAX;
-}
-
-// What a program is told that begins here.
-static int tag_ub(void) {
-    int real = real_tag_ub();
-    return real < CANON_TAG_UB ? real : CANON_TAG_UB;
-}
-
-int back_tag_fits(const char *request, int rank, int tag) {
-    int fits = tag <= real_tag_ub();
-    if (!fits)
-        back_fail(MPI_SUCCESS,
-                  "a pending request (%s, rank %d) has the tag %d, and those of %s end at %d: restart "
-                  "the job under the MPI it was saved under",
-                  request, rank, tag, BACK_NAME, real_tag_ub());
-    return fits;
-}
-
 // level: the highest thread level that a rank asked for.
 static int open_job(int level, ckpt_error *error) {
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -225,7 +233,7 @@ long back_Init_thread(const long *a) {
     }
     back.state->level = (int)a[0];
     back.state->provided = provided;
-    back.state->tag_ub = tag_ub();
+    back.state->tag_ub = back_tag_ub();
     ckpt_vid parent; // it gets its id now: whoever started this job may still be connected
     const long parent_out[] = {(long)&parent};
     back_Comm_get_parent(parent_out);
@@ -267,15 +275,15 @@ static int back_restart(ckpt_error *error) {
                  back.state->provided, BACK_NAME, provided);
         return CKPT_E_NOTSUP;
     }
-    if (rc == 0 && back.state->tag_ub > real_tag_ub()) {
+    if (rc == 0 && back.state->tag_ub > back_real_tag_ub()) {
         snprintf(
             error->message, sizeof error->message,
             "the program was told that tags go up to %d (MPI_TAG_UB), and those of %s end at %d: restart it "
             "under the MPI it was saved under",
-            back.state->tag_ub, BACK_NAME, real_tag_ub());
+            back.state->tag_ub, BACK_NAME, back_real_tag_ub());
         return CKPT_E_NOTSUP;
     }
-    if (rc == 0 && back.state->tag_ub == 0) back.state->tag_ub = tag_ub();
+    if (rc == 0 && back.state->tag_ub == 0) back.state->tag_ub = back_tag_ub();
     if (rc == 0 && back.state->bsend_bytes > 0)
         MPI_Buffer_attach(back.state->bsend_buffer, back.state->bsend_bytes);
     if (rc == 0) publish_again();
@@ -335,7 +343,7 @@ long back_Comm_get_attr(const long *a) {
         int v = *value;
         if (a[0] == CANON_ATTR_IO || a[0] == CANON_ATTR_HOST) v = canon_rank(v);
         if (a[0] == CANON_ATTR_TAG_UB)
-            v = back.state != NULL && back.state->tag_ub > 0 ? back.state->tag_ub : tag_ub();
+            v = back.state != NULL && back.state->tag_ub > 0 ? back.state->tag_ub : back_tag_ub();
         *(int *)a[1] = v;
     }
     return 0;
@@ -374,6 +382,8 @@ static ckpt_back self = {
 __attribute__((visibility("default"))) const ckpt_back *ckpt_back_entry(const ckpt_back_host *host) {
     if (host->size < sizeof *host) return NULL;
     back.host = host;
-    self.fn = back_clocked_table();
+    back.calls = back_table;
+    back.counted = back_counted_table();
+    self.fn = back.counted;
     return &self;
 }

@@ -4,62 +4,16 @@
 //
 // Such a communicator cannot be made again without the others, so it holds a checkpoint back until
 // it is disconnected or freed, with the call that made it; and so does a call that waits for them.
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "back/impl/impl.h"
-
-// ---- which communicators reach outside ----
-
-static struct outside {
-    ckpt_vid comm;
-    uint32_t generation;
-    const char *call; // that made it, or the one that it comes from
-} * outside;
-static size_t noutside;
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-
-static int is_live(const struct outside *o) {
-    const ckpt_slot *s = back_slot(CKPT_KIND_COMM, o->comm);
-    return s != back.tables->pages[CKPT_KIND_COMM][0] && s->generation == o->generation;
-}
-
-static const char *call_of(ckpt_vid comm) {
-    for (size_t i = 0; i < noutside; i++)
-        if (outside[i].comm == comm && is_live(&outside[i])) return outside[i].call;
-    return NULL;
-}
-
-static __thread const char *making; // the call under way that makes one
-
-int back_reaches_outside(ckpt_vid comm, ckpt_vid parent) {
-    pthread_mutex_lock(&mutex);
-    const char *call = making ? making : call_of(parent);
-    size_t i = 0;
-    while (i < noutside && is_live(&outside[i])) i++;
-    if (i == noutside) {
-        struct outside *grown = realloc(outside, (noutside + 1) * sizeof *outside);
-        if (grown == NULL) {
-            pthread_mutex_unlock(&mutex);
-            return -1;
-        }
-        outside = grown;
-        noutside++;
-    }
-    outside[i] = (struct outside){comm, back_slot(CKPT_KIND_COMM, comm)->generation,
-                                  call ? call : "MPI_Intercomm_create"};
-    pthread_mutex_unlock(&mutex);
-    return 0;
-}
-
-int back_is_outside(ckpt_vid comm) {
-    pthread_mutex_lock(&mutex);
-    const char *call = call_of(comm);
-    pthread_mutex_unlock(&mutex);
-    return call != NULL;
-}
+#include "back/impl/error.h"
+#include "back/impl/handles.h"
+#include "back/impl/special.h"
+#include "back/jobs.h"
+#include "back/object/comm.h"
+#include "back/object/outside.h"
 
 // The call in which a thread of this rank waits for processes of another job.
 static const char *waits;
@@ -75,10 +29,7 @@ int back_jobs_hold(char *why, size_t bytes) {
         snprintf(why, bytes, "%s waits for processes of another job", call);
         return 1;
     }
-    pthread_mutex_lock(&mutex);
-    for (size_t i = 0; i < noutside && call == NULL; i++)
-        if (is_live(&outside[i])) call = outside[i].call;
-    pthread_mutex_unlock(&mutex);
+    call = back_outside_call();
     if (call != NULL)
         snprintf(why, bytes, "a communicator with processes of another job (%s) is not disconnected or freed",
                  call);
@@ -86,7 +37,7 @@ int back_jobs_hold(char *why, size_t bytes) {
 }
 
 static void begin(const char *call) {
-    making = call;
+    back_outside_making = call;
     __atomic_store_n(&waits, call, __ATOMIC_RELAXED);
 }
 
@@ -94,7 +45,7 @@ static void begin(const char *call) {
 static long end(int rc, MPI_Comm comm, ckpt_vid parent, ckpt_vid *vid) {
     __atomic_store_n(&waits, NULL, __ATOMIC_RELAXED);
     long canon = rc == MPI_SUCCESS ? back_new_comm(comm, comm, parent, 0, vid) : back_error(rc);
-    making = NULL;
+    back_outside_making = NULL;
     return canon;
 }
 
@@ -193,9 +144,9 @@ long back_Comm_get_parent(const long *a) {
     if (rc != MPI_SUCCESS || parent == MPI_COMM_NULL) return back_error(rc);
     *vid = ckpt_vid_find(back.job, CKPT_KIND_COMM, TO_REAL(parent));
     if (*vid != CKPT_VID_NONE) return 0;
-    making = "MPI_Comm_get_parent";
+    back_outside_making = "MPI_Comm_get_parent";
     long canon = back_new_comm(parent, parent, VID_COMM_WORLD, 0, vid);
-    making = NULL;
+    back_outside_making = NULL;
     return canon;
 }
 

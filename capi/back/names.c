@@ -7,7 +7,9 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "back/impl/impl.h"
+#include "back/impl/error.h"
+#include "back/names.h"
+#include "back/object/comm.h"
 
 // Guards the list.  No thread is held for a checkpoint in these calls: image and server agree.
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

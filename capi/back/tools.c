@@ -6,7 +6,10 @@
 // checkpoint back.  All of it may be called before MPI_Init, when there is no job yet.
 #include <stdio.h>
 
-#include "back/impl/impl.h"
+#include "back/impl/error.h"
+#include "back/impl/handles.h"
+#include "back/object/fresh.h"
+#include "back/tools.h"
 
 static int inits;   // calls of MPI_T_init_thread that are not finalized
 static int handles; // of control variables, and sessions, whose handles go with them

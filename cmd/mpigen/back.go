@@ -12,11 +12,10 @@ import (
 // backChapter writes the generated functions of one chapter, compiled once per real MPI.
 func backChapter(fs []*function) []byte {
 	var b bytes.Buffer
-	header := "impl/impl.h"
+	b.WriteString(banner + "#include \"back/calls.h\"\n")
 	if slices.ContainsFunc(fs, func(f *function) bool { return f.collective() >= 0 }) {
-		header = "collective/clocked.h"
+		b.WriteString("#include \"back/collective/clocked.h\"\n")
 	}
-	b.WriteString(banner + "#include \"back/" + header + "\"\n")
 	for _, f := range fs {
 		switch f.class {
 		case "translate":
@@ -53,7 +52,7 @@ func backCollectives(fs []*function) []byte {
 		}
 	}
 	var b bytes.Buffer
-	b.WriteString(banner + "#include \"back/impl/impl.h\"\n\n")
+	b.WriteString(banner + "\n")
 	for _, how := range []string{"BLOCKING", "NONBLOCKING"} {
 		for _, f := range lists[how] {
 			fmt.Fprintf(&b, "long clocked_%s(const long *a);\n", f.name)
@@ -164,7 +163,7 @@ func (f *function) below() bool { return !slices.Contains([]string{"ask", "large
 // backTable writes the table that the gate indexes.
 func backTable(fs []*function) []byte {
 	var b bytes.Buffer
-	b.WriteString(banner + "#include \"back/impl/impl.h\"\n\n")
+	b.WriteString(banner + "#include \"back/calls.h\"\n\n")
 	b.WriteString("ckpt_back_fn *const back_table[CKPT_FN_MPI_END - CKPT_FN_MPI] = {\n")
 	for _, f := range fs {
 		fn := "back_" + f.name
@@ -194,7 +193,7 @@ func removedInOpenMPI(c constant) string {
 // backConstants binds predefined objects to the real MPI's, those that it has.
 func backConstants(all map[string][]constant) []byte {
 	var b bytes.Buffer
-	b.WriteString(banner + "#include \"back/impl/impl.h\"\n")
+	b.WriteString(banner + "#include \"back/calls.h\"\n")
 	b.WriteString("\nint back_bind_constants(ckpt_job *job) {\n")
 	for _, sort := range []string{"datatype", "op"} {
 		for _, c := range all[sort] {

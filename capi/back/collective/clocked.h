@@ -3,11 +3,13 @@
 // clocked.h: a collective call between its two counters.
 //
 // Included where the calls are too (gen/zz_coll.c), so that the compiler makes one function of the
-// counting and the call.  What is done only while a checkpoint is pending is in clock.c.
+// counting and the call.  What is done only while a checkpoint is pending is in clock.c and
+// deferred.c.
 #ifndef CKPT_BACK_CLOCKED_H
 #define CKPT_BACK_CLOCKED_H
 
-#include "back/impl/impl.h"
+#include "back/impl/error.h"
+#include "back/collective/twophase.h"
 #include "back/request/request.h"
 
 #pragma GCC visibility push(hidden)
@@ -15,6 +17,8 @@
 // Asks libckpt, and waits until the k-th call on comm may go on.  Takes values, not the call: what has an
 // address is in memory, on the hot path too.
 __attribute__((cold)) void clocked_ask(ckpt_vid comm, uint64_t k, int mode);
+// Waits until the answer to such a question is no longer CKPT_COLL_WAIT.
+__attribute__((cold)) void clocked_await(ckpt_vid comm, uint64_t k, int mode, int answer);
 // The same for a call that must never wait.  1: it is started later, and *rc is what it returns now.
 __attribute__((cold)) int clocked_deferred(int function, const long *a, int comm_at, ckpt_vid comm,
                                            uint64_t k, long *rc);

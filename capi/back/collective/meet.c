@@ -8,8 +8,11 @@
 // for the others is at a gate: it is outside of MPI, and may be held.
 #include <stdlib.h>
 
-#include "back/file/file.h"
-#include "back/impl/impl.h"
+#include "back/collective/clock.h"
+#include "back/impl/error.h"
+#include "back/impl/handles.h"
+#include "back/impl/tags.h"
+#include "back/object/comm.h"
 
 // MPI looks at the tag before anything else: who gives a wrong one meets nobody.
 static int sound_tag(long tag) {

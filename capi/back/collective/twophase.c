@@ -13,7 +13,10 @@
 // duplicate while it is being made, until a restart has made it again.
 #include <stdlib.h>
 
-#include "back/impl/impl.h"
+#include "back/collective/twophase.h"
+#include "back/impl/error.h"
+#include "back/impl/handles.h"
+#include "back/request/wait.h"
 
 struct phase {
     MPI_Comm barrier; // the duplicate; MPI_COMM_NULL: no barrier

@@ -14,10 +14,16 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "back/object/describe.h"
-#include "back/image/drain.h"
+#include "back/collective/clock.h"
+#include "back/collective/twophase.h"
 #include "back/file/file.h"
+#include "back/impl/error.h"
+#include "back/impl/slots.h"
+#include "back/impl/status.h"
+#include "back/object/comm.h"
+#include "back/object/describe.h"
 #include "back/object/fresh.h"
+#include "back/object/type.h"
 
 _Static_assert(MPI_MODE_CREATE == CANON_FILE_CREATE && MPI_MODE_RDONLY == CANON_FILE_RDONLY &&
                    MPI_MODE_WRONLY == CANON_FILE_WRONLY && MPI_MODE_RDWR == CANON_FILE_RDWR &&
@@ -28,7 +34,7 @@ _Static_assert(MPI_MODE_CREATE == CANON_FILE_CREATE && MPI_MODE_RDONLY == CANON_
 
 enum { NO_POSITION = -1 };
 
-struct file *file_of(long vid) {
+struct file *back_file_of(long vid) {
     const ckpt_slot *s = back_slot(CKPT_KIND_FILE, vid);
     return s->generation & 1 && CKPT_VID_INDEX((ckpt_vid)vid) >= CKPT_VID_PREDEFINED
                ? (struct file *)(uintptr_t)s->extra
@@ -103,7 +109,7 @@ static int describe(struct writer *w, const struct file *f, MPI_File file, ckpt_
 // Describes the file of a slot anew.
 static int describe_again(ckpt_vid vid) {
     const ckpt_slot *s = back_slot(CKPT_KIND_FILE, vid);
-    const struct file *f = file_of(vid);
+    const struct file *f = back_file_of(vid);
     const ckpt_vid needs[] = {f->etype, f->filetype, s->clock};
     struct writer w = {0};
     int rc = describe(&w, f, (MPI_File)(uintptr_t)s->real, s->clock);
@@ -116,11 +122,11 @@ static int describe_again(ckpt_vid vid) {
 
 int files_describe(void) {
     uint32_t i = 0;
-    for (ckpt_slot *s; (s = next_slot(CKPT_KIND_FILE, &i)) != NULL;) {
+    for (ckpt_slot *s; (s = back_next_slot(CKPT_KIND_FILE, &i)) != NULL;) {
         ckpt_vid vid = CKPT_VID(CKPT_KIND_FILE, i - 1);
         int rc = describe_again(vid);
         if (rc != MPI_SUCCESS) {
-            back_fail(rc, "where the MPI file %s stands", file_of(vid)->path);
+            back_fail(rc, "where the MPI file %s stands", back_file_of(vid)->path);
             return CKPT_E_SYSTEM;
         }
     }
@@ -131,7 +137,7 @@ long back_files(void *ctx, char *buffer, size_t bytes) {
     (void)ctx;
     size_t n = 0;
     uint32_t i = 0;
-    for (ckpt_slot *s; (s = next_slot(CKPT_KIND_FILE, &i)) != NULL;) {
+    for (ckpt_slot *s; (s = back_next_slot(CKPT_KIND_FILE, &i)) != NULL;) {
         const struct file *f = (const struct file *)(uintptr_t)s->extra;
         char flags[4];
         int k = 0;
@@ -248,7 +254,7 @@ static void delete_closed(const struct file *f, MPI_Comm comm) {
 
 long back_File_close(const long *a) {
     ckpt_vid v = *(ckpt_vid *)a[0];
-    struct file *f = file_of(v);
+    struct file *f = back_file_of(v);
     MPI_File file = real_file(v);
     if (f == NULL) return back_error(MPI_File_close(&file));
     ckpt_vid own = back_slot(CKPT_KIND_FILE, v)->clock;
@@ -388,7 +394,7 @@ static int current(MPI_File file, MPI_Offset *disp) {
 // file, displacement, element type, file type, representation, info
 long back_File_set_view(const long *a) {
     MPI_File file = real_file(a[0]);
-    struct file *f = file_of(a[0]);
+    struct file *f = back_file_of(a[0]);
     MPI_Offset disp = a[1];
     int rc = MPI_SUCCESS;
     if (f != NULL && f->amode & CANON_FILE_SEQUENTIAL) {
@@ -422,7 +428,7 @@ long back_File_set_view(const long *a) {
 
 // file, displacement, element type, file type, representation out
 long back_File_get_view(const long *a) {
-    const struct file *f = file_of(a[0]);
+    const struct file *f = back_file_of(a[0]);
     if (f == NULL) return CANON_ERR(FILE);
     *(MPI_Offset *)a[1] = f->disp;
     snprintf((char *)a[4], MPI_MAX_DATAREP_STRING, "%s", f->datarep);
@@ -442,7 +448,7 @@ long back_File_get_group(const long *a) {
 }
 
 long back_File_get_amode(const long *a) {
-    const struct file *f = file_of(a[0]);
+    const struct file *f = back_file_of(a[0]);
     if (f == NULL) return CANON_ERR(FILE);
     *(int *)a[1] = f->amode;
     return 0;

@@ -4,7 +4,7 @@
 #ifndef CKPT_BACK_FILE_H
 #define CKPT_BACK_FILE_H
 
-#include "back/impl/impl.h"
+#include "back/impl/handles.h"
 
 // How a file is opened, where it stands in an image: MPI's constants, which have these values in
 // all ABIs that we know (file.c asserts it for the real MPI).
@@ -39,14 +39,17 @@ struct file {
 #pragma GCC visibility push(hidden)
 
 // NULL: no such file is open.
-struct file *file_of(long vid);
+struct file *back_file_of(long vid);
 void file_free(struct file *f);
-// A non-blocking collective operation on the file was started;.
+// A non-blocking collective operation on the file was started.
 void file_ordered(struct file *f, ckpt_vid request);
+// MPI_Test for a request that is to be tested in its turn.
+int file_test(ckpt_slot *s, int *flag, MPI_Status *status);
 // Forgets them: the file is closed.
 void file_unordered(struct file *f);
 // Writes down all files as they are now: pointers, views, split collectives.
 int files_describe(void);
+int back_rebuild_file(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real);
 // Lists them (ckpt_runtime_ops.files).
 long back_files(void *ctx, char *buffer, size_t bytes);
 // Puts the functions on files that only some may call, or all members must, into a table.

@@ -8,7 +8,12 @@
 //
 // A split collective is done by its first half, as MPI allows; what it tells is kept for the second
 // half, also in an image.
+#include "back/collective/clock.h"
 #include "back/file/file.h"
+#include "back/impl/error.h"
+#include "back/impl/special.h"
+#include "back/impl/status.h"
+#include "back/request/request.h"
 
 enum {
     COLLECTIVE = 1,
@@ -77,7 +82,7 @@ static inline int request_at(int number) {
 
 static inline __attribute__((always_inline)) long call(ckpt_back_fn *fn, const char *name, const long *a,
                                                        int flags, int request) {
-    struct file *f = file_of(a[0]);
+    struct file *f = back_file_of(a[0]);
     if (f == NULL) return fn(a);
     if (REFUSES_UNSEQUENTIAL && flags & UNSEQUENTIAL && f->amode & CANON_FILE_SEQUENTIAL)
         return CANON_ERR(UNSUPPORTED_OPERATION);
@@ -104,7 +109,7 @@ FILE_FUNCTIONS(DEFINE)
 
 // whole: the blocking function, checked.  The file, n - 1 more arguments.
 static long begin(int number, ckpt_back_fn *whole, const long *a, int n) {
-    struct file *f = file_of(a[0]);
+    struct file *f = back_file_of(a[0]);
     ckpt_mpi_status status;
     long b[6] = {0};
     if (f == NULL) return CANON_ERR(FILE);
@@ -122,7 +127,7 @@ static long begin(int number, ckpt_back_fn *whole, const long *a, int n) {
 
 // file, buffer, status out
 static long end(int number, const long *a) {
-    struct file *f = file_of(a[0]);
+    struct file *f = back_file_of(a[0]);
     if (f == NULL) return CANON_ERR(FILE);
     if (f->split != number) return CANON_ERR(IO);
     f->split = 0;

@@ -7,8 +7,10 @@
 // know.
 #include <stdlib.h>
 
-#include "back/object/describe.h"
 #include "back/file/file.h"
+#include "back/impl/error.h"
+#include "back/object/comm.h"
+#include "back/object/describe.h"
 
 // Grows by pairs of strings; content as in mpi_canon.h without its last NUL.
 struct pairs {
@@ -60,7 +62,7 @@ static void add_info(struct pairs *p, MPI_Info info) {
 
 // file, hints
 long back_File_set_info(const long *a) {
-    struct file *f = file_of(a[0]);
+    struct file *f = back_file_of(a[0]);
     MPI_Info info = back_info((const char *)a[1]);
     int rc = MPI_File_set_info(real_file(a[0]), info);
     back_info_done(&info);
@@ -79,7 +81,7 @@ long back_File_set_info(const long *a) {
 
 // file, room for hints, its bytes, how many they are
 long back_File_get_info(const long *a) {
-    const struct file *f = file_of(a[0]);
+    const struct file *f = back_file_of(a[0]);
     MPI_Info info = MPI_INFO_NULL;
     struct pairs p = {0};
     if (f == NULL) return CANON_ERR(FILE);

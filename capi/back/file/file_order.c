@@ -10,9 +10,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "back/image/drain.h"
 #include "back/file/file.h"
-#include "back/request/request.h"
+#include "back/request/done.h"
 
 // An operation that was started; it is over when its id has another generation, or it is REQUEST_DONE.
 struct started {
@@ -57,7 +56,7 @@ static ckpt_slot *first(struct file *f) {
 }
 
 static int test_locked(ckpt_slot *s, int *flag, MPI_Status *status) {
-    struct file *f = file_of(s->clock);
+    struct file *f = back_file_of(s->clock);
     for (ckpt_slot *before; f != NULL && !(s->a & REQUEST_DONE) && (before = first(f)) != NULL;) {
         MPI_Request r = real_of(before);
         MPI_Status st, *to = before == s ? status : &st;

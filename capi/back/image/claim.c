@@ -12,9 +12,14 @@
 // would be complete too early.
 #include <sched.h>
 
+#include "back/collective/clock.h"
+#include "back/image/claim.h"
 #include "back/image/drain.h"
-#include "back/image/sync.h"
-#include "back/request/wait.h"
+#include "back/impl/status.h"
+#include "back/message/blocking.h"
+#include "back/message/drained.h"
+#include "back/message/sync.h"
+#include "back/object/comm.h"
 
 enum { TURNS = 1000000 }; // of waiting for what is about to happen: seconds
 
@@ -32,7 +37,7 @@ struct asked {
 };
 
 static struct back_sync *entry(const struct asked *a) {
-    return a->call ? a->call->sync : sync_of(a->request);
+    return a->call ? a->call->sync : back_sync_of(a->request);
 }
 
 // Whether the real MPI has completed it: its receiver has the message, in memory of one kind or the other.
@@ -65,11 +70,11 @@ struct sends {
 
 static int next_send(struct sends *x) {
     while (!x->calls) {
-        x->at = (struct asked){next_slot(CKPT_KIND_REQUEST, &x->i), NULL};
+        x->at = (struct asked){back_next_slot(CKPT_KIND_REQUEST, &x->i), NULL};
         if (x->at.request != NULL && x->at.request->a & REQUEST_SYNC) return 1;
         x->calls = x->at.request == NULL;
     }
-    x->at = (struct asked){NULL, x->at.call ? x->at.call->next : held_sends};
+    x->at = (struct asked){NULL, x->at.call ? x->at.call->next : back_held_sends};
     while (x->at.call != NULL && x->at.call->sync == NULL) x->at.call = x->at.call->next;
     return x->at.call != NULL;
 }
@@ -213,8 +218,8 @@ static struct drained *last_kept(void) {
     struct drained *last = NULL;
     uint32_t i = 0;
     long n = 0;
-    for (ckpt_slot *s; (s = next_slot(CKPT_KIND_MESSAGE, &i)) != NULL;) {
-        struct drained *m = (struct drained *)(uintptr_t)s->extra;
+    for (ckpt_slot *s; (s = back_next_slot(CKPT_KIND_MESSAGE, &i)) != NULL;) {
+        struct drained *m = back_matched_of(s);
         if (m->data != NULL) {
             m->sooner = last;
             last = m;
@@ -222,7 +227,7 @@ static struct drained *last_kept(void) {
         }
     }
     last = sorted(last, n);
-    for (struct drained *m = drained_first; m != NULL; m = m->next) {
+    for (struct drained *m = back_drained_first; m != NULL; m = m->next) {
         m->sooner = last;
         last = m;
     }
@@ -237,7 +242,7 @@ static struct drained *known(struct drained *last, const ckpt_claim *c) {
 
 static ckpt_vid comm_of(uint64_t identity) {
     uint32_t i = 0;
-    for (ckpt_slot *s; (s = next_slot(CKPT_KIND_COMM, &i)) != NULL;)
+    for (ckpt_slot *s; (s = back_next_slot(CKPT_KIND_COMM, &i)) != NULL;)
         if (s->extra != 0 && back_comm_identity(CKPT_VID(CKPT_KIND_COMM, i - 1)) == identity)
             return CKPT_VID(CKPT_KIND_COMM, i - 1);
     return VID_COMM_NULL;

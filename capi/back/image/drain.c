@@ -1,324 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // drain.c: what is under way when the job is stopped is received, and kept until the application
-// asks.
-//
-// Order.  The real MPI gives an arriving message to a posted receive first, so a message that
-// draining receives itself matches none of those; receives that are posted later look at the
-// drained messages first, in the order in which they were matched.
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-
+// asks (drained.h).
 #include "back/image/drain.h"
-#include "back/request/request.h"
-#include "back/image/sync.h"
-#include "back/request/wait.h"
-
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; // guards the list, and back.self
-struct drained *drained_first;
-static struct drained **drained_end = &drained_first; // where the next one goes: there may be many
-static uint64_t matches;                              // messages that the application has matched
-
-// ---- posted receives ----
-
-struct posted *posted_pages[CKPT_PAGES];
-uint64_t posted_serial;
-
-struct posted *posted_page(uint32_t page) {
-    struct posted *fresh = calloc(CKPT_PAGE_SLOTS, sizeof *fresh), *none = NULL;
-    if (fresh != NULL && !__atomic_compare_exchange_n(&posted_pages[page], &none, fresh, 0, __ATOMIC_ACQ_REL,
-                                                      __ATOMIC_ACQUIRE))
-        free(fresh);
-    return posted_pages[page];
-}
-
-ckpt_slot *next_slot(ckpt_kind kind, uint32_t *i) {
-    if (*i < CKPT_VID_PREDEFINED && kind != CKPT_KIND_COMM) *i = CKPT_VID_PREDEFINED;
-    for (; *i / CKPT_PAGE_SLOTS < CKPT_PAGES; ++*i) {
-        ckpt_slot *page = back.tables->pages[kind][*i / CKPT_PAGE_SLOTS];
-        if (page == NULL) return NULL;
-        if (page[*i % CKPT_PAGE_SLOTS].generation & 1 && *i != 0) return &page[(*i)++ % CKPT_PAGE_SLOTS];
-    }
-    return NULL;
-}
-
-// ---- drained messages ----
-
-static void free_message(struct drained *m) {
-    if (m->request != MPI_REQUEST_NULL) // it is still to arrive there
-        return;
-    free(m->data);
-    back_release(m);
-}
-
-// Its communicator's slot, while that is there and m is to be counted.
-static const ckpt_slot *counter_of(const struct drained *m) {
-    const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, m->comm);
-    return m->source >= 0 && (comm->generation & 1) && comm->extra != 0 ? comm : NULL;
-}
-
-static void count_message(struct drained *m) {
-    const ckpt_slot *comm = counter_of(m);
-    if (!m->counted && comm != NULL) ckpt_received(comm, m->source, back.shared);
-    m->counted = 1;
-}
-
-// The application receives it from the real MPI after all, and counts it then.
-static void uncount(struct drained *m) {
-    const ckpt_slot *comm = counter_of(m);
-    if (m->counted && comm != NULL)
-        __atomic_fetch_sub(&ckpt_comm_of(comm)->peer[m->source].received, 1, __ATOMIC_RELAXED);
-    m->counted = 0;
-}
-
-void drained_append(struct drained *m) {
-    m->next = NULL;
-    *drained_end = m;
-    drained_end = &m->next;
-    back.drained++;
-}
-
-static struct drained **find(long source, long tag, long comm) {
-    for (struct drained **p = &drained_first; *p != NULL; p = &(*p)->next) {
-        const struct drained *m = *p;
-        if (m->comm == (ckpt_vid)comm && ((int)source == CANON_ANY_SOURCE || (int)source == m->source) &&
-            ((int)tag == CANON_ANY_TAG || (int)tag == m->tag))
-            return p;
-    }
-    return NULL;
-}
-
-static void tell(const struct drained *m, ckpt_mpi_status *status) {
-    *status = (ckpt_mpi_status){m->source, m->tag, 0, 0, m->bytes};
-}
-
-int back_drained_probe(long source, long tag, long comm, ckpt_mpi_status *status) {
-    pthread_mutex_lock(&mutex);
-    struct drained **p = find(source, tag, comm);
-    if (p != NULL) tell(*p, status);
-    pthread_mutex_unlock(&mutex);
-    return p != NULL;
-}
-
-struct drained *back_drained_match(long source, long tag, long comm, ckpt_mpi_status *status) {
-    pthread_mutex_lock(&mutex);
-    struct drained **p = find(source, tag, comm), *m = NULL;
-    if (p != NULL) {
-        m = *p;
-        *p = m->next;
-        if (drained_end == &m->next) drained_end = p;
-        m->next = NULL;
-        m->matched = __atomic_add_fetch(&matches, 1, __ATOMIC_RELAXED);
-        back.drained--;
-        if (m->data == NULL) uncount(m);
-        tell(m, status);
-    }
-    pthread_mutex_unlock(&mutex);
-    return m;
-}
-
-struct drained *back_matched_begin(void) {
-    return back_reserve(sizeof(struct drained));
-}
-
-void back_matched_end(struct drained *m, MPI_Message message, const MPI_Status *status, long comm) {
-    *m = (struct drained){.comm = (ckpt_vid)comm,
-                          .source = status->MPI_SOURCE,
-                          .tag = status->MPI_TAG,
-                          .bytes = STATUS_BYTES(status),
-                          .message = message,
-                          .request = MPI_REQUEST_NULL,
-                          .matched = __atomic_add_fetch(&matches, 1, __ATOMIC_RELAXED)};
-}
-
-void back_matched_drop(struct drained *m) { back_release(m); }
-
-int back_drained_has(const struct drained *m) { return m->data != NULL; }
-
-// Frees a message that the application has taken, and tells its sender if that waits for it.
-static void taken(struct drained *m) {
-    free(m->data);
-    m->data = NULL;
-    if (m->claim != 0)
-        back_sync_taken(m); // it is the word to the sender now
-    else
-        back_release(m);
-}
-
-MPI_Message back_drained_give(struct drained *m) {
-    MPI_Message message = m->message;
-    uncount(m);
-    taken(m);
-    return message;
-}
-
-// n bytes as a datatype of which one is sent: counts are int.  Messages from 4 MiB on go this way, not
-// only those that need it, so that it is used.
-enum { BLOCK = 1 << 20, BLOCKED = 4 * BLOCK };
-
-struct bytes {
-    MPI_Datatype type;
-    int count;
-};
-
-static int bytes_of(int64_t n, struct bytes *b) {
-    *b = (struct bytes){MPI_BYTE, (int)n};
-    if (n < BLOCKED) return MPI_SUCCESS;
-    MPI_Datatype block, parts[2];
-    int counts[2] = {(int)(n / BLOCK), (int)(n % BLOCK)};
-    MPI_Aint at[2] = {0, (MPI_Aint)(n - n % BLOCK)};
-    int rc = MPI_Type_contiguous(BLOCK, MPI_BYTE, &block);
-    if (rc != MPI_SUCCESS) return rc;
-    parts[0] = block;
-    parts[1] = MPI_BYTE;
-    b->count = 1;
-    rc = MPI_Type_create_struct(2, counts, at, parts, &b->type);
-    MPI_Type_free(&block);
-    return rc == MPI_SUCCESS ? MPI_Type_commit(&b->type) : rc;
-}
-
-// Operations that use it may still be under way.
-static void bytes_done(struct bytes *b) {
-    if (b->type != MPI_BYTE) MPI_Type_free(&b->type);
-}
-
-int back_drained_mrecv(struct drained *m, void *buf, int count, MPI_Datatype type, ckpt_mpi_status *status,
-                       int *rc) {
-    if (m->data == NULL) return 0;
-    // A message of ours to ourselves: so the datatype, counts and truncation are the real MPI's.
-    MPI_Request s, r;
-    MPI_Status st;
-    struct bytes b;
-    if (m->request != MPI_REQUEST_NULL) { // a checkpoint was given up before it had arrived
-        back_wait(&m->request, MPI_STATUS_IGNORE);
-        count_message(m);
-    }
-    pthread_mutex_lock(&mutex);
-    *rc = bytes_of(m->bytes, &b);
-    if (*rc == MPI_SUCCESS) *rc = MPI_Isend(m->data, b.count, b.type, 0, 0, back.self, &s);
-    if (*rc == MPI_SUCCESS) {
-        *rc = MPI_Irecv(buf, count, type, 0, 0, back.self, &r);
-        if (*rc != MPI_SUCCESS) { // a wrong argument: the message goes, as an error allows
-            MPI_Irecv(m->data, b.count, b.type, 0, 0, back.self, &r);
-            back_wait(&r, &st);
-        } else {
-            *rc = back_wait(&r, &st);
-        }
-        back_wait(&s, MPI_STATUS_IGNORE);
-    }
-    bytes_done(&b);
-    pthread_mutex_unlock(&mutex);
-    tell(m, status);
-    status->bytes = *rc == MPI_SUCCESS || back_took(*rc) ? STATUS_BYTES(&st) : 0;
-    taken(m);
-    return 1;
-}
-
-int back_drained_recv(const struct back_take *t, ckpt_mpi_status *status, int *rc, MPI_Message *message) {
-    struct drained *m = back_drained_match(t->source, t->tag, t->comm, status);
-    *message = MPI_MESSAGE_NULL;
-    if (m == NULL) return 0;
-    if (!back_drained_mrecv(m, t->buf, t->count, t->type, status, rc)) *message = back_drained_give(m);
-    return 1;
-}
-
-void back_comm_gone(ckpt_vid comm) {
-    uint32_t i = 0;
-    back_buffered_gone(comm);
-    for (ckpt_slot *s; (s = next_slot(CKPT_KIND_REQUEST, &i)) != NULL;)
-        if (s->clock == comm) s->clock = VID_COMM_NULL;
-    i = 0;
-    for (ckpt_slot *s; (s = next_slot(CKPT_KIND_MESSAGE, &i)) != NULL;)
-        if (s->clock == comm) {
-            s->clock = VID_COMM_NULL;
-            ((struct drained *)(uintptr_t)s->extra)->comm = VID_COMM_NULL;
-        }
-    pthread_mutex_lock(&mutex);
-    for (struct drained **p = &drained_first; *p != NULL;) {
-        struct drained *m = *p;
-        if (m->comm != comm) {
-            p = &m->next;
-            continue;
-        }
-        *p = m->next; // nobody can receive it any more
-        if (drained_end == &m->next) drained_end = p;
-        back.drained--;
-        free_message(m);
-    }
-    pthread_mutex_unlock(&mutex);
-}
-
-// ---- one turn ----
-
-// Starts to receive a matched message into memory of ours; without memory it is starved.
-static int fetch(struct drained *m) {
-    struct bytes b;
-    char *data = malloc(m->bytes ? (size_t)m->bytes : 1);
-    m->starved = data == NULL;
-    if (data == NULL) return 0;
-    int rc = bytes_of(m->bytes, &b);
-    if (rc == MPI_SUCCESS) {
-        rc = MPI_Imrecv(data, b.count, b.type, &m->message, &m->request);
-        bytes_done(&b);
-    }
-    if (rc == MPI_SUCCESS) {
-        m->data = data;
-        return 0;
-    }
-    back_fail(rc, "receiving a message from rank %d of its communicator into the image", m->source);
-    m->request = MPI_REQUEST_NULL;
-    free(data);
-    return CKPT_E_SYSTEM;
-}
-
-// One turn of receiving a message: 1 while it is under way.  One that is starved is at rest too.
-static int arrive(struct drained *m) {
-    int flag = 0, rc = m->data == NULL ? fetch(m) : 0;
-    if (rc != 0) return rc;
-    if (m->request != MPI_REQUEST_NULL) {
-        MPI_Test(&m->request, &flag, MPI_STATUS_IGNORE);
-        if (!flag) return 1;
-        m->request = MPI_REQUEST_NULL;
-    }
-    count_message(m);
-    return 0;
-}
-
-static int starves(struct drained *m, char *why, size_t bytes) {
-    if (m->starved && fetch(m) == 0 && m->starved)
-        snprintf(why, bytes, "memory is out for a message of %lld bytes from rank %d of its communicator",
-                 (long long)m->bytes, m->source);
-    return m->starved;
-}
-
-int back_drained_holds(char *why, size_t bytes) {
-    uint32_t i = 0;
-    for (ckpt_slot *s; (s = next_slot(CKPT_KIND_MESSAGE, &i)) != NULL;)
-        if (starves((struct drained *)(uintptr_t)s->extra, why, bytes)) return 1;
-    for (struct drained *m = drained_first; m != NULL; m = m->next)
-        if (starves(m, why, bytes)) return 1;
-    return 0;
-}
-
-// What is kept of a message is there before it is matched, since one that is matched can neither be left to
-// the real MPI nor be forgotten.
-static int drain_comm(ckpt_vid vid, MPI_Comm comm) {
-    for (;;) {
-        MPI_Message message;
-        MPI_Status st;
-        struct drained *m = back_matched_begin();
-        int flag = 0, rc = MPI_ERR_NO_MEM;
-        if (m != NULL) rc = MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, &message, &st);
-        if (rc != MPI_SUCCESS) back_fail(rc, "looking for messages that are under way");
-        if (rc != MPI_SUCCESS || !flag) {
-            back_release(m);
-            return rc == MPI_SUCCESS ? 0 : CKPT_E_SYSTEM;
-        }
-        back_matched_end(m, message, &st, vid);
-        drained_append(m);
-    }
-}
+#include "back/impl/error.h"
+#include "back/message/blocking.h"
+#include "back/message/bsend.h"
+#include "back/message/drained.h"
+#include "back/request/done.h"
 
 static int is_active(const ckpt_slot *s) {
     return (s->a & (REQUEST_PERSISTENT | REQUEST_ACTIVE)) != REQUEST_PERSISTENT;
@@ -349,7 +38,7 @@ static int drain_requests(void) {
     struct back_done ready = {0};
     int left = 0, one = 0;
     uint32_t i = 0;
-    for (ckpt_slot *s; one >= 0 && (s = next_slot(CKPT_KIND_REQUEST, &i)) != NULL;) {
+    for (ckpt_slot *s; one >= 0 && (s = back_next_slot(CKPT_KIND_REQUEST, &i)) != NULL;) {
         one = drain_request(s, &ready);
         left += one;
     }
@@ -361,8 +50,8 @@ static int drain_requests(void) {
 static int drain_matched(void) {
     int left = 0, one = 0;
     uint32_t i = 0;
-    for (ckpt_slot *s; one >= 0 && (s = next_slot(CKPT_KIND_MESSAGE, &i)) != NULL;) {
-        one = arrive((struct drained *)(uintptr_t)s->extra);
+    for (ckpt_slot *s; one >= 0 && (s = back_next_slot(CKPT_KIND_MESSAGE, &i)) != NULL;) {
+        one = back_drained_arrive(back_matched_of(s));
         left += one;
     }
     return one < 0 ? one : left;
@@ -370,7 +59,7 @@ static int drain_matched(void) {
 
 static int drain_held(void) {
     int left = 0;
-    for (struct back_held *h = held_sends; h != NULL; h = h->next) {
+    for (struct back_held *h = back_held_sends; h != NULL; h = h->next) {
         int flag = *h->request == MPI_REQUEST_NULL;
         if (!flag) MPI_Test(h->request, &flag, MPI_STATUS_IGNORE);
         if (flag) *h->dest = CANON_PROC_NULL;
@@ -387,17 +76,18 @@ void back_drain_sends(void) {
 static int drain_comms(void) {
     uint32_t i = 0;
     int rc = 0;
-    for (ckpt_slot *s; rc == 0 && (s = next_slot(CKPT_KIND_COMM, &i)) != NULL;) {
+    for (ckpt_slot *s; rc == 0 && (s = back_next_slot(CKPT_KIND_COMM, &i)) != NULL;) {
         MPI_Comm comm = (MPI_Comm)(uintptr_t)s->real;
-        if (comm != MPI_COMM_NULL && s->extra != 0) rc = drain_comm(CKPT_VID(CKPT_KIND_COMM, i - 1), comm);
+        if (comm != MPI_COMM_NULL && s->extra != 0)
+            rc = back_drained_match_all(CKPT_VID(CKPT_KIND_COMM, i - 1), comm);
     }
     return rc;
 }
 
 static int drain_arriving(void) {
     int left = 0, one = 0;
-    for (struct drained *m = drained_first; m != NULL && one >= 0; m = m->next) {
-        one = arrive(m);
+    for (struct drained *m = back_drained_first; m != NULL && one >= 0; m = m->next) {
+        one = back_drained_arrive(m);
         left += one;
     }
     return one < 0 ? one : left;

@@ -4,9 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "back/image/drain.h"
-#include "back/image/sync.h"
-#include "back/request/wait.h"
+#include "back/image/holds.h"
+#include "back/message/blocking.h"
+#include "back/message/drained.h"
+#include "back/message/sync.h"
+#include "back/request/orphan.h"
+#include "back/request/persistent.h"
+#include "back/request/posted.h"
 #include "back/window/window.h"
 
 // A synchronous send of which it cannot be told when its message is taken: draining would complete it too
@@ -16,7 +20,7 @@ static int sync_holds(const ckpt_slot *s, char *why, size_t bytes) {
     if (!(s->a & REQUEST_SYNC) || s->a & REQUEST_DONE ||
         (s->a & (REQUEST_PERSISTENT | REQUEST_ACTIVE)) == REQUEST_PERSISTENT)
         return 0;
-    const struct back_sync *e = sync_of(s);
+    const struct back_sync *e = back_sync_of(s);
     int short_of_memory = e == NULL || e->short_of_memory;
     if (!short_of_memory && e->lane != NULL && !e->unsure && s->clock == e->comm) return 0;
     MPI_Request_get_status((MPI_Request)(uintptr_t)s->real, &flag, MPI_STATUS_IGNORE);
@@ -31,7 +35,7 @@ static int sync_holds(const ckpt_slot *s, char *why, size_t bytes) {
 
 // The same of a call that waits: it needs memory for waiting on when its message was drained.
 static int held_holds(char *why, size_t bytes) {
-    for (const struct back_held *h = held_sends; h != NULL; h = h->next) {
+    for (const struct back_held *h = back_held_sends; h != NULL; h = h->next) {
         int flag = 0;
         if (h->sync == NULL || *h->dest < 0 || (!h->sync->short_of_memory && h->spare != NULL)) continue;
         MPI_Request_get_status(*h->request, &flag, MPI_STATUS_IGNORE);
@@ -51,7 +55,7 @@ static int held_holds(char *why, size_t bytes) {
 static int posted_holds(const ckpt_slot *s, ckpt_vid vid, char *why, size_t bytes) {
     int there = 0;
     if ((s->a & REQUEST_KIND) != REQUEST_RECV || s->a & (REQUEST_DONE | REQUEST_PERSISTENT)) return 0;
-    const struct posted *p = posted_of(vid);
+    const struct posted *p = back_posted_of(vid);
     const char *gone = NULL;
     if (s->a & REQUEST_MATCHED) return 0;
     if (p == NULL || p->serial == 0)
@@ -66,7 +70,7 @@ static int posted_holds(const ckpt_slot *s, ckpt_vid vid, char *why, size_t byte
 }
 
 static int persistent_holds(const ckpt_slot *s, char *why, size_t bytes) {
-    const struct persistent *p = (const struct persistent *)(uintptr_t)s->extra;
+    const struct persistent *p = persistent_of(s);
     const char *gone = NULL;
     if (s->a & REQUEST_PARTITIONED)
         snprintf(why, bytes,
@@ -84,7 +88,7 @@ static int persistent_holds(const ckpt_slot *s, char *why, size_t bytes) {
 
 static int request_holds(char *why, size_t bytes) {
     uint32_t i = 0;
-    for (ckpt_slot *s; (s = next_slot(CKPT_KIND_REQUEST, &i)) != NULL;) {
+    for (ckpt_slot *s; (s = back_next_slot(CKPT_KIND_REQUEST, &i)) != NULL;) {
         int flag = 0;
         if (sync_holds(s, why, bytes) || posted_holds(s, CKPT_VID(CKPT_KIND_REQUEST, i - 1), why, bytes) ||
             persistent_holds(s, why, bytes))
@@ -106,9 +110,8 @@ static int request_holds(char *why, size_t bytes) {
     return 0;
 }
 
-int back_holds(void *ctx, char *why, size_t bytes) {
-    (void)ctx;
+int back_holds(char *why, size_t bytes) {
     back_poll_orphans(); // a complete one holds nothing back
     return windows_hold(why, bytes) || back_drained_holds(why, bytes) || request_holds(why, bytes) ||
-           held_holds(why, bytes) || back_jobs_hold(why, bytes) || back_tools_hold(why, bytes);
+           held_holds(why, bytes);
 }

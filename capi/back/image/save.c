@@ -1,55 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// save.c: drained messages, matched messages and requests in an image (section "messages").
-//
-// 64-bit little-endian words; messages' bytes are padded to 8.  drain/section.go reads the same bytes,
-// and refuses an image whose section it does not understand: a change here is a change there.
-//
-//   version: 2, and 3 when there are claims or awaited requests
-//   drained messages: count, then each: communicator, source, tag, length, bytes; in order of arrival
-//   matched messages: count, then each: id, communicator, source, tag, length, bytes
-//   requests: count, then each: id, flags, peer, communicator, state, and
-//     STATE_DONE: source, tag, cancelled, length, canonical error
-//     STATE_POSTED: order, buffer, count, datatype, source, tag
-//     STATE_DEFERRED: number of the call on its communicator, function, number of arguments,
-//       arguments (of MPI_Ialltoallw and its like, then the datatypes)
-//     STATE_GENERALIZED: the front's object and thunk
-//     STATE_COLL: function, number of arguments, arguments, position of the request, arrays of types,
-//       number of types, types, inner request
-//     STATE_INACTIVE: nothing
-//     STATE_AWAITED: id, world rank of the receiver
-//     persistent ones then: mode, six arguments
-//   version 3: claims on messages: count, then each: number of the message, drained ones first, world rank
-//     of the sender, id
-#include <stdlib.h>
-
-#include "back/image/drain.h"
-#include "back/object/fresh.h"
+// save.c: drained messages, matched messages and requests are written into an image (section.h).
+#include "back/collective/deferred.h"
 #include "back/file/file.h"
+#include "back/image/section.h"
+#include "back/impl/error.h"
+#include "back/impl/status.h"
+#include "back/message/drained.h"
+#include "back/message/sync.h"
+#include "back/object/fresh.h"
 #include "back/object/keep.h"
-#include "back/image/sync.h"
+#include "back/request/compound.h"
+#include "back/request/done.h"
+#include "back/request/grequest.h"
+#include "back/request/persistent.h"
+#include "back/request/posted.h"
 
-enum { SAVE_VERSION = 2, SAVE_VERSION_CLAIMS = 3 };
-enum {
-    STATE_INACTIVE = 0,
-    STATE_DONE = 1,
-    STATE_POSTED = 2,
-    STATE_DEFERRED = 3,
-    STATE_GENERALIZED = 4,
-    STATE_COLL = 5,
-    STATE_AWAITED = 6
-};
-// Flags that say what a request is; the others say what happened to it in this process.
-enum {
-    LASTING = REQUEST_KIND | REQUEST_PERSISTENT | REQUEST_ACTIVE | REQUEST_CANCELLED | REQUEST_SYNC |
-              REQUEST_GENERALIZED | REQUEST_ENDED | REQUEST_COLL | REQUEST_PAIR | REQUEST_ORPHAN
-};
-// A flag in images only: the datatype was freed, and is kept for the request.
-enum { REQUEST_KEEPS_TYPE = 262144 };
-
-// ---- writing ----
-
-static int no_memory(const char *what) {
+int back_no_memory(const char *what) {
     back_fail(MPI_ERR_NO_MEM, "%s", what);
     return CKPT_E_SYSTEM;
 }
@@ -103,17 +70,17 @@ static void out_request(struct out *o, const ckpt_slot *s, ckpt_vid vid) {
                                                          : STATE_POSTED;
     out(o, vid);
     out(o, (s->a & LASTING & ~(state == STATE_COLL ? REQUEST_PERSISTENT : 0)) |
-               (keep_has(s, vid) ? REQUEST_KEEPS_TYPE : 0));
+               (back_keep_has(s, vid) ? REQUEST_KEEPS_TYPE : 0));
     out(o, s->b);
     out(o, s->clock);
     out(o, state);
     if (state == STATE_DONE) {
         out_status(o, s);
     } else if (state == STATE_AWAITED) {
-        out(o, (int64_t)sync_of(s)->id);
-        out(o, sync_of(s)->dest);
+        out(o, (int64_t)back_sync_of(s)->id);
+        out(o, back_sync_of(s)->dest);
     } else if (state == STATE_POSTED) {
-        const struct posted *p = posted_of(vid);
+        const struct posted *p = back_posted_of(vid);
         out(o, (int64_t)p->serial);
         out(o, (int64_t)(uintptr_t)p->buf);
         out(o, p->count);
@@ -135,14 +102,14 @@ static void out_request(struct out *o, const ckpt_slot *s, ckpt_vid vid) {
         out(o, (int64_t)(uintptr_t)g->upper);
         out(o, (int64_t)(uintptr_t)g->thunk);
     } else if (state == STATE_DEFERRED) {
-        const struct deferred *d = deferred_of(s);
+        const struct deferred *d = back_deferred_of(s);
         out(o, (int64_t)d->k);
         out(o, d->function);
         out(o, d->nargs);
         for (int i = 0; i < d->nargs; i++) out(o, d->a[i]);
     }
     if (persistent) {
-        const struct persistent *p = (const struct persistent *)(uintptr_t)s->extra;
+        const struct persistent *p = persistent_of(s);
         out(o, p->mode);
         for (int i = 0; i < 6; i++) out(o, p->a[i]);
     }
@@ -150,13 +117,13 @@ static void out_request(struct out *o, const ckpt_slot *s, ckpt_vid vid) {
 
 static int64_t live(ckpt_kind kind) {
     int64_t n = 0;
-    for (uint32_t i = 0; next_slot(kind, &i) != NULL;) n++;
+    for (uint32_t i = 0; back_next_slot(kind, &i) != NULL;) n++;
     return n;
 }
 
 static int awaits_any(void) {
     uint32_t i = 0;
-    for (const ckpt_slot *s; (s = next_slot(CKPT_KIND_REQUEST, &i)) != NULL;)
+    for (const ckpt_slot *s; (s = back_next_slot(CKPT_KIND_REQUEST, &i)) != NULL;)
         if (back_sync_awaits(s)) return 1;
     return 0;
 }
@@ -174,9 +141,9 @@ static int64_t out_claim(struct out *o, const struct drained *m, int64_t number)
 static int64_t out_claims(struct out *o) {
     int64_t number = 0, n = 0;
     uint32_t i = 0;
-    for (const struct drained *m = drained_first; m != NULL; m = m->next) n += out_claim(o, m, number++);
-    for (const ckpt_slot *s; (s = next_slot(CKPT_KIND_MESSAGE, &i)) != NULL;)
-        n += out_claim(o, (const struct drained *)(uintptr_t)s->extra, number++);
+    for (const struct drained *m = back_drained_first; m != NULL; m = m->next) n += out_claim(o, m, number++);
+    for (const ckpt_slot *s; (s = back_next_slot(CKPT_KIND_MESSAGE, &i)) != NULL;)
+        n += out_claim(o, back_matched_of(s), number++);
     return n;
 }
 
@@ -186,431 +153,27 @@ long back_save(void *ctx, void *buffer, size_t bytes) {
     int64_t n = 0, claims = out_claims(NULL);
     int rc = 0, version = claims > 0 || awaits_any() ? SAVE_VERSION_CLAIMS : SAVE_VERSION;
     if (buffer == NULL) { // once, since what is described takes memory
-        keep_look();
-        rc = fresh_tell() == 0 ? files_describe() : no_memory("datatypes are to be described");
+        back_keep_look();
+        rc = fresh_tell() == 0 ? files_describe() : back_no_memory("datatypes are to be described");
     }
     if (rc != 0) return rc;
     out(&o, version);
-    for (const struct drained *m = drained_first; m != NULL; m = m->next) n++;
+    for (const struct drained *m = back_drained_first; m != NULL; m = m->next) n++;
     out(&o, n);
-    for (const struct drained *m = drained_first; m != NULL; m = m->next) out_message(&o, m);
+    for (const struct drained *m = back_drained_first; m != NULL; m = m->next) out_message(&o, m);
     out(&o, live(CKPT_KIND_MESSAGE));
     uint32_t i = 0;
-    for (const ckpt_slot *s; (s = next_slot(CKPT_KIND_MESSAGE, &i)) != NULL;) {
+    for (const ckpt_slot *s; (s = back_next_slot(CKPT_KIND_MESSAGE, &i)) != NULL;) {
         out(&o, CKPT_VID(CKPT_KIND_MESSAGE, i - 1));
-        out_message(&o, (const struct drained *)(uintptr_t)s->extra);
+        out_message(&o, back_matched_of(s));
     }
     out(&o, live(CKPT_KIND_REQUEST));
     i = 0;
-    for (const ckpt_slot *s; (s = next_slot(CKPT_KIND_REQUEST, &i)) != NULL;)
+    for (const ckpt_slot *s; (s = back_next_slot(CKPT_KIND_REQUEST, &i)) != NULL;)
         out_request(&o, s, CKPT_VID(CKPT_KIND_REQUEST, i - 1));
     if (version == SAVE_VERSION_CLAIMS) {
         out(&o, claims);
         out_claims(&o);
     }
     return (long)o.n;
-}
-
-// ---- reading ----
-
-struct in {
-    const char *p;
-    size_t left;
-    int failed;
-    int short_of_memory; // that is why, and the image may be sound
-};
-
-// What is wrong with an image that cannot be read on.
-static int unread(const struct in *x) {
-    return x->short_of_memory ? no_memory("messages that the network held are to be read from the image")
-                              : CKPT_E_CORRUPT;
-}
-
-static int64_t in(struct in *x) {
-    int64_t v;
-    if (x->left < 8) {
-        x->failed = 1;
-        return 0;
-    }
-    memcpy(&v, x->p, 8);
-    x->p += 8;
-    x->left -= 8;
-    return v;
-}
-
-// A word that must lie between low and high.
-static int64_t in_range(struct in *x, int64_t low, int64_t high) {
-    int64_t v = in(x);
-    if (v < low || v > high) {
-        x->failed = 1;
-        return low;
-    }
-    return v;
-}
-
-static ckpt_vid in_vid(struct in *x, ckpt_kind kind) {
-    ckpt_vid v = (ckpt_vid)in_range(x, 0, UINT32_MAX);
-    if (CKPT_VID_KIND(v) != (uint32_t)kind) x->failed = 1;
-    return v;
-}
-
-// What a request belongs to: a communicator, window or file.
-static ckpt_vid in_owner(struct in *x) {
-    ckpt_vid v = (ckpt_vid)in_range(x, 0, UINT32_MAX);
-    uint32_t kind = CKPT_VID_KIND(v);
-    if (kind != CKPT_KIND_COMM && kind != CKPT_KIND_WIN && kind != CKPT_KIND_FILE) x->failed = 1;
-    return v;
-}
-
-// At most so many items can follow, of at least `words` words each.
-static int64_t in_count(struct in *x, size_t words) {
-    return in_range(x, 0, (int64_t)(x->left / (8 * words)));
-}
-
-static struct drained *in_message(struct in *x) {
-    struct drained *m = back_reserve(sizeof *m);
-    if (m == NULL) {
-        x->failed = x->short_of_memory = 1;
-        return NULL;
-    }
-    m->comm = in_vid(x, CKPT_KIND_COMM);
-    m->source = (int)in_range(x, INT32_MIN, INT32_MAX);
-    m->tag = (int)in_range(x, INT32_MIN, INT32_MAX);
-    m->bytes = in_range(x, 0, (int64_t)x->left);
-    m->request = MPI_REQUEST_NULL;
-    m->message = MPI_MESSAGE_NULL;
-    m->counted = 1; // in the job that was saved
-    size_t padded = ((size_t)m->bytes + 7) & ~(size_t)7;
-    if (!x->failed && padded <= x->left && (m->data = malloc(padded + 1)) == NULL) x->short_of_memory = 1;
-    if (m->data != NULL) {
-        memcpy(m->data, x->p, (size_t)m->bytes);
-        x->p += padded;
-        x->left -= padded;
-        return m;
-    }
-    x->failed = 1;
-    back_release(m);
-    return NULL;
-}
-
-// Makes that id live, which no other has been given since.  The list of free slots is of no use from
-// here on until relink.
-static ckpt_slot *claim(ckpt_kind kind, ckpt_vid vid) {
-    uint32_t index = CKPT_VID_INDEX(vid);
-    ckpt_tables *t = back.tables;
-    if (CKPT_VID_KIND(vid) != (uint32_t)kind || index < CKPT_VID_PREDEFINED ||
-        index / CKPT_PAGE_SLOTS >= CKPT_PAGES)
-        return NULL;
-    while (t->pages[kind][index / CKPT_PAGE_SLOTS] == NULL)
-        if (ckpt_vid_grow(back.job, kind) != 0) return NULL;
-    ckpt_slot *slot = t->pages[kind][index / CKPT_PAGE_SLOTS] + index % CKPT_PAGE_SLOTS;
-    if (slot->generation & 1) return NULL; // live already: the image names it twice
-    slot->generation++;
-    slot->real = slot->extra = 0;
-    slot->a = slot->b = 0;
-    return slot;
-}
-
-// Links the free slots of a kind anew, once for all that were claimed: finding each of them in the
-// list would take a time that grows with the square of their number.
-static void relink(ckpt_kind kind) {
-    ckpt_tables *t = back.tables;
-    uint32_t first = 0;
-    for (uint32_t page = CKPT_PAGES; page-- > 0;) {
-        ckpt_slot *slots = t->pages[kind][page];
-        uint32_t lowest = page == 0 ? CKPT_VID_PREDEFINED : 0;
-        for (uint32_t i = slots == NULL ? lowest : CKPT_PAGE_SLOTS; i-- > lowest;)
-            if (!(slots[i].generation & 1)) {
-                slots[i].extra = first;
-                first = page * CKPT_PAGE_SLOTS + i;
-            }
-    }
-    t->free[kind] = ((t->free[kind] >> 28) + 1) << 28 | first;
-}
-
-// A receive to be posted, once all requests are known: in the order in which they were.
-struct repost {
-    uint64_t order;
-    ckpt_vid vid;
-    long a[6];
-};
-
-struct loading {
-    struct in in;
-    struct repost *post;
-    size_t nposts;
-    struct deferred **start;
-    size_t nstarts;
-    struct drained **message; // by the numbers that claims have
-    size_t nmessages;
-};
-
-static int load_done(struct in *x, ckpt_slot *s) {
-    ckpt_mpi_status st = {0};
-    st.source = (int)in_range(x, INT32_MIN, INT32_MAX);
-    st.tag = (int)in_range(x, INT32_MIN, INT32_MAX);
-    st.cancelled = (int)in_range(x, 0, 1);
-    st.bytes = in_range(x, 0, INT64_MAX);
-    int64_t error = in_range(x, 0, 255);
-    MPI_Request r = MPI_REQUEST_NULL;
-    int rc = error == 0 ? MPI_SUCCESS : error == CANON_ERR(TRUNCATE) ? MPI_ERR_TRUNCATE : MPI_ERR_OTHER;
-    if (x->failed) return CKPT_E_CORRUPT;
-    rc = back_done_request(&st, rc, &r);
-    if (rc != MPI_SUCCESS) {
-        back_fail(rc, "a request that was complete is to be made again");
-        return CKPT_E_SYSTEM;
-    }
-    s->real = TO_REAL(r);
-    s->a |= REQUEST_DONE;
-    return 0;
-}
-
-static int load_awaited(struct in *x, ckpt_slot *s, struct back_sync **entry) {
-    uint64_t id = (uint64_t)in(x);
-    int receiver = (int)in_range(x, 0, INT32_MAX);
-    struct back_sync *e = back_reserve(sizeof *e);
-    if (e == NULL) return no_memory("a synchronous send is to be awaited again");
-    e->dest = receiver;
-    *entry = e;
-    return x->failed || id == 0 ? CKPT_E_CORRUPT : back_sync_await(s, e, id);
-}
-
-static int load_claims(struct loading *l) {
-    struct in *x = &l->in;
-    for (int64_t n = in_count(x, 3); n > 0; n--) {
-        int64_t number = in_range(x, 0, (int64_t)l->nmessages - 1);
-        if (x->failed) return CKPT_E_CORRUPT;
-        l->message[number]->sender = (int)in_range(x, 0, INT32_MAX);
-        l->message[number]->claim = (uint64_t)in(x);
-    }
-    return x->failed ? CKPT_E_CORRUPT : 0;
-}
-
-// Remembers a message by its number.
-static int note_message(struct loading *l, struct drained *m) {
-    if ((l->nmessages & (l->nmessages - 1)) == 0) { // full, at powers of two
-        size_t room = l->nmessages ? 2 * l->nmessages : 1;
-        struct drained **grown = realloc(l->message, room * sizeof *grown);
-        if (grown == NULL) return no_memory("messages that the network held are to be numbered");
-        l->message = grown;
-    }
-    l->message[l->nmessages++] = m;
-    return 0;
-}
-
-static int load_deferred(struct loading *l, ckpt_slot *s, ckpt_vid vid) {
-    struct in *x = &l->in;
-    uint64_t k = (uint64_t)in(x);
-    int function = (int)in_range(x, 0, CKPT_FN_MPI_END - CKPT_FN_MPI - 1);
-    int nargs = (int)in_count(x, 1);
-    int at = deferred_request_at(function, nargs);
-    if (x->failed || nargs < 1 || at >= nargs) return CKPT_E_CORRUPT;
-    long *a = calloc((size_t)nargs, sizeof *a);
-    for (int i = 0; a != NULL && i < nargs; i++) a[i] = in(x);
-    struct deferred *d = a == NULL ? NULL : deferred_new(function, a, nargs);
-    free(a);
-    if (d == NULL) return no_memory("a collective call that was not started yet is to be kept");
-    if (x->failed || !deferred_sound(d)) {
-        deferred_free(d);
-        return CKPT_E_CORRUPT;
-    }
-    d->comm = s->clock;
-    d->request = vid;
-    d->k = k;
-    deferred_bind(d, s);
-    s->a |= REQUEST_DEFERRED;
-    l->start[l->nstarts++] = deferred_of(s);
-    return 0;
-}
-
-static int load_persistent(struct in *x, ckpt_slot *s, int state, struct back_sync *sync) {
-    struct persistent *p = calloc(1, sizeof *p);
-    MPI_Request r;
-    if (p == NULL) return no_memory("a persistent request is to be made again");
-    p->sync = sync;
-    s->extra = (uint64_t)(uintptr_t)p;
-    p->mode = (int)in_range(x, 0, 4);
-    for (int i = 0; i < 6; i++) p->a[i] = in(x);
-    if (x->failed) return CKPT_E_CORRUPT;
-    p->type_generation = back_slot(CKPT_KIND_DATATYPE, p->a[2])->generation;
-    p->comm_generation = back_slot(CKPT_KIND_COMM, p->a[5])->generation;
-    static const char *const inits[] = {"MPI_Recv_init", "MPI_Send_init", "MPI_Bsend_init", "MPI_Ssend_init",
-                                        "MPI_Rsend_init"};
-    if (!back_tag_fits(inits[p->mode], (int)p->a[3], (int)p->a[4])) return CKPT_E_NOTSUP;
-    int rc = back_make_persistent(p, &r);
-    if (rc != MPI_SUCCESS) {
-        back_fail(rc, "a persistent request (%s, rank %d, tag %d) is to be made again", inits[p->mode],
-                  (int)p->a[3], (int)p->a[4]);
-        return CKPT_E_SYSTEM;
-    }
-    back_receives_with(back_slot(CKPT_KIND_DATATYPE, p->a[2]));
-    if (state == STATE_DONE || state == STATE_AWAITED)
-        p->real = TO_REAL(r);
-    else
-        s->real = TO_REAL(r);
-    return 0;
-}
-
-static int load_coll(struct in *x, ckpt_slot *s) {
-    struct back_coll head = {.function = (int)in_range(x, 0, CKPT_FN_MPI_END - CKPT_FN_MPI - 1)};
-    head.nargs = (int)in_range(x, 2, (int64_t)(sizeof head.a / sizeof *head.a));
-    for (int i = 0; i < head.nargs; i++) head.a[i] = in(x);
-    head.request = (int)in_range(x, 0, head.nargs - 1);
-    head.arrays = (int)in_range(x, 0, 1);
-    head.ntypes = (int)in_count(x, 1);
-    struct back_coll *c = x->failed ? NULL : back_coll_new(head.ntypes);
-    if (c == NULL)
-        return x->failed ? CKPT_E_CORRUPT : no_memory("a persistent collective is to be made again");
-    memcpy(c, &head, sizeof head);
-    for (int i = 0; i < c->ntypes; i++) c->types[i] = in_vid(x, CKPT_KIND_DATATYPE);
-    c->inner = in_vid(x, CKPT_KIND_REQUEST);
-    s->real = TO_REAL(MPI_REQUEST_NULL);
-    s->extra = (uint64_t)(uintptr_t)c;
-    if (s->a & REQUEST_COLL) {
-        s->a |= REQUEST_PERSISTENT;
-        c->own = c->request > 0 && back_is_own_comm((ckpt_vid)c->a[c->request - 1]);
-    }
-    return 0;
-}
-
-// The datatype of a request that was just loaded.
-static ckpt_vid type_again(const struct loading *l, const ckpt_slot *s, int state) {
-    long v = VID_TYPE_NULL;
-    if (s->a & REQUEST_PERSISTENT && state != STATE_COLL)
-        v = ((const struct persistent *)(uintptr_t)s->extra)->a[2];
-    else if (state == STATE_POSTED)
-        v = l->post[l->nposts - 1].a[2];
-    return (ckpt_vid)v;
-}
-
-static int load_request(struct loading *l) {
-    struct in *x = &l->in;
-    ckpt_vid vid = in_vid(x, CKPT_KIND_REQUEST);
-    ckpt_slot *s = x->failed ? NULL : claim(CKPT_KIND_REQUEST, vid);
-    if (s == NULL) return CKPT_E_CORRUPT;
-    int flags = (int)in(x);
-    s->a = flags & LASTING;
-    s->b = (int)in_range(x, INT32_MIN, INT32_MAX);
-    s->clock = in_owner(x);
-    int state = (int)in_range(x, STATE_INACTIVE, STATE_AWAITED), rc = 0;
-    struct back_sync *sync = NULL;
-    if (state != STATE_DONE && CKPT_VID_KIND(s->clock) != CKPT_KIND_COMM) return CKPT_E_CORRUPT;
-    if (state == STATE_DONE) {
-        rc = load_done(x, s);
-    } else if (state == STATE_AWAITED) {
-        rc = load_awaited(x, s, &sync);
-        s->extra = (uint64_t)(uintptr_t)sync;
-    } else if (state == STATE_POSTED) {
-        struct repost *p = &l->post[l->nposts++];
-        p->vid = vid;
-        p->order = (uint64_t)in(x);
-        for (int i = 0; i < 5; i++) // buffer, count, datatype, source, tag
-            p->a[i] = in(x);
-        p->a[5] = s->clock;
-    } else if (state == STATE_DEFERRED) {
-        rc = load_deferred(l, s, vid);
-    } else if (state == STATE_COLL) {
-        rc = load_coll(x, s);
-    } else if (state == STATE_GENERALIZED) {
-        void *upper = (void *)in(x), *thunk = (void *)in(x);
-        rc = x->failed ? CKPT_E_CORRUPT : back_grequest_again(s, vid, upper, thunk);
-        if (rc == CKPT_E_SYSTEM) back_fail(MPI_SUCCESS, "a generalized request could not be made again");
-    }
-    if (rc == 0 && s->a & REQUEST_PERSISTENT && state != STATE_COLL) rc = load_persistent(x, s, state, sync);
-    if (rc == 0 && flags & REQUEST_KEEPS_TYPE) {
-        int known = keep_again(type_again(l, s, state));
-        rc = known > 0    ? 0
-             : known == 0 ? CKPT_E_CORRUPT
-                          : no_memory("a datatype that was freed is to be kept");
-    }
-    if (rc == 0 && s->a & REQUEST_ORPHAN) back_adopt(vid);
-    return x->failed ? CKPT_E_CORRUPT : rc;
-}
-
-static int by_order(const void *x, const void *y) {
-    const struct repost *a = x, *b = y;
-    return a->order < b->order ? -1 : a->order > b->order;
-}
-
-// The calls on one communicator start in the order in which they were made.
-static int by_call(const void *x, const void *y) {
-    const struct deferred *a = *(struct deferred *const *)x, *b = *(struct deferred *const *)y;
-    return a->k < b->k ? -1 : a->k > b->k;
-}
-
-static int post_again(const struct repost *p) {
-    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, p->vid);
-    const long *a = p->a;
-    MPI_Request r = (MPI_Request)(uintptr_t)s->real;
-    if (!back_tag_fits("MPI_Irecv", (int)a[3], (int)a[4])) return CKPT_E_NOTSUP;
-    int rc = s->a & REQUEST_PERSISTENT ? MPI_Start(&r)
-                                       : MPI_Irecv((void *)a[0], (int)a[1], real_type(a[2]), real_rank(a[3]),
-                                                   real_tag(a[4]), real_comm(a[5]), &r);
-    if (rc != MPI_SUCCESS) {
-        back_fail(rc, "a pending receive (rank %d, tag %d) is to be posted again", (int)a[3], (int)a[4]);
-        return CKPT_E_SYSTEM;
-    }
-    s->real = TO_REAL(r);
-    back_posted(p->vid, a, back_slot(CKPT_KIND_DATATYPE, a[2]), back_slot(CKPT_KIND_COMM, a[5]));
-    return 0;
-}
-
-// In a restarted job all counts begin at 0, and no checkpoint is pending.
-static int start_again(struct deferred *d) {
-    ckpt_clock *c = ckpt_clock_of(back.tables, d->comm);
-    if (c == NULL) return CKPT_E_CORRUPT;
-    long rc = deferred_start(d);
-    if (rc != 0 && back_refused(rc)) return 0; // it is no call, and its request tells why
-    c->call++;
-    c->ret++;
-    if (rc == 0) return 0;
-    back_fail(MPI_SUCCESS, "a collective call that was not started yet could not be started");
-    return CKPT_E_SYSTEM;
-}
-
-static int load_all(struct loading *l) {
-    struct in *x = &l->in;
-    int64_t version = in(x);
-    if (version != SAVE_VERSION && version != SAVE_VERSION_CLAIMS) return CKPT_E_VERSION;
-    for (int64_t n = in_count(x, 4); n > 0 && !x->failed; n--) {
-        struct drained *m = in_message(x);
-        if (m != NULL) drained_append(m);
-        if (m != NULL && note_message(l, m) != 0) return CKPT_E_SYSTEM;
-    }
-    if (x->failed) return unread(x);
-    for (int64_t n = in_count(x, 5); n > 0 && !x->failed; n--) {
-        ckpt_vid vid = in_vid(x, CKPT_KIND_MESSAGE);
-        struct drained *m = in_message(x);
-        ckpt_slot *s = m == NULL ? NULL : claim(CKPT_KIND_MESSAGE, vid);
-        if (s == NULL) return unread(x);
-        if (note_message(l, m) != 0) return CKPT_E_SYSTEM;
-        s->clock = m->comm;
-        s->extra = (uint64_t)(uintptr_t)m;
-    }
-    int64_t n = in_count(x, 5);
-    l->post = calloc((size_t)n + 1, sizeof *l->post);
-    l->start = calloc((size_t)n + 1, sizeof *l->start);
-    if (l->post == NULL || l->start == NULL) return no_memory("requests of the image are to be listed");
-    int rc = x->failed ? CKPT_E_CORRUPT : 0;
-    for (; n > 0 && rc == 0; n--) rc = load_request(l);
-    relink(CKPT_KIND_MESSAGE);
-    relink(CKPT_KIND_REQUEST);
-    if (rc == 0 && version == SAVE_VERSION_CLAIMS) rc = load_claims(l);
-    if (rc == 0 && x->left != 0) rc = CKPT_E_CORRUPT;
-    qsort(l->post, l->nposts, sizeof *l->post, by_order);
-    for (size_t i = 0; i < l->nposts && rc == 0; i++) rc = post_again(&l->post[i]);
-    qsort(l->start, l->nstarts, sizeof *l->start, by_call);
-    for (size_t i = 0; i < l->nstarts && rc == 0; i++) rc = start_again(l->start[i]);
-    return rc;
-}
-
-int back_load(void *ctx, const void *saved, size_t bytes) {
-    (void)ctx;
-    struct loading l = {.in = {saved, bytes, 0}};
-    int rc = back_own_comms_open(); // what was deferred on them is started at once
-    if (rc == 0) rc = load_all(&l);
-    free(l.post);
-    free(l.start);
-    free(l.message);
-    return rc;
 }

@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "back/impl/impl.h"
+#include "back/impl/error.h"
 
 // The last codes that were not just a class; their numbers go up with the canonical code, so that
 // MPI_Error_string finds the real text.  Numbers begin at 1.
@@ -67,4 +67,42 @@ const char *back_failure(void *ctx) {
     memcpy(told, failure, sizeof told);
     failure[0] = 0;
     return told;
+}
+
+// Classes that MPIs give for what they look at before they send or receive anything.  A failure on the way
+// has another one: the message was too long, memory or disk ran out, a process is lost.
+int back_refused(long rc) {
+    switch (rc & 0xff) {
+    case CANON_ERR(BUFFER):
+    case CANON_ERR(COUNT):
+    case CANON_ERR(TYPE):
+    case CANON_ERR(TAG):
+    case CANON_ERR(COMM):
+    case CANON_ERR(RANK):
+    case CANON_ERR(REQUEST):
+    case CANON_ERR(ROOT):
+    case CANON_ERR(GROUP):
+    case CANON_ERR(OP):
+    case CANON_ERR(TOPOLOGY):
+    case CANON_ERR(DIMS):
+    case CANON_ERR(ARG):
+    case CANON_ERR(AMODE):
+    case CANON_ERR(ASSERT):
+    case CANON_ERR(BASE):
+    case CANON_ERR(DISP):
+    case CANON_ERR(FILE):
+    case CANON_ERR(INFO):
+    case CANON_ERR(INFO_KEY):
+    case CANON_ERR(INFO_VALUE):
+    case CANON_ERR(KEYVAL):
+    case CANON_ERR(READ_ONLY):
+    case CANON_ERR(RMA_SYNC):
+    case CANON_ERR(SIZE):
+    case CANON_ERR(UNSUPPORTED_DATAREP):
+    case CANON_ERR(UNSUPPORTED_OPERATION):
+    case CANON_ERR(WIN):
+        return 1;
+    default:
+        return 0;
+    }
 }

@@ -7,8 +7,9 @@
 // that finds no memory for the messages themselves still knows of each of them, and the job can go on.
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "back/impl/impl.h"
+#include "back/impl/reserve.h"
 
 enum { PIECES = 1024, PIECE = 256 };
 

@@ -10,8 +10,14 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "back/image/drain.h"
-#include "back/image/sync.h"
+#include "back/impl/counts.h"
+#include "back/impl/error.h"
+#include "back/impl/special.h"
+#include "back/impl/status.h"
+#include "back/message/bsend.h"
+#include "back/message/sync.h"
+#include "back/request/done.h"
+#include "back/request/wait.h"
 
 // What a message takes beside its bytes: the smaller of the constants that programs are built with, so that
 // what fits into a buffer natively fits.

@@ -4,7 +4,8 @@
 // that is complete when both are.
 #include <stdlib.h>
 
-#include "back/impl/impl.h"
+#include "back/impl/error.h"
+#include "back/request/compound.h"
 
 // The send was refused, so nothing shall be received.
 static void take_back(ckpt_vid recv) {

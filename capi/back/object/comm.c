@@ -8,8 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "back/impl/above.h"
+#include "back/impl/error.h"
+#include "back/impl/handles.h"
+#include "back/impl/special.h"
+#include "back/object/comm.h"
 #include "back/object/describe.h"
-#include "back/impl/impl.h"
+#include "back/object/outside.h"
 
 // ---- identity ----
 
@@ -332,7 +337,7 @@ static long new_comm(MPI_Comm real, MPI_Comm like, ckpt_vid parent, uint64_t ide
             (outsiders(&f) && back_reaches_outside(v, parent) != 0))
             rc = MPI_ERR_NO_MEM;
         else if (!outsiders(&f) && kind != OF_REQUEST) // others may not know of it; nobody waits on that one
-            rc = back_two_phase_made(v, real);
+            rc = back_above.comm_made(v, real);
     }
     free(w.word);
     facts_free(&f);
@@ -484,7 +489,7 @@ static int make_again(ckpt_vid vid, struct reader *r, int kind, uint64_t *real) 
     if (rc == MPI_SUCCESS) rc = MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     struct facts f;
     if (rc == MPI_SUCCESS) rc = facts_of(comm, &f);
-    if (rc == MPI_SUCCESS && !(kind & OF_REQUEST)) rc = back_two_phase_made(vid, comm);
+    if (rc == MPI_SUCCESS && !(kind & OF_REQUEST)) rc = back_above.comm_made(vid, comm);
     if (rc != MPI_SUCCESS) {
         back_fail(rc, "a communicator of %d members", n + m);
         return CKPT_E_SYSTEM;
@@ -500,7 +505,7 @@ int back_rebuild_comm(ckpt_vid vid, const void *descriptor, size_t bytes, uint64
     int kind = get(&r);
     if (!r.failed && (kind == NOT_MADE || kind & OF_REQUEST)) {
         *real = TO_REAL(MPI_COMM_NULL);
-        return kind == NOT_MADE ? 0 : back_own_comm_saved(vid, descriptor, bytes);
+        return kind == NOT_MADE ? 0 : back_above.own_comm_saved(vid, descriptor, bytes);
     }
     return make_again(vid, &r, kind, real);
 }

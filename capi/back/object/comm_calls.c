@@ -3,7 +3,11 @@
 // comm_calls.c: the calls that make, free and name communicators; what is kept of one is in comm.c.
 #include <stdlib.h>
 
-#include "back/impl/impl.h"
+#include "back/impl/above.h"
+#include "back/impl/error.h"
+#include "back/impl/special.h"
+#include "back/object/comm.h"
+#include "back/request/request.h"
 
 // A call that made comm from the parent at a[0].
 static long made(int rc, MPI_Comm comm, const long *a, long out) {
@@ -153,14 +157,17 @@ long back_Dist_graph_create(const long *a) {
     return made(rc, comm, a, a[8]);
 }
 
+static void gone(ckpt_vid v) {
+    for (void (*const *tell)(ckpt_vid) = back_above.comm_gone; *tell != NULL; tell++) (*tell)(v);
+    ckpt_vid_free(back.job, v);
+}
+
 long back_Comm_free(const long *a) {
     ckpt_vid v = *(ckpt_vid *)a[0];
     MPI_Comm comm = real_comm(v);
     int rc = MPI_Comm_free(&comm);
     if (rc == MPI_SUCCESS) {
-        back_two_phase_freed(v);
-        back_comm_gone(v);
-        ckpt_vid_free(back.job, v);
+        gone(v);
     }
     return back_error(rc);
 }
@@ -170,9 +177,7 @@ long back_Comm_disconnect(const long *a) {
     MPI_Comm comm = real_comm(v);
     int rc = MPI_Comm_disconnect(&comm);
     if (rc == MPI_SUCCESS) {
-        back_two_phase_freed(v);
-        back_comm_gone(v);
-        ckpt_vid_free(back.job, v);
+        gone(v);
     }
     return back_error(rc);
 }

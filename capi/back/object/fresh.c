@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "back/impl/error.h"
+#include "back/impl/handles.h"
 #include "back/object/fresh.h"
 
 enum {

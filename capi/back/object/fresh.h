@@ -17,7 +17,7 @@
 #ifndef CKPT_BACK_FRESH_H
 #define CKPT_BACK_FRESH_H
 
-#include "back/impl/impl.h"
+#include "back/impl/process.h"
 
 #pragma GCC visibility push(hidden)
 

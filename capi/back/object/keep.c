@@ -12,12 +12,13 @@
 
 #include "back/object/fresh.h"
 #include "back/object/keep.h"
+#include "back/request/persistent.h"
+#include "back/request/posted.h"
 
 // What is known of a datatype's use, in b of its slot.
 enum { KEPT = BACK_RECEIVED_WITH + 1, NEEDED };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; // guards this, and that what persistent
-                                                          // requests were made with is not freed
+// All this is guarded by back_persistent_mutex.
 static ckpt_vid *kept;
 static int count, room, unseen; // unseen: of them, how many were freed after the last look
 
@@ -44,12 +45,12 @@ static ckpt_slot *type_of(const ckpt_slot *s, ckpt_vid request) {
     uint32_t generation;
     if (s->a & (REQUEST_COLL | REQUEST_PARTITIONED)) return NULL;
     if (s->a & REQUEST_PERSISTENT) {
-        const struct persistent *p = (const struct persistent *)(uintptr_t)s->extra;
+        const struct persistent *p = persistent_of(s);
         if (p == NULL) return NULL;
         v = p->a[2];
         generation = p->type_generation;
     } else {
-        const struct posted *p = posted_of(request);
+        const struct posted *p = back_posted_of(request);
         if ((s->a & REQUEST_KIND) != REQUEST_RECV || s->a & (REQUEST_DONE | REQUEST_MATCHED) || p == NULL)
             return NULL;
         v = p->type;
@@ -62,7 +63,7 @@ static ckpt_slot *type_of(const ckpt_slot *s, ckpt_vid request) {
 static void look_locked(void) {
     uint32_t i = 0;
     for (int k = 0; k < count; k++) back_slot(CKPT_KIND_DATATYPE, kept[k])->b = KEPT;
-    for (ckpt_slot *s; (s = next_slot(CKPT_KIND_REQUEST, &i)) != NULL;) {
+    for (ckpt_slot *s; (s = back_next_slot(CKPT_KIND_REQUEST, &i)) != NULL;) {
         ckpt_slot *type = type_of(s, CKPT_VID(CKPT_KIND_REQUEST, i - 1));
         if (type != NULL && type->b == KEPT) type->b = NEEDED;
     }
@@ -87,46 +88,38 @@ static int pages(void) {
     return n;
 }
 
-long keep_type(ckpt_vid v, int *keeps) {
+long back_keep_type(ckpt_vid v, int *keeps) {
     long rc = 0;
     *keeps = 0;
     if (!BACK_COUNTS || back_slot(CKPT_KIND_DATATYPE, v)->b == 0 || CKPT_VID_INDEX(v) < CKPT_VID_PREDEFINED)
         return 0;
-    pthread_mutex_lock(&mutex);
+    pthread_mutex_lock(&back_persistent_mutex);
     if (is_kept(v)) {
         rc = CANON_ERR(TYPE); // freed twice
     } else {
         *keeps = 1; // for good, when there is no memory for remembering it
         if (append(v) && ++unseen >= pages()) look_locked();
     }
-    pthread_mutex_unlock(&mutex);
+    pthread_mutex_unlock(&back_persistent_mutex);
     return rc;
 }
 
-void keep_look(void) {
-    pthread_mutex_lock(&mutex);
+void back_keep_look(void) {
+    pthread_mutex_lock(&back_persistent_mutex);
     if (count > 0) look_locked();
-    pthread_mutex_unlock(&mutex);
+    pthread_mutex_unlock(&back_persistent_mutex);
 }
 
-int keep_has(const ckpt_slot *s, ckpt_vid request) {
+int back_keep_has(const ckpt_slot *s, ckpt_vid request) {
     const ckpt_slot *type = count > 0 ? type_of(s, request) : NULL;
     return type != NULL && type->b == NEEDED;
 }
 
-int keep_again(ckpt_vid v) {
-    pthread_mutex_lock(&mutex);
+int back_keep_again(ckpt_vid v) {
+    pthread_mutex_lock(&back_persistent_mutex);
     int live = back_slot(CKPT_KIND_DATATYPE, v) != back.tables->pages[CKPT_KIND_DATATYPE][0];
     int known = live && CKPT_VID_INDEX(v) >= CKPT_VID_PREDEFINED;
     if (known && !is_kept(v) && !append(v)) known = -1;
-    pthread_mutex_unlock(&mutex);
+    pthread_mutex_unlock(&back_persistent_mutex);
     return known;
-}
-
-void keep_forget(ckpt_slot *s) {
-    if (s->extra == 0) return;
-    pthread_mutex_lock(&mutex);
-    free((void *)(uintptr_t)s->extra);
-    s->extra = 0;
-    pthread_mutex_unlock(&mutex);
 }

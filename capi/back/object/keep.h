@@ -4,25 +4,22 @@
 #ifndef CKPT_BACK_KEEP_H
 #define CKPT_BACK_KEEP_H
 
-#include "back/image/drain.h"
+#include "back/impl/process.h"
 
 #pragma GCC visibility push(hidden)
 
 // The application frees v.  *keeps is 1 when nothing more is to be done, since it is freed here when no
 // request needs it.  Returns a canonical error.
-long keep_type(ckpt_vid v, int *keeps);
+long back_keep_type(ckpt_vid v, int *keeps);
 
 // Frees those that no request needs any more.
-void keep_look(void);
+void back_keep_look(void);
 
-// After keep_look: whether this request is what one of them is kept for.
-int keep_has(const ckpt_slot *s, ckpt_vid request);
+// After back_keep_look: whether this request is what one of them is kept for.
+int back_keep_has(const ckpt_slot *s, ckpt_vid request);
 
 // After a restart: v was kept when the image was made.  0 when it cannot be, -1 when memory is out.
-int keep_again(ckpt_vid v);
-
-// Frees what a persistent request was made with (extra of its slot).
-void keep_forget(ckpt_slot *s);
+int back_keep_again(ckpt_vid v);
 
 #pragma GCC visibility pop
 

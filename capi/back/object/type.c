@@ -6,11 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "back/impl/error.h"
+#include "back/impl/handles.h"
 #include "back/object/describe.h"
-#include "back/image/drain.h"
 #include "back/object/fresh.h"
-#include "back/impl/impl.h"
 #include "back/object/keep.h"
+#include "back/object/type.h"
 
 // ---- making a datatype from its descriptor ----
 
@@ -448,9 +449,8 @@ long back_Type_commit(const long *a) {
 long back_Type_free(const long *a) {
     ckpt_vid v = *(ckpt_vid *)a[0];
     MPI_Datatype type = real_type(v);
-    if (deferred_keeps(v, back_Type_free)) return 0;
     int keeps;
-    long canon = keep_type(v, &keeps);
+    long canon = back_keep_type(v, &keeps);
     if (canon != 0 || keeps) return canon;
     int rc = MPI_Type_free(&type);
     if (rc == MPI_SUCCESS) fresh_free(v);

@@ -5,7 +5,12 @@
 // Such a one is a generalized request of ours with a status and an error code.  Making it takes memory,
 // and what it stands for cannot be undone: a message was received, a request has ended.  So it is made in
 // two steps: back_done_begin before, which may fail, and back_done_end after, which cannot.
-#include "back/image/drain.h"
+#include "back/impl/counts.h"
+#include "back/impl/reserve.h"
+#include "back/impl/special.h"
+#include "back/impl/status.h"
+#include "back/request/done.h"
+#include "back/request/persistent.h"
 
 struct done {
     ckpt_mpi_status status;
@@ -98,7 +103,7 @@ void back_request_done(ckpt_slot *s, const MPI_Status *status, int rc, struct ba
         back_slot(CKPT_KIND_COMM, d->vid)->real = TO_REAL(d->comm);
         s->a &= ~REQUEST_IDUP;
     }
-    if (s->a & REQUEST_PERSISTENT) ((struct persistent *)(uintptr_t)s->extra)->real = s->real;
+    if (s->a & REQUEST_PERSISTENT) persistent_of(s)->real = s->real;
     s->real = TO_REAL(back_done_end(ready, &canon, rc));
     s->a |= REQUEST_DONE;
 }

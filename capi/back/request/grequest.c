@@ -8,7 +8,9 @@
 // made again, complete.
 #include <stdlib.h>
 
-#include "back/impl/impl.h"
+#include "back/impl/special.h"
+#include "back/impl/status.h"
+#include "back/request/grequest.h"
 
 struct below {
     void *upper; // the front's

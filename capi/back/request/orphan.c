@@ -8,7 +8,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "back/impl/impl.h"
+#include "back/request/complete.h"
+#include "back/request/orphan.h"
+#include "back/request/persistent.h"
 
 enum { FEW = 64 };
 
@@ -28,6 +30,23 @@ void back_adopt(ckpt_vid request) {
     if (count < room) // else it stays as it is
         orphans[count++] = request;
     pthread_mutex_unlock(&mutex);
+}
+
+int back_end_orphan(ckpt_vid vid) {
+    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, vid);
+    int persistent = s->a & REQUEST_PERSISTENT, flag = 0;
+    MPI_Request r = real_of(s);
+    MPI_Status st;
+    int rc = MPI_Test(&r, &flag, &st);
+    if (!flag && rc == MPI_SUCCESS) return 0;
+    back_complete_rare(s, &vid, &st, rc);
+    if (persistent && vid != VID_REQUEST_NULL) { // it is inactive now
+        r = real_of(s);
+        MPI_Request_free(&r);
+        back_persistent_forget(s);
+        ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, vid, back.shared);
+    }
+    return 1;
 }
 
 void back_poll_orphans(void) {

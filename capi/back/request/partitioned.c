@@ -4,7 +4,8 @@
 //
 // What part of a message has come is known to the real MPI alone, so such a request holds a
 // checkpoint back until it is freed.
-#include "back/impl/impl.h"
+#include "back/impl/special.h"
+#include "back/request/request.h"
 
 #if MPI_VERSION >= 4
 #define PARTITIONED(call) (call)

@@ -1,16 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// wait.h: what draining needs of the calls that wait.
+// wait.h: waiting, in a call that a checkpoint may find.
 #ifndef CKPT_BACK_WAIT_H
 #define CKPT_BACK_WAIT_H
 
-#include <pthread.h>
+#include <sched.h>
 
-#include "back/impl/impl.h"
+#include "back/request/request.h"
 
 #pragma GCC visibility push(hidden)
-extern struct back_held *held_sends; // of held threads, under held_mutex
-extern pthread_mutex_t held_mutex;
+
+// What every call does while a checkpoint is pending.
+static inline void back_attend(void) { back_above.start_deferred(); }
+static inline int back_stopping(void) { return back_pending() == CKPT_PENDING_STOP; }
+
+// Looks whether receivers have taken messages that synchronous sends wait for.
+static inline void back_look(void) {
+    if (__builtin_expect(back.awaiting != 0, 0)) back_above.sync_poll();
+}
+
+// One turn of a loop that waits, in a call that can be issued again with its arguments as they are
+// now: the thread may be held.  turn counts from 0.  Returns 1 when the real handle of any request
+// may be another one now.
+int back_turn(unsigned turn);
+
+// A call that waits for long is written down, for people who ask what a rank is doing.
+enum { BACK_SPIN = 200 }; // turns of a loop until then
+struct back_waiting {
+    struct back_waiting *next;
+    const char *call;
+    long comm, peer, tag; // virtual id; canonical
+    int what;             // CKPT_WAIT_*
+};
+void back_enlist(struct back_waiting *w);
+void back_delist(struct back_waiting *w);
+// The number of the next turn: it stands still once the call is written down.
+static inline unsigned back_next(unsigned turn) { return turn + (turn <= BACK_SPIN); }
+// In a loop, after a turn that was in vain.
+static inline void back_slow(unsigned turn, struct back_waiting *w, int what, const char *call, long comm,
+                             long peer, long tag) {
+    if (__builtin_expect(turn == BACK_SPIN, 0)) {
+        *w = (struct back_waiting){NULL, call, comm, peer, tag, what};
+        back_enlist(w);
+    }
+}
+// After the loop.
+static inline void back_over(unsigned turn, struct back_waiting *w) {
+    if (__builtin_expect(turn > BACK_SPIN, 0)) back_delist(w);
+}
+int back_list_waiting(void *ctx, ckpt_waiting *list, int max);
+
+// Spin for a while, then let others have the processor: MPI's own loops would not, and with more
+// ranks than processors that costs a time slice each.
+static inline void back_breathe(unsigned turn) {
+    back_look();
+    if (turn > BACK_SPIN) sched_yield();
+}
+
+// Completes *request, giving the rest of the process a turn.  The thread is never held here.
+// Returns the real MPI's error code.
+int back_wait_real(MPI_Request *request, MPI_Status *status);
+
 #pragma GCC visibility pop
 
 #endif

@@ -9,7 +9,11 @@
 // open, it holds the checkpoint back.
 #include <stdio.h>
 
-#include "back/image/drain.h"
+#include "back/collective/clock.h"
+#include "back/impl/error.h"
+#include "back/impl/slots.h"
+#include "back/impl/special.h"
+#include "back/object/comm.h"
 #include "back/window/window.h"
 
 // ---- the calls ----
@@ -17,7 +21,7 @@
 static inline void count(int *counter, int by) { __atomic_fetch_add(counter, by, __ATOMIC_RELAXED); }
 
 long back_Win_fence(const long *a) {
-    struct window *w = window_of(a[1]);
+    struct window *w = back_window_of(a[1]);
     int rc = MPI_Win_fence(real_assert(a[0]), real_win(a[1]));
     if (rc == MPI_SUCCESS && w != NULL) {
         w->fences++;
@@ -27,7 +31,7 @@ long back_Win_fence(const long *a) {
 }
 
 long back_Win_lock(const long *a) {
-    struct window *w = window_of(a[3]);
+    struct window *w = back_window_of(a[3]);
     int rc = MPI_Win_lock(real_lock(a[0]), real_rank(a[1]), real_assert(a[2]), real_win(a[3]));
     if (rc == MPI_SUCCESS && w != NULL && (int)a[1] >= 0) {
         count(&w->lock_ranks, (int)a[1]);
@@ -37,7 +41,7 @@ long back_Win_lock(const long *a) {
 }
 
 long back_Win_unlock(const long *a) {
-    struct window *w = window_of(a[1]);
+    struct window *w = back_window_of(a[1]);
     int rc = MPI_Win_unlock(real_rank(a[0]), real_win(a[1]));
     if (rc == MPI_SUCCESS && w != NULL && (int)a[0] >= 0) {
         count(&w->locks, -1);
@@ -47,21 +51,21 @@ long back_Win_unlock(const long *a) {
 }
 
 long back_Win_lock_all(const long *a) {
-    struct window *w = window_of(a[1]);
+    struct window *w = back_window_of(a[1]);
     int rc = MPI_Win_lock_all(real_assert(a[0]), real_win(a[1]));
     if (rc == MPI_SUCCESS && w != NULL) w->locked_all = 1;
     return back_error(rc);
 }
 
 long back_Win_unlock_all(const long *a) {
-    struct window *w = window_of(a[0]);
+    struct window *w = back_window_of(a[0]);
     int rc = MPI_Win_unlock_all(real_win(a[0]));
     if (rc == MPI_SUCCESS && w != NULL) w->locked_all = 0;
     return back_error(rc);
 }
 
 long back_Win_start(const long *a) {
-    struct window *w = window_of(a[2]);
+    struct window *w = back_window_of(a[2]);
     MPI_Group group = back_group((const ckpt_mpi_group *)a[0]);
     int rc = MPI_Win_start(group, real_assert(a[1]), real_win(a[2]));
     back_group_done(&group);
@@ -70,14 +74,14 @@ long back_Win_start(const long *a) {
 }
 
 long back_Win_complete(const long *a) {
-    struct window *w = window_of(a[0]);
+    struct window *w = back_window_of(a[0]);
     int rc = MPI_Win_complete(real_win(a[0]));
     if (rc == MPI_SUCCESS && w != NULL) w->started = 0;
     return back_error(rc);
 }
 
 long back_Win_post(const long *a) {
-    struct window *w = window_of(a[2]);
+    struct window *w = back_window_of(a[2]);
     MPI_Group group = back_group((const ckpt_mpi_group *)a[0]);
     int rc = MPI_Win_post(group, real_assert(a[1]), real_win(a[2]));
     back_group_done(&group);
@@ -86,7 +90,7 @@ long back_Win_post(const long *a) {
 }
 
 static int test(long vid, int *flag) {
-    struct window *w = window_of(vid);
+    struct window *w = back_window_of(vid);
     int rc = MPI_Win_test(real_win(vid), flag);
     if (rc == MPI_SUCCESS && *flag && w != NULL) w->posted = 0;
     return rc;
@@ -130,7 +134,7 @@ static int window_holds(const struct window *w, char *why, size_t bytes) {
 
 int windows_hold(char *why, size_t bytes) {
     uint32_t i = 0;
-    for (const ckpt_slot *s; (s = next_slot(CKPT_KIND_WIN, &i)) != NULL;)
+    for (const ckpt_slot *s; (s = back_next_slot(CKPT_KIND_WIN, &i)) != NULL;)
         if (window_holds((const struct window *)(uintptr_t)s->extra, why, bytes)) return 1;
     return 0;
 }
@@ -148,7 +152,7 @@ static int next_window(struct standing *at) {
     uint64_t after = at->w != NULL ? at->w->identity : 0;
     uint32_t i = 0;
     at->w = NULL;
-    for (const ckpt_slot *s; (s = next_slot(CKPT_KIND_WIN, &i)) != NULL;) {
+    for (const ckpt_slot *s; (s = back_next_slot(CKPT_KIND_WIN, &i)) != NULL;) {
         struct window *w = (struct window *)(uintptr_t)s->extra;
         if (w->identity > after && (at->w == NULL || w->identity < at->w->identity))
             *at = (struct standing){CKPT_VID(CKPT_KIND_WIN, i - 1), w};
@@ -186,7 +190,7 @@ int window_reopen(const struct window *w, MPI_Win win) {
 int back_one_sided(void *ctx) {
     uint32_t i = 0;
     (void)ctx;
-    return next_slot(CKPT_KIND_WIN, &i) != NULL;
+    return back_next_slot(CKPT_KIND_WIN, &i) != NULL;
 }
 
 // Whatever fails, the other windows follow: their members wait for this rank there.

@@ -13,6 +13,12 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "back/collective/clock.h"
+#include "back/collective/twophase.h"
+#include "back/impl/error.h"
+#include "back/impl/slots.h"
+#include "back/impl/special.h"
+#include "back/object/comm.h"
 #include "back/object/describe.h"
 #include "back/window/window.h"
 
@@ -258,7 +264,7 @@ long back_Win_allocate(const long *a) {
     struct window *w = window_new(WINDOW_ALLOCATE, NULL, a[1], (int)a[2], (const char *)a[3]);
     if (w != NULL) w->area = (char *)a[0];
     long canon = new_window(w, a[4], NULL, (ckpt_vid *)a[5]);
-    if (canon == 0) *(void **)a[6] = window_of(*(ckpt_vid *)a[5])->base;
+    if (canon == 0) *(void **)a[6] = back_window_of(*(ckpt_vid *)a[5])->base;
     return canon;
 }
 
@@ -273,7 +279,7 @@ long back_Win_allocate_shared(const long *a) {
     long canon = new_window(window_new(WINDOW_SHARED, NULL, a[2], (int)a[3], (const char *)a[4]), a[5], &from,
                             (ckpt_vid *)a[6]);
     if (canon == 0) {
-        const struct window *w = window_of(*(ckpt_vid *)a[6]);
+        const struct window *w = back_window_of(*(ckpt_vid *)a[6]);
         *(int *)a[7] = w->rank;
         *(void **)a[8] = w->base;
     }
@@ -283,7 +289,7 @@ long back_Win_allocate_shared(const long *a) {
 // All members have come here when it returns, so that all know the same windows.
 long back_Win_free(const long *a) {
     ckpt_vid v = *(ckpt_vid *)a[0];
-    struct window *w = window_of(v);
+    struct window *w = back_window_of(v);
     MPI_Win win = real_win(v);
     int rc = MPI_Win_free(&win);
     if (rc != MPI_SUCCESS || w == NULL) return back_error(rc);
@@ -293,17 +299,10 @@ long back_Win_free(const long *a) {
     return back_error(rc);
 }
 
-ckpt_vid back_window_clock(long vid) {
-    const struct window *w = window_of(vid);
-    return w == NULL ? VID_COMM_NULL : w->comm;
-}
-
-void back_window_clock_free(ckpt_vid comm) { duplicate_free(comm); }
-
 // ---- dynamic windows ----
 
 long back_Win_attach(const long *a) {
-    struct window *w = window_of(a[0]);
+    struct window *w = back_window_of(a[0]);
     int rc = MPI_Win_attach(real_win(a[0]), (void *)a[1], (MPI_Aint)a[2]);
     if (rc != MPI_SUCCESS || w == NULL) return back_error(rc);
     pthread_mutex_lock(&windows_mutex);
@@ -318,7 +317,7 @@ long back_Win_attach(const long *a) {
 }
 
 long back_Win_detach(const long *a) {
-    struct window *w = window_of(a[0]);
+    struct window *w = back_window_of(a[0]);
     int rc = MPI_Win_detach(real_win(a[0]), (const void *)a[1]);
     if (rc != MPI_SUCCESS || w == NULL) return back_error(rc);
     pthread_mutex_lock(&windows_mutex);
@@ -350,7 +349,7 @@ long back_Win_get_group(const long *a) {
 
 // For messages about the window; the application's copy of the name is in the front.
 long back_Win_set_name(const long *a) {
-    struct window *w = window_of(a[0]);
+    struct window *w = back_window_of(a[0]);
     if (w == NULL) return CANON_ERR(WIN);
     snprintf(w->name, sizeof w->name, "%.*s", (int)sizeof w->name - 1, (const char *)a[1]);
     return ckpt_vid_name(back.job, w->comm, w->name) == 0 ? 0 : CANON_ERR(INTERN);
@@ -435,4 +434,35 @@ int back_rebuild_window(ckpt_vid vid, const void *descriptor, size_t bytes, uint
     s->extra = (uint64_t)(uintptr_t)w;
     *real = TO_REAL(win);
     return 0;
+}
+
+// ---- counted ----
+
+// Collective calls on a window are counted by a communicator of its own, which outlives the window: it is freed
+// when MPI_Win_free has been counted.
+static ckpt_vid clock_of(long vid) {
+    const struct window *w = back_window_of(vid);
+    return w == NULL ? VID_COMM_NULL : w->comm;
+}
+
+static long on_window(ckpt_back_fn *fn, const char *name, const long *a, ckpt_vid comm) {
+    ckpt_coll call;
+    back_gate(comm, name, CKPT_COLL_BLOCKING, &call);
+    long rc = fn(a);
+    back_gate_return(&call, rc);
+    return rc;
+}
+static long clocked_Win_fence(const long *a) {
+    return on_window(back_Win_fence, "MPI_Win_fence", a, clock_of(a[1]));
+}
+static long clocked_Win_free(const long *a) {
+    ckpt_vid comm = clock_of(*(ckpt_vid *)a[0]);
+    long rc = on_window(back_Win_free, "MPI_Win_free", a, comm);
+    if (rc == 0) duplicate_free(comm);
+    return rc;
+}
+
+void back_window_functions(ckpt_back_fn **table) {
+    table[CKPT_FN_MPI_WIN_FENCE - CKPT_FN_MPI] = clocked_Win_fence;
+    table[CKPT_FN_MPI_WIN_FREE - CKPT_FN_MPI] = clocked_Win_free;
 }

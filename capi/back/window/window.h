@@ -4,7 +4,7 @@
 #ifndef CKPT_BACK_WINDOW_H
 #define CKPT_BACK_WINDOW_H
 
-#include "back/impl/impl.h"
+#include "back/impl/handles.h"
 
 enum { WINDOW_CREATE = 1, WINDOW_ALLOCATE = 2, WINDOW_DYNAMIC = 3, WINDOW_SHARED = 4 };
 
@@ -46,7 +46,7 @@ struct window {
 
 #pragma GCC visibility push(hidden)
 // NULL when there is no such window: the real MPI then says so in its own words.
-static inline struct window *window_of(long vid) {
+static inline struct window *back_window_of(long vid) {
     return (struct window *)(uintptr_t)back_slot(CKPT_KIND_WIN, vid)->extra;
 }
 // Puts the window's descriptor in order.  Returns 0 or a CKPT_E code.
@@ -62,6 +62,13 @@ int window_alias(struct window *w, MPI_Comm comm, MPI_Info info, int again, MPI_
 // Opens in a window that was made again the epochs that were open.  Collective; the error is this
 // rank's.
 int window_reopen(const struct window *w, MPI_Win win);
+int back_rebuild_window(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real);
+// Whether there are windows; completes, together with all ranks, what was begun on them
+// (ckpt_runtime_ops).
+int back_one_sided(void *ctx);
+int back_settle(void *ctx);
+// Puts the collective functions on windows into a table.
+void back_window_functions(ckpt_back_fn **table);
 // ckpt_runtime_ops.memory.
 long back_window_memory(void *ctx, uint64_t *list, long max);
 // What holds a checkpoint back: an epoch that a restart could not open again.

@@ -16,8 +16,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "back/impl/error.h"
+#include "back/impl/slots.h"
 #include "back/object/describe.h"
-#include "back/image/drain.h"
 #include "back/window/window.h"
 
 #if defined(OPEN_MPI)
@@ -87,7 +88,7 @@ long back_window_memory(void *ctx, uint64_t *list, long max) {
     (void)ctx;
     long n = 0;
     uint32_t i = 0;
-    for (const ckpt_slot *s; (s = next_slot(CKPT_KIND_WIN, &i)) != NULL;) {
+    for (const ckpt_slot *s; (s = back_next_slot(CKPT_KIND_WIN, &i)) != NULL;) {
         const struct window *w = (const struct window *)(uintptr_t)s->extra;
         if (w == NULL || w->alias_bytes == 0) continue;
         uint64_t start = (uint64_t)(uintptr_t)w->base / 4096 * 4096;

@@ -13,6 +13,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "back/impl/error.h"
 #include "back/window/window.h"
 
 // ckpt/snapshot knows the beginnings.

@@ -8,11 +8,10 @@
 // (persist_comm.c), so that starts need no order among different requests.
 #include <stdlib.h>
 
-#include "back/impl/impl.h"
-
-struct back_coll *back_coll_of(const ckpt_slot *s) {
-    return (struct back_coll *)(uintptr_t)s->extra;
-}
+#include "back/collective/clock.h"
+#include "back/collective/persist.h"
+#include "back/impl/error.h"
+#include "back/object/type.h"
 
 // A datatype of our own: the application may free its one.
 static long own_type(ckpt_vid type, ckpt_vid *own) {
@@ -29,20 +28,14 @@ static void disown(ckpt_vid type) {
     if (CKPT_VID_INDEX(type) >= CKPT_VID_PREDEFINED) back_Type_free(a);
 }
 
-void back_coll_free(struct back_coll *c) {
+static void coll_free(struct back_coll *c) {
     for (int i = 0; i < c->ntypes; i++) disown(c->types[i]);
     free(c);
 }
 
-struct back_coll *back_coll_new(int ntypes) {
-    struct back_coll *c = calloc(1, sizeof *c + (size_t)ntypes * sizeof(ckpt_vid));
-    if (c != NULL) c->inner = VID_REQUEST_NULL;
-    return c;
-}
-
 void back_coll_end(struct back_coll *c) {
     if (c->own) back_own_comm_free((ckpt_vid)c->a[c->request - 1]);
-    back_coll_free(c);
+    coll_free(c);
 }
 
 // Gives c a communicator of its own and an id, or frees it.  What may fail on this member alone has been
@@ -54,7 +47,7 @@ static long announce(struct back_coll *c, long rc, const char *name, ckpt_vid *v
     if (rc == 0) rc = back_own_comm_new(comm, name, &own);
     if (rc != 0) {
         if (v != VID_REQUEST_NULL) back_give_id(CKPT_KIND_REQUEST, v);
-        back_coll_free(c);
+        coll_free(c);
         return rc;
     }
     c->own = own != comm;
@@ -135,7 +128,7 @@ long back_coll_start(ckpt_slot *s) {
     }
     c->inner = VID_REQUEST_NULL;
     a[c->request] = (long)&c->inner;
-    long rc = back_clocked_table()[c->function](a);
+    long rc = back.counted[c->function](a);
     if (rc == 0) s->a |= REQUEST_ACTIVE;
     return rc;
 }

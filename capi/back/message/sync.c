@@ -18,8 +18,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "back/image/drain.h"
-#include "back/image/sync.h"
+#include "back/impl/reserve.h"
+#include "back/message/drained.h"
+#include "back/message/sync.h"
+#include "back/request/persistent.h"
 
 struct lane {
     struct lane *next;
@@ -91,15 +93,14 @@ void back_sync_end(struct back_sync *e) {
 
 // ---- of requests ----
 
-struct back_sync *sync_of(const ckpt_slot *s) {
+struct back_sync *back_sync_of(const ckpt_slot *s) {
     if (s->extra == 0) return NULL;
-    return s->a & REQUEST_PERSISTENT ? ((struct persistent *)(uintptr_t)s->extra)->sync
-                                     : (struct back_sync *)(uintptr_t)s->extra;
+    return s->a & REQUEST_PERSISTENT ? persistent_of(s)->sync : (struct back_sync *)(uintptr_t)s->extra;
 }
 
 static void keep(ckpt_slot *s, struct back_sync *e) {
     if (s->a & REQUEST_PERSISTENT)
-        ((struct persistent *)(uintptr_t)s->extra)->sync = e;
+        persistent_of(s)->sync = e;
     else
         s->extra = (uint64_t)(uintptr_t)e;
 }
@@ -125,7 +126,7 @@ static void acknowledge_locked(const ckpt_slot *s, struct back_sync *e) {
 }
 
 void back_sync_ended(ckpt_slot *s) {
-    struct back_sync *e = sync_of(s);
+    struct back_sync *e = back_sync_of(s);
     if (e == NULL) return;
     pthread_mutex_lock(&mutex);
     if (s->a & REQUEST_AWAIT && e->id != 0) // it is freed
@@ -141,8 +142,8 @@ void back_sync_cancelled(ckpt_vid comm, int dest) {
     uint32_t i = 0;
     if (back.sync == 0) return;
     pthread_mutex_lock(&mutex);
-    for (ckpt_slot *s; (s = next_slot(CKPT_KIND_REQUEST, &i)) != NULL;) {
-        struct back_sync *e = s->a & REQUEST_SYNC ? sync_of(s) : NULL;
+    for (ckpt_slot *s; (s = back_next_slot(CKPT_KIND_REQUEST, &i)) != NULL;) {
+        struct back_sync *e = s->a & REQUEST_SYNC ? back_sync_of(s) : NULL;
         if (e != NULL && e->comm == comm && e->dest == dest) e->unsure = 1;
     }
     pthread_mutex_unlock(&mutex);
@@ -185,7 +186,7 @@ int back_sync_await(ckpt_slot *s, struct back_sync *e, uint64_t id) {
 }
 
 int back_sync_awaits(const ckpt_slot *s) {
-    const struct back_sync *e = s->a & REQUEST_AWAIT ? sync_of(s) : NULL;
+    const struct back_sync *e = s->a & REQUEST_AWAIT ? back_sync_of(s) : NULL;
     return e != NULL && e->id != 0;
 }
 
@@ -193,9 +194,9 @@ int back_sync_awaits(const ckpt_slot *s) {
 // was freed.
 static void acknowledge(uint64_t id) {
     uint32_t i = 0;
-    for (ckpt_slot *s; (s = next_slot(CKPT_KIND_REQUEST, &i)) != NULL;)
-        if (back_sync_awaits(s) && sync_of(s)->id == id) {
-            acknowledge_locked(s, sync_of(s));
+    for (ckpt_slot *s; (s = back_next_slot(CKPT_KIND_REQUEST, &i)) != NULL;)
+        if (back_sync_awaits(s) && back_sync_of(s)->id == id) {
+            acknowledge_locked(s, back_sync_of(s));
             return;
         }
 }

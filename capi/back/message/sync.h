@@ -4,11 +4,11 @@
 #ifndef CKPT_BACK_SYNC_H
 #define CKPT_BACK_SYNC_H
 
-#include "back/impl/impl.h"
+#include "back/request/request.h"
 
 struct lane;
 
-// A synchronous send that is under way: of a request (sync_of), or of a call that waits.
+// A synchronous send that is under way: of a request (back_sync_of), or of a call that waits.
 struct back_sync {
     struct lane *lane; // NULL: nothing more is to be asked about it
     uint64_t at;       // how many messages its lane had when it was sent
@@ -51,7 +51,7 @@ void back_sync_ended(ckpt_slot *s);
 // MPI_Cancel was called for a send: the counts of its lane may be wrong from here on.
 void back_sync_cancelled(ckpt_vid comm, int dest);
 // The entry of a request with REQUEST_SYNC; NULL when it has none.
-struct back_sync *sync_of(const ckpt_slot *s);
+struct back_sync *back_sync_of(const ckpt_slot *s);
 
 // Makes a request, of which the message was drained, wait for its receiver; 0 or a CKPT_E code.
 int back_sync_await(ckpt_slot *s, struct back_sync *e, uint64_t id);
@@ -68,17 +68,8 @@ struct drained;
 void back_sync_taken(struct drained *m);
 // Looks whether others have.
 void back_sync_poll(void) __attribute__((cold));
-static inline void back_sync_look(void) {
-    if (__builtin_expect(back.awaiting != 0, 0)) back_sync_poll();
-}
 // Before the real MPI ends.
 void back_sync_finalize(void);
-
-// ckpt_runtime_ops: synchronous, claims, judge, answered.
-int back_synchronous(void *ctx);
-long back_claims(void *ctx, ckpt_claim *list, long max);
-void back_judge(void *ctx, ckpt_claim *list, long n);
-void back_answered(void *ctx, const ckpt_claim *list, long n);
 
 #pragma GCC visibility pop
 

@@ -15,7 +15,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "back/impl/impl.h"
+#include "back/collective/persist.h"
+#include "back/impl/error.h"
+#include "back/impl/handles.h"
+#include "back/object/comm.h"
+#include "back/object/outside.h"
 
 long back_own_comm_new(ckpt_vid comm, const char *name, ckpt_vid *own) {
     MPI_Comm real = MPI_COMM_NULL;

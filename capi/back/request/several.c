@@ -1,177 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// request.c: completing requests.
+// several.c: calls on several requests: all, any or some of them.
 #include <stdlib.h>
 
-#include "back/object/keep.h"
-#include "back/request/request.h"
-#include "back/image/sync.h"
+#include "back/impl/error.h"
+#include "back/request/complete.h"
 
 enum { SMALL = 64 };
-
-// ---- ids ----
-
-ckpt_vid back_take_slow(ckpt_kind kind) {
-    while (ckpt_vid_grow(back.job, kind) == 0) {
-        ckpt_vid v = ckpt_vid_take(back.tables, kind, back.shared);
-        if (v != CKPT_VID_NONE) return v;
-    }
-    return CKPT_VID_NONE;
-}
-
-// Gives the status of a complete request, which is there already when the real MPI wrote it there.
-static inline void status_of(const ckpt_slot *s, const MPI_Status *real, long out) {
-    if (__builtin_expect((s->a & REQUEST_KIND) == REQUEST_RECV && s->b == CANON_PROC_NULL, 0))
-        proc_null_status(out);
-    else if (real != status_at(out))
-        give_status(real, out);
-}
-
-// Whether the real MPI frees a persistent request that fails, once that has been told.
-#if defined(OPEN_MPI)
-enum { FAILURE_FREES = 1 };
-#else
-enum { FAILURE_FREES = 0 };
-#endif
-
-// What is left of a request that is none of the two that programs are full of.
-static __attribute__((noinline)) void complete_rare(ckpt_slot *s, ckpt_vid *vid, const MPI_Status *status,
-                                                    int rc) {
-    const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, s->clock);
-    int cancelled = (s->a & REQUEST_CANCELLED) && STATUS_CANCELLED(status);
-    if (s->a & REQUEST_DONE) {
-        ; // counted when it was drained
-    } else if ((s->a & REQUEST_KIND) == REQUEST_RECV) {
-        if (!cancelled && s->b != CANON_PROC_NULL && back_took(rc)) back_count_received(comm, status);
-    } else if (cancelled && (s->a & REQUEST_KIND) == REQUEST_SEND && s->b >= 0 && comm->extra) {
-        __atomic_fetch_sub(&ckpt_comm_of(comm)->peer[s->b].sent, 1, __ATOMIC_RELAXED);
-    }
-    if (s->a & REQUEST_IDUP) {
-        const struct back_idup *d = (const struct back_idup *)(uintptr_t)s->extra;
-        back_slot(CKPT_KIND_COMM, d->vid)->real = TO_REAL(d->comm);
-    }
-    if (s->a & REQUEST_SYNC) back_sync_ended(s);
-    if (s->a & REQUEST_PERSISTENT && !(FAILURE_FREES && rc != MPI_SUCCESS && !(s->a & REQUEST_DONE))) {
-        if (s->a & REQUEST_DONE) s->real = ((struct persistent *)(uintptr_t)s->extra)->real;
-        s->a &= ~(REQUEST_ACTIVE | REQUEST_CANCELLED | REQUEST_DONE);
-        return;
-    }
-    if (s->a & REQUEST_PERSISTENT)
-        keep_forget(s);
-    else
-        free((void *)(uintptr_t)s->extra);
-    ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, *vid, back.shared);
-    *vid = VID_REQUEST_NULL;
-}
-
-// Counts what the completed request moved, and frees its id unless it is persistent.
-static inline void complete(ckpt_slot *s, ckpt_vid *vid, const MPI_Status *status, int rc) {
-    if (__builtin_expect((s->a & ~REQUEST_KIND) != 0 || s->extra != 0 || rc != MPI_SUCCESS, 0)) {
-        complete_rare(s, vid, status, rc);
-        return;
-    }
-    if (s->a == REQUEST_RECV && s->b != CANON_PROC_NULL)
-        back_count_received(back_slot(CKPT_KIND_COMM, s->clock), status);
-    ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, *vid, back.shared);
-    *vid = VID_REQUEST_NULL;
-}
-
-// The same as back_slow, for a request: whom its message is from or for.
-static inline void slow_request(unsigned turn, struct back_waiting *w, const char *call, const ckpt_slot *s) {
-    int kind = s->a & REQUEST_KIND;
-    int matched = s->a & REQUEST_MATCHED;
-    back_slow(turn, w,
-              kind == REQUEST_SEND               ? CKPT_WAIT_RECEIVER
-              : kind == REQUEST_RECV && !matched ? CKPT_WAIT_MESSAGE
-                                                 : CKPT_WAIT_REQUEST,
-              call, s->clock, s->b, CANON_ANY_TAG);
-}
-
-// ---- requests that consist of others: persistent collectives that are active, and pairs ----
-
-static inline int is_compound(const ckpt_slot *s) {
-    return __builtin_expect(s->a & REQUEST_PAIR ||
-                                (s->a & (REQUEST_COLL | REQUEST_ACTIVE)) == (REQUEST_COLL | REQUEST_ACTIVE),
-                            0);
-}
-
-// The request that the compound one waits for next: a pair's send, then its receive.
-static ckpt_vid *next_inner(const ckpt_slot *s) {
-    struct back_coll *c = back_coll_of(s);
-    if (s->a & REQUEST_PAIR && c->a[0] != VID_REQUEST_NULL) return (ckpt_vid *)&c->a[0]; // little-endian
-    return &c->inner;
-}
-
-// Whether the compound one is complete with it, and has its status.
-static inline int last_inner(const ckpt_slot *s) { return next_inner(s) == &back_coll_of(s)->inner; }
-
-// The inner request that was waited for is complete; 1 when the compound one is.
-static int inner_done(ckpt_slot *s, ckpt_vid *vid) {
-    struct back_coll *c = back_coll_of(s);
-    if (s->a & REQUEST_COLL) {
-        s->a &= ~REQUEST_ACTIVE;
-        return 1;
-    }
-    if (c->inner != VID_REQUEST_NULL) return 0;
-    back_coll_free(c);
-    ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, *vid, back.shared);
-    *vid = VID_REQUEST_NULL;
-    return 1;
-}
-
-// The slot that says whether the request is complete.
-static inline ckpt_slot *waited(ckpt_vid v) {
-    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, v);
-    return is_compound(s) ? back_slot(CKPT_KIND_REQUEST, *next_inner(s)) : s;
-}
-
-// Waits for one request of any state.  may_hold: the call can be issued again, for this request.
-static long wait_one(ckpt_vid *vid, long out, const char *call, int may_hold) {
-    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, *vid);
-    if (is_null(s)) {
-        if (*vid != VID_REQUEST_NULL) return CANON_ERR(REQUEST);
-        empty_status(out);
-        return 0;
-    }
-    if (is_inactive(s)) {
-        empty_status(out);
-        return 0;
-    }
-    if (is_compound(s)) {
-        long canon;
-        do canon = wait_one(next_inner(s), last_inner(s) ? out : 0, call, may_hold);
-        while (!inner_done(s, vid) && canon == 0);
-        return canon;
-    }
-    MPI_Status own, *status = status_for(out, &own);
-    struct back_waiting w;
-    int flag = 0, rc;
-    unsigned turn = 0;
-    for (;; turn = back_next(turn)) {
-        if (!is_deferred(s)) {
-            MPI_Request r = real_of(s);              // draining may put another one in its place
-            rc = request_test(s, &r, &flag, status); // leaves status alone until it is complete
-            if (__builtin_expect(flag || rc != MPI_SUCCESS, 1)) break;
-        }
-        slow_request(turn, &w, call, s);
-        back_sync_look();
-        if (may_hold)
-            back_turn(turn);
-        else if (back_pending())
-            back_attend();
-    }
-    back_over(turn, &w);
-    status_of(s, status, out);
-    complete(s, vid, status, rc);
-    return back_error(rc);
-}
-
-long back_Wait(const long *a) { return wait_one((ckpt_vid *)a[0], a[1], "MPI_Wait", 1); }
-
-// Puts MPI_SUCCESS or an error into a status of a call on several requests.
-static inline void put_error(long status, long rc) {
-    if (status != 0) status_set_error(status, (int)rc);
-}
 
 // The same for one of MPI_Waitall, and remembers that there was an error.  All MPIs put MPI_SUCCESS there
 // too, in this call; when it is issued again it knows nothing of those that were complete before.
@@ -192,7 +27,7 @@ static long wait_each(const long *a) {
         again[0] = n - i;
         again[1] = (long)&v[i];
         again[2] = status_nth(statuses, i);
-        long rc = wait_one(&v[i], again[2], "MPI_Waitall", all == 0);
+        long rc = back_wait_one(&v[i], again[2], "MPI_Waitall", all == 0);
         note_error(rc, again[2], &all);
     }
     return all;
@@ -247,7 +82,7 @@ long back_Waitall(const long *a) {
         long out = status_nth(a[2], i);
         if (__builtin_expect(rc != MPI_SUCCESS, 0)) {
             note_error(r[i] == MPI_REQUEST_NULL ? ended(slot[i], &v[i], &st[i], st[i].MPI_ERROR, out)
-                                                : wait_one(&v[i], out, "MPI_Waitall", 0),
+                                                : back_wait_one(&v[i], out, "MPI_Waitall", 0),
                        out, &all);
             continue;
         }
@@ -257,86 +92,7 @@ long back_Waitall(const long *a) {
     return all;
 }
 
-// ---- testing ----
-
-void back_give_other(const MPI_Status *s, long out) {
-    ckpt_mpi_status c;
-    canon_status(s, &c);
-    status_put(out, &c);
-}
-
-long back_Test(const long *a) {
-    ckpt_vid *vid = (ckpt_vid *)a[0];
-    int *flag = (int *)a[1];
-    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, *vid);
-    if (is_null(s) || is_inactive(s)) {
-        if (is_null(s) && *vid != VID_REQUEST_NULL) return CANON_ERR(REQUEST);
-        *flag = 1;
-        empty_status(a[2]);
-        return 0;
-    }
-    if (is_compound(s)) {
-        for (;;) {
-            const long inner[] = {(long)next_inner(s), a[1], last_inner(s) ? a[2] : 0};
-            long canon = back_Test(inner);
-            if (!*flag || inner_done(s, vid) || canon != 0) return canon;
-        }
-    }
-    MPI_Status own, *status = status_for(a[2], &own);
-    if (back_pending()) back_attend();
-    back_sync_look();
-    *flag = 0;
-    if (is_deferred(s)) return 0;
-    MPI_Request r = real_of(s);
-    int rc = request_test(s, &r, flag, status);
-    if (*flag || rc != MPI_SUCCESS) {
-        *flag = 1;
-        status_of(s, status, a[2]);
-        complete(s, vid, status, rc);
-    }
-    return back_error(rc);
-}
-
-// Whether a request of a file is complete; it stays, with its status.  MPICH does not go on with one in
-// MPI_Request_get_status.
-static int file_complete(ckpt_slot *s) {
-    MPI_Request r = real_of(s);
-    MPI_Status status;
-    struct back_done ready = {0};
-    if (s->a & REQUEST_DONE) return 1;
-    if (back_done_begin(&ready) != MPI_SUCCESS) return 0; // nobody knows until there is memory for its status
-    int flag = 0, rc = request_test(s, &r, &flag, &status);
-    if (flag || rc != MPI_SUCCESS) back_request_done(s, &status, rc, &ready);
-    back_done_drop(&ready);
-    return flag || rc != MPI_SUCCESS;
-}
-
-long back_Request_get_status(const long *a) {
-    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, a[0]);
-    int *flag = (int *)a[1];
-    if (is_compound(s)) {
-        const struct back_coll *c = back_coll_of(s);
-        const long send[] = {c->a[0], a[1], 0}, inner[] = {c->inner, a[1], a[2]};
-        long canon = s->a & REQUEST_PAIR ? back_Request_get_status(send) : 0;
-        if (canon != 0 || (s->a & REQUEST_PAIR && !*flag)) return canon;
-        return back_Request_get_status(inner);
-    }
-    if (is_null(s) || is_inactive(s)) {
-        *flag = 1;
-        empty_status(a[2]);
-        if (a[0] == VID_REQUEST_NULL && status_form(a[2]) == STATUS_MPICH)
-            put_error(a[2], 0); // as MPICH does here, and nowhere else with an empty status
-        return 0;
-    }
-    MPI_Status own, *status = status_for(a[2], &own);
-    *flag = 0;
-    if (back_pending()) back_attend();
-    back_sync_look();
-    if (is_deferred(s) || (of_file(s) && !file_complete(s))) return 0;
-    int rc = MPI_Request_get_status(real_of(s), flag, status);
-    if (rc == MPI_SUCCESS && *flag) status_of(s, status, a[2]);
-    return back_error(rc);
-}
+// ---- some of them, without waiting for all ----
 
 // Real requests of an array, with null for those that cannot complete.  Freed by end.
 struct reals {
@@ -379,7 +135,7 @@ static int next_file(const struct reals *x, const ckpt_vid *v, int i, MPI_Status
 // statuses: whether more than sources are wanted of the real statuses.
 static int begin(struct reals *x, long n, const ckpt_vid *v, int statuses) {
     if (back_pending()) back_attend();
-    back_sync_look();
+    back_look();
     x->n = n > 0 ? (int)n : 0;
     x->r = x->small, x->s = x->small_status, x->index = x->small_index;
     if (n > SMALL) {
@@ -412,12 +168,12 @@ static int complete_at(ckpt_vid *v, int i, const MPI_Status *st, int rc, long ou
     if (is_compound(s)) {
         whole = s;
         out = last_inner(s) ? out : 0;
-        id = next_inner(s);
+        id = inner_next(s);
         s = back_slot(CKPT_KIND_REQUEST, *id);
     }
     status_of(s, st, out);
     complete(s, id, st, rc);
-    return whole == NULL || inner_done(whole, &v[i]);
+    return whole == NULL || back_inner_done(whole, &v[i]);
 }
 
 long back_Testall(const long *a) {
@@ -439,7 +195,7 @@ long back_Testall(const long *a) {
         }
     }
     for (int i = 0; i < x.n && flag; i++) {
-        long rc = wait_one(&v[i], status_nth(a[3], i), "MPI_Testall", 0);
+        long rc = back_wait_one(&v[i], status_nth(a[3], i), "MPI_Testall", 0);
         for (int k = 0; k < i && rc != 0 && all == 0; k++) put_error(status_nth(a[3], k), 0);
         if (rc != 0) all = CANON_ERR(IN_STATUS);
         if (all != 0 || puts_success(a[3])) put_error(status_nth(a[3], i), rc);
@@ -554,22 +310,3 @@ static long some(const long *a, int wait) {
 long back_Waitsome(const long *a) { return some(a, 1); }
 
 long back_Testsome(const long *a) { return some(a, 0); }
-
-// ---- receives that were freed before they were complete (orphan.c) ----
-
-int back_end_orphan(ckpt_vid vid) {
-    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, vid);
-    int persistent = s->a & REQUEST_PERSISTENT, flag = 0;
-    MPI_Request r = real_of(s);
-    MPI_Status st;
-    int rc = MPI_Test(&r, &flag, &st);
-    if (!flag && rc == MPI_SUCCESS) return 0;
-    complete_rare(s, &vid, &st, rc);
-    if (persistent && vid != VID_REQUEST_NULL) { // it is inactive now
-        r = real_of(s);
-        MPI_Request_free(&r);
-        keep_forget(s);
-        ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, vid, back.shared);
-    }
-    return 1;
-}

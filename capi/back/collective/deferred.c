@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// deferred.c: collective calls that were made while a checkpoint was pending, and are started later.
+//
+// The application's request has no real one meanwhile: whoever tests it sees the flag and finds it
+// not complete.  Any thread may start the call; the flag goes last, so that a thread that finds it
+// gone finds the real request too.
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "back/collective/clock.h"
+#include "back/collective/clocked.h"
+#include "back/collective/coll.h"
+#include "back/collective/deferred.h"
+#include "back/impl/status.h"
+#include "back/object/comm.h"
+#include "back/request/done.h"
+
+// Those with a datatype for each peer, in arrays at 3 and 7 whose lengths are 10 and 11.
+enum { W_ARGS = 12 };
+static int is_w(int function) {
+    return function == NUMBER(IALLTOALLW) || function == NUMBER(INEIGHBOR_ALLTOALLW);
+}
+
+static struct deferred *deferred; // that have no start yet
+// Guards the list, and that libckpt names no call which is not on it yet.
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+// Of the one thread that starts them: calls on one communicator start in order.
+static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
+
+int back_deferred_request_at(int function, int nargs) { return is_w(function) ? 9 : nargs - 1; }
+
+int back_deferred_sound(const struct deferred *d) {
+    if (d->function == NUMBER(COMM_IDUP)) {
+        const ckpt_slot *s = d->nargs == IDUP_ARGS ? back_slot(CKPT_KIND_COMM, d->a[1]) : NULL;
+        return s != NULL && s != back.slots[CKPT_KIND_COMM] && s->extra == 0 &&
+               (MPI_Comm)(uintptr_t)s->real == MPI_COMM_NULL;
+    }
+    return !is_w(d->function) ||
+           (d->nargs >= W_ARGS && d->a[10] >= 0 && d->a[11] >= 0 && d->a[10] + d->a[11] == d->nargs - W_ARGS);
+}
+
+struct deferred *back_deferred_new(int function, const long *a, int nargs) {
+    struct deferred *d = malloc(sizeof *d + (size_t)nargs * sizeof(long));
+    int n = nargs - W_ARGS;
+    if (d == NULL) return NULL;
+    *d = (struct deferred){.function = function, .nargs = nargs};
+    memcpy(d->a, a, (size_t)nargs * sizeof(long));
+    if (is_w(function) && n >= 0) { // a start must not fail: the other members make theirs
+        d->types = malloc((size_t)(n + 1) * sizeof *d->types);
+        d->real_types = malloc((size_t)(n + 1) * sizeof *d->real_types);
+        if (d->types == NULL || d->real_types == NULL) {
+            back_deferred_free(d);
+            return NULL;
+        }
+    }
+    return d;
+}
+
+void back_deferred_free(struct deferred *d) {
+    if (d == NULL) return;
+    free(d->types);
+    free(d->real_types);
+    free(d);
+}
+
+// From the arguments of the call itself.
+static struct deferred *deferred_of_call(int function, const long *a, int comm_at) {
+    if (!is_w(function)) return back_deferred_new(function, a, clocked_request_at(function, comm_at) + 1);
+    long n = W_ARGS + a[10] + a[11], *all = malloc((size_t)n * sizeof(long));
+    if (all == NULL) return NULL;
+    memcpy(all, a, W_ARGS * sizeof(long));
+    for (long i = 0; i < a[10]; i++) all[W_ARGS + i] = ((const ckpt_vid *)a[3])[i];
+    for (long i = 0; i < a[11]; i++) all[W_ARGS + a[10] + i] = ((const ckpt_vid *)a[7])[i];
+    struct deferred *d = back_deferred_new(function, all, (int)n);
+    free(all);
+    return d;
+}
+
+// Makes the call, with arguments that are no longer needed.
+static long call_deferred(struct deferred *d) {
+    if (d->function == NUMBER(COMM_IDUP)) return back_idup_promised(d->a);
+    if (!is_w(d->function)) return back.calls[d->function](d->a);
+    MPI_Datatype *t = d->real_types;
+    for (int i = 0; i < d->nargs - W_ARGS; i++) d->types[i] = (ckpt_vid)d->a[W_ARGS + i];
+    d->a[3] = (long)d->types;
+    d->a[7] = (long)(d->types + d->a[10]);
+    d->real_types = NULL; // they go with the request
+    return d->function == NUMBER(IALLTOALLW) ? back_start_w(d->a, t) : back_start_neighbor_w(d->a, t);
+}
+
+static void bind_locked(struct deferred *d, ckpt_slot *s) {
+    s->real = TO_REAL(MPI_REQUEST_NULL);
+    s->extra = (uint64_t)(uintptr_t)d;
+    struct deferred **end = &deferred;
+    while (*end != NULL) end = &(*end)->next;
+    d->next = NULL;
+    __atomic_store_n(end, d, __ATOMIC_RELEASE);
+}
+
+void back_deferred_bind(struct deferred *d, ckpt_slot *s) {
+    pthread_mutex_lock(&mutex);
+    bind_locked(d, s);
+    pthread_mutex_unlock(&mutex);
+}
+
+// ---- what deferred calls use ----
+// The application may free a datatype or an operation at once; the real call needs it.  It is freed when
+// no deferred call names it any more.  An argument that only looks like its id does no harm.  In an image
+// it is an object like others, and stays after a restart.
+
+static struct kept {
+    struct kept *next;
+    ckpt_vid v;
+    ckpt_back_fn *free_it;
+} * kept;
+
+static int named_locked(ckpt_vid v) {
+    for (const struct deferred *d = deferred; d != NULL; d = d->next)
+        for (int i = 0; i < d->nargs; i++)
+            if (d->a[i] == (long)v) return 1;
+    return 0;
+}
+
+// 1 when v is freed later by that function, since a call that is not started uses it.
+static int keeps(ckpt_vid v, ckpt_back_fn *free_it) {
+    if (__builtin_expect(__atomic_load_n(&deferred, __ATOMIC_ACQUIRE) == NULL, 1)) return 0;
+    pthread_mutex_lock(&mutex);
+    int named = named_locked(v);
+    struct kept *k = named ? malloc(sizeof *k) : NULL;
+    if (k != NULL) {
+        *k = (struct kept){kept, v, free_it};
+        kept = k;
+    }
+    pthread_mutex_unlock(&mutex);
+    return named; // without memory for remembering it, it is never freed
+}
+
+static long deferred_Type_free(const long *a) {
+    return keeps(*(ckpt_vid *)a[0], back_Type_free) ? 0 : back_Type_free(a);
+}
+
+void back_deferred_functions(ckpt_back_fn **table) { table[NUMBER(TYPE_FREE)] = deferred_Type_free; }
+
+// Forgets a call that was started, and frees what nobody names any more.
+static void forget(struct deferred *done) {
+    struct kept *gone = NULL;
+    pthread_mutex_lock(&mutex);
+    for (struct deferred **p = &deferred; *p != NULL; p = &(*p)->next)
+        if (*p == done) {
+            *p = done->next;
+            break;
+        }
+    for (struct kept **p = &kept; *p != NULL;) {
+        struct kept *k = *p;
+        if (named_locked(k->v)) {
+            p = &k->next;
+            continue;
+        }
+        *p = k->next;
+        k->next = gone;
+        gone = k;
+    }
+    pthread_mutex_unlock(&mutex);
+    back_deferred_free(done);
+    while (gone != NULL) {
+        struct kept *k = gone;
+        const long a[] = {(long)&k->v};
+        gone = k->next;
+        k->free_it(a);
+        free(k);
+    }
+}
+
+struct deferred *back_deferred_of(const ckpt_slot *s) {
+    return (struct deferred *)(uintptr_t)s->extra;
+}
+
+long back_deferred_start(struct deferred *d) {
+    ckpt_vid started = VID_REQUEST_NULL;
+    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, d->request);
+    d->a[back_deferred_request_at(d->function, d->nargs)] = (long)&started;
+    int flags = clocked_flags(d->function, d->a);
+    long rc = call_deferred(d);
+    s->extra = 0;
+    if (rc == 0 && started != VID_REQUEST_NULL) {
+        ckpt_slot *t = back_slot(CKPT_KIND_REQUEST, started);
+        s->real = t->real;
+        s->extra = t->extra;
+        flags |= t->a;
+        ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, started, back.shared);
+    } else {                                   // the call was said to be good: its request tells
+        MPI_Request failed = MPI_REQUEST_NULL; // complete, when there is no memory for saying how
+        back_done_request(&canon_empty, rc != 0 ? back_real_class((int)(rc & 0xff)) : MPI_ERR_OTHER, &failed);
+        s->real = TO_REAL(failed);
+        flags = REQUEST_DONE;
+    }
+    __atomic_store_n(&s->a, flags, __ATOMIC_RELEASE);
+    forget(d);
+    return rc;
+}
+
+// The k-th call on comm was refused when it was to start.  Those behind it move up.
+static void withdraw_deferred(ckpt_clock *c, ckpt_vid comm, uint64_t k) {
+    pthread_mutex_lock(&mutex);
+    for (struct deferred *d = deferred; d != NULL; d = d->next)
+        if (d->comm == comm && d->k > k) d->k--;
+    if (c != NULL) __atomic_sub_fetch(&c->call, 1, __ATOMIC_RELEASE);
+    ckpt_coll_withdrawn(back.job, comm, k, 1);
+    pthread_mutex_unlock(&mutex);
+}
+
+// The next call that may start now; NULL when there is none.
+static struct deferred *next_start(ckpt_vid *comm, uint64_t *k) {
+    struct deferred *d = NULL;
+    pthread_mutex_lock(&mutex);
+    while (d == NULL && ckpt_coll_start(back.job, comm, k)) {
+        d = deferred;
+        while (d != NULL && (d->comm != *comm || d->k != *k)) d = d->next;
+    }
+    pthread_mutex_unlock(&mutex);
+    return d;
+}
+
+void back_start_deferred(void) {
+    ckpt_vid comm;
+    uint64_t k;
+    struct deferred *d;
+    if (__builtin_expect(__atomic_load_n(&deferred, __ATOMIC_ACQUIRE) == NULL, 1) ||
+        pthread_mutex_trylock(&starting) != 0)
+        return; // another thread is at it
+    while ((d = next_start(&comm, &k)) != NULL) {
+        ckpt_clock *c = ckpt_clock_of(back.tables, comm);
+        long rc = back_deferred_start(d);
+        if (rc != 0 && back_refused(rc)) {
+            withdraw_deferred(c, comm, k);
+            continue;
+        }
+        if (c != NULL) __atomic_store_n(&c->ret, k, __ATOMIC_RELEASE);
+        ckpt_coll_started(back.job, comm, k);
+    }
+    pthread_mutex_unlock(&starting);
+}
+
+// What a deferred call needs, taken before anybody relies on it; NULL when memory is out.
+static struct deferred *prepare(int function, const long *a, int comm_at, ckpt_vid comm, uint64_t k) {
+    struct deferred *d = deferred_of_call(function, a, comm_at);
+    if (d == NULL) return NULL;
+    d->comm = comm;
+    d->k = k;
+    if (back_new_request(MPI_REQUEST_NULL, REQUEST_PERSISTENT, 0, comm, &d->request) == 0)
+        return d; // the request is none yet, should anybody look
+    back_deferred_free(d);
+    return NULL;
+}
+
+static void unprepare(struct deferred *d) {
+    if (d != NULL) back_give_id(CKPT_KIND_REQUEST, d->request);
+    back_deferred_free(d);
+}
+
+static long defer_locked(struct deferred *d, const long *a, int comm_at) {
+    if (d->function == NUMBER(COMM_IDUP)) {
+        ckpt_vid promised;
+        long rc = back_promise_comm((ckpt_vid)a[0], &promised);
+        if (rc != 0) {
+            unprepare(d);
+            return rc;
+        }
+        *(ckpt_vid *)a[1] = promised;
+        d->a[1] = promised;
+    }
+    *(ckpt_vid *)a[clocked_request_at(d->function, comm_at)] = d->request;
+    ckpt_slot *s = back_set_request(d->request, MPI_REQUEST_NULL, REQUEST_DEFERRED, 0, d->comm);
+    bind_locked(d, s);
+    return 0;
+}
+
+int clocked_deferred(int function, const long *a, int comm_at, ckpt_vid comm, uint64_t k, long *rc) {
+    struct deferred *d = prepare(function, a, comm_at, comm, k);
+    pthread_mutex_lock(&mutex);
+    // Without memory it waits like a blocking call: a program to which that matters makes the clock give
+    // up, by which it goes on.
+    int mode = d != NULL ? CKPT_COLL_NONBLOCKING : CKPT_COLL_BLOCKING;
+    int answer = ckpt_coll_call(back.job, comm, k, mode);
+    if (answer == CKPT_COLL_DEFER) *rc = defer_locked(d, a, comm_at);
+    pthread_mutex_unlock(&mutex);
+    if (answer == CKPT_COLL_DEFER) return 1;
+    unprepare(d);
+    clocked_await(comm, k, mode, answer);
+    return 0;
+}

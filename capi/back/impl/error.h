@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// error.h: error codes, and reasons for what libckpt is refused.
+#ifndef CKPT_BACK_ERROR_H
+#define CKPT_BACK_ERROR_H
+
+#include "back/impl/process.h"
+
+#pragma GCC visibility push(hidden)
+
+long back_error_slow(int rc) __attribute__((cold));
+static inline long back_error(int rc) {
+    return __builtin_expect(rc == MPI_SUCCESS, 1) ? 0 : back_error_slow(rc);
+}
+int back_canon_class(int class); // gen/zz_constants.c
+int back_real_class(int canon);  // gen/zz_constants.c
+#define CANON_ERR(class) CANON_ERRCLASS_ERR_##class
+
+// Whether a collective call that returned rc (canonical) was refused for its arguments, before it took part
+// in anything: then it is none, for this rank too.
+int back_refused(long rc);
+
+// Says why a callback of libckpt fails, for ckpt_runtime_ops.failure: the text, and MPI's own for rc
+// unless that is MPI_SUCCESS.
+void back_fail(int rc, const char *format, ...) __attribute__((cold, format(printf, 2, 3)));
+const char *back_failure(void *ctx);
+
+// A receive that failed still took its message, when that was only too long.
+static inline int back_took(int rc) {
+    return rc == MPI_SUCCESS || (back_error_slow(rc) & 0xff) == CANON_ERR(TRUNCATE);
+}
+
+#pragma GCC visibility pop
+
+#endif

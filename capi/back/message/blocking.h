@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// blocking.h: sends and receives of blocking calls.
+#ifndef CKPT_BACK_BLOCKING_H
+#define CKPT_BACK_BLOCKING_H
+
+#include <pthread.h>
+
+#include "back/request/wait.h"
+
+#pragma GCC visibility push(hidden)
+
+struct back_sync; // sync.h
+
+// A send of a blocking call, while its thread is held.  Once it is complete the call's arguments
+// say that it sends to nobody, so that a restart does not send again.
+struct back_held {
+    struct back_held *next;
+    MPI_Request *request;
+    long *dest;              // the argument
+    struct back_sync *sync;  // NULL when the send is not synchronous
+    struct back_sync *spare; // ... else what it will wait with (back_sync_spare)
+};
+// Completes the send of a blocking call; the thread may be held.  When dest is BACK_AWAITED then, a request
+// in the place of the tag is to be waited for.
+int back_wait_send(MPI_Request *request, const long *dest, struct back_sync *sync, const char *call,
+                   long comm, long tag);
+
+// A receive of a blocking call.
+struct back_take {
+    void *buf;
+    int count;
+    MPI_Datatype type;
+    long source, tag, comm; // canonical; virtual id
+    struct back_held *send; // the same call's send, NULL when there is none
+    const char *call;
+};
+// Receives: the drained messages first.  Returns a canonical error.
+long back_take(const struct back_take *take, long status);
+
+extern struct back_held *back_held_sends; // of held threads, under back_held_mutex
+extern pthread_mutex_t back_held_mutex;
+
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// type.h: datatypes.
+#ifndef CKPT_BACK_TYPE_H
+#define CKPT_BACK_TYPE_H
+
+#include "back/impl/process.h"
+
+#pragma GCC visibility push(hidden)
+
+int back_bind_datatype(ckpt_job *job, uint32_t index, MPI_Datatype type);
+int back_rebuild_type(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real);
+
+// The real datatype of an id that a descriptor names, committed.  *temporary when it was made for
+// this use, and is the caller's to free, because the application has freed it.
+int back_type_real(ckpt_vid type, MPI_Datatype *real, int *temporary);
+
+// A handle of its own, for the application, of a datatype that may have been freed; predefined ones
+// are given as they are.
+long back_type_again(ckpt_vid type, ckpt_vid *vid);
+
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package house
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// cLayer is a part of the C in capi: a folder with all below it that has no row of its own, or the files
+// that a pattern matches.
+type cLayer struct {
+	part string
+	// includes are the parts that it may include besides itself. They stand below it in the table, so that no
+	// two parts can include each other.
+	includes []string
+}
+
+// cLayers is the order of the C in capi, from the top down.
+var cLayers = []cLayer{
+	// Started before anything else, and alone.
+	{part: "capi/enter"},
+
+	// ckptrun. Of a back it knows what back.h says, and of MPI nothing.
+	{part: "capi/host", includes: []string{"capi/back/back.h", "include"}},
+
+	// A back, compiled against one real MPI's header.
+	{part: "capi/back/*.c", includes: []string{"capi/back/*.h", "capi/back/image", "capi/back/window", "capi/back/file",
+		"capi/back/collective", "capi/back/object", "capi/back/message", "capi/back/request", "capi/back/impl",
+		"capi/back/gen/*.h", "capi/back/back.h"}},
+	{part: "capi/back/gen/*.c", includes: []string{"capi/back/*.h", "capi/back/collective"}},
+	{part: "capi/back/*.h", includes: []string{"capi/back/collective", "capi/back/object", "capi/back/request",
+		"capi/back/impl"}},
+	{part: "capi/back/image", includes: []string{"capi/back/window", "capi/back/file", "capi/back/collective",
+		"capi/back/object", "capi/back/message", "capi/back/request", "capi/back/impl"}},
+	{part: "capi/back/window", includes: []string{"capi/back/collective", "capi/back/object", "capi/back/impl"}},
+	{part: "capi/back/file", includes: []string{"capi/back/collective", "capi/back/object", "capi/back/request",
+		"capi/back/impl"}},
+	{part: "capi/back/collective", includes: []string{"capi/back/object", "capi/back/message", "capi/back/request",
+		"capi/back/impl"}},
+	{part: "capi/back/object", includes: []string{"capi/back/request", "capi/back/impl"}},
+	{part: "capi/back/message", includes: []string{"capi/back/request", "capi/back/impl"}},
+	{part: "capi/back/request", includes: []string{"capi/back/impl"}},
+	{part: "capi/back/impl", includes: []string{"capi/back/gen/*.h", "capi/back/back.h", "capi/canon", "include"}},
+	{part: "capi/back/gen/*.h"},
+	{part: "capi/back/back.h", includes: []string{"include"}},
+
+	// The fronts: one application's ABI each.
+	{part: "capi/front/*.c", includes: []string{"capi/front/object", "capi/front/large", "capi/front/*.h",
+		"capi/front/gen/*.h", "include/mpix_checkpoint.h", "include"}},
+	{part: "capi/front/gen/*.c", includes: []string{"capi/front/large", "capi/front/*.h", "capi/front/gen/*.h"}},
+	{part: "capi/front/abi", includes: []string{"capi/front/*.h", "capi/front/abi/*_abi.h", "capi/front/gen/*.h"}},
+	{part: "capi/front/object", includes: []string{"capi/front/*.h", "capi/front/gen/*.h"}},
+	{part: "capi/front/large", includes: []string{"capi/front/*.h", "capi/front/gen/*.h"}},
+	{part: "capi/front/*.h", includes: []string{"capi/front/abi/*_abi.h", "capi/front/gen/*.h", "capi/canon", "include"}},
+	{part: "capi/front/abi/*_abi.h"},
+	{part: "capi/front/gen/*.h"},
+
+	// What a front and a back say to each other.
+	{part: "capi/canon", includes: []string{"include"}},
+
+	// libckpt: the application's header, runtimes' header, and what those who cross into it see.
+	{part: "include/mpix_checkpoint.h"},
+	{part: "include"},
+}
+
+// cLayerOf returns which row holds a file: that of its own name, of a pattern, or of the longest folder.
+func cLayerOf(name string) int {
+	best, length := -1, 0
+	for i := range cLayers {
+		part := cLayers[i].part
+		match, _ := path.Match(part, name)
+		if n := len(part); (match || within(name, part)) && (n > length || part == name) {
+			best, length = i, n
+			if part == name {
+				break
+			}
+		}
+	}
+	return best
+}
+
+var (
+	cInclude   = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*"([^"]+)"`)
+	includeMPI = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]*<mpi\.h>`)
+)
+
+// TestCLayers keeps the C of capi in the order of the table.
+func TestCLayers(t *testing.T) {
+	for i, l := range cLayers {
+		for _, part := range l.includes {
+			at := slices.IndexFunc(cLayers, func(l cLayer) bool { return l.part == part })
+			if at <= i {
+				t.Errorf("the table: %s may not include %s, which stands beside or above it or not at all", l.part, part)
+			}
+		}
+	}
+
+	sources := map[string][]byte{}
+	for _, f := range files(t) {
+		c := slices.Contains([]string{".c", ".h", ".S"}, path.Ext(f.name))
+		if c && (within(f.name, "capi") || within(f.name, "include")) && !strings.Contains(f.name, "/test/") {
+			sources[f.name] = f.text
+		}
+	}
+	if len(sources) < 150 {
+		t.Fatalf("only %d files of C found: the walk is broken", len(sources))
+	}
+	for name, text := range sources {
+		at := cLayerOf(name)
+		if at < 0 {
+			t.Errorf("%s: has no row in the table of layers of C", name)
+			continue
+		}
+		from := cLayers[at]
+		if includeMPI.Match(text) && !within(name, "capi/back") {
+			t.Errorf("%s: includes <mpi.h>, which only a back may know", name)
+		}
+		for _, m := range cInclude.FindAllSubmatch(text, -1) {
+			included := string(m[1])
+			found := ""
+			for _, folder := range []string{path.Dir(name), "capi", "include"} {
+				if _, ok := sources[path.Join(folder, included)]; ok {
+					found = path.Join(folder, included)
+					break
+				}
+			}
+			if found == "" {
+				t.Errorf("%s: includes %q, which is none of ours", name, included)
+				continue
+			}
+			if to := cLayers[cLayerOf(found)].part; to != from.part && !slices.Contains(from.includes, to) {
+				t.Errorf("%s: includes %s, which %s may not know", name, found, from.part)
+			}
+		}
+	}
+}
+
+// TestCLayerOf proves that the table is read as it is written.
+func TestCLayerOf(t *testing.T) {
+	for name, want := range map[string]string{
+		"capi/back/core.c":             "capi/back/*.c",
+		"capi/back/back.h":             "capi/back/back.h",
+		"capi/back/calls.h":            "capi/back/*.h",
+		"capi/back/gen/zz_back.h":      "capi/back/gen/*.h",
+		"capi/back/gen/zz_coll.c":      "capi/back/gen/*.c",
+		"capi/back/request/wait.c":     "capi/back/request",
+		"capi/front/abi/mpich_abi.h":   "capi/front/abi/*_abi.h",
+		"capi/canon/gen/zz_numbers.h":  "capi/canon",
+		"include/ckpt/clock.h":         "include",
+		"include/ckpt.h":               "include",
+		"include/mpix_checkpoint.h":    "include/mpix_checkpoint.h",
+		"capi/host/signal.c":           "capi/host",
+		"capi/front/object/attr.c":     "capi/front/object",
+		"capi/back/collective/clock.c": "capi/back/collective",
+	} {
+		if at := cLayerOf(name); at < 0 || cLayers[at].part != want {
+			t.Errorf("%s: row %d, want %s", name, at, want)
+		}
+	}
+	if at := cLayerOf("capi/other/x.c"); at >= 0 {
+		t.Errorf("capi/other/x.c: row %s, want none", cLayers[at].part)
+	}
+}
