@@ -237,7 +237,7 @@ void *ckpt_runtime_state(ckpt_job *job, size_t bytes);
  * snapshot is taken, or with CKPT_STATE_IGNORE and the reason in error when something holds it back. */
 int ckpt_checkpoint(ckpt_job *job, int local_task, ckpt_state *state, ckpt_error *error);
 
-/* ---- virtual ids (DESIGN 5; inline look-up in ckpt/vid.h) --------------------------------------- */
+/* ---- virtual ids (see vid/doc.go; inline look-up in ckpt/vid.h) -------------------------------- */
 
 /* Gives the object a virtual id and keeps its descriptor: bytes that the runtime's rebuild callback
  * understands.  needs lists the ids (nneeds of them) that the descriptor refers to: they are rebuilt

@@ -120,7 +120,8 @@ const struct trap traps[TRAPS] = {
     [SYS_io_uring_setup] = PLAIN(sys_enosys),
     [SYS_readlink] = PLAIN(sys_readlink),
     [SYS_readlinkat] = PLAIN(sys_readlinkat),
-    // waits that a handler ends with EINTR whatever its flags: parking must not show (P9)
+    // waits that a handler ends with EINTR whatever its flags: parking must not show
+    // (docs/split-process.md P9)
     [SYS_nanosleep] = PLAIN(sys_nanosleep),
     [SYS_clock_nanosleep] = PLAIN(sys_clock_nanosleep),
     [SYS_poll] = PLAIN(sys_poll),

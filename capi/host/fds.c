@@ -4,7 +4,7 @@
 //
 // Numbers below FD_FENCE are the application's; those it does not use hold a placeholder, so that
 // whatever the lower half opens lands above.  A call that makes a descriptor therefore returns a
-// high one, which is moved down to the lowest free number (SPLIT.md P16).  All other calls on
+// high one, which is moved down to the lowest free number (docs/split-process.md P16).  All other calls on
 // descriptors need no translation and are not trapped.
 #include "host.h"
 #include "emulation.h"

@@ -34,7 +34,7 @@ gate_commit:
     mov rax, gs:[8]
     wrfsbase rax
 gate_in:                                // FS is the lower one: this thread is in the lower half
-    mov rsp, gs:[24]                    // C to Go on a foreign stack costs milliseconds (P4)
+    mov rsp, gs:[24]                    // docs/split-process.md P4: C to Go on a foreign stack is slow
     mov edi, edi
     mov rax, -38                        // -ENOSYS: the front is newer than this host
     cmp edi, GATE_LIMIT

@@ -27,7 +27,7 @@
 //   wrap.h       wrap.c (programs that start the program)
 //
 // Words: "upper" is the application's half, "lower" ours.  A thread is in upper code exactly when
-// its FS base is its upper_fs; that is how handlers tell the halves apart (SPLIT.md P5).
+// its FS base is its upper_fs; that is how handlers tell the halves apart (docs/split-process.md P5).
 #ifndef HOST_H
 #define HOST_H
 

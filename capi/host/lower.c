@@ -78,7 +78,7 @@ const char *back_load(const char *name) {
     else
         snprintf(path, sizeof path, "%s/ckpt/back/libckptback-%s.so", host.libdir, name);
     // What MPI starts inherits this thread's mask: its threads should not hear the application's
-    // signals.  UCX must leave fault handlers alone (SPLIT.md P3).
+    // signals.  UCX must leave fault handlers alone (docs/split-process.md P3).
     kmask old = block_all();
     setenv("UCX_HANDLE_ERRORS", "none", 1);
     void *lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL);

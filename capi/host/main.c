@@ -4,8 +4,8 @@
 //
 //   descriptors out of the way -> libckpt.so (Go) -> options -> run:     gate page, program, trap, go
 //                                                            -> restart: gate page, image, trap, go
-// The order matters: descriptors before anything opens some (P16), signals of Go and MPI wrapped
-// before upper code runs (P2), the trap armed last.
+// The order matters: descriptors before anything opens some, signals of Go and MPI wrapped
+// before upper code runs, the trap armed last (docs/split-process.md P16, P2).
 #include "host.h"
 #include "arena.h"
 #include "crossing.h"

@@ -2,11 +2,11 @@
 //
 // signal.c: one set of kernel handlers, two owners.
 //
-// The kernel knows only our handlers.  Each looks at the FS base (SPLIT.md P2, P5, P6):
+// The kernel knows only our handlers.  Each looks at the FS base (docs/split-process.md P2, P5, P6):
 //   upper FS                the application's disposition counts: its handler is entered on a frame
-//                           that we build on its own stack, exactly as the kernel's (P7)
+//                           that we build on its own stack, exactly as the kernel's (P7 there)
 //   lower FS of its record  the thread is inside the lower half: faults go to whoever of Go and MPI
-//                           had a handler; the rest is queued and delivered on the way up (P8)
+//                           had a handler; the rest is queued and delivered on the way up (P8 there)
 //   neither                 a thread of Go's or MPI's: its own signals go to their handler, the
 //                           application's are passed on to its threads (hush.c keeps them away)
 // host.app holds what the application asked for, host.lower what Go and MPI installed.

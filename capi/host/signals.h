@@ -24,7 +24,8 @@
 // Signal masks are the kernel's 64-bit ones.
 typedef uint64_t kmask;
 #define KBIT(sig) (1ull << ((sig)-1))
-// Never blocked while upper code runs: a trap with SIGSYS blocked kills (P1), and parking must work.
+// Never blocked while upper code runs: a trap with SIGSYS blocked kills (docs/split-process.md P1), and parking
+// must work.
 #define OURS (KBIT(SIGSYS) | KBIT(SIG_PARK))
 
 struct kaction { // the kernel's struct sigaction

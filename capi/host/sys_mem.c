@@ -3,7 +3,7 @@
 // sys_mem.c: the upper half's mappings get their addresses in the arena.
 //
 // The lower libc's functions are called, not raw system calls: UCX and others patch them to learn
-// of memory that goes away (SPLIT.md P25).
+// of memory that goes away (docs/split-process.md P25).
 #include "host.h"
 #include "arena.h"
 #include "emulation.h"

@@ -2,9 +2,9 @@
 //
 // sys_proc.c: ids, children, exec, exit.
 //
-// The application keeps the process and thread ids of its first start (P15).  Children are ordinary
-// processes with ids of their own; a forked one goes on in upper code without Go, and cannot be
-// saved; what it starts by exec runs natively, but see capi/enter.
+// The application keeps the process and thread ids of its first start (docs/split-process.md P15).
+// Children are ordinary processes with ids of their own; a forked one goes on in upper code without
+// Go, and cannot be saved; what it starts by exec runs natively, but see capi/enter.
 #include "host.h"
 #include "crossing.h"
 #include "emulation.h"
@@ -161,7 +161,7 @@ static long do_fork(struct call *c, unsigned long flags, pid_t *ctid) {
 long sys_fork(struct call *c) { return do_fork(c, 0, NULL); }
 
 // What a vfork child needs to go on in upper code.  It borrows our memory but not our signal
-// stack: the parent sleeps in this very handler on that one (P13).
+// stack: the parent sleeps in this very handler on that one (docs/split-process.md P13).
 struct borrower {
     struct thread *t;
     uint8_t *stack; // the child's lower signal stack
@@ -299,7 +299,7 @@ static long do_exec(struct call *c, const char *path, char *const *argv, char *c
     bool child = host.child || borrowed();
     if (!child) host.ending = 1; // no checkpoint from here on
     signals_before_exec();
-    set_kernel_mask(uc_mask(c->uc)); // inherited (P14)
+    set_kernel_mask(uc_mask(c->uc)); // inherited (docs/split-process.md P14)
     long r = child ? exec_child(c, path, argv, envp) : exec_again(c, path, argv, envp);
     block_all();
     if (!borrowed()) signals_reinstall();

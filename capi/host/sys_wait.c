@@ -3,8 +3,8 @@
 // sys_wait.c: calls that wait with a timeout.
 //
 // The kernel ends them with EINTR when a handler ran, also with SA_RESTART.  Parking must not show,
-// so a call that was cut short by it is issued again, for the time that was left (P9): the thread
-// record remembers the deadline together with the place of the call.
+// so a call that was cut short by it is issued again, for the time that was left
+// (docs/split-process.md P9): the thread record remembers the deadline together with the place of the call.
 #include "host.h"
 #include "emulation.h"
 #include "thread.h"

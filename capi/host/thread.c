@@ -4,7 +4,7 @@
 //
 // Each is carried by a lower pthread of its own, whose stack serves the gate.  A thread starts,
 // and starts again after a restart, by a sigreturn from a frame with its upper context: one path
-// for new, restarted and main threads (P12).
+// for new, restarted and main threads (docs/split-process.md P12).
 //
 // Stopping.  park() raises host.park_gen to an odd number and signals every thread.  A thread in upper
 // code saves its context in the handler and sleeps there; one in the lower half gets ATTN_PARK and
@@ -35,7 +35,7 @@
 #define ALTSTACK (256u << 10)
 
 static struct thread *pool; // records of ended threads; never unmapped, since a thread of Go's may
-                            // have inherited the address as its GS base (P5)
+                            // have inherited the address as its GS base (docs/split-process.md P5)
 
 static long futex(volatile uint32_t *word, int op, uint32_t value, const struct timespec *ts) {
     return RAW6(SYS_futex, word, op, value, ts, 0, 0);

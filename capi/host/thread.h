@@ -22,7 +22,7 @@ struct call;
 #define ATTN_SIGNAL 2u      // signals for the application wait in the thread's queue
 #define NR_ATTENTION 0x434b // no system call: "look at my attention word", issued by the gate
 
-// A wait that parking cut short: what is left of it when the call is issued again (P9).
+// A wait that parking cut short: what is left of it when the call is issued again (docs/split-process.md P9).
 struct cut_wait {
     uint64_t ip, sp;  // where the call stands; 0: none
     int64_t deadline; // CLOCK_MONOTONIC nanoseconds
@@ -109,7 +109,7 @@ _Noreturn void thread_leave(struct thread *t);
 // *vtid is its id, and it may have ended already.
 int thread_carry(struct thread *t, bool restart, pid_t *vtid);
 // Runs fn on the thread's own lower stack, from a signal handler that interrupted upper code at uc: Go
-// must not run on a signal stack (P4).
+// must not run on a signal stack (docs/split-process.md P4).
 long thread_call_lower(struct thread *t, const ucontext_t *uc, long (*fn)(void *), void *arg);
 void on_park(int sig, siginfo_t *si, void *uc);
 void thread_hold(struct thread *t);   // no upper code runs until thread_unhold

@@ -3,8 +3,8 @@
 // trap.c: makes the kernel hand us the upper half's system calls.
 //
 // seccomp: a filter looks at the number first and at the instruction pointer only for the numbers
-// that are emulated; all else runs at native cost (SPLIT.md section 2).  --trap sud: Syscall User
-// Dispatch traps everything below the end of the arena, with no selector; per thread.
+// that are emulated; all else runs at native cost (docs/split-process.md, "System calls").
+// --trap sud: Syscall User Dispatch traps everything below the end of the arena, with no selector; per thread.
 #include "host.h"
 #include "arena.h"
 #include "thread.h"

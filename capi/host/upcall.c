@@ -115,7 +115,7 @@ static void put_back(struct thread *t, const struct aside *a) {
 }
 
 // Signals wait until the thread goes on, as they do for all that is stopped; but upper code makes system
-// calls, which come as signals (P1), and its faults are its own.
+// calls, which come as signals (docs/split-process.md P1), and its faults are its own.
 #define LET_IN (KBIT(SIGSYS) | KBIT(SIGSEGV) | KBIT(SIGBUS) | KBIT(SIGFPE) | KBIT(SIGILL) | KBIT(SIGTRAP))
 
 static long upcall_over(struct thread *t, void *fn, const long args[6]) {
@@ -132,8 +132,8 @@ static long upcall_over(struct thread *t, void *fn, const long args[6]) {
 
 long upcall(void *fn, const long args[6]) {
     struct thread *t = self();
-    // A thread of MPI's own may have inherited the record's address (P5).  It has no upper stack, and no
-    // thread-local storage of the application's.
+    // A thread of MPI's own may have inherited the record's address (docs/split-process.md P5).  It has no
+    // upper stack, and no thread-local storage of the application's.
     if (!t || get_fs() != t->lower_fs)
         die(1, "a thread of the MPI library called a function of the program's own (an operation of "
                "MPI_Op_create, a generalized request); only the program's threads can: run it without "

@@ -72,7 +72,7 @@ func Children(known map[int]bool) ([]int, error) {
 }
 
 // hugeAt is from how many bytes of content on a region is backed by huge pages while it is restored:
-// filling 4 KiB pages is bound by page faults (SPLIT.md section 3).
+// filling 4 KiB pages is bound by page faults (docs/split-process.md, "Figures").
 const hugeAt = 2 << 20
 
 // Check refuses an image with a region where no program's memory can be: what is sound in itself may still

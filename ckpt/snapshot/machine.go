@@ -11,7 +11,7 @@ import (
 )
 
 // CPUFlags lists the features of this machine's processor. A program chooses code by them once,
-// when it starts (SPLIT.md P26), so an image needs all of its machine's on the next.
+// when it starts (docs/split-process.md P26), so an image needs all of its machine's on the next.
 func CPUFlags() ([]string, error) {
 	b, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

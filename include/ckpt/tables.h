@@ -2,7 +2,7 @@
  *
  * tables.h: the tables that the hot path reads.
  *
- * Go maps them once and keeps them; C only loads, and counts with plain adds (DESIGN 4).  Go asserts
+ * Go maps them once and keeps them; C only loads, and counts with plain adds (docs/hot-path.md).  Go asserts
  * the same layout in vid/layout_test.go.  All addresses are process addresses; in split mode the
  * tables lie at a fixed place of the arena, are never part of an image, and are filled afresh on
  * restart.
@@ -50,7 +50,7 @@ typedef struct ckpt_slot {
                             kinds in ckpt_tables.free: index of the next; others: the runtime's */
 } ckpt_slot;
 
-/* Messages per peer of one communicator (DESIGN 7). */
+/* Messages per peer of one communicator: what draining compares (docs/architecture.md). */
 typedef struct ckpt_bookmark {
     uint64_t sent, received;
 } ckpt_bookmark;

@@ -25,7 +25,7 @@ type layer struct {
 	pure bool
 }
 
-// layers is the order of DESIGN: data flows from the top down, and nothing imports what is above it.
+// layers is the order of docs/architecture.md: data flows from the top down, and nothing imports what is above it.
 var layers = []layer{
 	// What is run.
 	{folder: "capi", imports: []string{"ckpt", "vid", "internal"}},
@@ -179,7 +179,7 @@ func TestImportsPointDown(t *testing.T) {
 	}
 }
 
-// TestAllowed proves that the table means what DESIGN says.
+// TestAllowed proves that the table means what docs/architecture.md says.
 func TestAllowed(t *testing.T) {
 	for _, c := range []struct {
 		from, to string
