@@ -226,3 +226,26 @@ func TestPaths(t *testing.T) {
 		t.Errorf("found only %d paths in documents: the search is broken", found)
 	}
 }
+
+// TestMessages: what troubleshooting.md explains is said by some source.
+func TestMessages(t *testing.T) {
+	var sources strings.Builder
+	joined := regexp.MustCompile("\"[ \t]*(?:\\+[ \t]*)?\n[ \t]*\"|\" \\+[ \t]*\n[ \t]*\"")
+	for _, f := range files(t) {
+		if ext := path.Ext(f.name); (ext == ".c" || ext == ".h" || ext == ".go") && !strings.Contains(f.name, "test") {
+			sources.WriteString(joined.ReplaceAllString(string(f.text), ""))
+		}
+	}
+	said := sources.String()
+	messages := regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(read(t, "docs", "troubleshooting.md"), -1)
+	if len(messages) < 50 {
+		t.Fatalf("found only %d messages in docs/troubleshooting.md: the search is broken", len(messages))
+	}
+	for _, m := range messages {
+		for _, part := range strings.Split(m[1], "...") {
+			if part = strings.TrimLeft(strings.TrimSpace(part), "; "); part != "" && !strings.Contains(said, part) {
+				t.Errorf("docs/troubleshooting.md: no source says %q of %q", part, m[1])
+			}
+		}
+	}
+}
