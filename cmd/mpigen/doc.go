@@ -6,7 +6,10 @@
 //	go run ./cmd/mpigen          write the generated files
 //	go run ./cmd/mpigen -check   exit 1 when one of them is stale, and name it
 //
-// It owns capi/canon/gen, capi/front/gen, capi/back/gen and docs/coverage.md. It may not know any MPI's header: what
+// From a third, section.list, it writes what reads and writes the section "messages" of images, in C and in Go.
+//
+// It owns capi/canon/gen, capi/front/gen, capi/back/gen, drain/zz_section.go, docs/coverage.md and
+// docs/image-messages.md. It may not know any MPI's header: what
 // differs between MPIs is a macro or inline function of capi/front (per application ABI) and of
 // capi/back (compiled against the real mpi.h), which the generated code calls by kind.
 //

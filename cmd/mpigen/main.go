@@ -65,7 +65,18 @@ func generate() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	sec, err := parseSection(sectionList)
+	if err != nil {
+		return nil, err
+	}
+	records, err := sectionGo(sec)
+	if err != nil {
+		return nil, err
+	}
 	files := map[string][]byte{
+		"drain/zz_section.go":            records,
+		"docs/image-messages.md":         sectionPage(sec),
+		"capi/back/gen/zz_section.h":     sectionC(sec),
 		"capi/canon/gen/zz_numbers.h":    numbers(fs),
 		"capi/canon/gen/zz_constants.h":  constants(cs),
 		"capi/front/gen/zz_pmpi.h":       frontHeader(fs),
@@ -96,7 +107,7 @@ func generate() (map[string][]byte, error) {
 // leftovers names files that look generated but are not generated any more.
 func leftovers(root string, files map[string][]byte) ([]string, error) {
 	var left []string
-	for _, dir := range []string{"capi/canon/gen", "capi/front/gen", "capi/back/gen"} {
+	for _, dir := range []string{"capi/canon/gen", "capi/front/gen", "capi/back/gen", "drain"} {
 		found, err := filepath.Glob(filepath.Join(root, dir, "zz_*"))
 		if err != nil {
 			return nil, err

@@ -51,6 +51,30 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+// TestParseSectionRefuses: a list that contradicts itself is not written from.
+func TestParseSectionRefuses(t *testing.T) {
+	if _, err := parseSection(sectionList); err != nil {
+		t.Fatal(err)
+	}
+	for what, text := range map[string]string{
+		"number or name":  "state 1 A A -  x\nstate 1 B B -  x\n",
+		"no record":       "state 1 A A Gone  x\n",
+		"unknown kind":    "record A a  x\n  int Field  a field\n",
+		"outside":         "  word Field  a field\n",
+		"no objects":      "record A a  x\n  id:thing Field  a field\n",
+		"no such bound":   "record A a  x\n  below:Gone Field  a field\n",
+		"behind colons":   "record A a  x\n  range:1 Field  a field\n",
+		"is no number":    "version x Plain  x\n",
+		"want KIND FIELD": "record A a  x\n  word Field\n",
+		"want layout":     "layout x\n",
+		"is none of":      "field x\n",
+	} {
+		if _, err := parseSection(text); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("want %q: %v", what, err)
+		}
+	}
+}
+
 // TestGeneratedFilesAreFresh is what -check does.
 func TestGeneratedFilesAreFresh(t *testing.T) {
 	if err := run("../..", true); err != nil {
