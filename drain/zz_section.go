@@ -45,7 +45,7 @@ const (
 	FlagColl        = 16384  // a persistent collective
 	FlagPair        = 65536  // MPI_Isendrecv
 	FlagOrphan      = 131072 // MPI_Request_free was called: the id names it until it is complete
-	FlagKeepsType   = 262144 // the datatype was freed, and is kept for the request
+	FlagKeepsType   = 262144 // in images only: the datatype was freed, and is kept for the request
 )
 
 // The words at least of each record that is counted.

@@ -17,8 +17,8 @@ import (
 
 // Values of the pending word (include/ckpt/tables.h).
 const (
-	pendingClock = 1
-	pendingStop  = 2
+	PendingClock = 1
+	PendingStop  = 2
 )
 
 // Clock drives the collective clock of this rank: messages come in by the signaling network, calls from the
@@ -181,10 +181,10 @@ func (w *Clock) stepLocked(e collclock.Event) {
 func (w *Clock) setPending() {
 	v := uint32(0)
 	if w.machine.Pending() {
-		v = pendingClock
+		v = PendingClock
 	}
 	if w.stopping {
-		v = pendingStop
+		v = PendingStop
 	}
 	w.tables.SetPending(v)
 }
@@ -233,7 +233,7 @@ func (w *Clock) raise(epoch uint32) {
 // counts sets the pending word and reads the counters behind a barrier on all threads: a call that was
 // not counted yet will see the word.
 func (w *Clock) counts() []collclock.Count {
-	w.tables.SetPending(pendingClock)
+	w.tables.SetPending(PendingClock)
 	if err := w.fence(); err != nil {
 		w.log.Error("membarrier", zap.Error(err)) // cannot be: the process is registered
 	}

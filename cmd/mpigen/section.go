@@ -28,6 +28,9 @@ type named struct {
 	record, says string // states: the record that follows, "" for none
 }
 
+// imageOnly reports whether a flag is none of a living request: its meaning says so.
+func (n *named) imageOnly() bool { return strings.HasPrefix(n.says, "in images only") }
+
 // record is words that belong together.
 type record struct {
 	name, c, says string

@@ -11,7 +11,7 @@ import (
 // sectionC writes the records in C, above words.h.
 func sectionC(s *section) []byte {
 	var b bytes.Buffer
-	b.WriteString(banner + "#ifndef CKPT_ZZ_SECTION_H\n#define CKPT_ZZ_SECTION_H\n\n#include \"back/image/words.h\"\n\nenum {\n")
+	b.WriteString(banner + "#ifndef CKPT_ZZ_SECTION_H\n#define CKPT_ZZ_SECTION_H\n\n#include \"back/impl/words.h\"\n\nenum {\n")
 	enum := func(prefix string, list []named) {
 		for _, v := range list {
 			fmt.Fprintf(&b, "    %s_%s = %d, /* %s */\n", prefix, v.c, v.number, v.says)
@@ -25,9 +25,11 @@ func sectionC(s *section) []byte {
 	fmt.Fprintf(&b, "    STATE_LAST = STATE_%s\n};\n", s.states[len(s.states)-1].c)
 	b.WriteString("/* Flags of requests. */\nenum {\n")
 	enum("SAVED", s.flags)
-	b.WriteString("};\n/* X(name, number) for each of them. */\n#define SAVED_FLAGS(X)")
+	b.WriteString("};\n/* X(name, number) for each that a request has in a process, too. */\n#define SAVED_LASTING(X)")
 	for _, v := range s.flags {
-		fmt.Fprintf(&b, " \\\n    X(%s, %d)", v.c, v.number)
+		if !v.imageOnly() {
+			fmt.Fprintf(&b, " \\\n    X(%s, %d)", v.c, v.number)
+		}
 	}
 	b.WriteString("\n/* The words of each record at least. */\nenum {\n")
 	for _, r := range s.records {

@@ -2,7 +2,7 @@
 #ifndef CKPT_ZZ_SECTION_H
 #define CKPT_ZZ_SECTION_H
 
-#include "back/image/words.h"
+#include "back/impl/words.h"
 
 enum {
     SAVE_VERSION_PLAIN = 2, /* no claims, and no request that is awaited */
@@ -35,10 +35,10 @@ enum {
     SAVED_COLL = 16384, /* a persistent collective */
     SAVED_PAIR = 65536, /* MPI_Isendrecv */
     SAVED_ORPHAN = 131072, /* MPI_Request_free was called: the id names it until it is complete */
-    SAVED_KEEPS_TYPE = 262144, /* the datatype was freed, and is kept for the request */
+    SAVED_KEEPS_TYPE = 262144, /* in images only: the datatype was freed, and is kept for the request */
 };
-/* X(name, number) for each of them. */
-#define SAVED_FLAGS(X) \
+/* X(name, number) for each that a request has in a process, too. */
+#define SAVED_LASTING(X) \
     X(SEND, 1) \
     X(RECV, 2) \
     X(PERSISTENT, 4) \
@@ -49,8 +49,7 @@ enum {
     X(ENDED, 4096) \
     X(COLL, 16384) \
     X(PAIR, 65536) \
-    X(ORPHAN, 131072) \
-    X(KEEPS_TYPE, 262144)
+    X(ORPHAN, 131072)
 /* The words of each record at least. */
 enum {
     WORDS_MESSAGE = 4,

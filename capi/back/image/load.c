@@ -20,84 +20,33 @@
 #include "back/request/orphan.h"
 #include "back/request/posted.h"
 
-struct in {
-    const char *p;
-    size_t left;
-    int failed;
-    int short_of_memory; // that is why, and the image may be sound
-};
-
 // What is wrong with an image that cannot be read on.
 static int unread(const struct in *x) {
     return x->short_of_memory ? back_no_memory("messages that the network held are to be read from the image")
                               : CKPT_E_CORRUPT;
 }
 
-static int64_t in(struct in *x) {
-    int64_t v;
-    if (x->left < 8) {
-        x->failed = 1;
-        return 0;
-    }
-    memcpy(&v, x->p, 8);
-    x->p += 8;
-    x->left -= 8;
-    return v;
-}
-
-// A word that must lie between low and high.
-static int64_t in_range(struct in *x, int64_t low, int64_t high) {
-    int64_t v = in(x);
-    if (v < low || v > high) {
-        x->failed = 1;
-        return low;
-    }
-    return v;
-}
-
-static ckpt_vid in_vid(struct in *x, ckpt_kind kind) {
-    ckpt_vid v = (ckpt_vid)in_range(x, 0, UINT32_MAX);
-    if (CKPT_VID_KIND(v) != (uint32_t)kind) x->failed = 1;
-    return v;
-}
-
-// What a request belongs to: a communicator, window or file.
-static ckpt_vid in_owner(struct in *x) {
-    ckpt_vid v = (ckpt_vid)in_range(x, 0, UINT32_MAX);
-    uint32_t kind = CKPT_VID_KIND(v);
-    if (kind != CKPT_KIND_COMM && kind != CKPT_KIND_WIN && kind != CKPT_KIND_FILE) x->failed = 1;
-    return v;
-}
-
-// At most so many items can follow, of at least `words` words each.
-static int64_t in_count(struct in *x, size_t words) {
-    return in_range(x, 0, (int64_t)(x->left / (8 * words)));
-}
-
-static struct drained *in_message(struct in *x) {
+static struct drained *load_message(struct in *x) {
+    struct saved_message v;
+    in_message(x, &v);
+    if (x->failed) return NULL;
     struct drained *m = back_reserve(sizeof *m);
-    if (m == NULL) {
+    char *data = m == NULL ? NULL : malloc((size_t)v.bytes + 1);
+    if (data == NULL) {
+        if (m != NULL) back_release(m);
         x->failed = x->short_of_memory = 1;
         return NULL;
     }
-    m->comm = in_vid(x, CKPT_KIND_COMM);
-    m->source = (int)in_range(x, INT32_MIN, INT32_MAX);
-    m->tag = (int)in_range(x, INT32_MIN, INT32_MAX);
-    m->bytes = in_range(x, 0, (int64_t)x->left);
+    m->comm = v.comm;
+    m->source = v.source;
+    m->tag = v.tag;
+    m->bytes = v.bytes;
+    m->data = data;
     m->request = MPI_REQUEST_NULL;
     m->message = MPI_MESSAGE_NULL;
     m->counted = 1; // in the job that was saved
-    size_t padded = ((size_t)m->bytes + 7) & ~(size_t)7;
-    if (!x->failed && padded <= x->left && (m->data = malloc(padded + 1)) == NULL) x->short_of_memory = 1;
-    if (m->data != NULL) {
-        memcpy(m->data, x->p, (size_t)m->bytes);
-        x->p += padded;
-        x->left -= padded;
-        return m;
-    }
-    x->failed = 1;
-    back_release(m);
-    return NULL;
+    memcpy(data, v.data, (size_t)v.bytes);
+    return m;
 }
 
 // Makes that id live, which no other has been given since.  The list of free slots is of no use from
@@ -153,15 +102,12 @@ struct loading {
 };
 
 static int load_done(struct in *x, ckpt_slot *s) {
-    ckpt_mpi_status st = {0};
-    st.source = (int)in_range(x, INT32_MIN, INT32_MAX);
-    st.tag = (int)in_range(x, INT32_MIN, INT32_MAX);
-    st.cancelled = (int)in_range(x, 0, 1);
-    st.bytes = in_range(x, 0, INT64_MAX);
-    int64_t error = in_range(x, 0, 255);
-    MPI_Request r = MPI_REQUEST_NULL;
-    int rc = error == 0 ? MPI_SUCCESS : error == CANON_ERR(TRUNCATE) ? MPI_ERR_TRUNCATE : MPI_ERR_OTHER;
+    struct saved_done v;
+    in_done(x, &v);
     if (x->failed) return CKPT_E_CORRUPT;
+    const ckpt_mpi_status st = {.source = v.source, .tag = v.tag, .cancelled = v.cancelled, .bytes = v.bytes};
+    MPI_Request r = MPI_REQUEST_NULL;
+    int rc = v.error == 0 ? MPI_SUCCESS : v.error == CANON_ERR(TRUNCATE) ? MPI_ERR_TRUNCATE : MPI_ERR_OTHER;
     rc = back_done_request(&st, rc, &r);
     if (rc != MPI_SUCCESS) {
         back_fail(rc, "a request that was complete is to be made again");
@@ -173,22 +119,23 @@ static int load_done(struct in *x, ckpt_slot *s) {
 }
 
 static int load_awaited(struct in *x, ckpt_slot *s, struct back_sync **entry) {
-    uint64_t id = (uint64_t)in(x);
-    int receiver = (int)in_range(x, 0, INT32_MAX);
+    struct saved_awaited v;
+    in_awaited(x, &v);
     struct back_sync *e = back_reserve(sizeof *e);
     if (e == NULL) return back_no_memory("a synchronous send is to be awaited again");
-    e->dest = receiver;
+    e->dest = v.receiver;
     *entry = e;
-    return x->failed || id == 0 ? CKPT_E_CORRUPT : back_sync_await(s, e, id);
+    return x->failed || v.id == 0 ? CKPT_E_CORRUPT : back_sync_await(s, e, v.id);
 }
 
 static int load_claims(struct loading *l) {
     struct in *x = &l->in;
-    for (int64_t n = in_count(x, 3); n > 0; n--) {
-        int64_t number = in_range(x, 0, (int64_t)l->nmessages - 1);
-        if (x->failed) return CKPT_E_CORRUPT;
-        l->message[number]->sender = (int)in_range(x, 0, INT32_MAX);
-        l->message[number]->claim = (uint64_t)in(x);
+    for (int64_t n = in_count(x, WORDS_CLAIM); n > 0; n--) {
+        struct saved_claim v;
+        in_claim(x, &v);
+        if (x->failed || (size_t)v.message >= l->nmessages) return CKPT_E_CORRUPT;
+        l->message[v.message]->sender = v.sender;
+        l->message[v.message]->claim = v.id;
     }
     return x->failed ? CKPT_E_CORRUPT : 0;
 }
@@ -207,23 +154,24 @@ static int note_message(struct loading *l, struct drained *m) {
 
 static int load_deferred(struct loading *l, ckpt_slot *s, ckpt_vid vid) {
     struct in *x = &l->in;
-    uint64_t k = (uint64_t)in(x);
-    int function = (int)in_range(x, 0, CKPT_FN_MPI_END - CKPT_FN_MPI - 1);
-    int nargs = (int)in_count(x, 1);
-    int at = back_deferred_request_at(function, nargs);
-    if (x->failed || nargs < 1 || at >= nargs) return CKPT_E_CORRUPT;
+    struct saved_deferred v;
+    in_deferred(x, &v);
+    int nargs = (int)v.args.n;
+    if (x->failed || v.function >= CKPT_FN_MPI_END - CKPT_FN_MPI || nargs < 1 ||
+        back_deferred_request_at(v.function, nargs) >= nargs)
+        return CKPT_E_CORRUPT;
     long *a = calloc((size_t)nargs, sizeof *a);
-    for (int i = 0; a != NULL && i < nargs; i++) a[i] = in(x);
-    struct deferred *d = a == NULL ? NULL : back_deferred_new(function, a, nargs);
+    if (a != NULL) memcpy(a, v.args.at, v.args.n * sizeof *a);
+    struct deferred *d = a == NULL ? NULL : back_deferred_new(v.function, a, nargs);
     free(a);
     if (d == NULL) return back_no_memory("a collective call that was not started yet is to be kept");
-    if (x->failed || !back_deferred_sound(d)) {
+    if (!back_deferred_sound(d)) {
         back_deferred_free(d);
         return CKPT_E_CORRUPT;
     }
     d->comm = s->clock;
     d->request = vid;
-    d->k = k;
+    d->k = (uint64_t)v.call;
     back_deferred_bind(d, s);
     s->a |= REQUEST_DEFERRED;
     l->start[l->nstarts++] = back_deferred_of(s);
@@ -236,9 +184,11 @@ static int load_persistent(struct in *x, ckpt_slot *s, int state, struct back_sy
     if (p == NULL) return back_no_memory("a persistent request is to be made again");
     p->sync = sync;
     s->extra = (uint64_t)(uintptr_t)p;
-    p->mode = (int)in_range(x, 0, 4);
-    for (int i = 0; i < 6; i++) p->a[i] = in(x);
+    struct saved_persistent v;
+    in_persistent(x, &v);
     if (x->failed) return CKPT_E_CORRUPT;
+    p->mode = v.mode;
+    memcpy(p->a, v.args.at, sizeof p->a);
     p->type_generation = back_slot(CKPT_KIND_DATATYPE, p->a[2])->generation;
     p->comm_generation = back_slot(CKPT_KIND_COMM, p->a[5])->generation;
     static const char *const inits[] = {"MPI_Recv_init", "MPI_Send_init", "MPI_Bsend_init", "MPI_Ssend_init",
@@ -258,19 +208,22 @@ static int load_persistent(struct in *x, ckpt_slot *s, int state, struct back_sy
     return 0;
 }
 
+_Static_assert(SAVE_MAX_ARGS == sizeof((struct back_coll *)0)->a / sizeof(long), "room for the arguments");
+
 static int load_coll(struct in *x, ckpt_slot *s) {
-    struct back_coll head = {.function = (int)in_range(x, 0, CKPT_FN_MPI_END - CKPT_FN_MPI - 1)};
-    head.nargs = (int)in_range(x, 2, (int64_t)(sizeof head.a / sizeof *head.a));
-    for (int i = 0; i < head.nargs; i++) head.a[i] = in(x);
-    head.request = (int)in_range(x, 0, head.nargs - 1);
-    head.arrays = (int)in_range(x, 0, 1);
-    head.ntypes = (int)in_count(x, 1);
-    struct back_coll *c = x->failed ? NULL : back_coll_new(head.ntypes);
-    if (c == NULL)
-        return x->failed ? CKPT_E_CORRUPT : back_no_memory("a persistent collective is to be made again");
-    memcpy(c, &head, sizeof head);
-    for (int i = 0; i < c->ntypes; i++) c->types[i] = in_vid(x, CKPT_KIND_DATATYPE);
-    c->inner = in_vid(x, CKPT_KIND_REQUEST);
+    struct saved_coll v;
+    in_coll(x, &v);
+    if (x->failed || v.function >= CKPT_FN_MPI_END - CKPT_FN_MPI) return CKPT_E_CORRUPT;
+    struct back_coll *c = back_coll_new((int)v.types.n);
+    if (c == NULL) return back_no_memory("a persistent collective is to be made again");
+    c->function = v.function;
+    c->nargs = (int)v.args.n;
+    memcpy(c->a, v.args.at, v.args.n * sizeof *c->a);
+    c->request = v.request;
+    c->arrays = v.arrays;
+    c->ntypes = (int)v.types.n;
+    for (size_t i = 0; i < v.types.n; i++) c->types[i] = (ckpt_vid)word_of(&v.types, i);
+    c->inner = v.started;
     s->real = TO_REAL(MPI_REQUEST_NULL);
     s->extra = (uint64_t)(uintptr_t)c;
     if (s->a & REQUEST_COLL) {
@@ -292,14 +245,15 @@ static ckpt_vid type_again(const struct loading *l, const ckpt_slot *s, int stat
 
 static int load_request(struct loading *l) {
     struct in *x = &l->in;
-    ckpt_vid vid = in_vid(x, CKPT_KIND_REQUEST);
+    struct saved_head head;
+    in_head(x, &head);
+    ckpt_vid vid = head.id;
     ckpt_slot *s = x->failed ? NULL : claim(CKPT_KIND_REQUEST, vid);
     if (s == NULL) return CKPT_E_CORRUPT;
-    int flags = (int)in(x);
-    s->a = flags & LASTING;
-    s->b = (int)in_range(x, INT32_MIN, INT32_MAX);
-    s->clock = in_owner(x);
-    int state = (int)in_range(x, STATE_INACTIVE, STATE_AWAITED), rc = 0;
+    s->a = (int)(head.flags & LASTING);
+    s->b = head.peer;
+    s->clock = head.owner;
+    int state = head.state, rc = 0;
     struct back_sync *sync = NULL;
     if (state != STATE_DONE && CKPT_VID_KIND(s->clock) != CKPT_KIND_COMM) return CKPT_E_CORRUPT;
     if (state == STATE_DONE) {
@@ -308,23 +262,23 @@ static int load_request(struct loading *l) {
         rc = load_awaited(x, s, &sync);
         s->extra = (uint64_t)(uintptr_t)sync;
     } else if (state == STATE_POSTED) {
-        struct repost *p = &l->post[l->nposts++];
-        p->vid = vid;
-        p->order = (uint64_t)in(x);
-        for (int i = 0; i < 5; i++) // buffer, count, datatype, source, tag
-            p->a[i] = in(x);
-        p->a[5] = s->clock;
+        struct saved_posted v;
+        in_posted(x, &v);
+        l->post[l->nposts++] = (struct repost){
+            (uint64_t)v.order, vid, {(long)v.buffer, v.count, v.type, v.source, v.tag, s->clock}};
     } else if (state == STATE_DEFERRED) {
         rc = load_deferred(l, s, vid);
     } else if (state == STATE_COLL) {
         rc = load_coll(x, s);
     } else if (state == STATE_GENERALIZED) {
-        void *upper = (void *)in(x), *thunk = (void *)in(x);
-        rc = x->failed ? CKPT_E_CORRUPT : back_grequest_again(s, vid, upper, thunk);
+        struct saved_upper v;
+        in_upper(x, &v);
+        rc = x->failed ? CKPT_E_CORRUPT
+                       : back_grequest_again(s, vid, (void *)(uintptr_t)v.object, (void *)(uintptr_t)v.thunk);
         if (rc == CKPT_E_SYSTEM) back_fail(MPI_SUCCESS, "a generalized request could not be made again");
     }
     if (rc == 0 && s->a & REQUEST_PERSISTENT && state != STATE_COLL) rc = load_persistent(x, s, state, sync);
-    if (rc == 0 && flags & REQUEST_KEEPS_TYPE) {
+    if (rc == 0 && head.flags & SAVED_KEEPS_TYPE) {
         int known = back_keep_again(type_again(l, s, state));
         rc = known > 0    ? 0
              : known == 0 ? CKPT_E_CORRUPT
@@ -378,23 +332,23 @@ static int start_again(struct deferred *d) {
 static int load_all(struct loading *l) {
     struct in *x = &l->in;
     int64_t version = in(x);
-    if (version != SAVE_VERSION && version != SAVE_VERSION_CLAIMS) return CKPT_E_VERSION;
-    for (int64_t n = in_count(x, 4); n > 0 && !x->failed; n--) {
-        struct drained *m = in_message(x);
+    if (version != SAVE_VERSION_PLAIN && version != SAVE_VERSION_CLAIMS) return CKPT_E_VERSION;
+    for (int64_t n = in_count(x, WORDS_MESSAGE); n > 0 && !x->failed; n--) {
+        struct drained *m = load_message(x);
         if (m != NULL) back_drained_append(m);
         if (m != NULL && note_message(l, m) != 0) return CKPT_E_SYSTEM;
     }
     if (x->failed) return unread(x);
-    for (int64_t n = in_count(x, 5); n > 0 && !x->failed; n--) {
-        ckpt_vid vid = in_vid(x, CKPT_KIND_MESSAGE);
-        struct drained *m = in_message(x);
+    for (int64_t n = in_count(x, 1 + WORDS_MESSAGE); n > 0 && !x->failed; n--) {
+        ckpt_vid vid = in_vid(x, 1u << CKPT_KIND_MESSAGE);
+        struct drained *m = load_message(x);
         ckpt_slot *s = m == NULL ? NULL : claim(CKPT_KIND_MESSAGE, vid);
         if (s == NULL) return unread(x);
         if (note_message(l, m) != 0) return CKPT_E_SYSTEM;
         s->clock = m->comm;
         s->extra = (uint64_t)(uintptr_t)m;
     }
-    int64_t n = in_count(x, 5);
+    int64_t n = in_count(x, WORDS_HEAD);
     l->post = calloc((size_t)n + 1, sizeof *l->post);
     l->start = calloc((size_t)n + 1, sizeof *l->start);
     if (l->post == NULL || l->start == NULL) return back_no_memory("requests of the image are to be listed");
