@@ -11,25 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/libckpt/libckpt/ckpt/clockwork"
-	"github.com/libckpt/libckpt/ckpt/where"
 	"github.com/libckpt/libckpt/vid"
-)
-
-// Numbers of ckpt.h that Go writes again: one that differs does not compile.
-var (
-	zero [1]struct{}
-	_    = zero[C.CKPT_COLL_WAIT-clockwork.Wait]
-	_    = zero[C.CKPT_COLL_ENTER-clockwork.Enter]
-	_    = zero[C.CKPT_COLL_DEFER-clockwork.Defer]
-	_    = zero[C.CKPT_COLL_BLOCKING-clockwork.Blocking]
-	_    = zero[C.CKPT_COLL_NONBLOCKING-clockwork.NonBlocking]
-	_    = zero[C.CKPT_COLL_GATED-clockwork.Gated]
-	_    = zero[C.CKPT_WAIT_MESSAGE-where.ForMessage]
-	_    = zero[C.CKPT_WAIT_RECEIVER-where.ForReceiver]
-	_    = zero[C.CKPT_WAIT_COLLECTIVE-where.ForCollective]
-	_    = zero[C.CKPT_WAIT_REQUEST-where.ForRequest]
-	_    = zero[C.CKPT_PEER_ANY-where.PeerAny]
-	_    = zero[C.CKPT_PEER_NONE-where.PeerNone]
 )
 
 // clockOf is the collective clock of a job, nil (which takes and answers everything) where there is none.

@@ -11,8 +11,8 @@ import (
 
 // Section is the section "messages" of an image: what was received and not asked for yet, and what the
 // program has asked for and not got. The runtime's back writes and reads the same bytes
-// (capi/back/image); this is what both are checked against. docs/image-messages.md specifies them; the
-// records (zz_section.go), those in C and that page are written from cmd/mpigen/section.list.
+// (capi/back/image); this is what both are checked against. docs/image-sections.md specifies them; the
+// records (zz_section.go), those in C and that part of the page are written from cmd/mpigen/section.list.
 //
 // No bytes at all are an empty section: that of a runtime that drains nothing.
 type Section struct {

@@ -9,7 +9,7 @@
 // From a third, section.list, it writes what reads and writes the section "messages" of images, in C and in Go.
 //
 // It owns capi/canon/gen, capi/front/gen, capi/back/gen, drain/zz_section.go, docs/coverage.md and
-// docs/image-messages.md. It may not know any MPI's header: what
+// a part of docs/image-sections.md. It may not know any MPI's header: what
 // differs between MPIs is a macro or inline function of capi/front (per application ABI) and of
 // capi/back (compiled against the real mpi.h), which the generated code calls by kind.
 //

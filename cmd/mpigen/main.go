@@ -31,6 +31,9 @@ func run(root string, check bool) error {
 	for _, name := range sorted(files) {
 		path := filepath.Join(root, name)
 		old, err := os.ReadFile(path)
+		if name == sectionPage {
+			files[name] = spliced(old, files[name])
+		}
 		if err == nil && bytes.Equal(old, files[name]) {
 			continue
 		}
@@ -55,7 +58,7 @@ func run(root string, check bool) error {
 	return nil
 }
 
-// generate returns every generated file by its path in the repository.
+// generate returns every generated file by its path in the repository; of sectionPage a part.
 func generate() (map[string][]byte, error) {
 	fs, err := parseFunctions(functionsList)
 	if err != nil {
@@ -75,7 +78,7 @@ func generate() (map[string][]byte, error) {
 	}
 	files := map[string][]byte{
 		"drain/zz_section.go":            records,
-		"docs/image-messages.md":         sectionPage(sec),
+		sectionPage:                      sectionPart(sec),
 		"capi/back/gen/zz_section.h":     sectionC(sec),
 		"capi/canon/gen/zz_numbers.h":    numbers(fs),
 		"capi/canon/gen/zz_constants.h":  constants(cs),

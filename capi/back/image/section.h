@@ -2,7 +2,7 @@
 //
 // section.h: drained messages, matched messages and requests in an image (section "messages").
 //
-// docs/image-messages.md has the format, zz_section.h what reads and writes its records; both are written
+// docs/image-sections.md has the format, zz_section.h what reads and writes its records; both are written
 // from cmd/mpigen/section.list.  Package drain refuses an image whose section it does not understand.
 #ifndef CKPT_BACK_SECTION_H
 #define CKPT_BACK_SECTION_H
