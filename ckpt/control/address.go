@@ -4,6 +4,7 @@ package control
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -21,7 +22,7 @@ type Address struct {
 	HostID    string   // tells whether loopback leads to the job
 	Loopback  string   // address:port from the same host; may be empty
 	Addresses []string // address:port from elsewhere, in the order to try
-	Token     string   // 32 random bytes in hexadecimal
+	Token     string   // "ed25519:" and 32 random bytes in hexadecimal: the private key of both ends
 }
 
 // Control is how the job can be reached, in one line: "HOSTID@LOOPBACK ADDRESS ADDRESS ...".
@@ -32,7 +33,7 @@ func (a Address) Control() string {
 // ParseAddress puts together what job.json says.
 func ParseAddress(host, control, token string) (Address, error) {
 	a := Address{Host: host, Token: token}
-	if _, err := a.key(); err != nil {
+	if _, err := a.identity(); err != nil {
 		return Address{}, err
 	}
 	words := strings.Fields(control)
@@ -57,18 +58,33 @@ func (a Address) String() string {
 	return fmt.Sprintf("host %s (%s%v)", a.Host, a.Loopback, a.Addresses)
 }
 
+// tokenKind says what a token is. Before TLS was spoken it had none.
+const tokenKind = "ed25519:"
+
 func newToken() string {
 	b := make([]byte, handshake.KeySize)
 	_, _ = rand.Read(b) // crypto/rand.Read never fails
-	return hex.EncodeToString(b)
+	return tokenKind + hex.EncodeToString(b)
 }
 
-func (a Address) key() ([]byte, error) {
-	key, err := hex.DecodeString(a.Token)
-	if err != nil || len(key) != handshake.KeySize {
+// identity is who has the token: the job, and its operator.
+func (a Address) identity() (*handshake.Identity, error) {
+	digits, ok := strings.CutPrefix(a.Token, tokenKind)
+	if !ok {
+		return nil, fmt.Errorf("token does not start with %q: the job runs another version of libckpt; use its ckptctl", tokenKind)
+	}
+	seed, err := hex.DecodeString(digits)
+	if err != nil || len(seed) != handshake.KeySize {
 		return nil, fmt.Errorf("token has not %d bytes in hexadecimal", handshake.KeySize)
 	}
-	return key, nil
+	return handshake.IdentityOf(seed)
+}
+
+// hello is how one who has the token introduces himself. The job is known by its public key.
+func hello(me *handshake.Identity) handshake.Hello {
+	public := me.Public()
+	job := sha256.Sum256(public[:])
+	return handshake.Hello{Protocol: protocol, Job: [16]byte(job[:16])}
 }
 
 // ways lists what to try from this host, best first.

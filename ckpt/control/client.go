@@ -118,7 +118,7 @@ func nextReply(in *bufio.Scanner) (reply, error) {
 
 // connect tries all addresses.
 func (c *Client) connect(ctx context.Context) (*handshake.Conn, error) {
-	key, err := c.address.key()
+	me, err := c.address.identity()
 	if err != nil {
 		return nil, fmt.Errorf("control address in job.json: %w", err)
 	}
@@ -131,14 +131,14 @@ func (c *Client) connect(ctx context.Context) (*handshake.Conn, error) {
 		errs = nil
 		again := false
 		for _, way := range ways {
-			conn, err := dial(ctx, way, key)
+			conn, err := dial(ctx, way, me)
 			if err == nil {
 				return conn, nil
 			}
 			errs = append(errs, err)
 			// An end in the middle of the handshake is what a flooded job does to some; anything else
 			// will be no better next time.
-			again = again || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
+			again = again || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -155,7 +155,7 @@ func (c *Client) connect(ctx context.Context) (*handshake.Conn, error) {
 	return nil, fmt.Errorf("%w (it ran on host %s; %w)", ErrNotRunning, c.address.Host, errors.Join(errs...))
 }
 
-func dial(ctx context.Context, way string, key []byte) (*handshake.Conn, error) {
+func dial(ctx context.Context, way string, me *handshake.Identity) (*handshake.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	var d net.Dialer
@@ -163,5 +163,5 @@ func dial(ctx context.Context, way string, key []byte) (*handshake.Conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	return handshake.Client(ctx, conn, handshake.Hello{Protocol: protocol}, key)
+	return handshake.Client(ctx, conn, hello(me), me, me.Public())
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/libckpt/libckpt/ckpt/after"
+	"github.com/libckpt/libckpt/internal/handshake"
 	"github.com/libckpt/libckpt/internal/hostaddr"
 )
 
@@ -380,6 +381,39 @@ func TestWrongTokenIsNotServed(t *testing.T) {
 	}
 }
 
+// Who has the token of one job is not let in by another that has its address now, and neither is who speaks a
+// protocol of ranks; the log says why.
+func TestAnotherJobAtTheAddress(t *testing.T) {
+	s, _, _ := serve(t)
+	me, err := s.Address().identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := Address{Token: newToken()}.identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rank := hello(me)
+	rank.Protocol = [8]byte([]byte("ckptsig3"))
+	for want, h := range map[string]handshake.Hello{"another job": hello(other), "it speaks": rank} {
+		if _, err := s.guard.KeyOf(h); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", h, err, want)
+		}
+	}
+}
+
+// The token of a libckpt of before TLS is told apart from a damaged one.
+func TestTokenOfAnotherVersion(t *testing.T) {
+	_, err := ParseAddress("n1", "x@127.0.0.1:4", strings.Repeat("ab", handshake.KeySize))
+	if err == nil || !strings.Contains(err.Error(), "another version of libckpt") {
+		t.Errorf("a token without its kind: %v", err)
+	}
+	_, err = ParseAddress("n1", "x@127.0.0.1:4", tokenKind+"abcd")
+	if err == nil || !strings.Contains(err.Error(), "32 bytes") {
+		t.Errorf("a short token: %v", err)
+	}
+}
+
 // Strangers that say nothing, or nonsense, do not keep the operator out.
 func TestStrangers(t *testing.T) {
 	s, _, client := serve(t)
@@ -406,11 +440,11 @@ func TestBadRequests(t *testing.T) {
 	_, _, client := serve(t)
 	ctx := testContext(t)
 	for _, line := range []string{"", "{}", "[1]", `{"do":"dance"}`, `{"do":"checkpoint","then":"dance"}`, `{"do":"watch","period_ms":-1}`} {
-		key, err := client.address.key()
+		me, err := client.address.identity()
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn, err := dial(ctx, client.address.Loopback, key)
+		conn, err := dial(ctx, client.address.Loopback, me)
 		if err != nil {
 			t.Fatal(err)
 		}

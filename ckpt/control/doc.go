@@ -4,7 +4,7 @@
 //
 //	ckptctl ──► DIR/job.json (mode 0600): addresses and token
 //	   │
-//	   │ TCP, both sides prove that they know the token (package handshake), sealed records
+//	   │ TLS 1.3, both sides prove that they have the token (package handshake)
 //	   ▼
 //	Server (rank 0) ──► desk: one checkpoint at a time ──► Job (the orchestrator)
 //

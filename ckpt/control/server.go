@@ -135,18 +135,22 @@ func (s *Server) Address() Address { return s.address }
 
 // Serve starts to answer for job; it returns at once and may be called once.
 func (s *Server) Serve(job Job) error {
-	key, err := s.address.key()
+	me, err := s.address.identity()
 	if err != nil {
 		return err
 	}
 	s.job = job
 	s.desk = newDesk(job)
 	s.guard = &handshake.Guard{
-		KeyOf: func(h handshake.Hello) ([]byte, error) {
-			if h.Protocol != protocol {
-				return nil, fmt.Errorf("it speaks %q, not %q", h.Protocol[:], protocol[:])
+		Me: me,
+		KeyOf: func(h handshake.Hello) (handshake.PublicKey, error) {
+			switch want := hello(me); {
+			case h.Protocol != want.Protocol:
+				return handshake.PublicKey{}, fmt.Errorf("it speaks %q, not %q", h.Protocol[:], want.Protocol[:])
+			case h != want:
+				return handshake.PublicKey{}, errors.New("it looks for another job")
 			}
-			return key, nil
+			return me.Public(), nil
 		},
 		Accepted: s.accepted,
 		Rejected: s.strangers.Rejected,

@@ -18,7 +18,7 @@ const (
 	maxReply   = 64 << 20 // bytes of one reply: a status has some 200 bytes for each rank
 )
 
-var protocol = [8]byte{'c', 'k', 'p', 't', 'c', 't', 'l', '1'}
+var protocol = [8]byte{'c', 'k', 'p', 't', 'c', 't', 'l', '2'}
 
 // ask is a request on the wire.
 type ask struct {

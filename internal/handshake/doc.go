@@ -1,31 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package handshake turns a plain stream connection into one whose two ends have proved to each
-// other that they know the same key.
+// other who they are.
 //
-// It owns three things: the handshake, the sealed records that follow it, and the Guard that lets
-// strangers connect to a listener without costing more than a bounded number of descriptors, bytes
-// and seconds. It knows nothing of ranks' addresses, of rails or of checkpoints: what the key is,
-// and who may use it, is its callers' business.
+// The protocol is TLS 1.3 of the standard library; nothing of it is our own. Each end shows a
+// certificate which it signed itself and which says nothing but a public key, and each end knows
+// beforehand which key the other must have: ranks from the cards of the job, ckptctl and the job from
+// the token that both have. So there is no authority, no name and no date to be checked, and clocks may
+// be wrong. Sessions are not resumed.
 //
-//	client                                        server
-//	  hello: protocol, job, from, to, nonce  ──►
-//	                                         ◄──  nonce, HMAC(key, "server", hello, nonce)
-//	  HMAC(key, "client", hello, nonces)     ──►
-//	                                         ◄──  first sealed record, empty: "you are in"
-//	  ═══════════ sealed records, one key for each direction ═══════════
+// The package owns three things: this use of TLS, the messages (records) that are sent over it, and the
+// Guard that lets strangers connect to a listener without costing more than a bounded number of
+// descriptors, bytes and seconds. It knows nothing of ranks' addresses, of rails or of checkpoints: what
+// the keys are, and who may use them, is its callers' business.
 //
-// All messages up to the first record have a fixed size, so a stranger cannot make the server
-// allocate. Both nonces are fresh for each connection and enter both proofs and both record keys, so
-// a recording of one connection is worth nothing on the next. The proofs of the two directions
-// differ by a label, so that a proof cannot be reflected; from, to, job and protocol are part of
-// what is proved, so that it cannot be used elsewhere.
+//	client                                             server
+//	  ClientHello, with our Hello as ALPN name    ──►
+//	                                              ◄──  ServerHello ... certificate, proof, Finished
+//	  certificate, proof, Finished                ──►
+//	                                              ◄──  first record, empty: "you are in"
+//	  ═══════════════════════ records ═══════════════════════
 //
-// A record is a 4-byte big-endian length and that many bytes of AES-256-GCM; the nonce is the number
-// of the record in its direction, and the length is authenticated too. A record that is forged,
-// dropped, repeated or out of order ends the connection.
+// The Hello says which protocol is spoken, in which job, from whom and to whom. It travels in the clear, as the
+// one name of the application's protocol (ALPN), and is proved with the rest. From it the server knows which key
+// to expect, and can tell who has another version or looks for another job from who is no libckpt at all.
 //
-// The key must have full entropy (32 random bytes, or a Diffie-Hellman result): the proofs would let
-// a stranger test guesses of a password offline. There is no forward secrecy: who learns the key can
-// read recordings. Keys live as long as one job.
+// The first record is there since a client of TLS 1.3 is done before the server has looked at its certificate.
+//
+// A record is a 4-byte big-endian length and that many bytes, inside of TLS. One that is forged, dropped,
+// repeated or out of order ends the connection. Who learns a key later cannot read recordings: the keys
+// of each connection are made for it alone.
 package handshake

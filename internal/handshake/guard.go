@@ -11,14 +11,16 @@ import (
 )
 
 // Guard accepts connections and hands on those that prove to belong here. Strangers cost at most
-// Pending descriptors and goroutines, a few hundred bytes each, and Patience seconds each.
+// Pending descriptors and goroutines, some ten thousand bytes and Patience seconds each; one who knows the
+// number of the job, which is no secret, also has the server prove itself, 0.2 ms of a processor each time.
 //
 // When Pending connections are in their handshake and one more arrives, one of the waiting is closed,
 // picked by chance (Go's order of a map): so silent connections cannot keep others out, and one that
 // belongs here and had bad luck gets in when it tries again. Clients are expected to try again.
 type Guard struct {
-	// KeyOf is that of Server.
-	KeyOf func(Hello) ([]byte, error)
+	// Me and KeyOf are those of Server.
+	Me    *Identity
+	KeyOf KeyOf
 	// Accepted gets each connection that passed, on a goroutine of its own, and owns it. Close waits
 	// until all calls have returned, so a long conversation is better continued elsewhere.
 	Accepted func(*Conn, Hello)
@@ -111,7 +113,7 @@ func (g *Guard) greet(conn net.Conn) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	c, hello, err := serve(ctx, conn, g.KeyOf, func() bool { return g.leave(conn) })
+	c, hello, err := serve(ctx, conn, g.Me, g.KeyOf, func() bool { return g.leave(conn) })
 	switch {
 	case err == nil:
 		g.Accepted(c, hello)

@@ -16,7 +16,7 @@ func guard(t *testing.T, g *Guard) (addr string, accepted chan *Conn) {
 		t.Fatal(err)
 	}
 	accepted = make(chan *Conn, 100)
-	g.KeyOf = keyOf
+	g.Me, g.KeyOf = bob, keyOf
 	g.Accepted = func(c *Conn, _ Hello) { accepted <- c }
 	g.Serve(ln)
 	t.Cleanup(g.Close)
@@ -59,7 +59,7 @@ func TestGuardUnderFlood(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Client(testContext(t), c, hello, key); err != nil {
+	if _, err := Client(testContext(t), c, hello, alice, bob.Public()); err != nil {
 		t.Fatal(err)
 	}
 	<-accepted
@@ -69,7 +69,13 @@ func TestGuardUnderFlood(t *testing.T) {
 func TestGuardDropsTheSilent(t *testing.T) {
 	g := &Guard{Patience: 50 * time.Millisecond}
 	addr, _ := guard(t, g)
-	for _, say := range [][]byte{nil, []byte(magic), hello.encode(make([]byte, nonceSize))} {
+	a, b := pair(t)
+	rec := &recorder{Conn: a}
+	if _, _, cerr, serr := shake(t, rec, b, hello, alice); cerr != nil || serr != nil {
+		t.Fatal(cerr, serr)
+	}
+	first := 5 + (int(rec.sent[3])<<8 | int(rec.sent[4])) // the first record, a whole hello
+	for _, say := range [][]byte{nil, rec.sent[:3], rec.sent[:100], rec.sent[:first]} {
 		c, err := net.Dial("tcp", addr)
 		if err != nil {
 			t.Fatal(err)

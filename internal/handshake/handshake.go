@@ -4,74 +4,89 @@ package handshake
 
 import (
 	"context"
-	"crypto/hkdf"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/binary"
+	"crypto/ed25519"
+	"crypto/tls"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"strconv"
+	"strings"
 	"time"
 )
 
-const (
-	magic     = "ckpthsk1"
-	nonceSize = 32
-	proofSize = sha256.Size
-
-	// KeySize is the least number of bytes of a key.
-	KeySize = 32
-
-	helloSize  = len(magic) + 8 + 16 + 4 + 4 + nonceSize
-	answerSize = nonceSize + proofSize
-)
-
-// ErrStranger says that the other end does not know the key, speaks another protocol, or is not
+// ErrStranger says that the other end has another key than it should, speaks another protocol, or is not
 // libckpt at all. The connection is of no use; the error wraps what was seen.
 var ErrStranger = errors.New("the other end is not part of this job")
 
 // Hello says who wants to talk to whom about what. It is sent in the clear and proved afterwards.
 type Hello struct {
-	Protocol [8]byte  // what is spoken once the handshake is done
+	Protocol [8]byte  // what is spoken once the handshake is done: letters and digits
 	Job      [16]byte // tells jobs apart, so that a wrong number is noticed; not a secret
 	From, To uint32   // ranks, or whatever the protocol means by them
 }
 
-func (h Hello) encode(nonce []byte) []byte {
-	b := make([]byte, 0, helloSize)
-	b = append(b, magic...)
-	b = append(b, h.Protocol[:]...)
-	b = append(b, h.Job[:]...)
-	b = binary.BigEndian.AppendUint32(b, h.From)
-	b = binary.BigEndian.AppendUint32(b, h.To)
-	return append(b, nonce...)
+// name is the Hello as the name of a protocol for TLS: "ckptsig3/<job>/3/4".
+func (h Hello) name() string {
+	return fmt.Sprintf("%s/%x/%d/%d", h.Protocol[:], h.Job[:], h.From, h.To)
 }
 
-func decodeHello(b []byte) (Hello, error) {
+// parseHello reads what name has written, and takes no other form of it.
+func parseHello(name string) (Hello, error) {
 	var h Hello
-	if len(b) != helloSize {
-		return h, fmt.Errorf("hello has %d bytes, want %d", len(b), helloSize)
+	bad := fmt.Errorf("it speaks %q, which is no protocol of libckpt", name)
+	parts := strings.Split(name, "/")
+	if len(parts) != 4 || len(parts[0]) != len(h.Protocol) || len(parts[1]) != hex.EncodedLen(len(h.Job)) {
+		return h, bad
 	}
-	if string(b[:len(magic)]) != magic {
-		return h, fmt.Errorf("hello starts with %q, want %q", b[:len(magic)], magic)
+	copy(h.Protocol[:], parts[0])
+	_, jobErr := hex.Decode(h.Job[:], []byte(parts[1]))
+	from, fromErr := strconv.ParseUint(parts[2], 10, 32)
+	to, toErr := strconv.ParseUint(parts[3], 10, 32)
+	h.From, h.To = uint32(from), uint32(to)
+	if errors.Join(jobErr, fromErr, toErr) != nil || h.name() != name {
+		return Hello{}, bad
 	}
-	b = b[len(magic):]
-	copy(h.Protocol[:], b)
-	copy(h.Job[:], b[8:])
-	h.From = binary.BigEndian.Uint32(b[24:])
-	h.To = binary.BigEndian.Uint32(b[28:])
 	return h, nil
 }
 
-// Client proves to the server at the other end of conn that it knows the key, and has the server do
-// the same. On success conn belongs to the returned Conn; on failure conn is closed. An error that
-// wraps ErrStranger will not get better by trying again with the same peer, except that a server
-// whose Guard is flooded closes connections early, which looks like io.EOF here.
-func Client(ctx context.Context, conn net.Conn, hello Hello, key []byte) (*Conn, error) {
+// config is TLS as both ends use it: hello is the one protocol, and peer the one key that the other may have.
+func config(me *Identity, hello Hello, peer PublicKey) *tls.Config {
+	return &tls.Config{
+		Certificates: []tls.Certificate{me.certificate},
+		MinVersion:   tls.VersionTLS13,
+		NextProtos:   []string{hello.name()},
+		// The chain and the name of a certificate are not looked at: its key is known (pinned).
+		InsecureSkipVerify: true,
+		ClientAuth:         tls.RequireAnyClientCert,
+		VerifyConnection: func(s tls.ConnectionState) error {
+			public, ok := s.PeerCertificates[0].PublicKey.(ed25519.PublicKey)
+			if !ok || string(public) != string(peer[:]) {
+				return fmt.Errorf("%w: it has another key", ErrStranger)
+			}
+			if s.NegotiatedProtocol != hello.name() {
+				return fmt.Errorf("%w: it did not say which protocol it speaks", ErrStranger)
+			}
+			return nil
+		},
+		SessionTicketsDisabled: true,
+		// Links carry the words of a protocol, which are worth nothing when the job is over. So a key exchange
+		// that a quantum computer of later years cannot undo is not worth three times the bytes. P-256 is for
+		// FIPS 140 mode, where X25519 may not be used.
+		CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP256},
+		// What is written together is one record of TLS from the start.
+		DynamicRecordSizingDisabled: true,
+	}
+}
+
+// Client proves to the server at the other end of conn that it is me, and has the server prove that it is
+// peer. On success conn belongs to the returned Conn; on failure conn is closed. An error that wraps
+// ErrStranger will not get better by trying again with the same peer. A server whose Guard is flooded closes
+// connections early, which looks like io.EOF here.
+func Client(ctx context.Context, conn net.Conn, hello Hello, me *Identity, peer PublicKey) (*Conn, error) {
 	stop := context.AfterFunc(ctx, func() { expire(conn) })
-	c, err := client(conn, hello, key)
+	c, err := client(conn, hello, me, peer)
 	if !stop() && err == nil {
 		err = ctx.Err() // the deadline may be set at any moment from now on
 	}
@@ -81,32 +96,15 @@ func Client(ctx context.Context, conn net.Conn, hello Hello, key []byte) (*Conn,
 	return c, nil
 }
 
-func client(conn net.Conn, hello Hello, key []byte) (*Conn, error) {
-	if len(key) < KeySize {
-		return nil, fmt.Errorf("key has %d bytes, want at least %d", len(key), KeySize)
+func client(conn net.Conn, hello Hello, me *Identity, peer PublicKey) (*Conn, error) {
+	t := tls.Client(conn, config(me, hello, peer))
+	if err := t.Handshake(); err != nil {
+		return nil, causeOf(err)
 	}
-	nonce := freshNonce()
-	first := hello.encode(nonce)
-	if _, err := conn.Write(first); err != nil {
-		return nil, err
-	}
-	var answer [answerSize]byte
-	if _, err := io.ReadFull(conn, answer[:]); err != nil {
-		return nil, err
-	}
-	if !hmac.Equal(answer[nonceSize:], prove(key, "server", first, answer[:nonceSize])) {
-		return nil, fmt.Errorf("%w: its proof is wrong", ErrStranger)
-	}
-	if _, err := conn.Write(prove(key, "client", first, answer[:nonceSize])); err != nil {
-		return nil, err
-	}
-	c, err := newConn(conn, key, first, answer[:nonceSize], "client", "server")
-	if err != nil {
-		return nil, err
-	}
+	c := newConn(conn, t)
 	welcome, err := c.ReadRecord()
 	if err != nil {
-		return nil, fmt.Errorf("the other end did not accept the proof: %w", err)
+		return nil, fmt.Errorf("the other end did not accept the proof: %w", causeOf(err))
 	}
 	if len(welcome) != 0 {
 		return nil, fmt.Errorf("%w: first record has %d bytes, want none", ErrStranger, len(welcome))
@@ -114,19 +112,21 @@ func client(conn net.Conn, hello Hello, key []byte) (*Conn, error) {
 	return c, nil
 }
 
-// Server runs the other side of Client. keyOf returns the key for what the client says it is, or an
-// error when there is none; it is called before anything is proved. On failure conn is closed, and
-// the client cannot have succeeded.
-func Server(ctx context.Context, conn net.Conn, keyOf func(Hello) ([]byte, error)) (*Conn, Hello, error) {
-	return serve(ctx, conn, keyOf, func() bool { return true })
+// KeyOf tells a server which public key the client must have that says hello, or why none is good enough. It
+// is called before anything is proved.
+type KeyOf func(Hello) (PublicKey, error)
+
+// Server runs the other side of Client. On failure conn is closed, and the client cannot have succeeded.
+func Server(ctx context.Context, conn net.Conn, me *Identity, keyOf KeyOf) (*Conn, Hello, error) {
+	return serve(ctx, conn, me, keyOf, func() bool { return true })
 }
 
 // serve is Server with a last say: proven is called once the client's proof is right and before the
 // client is told so, and may still refuse. After that neither ctx nor proven ends the connection:
 // the client may count on it.
-func serve(ctx context.Context, conn net.Conn, keyOf func(Hello) ([]byte, error), proven func() bool) (*Conn, Hello, error) {
+func serve(ctx context.Context, conn net.Conn, me *Identity, keyOf KeyOf, proven func() bool) (*Conn, Hello, error) {
 	stop := context.AfterFunc(ctx, func() { expire(conn) })
-	c, hello, err := server(conn, keyOf)
+	c, hello, err := server(conn, me, keyOf)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -144,36 +144,90 @@ func serve(ctx context.Context, conn net.Conn, keyOf func(Hello) ([]byte, error)
 	return c, hello, nil
 }
 
-func server(conn net.Conn, keyOf func(Hello) ([]byte, error)) (*Conn, Hello, error) {
-	var first [helloSize]byte
-	if _, err := io.ReadFull(conn, first[:]); err != nil {
-		return nil, Hello{}, err
+func server(conn net.Conn, me *Identity, keyOf KeyOf) (*Conn, Hello, error) {
+	var hello Hello
+	var refused error
+	in := &limited{Conn: conn, left: maxHandshake}
+	t := tls.Server(in, &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		GetConfigForClient: func(info *tls.ClientHelloInfo) (*tls.Config, error) {
+			var peer PublicKey
+			if hello, peer, refused = expect(info.SupportedProtos, keyOf); refused != nil {
+				if len(info.SupportedProtos) == 0 {
+					return nil, refused
+				}
+				// The client is told that its protocol is none here, which it is not by an error of ours.
+				return &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"none"}}, nil
+			}
+			return config(me, hello, peer), nil
+		},
+	})
+	err := t.Handshake()
+	if refused != nil {
+		return nil, Hello{}, fmt.Errorf("%w: %w", ErrStranger, refused)
 	}
-	hello, err := decodeHello(first[:])
 	if err != nil {
-		return nil, Hello{}, fmt.Errorf("%w: %w", ErrStranger, err)
+		return nil, Hello{}, causeOf(err)
 	}
-	key, err := keyOf(hello)
+	in.left = -1
+	return newConn(conn, t), hello, nil
+}
+
+// expect returns what a client says that offers these protocols, and the key that it must have.
+func expect(names []string, keyOf KeyOf) (Hello, PublicKey, error) {
+	if len(names) != 1 {
+		return Hello{}, PublicKey{}, fmt.Errorf("it speaks %d protocols, want one of libckpt", len(names))
+	}
+	hello, err := parseHello(names[0])
 	if err != nil {
-		return nil, Hello{}, fmt.Errorf("%w: %w", ErrStranger, err)
+		return Hello{}, PublicKey{}, err
 	}
-	if len(key) < KeySize {
-		return nil, Hello{}, fmt.Errorf("key has %d bytes, want at least %d", len(key), KeySize)
+	peer, err := keyOf(hello)
+	return hello, peer, err
+}
+
+// maxHandshake is how many bytes a server reads of one who has proved nothing yet. A client sends 600.
+const maxHandshake = 8 << 10
+
+// limited is a connection of which only so many bytes may be read; -1: all.
+type limited struct {
+	net.Conn
+	left int
+}
+
+func (l *limited) Read(p []byte) (int, error) {
+	if l.left < 0 {
+		return l.Conn.Read(p)
 	}
-	nonce := freshNonce()
-	answer := append(nonce[:nonceSize:nonceSize], prove(key, "server", first[:], nonce)...)
-	if _, err := conn.Write(answer); err != nil {
-		return nil, Hello{}, err
+	if l.left == 0 {
+		return 0, fmt.Errorf("%w: its handshake has more than %d bytes", ErrStranger, maxHandshake)
 	}
-	var proof [proofSize]byte
-	if _, err := io.ReadFull(conn, proof[:]); err != nil {
-		return nil, Hello{}, err
+	n, err := l.Conn.Read(p[:min(len(p), l.left)])
+	l.left -= n
+	return n, err
+}
+
+// formerly is how connections began before TLS was spoken on them.
+const formerly = "ckpth"
+
+// causeOf adds to an error of a handshake whose fault it is, where it is one of the other end.
+func causeOf(err error) error {
+	var plain tls.RecordHeaderError
+	var op *net.OpError
+	var network net.Error
+	switch {
+	case errors.As(err, &plain) && string(plain.RecordHeader[:]) == formerly:
+		return fmt.Errorf("%w: it has an older version of libckpt", ErrStranger)
+	case errors.Is(err, ErrStranger):
+		return err
+	case errors.As(err, &op) && op.Op == "remote error":
+		return fmt.Errorf("%w: it refuses: %w", ErrStranger, op.Err)
+	case errors.As(err, &op) && op.Op == "local error":
+		return fmt.Errorf("%w: %w", ErrStranger, op.Err)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &network):
+		return err
 	}
-	if !hmac.Equal(proof[:], prove(key, "client", first[:], nonce)) {
-		return nil, Hello{}, fmt.Errorf("%w: its proof is wrong", ErrStranger)
-	}
-	c, err := newConn(conn, key, first[:], nonce, "server", "client")
-	return c, hello, err
+	return fmt.Errorf("%w: %w", ErrStranger, err)
 }
 
 // expire makes all reads and writes of conn fail, those under way too.
@@ -186,26 +240,4 @@ func failed(ctx context.Context, conn net.Conn, err error) error {
 		err = fmt.Errorf("%w (%w)", context.Cause(ctx), err)
 	}
 	return fmt.Errorf("handshake with %v: %w", conn.RemoteAddr(), err)
-}
-
-// prove is what only one who knows the key can compute for these nonces. Hello and nonce have fixed
-// sizes and label ends with a zero byte, so no two different inputs are the same string of bytes.
-func prove(key []byte, label string, hello, nonce []byte) []byte {
-	m := hmac.New(sha256.New, key)
-	m.Write([]byte("ckpt handshake " + label + "\x00"))
-	m.Write(hello)
-	m.Write(nonce)
-	return m.Sum(nil)
-}
-
-// recordKey is the key for the records that the end called label sends on this connection.
-func recordKey(key []byte, label string, hello, nonce []byte) ([]byte, error) {
-	salt := sha256.Sum256(append(append([]byte(nil), hello...), nonce...))
-	return hkdf.Key(sha256.New, key, salt[:], "ckpt records of "+label, 32)
-}
-
-func freshNonce() []byte {
-	b := make([]byte, nonceSize)
-	_, _ = rand.Read(b) // crypto/rand.Read never fails
-	return b
 }

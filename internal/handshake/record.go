@@ -4,9 +4,9 @@ package handshake
 
 import (
 	"bufio"
-	"crypto/aes"
-	"crypto/cipher"
+	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -18,66 +18,20 @@ const MaxRecord = 64 << 10
 
 const (
 	lengthSize = 4
-	tagSize    = 16
+	tlsRecord  = 16 << 10 // bytes of ours that one record of TLS can hold
 )
 
 // Conn is a connection whose ends know each other. One goroutine may read while another writes;
 // neither side may be used by two at once. Close may be called by any.
 type Conn struct {
-	conn net.Conn
+	conn net.Conn // below TLS
+	tls  *tls.Conn
 	in   *bufio.Reader
-	out  *bufio.Writer
-	open *sealer // of what arrives
-	seal *sealer // of what leaves
-	rest []byte  // of a record that Read returned in part
-	buf  []byte  // scratch of WriteRecord
+	out  *bufio.Writer // small records share one of TLS
 }
 
-// sealer numbers and seals the records of one direction.
-type sealer struct {
-	aead cipher.AEAD
-	next uint64
-}
-
-func (s *sealer) nonce() []byte {
-	var n [12]byte
-	binary.BigEndian.PutUint64(n[4:], s.next)
-	s.next++
-	return n[:]
-}
-
-func newSealer(key, hello, nonce []byte, label string) (*sealer, error) {
-	k, err := recordKey(key, label, hello, nonce)
-	if err != nil {
-		return nil, err
-	}
-	block, err := aes.NewCipher(k)
-	if err != nil {
-		return nil, err
-	}
-	aead, err := cipher.NewGCM(block)
-	if err != nil {
-		return nil, err
-	}
-	return &sealer{aead: aead}, nil
-}
-
-func newConn(conn net.Conn, key, hello, nonce []byte, me, peer string) (*Conn, error) {
-	open, err := newSealer(key, hello, nonce, peer)
-	if err != nil {
-		return nil, err
-	}
-	seal, err := newSealer(key, hello, nonce, me)
-	if err != nil {
-		return nil, err
-	}
-	return &Conn{
-		conn: conn,
-		in:   bufio.NewReaderSize(conn, 32<<10),
-		out:  bufio.NewWriterSize(conn, 32<<10),
-		open: open,
-		seal: seal,
-	}, nil
+func newConn(conn net.Conn, t *tls.Conn) *Conn {
+	return &Conn{conn: conn, tls: t, in: bufio.NewReader(t), out: bufio.NewWriterSize(t, tlsRecord)}
 }
 
 // ReadRecord returns the next record in memory of its own. io.EOF means that the other end closed
@@ -88,8 +42,8 @@ func (c *Conn) ReadRecord() ([]byte, error) {
 		return nil, err
 	}
 	n := binary.BigEndian.Uint32(length[:])
-	if n < tagSize || n > MaxRecord+tagSize {
-		return nil, fmt.Errorf("record %d has %d bytes, want %d to %d", c.open.next, n, tagSize, MaxRecord+tagSize)
+	if n > MaxRecord {
+		return nil, fmt.Errorf("record has %d bytes, want at most %d", n, MaxRecord)
 	}
 	b := make([]byte, n)
 	if _, err := io.ReadFull(c.in, b); err != nil {
@@ -98,53 +52,36 @@ func (c *Conn) ReadRecord() ([]byte, error) {
 		}
 		return nil, err
 	}
-	p, err := c.open.aead.Open(b[:0], c.open.nonce(), b, length[:])
-	if err != nil {
-		return nil, fmt.Errorf("record %d is forged or out of order: %w", c.open.next-1, err)
-	}
-	return p, nil
+	return b, nil
 }
 
-// WriteRecord seals p and puts it in the buffer; Flush sends it. p may be reused at once.
+// WriteRecord puts p in the buffer; Flush sends it. p may be reused at once.
 func (c *Conn) WriteRecord(p []byte) error {
 	if len(p) > MaxRecord {
 		return fmt.Errorf("record has %d bytes, want at most %d", len(p), MaxRecord)
 	}
 	var length [lengthSize]byte
-	binary.BigEndian.PutUint32(length[:], uint32(len(p)+tagSize))
-	c.buf = c.seal.aead.Seal(append(c.buf[:0], length[:]...), c.seal.nonce(), p, length[:])
-	_, err := c.out.Write(c.buf)
+	binary.BigEndian.PutUint32(length[:], uint32(len(p)))
+	if _, err := c.out.Write(length[:]); err != nil {
+		return err
+	}
+	_, err := c.out.Write(p)
 	return err
 }
 
 // Flush sends what WriteRecord left in the buffer.
 func (c *Conn) Flush() error { return c.out.Flush() }
 
-// Read reads the bytes of the records, as a stream.
-func (c *Conn) Read(p []byte) (int, error) {
-	for len(c.rest) == 0 {
-		r, err := c.ReadRecord()
-		if err != nil {
-			return 0, err
-		}
-		c.rest = r
-	}
-	n := copy(p, c.rest)
-	c.rest = c.rest[n:]
-	return n, nil
-}
+// Read and Write are a stream, for those who need no records: two ends use either.
+func (c *Conn) Read(p []byte) (int, error) { return c.in.Read(p) }
 
-// Write sends p at once, in as many records as it needs.
+// Write sends p at once.
 func (c *Conn) Write(p []byte) (int, error) {
-	done := 0
-	for done < len(p) {
-		n := min(len(p)-done, MaxRecord)
-		if err := c.WriteRecord(p[done : done+n]); err != nil {
-			return done, err
-		}
-		done += n
+	n, err := c.out.Write(p)
+	if err != nil {
+		return n, err
 	}
-	return done, c.Flush()
+	return n, c.Flush()
 }
 
 // SetDeadline, SetReadDeadline and SetWriteDeadline are those of net.Conn.
@@ -160,17 +97,23 @@ func (c *Conn) RemoteAddr() net.Addr { return c.conn.RemoteAddr() }
 
 // CloseWrite says that nothing follows; the other end reads io.EOF after everything that was flushed.
 func (c *Conn) CloseWrite() error {
-	if t, ok := c.conn.(interface{ CloseWrite() error }); ok {
+	err := c.tls.CloseWrite()
+	return errors.Join(err, shut(c.conn))
+}
+
+// shut is CloseWrite of the connection below, if it has one.
+func shut(conn net.Conn) error {
+	if t, ok := conn.(interface{ CloseWrite() error }); ok {
 		return t.CloseWrite()
 	}
 	return nil
 }
 
-// Close ends the connection without flushing. It shuts the connection down rather than closing its
-// descriptor alone: a child that the process forked meanwhile (a frozen copy of it, a subshell) holds
-// the descriptor too, and the peer would wait for as long as that child lives.
+// Close ends the connection without flushing, and waits for nothing. It shuts the connection down rather than
+// closing its descriptor alone: a child that the process forked meanwhile (a frozen copy of it, a subshell)
+// holds the descriptor too, and the peer would wait for as long as that child lives.
 func (c *Conn) Close() error {
-	_ = c.CloseWrite()
+	_ = shut(c.conn)
 	if t, ok := c.conn.(interface{ CloseRead() error }); ok {
 		_ = t.CloseRead()
 	}

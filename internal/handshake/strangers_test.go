@@ -61,7 +61,7 @@ func TestStrangersInLog(t *testing.T) {
 func TestStrangersOfGuard(t *testing.T) {
 	var log page
 	s := NewStrangers(slog.New(slog.NewTextHandler(&log, nil)), "some port")
-	g := &Guard{KeyOf: func(Hello) ([]byte, error) { return make([]byte, KeySize), nil }, Accepted: func(c *Conn, _ Hello) { c.Close() }, Rejected: s.Rejected}
+	g := &Guard{Me: bob, KeyOf: keyOf, Accepted: func(c *Conn, _ Hello) { c.Close() }, Rejected: s.Rejected}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

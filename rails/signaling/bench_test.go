@@ -3,8 +3,11 @@
 package signaling
 
 import (
+	"errors"
 	"fmt"
+	"syscall"
 	"testing"
+	"time"
 )
 
 func BenchmarkBarrier(b *testing.B) {
@@ -45,4 +48,31 @@ func BenchmarkSend(b *testing.B) {
 		}
 		return nil
 	}))
+}
+
+// BenchmarkJob is the network of a whole job, from its keys to its end with two barriers between, all ranks in
+// this process; cpu-ms/op is what all of them cost together.
+func BenchmarkJob(b *testing.B) {
+	for _, size := range []int{4, 64} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			before := cpu(b)
+			for b.Loop() {
+				nets := join(b, size, Config{})
+				ctx := testContext(b)
+				must(b, each(size, func(r int) error {
+					return errors.Join(nets[r].Barrier(ctx, 1), nets[r].Barrier(ctx, 1), nets[r].Shutdown(ctx))
+				}))
+			}
+			b.ReportMetric(float64((cpu(b)-before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+		})
+	}
+}
+
+// cpu is the processor time that this process has used.
+func cpu(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/libckpt/libckpt/internal/handshake"
 	"github.com/libckpt/libckpt/internal/hostaddr"
 )
 
@@ -21,14 +22,14 @@ const CardSize = 256
 //	 10  number of addresses, 1 byte; 11 zero
 //	 12  port on loopback, 2 bytes (0: none); 14 port on the addresses, 2 bytes (0: none)
 //	 16  host, 16 bytes
-//	 32  public key, 32 bytes
+//	 32  public key, 32 bytes (Ed25519)
 //	 64  nonce, 16 bytes
 //	 80  loopback address, 16 bytes (IPv4 mapped)
 //	 96  nine addresses of 16 bytes, unused ones zero
 //	240  first 16 bytes of the SHA-256 of what is before
 const (
 	cardMagic    = "ckptcard"
-	cardVersion  = 1
+	cardVersion  = 2
 	maxAddresses = 9
 	cardAddrs    = 96
 	cardSum      = 240
@@ -36,7 +37,7 @@ const (
 
 type card struct {
 	host     hostaddr.ID
-	public   [32]byte
+	public   handshake.PublicKey
 	nonce    [16]byte
 	loopback netip.AddrPort // zero when there is none
 	port     uint16         // on each of addrs

@@ -53,6 +53,10 @@ const (
 	shortcuts   = 32       // links beyond ring and tree that a rank asks for on its own account
 	ticks       = 8        // looks at a link in Config.Silence
 	dialTimeout = 3 * time.Second
+	// callAfter is how long the larger rank leaves it to the smaller one to notice that their connection has
+	// ended, and callAgain how long one that was called has to make another.
+	callAfter = 20 * time.Millisecond
+	callAgain = time.Second
 	// firstTimeout is how long the two ends of a new connection wait for each other's first frame.
 	firstTimeout = 10 * time.Second
 	// refusedFor is how long all addresses of a rank must refuse connections before its process counts as

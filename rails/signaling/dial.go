@@ -120,8 +120,8 @@ type made struct {
 // connect tries all addresses of peer, again and again, until one works or ctx is done.
 func (n *Network) connect(ctx context.Context, peer int) (made, error) {
 	var c made
-	err := n.insist(ctx, peer, false, func(ctx context.Context, way string, key []byte) (err error) {
-		c, err = n.dial(ctx, way, peer, key)
+	err := n.insist(ctx, peer, false, func(ctx context.Context, way string) (err error) {
+		c, err = n.dial(ctx, way, peer)
 		return err
 	})
 	return c, err
@@ -129,11 +129,7 @@ func (n *Network) connect(ctx context.Context, peer int) (made, error) {
 
 // insist calls f with all addresses of peer, again and again, until it succeeds or ctx is done; where gone
 // counts, also until it is known that the peer's process has ended, with errGone.
-func (n *Network) insist(ctx context.Context, peer int, gone bool, f func(ctx context.Context, way string, key []byte) error) error {
-	key, err := n.keys.with(peer)
-	if err != nil {
-		return err
-	}
+func (n *Network) insist(ctx context.Context, peer int, gone bool, f func(ctx context.Context, way string) error) error {
 	ways := n.cards[peer].ways(n.cards[n.rank].host)
 	if len(ways) == 0 {
 		return fmt.Errorf("rank %d is on another host and has no address there that could be tried", peer)
@@ -144,7 +140,7 @@ func (n *Network) insist(ctx context.Context, peer int, gone bool, f func(ctx co
 		var errs []error
 		all := true
 		for _, way := range ways {
-			err := f(ctx, way.String(), key)
+			err := f(ctx, way.String())
 			if err == nil {
 				return nil
 			}
@@ -178,8 +174,8 @@ func (n *Network) parted() bool {
 	return n.agreed
 }
 
-func (n *Network) dial(ctx context.Context, addr string, peer int, key []byte) (made, error) {
-	conn, err := n.greet(ctx, addr, n.keys.hello(peer, protocol), key)
+func (n *Network) dial(ctx context.Context, addr string, peer int) (made, error) {
+	conn, err := n.greet(ctx, addr, peer, protocol)
 	if err != nil {
 		return made{}, err
 	}
@@ -211,8 +207,8 @@ func (n *Network) dial(ctx context.Context, addr string, peer int, key []byte) (
 	return c, nil
 }
 
-// greet connects to an address and proves who this rank is.
-func (n *Network) greet(ctx context.Context, addr string, hello handshake.Hello, key []byte) (*handshake.Conn, error) {
+// greet connects to an address of peer; both prove who they are.
+func (n *Network) greet(ctx context.Context, addr string, peer int, protocol [8]byte) (*handshake.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	var d net.Dialer
@@ -223,7 +219,7 @@ func (n *Network) greet(ctx context.Context, addr string, hello handshake.Hello,
 	if n.cfg.wrap != nil {
 		conn = n.cfg.wrap(conn)
 	}
-	return handshake.Client(ctx, conn, hello, key)
+	return handshake.Client(ctx, conn, n.keys.hello(peer, protocol), n.keys.me, n.cards[peer].public)
 }
 
 // firstFrame waits for the other end's first frame, until the network ends or patience does.
@@ -307,8 +303,8 @@ func (n *Network) called(peer int, number uint64) {
 }
 
 // call tells a smaller rank that this one has lost the connection of a link.
-func (n *Network) call(ctx context.Context, addr string, l *link, key []byte) error {
-	conn, err := n.greet(ctx, addr, n.keys.hello(l.peer, callProtocol), key)
+func (n *Network) call(ctx context.Context, addr string, l *link) error {
+	conn, err := n.greet(ctx, addr, l.peer, callProtocol)
 	if err != nil {
 		return err
 	}
@@ -340,18 +336,22 @@ func (n *Network) remake(l *link, cause string) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	defer context.AfterFunc(n.ctx, func() { cancel(ErrClosed) })()
-	err := n.insist(ctx, l.peer, true, func(ctx context.Context, way string, key []byte) error {
+	next := time.Now().Add(callAfter) // when a call may be of use
+	err := n.insist(ctx, l.peer, true, func(ctx context.Context, way string) error {
 		if err := state(); err != nil {
 			cancel(err)
 			return err
 		}
 		if n.rank > l.peer {
-			if err := n.call(ctx, way, l, key); err != nil {
-				return err
+			if time.Now().After(next) {
+				if err := n.call(ctx, way, l); err != nil {
+					return err
+				}
+				next = time.Now().Add(callAgain)
 			}
-			return errors.New("it was called, and has not connected yet")
+			return errors.New("it knows, and has not connected yet")
 		}
-		c, err := n.dial(ctx, way, l.peer, key)
+		c, err := n.dial(ctx, way, l.peer)
 		if err == nil && !n.join(c) {
 			err = errors.New("the connection came too late")
 		}

@@ -20,9 +20,10 @@
 //
 // # Trust
 //
-// A card carries a Curve25519 public key. The two ends of a link derive the same key from their
-// private and the other's public key, bound to the digest of all cards, and prove to each other that
-// they know it (package handshake). No secret travels, so who reads the cards learns nothing; who can
+// A card carries a public key (Ed25519), the private half of which never leaves its rank and is new in each
+// start of a job. Links are TLS 1.3 connections on which each end shows a certificate with its key, and takes
+// that of the other's card alone (package handshake). They are bound to the digest of all cards: ranks that
+// were given different ones do not come together. No secret travels, so who reads the cards learns nothing; who can
 // change them while they are gathered can join the job. They travel over the job's own bootstrap,
 // which the job trusts anyway. Strangers can connect to the listening port; they are dropped after a
 // bounded time and at a bounded cost. Ranks of the job trust each other.

@@ -5,8 +5,6 @@ package signaling
 import (
 	"bytes"
 	"context"
-	"crypto/ecdh"
-	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
@@ -21,7 +19,7 @@ import (
 // Endpoint is one rank before it knows the others: it listens, but accepts nothing yet.
 type Endpoint struct {
 	cfg      Config
-	private  *ecdh.PrivateKey
+	me       *handshake.Identity
 	card     card
 	encoded  []byte
 	loopback net.Listener // nil when there is none
@@ -36,10 +34,10 @@ type Endpoint struct {
 func Listen(cfg Config) (*Endpoint, error) {
 	e := &Endpoint{cfg: cfg.withDefaults()}
 	var err error
-	if e.private, err = ecdh.X25519().GenerateKey(rand.Reader); err != nil {
+	if e.me, err = handshake.NewIdentity(); err != nil {
 		return nil, fmt.Errorf("signaling network: make a key: %w", err)
 	}
-	copy(e.card.public[:], e.private.PublicKey().Bytes())
+	e.card.public = e.me.Public()
 	_, _ = rand.Read(e.card.nonce[:])
 	if e.card.host, err = hostaddr.Here(); err != nil {
 		return nil, fmt.Errorf("signaling network: %w", err)
@@ -148,7 +146,7 @@ func (e *Endpoint) network(rank int, cards [][]byte) (*Network, error) {
 		return nil, fmt.Errorf("card %d is not the one of this rank: the cards were gathered in a wrong order or changed", rank)
 	}
 	digest := sha256.New()
-	seen := make(map[[32]byte]int, len(cards))
+	seen := make(map[handshake.PublicKey]int, len(cards))
 	n := newNetwork(e.cfg, rank, len(cards))
 	for r, b := range cards {
 		c, err := decodeCard(b)
@@ -162,69 +160,42 @@ func (e *Endpoint) network(rank int, cards [][]byte) (*Network, error) {
 		n.cards[r] = c
 		digest.Write(b)
 	}
-	n.keys = &keyring{private: e.private, cards: n.cards, self: rank, known: make(map[int][]byte)}
-	copy(n.keys.job[:], digest.Sum(nil))
+	n.keys = &keyring{me: e.me, cards: n.cards, self: rank, job: [16]byte(digest.Sum(nil)[:16])}
 	return n, nil
 }
 
 var (
-	protocol     = [8]byte{'c', 'k', 'p', 't', 's', 'i', 'g', '2'} // links, made by the smaller rank
-	callProtocol = [8]byte{'c', 'k', 'p', 't', 'c', 'a', 'l', '1'} // calls, made by the larger
+	protocol     = [8]byte{'c', 'k', 'p', 't', 's', 'i', 'g', '3'} // links, made by the smaller rank
+	callProtocol = [8]byte{'c', 'k', 'p', 't', 'c', 'a', 'l', '2'} // calls, made by the larger
 )
 
-// keyring makes the keys that this rank shares with each of the others.
+// keyring is this rank's own key, and what it knows of the others'.
 type keyring struct {
-	private *ecdh.PrivateKey
-	cards   []*card
-	self    int
-	job     [32]byte // digest of all cards
-
-	mu    sync.Mutex
-	known map[int][]byte
-}
-
-// with returns the key of this rank and peer.
-func (k *keyring) with(peer int) ([]byte, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if key := k.known[peer]; key != nil {
-		return key, nil
-	}
-	public, err := ecdh.X25519().NewPublicKey(k.cards[peer].public[:])
-	if err != nil {
-		return nil, fmt.Errorf("public key of rank %d: %w", peer, err)
-	}
-	shared, err := k.private.ECDH(public)
-	if err != nil {
-		return nil, fmt.Errorf("public key of rank %d: %w", peer, err)
-	}
-	info := fmt.Sprintf("ckpt signaling link of ranks %d and %d", min(k.self, peer), max(k.self, peer))
-	key, err := hkdf.Key(sha256.New, shared, k.job[:], info, handshake.KeySize)
-	if err != nil {
-		return nil, fmt.Errorf("key shared with rank %d: %w", peer, err)
-	}
-	k.known[peer] = key
-	return key, nil
+	me    *handshake.Identity
+	cards []*card
+	self  int
+	job   [16]byte // of the digest of all cards: ranks that were given other cards are of another job
 }
 
 // hello is how this rank introduces itself to peer.
 func (k *keyring) hello(peer int, protocol [8]byte) handshake.Hello {
-	return handshake.Hello{Protocol: protocol, Job: [16]byte(k.job[:16]), From: uint32(k.self), To: uint32(peer)}
+	return handshake.Hello{Protocol: protocol, Job: k.job, From: uint32(k.self), To: uint32(peer)}
 }
 
-// of returns the key for one that introduces itself; it is called before anything is proved.
-func (k *keyring) of(h handshake.Hello) ([]byte, error) {
+// of returns the key that one must have who introduces itself; it is called before anything is proved.
+func (k *keyring) of(h handshake.Hello) (handshake.PublicKey, error) {
+	var none handshake.PublicKey
 	switch {
 	case h.Protocol != protocol && h.Protocol != callProtocol:
-		return nil, fmt.Errorf("it speaks %q, not %q", h.Protocol[:], protocol[:])
-	case h.Job != [16]byte(k.job[:16]):
-		return nil, fmt.Errorf("it belongs to another job")
+		return none, fmt.Errorf("it speaks %q, not %q", h.Protocol[:], protocol[:])
+	case h.Job != k.job:
+		return none, fmt.Errorf("it belongs to another job")
 	case uint64(h.To) != uint64(k.self):
-		return nil, fmt.Errorf("it looks for rank %d, this is rank %d", h.To, k.self)
+		return none, fmt.Errorf("it looks for rank %d, this is rank %d", h.To, k.self)
 	case h.Protocol == callProtocol && (uint64(h.From) <= uint64(k.self) || uint64(h.From) >= uint64(len(k.cards))):
-		return nil, fmt.Errorf("it says it is rank %d, which does not call rank %d: the larger rank calls", h.From, k.self)
+		return none, fmt.Errorf("it says it is rank %d, which does not call rank %d: the larger rank calls", h.From, k.self)
 	case h.Protocol == protocol && uint64(h.From) >= uint64(k.self):
-		return nil, fmt.Errorf("it says it is rank %d, which never connects to rank %d: the smaller rank connects", h.From, k.self)
+		return none, fmt.Errorf("it says it is rank %d, which never connects to rank %d: the smaller rank connects", h.From, k.self)
 	}
-	return k.with(int(h.From))
+	return k.cards[h.From].public, nil
 }

@@ -88,6 +88,7 @@ func (n *Network) OneHost() bool {
 func (n *Network) listen(loopback, outer net.Listener) {
 	n.strangers = handshake.NewStrangers(n.cfg.Log, "signaling port")
 	n.guard = &handshake.Guard{
+		Me:       n.keys.me,
 		KeyOf:    n.keys.of,
 		Accepted: n.accepted,
 		Rejected: n.strangers.Rejected,

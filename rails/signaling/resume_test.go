@@ -43,8 +43,8 @@ func TestResetsLoseNothing(t *testing.T) {
 		for ctx.Err() == nil {
 			if a, b := rand.N(size), rand.N(size); a != b && reset(nets[a], b) {
 				resets++
-				time.Sleep(3 * time.Millisecond) // or nothing would ever get through
 			}
+			time.Sleep(3 * time.Millisecond) // or nothing would ever get through
 		}
 	})
 	must(t, each(size, func(r int) error {

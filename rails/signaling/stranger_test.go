@@ -18,7 +18,7 @@ import (
 // or half of what a rank would say. Connections stay open until the other side closes them.
 func flood(t *testing.T, eps []*Endpoint, stop chan struct{}) *sync.WaitGroup {
 	t.Helper()
-	half := append([]byte("ckpthsk1"), protocol[:]...)
+	half := []byte{22, 3, 1, 2, 0, 1, 0, 1, 0xfc} // the begin of a TLS handshake
 	says := [][]byte{nil, []byte("GET / HTTP/1.1\r\n\r\n"), make([]byte, 4096), half}
 	var wg sync.WaitGroup
 	for _, ep := range eps {
@@ -83,7 +83,7 @@ func TestFloodOfStrangersChangesNothing(t *testing.T) {
 func TestImpostors(t *testing.T) {
 	nets := join(t, 4, Config{})
 	stranger, _ := endpoints(t, 1, Config{})
-	fake := &keyring{private: stranger[0].private, cards: nets[0].cards, job: nets[0].keys.job, known: map[int][]byte{}}
+	fake := &keyring{me: stranger[0].me, cards: nets[0].cards, job: nets[0].keys.job}
 	for name, try := range map[string]struct {
 		keys     *keyring
 		from, to int
@@ -96,17 +96,13 @@ func TestImpostors(t *testing.T) {
 		"stranger with a rank that is not": {fake, 1 << 20, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			key, err := try.keys.with(try.to)
-			if err != nil { // no key with oneself: any will do
-				key = make([]byte, handshake.KeySize)
-			}
 			conn, err := net.Dial("tcp", nets[2].cards[2].loopback.String())
 			if err != nil {
 				t.Fatal(err)
 			}
 			h := try.keys.hello(try.to, protocol)
 			h.From = uint32(try.from)
-			if _, err := handshake.Client(testContext(t), conn, h, key); err == nil {
+			if _, err := handshake.Client(testContext(t), conn, h, try.keys.me, nets[2].cards[2].public); err == nil {
 				t.Error("is let in")
 			}
 		})
@@ -114,24 +110,39 @@ func TestImpostors(t *testing.T) {
 	must(t, each(4, func(r int) error { return nets[r].Barrier(testContext(t), 1) }))
 }
 
+// Ranks that were given different cards, be it of a third one, do not come together.
+func TestRanksWithOtherCardsStayApart(t *testing.T) {
+	eps, cards := endpoints(t, 3, Config{})
+	_, others := endpoints(t, 1, Config{})
+	changed := [][]byte{cards[0], cards[1], others[0]}
+	ctx, cancel := context.WithTimeout(testContext(t), 300*time.Millisecond)
+	defer cancel()
+	errs := each(2, func(r int) error {
+		n, err := eps[r].Join(ctx, r, [][][]byte{cards, changed}[r])
+		if err == nil {
+			n.Close()
+		}
+		return err
+	})
+	if errs[0] == nil || errs[1] == nil {
+		t.Errorf("rank 0: %v, rank 1: %v; want errors", errs[0], errs[1])
+	}
+}
+
 // Of two connections of a rank the later one counts, and one that was begun earlier and comes late does not.
 func TestSecondConnectionTakesTheLink(t *testing.T) {
 	nets := join(t, 2, Config{})
-	key, err := nets[0].keys.with(1)
-	if err != nil {
-		t.Fatal(err)
-	}
 	address := nets[1].cards[1].loopback.String()
 	nets[0].mu.Lock()
 	nets[0].dials--
 	nets[0].mu.Unlock()
-	if _, err := nets[0].dial(testContext(t), address, 1, key); err == nil {
+	if _, err := nets[0].dial(testContext(t), address, 1); err == nil {
 		t.Error("a connection with the number of another one is used")
 	}
 	must(t, each(2, func(r int) error { return nets[r].Barrier(testContext(t), 1) }))
 	// The larger rank takes this one, and closes the first; the smaller, which does not use it, makes another.
 	// That one may come even before the larger rank's word on this one.
-	if c, err := nets[0].dial(testContext(t), address, 1, key); err == nil {
+	if c, err := nets[0].dial(testContext(t), address, 1); err == nil {
 		_ = c.conn.Close()
 	}
 	must(t, each(2, func(r int) error { return nets[r].Barrier(testContext(t), 1) }))
@@ -145,15 +156,11 @@ func TestCalls(t *testing.T) {
 		in       bool
 	}{"larger to smaller": {3, 2, true}, "smaller to larger": {0, 2, false}} {
 		keys := nets[try.from].keys
-		key, err := keys.with(try.to)
-		if err != nil {
-			t.Fatal(err)
-		}
 		conn, err := net.Dial("tcp", nets[try.to].cards[try.to].loopback.String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := handshake.Client(testContext(t), conn, keys.hello(try.to, callProtocol), key)
+		c, err := handshake.Client(testContext(t), conn, keys.hello(try.to, callProtocol), keys.me, nets[try.to].cards[try.to].public)
 		if (err == nil) != try.in {
 			t.Errorf("%s: %v", name, err)
 		}
