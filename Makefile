@@ -2,7 +2,8 @@
 #
 #   make            build everything into build/, a tree that can be moved anywhere
 #   make demo       kill -9 a running MPI job and continue it: the short proof
-#   make test       all tests
+#   make check      build, lint, and the tests that start no MPI job: what to run before each commit
+#   make test       all tests; ONLY=REGEXP those with such names, ONLY=./ckpt/... or ONLY=packages a part
 #   make bench      measure; results go to bench/results/
 #   make soak       save, kill and continue random programs, hundreds of times
 #   make campaign   hurt living jobs from the outside, and check what becomes of them
@@ -35,13 +36,13 @@ PKG := $(LIB)/ckpt
 # ---- setup: before everything else, and only there packages are installed -----------------------
 
 # setup.mk says which GO to use.  It is an included makefile, so make brings it up to date first.
-# `make test`, `make soak` and `make lint` need more packages than the rest.
+# `make test`, `make soak`, `make check` and `make lint` need more packages than the rest.
 SETUP := $(BUILD)/setup.mk
 ifneq ($(MAKECMDGOALS),clean)
 include $(SETUP)
 endif
 $(SETUP): FORCE
-	@scripts/setup.sh $@ $(if $(filter test soak,$(MAKECMDGOALS)),test,$(if $(filter lint format,$(MAKECMDGOALS)),lint))
+	@scripts/setup.sh $@ $(if $(filter test soak,$(MAKECMDGOALS)),test,$(if $(filter check lint format,$(MAKECMDGOALS)),lint))
 
 setup: $(SETUP)
 	@echo "setup: all is there; Go is $(GO)"
@@ -176,8 +177,13 @@ examples: $(EXAMPLES)
 demo: all examples
 	scripts/demo.sh $(BUILD)
 
+# No fault points, no programs of other people: what a change needs before it is committed.
+check: all examples $(C_TESTS)
+	GO=$(GO) scripts/lint.sh
+	GO=$(GO) SCOPE=check scripts/test.sh $(BUILD) $(abspath $(C_TESTS))
+
 test: all faults examples soak-programs $(C_TESTS)
-	GO=$(GO) scripts/test.sh $(BUILD) $(abspath $(C_TESTS))
+	GO=$(GO) ONLY='$(ONLY)' scripts/test.sh $(BUILD) $(abspath $(C_TESTS))
 
 include bench/module.mk
 
@@ -221,7 +227,7 @@ install: all
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all faults setup examples demo test bench soak soak-programs campaign fuzz lint format generate install clean FORCE
+.PHONY: all faults setup examples demo check test bench soak soak-programs campaign fuzz lint format generate install clean FORCE
 FORCE:
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

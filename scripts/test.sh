@@ -3,6 +3,11 @@
 #
 # test.sh BUILD [C-TEST...]: every test there is.  The build must be up to date; `make test` sees to it.
 # Each part runs even when an earlier one failed; the status is 0 only when all passed.
+#
+#   SCOPE=check      only what starts no MPI job (make check)
+#   ONLY=packages    only the packages, and not what needs whole programs
+#   ONLY=./ckpt/...  only these packages, whatever they need; several are separated by spaces
+#   ONLY=REGEXP      only the tests whose name it matches, with and without MPI
 set -uo pipefail
 
 go=${GO:-go}
@@ -51,6 +56,54 @@ mapfile -t pure < <($go list -f '{{if not .CgoFiles}}{{.ImportPath}}{{end}}' "${
 mapfile -t pure < <(printf '%s\n' "${pure[@]}" | grep -vE '/collclock/model|/capi/(.*/)?test|/internal/(soak|suites)')
 [ ${#pure[@]} -gt 0 ] || { echo "test: no Go packages found" >&2 && exit 1; }
 
+done_with() {
+    echo
+    if [ ${#failed[@]} -gt 0 ]; then
+        cat "$failures"
+        machine
+        echo "test: FAILED: $(IFS=,; echo "${failed[*]}")"
+        exit 1
+    fi
+    echo "test: $1, $SECONDS s"
+    exit 0
+}
+
+# Those that start MPI jobs, and the models, each state of which is searched.
+mapfile -t quick < <(printf '%s\n' "${units[@]}" | grep -vE '/capi/(front|back)/test|/collclock/model')
+
+case ${SCOPE:-} in
+check)
+    part "packages without MPI jobs" "$go" test -short -timeout 10m "${quick[@]}"
+    for program in "$@"; do
+        part "C: ${program##*/}" "$program"
+    done
+    part "house rules, installed tree" "$go" test -count=1 ./internal/house/...
+    done_with "what needs no MPI job passed"
+    ;;
+esac
+case ${ONLY:-} in
+"") ;;
+packages)
+    part "packages" "$go" test -timeout 30m "${units[@]}"
+    done_with "the packages passed"
+    ;;
+./* | github.com/*)
+    read -ra chosen <<<"$ONLY"
+    part "$ONLY" "$go" test -count=1 -timeout 30m -v "${chosen[@]}"
+    done_with "the packages $ONLY passed"
+    ;;
+*)
+    # Only packages that have such a test are compiled and run.
+    mapfile -t chosen < <(git ls-files '*_test.go' | xargs grep -lE '^func Test' |
+        while read -r file; do
+            sed -nE 's/^func (Test[A-Za-z0-9_]*)\(.*/\1/p' "$file" | grep -qE -- "${ONLY%%/*}" && echo "./${file%/*}"
+        done | sort -u)
+    [ ${#chosen[@]} -gt 0 ] || { echo "test: no test has a name like $ONLY" >&2 && exit 1; }
+    part "$ONLY" "$go" test -count=1 -timeout 30m -v -run "$ONLY" "${chosen[@]}"
+    done_with "the tests $ONLY passed"
+    ;;
+esac
+
 part "packages" "$go" test -timeout 30m "${units[@]}"
 part "packages, with the race detector" "$go" test -race -timeout 30m "${pure[@]}"
 for program in "$@"; do
@@ -62,11 +115,4 @@ part "whole programs, end to end" "$go" test -count=1 -timeout 30m -v ./internal
 part "other people's programs, as natively" "$go" test -count=1 -timeout 30m -v ./internal/suites
 part "whole programs, under Syscall User Dispatch" env CKPT_E2E_TRAP=sud "$go" test -count=1 -timeout 10m -short -v -run TestUnderCkptrun ./internal/e2e
 
-echo
-if [ ${#failed[@]} -gt 0 ]; then
-    cat "$failures"
-    machine
-    echo "test: FAILED: $(IFS=,; echo "${failed[*]}")"
-    exit 1
-fi
-echo "test: all passed, $SECONDS s"
+done_with "all passed"
