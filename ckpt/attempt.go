@@ -21,29 +21,29 @@ import (
 // attempt is one try to make an epoch. All ranks go through the same stages, and decide the same
 // after each exchange, since all see what all said.
 type attempt struct {
-	j         *Job
-	id        tryID           // equal on all ranks; names the exchanges
-	clock     uint32          // async: the epoch of the collective clock
-	ctx       context.Context // ends when the attempt has failed, at its deadline for example; see begin
-	cancel    context.CancelCauseFunc
-	told      chan decision // of rank 0, when the attempt is over
-	doubt     bool          // rank 0: the epoch may be committed, or may be yet
-	announced bool          // rank 0 has told how it ended
-	gone      chan int      // rank 0: ranks that have given it up, and go on
-	stage     string        // what it is at
-	resume    func()        // async: after the program's release, when there is no epoch
-	then      after.Action
-	asked     time.Time
-	poll      func() // drives the runtime while this thread waits; nil without
-	report    func(control.Event)
-	epoch     int
-	capture   *capture
-	stopped   time.Time     // when the program was stopped
-	stop      time.Duration // for how long
-	held      bool          // it stays stopped until the commit
-	touched   bool          // some rank's memory may be written to by others as long as those run
-	synced    bool          // some rank has synchronous sends that its program has not seen complete
-	async     bool          // the program was interrupted: the runtime is used by errands of its thread
+	j          *Job
+	id         tryID           // equal on all ranks; names the exchanges
+	clock      uint32          // async: the epoch of the collective clock
+	ctx        context.Context // ends when the attempt has failed, at its deadline for example; see begin
+	cancel     context.CancelCauseFunc
+	told       chan decision // of rank 0, when the attempt is over
+	doubt      bool          // rank 0: the epoch may be committed, or may be yet
+	announced  bool          // rank 0 has told how it ended
+	gone       chan int      // rank 0: ranks that have given it up, and go on
+	stage      string        // what it is at
+	resume     func()        // async: after the program's release, when there is no epoch
+	then       after.Action
+	asked      time.Time
+	poll       func() // drives the runtime while this thread waits; nil without
+	notify     func(control.Event)
+	epoch      int
+	capture    *capture
+	stoppedAt  time.Time     // when the program was stopped
+	stoppedFor time.Duration // for how long
+	held       bool          // it stays stopped until the commit
+	touched    bool          // some rank's memory may be written to by others as long as those run
+	synced     bool          // some rank has synchronous sends that its program has not seen complete
+	async      bool          // the program was interrupted: the runtime is used by errands of its thread
 }
 
 // Exchanges of one attempt.
@@ -71,7 +71,7 @@ const asyncParkTimeout = 2 * time.Second
 const parkTimeout = 10 * time.Second
 
 func (j *Job) newAttempt(poll func()) *attempt {
-	return &attempt{j: j, then: after.Continue, asked: time.Now(), poll: poll, report: func(control.Event) {}}
+	return &attempt{j: j, then: after.Continue, asked: time.Now(), poll: poll, notify: func(control.Event) {}}
 }
 
 // on runs f where the runtime may be used: f is on the program's thread already when that called us.
@@ -83,8 +83,8 @@ func (a *attempt) on(f func()) error {
 	return a.j.host.Errand(f)
 }
 
-// meet waits until all ranks are in MPIX_Checkpoint.
-func (a *attempt) meet() error {
+// agree waits until all ranks are in MPIX_Checkpoint.
+func (a *attempt) agree() error {
 	if a.async || a.j.runtime == nil {
 		return nil
 	}
@@ -96,8 +96,8 @@ func (a *attempt) meet() error {
 	return err
 }
 
-// standing is what a rank says once it stands still, or cannot.
-type standing struct {
+// parkReport is what a rank says once it stands still, or cannot.
+type parkReport struct {
 	Obstacle string       `json:"obstacle,omitempty"`
 	OneSided bool         `json:"onesided,omitempty"`
 	Synced   bool         `json:"synced,omitempty"`
@@ -108,12 +108,12 @@ type standing struct {
 func (a *attempt) park() (err error) {
 	j := a.j
 	a.phase("stop")
-	a.stopped = time.Now()
+	a.stoppedAt = time.Now()
 	timeout := parkTimeout
 	if a.async {
 		timeout = asyncParkTimeout
 	}
-	mine, all := standing{Then: a.then}, []standing(nil)
+	mine, all := parkReport{Then: a.then}, []parkReport(nil)
 	if end, ok := a.ctx.Deadline(); ok {
 		timeout = max(min(timeout, time.Until(end)), time.Millisecond)
 	}
@@ -165,8 +165,8 @@ func (a *attempt) park() (err error) {
 			err = &control.RefusedError{Reasons: reasons}
 		} else {
 			a.then = all[0].Then
-			a.touched = slices.ContainsFunc(all, func(s standing) bool { return s.OneSided })
-			a.synced = slices.ContainsFunc(all, func(s standing) bool { return s.Synced })
+			a.touched = slices.ContainsFunc(all, func(s parkReport) bool { return s.OneSided })
+			a.synced = slices.ContainsFunc(all, func(s parkReport) bool { return s.Synced })
 		}
 	}
 	if err != nil && parkErr == nil {
@@ -182,8 +182,8 @@ func (a *attempt) prefix(rank int) string {
 	return fmt.Sprintf("rank %d: ", rank)
 }
 
-// beginning is what a rank says when it stands still.
-type beginning struct {
+// captureReport is what a rank says when it stands still.
+type captureReport struct {
 	Obstacles []string `json:"obstacles,omitempty"` // the state cannot be saved now
 	Failure   string   `json:"failure,omitempty"`   // something did not work
 	Epoch     int      `json:"epoch,omitempty"`     // rank 0: directory made
@@ -199,12 +199,12 @@ func (a *attempt) stopAll() error {
 		return err
 	}
 	begun := 0
-	var mine beginning
+	var mine captureReport
 	var own error // what kept this rank
 	talk := func(poll func()) {
-		var all []beginning
+		var all []captureReport
 		if all, err = step(a, stepBegin, poll, mine); err == nil {
-			err = judge(all)
+			err = capturedEverywhere(all)
 		}
 		if err == nil {
 			a.epoch = all[0].Epoch
@@ -264,7 +264,7 @@ func (a *attempt) stopAll() error {
 
 // keepFiles keeps with the epoch what this rank has to keep of the files that are being written. Ranks
 // that write to one file are all stopped until it is kept. What does not work is told with the image.
-func (a *attempt) keepFiles(all []beginning, poll func()) {
+func (a *attempt) keepFiles(all []captureReport, poll func()) {
 	j, c := a.j, a.capture
 	lists := make([][]string, len(all))
 	for r, one := range all {
@@ -311,7 +311,7 @@ func (a *attempt) allFrozen() {
 	}
 }
 
-func judge(all []beginning) error {
+func capturedEverywhere(all []captureReport) error {
 	var refused, failed []string
 	for r, one := range all {
 		prefix := ""
@@ -341,7 +341,7 @@ func (a *attempt) run(ctx context.Context) (written <-chan outcome, err error) {
 	a.begin(ctx)
 	w, err := a.save()
 	if err != nil {
-		defer a.end()
+		defer a.forget()
 		return nil, a.failure(err)
 	}
 	j := a.j
@@ -351,9 +351,9 @@ func (a *attempt) run(ctx context.Context) (written <-chan outcome, err error) {
 	j.mu.Unlock()
 	imaged := make(chan struct{})
 	go func() {
-		defer a.end()
+		defer a.forget()
 		o := w.write(func() { close(imaged) })
-		j.ended1(a, o)
+		j.recordOutcome(a, o)
 		o.noted = true
 		close(finished)
 		out <- o
@@ -372,7 +372,7 @@ func (a *attempt) run(ctx context.Context) (written <-chan outcome, err error) {
 // it goes on, and a frozen copy stands in its place.
 func (a *attempt) save() (*writer, error) {
 	j := a.j
-	if err := a.meet(); err != nil {
+	if err := a.agree(); err != nil {
 		return nil, err
 	}
 	if err := a.stopAll(); err != nil {
@@ -401,7 +401,7 @@ func (a *attempt) save() (*writer, error) {
 // goOn lets the program run again.
 func (a *attempt) goOn() {
 	a.j.host.Release()
-	a.stop = time.Since(a.stopped)
+	a.stoppedFor = time.Since(a.stoppedAt)
 }
 
 // failure is what is said of an attempt that made no epoch, when the program goes on.
@@ -462,8 +462,8 @@ func (j *Job) Cooperative() (State, error) {
 	if j.store == nil {
 		return StateIgnore, errors.New("the job is not open yet: call it after MPI_Init")
 	}
-	_, _ = await(poll, func() (struct{}, error) { j.attempts.Lock(); j.settle(); return struct{}{}, nil })
-	defer j.attempts.Unlock()
+	_, _ = await(poll, func() (struct{}, error) { j.turn.Lock(); j.settle(); return struct{}{}, nil })
+	defer j.turn.Unlock()
 	a := j.newAttempt(poll)
 	j.tries.mu.Lock()
 	j.tries.calls++ // as many on all ranks
@@ -471,7 +471,7 @@ func (j *Job) Cooperative() (State, error) {
 	j.tries.mu.Unlock()
 	written, err := a.run(context.Background())
 	if err != nil {
-		j.failed(err)
+		j.recordFailure(err)
 		var refused *control.RefusedError
 		if errors.As(err, &refused) {
 			return StateIgnore, err

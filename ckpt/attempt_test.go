@@ -21,23 +21,23 @@ import (
 	"github.com/libckpt/libckpt/internal/fault"
 )
 
-func TestJudge(t *testing.T) {
+func TestCapturedEverywhere(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		all     []beginning
+		all     []captureReport
 		failed  string
 		refused []string
 	}{
-		{"good", []beginning{{Epoch: 1}, {}}, "", nil},
-		{"obstacles", []beginning{{Obstacles: []string{"a"}}, {}, {Obstacles: []string{"b", "c"}}}, "",
+		{"good", []captureReport{{Epoch: 1}, {}}, "", nil},
+		{"obstacles", []captureReport{{Obstacles: []string{"a"}}, {}, {Obstacles: []string{"b", "c"}}}, "",
 			[]string{"rank 0: a", "rank 2: b", "rank 2: c"}},
-		{"alone", []beginning{{Obstacles: []string{"a"}}}, "", []string{"a"}},
-		{"failure", []beginning{{}, {Failure: "x"}}, "checkpoint failed: rank 1: x", nil},
-		{"failure alone", []beginning{{Failure: "x"}}, "checkpoint failed: x", nil},
+		{"alone", []captureReport{{Obstacles: []string{"a"}}}, "", []string{"a"}},
+		{"failure", []captureReport{{}, {Failure: "x"}}, "checkpoint failed: rank 1: x", nil},
+		{"failure alone", []captureReport{{Failure: "x"}}, "checkpoint failed: x", nil},
 		// Trying again would not help.
-		{"both", []beginning{{Obstacles: []string{"a"}}, {Failure: "x"}}, "checkpoint failed: rank 1: x", nil},
+		{"both", []captureReport{{Obstacles: []string{"a"}}, {Failure: "x"}}, "checkpoint failed: rank 1: x", nil},
 	} {
-		err := judge(c.all)
+		err := capturedEverywhere(c.all)
 		var refused *control.RefusedError
 		switch {
 		case errors.As(err, &refused):

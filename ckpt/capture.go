@@ -56,7 +56,7 @@ func (c *capture) done() {
 // captureStopped describes the stopped program. Obstacles are why it cannot be saved now.
 func (j *Job) captureStopped() (*capture, []string, error) {
 	c := &capture{meta: j.meta}
-	obstacles, err := c.stopped(j)
+	obstacles, err := c.describe(j)
 	if err != nil || len(obstacles) > 0 {
 		c.done()
 		return nil, obstacles, err
@@ -64,7 +64,7 @@ func (j *Job) captureStopped() (*capture, []string, error) {
 	return c, nil, nil
 }
 
-func (c *capture) stopped(j *Job) (obstacles []string, err error) {
+func (c *capture) describe(j *Job) (obstacles []string, err error) {
 	j.mu.Lock()
 	known := make(map[int]bool, len(j.frozen))
 	for pid := range j.frozen {

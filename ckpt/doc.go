@@ -21,7 +21,7 @@
 //
 // Every arrow to the right leaves the job running and the last epoch whole. An attempt has one context for
 // all stages, which ends at the deadline (rank 0 keeps it), when a rank cannot be reached, or at rank 0's
-// word (attempts.go). A rank whose attempt has ended lets its program go on, opens its gates and tells
+// word (verdict.go). A rank whose attempt has ended lets its program go on, opens its gates and tells
 // rank 0, which tells all. Steps on a disk that does not answer are left to themselves (patience.go). What
 // rank 0 says of an epoch is final; a rank whose program is to end after the commit waits for that word.
 //
@@ -30,6 +30,6 @@
 // bytes are laid out (ckpt/image) or named (ckpt/store), how ranks talk (rails/signaling) or
 // operators (ckpt/control).
 //
-// Locks: Job.attempts (one checkpoint at a time) before Job.tries.mu and Job.mu (status and requests); none
+// Locks: Job.turn (one checkpoint at a time) before Job.tries.mu and Job.mu (status and requests); none
 // is held while calling the control server.
 package ckpt

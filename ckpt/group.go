@@ -75,8 +75,8 @@ func await[T any](poll func(), f func() (T, error)) (T, error) {
 	}
 }
 
-// exchange is allgather for values, with poll called meanwhile.
-func exchange[T any](ctx context.Context, g group, tag uint64, poll func(), mine T) ([]T, error) {
+// allgatherJSON is allgather for values, with poll called meanwhile.
+func allgatherJSON[T any](ctx context.Context, g group, tag uint64, poll func(), mine T) ([]T, error) {
 	b, err := json.Marshal(mine)
 	if err != nil {
 		return nil, err

@@ -54,22 +54,22 @@ type Job struct {
 	serving chan struct{} // closed once requests can be served: other ranks may be there earlier
 	served  sync.Once     // closes serving
 
-	attempts sync.Mutex // one checkpoint at a time
-	tries    attempts
-	slow     slow         // steps on the disk that do not come back
-	missing  map[int]bool // ranks that cannot be reached; of reach alone
-	writing  chan struct{}
+	turn    sync.Mutex // one checkpoint at a time
+	tries   tries
+	slow    slow         // steps on the disk that do not come back
+	missing map[int]bool // ranks that cannot be reached; of reach alone
+	writing chan struct{}
 	// The rank that said last that it cannot receive what is under way.
 	undrained atomic.Pointer[undrained]
 
-	mu     sync.Mutex
-	status control.Status
-	moment *moment    // rank 0 of an MPI job: the request that is being served
-	asking sync.Mutex // rank 0 of an MPI job: one request at a time
-	ended  chan after.Action
-	frozen map[int]bool
-	closed bool
-	cost   time.Duration // of the last committed checkpoint, for --overhead
+	mu        sync.Mutex
+	status    control.Status
+	moment    *moment    // rank 0 of an MPI job: the request that is being served
+	asking    sync.Mutex // rank 0 of an MPI job: one request at a time
+	endOrders chan after.Action
+	frozen    map[int]bool
+	closed    bool
+	cost      time.Duration // of the last committed checkpoint, for --overhead
 }
 
 type outcome struct {
@@ -84,8 +84,8 @@ func newJob(h Host, o launch.Options, meta Meta, log *zap.Logger) *Job {
 	return &Job{
 		host: h, options: o, log: log, meta: meta, group: solo{},
 		done: make(chan struct{}), serving: make(chan struct{}), writing: closedChannel,
-		ended: make(chan after.Action, 1), frozen: map[int]bool{},
-		tries:  attempts{open: map[tryID]*attempt{}, ended: map[tryID]decision{}},
+		endOrders: make(chan after.Action, 1), frozen: map[int]bool{},
+		tries:  tries{open: map[tryID]*attempt{}, verdicts: map[tryID]decision{}},
 		status: control.Status{State: control.Running, Program: meta.Program, Started: time.Now()},
 	}
 }

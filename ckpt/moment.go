@@ -62,7 +62,7 @@ func (j *Job) anyMoment(ctx, waiting context.Context, r control.Request, progres
 				o.err = fmt.Errorf("%w; before that: %s", o.err, strings.Join(last.Reasons, "; "))
 			}
 			if !o.noted {
-				j.failed(o.err)
+				j.recordFailure(o.err)
 			}
 			return control.Result{}, o.err
 		}
@@ -70,7 +70,7 @@ func (j *Job) anyMoment(ctx, waiting context.Context, r control.Request, progres
 		progress(control.Event{Phase: "stop", Detail: strings.Join(refused.Reasons, "; ")})
 		select {
 		case <-waiting.Done():
-			j.failed(o.err)
+			j.recordFailure(o.err)
 			return control.Result{}, o.err
 		case <-j.done:
 			return control.Result{}, control.ErrEnding
@@ -155,7 +155,7 @@ func (j *Job) conclude(m *moment) outcome {
 		}
 	}
 	if err := j.net.Err(); err != nil {
-		return outcome{err: lost(err)}
+		return outcome{err: epochLost(err)}
 	}
 	reasons := []string{errWithdrawn.Error()}
 	if missing := j.net.Unreachable(); len(missing) > 0 {
@@ -167,8 +167,8 @@ func (j *Job) conclude(m *moment) outcome {
 // lastWord is the outcome of a try when the program comes to its end meanwhile: an image that is being
 // written is committed first.
 func (j *Job) lastWord(m *moment) outcome {
-	j.attempts.Lock() // one that has just let the program go on is not over yet
-	defer j.attempts.Unlock()
+	j.turn.Lock() // one that has just let the program go on is not over yet
+	defer j.turn.Unlock()
 	select {
 	case <-m.image:
 		return <-m.result
@@ -192,14 +192,14 @@ func (j *Job) onSafe(epoch uint32) {
 		m = nil
 	}
 	j.mu.Unlock()
-	j.attempts.Lock()
-	defer j.attempts.Unlock()
+	j.turn.Lock()
+	defer j.turn.Unlock()
 	j.settle()
 	a := j.newAttempt(j.runtime.Progress)
 	a.async, a.clock, a.id, a.resume = true, epoch, momentID(epoch), j.resume
 	ctx := context.Background()
 	if m != nil {
-		ctx, a.then, a.asked, a.report = m.ctx, m.then, m.asked, m.report
+		ctx, a.then, a.asked, a.notify = m.ctx, m.then, m.asked, m.report
 	}
 	written, err := a.run(ctx)
 	switch {
@@ -208,20 +208,20 @@ func (j *Job) onSafe(epoch uint32) {
 		if !errors.As(err, &refused) {
 			j.log.Info("checkpoint", zap.Error(err)) // who asked is told, and says it
 		}
-		m.end(outcome{err: err})
+		m.answer(outcome{err: err})
 	case !a.held:
 		j.resume()
 		if m != nil {
 			close(m.image)
 		}
-		go func() { m.end(<-written) }()
+		go func() { m.answer(<-written) }()
 	default:
 		if m != nil {
 			close(m.image)
 		}
 		o := <-written
 		if o.err != nil {
-			m.end(o)
+			m.answer(o)
 			return
 		}
 		if m != nil {
@@ -241,8 +241,8 @@ func (j *Job) resume() {
 	}
 }
 
-// end tells who asked what became of the request, when the epoch of the clock is over; m may be nil.
-func (m *moment) end(o outcome) {
+// answer tells who asked what became of the request, when the epoch of the clock is over; m may be nil.
+func (m *moment) answer(o outcome) {
 	if m != nil {
 		<-m.over
 		m.result <- o

@@ -27,13 +27,13 @@ func (j *Job) nudge() {
 		if !j.clock.Unstarted() {
 			return
 		}
-		if !j.attempts.TryLock() {
+		if !j.turn.TryLock() {
 			continue // a checkpoint is being made
 		}
 		if j.host.Park(nudgePark) == nil {
 			_ = j.host.Errand(j.runtime.StartDeferred) // no thread to do it: the program is ending
 			j.host.Release()
 		}
-		j.attempts.Unlock()
+		j.turn.Unlock()
 	}
 }

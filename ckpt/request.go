@@ -51,25 +51,25 @@ func (c *controlled) Checkpoint(ctx context.Context, r control.Request, progress
 func (j *Job) interrupt(ctx, waiting context.Context, r control.Request, progress func(control.Event)) (control.Result, error) {
 	asked := time.Now()
 	for {
-		j.attempts.Lock()
+		j.turn.Lock()
 		j.settle()
 		a := j.newAttempt(nil)
-		a.then, a.asked, a.report = r.Then, asked, progress
+		a.then, a.asked, a.notify = r.Then, asked, progress
 		written, err := a.run(ctx)
-		j.attempts.Unlock()
+		j.turn.Unlock()
 		if err == nil {
 			o := <-written
 			return o.result, o.err
 		}
 		var refused *control.RefusedError
 		if !errors.As(err, &refused) {
-			j.failed(err)
+			j.recordFailure(err)
 			return control.Result{}, err
 		}
 		progress(control.Event{Phase: "stop", Detail: strings.Join(refused.Reasons, "; ")})
 		select {
 		case <-waiting.Done():
-			j.failed(err)
+			j.recordFailure(err)
 			return control.Result{}, err
 		case <-j.done:
 			return control.Result{}, control.ErrEnding
@@ -87,7 +87,7 @@ func (c *controlled) Finish(then after.Action) {
 			j.host.Release()
 			return
 		}
-		j.end(then)
+		j.endProcess(then)
 		return
 	}
 	for r := 1; r < j.group.size(); r++ {
@@ -100,7 +100,7 @@ func (c *controlled) Finish(then after.Action) {
 
 func (j *Job) finishHere(then after.Action) {
 	select {
-	case j.ended <- then:
+	case j.endOrders <- then:
 	default:
 	}
 }
@@ -110,7 +110,7 @@ func (j *Job) finishHere(then after.Action) {
 func (j *Job) endAfterCommit(a *attempt, then after.Action) {
 	said, _ := await(a.poll, func() (after.Action, error) {
 		select {
-		case said := <-j.ended:
+		case said := <-j.endOrders:
 			return said, nil
 		case <-j.networkFailed(): // rank 0 has ended already
 			return then, nil
@@ -124,7 +124,7 @@ func (j *Job) endAfterCommit(a *attempt, then after.Action) {
 			j.log.Warn("MPI_Finalize", zap.Error(err))
 		}
 	}
-	j.end(then)
+	j.endProcess(then)
 }
 
 func (j *Job) networkFailed() <-chan struct{} {
@@ -134,7 +134,7 @@ func (j *Job) networkFailed() <-chan struct{} {
 	return j.net.Failed()
 }
 
-func (j *Job) end(then after.Action) {
+func (j *Job) endProcess(then after.Action) {
 	if j.group.rank() == 0 {
 		if err := j.unrecord(); err != nil {
 			j.log.Warn("job.json", zap.Error(err))
@@ -199,7 +199,7 @@ const newsWait = 10 * time.Millisecond
 func (a *attempt) progress(rs control.RankStatus) {
 	j := a.j
 	rs.Rank, rs.Host, rs.PID = j.group.rank(), j.meta.Host, os.Getpid()
-	a.report(control.Event{Epoch: a.epoch, Phase: rs.Phase, Done: rs.Done, Total: rs.Total, Detail: rs.Detail})
+	a.notify(control.Event{Epoch: a.epoch, Phase: rs.Phase, Done: rs.Done, Total: rs.Total, Detail: rs.Detail})
 	if j.group.rank() != 0 {
 		b, err := json.Marshal(rs)
 		if err == nil {
@@ -231,10 +231,10 @@ func (j *Job) note(rs control.RankStatus) {
 	}
 }
 
-// ended1 records how an attempt that was written ended.
-func (j *Job) ended1(a *attempt, o outcome) {
+// recordOutcome records how an attempt that was written ended.
+func (j *Job) recordOutcome(a *attempt, o outcome) {
 	if o.err != nil {
-		j.failed(o.err)
+		j.recordFailure(o.err)
 		return
 	}
 	j.log.Info("epoch committed", zap.Int("epoch", o.result.Epoch), zap.Uint64("bytes", o.result.Bytes),
@@ -248,8 +248,8 @@ func (j *Job) ended1(a *attempt, o outcome) {
 	j.status.Last = &control.Outcome{When: time.Now(), Epoch: o.result.Epoch, Bytes: o.result.Bytes, Seconds: o.result.Seconds}
 }
 
-// failed records an attempt that made no epoch. Every rank comes here with the same, or its own end of it.
-func (j *Job) failed(err error) {
+// recordFailure records an attempt that made no epoch. Every rank comes here with the same, or its own end of it.
+func (j *Job) recordFailure(err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.calm()

@@ -75,8 +75,8 @@ func (r *Restart) Disown() {
 	r.owned = nil
 }
 
-// agree has all ranks continue the epoch that rank 0 found when it owned the directory. Collective.
-func (r *Restart) agree(o launch.Options, rt Runtime, log *zap.Logger) error {
+// sameEpoch has all ranks continue the epoch that rank 0 found when it owned the directory. Collective.
+func (r *Restart) sameEpoch(o launch.Options, rt Runtime, log *zap.Logger) error {
 	epoch, err := ownTogether(rt, func() (int, error) {
 		err := r.Own(o, log)
 		return r.manifest.Epoch, err
@@ -203,7 +203,7 @@ func ContinueRuntime(h Host, o launch.Options, r *Restart, rt Runtime, tables *v
 		r.Disown()
 		return nil, err
 	}
-	if err := r.agree(o, rt, log); err != nil {
+	if err := r.sameEpoch(o, rt, log); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -216,7 +216,7 @@ func ContinueRuntime(h Host, o launch.Options, r *Restart, rt Runtime, tables *v
 		return nil, err
 	}
 	defer f.Close()
-	if err := j.restore(r, f, func(err error) error { return agreed(rt, err) }); err != nil {
+	if err := j.restore(r, f, func(err error) error { return errorOfAll(rt, err) }); err != nil {
 		return nil, err
 	}
 	objects, err := f.Section(sectionObjects)
@@ -274,8 +274,8 @@ func beginRestore(h Host, o launch.Options, r *Restart, rank int, log *zap.Logge
 // maxReason bounds what a rank tells the others of its failure.
 const maxReason = 1000
 
-// agreed makes an error of one rank one of all: of the first rank that has one. Collective.
-func agreed(rt Runtime, err error) error {
+// errorOfAll makes an error of one rank one of all: of the first rank that has one. Collective.
+func errorOfAll(rt Runtime, err error) error {
 	mine := make([]byte, maxReason)
 	if err != nil {
 		copy(mine, err.Error())

@@ -26,8 +26,8 @@ type writer struct {
 	pid int // frozen child; 0: the stopped program itself
 }
 
-// written is what a rank says of its image.
-type written struct {
+// imageReport is what a rank says of its image.
+type imageReport struct {
 	Error   string  `json:"error,omitempty"`
 	Bytes   int64   `json:"bytes"`
 	Digest  string  `json:"digest"`
@@ -74,7 +74,7 @@ func (w *writer) write(imaged func()) outcome {
 		w.goOn()
 	}
 	imaged()
-	mine := written{Host: j.meta.Host, Stop: w.stop.Seconds()}
+	mine := imageReport{Host: j.meta.Host, Stop: w.stoppedFor.Seconds()}
 	if err != nil {
 		mine.Error = err.Error()
 	} else {
@@ -103,11 +103,11 @@ func (w *writer) fail(err error) outcome {
 
 func (w *writer) result(d decision) outcome {
 	return outcome{result: control.Result{Epoch: w.epoch, Bytes: d.Bytes,
-		Seconds: time.Since(w.asked).Seconds(), Safe: w.stopped.Sub(w.asked).Seconds(), Stopped: d.Stop}}
+		Seconds: time.Since(w.asked).Seconds(), Safe: w.stoppedAt.Sub(w.asked).Seconds(), Stopped: d.Stop}}
 }
 
 // decide is rank 0's part: all images are on stable storage, or the epoch goes.
-func (w *writer) decide(all []written, err error) outcome {
+func (w *writer) decide(all []imageReport, err error) outcome {
 	var d decision
 	if err == nil {
 		d, err = w.commit(all)
@@ -122,7 +122,7 @@ func (w *writer) decide(all []written, err error) outcome {
 		// Only then the others are told: their answer must not be taken for the reason.
 		err = w.failure(err)
 		if !w.announced {
-			w.announce(failed(err))
+			w.announce(noEpoch(err))
 		}
 		return outcome{err: err}
 	}
@@ -131,7 +131,7 @@ func (w *writer) decide(all []written, err error) outcome {
 }
 
 // commit returns when the epoch is committed, or is not.
-func (w *writer) commit(all []written) (decision, error) {
+func (w *writer) commit(all []imageReport) (decision, error) {
 	j := w.j
 	var begun atomic.Bool // the manifest may be in place
 	last := func() error {
@@ -196,7 +196,7 @@ func (w *writer) learn(err error) outcome {
 			}
 			return w.result(d)
 		case <-j.net.Failed():
-			return w.fail(lost(j.net.Err()))
+			return w.fail(epochLost(j.net.Err()))
 		case <-ended: // rank 0's word may be the reason, or on its way
 			ended, limit = nil, time.After(surrenderWait)
 		case <-limit:
@@ -237,8 +237,8 @@ func (j *Job) abandon(epoch int) {
 	}
 }
 
-// lost turns the end of the signaling network into a sentence about the epoch.
-func lost(err error) error {
+// epochLost turns the end of the signaling network into a sentence about the epoch.
+func epochLost(err error) error {
 	var l *signaling.LostError
 	if errors.As(err, &l) {
 		return fmt.Errorf("epoch given up: %w", err)
@@ -259,7 +259,7 @@ func (w *writer) writeImage(ctx context.Context) (image.Summary, error) {
 		return image.Summary{}, c.failed
 	}
 	c.meta.Epoch = w.epoch
-	c.meta.Time = w.stopped.UTC()
+	c.meta.Time = w.stoppedAt.UTC()
 	meta, err := json.Marshal(c.meta)
 	if err != nil {
 		return image.Summary{}, err
@@ -298,7 +298,7 @@ func (w *writer) writeImage(ctx context.Context) (image.Summary, error) {
 
 // commitManifest commits the epoch, unless last, which is called just before that cannot be undone any
 // more, has an error.
-func (w *writer) commitManifest(all []written, last func() error) error {
+func (w *writer) commitManifest(all []imageReport, last func() error) error {
 	j := w.j
 	m := &store.Manifest{Libckpt: Version, Ranks: len(all), MPI: j.meta.MPI, Program: j.meta.Program,
 		Args: j.meta.Args, TotalSeconds: time.Since(w.asked).Seconds()}

@@ -47,13 +47,13 @@ type surrender struct {
 	Stands bool   `json:"stands,omitempty"`
 }
 
-// attempts are those under way on a rank: one, and perhaps one before it whose image is being written.
-type attempts struct {
-	mu    sync.Mutex
-	open  map[tryID]*attempt
-	ended map[tryID]decision // by rank 0, before this rank came to them
-	past  tryID              // the last epoch of the clock for which that is so
-	calls uint64             // of MPIX_Checkpoint
+// tries are the attempts under way on a rank: one, and perhaps one before it whose image is being written.
+type tries struct {
+	mu       sync.Mutex
+	open     map[tryID]*attempt
+	verdicts map[tryID]decision // by rank 0, before this rank came to them
+	past     tryID              // the last epoch of the clock for which that is so
+	calls    uint64             // of MPIX_Checkpoint
 }
 
 // begin makes the attempt known, and its context one that ends with it.
@@ -66,8 +66,8 @@ func (a *attempt) begin(ctx context.Context) {
 	}
 	j.tries.mu.Lock()
 	j.tries.open[a.id] = a
-	d, over := j.tries.ended[a.id]
-	delete(j.tries.ended, a.id)
+	d, over := j.tries.verdicts[a.id]
+	delete(j.tries.verdicts, a.id)
 	j.tries.mu.Unlock()
 	if over {
 		a.hear(d)
@@ -84,8 +84,8 @@ func (a *attempt) begin(ctx context.Context) {
 	}()
 }
 
-// end forgets the attempt.
-func (a *attempt) end() {
+// forget: the attempt is over.
+func (a *attempt) forget() {
 	a.cancel(errors.New("the attempt is over"))
 	a.j.tries.mu.Lock()
 	defer a.j.tries.mu.Unlock()
@@ -106,8 +106,8 @@ func (a *attempt) hear(d decision) {
 // verdictError is rank 0's word.
 type verdictError struct{ error }
 
-// failed is the word about an epoch that there is not.
-func failed(err error) decision {
+// noEpoch is the word about an epoch that there is not.
+func noEpoch(err error) decision {
 	d := decision{Error: err.Error()}
 	var refused *control.RefusedError
 	if errors.As(err, &refused) {
@@ -124,9 +124,9 @@ func (d decision) err() error {
 	return errors.New(d.Error)
 }
 
-// step is exchange among the ranks of the attempt; when it fails, so has the attempt.
+// step is allgatherJSON among the ranks of the attempt; when it fails, so has the attempt.
 func step[T any](a *attempt, no int, poll func(), mine T) ([]T, error) {
-	all, err := exchange(a.ctx, a.j.group, a.tag(no), poll, mine)
+	all, err := allgatherJSON(a.ctx, a.j.group, a.tag(no), poll, mine)
 	if err != nil {
 		a.cancel(err)
 	}
@@ -148,7 +148,7 @@ func (a *attempt) surrender(err error) (silent []int) {
 		return nil
 	}
 	if !a.announced {
-		a.announce(failed(err))
+		a.announce(noEpoch(err))
 	}
 	heard := make([]bool, j.group.size())
 	heard[0] = true
@@ -209,10 +209,10 @@ func (j *Job) heardVerdict(_ int, payload []byte) {
 		if v.ID.moment() {
 			t.past = max(t.past, v.ID)
 		}
-		t.ended[v.ID] = v.decision
-		for id := range t.ended { // the clock does not go back
+		t.verdicts[v.ID] = v.decision
+		for id := range t.verdicts { // the clock does not go back
 			if id.moment() && id < t.past {
-				delete(t.ended, id)
+				delete(t.verdicts, id)
 			}
 		}
 	}
