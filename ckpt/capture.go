@@ -8,11 +8,23 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/libckpt/libckpt/ckpt/control"
 	"github.com/libckpt/libckpt/ckpt/files"
 	"github.com/libckpt/libckpt/ckpt/image"
 	"github.com/libckpt/libckpt/ckpt/snapshot"
+	"github.com/libckpt/libckpt/ckpt/store"
 	"github.com/libckpt/libckpt/drain"
 )
+
+// captureReport is what a rank says of the state that it stands still in.
+type captureReport struct {
+	Obstacles []string `json:"obstacles,omitempty"` // it cannot be saved now
+	Failure   string   `json:"failure,omitempty"`   // something did not work
+	Epoch     int      `json:"epoch,omitempty"`     // rank 0: directory made
+	Files     []string `json:"files,omitempty"`     // files.Table.Shared
+}
+
+func (r *captureReport) good() bool { return r.Failure == "" && len(r.Obstacles) == 0 }
 
 // capture is the state of a stopped process, except for the pages of its private memory.
 type capture struct {
@@ -51,6 +63,23 @@ func (c *capture) done() {
 		_ = unix.Munmap(b) // it is what Mmap returned
 	}
 	c.mapped, c.sections = nil, nil
+}
+
+// captureHere describes this rank's program.
+func (a *attempt) captureHere() {
+	mine := &a.state
+	err := a.onProgram(func() {
+		var err error
+		a.capture, mine.Obstacles, err = a.j.captureStopped()
+		if err != nil {
+			mine.Failure = err.Error()
+		} else if a.capture != nil {
+			mine.Files = a.capture.table.Shared()
+		}
+	})
+	if err != nil {
+		mine.Failure = err.Error()
+	}
 }
 
 // captureStopped describes the stopped program. Obstacles are why it cannot be saved now.
@@ -184,4 +213,55 @@ func kernel() string {
 		return ""
 	}
 	return unix.ByteSliceToString(u.Release[:])
+}
+
+// keepFiles keeps with the epoch what this rank has to keep of the files that are being written. Ranks
+// that write to one file are all stopped until it is kept. What does not work is told with the image.
+func (a *attempt) keepFiles(all []captureReport) {
+	j, c := a.j, a.capture
+	lists := make([][]string, len(all))
+	for r, one := range all {
+		lists[r] = one.Files
+	}
+	shared := c.table.Elect(j.group.rank(), lists)
+	if !j.options.KeepsFiles() {
+		return
+	}
+	kept := make(chan struct{})
+	_, c.failed = patiently(a.ctx, &j.slow, "keeping files that are being written", func() (struct{}, error) {
+		defer close(kept)
+		return struct{}{}, c.held.Keep(&c.table, files.KeepOptions{Dir: j.store.EpochDir(a.epoch),
+			Prefix: store.ImagePrefix(j.group.rank()), Copy: j.options.FilesCopy})
+	}, func(struct{}, error) { c.done() })
+	select {
+	case <-kept:
+	default: // they are in use until the disk answers
+		a.capture = nil
+	}
+	if shared { // a lost network is found by the exchange that follows
+		_, _ = gather(a, stepKept, struct{}{})
+	}
+}
+
+func capturedEverywhere(all []captureReport) error {
+	var refused, failed []string
+	for r, one := range all {
+		prefix := ""
+		if len(all) > 1 {
+			prefix = fmt.Sprintf("rank %d: ", r)
+		}
+		for _, o := range one.Obstacles {
+			refused = append(refused, prefix+o)
+		}
+		if one.Failure != "" {
+			failed = append(failed, prefix+one.Failure)
+		}
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("checkpoint failed: %s", failed[0])
+	}
+	if len(refused) > 0 {
+		return &control.RefusedError{Reasons: refused}
+	}
+	return nil
 }

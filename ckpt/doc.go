@@ -4,20 +4,26 @@
 //
 //	request: MPIX_Checkpoint, ckptctl, a signal, the interval
 //	  │
-//	  ▼        refused (somebody holds it back): the job goes on, nothing was made
+//	  ▼        nobody waits any longer, a rank cannot be reached
 //	agree ───────────────────────────────────────────────────────────────► ignored
-//	  │ all ranks: in MPIX_Checkpoint, or no collective is under way (collclock)
-//	  ▼        a thread cannot be stopped, an open socket, a child: released
-//	stop ──► drain ──► capture ──────────────────────────────────────────► ignored
-//	  │ all ranks stand still; threads, files, objects are written down
+//	  │ all ranks are in MPIX_Checkpoint, or no collective is under way
+//	  ▼        a thread cannot be stopped, the runtime holds it back: released
+//	stop ────────────────────────────────────────────────────────────────► ignored
+//	  │ no thread of the program runs, on any rank
+//	  ▼        messages do not arrive, an open socket, a child: released
+//	drain ───────────────────────────────────────────────────────────────► ignored
+//	  │ no message is under way; every rank is captured but for its memory
 //	  ▼
-//	freeze ──► release        the program goes on; a frozen child holds the memory
-//	  │
+//	snapshot               the program goes on, unless it is to end; a frozen child holds its memory
+//	  │ this rank's memory stays as it is: in a frozen copy, or the program stands
 //	  ▼        disk full, a rank lost, a damaged write: images removed
 //	write ───────────────────────────────────────────────────────────────► failed
-//	  │ all images on stable storage, digests known to rank 0
+//	  │ this rank's image is on stable storage, or has failed
+//	  ▼        a rank has no image, the directory is another job's
+//	commit ──────────────────────────────────────────────────────────────► failed
+//	  │ the epoch exists, and rank 0 has said so
 //	  ▼
-//	commit ──► retire         the manifest is renamed into place: the epoch exists
+//	answer                 who asked is told; the program ends, if it is to
 //
 // Every arrow to the right leaves the job running and the last epoch whole. An attempt has one context for
 // all stages, which ends at the deadline (rank 0 keeps it), when a rank cannot be reached, or at rank 0's
@@ -30,6 +36,9 @@
 // bytes are laid out (ckpt/image) or named (ckpt/store), how ranks talk (rails/signaling) or
 // operators (ckpt/control).
 //
-// Locks: Job.turn (one checkpoint at a time) before Job.tries.mu and Job.mu (status and requests); none
+// checkpoint.go is this way from top to bottom, stages.go the table of the stages; the other files are what they
+// do. The program's thread and ours: see there.
+//
+// Locks: Job.asking (one request at a time) before Job.turn (one checkpoint at a time) before Job.tries.mu and Job.mu (status and requests); none
 // is held while calling the control server.
 package ckpt

@@ -42,6 +42,26 @@ func (a *attempt) owed(ctx context.Context) (*drain.Ledger, error) {
 	return drain.NewLedger(in)
 }
 
+// drainHere has the program's thread drain; it returns when nobody writes to this rank's memory any more.
+func (a *attempt) drainHere() {
+	err := a.onProgram(func() {
+		err := a.drain(a.ctx)
+		if a.synced { // whatever became of it: the messages that it did receive are held
+			err = errors.Join(err, a.claim(a.ctx))
+		}
+		if a.touched { // what another one drains may go to memory that both share
+			_, e := step(a, stepDrained, a.poll, struct{}{})
+			err = errors.Join(err, e)
+		}
+		if err != nil {
+			a.state.Obstacles = []string{err.Error()}
+		}
+	})
+	if err != nil {
+		a.state.Failure = err.Error()
+	}
+}
+
 // drain receives what other ranks have sent to this one, until nothing is under way between them.
 // Collective as far as the ranks' counters go; an error is this rank's alone.
 func (a *attempt) drain(ctx context.Context) error {
@@ -86,7 +106,7 @@ func (a *attempt) drainAll(ctx context.Context) error {
 			if why := j.runtime.Holds(); why != "" && len(gaps) == 0 {
 				return errors.New(why)
 			}
-			a.progress(control.RankStatus{Phase: "drain", Detail: fmt.Sprintf("receives %d messages, completes %d operations", drain.UnderWay(gaps), left)})
+			a.progress(control.RankStatus{Phase: stageDrain.String(), Detail: fmt.Sprintf("receives %d messages, completes %d operations", drain.UnderWay(gaps), left)})
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("%w: messages under way have not arrived: %s", context.Cause(ctx), stillMissing(gaps, left))
@@ -136,25 +156,27 @@ func (j *Job) heardUndrained(from int, payload []byte) {
 // claim finds out which synchronous sends wait for receivers whose programs have not taken the messages,
 // now that these are received. Collective.
 func (a *attempt) claim(ctx context.Context) error {
-	exchange := func(step int, claims []drain.Claim) ([]drain.Claim, error) {
-		out := drain.ClaimNotices(claims)
-		in, err := await(a.poll, func() (map[int][]byte, error) { return a.j.group.exchange(ctx, a.tag(step), out) })
-		if err != nil {
-			return nil, err
-		}
-		return drain.ReadClaims(in)
-	}
-	claims, err := exchange(stepClaims, a.j.runtime.Claims())
+	claims, err := a.passClaims(ctx, stepClaims, a.j.runtime.Claims())
 	if err != nil {
 		return err
 	}
 	a.j.runtime.Judge(claims)
-	answers, err := exchange(stepAnswers, claims)
+	answers, err := a.passClaims(ctx, stepAnswers, claims)
 	if err != nil {
 		return err
 	}
 	a.j.runtime.Answered(answers)
 	return nil
+}
+
+// passClaims gives each rank the claims that are for it, and returns those for this one.
+func (a *attempt) passClaims(ctx context.Context, step int, claims []drain.Claim) ([]drain.Claim, error) {
+	out := drain.ClaimNotices(claims)
+	in, err := await(a.poll, func() (map[int][]byte, error) { return a.j.group.exchange(ctx, a.tag(step), out) })
+	if err != nil {
+		return nil, err
+	}
+	return drain.ReadClaims(in)
 }
 
 func wrongGaps(gaps []drain.Gap) string {

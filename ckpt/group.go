@@ -93,3 +93,38 @@ func allgatherJSON[T any](ctx context.Context, g group, tag uint64, poll func(),
 	}
 	return out, nil
 }
+
+// Exchanges of one attempt.
+const (
+	stepAgree = iota
+	stepStopped
+	stepOwed
+	stepClaims
+	stepAnswers
+	stepDrained
+	stepBegin
+	stepFrozen
+	stepCommit
+	stepKept
+	steps
+)
+
+func (a *attempt) tag(step int) uint64 { return uint64(a.id)*steps + uint64(step) }
+
+// step is allgatherJSON among the ranks of the attempt; when it fails, so has the attempt.
+func step[T any](a *attempt, no int, poll func(), mine T) ([]T, error) {
+	all, err := allgatherJSON(a.ctx, a.j.group, a.tag(no), poll, mine)
+	if err != nil {
+		a.cancel(err)
+	}
+	return all, err
+}
+
+// gather tells mine to all ranks and returns what all say. The runtime is driven meanwhile, where that can be:
+// others may be inside a call that needs it. They wait for a word of this rank, whatever happens to it.
+func gather[T any](a *attempt, no int, mine T) (all []T, err error) {
+	if a.onProgram(func() { all, err = step(a, no, a.poll, mine) }) != nil {
+		all, err = step(a, no, nil, mine)
+	}
+	return all, err
+}

@@ -58,14 +58,14 @@ type Job struct {
 	tries   tries
 	slow    slow         // steps on the disk that do not come back
 	missing map[int]bool // ranks that cannot be reached; of reach alone
-	writing chan struct{}
+	last    *attempt     // whose image is being written, or was last; under mu
 	// The rank that said last that it cannot receive what is under way.
 	undrained atomic.Pointer[undrained]
 
 	mu        sync.Mutex
 	status    control.Status
-	moment    *moment    // rank 0 of an MPI job: the request that is being served
-	asking    sync.Mutex // rank 0 of an MPI job: one request at a time
+	awaited   *safeState // rank 0 of an MPI job: what a request waits for
+	asking    sync.Mutex // rank 0: one request at a time
 	endOrders chan after.Action
 	frozen    map[int]bool
 	closed    bool
@@ -79,11 +79,9 @@ type outcome struct {
 }
 
 func newJob(h Host, o launch.Options, meta Meta, log *zap.Logger) *Job {
-	closedChannel := make(chan struct{})
-	close(closedChannel)
 	return &Job{
 		host: h, options: o, log: log, meta: meta, group: solo{},
-		done: make(chan struct{}), serving: make(chan struct{}), writing: closedChannel,
+		done: make(chan struct{}), serving: make(chan struct{}),
 		endOrders: make(chan after.Action, 1), frozen: map[int]bool{},
 		tries:  tries{open: map[tryID]*attempt{}, verdicts: map[tryID]decision{}},
 		status: control.Status{State: control.Running, Program: meta.Program, Started: time.Now()},
@@ -318,9 +316,21 @@ func (j *Job) Restarted() bool { return j.meta.Epoch > 0 }
 // settle waits until no epoch is being written.
 func (j *Job) settle() {
 	j.mu.Lock()
-	w := j.writing
+	last := j.last
 	j.mu.Unlock()
-	<-w
+	if last != nil {
+		<-last.written
+	}
+}
+
+// ending tells whether Close was called.
+func (j *Job) ending() bool {
+	select {
+	case <-j.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // Close ends the job's part in this process. With a runtime it is collective.

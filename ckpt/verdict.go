@@ -33,6 +33,14 @@ var errWithdrawn = errors.New("the request was withdrawn")
 // errGaveUp says that a rank could not go on with the attempt.
 var errGaveUp = errors.New("it could not be finished everywhere")
 
+// decision is what rank 0 tells after the commit.
+type decision struct {
+	Error   string   `json:"error,omitempty"`   // there is no epoch
+	Refused []string `json:"refused,omitempty"` // the reasons, when it was refused
+	Bytes   uint64   `json:"bytes"`
+	Stop    float64  `json:"stop"`
+}
+
 // verdict is how an attempt ended, in the words of rank 0.
 type verdict struct {
 	ID tryID `json:"id"`
@@ -122,15 +130,6 @@ func (d decision) err() error {
 		return &control.RefusedError{Reasons: d.Refused}
 	}
 	return errors.New(d.Error)
-}
-
-// step is allgatherJSON among the ranks of the attempt; when it fails, so has the attempt.
-func step[T any](a *attempt, no int, poll func(), mine T) ([]T, error) {
-	all, err := allgatherJSON(a.ctx, a.j.group, a.tag(no), poll, mine)
-	if err != nil {
-		a.cancel(err)
-	}
-	return all, err
 }
 
 // failedAlone tells whether the attempt ended on this rank in a way of which the others may not know.
@@ -242,6 +241,52 @@ func (j *Job) heardSurrender(from int, payload []byte) {
 		}
 	}
 	a.cancel(fmt.Errorf("%w: rank %d: %s", errGaveUp, from, s.Why))
+}
+
+// failure is what is said of an attempt that made no epoch, when the program goes on.
+func (a *attempt) failure(err error) error {
+	if !a.failedAlone() && a.ctx.Err() == nil {
+		return err
+	}
+	err = a.reason(err)
+	var word *verdictError
+	var refused *control.RefusedError
+	var lost *signaling.LostError
+	switch silent := a.surrender(err); {
+	case errors.As(err, &word):
+		return word.error
+	case errors.As(err, &refused), errors.As(err, &lost):
+	case len(silent) > 0:
+		err = fmt.Errorf("%w; ranks %v have not said yet that their program goes on", err, silent)
+	default:
+		err = fmt.Errorf("%w; the job goes on", err)
+	}
+	return err
+}
+
+// reason is why the attempt has ended, in words for those who asked. A RefusedError says that another one
+// may succeed.
+func (a *attempt) reason(err error) error {
+	cause := context.Cause(a.ctx)
+	var lost *signaling.LostError
+	var missing *unreachableError
+	var late *signaling.WaitError
+	var word *verdictError
+	switch {
+	case errors.As(cause, &word):
+		return word
+	case errors.As(cause, &lost):
+		return fmt.Errorf("epoch given up: %w", lost)
+	case errors.As(cause, &missing):
+		return &control.RefusedError{Reasons: missing.reasons()}
+	case errors.Is(cause, errGaveUp):
+		return &control.RefusedError{Reasons: []string{cause.Error()}}
+	case errors.As(err, &late):
+		err = fmt.Errorf("%w: %s is not done", cause, late.Who())
+	case !errors.Is(err, cause):
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
+	return fmt.Errorf("the epoch was given up in stage %q: %w", a.stage, err)
 }
 
 // ---- ranks that cannot be reached ------------------------------------------------------------

@@ -21,7 +21,7 @@ type Request struct {
 // Event is news of a checkpoint under way.
 type Event struct {
 	Epoch int    `json:"epoch"`
-	Phase string `json:"phase"`           // what is being done, e.g. "safe state", "write"
+	Phase string `json:"phase"`           // what is being done, e.g. "agree", "write"
 	Ranks int    `json:"ranks,omitempty"` // ranks that are done with the phase ...
 	Of    int    `json:"of,omitempty"`    // ... of so many; 0 when that has no meaning
 	Done  uint64 `json:"done,omitempty"`  // bytes done in the phase ...
@@ -71,7 +71,7 @@ type RankStatus struct {
 	Rank   int     `json:"rank"`
 	Host   string  `json:"host,omitempty"`
 	PID    int     `json:"pid,omitempty"`
-	Phase  string  `json:"phase"`            // e.g. "computing", "safe state", "write"
+	Phase  string  `json:"phase"`            // e.g. "computing", "agree", "write"
 	Detail string  `json:"detail,omitempty"` // e.g. which call it waits in
 	Done   uint64  `json:"done,omitempty"`   // bytes done in the phase
 	Total  uint64  `json:"total,omitempty"`  // bytes to do in the phase; 0 when not known

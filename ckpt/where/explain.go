@@ -21,6 +21,11 @@ const (
 	phaseSilent = "silent"      // has not answered
 )
 
+// Phases are all these words.
+func Phases() []string {
+	return []string{Computing, phaseInMPI, phaseGate, phaseOwing, phaseSilent}
+}
+
 // explain says of each rank what it is doing, and for whom it waits. It knows what all ranks answered.
 func explain(all map[int]Rank, ranks int) []control.RankStatus {
 	out := make([]control.RankStatus, ranks)

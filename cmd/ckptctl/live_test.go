@@ -52,7 +52,7 @@ func play(t *testing.T) (dir string, s *store.Store, server *control.Server, job
 		State: control.Checkpointing, Phase: "write", Program: "./heat", Started: time.Now().Add(-time.Hour), Epoch: 2, Pending: 3,
 		Ranks: []control.RankStatus{
 			{Rank: 0, Host: "n1", PID: 7, Phase: "write", Done: 1 << 20, Total: 4 << 20, Rate: 1 << 20},
-			{Rank: 1, Host: "n2", PID: 8, Phase: "safe state", Detail: "waits for rank 0 in MPI_Recv"},
+			{Rank: 1, Host: "n2", PID: 8, Phase: "at the gate", Detail: "waits for rank 0 in MPI_Recv"},
 		},
 		Last:     &control.Outcome{When: time.Now().Add(-time.Minute), Refused: []string{"a socket is open", "a pending send"}},
 		Counters: control.Counters{Committed: 2, Refused: 1},
@@ -397,7 +397,7 @@ func TestCheckpointOnATerminalShowsPhases(t *testing.T) {
 	dir, _, _, job := play(t)
 	job.checkpoint = func(_ context.Context, _ control.Request, p func(control.Event)) (control.Result, error) {
 		for _, e := range []control.Event{
-			{Epoch: 3, Phase: "agree"}, {Epoch: 3, Phase: "safe state", Ranks: 1, Of: 2, Detail: "rank 1 computes"},
+			{Epoch: 3, Phase: "agree"}, {Epoch: 3, Phase: "stop", Ranks: 1, Of: 2, Detail: "rank 1 computes"},
 			{Epoch: 3, Phase: "write", Done: 1 << 20, Total: 2 << 20},
 		} {
 			p(e)
@@ -412,7 +412,7 @@ func TestCheckpointOnATerminalShowsPhases(t *testing.T) {
 	if status != 0 || out.String() != "3\n" {
 		t.Errorf("exit status %d, stdout %q", status, out.String())
 	}
-	wantText(t, text, "agree", "safe state", "1 of 2 ranks rank 1 computes", "write", "1.0 MiB of 2.0 MiB", "===", "epoch 3: 2.0 MiB in 1.5s")
+	wantText(t, text, "agree", "stop", "1 of 2 ranks rank 1 computes", "write", "1.0 MiB of 2.0 MiB", "===", "epoch 3: 2.0 MiB in 1.5s")
 }
 
 func TestWatchOnATerminal(t *testing.T) {
@@ -432,5 +432,5 @@ func TestWatchOnATerminal(t *testing.T) {
 		t.Errorf("exit status %d: %s", status, errOut.String())
 	}
 	wantText(t, text, "./heat: checkpointing: write (epoch 3); newest epoch: 2; last checkpoint refused: a socket is open; a pending send",
-		"rank 0", "n1", "1.0 MiB of 4.0 MiB, 1.0 MiB/s, 3s left", "rank 1", "safe state", "waits for rank 0 in MPI_Recv", "the job has ended")
+		"rank 0", "n1", "1.0 MiB of 4.0 MiB, 1.0 MiB/s, 3s left", "rank 1", "at the gate", "waits for rank 0 in MPI_Recv", "the job has ended")
 }

@@ -1,0 +1,675 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ckpt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/libckpt/libckpt/ckpt/after"
+	"github.com/libckpt/libckpt/ckpt/control"
+	"github.com/libckpt/libckpt/ckpt/where"
+)
+
+// The way of a checkpoint, from who asks to who is told, in the order in which it is gone:
+//
+//	Checkpoint ─► persist ─► safe state ─┐
+//	a safe state, on the other ranks ────┤► run: agree, stop, drain, snapshot, write, commit ─► answer
+//	MPIX_Checkpoint ─────────────────────┘        └► giveUp
+//
+// Threads. A stage runs on the goroutine of who asked, and after the snapshot on one of its own, which leaves
+// the program alone. The runtime may be called on the program's thread only: onProgram takes a function there.
+// In MPIX_Checkpoint that is the thread we are on. Otherwise the program was interrupted, and the thread does
+// errands while it is stopped.
+
+// ---- the request -------------------------------------------------------------------------------
+
+// Checkpoint implements control.Job. ctx bounds all stages; --timeout of ckptrun does where it was given, and
+// otherwise the time until the program is stopped: nobody has said then how long a disk may take.
+func (c *controlled) Checkpoint(ctx context.Context, r control.Request, progress func(control.Event)) (control.Result, error) {
+	j := (*Job)(c)
+	if err := j.owned.lostTo(); err != nil {
+		return control.Result{}, err
+	}
+	waiting := ctx
+	if r.Timeout == 0 && j.options.Timeout > 0 {
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithTimeoutCause(ctx, j.options.Timeout, control.ErrTimeout)
+		defer cancel()
+		if j.options.Bound {
+			ctx = waiting
+		}
+	}
+	j.asking.Lock()
+	defer j.asking.Unlock()
+	q := &request{ctx: ctx, waiting: waiting, then: r.Then, asked: time.Now(), progress: progress}
+	if j.runtime != nil {
+		return j.persist(q, j.atSafeState, func(try int) time.Duration { return min(backOff<<min(try, 6), time.Second) })
+	}
+	return j.persist(q, j.interrupt, func(int) time.Duration { return retryAfter })
+}
+
+// request is what operators, signals and the interval ask for.
+type request struct {
+	ctx      context.Context // all stages end with it
+	waiting  context.Context // tries that are refused are made until it ends; ctx, or one that ends earlier
+	then     after.Action
+	asked    time.Time
+	progress func(control.Event)
+}
+
+const (
+	// backOff is the pause after a try of an MPI job that was refused; it grows.
+	backOff = 20 * time.Millisecond
+	// retryAfter is that of a program without MPI, which is interrupted wherever it is.
+	retryAfter = 5 * time.Millisecond
+)
+
+// persist tries until there is an epoch, or there can be none: a RefusedError says that another try may
+// succeed, as when a child has ended or a window is closed.
+func (j *Job) persist(q *request, try func(*request) outcome, pause func(try int) time.Duration) (control.Result, error) {
+	var last *control.RefusedError
+	for n := 0; ; n++ {
+		o := try(q)
+		if o.err == nil {
+			return o.result, nil
+		}
+		var refused *control.RefusedError
+		if !errors.As(o.err, &refused) {
+			if last != nil && q.ctx.Err() != nil { // the time was over in the middle of one more try
+				o.err = fmt.Errorf("%w; before that: %s", o.err, strings.Join(last.Reasons, "; "))
+			}
+			if !o.noted {
+				j.recordFailure(o.err)
+			}
+			return control.Result{}, o.err
+		}
+		last = refused
+		q.progress(control.Event{Phase: stageStop.String(), Detail: strings.Join(refused.Reasons, "; ")})
+		select {
+		case <-q.waiting.Done():
+			j.recordFailure(o.err)
+			return control.Result{}, o.err
+		case <-j.done:
+			return control.Result{}, control.ErrEnding
+		case <-time.After(pause(n)):
+		}
+	}
+}
+
+// interrupt is one try without MPI: the program is stopped wherever it is.
+func (j *Job) interrupt(q *request) outcome {
+	j.takeTurn(nil)
+	a := j.newAttempt(nil)
+	a.then, a.asked, a.notify = q.then, q.asked, q.progress
+	err := a.run(q.ctx)
+	j.turn.Unlock()
+	if err != nil {
+		return outcome{err: err}
+	}
+	return a.outcome()
+}
+
+// takeTurn waits until no other checkpoint is being made, and none is being written. The caller unlocks turn.
+func (j *Job) takeTurn(poll func()) {
+	_, _ = await(poll, func() (struct{}, error) { j.turn.Lock(); j.settle(); return struct{}{}, nil })
+}
+
+// ---- the safe state, on rank 0 -----------------------------------------------------------------
+
+// stallAfter is how long rank 0 waits for a safe state before it gives the epoch up: a program that
+// needs collectives not to synchronize may not reach it. It then goes on, and is asked again.
+const stallAfter = 15 * time.Second
+
+// lookEvery is how often those who asked are told what the ranks are doing while they wait.
+const lookEvery = time.Second
+
+// safeState is an epoch of the collective clock that a request waits for. Each of its channels is closed by an
+// event of the clock (onSafe, onResumed), which finds it in Job.awaited.
+type safeState struct {
+	epoch   uint32
+	taken   bool          // reached: who asked makes the attempt; under Job.mu
+	reached chan struct{} // closed when taken
+	over    chan struct{} // closed when the epoch has ended
+}
+
+// atSafeState is one try of an MPI job.
+func (j *Job) atSafeState(q *request) outcome {
+	j.settle()
+	s, err := j.awaitSafeState(q)
+	if err != nil {
+		return outcome{err: err}
+	}
+	a := j.newAttemptAt(s.epoch)
+	a.then, a.asked, a.notify = q.then, q.asked, q.progress
+	o := outcome{err: j.runAt(q.ctx, a)}
+	if o.err == nil {
+		o = a.outcome()
+	}
+	if o.err == nil && a.held { // the epoch of the clock ends with the program, or when that goes on
+		return o
+	}
+	select {
+	case <-s.over: // the next request begins another one
+	case <-j.done:
+	}
+	if o.err != nil && !o.noted && j.ending() {
+		return outcome{err: control.ErrEnding}
+	}
+	return o
+}
+
+// awaitSafeState asks the clock for an epoch and waits for its safe state; who gets it has to make the attempt,
+// for which the other ranks stop their programs now.
+func (j *Job) awaitSafeState(q *request) (*safeState, error) {
+	if err := j.net.Err(); err != nil {
+		return nil, err
+	}
+	if missing := j.net.Unreachable(); len(missing) > 0 {
+		return nil, &control.RefusedError{Reasons: (&unreachableError{missing}).reasons()}
+	}
+	s := &safeState{epoch: j.clock.NextEpoch(), reached: make(chan struct{}), over: make(chan struct{})}
+	j.mu.Lock()
+	if j.closed {
+		j.mu.Unlock()
+		return nil, control.ErrEnding
+	}
+	j.awaited = s
+	j.calm()
+	j.status.State, j.status.Phase = control.Checkpointing, stageAgree.String()
+	j.mu.Unlock()
+	tell := func(detail string) {
+		q.progress(control.Event{Phase: stageAgree.String(), Detail: "waiting for a safe state" + detail})
+	}
+	tell("")
+	j.clock.Request()
+
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	patience, cancel := context.WithTimeout(q.waiting, stallAfter)
+	defer cancel()
+	timeOver := patience.Done()
+	var tooLate *control.RefusedError // the clock has given the epoch up
+	for {
+		select {
+		case <-s.reached:
+			return s, nil
+		case <-s.over:
+			if j.taken(s) {
+				return s, nil
+			}
+			if tooLate != nil {
+				return nil, tooLate
+			}
+			return nil, j.withdrawn()
+		case <-j.done:
+			if j.taken(s) {
+				return s, nil
+			}
+			return nil, control.ErrEnding
+		case <-look.C:
+			if who := where.HeldUp(j.doing()); len(who) > 0 && j.clock.Waiting() {
+				tell(": " + who[0])
+			}
+		case <-timeOver:
+			timeOver = nil
+			who := where.HeldUp(j.doing())
+			if j.clock.Abort() { // otherwise it was reached just now, or the epoch is over
+				tooLate = &control.RefusedError{Reasons: append([]string{
+					fmt.Sprintf("no safe state in %v; the job goes on", time.Since(q.asked).Round(time.Millisecond))}, who...)}
+			}
+		}
+	}
+}
+
+// taken tells whether the safe state was reached; when not, it is not waited for any more.
+func (j *Job) taken(s *safeState) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !s.taken && j.awaited == s {
+		j.awaited = nil
+	}
+	return s.taken
+}
+
+// withdrawn is why the epoch of the clock has ended without a safe state.
+func (j *Job) withdrawn() error {
+	if err := j.net.Err(); err != nil {
+		return epochLost(err)
+	}
+	reasons := []string{errWithdrawn.Error()}
+	if missing := j.net.Unreachable(); len(missing) > 0 {
+		reasons = (&unreachableError{missing}).reasons()
+	}
+	return &control.RefusedError{Reasons: reasons}
+}
+
+// onSafe is called on every rank when the collective clock has stopped: no collective call is under way
+// anywhere. On rank 0 the attempt is made by who asked for it, if he still waits.
+func (j *Job) onSafe(epoch uint32) {
+	select {
+	case <-j.serving: // another rank may have been asked before this one is ready
+	case <-j.done:
+		return
+	}
+	j.mu.Lock()
+	s := j.awaited
+	if s != nil && s.epoch == epoch {
+		s.taken = true
+		close(s.reached)
+		j.mu.Unlock()
+		return
+	}
+	j.mu.Unlock()
+	_ = j.runAt(context.Background(), j.newAttemptAt(epoch)) // who asked is told, and says it
+}
+
+// onResumed is called when the epoch of the collective clock has ended.
+func (j *Job) onResumed() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if s := j.awaited; s != nil {
+		close(s.over)
+		j.awaited = nil
+	}
+}
+
+// runAt makes this rank's part of an attempt in a safe state. A program that is to end stands still when it
+// returns, until its last order has come.
+func (j *Job) runAt(ctx context.Context, a *attempt) error {
+	j.takeTurn(nil)
+	err := a.run(ctx)
+	if err != nil {
+		var refused *control.RefusedError
+		if !errors.As(err, &refused) {
+			j.log.Info("checkpoint", zap.Error(err)) // who asked is told, and says it
+		}
+	}
+	if err != nil || !a.held {
+		j.turn.Unlock()
+		return err
+	}
+	go func() {
+		defer j.turn.Unlock()
+		if a.outcome().err == nil {
+			_ = a.onProgram(func() { j.endAfterCommit(a) })
+			_ = a.goOn() // those who asked were told that there is no epoch in time
+		}
+	}()
+	return nil
+}
+
+// ---- MPIX_Checkpoint ---------------------------------------------------------------------------
+
+// Cooperative is MPIX_Checkpoint: the calling thread stands in a held gate call. Collective.
+func (j *Job) Cooperative() (State, error) {
+	var poll func()
+	if j.runtime != nil {
+		poll = j.runtime.Progress
+	}
+	if j.store == nil {
+		return StateIgnore, errors.New("the job is not open yet: call it after MPI_Init")
+	}
+	j.takeTurn(poll)
+	defer j.turn.Unlock()
+	a := j.newAttempt(poll)
+	j.tries.mu.Lock()
+	j.tries.calls++ // as many on all ranks
+	a.id = cooperativeID(j.tries.calls)
+	j.tries.mu.Unlock()
+	if err := a.run(context.Background()); err != nil {
+		j.recordFailure(err)
+		var refused *control.RefusedError
+		if errors.As(err, &refused) {
+			return StateIgnore, err
+		}
+		return StateError, err
+	}
+	if !a.held {
+		return StateCheckpoint, nil
+	}
+	o, _ := await(poll, func() (outcome, error) { return a.outcome(), nil })
+	if o.err != nil {
+		return StateError, o.err
+	}
+	j.endAfterCommit(a)
+	_ = a.goOn()
+	return StateCheckpoint, nil
+}
+
+// ---- one attempt -------------------------------------------------------------------------------
+
+// attempt is one try to make an epoch. All ranks go through the same stages, and decide the same after each
+// exchange, since all see what all said.
+type attempt struct {
+	j      *Job
+	id     tryID           // equal on all ranks; names the exchanges
+	clock  uint32          // async: the epoch of the collective clock
+	ctx    context.Context // ends when the attempt has failed, at its deadline for example; see begin
+	cancel context.CancelCauseFunc
+	async  bool   // the program was interrupted: the runtime is used by errands of its thread
+	poll   func() // drives the runtime, on the program's thread; nil without one
+	notify func(control.Event)
+	then   after.Action // what was asked for
+	asked  time.Time
+	stage  stage
+
+	// stop
+	parked     bool // the program is stopped, by us
+	stoppedAt  time.Time
+	stoppedFor time.Duration
+	touched    bool // some rank's memory may be written to by others as long as those run
+	synced     bool // some rank has synchronous sends that its program has not seen complete
+	resumed    bool // async: the gates of this rank are open again
+	// drain, snapshot
+	state   captureReport // what this rank has to say of itself
+	capture *capture
+	begun   bool // rank 0: the directory of the epoch is ours
+	epoch   int
+	held    bool // the program stays stopped until the commit, and ends then
+	copy    int  // the frozen child that holds the program's memory; 0: the stopped program itself does
+	// write, commit
+	image     imageReport
+	unwritten error         // why this rank has no image
+	total     decision      // of a committed epoch
+	doubt     bool          // rank 0: the epoch may be committed, or may be yet
+	written   chan struct{} // closed when end is valid
+	end       outcome
+
+	// The words of other ranks on how it ends (verdict.go).
+	told      chan decision // rank 0's, when the attempt is over
+	announced bool          // rank 0 has told how it ended
+	gone      chan int      // rank 0: ranks that have given it up, and go on
+}
+
+func (j *Job) newAttempt(poll func()) *attempt {
+	return &attempt{j: j, then: after.Continue, asked: time.Now(), poll: poll, notify: func(control.Event) {},
+		written: make(chan struct{})}
+}
+
+// newAttemptAt is one in the safe state of an epoch of the collective clock.
+func (j *Job) newAttemptAt(epoch uint32) *attempt {
+	a := j.newAttempt(j.runtime.Progress)
+	a.async, a.clock, a.id = true, epoch, momentID(epoch)
+	return a
+}
+
+// run goes through the stages. It returns when the program is captured and runs again, unless a.held; what
+// becomes of the epoch is in outcome. An error says that there is none. ctx ends at the deadline, if there is
+// one: whatever is not done then is given up.
+func (a *attempt) run(ctx context.Context) error {
+	a.begin(ctx)
+	for s := stageAgree; s <= stageSnapshot; s++ {
+		if err := a.do(s); err != nil {
+			defer a.forget()
+			return a.giveUp(err)
+		}
+	}
+	a.j.mu.Lock()
+	a.j.last = a
+	a.j.mu.Unlock()
+	write := func() (struct{}, error) { return struct{}{}, a.do(stageWrite) }
+	switch {
+	case a.copy != 0 || a.held:
+		go func() {
+			_, _ = write()
+			a.finish()
+		}()
+	case a.async:
+		_, _ = write() // the program stands only until its memory is written
+		go a.finish()
+	default:
+		_, _ = await(a.poll, write)
+		go a.finish()
+	}
+	return nil
+}
+
+// finish is what remains when the image is written.
+func (a *attempt) finish() {
+	defer a.forget()
+	if err := a.do(stageCommit); err != nil {
+		a.end.err = a.giveUp(err)
+	} else {
+		a.end.result = control.Result{Epoch: a.epoch, Bytes: a.total.Bytes, Seconds: time.Since(a.asked).Seconds(),
+			Safe: a.stoppedAt.Sub(a.asked).Seconds(), Stopped: a.total.Stop}
+	}
+	a.j.recordOutcome(a.end)
+	a.end.noted = true
+	close(a.written)
+}
+
+// outcome waits for what becomes of an epoch that is being written.
+func (a *attempt) outcome() outcome {
+	<-a.written
+	return a.end
+}
+
+// giveUp undoes all stages, tells the other ranks what they do not know, and says why there is no epoch.
+func (a *attempt) giveUp(err error) error {
+	if uerr := a.undo(); uerr != nil {
+		err = fmt.Errorf("%w; and its directory could not be removed: %w", err, uerr)
+	}
+	err = a.failure(err)
+	// Only now: the answer of the others must not be taken for the reason.
+	if a.stage >= stageWrite && a.j.group.rank() == 0 && !a.announced {
+		a.announce(noEpoch(err))
+	}
+	return err
+}
+
+// goOn lets the program run again, and opens its gates. It may be called again.
+func (a *attempt) goOn() error {
+	if a.parked {
+		a.parked = false
+		a.j.host.Release()
+		a.stoppedFor = time.Since(a.stoppedAt)
+	}
+	if a.async && !a.resumed {
+		a.resumed = true
+		a.j.clock.Release()
+		if a.j.group.rank() == 0 {
+			a.j.clock.Resume() // ends the epoch of the clock on all ranks
+		}
+	}
+	return nil
+}
+
+// errRuns says that the program's thread is not ours to use.
+var errRuns = errors.New("the program is not stopped")
+
+// onProgram runs f where the runtime may be used.
+func (a *attempt) onProgram(f func()) error {
+	switch {
+	case !a.async: // it called us
+		f()
+		return nil
+	case !a.parked:
+		return errRuns
+	}
+	return a.j.host.Errand(f)
+}
+
+// ---- agree -------------------------------------------------------------------------------------
+
+// agree waits until all ranks are in MPIX_Checkpoint; where they were interrupted, the clock has seen to that.
+func (a *attempt) agree() error {
+	if !a.meets() {
+		return nil
+	}
+	all, err := gather(a, stepAgree, a.then)
+	if err == nil {
+		a.then = all[0]
+	}
+	return err
+}
+
+// ---- stop --------------------------------------------------------------------------------------
+
+// park stops the program on all ranks.
+func (a *attempt) park() error {
+	a.stoppedAt = time.Now()
+	mine := a.parkHere()
+	all, err := gather(a, stepStopped, mine)
+	if err != nil {
+		return err
+	}
+	var reasons []string
+	for r, one := range all {
+		if one.Obstacle != "" {
+			reasons = append(reasons, a.prefix(r)+one.Obstacle)
+		}
+	}
+	if len(reasons) > 0 {
+		return &control.RefusedError{Reasons: reasons}
+	}
+	a.then = all[0].Then
+	a.touched = slices.ContainsFunc(all, func(p parkReport) bool { return p.OneSided })
+	a.synced = slices.ContainsFunc(all, func(p parkReport) bool { return p.Synced })
+	return nil
+}
+
+// ---- drain -------------------------------------------------------------------------------------
+
+// quiet receives what is under way between the ranks and captures this one; rank 0 makes the directory of the
+// epoch. A rank that cannot be saved says so when all others are done too.
+func (a *attempt) quiet() error {
+	j, mine := a.j, &a.state
+	if a.hasRuntime() {
+		a.drainHere()
+	}
+	if mine.good() {
+		a.captureHere()
+	}
+	var own error // what kept this rank
+	if j.group.rank() == 0 && mine.good() {
+		if own = a.beginEpoch(); own != nil {
+			mine.Failure = own.Error() // and the directory, if there is one, is somebody else's
+		}
+	}
+	all, err := gather(a, stepBegin, *mine)
+	if err == nil {
+		err = capturedEverywhere(all)
+	}
+	if err == nil {
+		a.epoch = all[0].Epoch
+		a.keepFiles(all)
+		if a.ctx.Err() != nil {
+			err = context.Cause(a.ctx)
+		}
+	}
+	if err != nil && own != nil && a.ctx.Err() != nil {
+		return own // and for that it was too late to meet the others
+	}
+	return err
+}
+
+// dropCapture gives up what is kept of the program, unless the writer has it, and removes the directory.
+func (a *attempt) dropCapture() error {
+	a.capture.done()
+	if !a.begun {
+		return nil
+	}
+	return a.abandon(a.epoch)
+}
+
+// ---- snapshot ----------------------------------------------------------------------------------
+
+// snapshot lets the program go on: a frozen copy stands in its place. It stays stopped when it is to end after
+// the commit, and, until its image is written, when there is no copy.
+func (a *attempt) snapshot() error {
+	a.held = a.then != after.Continue
+	if a.held || a.j.options.Snapshot == "stop" {
+		return nil
+	}
+	pid, err := a.j.host.Freeze()
+	if err != nil {
+		a.j.log.Warn("no frozen copy: writing while the program is stopped", zap.Error(err))
+		return nil
+	}
+	a.frozen(pid)
+	a.allFrozen()
+	return a.goOn()
+}
+
+// ---- write -------------------------------------------------------------------------------------
+
+// write writes this rank's image. Then nothing needs the program's memory any more: a copy ends, and a program
+// that stood for it goes on.
+func (a *attempt) write() error {
+	sum, err := a.writePatiently()
+	if a.copy != 0 {
+		a.thaw()
+	} else if !a.held {
+		a.allFrozen()
+		_ = a.goOn()
+	}
+	a.unwritten = err
+	a.image = imageReport{Host: a.j.meta.Host, Stop: a.stoppedFor.Seconds()}
+	if err != nil {
+		a.image.Error = err.Error()
+	} else {
+		a.image.Bytes, a.image.Digest, a.image.Payload = sum.Bytes, sum.Digest.String(), sum.PayloadBytes
+	}
+	return nil
+}
+
+// ---- commit ------------------------------------------------------------------------------------
+
+// commit returns when the epoch is committed, on all ranks, or is not.
+func (a *attempt) commit() error {
+	// The program runs, or stands until the commit: its thread is not asked.
+	all, err := step(a, stepCommit, nil, a.image)
+	if err != nil && a.unwritten != nil && a.ctx.Err() != nil { // this rank is the one that is late
+		err = a.unwritten
+	}
+	if a.j.group.rank() != 0 {
+		return a.learn(err)
+	}
+	if err == nil {
+		a.total, err = a.commitAll(all)
+	}
+	if err == nil {
+		a.announce(a.total)
+	}
+	return err
+}
+
+// learn is the part of the others: they wait for rank 0's word. One whose program is held waits for as long
+// as there is a rank 0, since the epoch may be committed, and the program is to end then. Others need not
+// know.
+func (a *attempt) learn(err error) error {
+	j := a.j
+	if err != nil {
+		j.tell(0, kindSurrender, surrender{ID: a.id, Why: err.Error(), Stands: a.held})
+	}
+	ended := a.ctx.Done()
+	if a.held {
+		ended = nil
+	}
+	var limit <-chan time.Time
+	for {
+		select {
+		case a.total = <-a.told:
+			if a.total.Error != "" {
+				return a.total.err()
+			}
+			return nil
+		case <-j.net.Failed():
+			return epochLost(j.net.Err())
+		case <-ended: // rank 0's word may be the reason, or on its way
+			ended, limit = nil, time.After(surrenderWait)
+		case <-limit:
+			if err == nil {
+				err = context.Cause(a.ctx)
+			}
+			return fmt.Errorf("what became of epoch %d is not known here: %w", a.epoch, err)
+		}
+	}
+}

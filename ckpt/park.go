@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ckpt
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/libckpt/libckpt/ckpt/after"
+)
+
+const (
+	// parkTimeout bounds one try to stop the threads; a try that fails costs nothing.
+	parkTimeout = 10 * time.Second
+	// asyncParkTimeout is shorter: the try is made again.
+	asyncParkTimeout = 2 * time.Second
+)
+
+// parkReport is what a rank says once it stands still, or cannot.
+type parkReport struct {
+	Obstacle string       `json:"obstacle,omitempty"`
+	OneSided bool         `json:"onesided,omitempty"`
+	Synced   bool         `json:"synced,omitempty"`
+	Then     after.Action `json:"then,omitempty"` // rank 0: what was asked for
+}
+
+// parkHere stops the program on this rank, and finds out what is in the way.
+func (a *attempt) parkHere() parkReport {
+	j := a.j
+	mine := parkReport{Then: a.then}
+	if err := j.host.Park(a.parkTimeout()); err != nil {
+		mine.Obstacle = err.Error()
+		if j.runtime != nil {
+			if call := j.runtime.Inside(); call != "" {
+				mine.Obstacle += "; it waits for processes of another job in " + call
+			}
+		}
+		return mine
+	}
+	a.parked = true
+	mine.Obstacle = j.slow.obstacle()
+	// A rank that has withdrawn let its program go on: where that stands now need not be safe.
+	if a.async && !j.clock.Safe(a.clock) {
+		mine.Obstacle = errWithdrawn.Error()
+	}
+	if j.runtime == nil {
+		return mine
+	}
+	err := a.onProgram(func() {
+		if mine.Obstacle == "" {
+			mine.Obstacle = j.runtime.Holds()
+		}
+		mine.OneSided = j.runtime.OneSided()
+		mine.Synced = j.runtime.Synchronous()
+	})
+	if err != nil {
+		mine.Obstacle = err.Error()
+	}
+	return mine
+}
+
+func (a *attempt) parkTimeout() time.Duration {
+	timeout := parkTimeout
+	if a.async {
+		timeout = asyncParkTimeout
+	}
+	if end, ok := a.ctx.Deadline(); ok {
+		timeout = max(min(timeout, time.Until(end)), time.Millisecond)
+	}
+	return timeout
+}
+
+func (a *attempt) prefix(rank int) string {
+	if a.j.group.size() == 1 {
+		return ""
+	}
+	return fmt.Sprintf("rank %d: ", rank)
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ckpt
+
+import "errors"
+
+// stage is how far an attempt has come.
+type stage uint8
+
+// The stages, in order; doc.go draws them.
+const (
+	stageAgree stage = iota
+	stageStop
+	stageDrain
+	stageSnapshot
+	stageWrite
+	stageCommit
+)
+
+var stageNames = [...]string{"agree", "stop", "drain", "snapshot", "write", "commit"}
+
+// String is the name in the status, in events and in errors.
+func (s stage) String() string { return stageNames[s] }
+
+// stages says of each stage what it does on this rank, and how that is undone when no epoch comes of it.
+//
+// run returns an error when the attempt is over, and all ranks know or will hear of it (giveUp). What does not
+// work on one rank only, while the others wait for its word, is no such error: it is kept, and told in the
+// next exchange: what drain and capture find by all ranks when they stand still, what write does in commit.
+//
+// What was done is undone in the order of the table, since the program is to go on before anything else:
+// the disk may be the reason. An undo may be called of a stage that was not reached, or failed halfway.
+var stages = [...]struct {
+	run   func(*attempt) error
+	undo  func(*attempt) error // nil: nothing was done that outlives the attempt
+	shown func(*attempt) bool  // whether the status shows it; nil: always
+	done  string               // what holds on all ranks when it is done
+}{
+	stageAgree: {run: (*attempt).agree, shown: (*attempt).meets,
+		done: "all ranks are in MPIX_Checkpoint, or no collective is under way"},
+	stageStop: {run: (*attempt).park, undo: (*attempt).goOn,
+		done: "no thread of the program runs, on any rank"},
+	stageDrain: {run: (*attempt).quiet, undo: (*attempt).dropCapture, shown: (*attempt).hasRuntime,
+		done: "no message is under way; every rank is captured but for its memory"},
+	stageSnapshot: {run: (*attempt).snapshot,
+		done: "this rank's memory stays as it is: in a frozen copy, or the program stands"},
+	stageWrite: {run: (*attempt).write,
+		done: "this rank's image is on stable storage, or has failed"},
+	stageCommit: {run: (*attempt).commit, shown: (*attempt).wrote,
+		done: "the epoch exists, and rank 0 has said so"},
+}
+
+func (a *attempt) meets() bool      { return a.hasRuntime() && !a.async }
+func (a *attempt) hasRuntime() bool { return a.j.runtime != nil }
+func (a *attempt) wrote() bool      { return a.unwritten == nil }
+
+// do runs one stage.
+func (a *attempt) do(s stage) error {
+	if shown := stages[s].shown; shown == nil || shown(a) {
+		a.enter(s)
+	}
+	return stages[s].run(a)
+}
+
+// undo takes back what the stages did.
+func (a *attempt) undo() error {
+	var errs []error
+	for s := range stages {
+		if undo := stages[s].undo; undo != nil {
+			errs = append(errs, undo(a))
+		}
+	}
+	return errors.Join(errs...)
+}
