@@ -16,10 +16,10 @@ import (
 
 // clockOf is the collective clock of a job, nil (which takes and answers everything) where there is none.
 func clockOf(job *C.ckpt_job) *clockwork.Clock {
-	if job == nil || process.job == nil {
+	if job == nil || process.Job == nil {
 		return nil
 	}
-	return process.job.Clock()
+	return process.Job.Clock()
 }
 
 //export ckpt_coll_members

@@ -10,31 +10,19 @@ package main
 import "C"
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"strings"
 	"unsafe"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"github.com/libckpt/libckpt/ckpt"
 	"github.com/libckpt/libckpt/ckpt/launch"
-	"github.com/libckpt/libckpt/ckpt/store"
+	"github.com/libckpt/libckpt/internal/fault"
 )
 
 // process is what this process was started as. Written by ckpt_host_plan, before anything else runs.
-var process struct {
-	host    host
-	options launch.Options
-	program launch.Program
-	restart *ckpt.Restart // nil when a program is started
-	log     *zap.Logger
-	job     *ckpt.Job // nil outside ckptrun
-}
-
-func init() { process.log = zap.NewNop() }
+var process = ckpt.Process{Log: zap.NewNop()}
 
 func cArgs(argc C.int, argv **C.char) []string {
 	out := make([]string, argc)
@@ -58,38 +46,22 @@ func ckpt_host_plan(plan *C.struct_host_plan, argc C.int, argv **C.char, ops *C.
 	if plan.version != C.HOSTGO_VERSION || ops.size != C.sizeof_struct_host_ops {
 		return -1
 	}
-	process.host = host{ops}
+	process.Host = host{ops}
 	if err := makePlan(plan, cArgs(argc, argv)); err != nil {
-		text, status := "ckptrun: "+err.Error()+"\n", launch.ExitFailed
-		var e *launch.Error
-		switch {
-		case errors.Is(err, launch.ErrHelp):
-			text, status = launch.Help(), 0
-		case errors.Is(err, launch.ErrVersion):
-			text, status = "ckptrun "+ckpt.Version+"\n", 0
-		case errors.As(err, &e):
-			status = e.Status
-		case errors.Is(err, store.ErrSpec):
-			status = launch.ExitUsage
-		case errors.Is(err, store.ErrNone):
-			status = launch.ExitNone
-		}
+		text, status := launch.Exit(err, ckpt.Version)
 		plan.action, plan.exit_status, plan.message = C.PLAN_EXIT, C.int(status), C.CString(text)
 	}
 	return 0
 }
-
-// startStress makes it hard for Go's runtime, in the tree for tests (stress.go).
-var startStress = func() {}
 
 func makePlan(plan *C.struct_host_plan, args []string) error {
 	o, rest, own, err := launch.Parse(args[1:], os.Getenv)
 	if err != nil {
 		return err
 	}
-	process.options = o
-	startStress()
-	if process.log, err = newLog(o.Log); err != nil {
+	process.Options = o
+	fault.Stress()
+	if process.Log, err = ckpt.NewLog(o.Log, process.Host.Original(2)); err != nil {
 		return err
 	}
 	if o.Trap == "sud" {
@@ -107,51 +79,30 @@ func makePlan(plan *C.struct_host_plan, args []string) error {
 		return err
 	}
 	if o.Restart != "" {
-		return planRestart(plan, o)
+		return planRestart(plan)
 	}
 	p, err := o.Find(rest, os.Getenv("PATH"))
 	if err != nil {
 		return err
 	}
-	process.program = p
+	process.Program = p
 	plan.action = C.PLAN_RUN
 	plan.exe, plan.interp, plan.argv = C.CString(p.Exe), C.CString(p.Interp), cStrings(p.Argv)
 	plan.comm = C.CString(p.Comm)
 	return nil
 }
 
-func planRestart(plan *C.struct_host_plan, o launch.Options) error {
-	r, err := ckpt.OpenRestart(o.Restart)
+func planRestart(plan *C.struct_host_plan) error {
+	back, err := process.PlanRestart(os.Getenv)
 	if err != nil {
 		return err
 	}
-	if n := launch.LauncherRanks(os.Getenv); n > 0 || !r.MPI() {
-		if err := r.CheckRanks(max(n, 1)); err != nil {
-			return err
-		}
-	}
-	// Before anything else, and of an MPI job before MPI is started: who is refused has touched nothing.
-	switch rank := launch.LauncherRank(os.Getenv); {
-	case !r.MPI() || o.MPI == "" || rank == 0:
-		err = r.Own(o, process.log)
-	case rank > 0:
-		err = r.AwaitOwner(o, process.log)
-	}
-	if err != nil {
-		return err
-	}
-	process.restart = r
 	plan.action = C.PLAN_RESTART
-	if r.MPI() {
+	if process.Restart.MPI() {
 		plan.restart_mpi = 1
-		if o.MPI == "" {
-			// Not under a launcher: a job of one rank can be continued alone.
-			if r.Ranks() > 1 {
-				r.Disown()
-				return fmt.Errorf("the job has %d ranks; run `mpiexec -n %d ckptrun --restart %s`", r.Ranks(), r.Ranks(), o.Restart)
-			}
-			plan.back = C.CString(r.MPIName())
-		}
+	}
+	if back != "" {
+		plan.back = C.CString(back)
 	}
 	return nil
 }
@@ -168,62 +119,42 @@ func openTriggers(o launch.Options) (C.int, C.uint64_t, error) {
 	return C.int(fd), mask, err
 }
 
-// newLog writes to the launcher's stderr: the program may close or redirect its own.
-func newLog(level string) (*zap.Logger, error) {
-	l, err := zapcore.ParseLevel(level)
-	if err != nil {
-		return nil, err
-	}
-	fd := process.host.Original(2)
-	if fd < 0 {
-		return zap.NewNop(), nil
-	}
-	enc := zap.NewDevelopmentEncoderConfig()
-	enc.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
-	sink := zapcore.Lock(zapcore.AddSync(os.NewFile(uintptr(fd), "stderr")))
-	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(enc), sink, l)).Named("ckptrun"), nil
-}
-
 // sentence makes an error one line of C memory, never freed: the process ends with it.
 func sentence(err error) *C.char { return C.CString(strings.ReplaceAll(err.Error(), "\n", "; ")) }
 
 //export ckpt_host_start
 func ckpt_host_start(message **C.char) C.int {
-	job, err := ckpt.Start(process.host, process.options, process.program, process.log)
-	if err != nil {
+	if err := process.Start(); err != nil {
 		*message = sentence(err)
 		return 1
 	}
-	process.job = job
 	return 0
 }
 
 //export ckpt_host_restore
 func ckpt_host_restore(message **C.char, status *C.int) C.int {
-	job, err := ckpt.Continue(process.host, process.options, process.restart, process.log)
-	if err != nil {
+	if err := process.Continue(); err != nil {
 		*message = sentence(err)
 		*status = launch.ExitFailed
 		return 1
 	}
-	process.job = job
 	return 0
 }
 
 //export ckpt_host_checkpoint
 func ckpt_host_checkpoint(why *C.char, bytes C.size_t) C.int {
-	if process.job == nil {
+	if process.Job == nil {
 		return C.int(ckpt.StateIgnore)
 	}
-	state, err := process.job.Cooperative()
+	state, err := process.Job.Cooperative()
 	putText(why, bytes, err)
 	return C.int(state)
 }
 
 //export ckpt_host_ending
 func ckpt_host_ending(status, parent C.int) {
-	if process.job != nil {
-		process.job.Ending(status == 0 && parent == 0)
+	if process.Job != nil {
+		process.Job.Ending(status == 0 && parent == 0)
 	}
 }
 

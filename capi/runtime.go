@@ -59,7 +59,6 @@ import "C"
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"unsafe"
 
 	"github.com/libckpt/libckpt/ckpt"
@@ -276,7 +275,6 @@ var opened struct {
 	runtime *mpiRuntime
 	state   unsafe.Pointer // of ckpt_runtime_state
 	bytes   C.size_t
-	saved   []byte // what the image had for it
 }
 
 // report puts err into a ckpt_error and returns its code.
@@ -322,11 +320,11 @@ func open(config *C.ckpt_config, ops *C.ckpt_runtime_ops, ctx unsafe.Pointer) (*
 	case opened.c != nil:
 		return nil, errors.New("this process has an open job already")
 	}
-	rt := &mpiRuntime{ctx: ctx, name: C.GoString(config.runtime), version: shortVersion(C.GoString(config.runtime_version)),
+	rt := &mpiRuntime{ctx: ctx, name: C.GoString(config.runtime), version: C.GoString(config.runtime_version),
 		threads: int(config.thread_level)}
 	C.memcpy(unsafe.Pointer(&rt.ops), unsafe.Pointer(ops), ops.size)
 	var at uintptr
-	if process.host.ops != nil {
+	if process.Host != nil {
 		at = snapshot.Tables
 	}
 	tables, err := vid.Open(at, snapshot.TablesBytes)
@@ -337,7 +335,13 @@ func open(config *C.ckpt_config, ops *C.ckpt_runtime_ops, ctx unsafe.Pointer) (*
 	a := tables.Address()
 	c.tables = *(**C.ckpt_tables)(unsafe.Pointer(&a))
 	opened.c, opened.tables, opened.runtime = c, tables, rt
-	if err := openJob(rt, tables); err != nil {
+	err = process.Open(rt, tables, func() error {
+		if e := C.op_bind(&rt.ops, rt.ctx, c); e != 0 {
+			return rt.failure("the runtime could not bind its predefined objects", C.long(e))
+		}
+		return nil
+	})
+	if err != nil {
 		_ = tables.Close()
 		C.free(unsafe.Pointer(c))
 		opened.c, opened.tables = nil, nil
@@ -346,55 +350,14 @@ func open(config *C.ckpt_config, ops *C.ckpt_runtime_ops, ctx unsafe.Pointer) (*
 	return c, nil
 }
 
-func openJob(rt *mpiRuntime, tables *vid.Tables) error {
-	bind := func() error {
-		if e := C.op_bind(&rt.ops, rt.ctx, opened.c); e != 0 {
-			return rt.failure("the runtime could not bind its predefined objects", C.long(e))
-		}
-		return nil
-	}
-	if process.restart == nil {
-		if process.job == nil { // outside ckptrun: virtual ids and counters work, nothing is saved
-			return bind()
-		}
-		if err := bind(); err != nil {
-			return err
-		}
-		return process.job.OpenRuntime(rt, tables)
-	}
-	job, err := ckpt.ContinueRuntime(process.host, process.options, process.restart, rt, tables, process.log)
-	if err != nil {
-		return err
-	}
-	process.job = job
-	process.restart = nil
-	opened.saved = job.RuntimeState()
-	if err := bind(); err != nil {
-		return err
-	}
-	return job.RebuildObjects()
-}
-
-// shortVersion finds "4.0.2" in what MPI_Get_library_version says.
-func shortVersion(s string) string {
-	line, _, _ := strings.Cut(s, "\n")
-	for _, word := range strings.Fields(line) {
-		word = strings.Trim(strings.TrimPrefix(word, "v"), ",")
-		if word != "" && word[0] >= '0' && word[0] <= '9' {
-			return word
-		}
-	}
-	return strings.TrimSpace(line)
-}
-
 //export ckpt_close
 func ckpt_close(job *C.ckpt_job, e *C.ckpt_error) C.int {
 	if job == nil || job != opened.c {
 		return C.CKPT_E_ARG
 	}
 	var err error
-	if process.job != nil {
-		err = process.job.Close()
+	if process.Job != nil {
+		err = process.Job.Close()
 	}
 	// The tables stay mapped: the application may still hold ids.
 	opened.c = nil
@@ -403,15 +366,15 @@ func ckpt_close(job *C.ckpt_job, e *C.ckpt_error) C.int {
 
 //export ckpt_restart_thread_level
 func ckpt_restart_thread_level() C.int {
-	if process.restart == nil {
+	if process.Restart == nil {
 		return -1
 	}
-	return C.int(process.restart.Threads())
+	return C.int(process.Restart.Threads())
 }
 
 //export ckpt_restarted
 func ckpt_restarted(job *C.ckpt_job) C.int {
-	if job != nil && process.job != nil && process.job.Restarted() {
+	if job != nil && process.Job != nil && process.Job.Restarted() {
 		return 1
 	}
 	return 0
@@ -425,9 +388,9 @@ func ckpt_runtime_state(job *C.ckpt_job, bytes C.size_t) unsafe.Pointer {
 	if opened.state == nil {
 		opened.state, opened.bytes = C.calloc(1, max(bytes, 1)), bytes
 		b := unsafe.Slice((*byte)(opened.state), int(bytes))
-		copy(b, opened.saved)
-		if process.job != nil {
-			process.job.SetRuntimeState(b)
+		if process.Job != nil {
+			copy(b, process.Job.RuntimeState())
+			process.Job.SetRuntimeState(b)
 		}
 	}
 	return opened.state
@@ -438,11 +401,11 @@ func ckpt_checkpoint(job *C.ckpt_job, task C.int, state *C.ckpt_state, e *C.ckpt
 	if job == nil || job != opened.c || state == nil || task != 0 {
 		return C.CKPT_E_ARG
 	}
-	if process.job == nil {
+	if process.Job == nil {
 		*state = C.CKPT_STATE_IGNORE
 		return report(e, errors.New(withoutCkptrun))
 	}
-	s, err := process.job.Cooperative()
+	s, err := process.Job.Cooperative()
 	*state = C.ckpt_state(s)
 	return report(e, err)
 }

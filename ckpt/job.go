@@ -177,7 +177,7 @@ func (j *Job) connect(rt Runtime, tables *vid.Tables) error {
 	}
 	j.runtime, j.net, j.tables, j.group = rt, net, tables, networked{net}
 	j.meta.Rank, j.meta.Ranks = rt.Rank(), rt.Ranks()
-	j.meta.MPI.Name, j.meta.MPI.Version = rt.Name(), rt.Version()
+	j.meta.MPI.Name, j.meta.MPI.Version = rt.Name(), shortVersion(rt.Version())
 	j.meta.MPI.Threads = threadLevel(rt.Threads())
 	if j.meta.MPI.ABI == "none" {
 		j.meta.MPI.ABI = rt.Name()

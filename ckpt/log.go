@@ -5,10 +5,27 @@ package ckpt
 import (
 	"context"
 	"log/slog"
+	"os"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
+
+// NewLog writes to a descriptor: the launcher's stderr, since the program may close or redirect its own. A
+// negative one is none.
+func NewLog(level string, stderr int) (*zap.Logger, error) {
+	l, err := zapcore.ParseLevel(level)
+	if err != nil {
+		return nil, err
+	}
+	if stderr < 0 {
+		return zap.NewNop(), nil
+	}
+	enc := zap.NewDevelopmentEncoderConfig()
+	enc.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
+	sink := zapcore.Lock(zapcore.AddSync(os.NewFile(uintptr(stderr), "stderr")))
+	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(enc), sink, l)).Named("ckptrun"), nil
+}
 
 // structured is the job's log for packages that write to the standard library's: they do not know this one.
 func structured(log *zap.Logger) *slog.Logger { return slog.New(zapHandler{log}) }

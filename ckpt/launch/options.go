@@ -39,6 +39,26 @@ type Error struct {
 func (e *Error) Error() string { return e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
+// Exit is what ckptrun says, and its exit status, when it does not start anything because of err.
+func Exit(err error, version string) (text string, status int) {
+	var e *Error
+	switch {
+	case errors.Is(err, ErrHelp):
+		return Help(), 0
+	case errors.Is(err, ErrVersion):
+		return "ckptrun " + version + "\n", 0
+	case errors.As(err, &e):
+		status = e.Status
+	case errors.Is(err, store.ErrSpec):
+		status = ExitUsage
+	case errors.Is(err, store.ErrNone):
+		status = ExitNone
+	default:
+		status = ExitFailed
+	}
+	return "ckptrun: " + err.Error() + "\n", status
+}
+
 func usage(format string, args ...any) error {
 	return &Error{ExitUsage, fmt.Errorf(format, args...)}
 }

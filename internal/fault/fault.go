@@ -73,6 +73,12 @@ func ArmFromEnvironment() {
 // debug is the variable CKPT_DEBUG; always empty in what is installed.
 var debug string
 
+// stress is set in the tree for tests.
+var stress = func() {}
+
+// Stress makes it hard for Go's runtime, when CKPT_DEBUG asks for it.
+func Stress() { stress() }
+
 // Debug tells whether a test asks for something by NAME or NAME=VALUE.
 func Debug(name string) (value string, ok bool) {
 	if debug == name {

@@ -2,25 +2,24 @@
 
 //go:build faults
 
-package main
+package fault
 
 import (
 	"runtime"
-	"runtime/debug"
+	godebug "runtime/debug"
 	"time"
-
-	"github.com/libckpt/libckpt/internal/fault"
 )
 
-func init() { startStress = stress }
+func init() { stress = keepBusy }
 
-// stress keeps Go's runtime as busy as it can be beside the application, when fault.Debug has gcstress: the collector runs without pause, goroutines come and go on many threads,
-// and preemption signals fly. It is for tests: whatever Go does below must not show above.
-func stress() {
-	if _, asked := fault.Debug("gcstress"); !asked {
+// keepBusy keeps Go's runtime as busy as it can be beside the application, when Debug has gcstress: the
+// collector runs without pause, goroutines come and go on many threads, and preemption signals fly. Whatever Go
+// does below must not show above.
+func keepBusy() {
+	if _, asked := Debug("gcstress"); !asked {
 		return
 	}
-	debug.SetGCPercent(5)
+	godebug.SetGCPercent(5)
 	go func() {
 		for {
 			runtime.GC()

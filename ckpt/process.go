@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ckpt
+
+import (
+	"fmt"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/libckpt/libckpt/ckpt/launch"
+	"github.com/libckpt/libckpt/vid"
+)
+
+// Process is what this process was started as: by ckptrun, to run a program or to continue one, or by others, with
+// the library as a dependency. Its methods are called in the order in which a process comes to life, by one thread.
+type Process struct {
+	Host    Host // nil: not by ckptrun
+	Options launch.Options
+	Program launch.Program
+	Log     *zap.Logger
+	Restart *Restart // what is to be continued, until it is
+	Job     *Job     // nil: nothing is saved
+}
+
+// Start is for a program that is about to run.
+func (p *Process) Start() error {
+	job, err := Start(p.Host, p.Options, p.Program, p.Log)
+	if err != nil {
+		return err
+	}
+	p.Job = job
+	return nil
+}
+
+// Continue is for a program without MPI that is continued.
+func (p *Process) Continue() error {
+	job, err := Continue(p.Host, p.Options, p.Restart, p.Log)
+	if err != nil {
+		return err
+	}
+	p.Job = job
+	return nil
+}
+
+// PlanRestart finds what --restart names and has this rank wait until the job owns it. back is the MPI that is to be
+// started, where no launcher has named one.
+func (p *Process) PlanRestart(getenv func(string) string) (back string, err error) {
+	r, err := OpenRestart(p.Options.Restart)
+	if err != nil {
+		return "", err
+	}
+	if n := launch.LauncherRanks(getenv); n > 0 || !r.MPI() {
+		if err := r.CheckRanks(max(n, 1)); err != nil {
+			return "", err
+		}
+	}
+	// Before anything else, and of an MPI job before MPI is started: who is refused has touched nothing.
+	switch rank := launch.LauncherRank(getenv); {
+	case !r.MPI() || p.Options.MPI == "" || rank == 0:
+		err = r.Own(p.Options, p.Log)
+	case rank > 0:
+		err = r.AwaitOwner(p.Options, p.Log)
+	}
+	if err != nil {
+		return "", err
+	}
+	if r.MPI() && p.Options.MPI == "" { // not under a launcher: a job of one rank can be continued alone
+		if r.Ranks() > 1 {
+			r.Disown()
+			return "", fmt.Errorf("the job has %d ranks; run `mpiexec -n %d ckptrun --restart %s`", r.Ranks(), r.Ranks(), p.Options.Restart)
+		}
+		back = r.MPIName()
+	}
+	p.Restart = r
+	return back, nil
+}
+
+// Open makes the process a rank of the runtime. Collective. bind has the runtime bind its predefined objects; it
+// may call into the job already.
+//
+//	not by ckptrun     bind: virtual ids and counters work, nothing is saved
+//	a program begins   bind, then the ranks join
+//	one is continued   memory, files and threads, and the ranks join; then bind, in memory that is the image's;
+//	                   then all other objects are made again
+func (p *Process) Open(rt Runtime, tables *vid.Tables, bind func() error) error {
+	if p.Restart == nil {
+		if err := bind(); err != nil || p.Job == nil {
+			return err
+		}
+		return p.Job.OpenRuntime(rt, tables)
+	}
+	job, err := ContinueRuntime(p.Host, p.Options, p.Restart, rt, tables, p.Log)
+	if err != nil {
+		return err
+	}
+	p.Job, p.Restart = job, nil
+	if err := bind(); err != nil {
+		return err
+	}
+	return job.RebuildObjects()
+}
+
+// shortVersion finds "4.0.2" in what MPI_Get_library_version says.
+func shortVersion(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	for _, word := range strings.Fields(line) {
+		word = strings.Trim(strings.TrimPrefix(word, "v"), ",")
+		if word != "" && word[0] >= '0' && word[0] <= '9' {
+			return word
+		}
+	}
+	return strings.TrimSpace(line)
+}
