@@ -18,9 +18,8 @@ func (n *Network) AllreduceUint64(ctx context.Context, tag uint64, mine []uint64
 	return unpackVector(b), nil
 }
 
-// Max, Min and Sum are operations for AllreduceUint64.
+// Max and Sum are operations for AllreduceUint64.
 func Max(a, b uint64) uint64 { return max(a, b) }
-func Min(a, b uint64) uint64 { return min(a, b) }
 func Sum(a, b uint64) uint64 { return a + b }
 
 // Exchange delivers to each rank what others have for it: out and the result map ranks to payloads.
