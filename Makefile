@@ -112,11 +112,13 @@ $(LIB)/libckpt.so: FORCE capi/libckpt.map
 	    -o $(OBJ)/go/libckpt.so ./capi
 	@$(call replace,$(OBJ)/go/libckpt.so,$@)
 
-# A tree for tests of whole jobs, whose libckpt.so arms fault points from the environment. It is not installed.
+# A tree for tests of whole jobs, whose libckpt.so arms fault points from the environment, and whose backs check
+# themselves (capi/back/module.mk). It is not installed.
 FAULTS := $(OBJ)/faults
 faults: all
 	@mkdir -p $(FAULTS)
 	@cp -a --remove-destination $(BIN) $(LIB) $(FAULTS)/
+	@cp -a --remove-destination $(CHECKED)/*.so $(FAULTS)/lib/ckpt/back/
 	CGO_CFLAGS="-O2 -g -DHEADERS=$(GO_HEADERS)" $(GO_BUILD) -tags faults -buildmode=c-shared \
 	    -ldflags "$(GO_LDFLAGS) -extldflags '$(LIBCKPT_LD)'" -o $(FAULTS)/lib/libckpt.so ./capi
 

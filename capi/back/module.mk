@@ -4,17 +4,22 @@
 
 BACK_SRCS := $(wildcard capi/back/*.c capi/back/*/*.c)
 
-# $(call back,NAME,COMPILER)
+# $(call back,NAME,COMPILER,OBJECTS,FOLDER,FLAGS)
 define back
-BACK_$(1)_OBJS := $(patsubst %.c,$(OBJ)/back-$(1)/%.o,$(BACK_SRCS))
-$(OBJ)/back-$(1)/%.o: %.c
+$(OBJ)/$(3)/%.o: %.c
 	@mkdir -p $$(@D)
-	$(2) $(C_FLAGS) -Icapi $(CFLAGS) -fPIC -fvisibility=hidden -c -o $$@ $$<
-$(PKG)/back/libckptback-$(1).so: $$(BACK_$(1)_OBJS) | $(LIB)/libckpt.so $(LIB)/libckpt.so.1
+	$(2) $(C_FLAGS) -Icapi $(5) $(CFLAGS) -fPIC -fvisibility=hidden -c -o $$@ $$<
+$(4)/libckptback-$(1).so: $(patsubst %.c,$(OBJ)/$(3)/%.o,$(BACK_SRCS)) | $(LIB)/libckpt.so $(LIB)/libckpt.so.1
 	@mkdir -p $$(@D)
 	$(2) $(CFLAGS) -shared -o $$@ $$^ -L$(LIB) -lckpt -Wl,-rpath,'$$$$ORIGIN/../..'
-PARTS += $(PKG)/back/libckptback-$(1).so
 endef
 
-$(eval $(call back,mpich,$(MPICC_MPICH)))
-$(eval $(call back,openmpi,$(MPICC_OPENMPI)))
+$(eval $(call back,mpich,$(MPICC_MPICH),back-mpich,$(PKG)/back))
+$(eval $(call back,openmpi,$(MPICC_OPENMPI),back-openmpi,$(PKG)/back))
+PARTS += $(PKG)/back/libckptback-mpich.so $(PKG)/back/libckptback-openmpi.so
+
+# The same for the tree for tests, with checks of what is true at all times.
+CHECKED := $(OBJ)/checked
+$(eval $(call back,mpich,$(MPICC_MPICH),checked-mpich,$(CHECKED),-DBACK_CHECKS))
+$(eval $(call back,openmpi,$(MPICC_OPENMPI),checked-openmpi,$(CHECKED),-DBACK_CHECKS))
+faults: $(CHECKED)/libckptback-mpich.so $(CHECKED)/libckptback-openmpi.so

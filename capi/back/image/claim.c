@@ -48,7 +48,7 @@ static int is_complete(const struct asked *a) {
 // Cancelled sends and those that failed are complete, whatever the receiver has.
 static int may_be_held(const ckpt_slot *s) {
     MPI_Status st;
-    int flag = 0, rc = MPI_Request_get_status((MPI_Request)(uintptr_t)s->real, &flag, &st);
+    int flag = 0, rc = MPI_Request_get_status(real_of(s), &flag, &st);
     return rc == MPI_SUCCESS && !(flag && STATUS_CANCELLED(&st));
 }
 
@@ -170,7 +170,7 @@ static void answer(const struct asked *a, const ckpt_claim *c) {
         if (held) await_call(a->call, c->rank, c->id);
         back_sync_end(e);
     } else if (held) {
-        MPI_Request done = (MPI_Request)(uintptr_t)a->request->real;
+        MPI_Request done = real_of(a->request);
         e->dest = c->rank;
         if (back_sync_await(a->request, e, c->id) == 0) MPI_Request_free(&done);
     } else {

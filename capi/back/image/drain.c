@@ -9,16 +9,11 @@
 #include "back/message/drained.h"
 #include "back/request/done.h"
 
-static int is_active(const ckpt_slot *s) {
-    return (s->a & (REQUEST_PERSISTENT | REQUEST_ACTIVE)) != REQUEST_PERSISTENT;
-}
-
 // 1 when the request must still end before the rank can be saved; or a CKPT_E code.
 static int drain_request(ckpt_slot *s, struct back_done *ready) {
-    if (s->a & (REQUEST_DONE | REQUEST_DEFERRED | REQUEST_GENERALIZED | REQUEST_COLL | REQUEST_PAIR) ||
-        !is_active(s))
-        return 0;
-    MPI_Request r = (MPI_Request)(uintptr_t)s->real;
+    back_assert(request_sound(s));
+    if (request_state(s) != REQ_STARTED) return 0;
+    MPI_Request r = real_of(s);
     MPI_Status st;
     int flag = 0, rc = back_done_begin(ready);
     if (rc != MPI_SUCCESS) {

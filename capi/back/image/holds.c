@@ -17,13 +17,11 @@
 // early.
 static int sync_holds(const ckpt_slot *s, char *why, size_t bytes) {
     int flag = 0;
-    if (!(s->a & REQUEST_SYNC) || s->a & REQUEST_DONE ||
-        (s->a & (REQUEST_PERSISTENT | REQUEST_ACTIVE)) == REQUEST_PERSISTENT)
-        return 0;
+    if (!(s->a & REQUEST_SYNC) || request_state(s) != REQ_STARTED) return 0;
     const struct back_sync *e = back_sync_of(s);
     int short_of_memory = e == NULL || e->short_of_memory;
     if (!short_of_memory && e->lane != NULL && !e->unsure && s->clock == e->comm) return 0;
-    MPI_Request_get_status((MPI_Request)(uintptr_t)s->real, &flag, MPI_STATUS_IGNORE);
+    MPI_Request_get_status(real_of(s), &flag, MPI_STATUS_IGNORE);
     if (!flag)
         snprintf(why, bytes,
                  "a synchronous send (MPI_Issend, MPI_Ssend_init) to rank %d, %s, has not been received",
@@ -64,7 +62,7 @@ static int posted_holds(const ckpt_slot *s, ckpt_vid vid, char *why, size_t byte
         gone = "uses a datatype that was freed";
     else if (!back_same(CKPT_KIND_COMM, s->clock, p->comm_generation))
         gone = "uses a communicator that was freed";
-    if (gone != NULL) MPI_Request_get_status((MPI_Request)(uintptr_t)s->real, &there, MPI_STATUS_IGNORE);
+    if (gone != NULL) MPI_Request_get_status(real_of(s), &there, MPI_STATUS_IGNORE);
     if (gone != NULL && !there) snprintf(why, bytes, "a pending receive (MPI_Irecv) %s", gone);
     return gone != NULL && !there;
 }
@@ -98,7 +96,7 @@ static int request_holds(char *why, size_t bytes) {
             return 1;
         }
         if (s->a & REQUEST_USER_OP && !(s->a & (REQUEST_DONE | REQUEST_DEFERRED))) {
-            MPI_Request_get_status((MPI_Request)(uintptr_t)s->real, &flag, MPI_STATUS_IGNORE);
+            MPI_Request_get_status(real_of(s), &flag, MPI_STATUS_IGNORE);
             if (!flag) {
                 snprintf(why, bytes,
                          "a non-blocking reduction with an operation of the program's own "

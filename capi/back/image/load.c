@@ -285,6 +285,7 @@ static int load_request(struct loading *l) {
                           : back_no_memory("a datatype that was freed is to be kept");
     }
     if (rc == 0 && s->a & REQUEST_ORPHAN) back_adopt(vid);
+    back_assert(rc != 0 || x->failed || request_sound(s));
     return x->failed ? CKPT_E_CORRUPT : rc;
 }
 
@@ -302,7 +303,7 @@ static int by_call(const void *x, const void *y) {
 static int post_again(const struct repost *p) {
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, p->vid);
     const long *a = p->a;
-    MPI_Request r = (MPI_Request)(uintptr_t)s->real;
+    MPI_Request r = real_of(s);
     if (!back_tag_fits("MPI_Irecv", (int)a[3], (int)a[4])) return CKPT_E_NOTSUP;
     int rc = s->a & REQUEST_PERSISTENT ? MPI_Start(&r)
                                        : MPI_Irecv((void *)a[0], (int)a[1], real_type(a[2]), real_rank(a[3]),

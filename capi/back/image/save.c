@@ -30,7 +30,7 @@ static void write_message(struct out *o, const struct drained *m) {
 static void write_done(struct out *o, const ckpt_slot *s) {
     MPI_Status st;
     ckpt_mpi_status c;
-    int rc = back_done_status((MPI_Request)(uintptr_t)s->real, &st);
+    int rc = back_done_status(real_of(s), &st);
     canon_status(&st, &c);
     const struct saved_done v = {.source = c.source,
                                  .tag = c.tag,
@@ -71,18 +71,10 @@ static void write_deferred(struct out *o, const ckpt_slot *s) {
     out_deferred(o, &v);
 }
 
-static int state_of(const ckpt_slot *s, int persistent) {
-    return s->a & (REQUEST_COLL | REQUEST_PAIR)     ? STATE_COLL
-           : back_sync_awaits(s)                    ? STATE_AWAITED
-           : s->a & REQUEST_DONE                    ? STATE_DONE
-           : s->a & REQUEST_DEFERRED                ? STATE_DEFERRED
-           : s->a & REQUEST_GENERALIZED             ? STATE_GENERALIZED
-           : persistent && !(s->a & REQUEST_ACTIVE) ? STATE_INACTIVE
-                                                    : STATE_POSTED;
-}
-
 static void write_request(struct out *o, const ckpt_slot *s, ckpt_vid vid) {
-    int persistent = s->a & REQUEST_PERSISTENT && !(s->a & REQUEST_COLL), state = state_of(s, persistent);
+    int persistent = s->a & REQUEST_PERSISTENT && !(s->a & REQUEST_COLL), state = request_state(s);
+    if (state == STATE_AWAITED && !back_sync_awaits(s)) state = STATE_DONE;
+    back_assert(request_sound(s));
     const struct saved_head head = {.id = vid,
                                     .flags =
                                         (s->a & LASTING & ~(state == STATE_COLL ? REQUEST_PERSISTENT : 0)) |
@@ -101,7 +93,7 @@ static void write_request(struct out *o, const ckpt_slot *s, ckpt_vid vid) {
     } else if (state == STATE_COLL) {
         write_coll(o, s);
     } else if (state == STATE_GENERALIZED) {
-        const struct back_grequest *g = (const struct back_grequest *)(uintptr_t)s->extra;
+        const struct back_grequest *g = back_grequest_of(s);
         const struct saved_upper v = {.object = (uint64_t)(uintptr_t)g->upper,
                                       .thunk = (uint64_t)(uintptr_t)g->thunk};
         out_upper(o, &v);

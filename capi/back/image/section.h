@@ -15,6 +15,12 @@
 SAVED_LASTING(SAME)
 #undef SAME
 
+_Static_assert((int)STATE_INACTIVE == REQ_INACTIVE && (int)STATE_DONE == REQ_DONE &&
+                   (int)STATE_POSTED == REQ_STARTED && (int)STATE_DEFERRED == REQ_DEFERRED &&
+                   (int)STATE_GENERALIZED == REQ_GENERALIZED && (int)STATE_COLL == REQ_COMPOUND &&
+                   (int)STATE_AWAITED == REQ_AWAITED,
+               "images hold these numbers");
+
 // Flags that say what a request is; the others say what happened to it in this process.
 enum {
 #define OR(name, number) | REQUEST_##name

@@ -39,6 +39,14 @@
 #define BACK_COUNTS 1
 #endif
 
+// The tree for tests has backs that check themselves (make faults).
+#ifdef BACK_CHECKS
+#include <assert.h>
+#define back_assert(truth) assert(truth)
+#else
+#define back_assert(truth) ((void)0)
+#endif
+
 #pragma GCC visibility push(hidden)
 
 // What libckpt keeps for the back over a restart (ckpt_runtime_state).

@@ -16,6 +16,7 @@ enum { FAILURE_FREES = 0 };
 #endif
 
 void back_complete_rare(ckpt_slot *s, ckpt_vid *vid, const MPI_Status *status, int rc) {
+    back_assert(request_sound(s));
     const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, s->clock);
     int cancelled = (s->a & REQUEST_CANCELLED) && STATUS_CANCELLED(status);
     if (s->a & REQUEST_DONE) {
@@ -26,7 +27,7 @@ void back_complete_rare(ckpt_slot *s, ckpt_vid *vid, const MPI_Status *status, i
         __atomic_fetch_sub(&ckpt_comm_of(comm)->peer[s->b].sent, 1, __ATOMIC_RELAXED);
     }
     if (s->a & REQUEST_IDUP) {
-        const struct back_idup *d = (const struct back_idup *)(uintptr_t)s->extra;
+        const struct back_idup *d = back_idup_of(s);
         back_slot(CKPT_KIND_COMM, d->vid)->real = TO_REAL(d->comm);
     }
     if (s->a & REQUEST_SYNC) back_above.sync_ended(s);

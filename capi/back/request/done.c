@@ -99,7 +99,7 @@ void back_request_done(ckpt_slot *s, const MPI_Status *status, int rc, struct ba
     if (kind == REQUEST_SEND && cancelled && s->b >= 0 && comm->extra)
         __atomic_fetch_sub(&ckpt_comm_of(comm)->peer[s->b].sent, 1, __ATOMIC_RELAXED);
     if (s->a & REQUEST_IDUP) {
-        const struct back_idup *d = (const struct back_idup *)(uintptr_t)s->extra;
+        const struct back_idup *d = back_idup_of(s);
         back_slot(CKPT_KIND_COMM, d->vid)->real = TO_REAL(d->comm);
         s->a &= ~REQUEST_IDUP;
     }

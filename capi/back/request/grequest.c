@@ -84,9 +84,9 @@ long back_Grequest_complete(const long *a) {
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, a[0]);
     if (!(s->generation & 1) || !(s->a & REQUEST_GENERALIZED) || s->a & REQUEST_ENDED)
         return CANON_ERR(REQUEST);
-    MPI_Request r = (MPI_Request)(uintptr_t)s->real;
+    MPI_Request r = real_of(s);
     if (s->a & REQUEST_FREED) { // by MPI_Request_free, which left the rest to us
-        free((void *)(uintptr_t)s->extra);
+        free(back_grequest_of(s));
         ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, (ckpt_vid)a[0], back.shared);
     } else {
         s->a |= REQUEST_ENDED;
@@ -96,6 +96,6 @@ long back_Grequest_complete(const long *a) {
 
 int back_grequest_again(ckpt_slot *s, ckpt_vid vid, void *upper, void *thunk) {
     int rc = start(s, vid, upper, thunk);
-    if (rc == MPI_SUCCESS) rc = MPI_Grequest_complete((MPI_Request)(uintptr_t)s->real);
+    if (rc == MPI_SUCCESS) rc = MPI_Grequest_complete(real_of(s));
     return rc == MPI_SUCCESS ? 0 : CKPT_E_SYSTEM;
 }

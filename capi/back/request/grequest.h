@@ -12,6 +12,9 @@
 struct back_grequest {
     void *upper, *thunk; // the front's
 };
+static inline struct back_grequest *back_grequest_of(const ckpt_slot *s) {
+    return (struct back_grequest *)(uintptr_t)s->extra;
+}
 // Makes one that is complete; 0 or a CKPT_E code.
 int back_grequest_again(ckpt_slot *s, ckpt_vid vid, void *upper, void *thunk);
 

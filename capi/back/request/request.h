@@ -7,33 +7,76 @@
 #include "back/impl/above.h"
 #include "back/impl/slots.h"
 
+// What is in the slot of a request: real, the real request; clock, what it belongs to: a communicator, window
+// or file; a, its flags; b, the peer of a message (canonical rank); extra, what it needs besides:
+//
+//   REQUEST_PERSISTENT    struct persistent (persistent_of)
+//   REQUEST_COLL, _PAIR   struct back_coll (back_coll_of)
+//   REQUEST_SYNC          struct back_sync (back_sync_of); of a persistent one it is in struct persistent
+//   REQUEST_DEFERRED      struct deferred (back_deferred_of)
+//   REQUEST_GENERALIZED   struct back_grequest (back_grequest_of)
+//   REQUEST_IDUP          struct back_idup (back_idup_of)
+//   others                memory that is freed when the request is complete, or 0
+//
+// Images hold some flags, by these numbers (section.h); 1u << 18 means something there alone.
 enum {
-    REQUEST_OTHER = 0, // counts nothing: collectives, files
-    REQUEST_SEND = 1,
-    REQUEST_RECV = 2,
-    REQUEST_KIND = 3,
-    REQUEST_PERSISTENT = 4,
-    REQUEST_ACTIVE = 8,
-    REQUEST_CANCELLED = 16,      // MPI_Cancel was called: ask the status
-    REQUEST_IDUP = 32,           // extra is a back_idup
-    REQUEST_DONE = 64,           // completed by draining: real is a generalized request with the status
-    REQUEST_DEFERRED = 128,      // a collective that is not started: extra is its struct deferred
-    REQUEST_SYNC = 256,          // a synchronous send
-    REQUEST_USER_OP = 512,       // a collective that calls a function of the application
-    REQUEST_MATCHED = 1024,      // receives a matched message: it cannot be posted again
-    REQUEST_GENERALIZED = 2048,  // extra is a struct back_grequest
-    REQUEST_ENDED = 4096,        // ... and MPI_Grequest_complete was called
-    REQUEST_FREED = 8192,        // ... or MPI_Request_free, before that
-    REQUEST_COLL = 16384,        // a persistent collective: extra is a struct back_coll
-    REQUEST_PARTITIONED = 32768, // a persistent request of partitioned communication
-    REQUEST_ORPHAN = 131072,     // MPI_Request_free was called: the id is ours until it is complete
-    REQUEST_AWAIT = 524288,      // REQUEST_DONE, but the receiver has not taken it: its back_sync says more
-    REQUEST_ORDERED = 262144,    // tested behind those that were started before it (file_order.c)
-    REQUEST_PAIR = 65536 // MPI_Isendrecv: extra is a struct back_coll, inner the receive, a[0] the send
+    // What it is, for life.  At most one of REQUEST_SEND and REQUEST_RECV; neither: it counts no messages.
+    REQUEST_OTHER = 0,
+    REQUEST_SEND = 1u << 0,
+    REQUEST_RECV = 1u << 1,
+    REQUEST_KIND = REQUEST_SEND | REQUEST_RECV,
+    REQUEST_PERSISTENT = 1u << 2,
+    REQUEST_IDUP = 1u << 5,         // MPI_Comm_idup
+    REQUEST_SYNC = 1u << 8,         // a synchronous send
+    REQUEST_USER_OP = 1u << 9,      // a collective that calls a function of the application
+    REQUEST_MATCHED = 1u << 10,     // receives a matched message: it cannot be posted again
+    REQUEST_GENERALIZED = 1u << 11, // MPI_Grequest_start
+    REQUEST_COLL = 1u << 14,        // a persistent collective
+    REQUEST_PARTITIONED = 1u << 15, // a persistent request of partitioned communication
+    REQUEST_PAIR = 1u << 16, // MPI_Isendrecv: two requests, of which inner is the receive, a[0] the send
+
+    // What has happened to it.
+    REQUEST_ACTIVE = 1u << 3,    // a persistent one was started and is not complete for the application
+    REQUEST_CANCELLED = 1u << 4, // MPI_Cancel was called: the status tells whether it was in time
+    REQUEST_DONE = 1u << 6, // complete before the application asked: real is a generalized request (done.c)
+    REQUEST_DEFERRED = 1u << 7, // a collective that is not started
+    REQUEST_ENDED = 1u << 12,   // MPI_Grequest_complete was called
+    REQUEST_FREED = 1u << 13,   // a generalized one was freed before that
+    REQUEST_ORPHAN = 1u << 17,  // MPI_Request_free was called: the id is ours until the request is complete
+    REQUEST_AWAIT = 1u << 19, // its message was drained; its back_sync says whether the receiver has taken it
+    REQUEST_ORDERED = 1u << 20 // tested behind those that were started before it (file_order.c)
 };
-// A request's slot: real, clock: virtual id of its communicator, a: flags above, b: peer of a
-// message (canonical rank), extra: memory to free when it is complete; persistent: its struct
-// persistent.
+
+// What a request waits for; it follows from the flags (request_state).  The numbers are part of images.
+//
+//   event                       from          to          where
+//   MPI_..._init                -             inactive    message/persist.c
+//   MPI_Start                   inactive      started     message/persist.c; done, when its message was drained
+//                                                         or the send is a copy already (bsend.c)
+//   MPI_Isend, MPI_Ibarrier...  -             started     a call like it
+//   ... while one is pending    -             deferred    collective/deferred.c
+//   the clock permits it        deferred      started     collective/deferred.c; done, when the call fails
+//   complete, for the program   started, done gone        complete.c; a persistent one: inactive
+//   complete, for draining      started       done        done.c; so for MPI-IO whose turn came (file_order.c)
+//   drained, and not taken      started, done awaited     message/sync.c: a synchronous send whose message the
+//                                                         receiver has, but not its program
+//   the receiver took it        awaited       done        message/sync.c; REQUEST_AWAIT stays
+//   MPI_Request_free            started       gone        start.c; REQUEST_ORPHAN instead, if somebody must still
+//                                                         count its message: it stays until it is complete
+//                               others        gone        start.c; deferred and active collective ones: refused
+//   MPI_Isendrecv               -             compound    isendrecv.c; gone with the later of its parts
+//   MPI_Bcast_init...           -             compound    collective/persist.c; its part comes with MPI_Start
+//   MPI_Grequest_start          -             generalized grequest.c; whether it is complete is between the
+//                                                         application and the real MPI
+enum request_state {
+    REQ_INACTIVE = 0,
+    REQ_DONE = 1,
+    REQ_STARTED = 2,
+    REQ_DEFERRED = 3,
+    REQ_GENERALIZED = 4,
+    REQ_COMPOUND = 5, // its parts are requests, and have states of their own
+    REQ_AWAITED = 6
+};
 
 #pragma GCC visibility push(hidden)
 
@@ -64,6 +107,11 @@ static inline long back_new_request(MPI_Request real, int flags, int peer, ckpt_
     *vid = v;
     return 0;
 }
+
+// By the flags alone: whether the receiver has taken an awaited one since, its back_sync says.
+enum request_state request_state(const ckpt_slot *s);
+// Whether its flags may stand together, and it has what they need.
+int request_sound(const ckpt_slot *s);
 
 static inline int is_null(const ckpt_slot *s) { return s == back.slots[CKPT_KIND_REQUEST]; }
 
@@ -97,6 +145,10 @@ struct back_idup {
 
 // A communicator is gone: requests that still belong to it count for no other that gets its id.
 void back_requests_gone(ckpt_vid comm);
+
+static inline struct back_idup *back_idup_of(const ckpt_slot *s) {
+    return (struct back_idup *)(uintptr_t)s->extra;
+}
 
 #pragma GCC visibility pop
 

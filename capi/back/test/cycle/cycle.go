@@ -35,15 +35,15 @@ const Limit = 5 * time.Minute
 // launcherLimit is how long a launcher may take to see that its ranks are gone.
 const launcherLimit = time.Minute
 
-// Tool finds a program of the build tree, which lies in a folder above the test's.
+// Tool finds a program of the tree for tests, whose backs check themselves. It lies in a folder above the test's.
 func Tool(t testing.TB, name string) string {
 	t.Helper()
-	path, err := filepath.Abs(filepath.Join("../../../../build/bin", name))
+	path, err := filepath.Abs(filepath.Join("../../../../build/obj/faults/bin", name))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v: run make first", err)
+		t.Fatalf("%v: run make faults first", err)
 	}
 	return path
 }
