@@ -3,16 +3,14 @@
 // names.c: names that the program publishes.
 //
 // They live in a server outside of the job, and mostly end with it.  So those that are published are
-// listed, in memory of the application's, which images hold, and a restart publishes them again.
-#include <pthread.h>
+// listed, in memory of the application's, which images hold, and a restart publishes them again.  No thread is held
+// for a checkpoint in these calls: image and server agree.
 #include <stdio.h>
 
 #include "back/impl/error.h"
+#include "back/impl/lock.h"
 #include "back/names.h"
 #include "back/object/comm.h"
-
-// Guards the list.  No thread is held for a checkpoint in these calls: image and server agree.
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static int publish(const ckpt_mpi_name *n) {
     MPI_Info info = back_info(n->info);
@@ -26,10 +24,10 @@ long back_Publish_name(const long *a) {
     ckpt_mpi_name *n = (ckpt_mpi_name *)a[0];
     int rc = publish(n);
     if (rc == MPI_SUCCESS) {
-        pthread_mutex_lock(&mutex);
+        back_lock(LOCK_NAMES);
         n->next = back.state->names;
         back.state->names = n;
-        pthread_mutex_unlock(&mutex);
+        back_unlock(LOCK_NAMES);
     }
     return back_error(rc);
 }
@@ -40,12 +38,12 @@ long back_Unpublish_name(const long *a) {
     int rc = MPI_Unpublish_name((const char *)a[0], info, (const char *)a[2]);
     back_info_done(&info);
     if (rc != MPI_SUCCESS) return back_error(rc);
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_NAMES);
     ckpt_mpi_name **at = &back.state->names;
     while (*at != NULL && strcmp((*at)->service, (const char *)a[0]) != 0) at = &(*at)->next;
     ckpt_mpi_name *n = *at;
     if (n != NULL) *at = n->next;
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_NAMES);
     *(ckpt_mpi_name **)a[3] = n;
     return 0;
 }

@@ -5,13 +5,13 @@
 // The application's request has no real one meanwhile: whoever tests it sees the flag and finds it
 // not complete.  Any thread may start the call; the flag goes last, so that a thread that finds it
 // gone finds the real request too.
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "back/collective/clock.h"
 #include "back/collective/clocked.h"
 #include "back/collective/coll.h"
 #include "back/collective/deferred.h"
+#include "back/impl/lock.h"
 #include "back/impl/status.h"
 #include "back/object/comm.h"
 #include "back/request/done.h"
@@ -22,11 +22,7 @@ static int is_w(int function) {
     return function == NUMBER(IALLTOALLW) || function == NUMBER(INEIGHBOR_ALLTOALLW);
 }
 
-static struct deferred *deferred; // that have no start yet
-// Guards the list, and that libckpt names no call which is not on it yet.
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-// Of the one thread that starts them: calls on one communicator start in order.
-static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
+static struct deferred *deferred; // that have no start yet; under LOCK_DEFERRED
 
 int back_deferred_request_at(int function, int nargs) { return is_w(function) ? 9 : nargs - 1; }
 
@@ -99,9 +95,9 @@ static void bind_locked(struct deferred *d, ckpt_slot *s) {
 }
 
 void back_deferred_bind(struct deferred *d, ckpt_slot *s) {
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_DEFERRED);
     bind_locked(d, s);
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_DEFERRED);
 }
 
 // ---- what deferred calls use ----
@@ -125,14 +121,14 @@ static int named_locked(ckpt_vid v) {
 // 1 when v is freed later by that function, since a call that is not started uses it.
 static int keeps(ckpt_vid v, ckpt_back_fn *free_it) {
     if (__builtin_expect(__atomic_load_n(&deferred, __ATOMIC_ACQUIRE) == NULL, 1)) return 0;
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_DEFERRED);
     int named = named_locked(v);
     struct kept *k = named ? malloc(sizeof *k) : NULL;
     if (k != NULL) {
         *k = (struct kept){kept, v, free_it};
         kept = k;
     }
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_DEFERRED);
     return named; // without memory for remembering it, it is never freed
 }
 
@@ -145,7 +141,7 @@ void back_deferred_functions(ckpt_back_fn **table) { table[NUMBER(TYPE_FREE)] = 
 // Forgets a call that was started, and frees what nobody names any more.
 static void forget(struct deferred *done) {
     struct kept *gone = NULL;
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_DEFERRED);
     for (struct deferred **p = &deferred; *p != NULL; p = &(*p)->next)
         if (*p == done) {
             *p = done->next;
@@ -161,7 +157,7 @@ static void forget(struct deferred *done) {
         k->next = gone;
         gone = k;
     }
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_DEFERRED);
     back_deferred_free(done);
     while (gone != NULL) {
         struct kept *k = gone;
@@ -202,23 +198,23 @@ long back_deferred_start(struct deferred *d) {
 
 // The k-th call on comm was refused when it was to start.  Those behind it move up.
 static void withdraw_deferred(ckpt_clock *c, ckpt_vid comm, uint64_t k) {
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_DEFERRED);
     for (struct deferred *d = deferred; d != NULL; d = d->next)
         if (d->comm == comm && d->k > k) d->k--;
     if (c != NULL) __atomic_sub_fetch(&c->call, 1, __ATOMIC_RELEASE);
     ckpt_coll_withdrawn(back.job, comm, k, 1);
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_DEFERRED);
 }
 
 // The next call that may start now; NULL when there is none.
 static struct deferred *next_start(ckpt_vid *comm, uint64_t *k) {
     struct deferred *d = NULL;
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_DEFERRED);
     while (d == NULL && ckpt_coll_start(back.job, comm, k)) {
         d = deferred;
         while (d != NULL && (d->comm != *comm || d->k != *k)) d = d->next;
     }
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_DEFERRED);
     return d;
 }
 
@@ -227,7 +223,7 @@ void back_start_deferred(void) {
     uint64_t k;
     struct deferred *d;
     if (__builtin_expect(__atomic_load_n(&deferred, __ATOMIC_ACQUIRE) == NULL, 1) ||
-        pthread_mutex_trylock(&starting) != 0)
+        !back_trylock(LOCK_STARTING))
         return; // another thread is at it
     while ((d = next_start(&comm, &k)) != NULL) {
         ckpt_clock *c = ckpt_clock_of(back.tables, comm);
@@ -239,7 +235,7 @@ void back_start_deferred(void) {
         if (c != NULL) __atomic_store_n(&c->ret, k, __ATOMIC_RELEASE);
         ckpt_coll_started(back.job, comm, k);
     }
-    pthread_mutex_unlock(&starting);
+    back_unlock(LOCK_STARTING);
 }
 
 // What a deferred call needs, taken before anybody relies on it; NULL when memory is out.
@@ -278,13 +274,13 @@ static long defer_locked(struct deferred *d, const long *a, int comm_at) {
 
 int clocked_deferred(int function, const long *a, int comm_at, ckpt_vid comm, uint64_t k, long *rc) {
     struct deferred *d = prepare(function, a, comm_at, comm, k);
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_DEFERRED);
     // Without memory it waits like a blocking call: a program to which that matters makes the clock give
     // up, by which it goes on.
     int mode = d != NULL ? CKPT_COLL_NONBLOCKING : CKPT_COLL_BLOCKING;
     int answer = ckpt_coll_call(back.job, comm, k, mode);
     if (answer == CKPT_COLL_DEFER) *rc = defer_locked(d, a, comm_at);
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_DEFERRED);
     if (answer == CKPT_COLL_DEFER) return 1;
     unprepare(d);
     clocked_await(comm, k, mode, answer);

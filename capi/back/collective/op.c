@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // op.c: operations with functions of the application.
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "back/collective/op.h"
 #include "back/impl/error.h"
+#include "back/impl/lock.h"
 #include "back/object/describe.h"
 #include "back/object/fresh.h"
 #include "back/request/request.h"
@@ -163,7 +163,6 @@ static struct later {
     struct later *next;
     ckpt_vid v;
 } * freed_later;
-static pthread_mutex_t later_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static int free_op(ckpt_vid v) {
     MPI_Op op = real_op(v);
@@ -178,7 +177,7 @@ static int free_op(ckpt_vid v) {
 long back_Op_free(const long *a) {
     ckpt_vid v = *(ckpt_vid *)a[0];
     int rc = MPI_SUCCESS, busy = back_reducing();
-    pthread_mutex_lock(&later_mutex);
+    back_lock(LOCK_OPS);
     struct later *l = busy ? malloc(sizeof *l) : NULL;
     if (l != NULL) {
         *l = (struct later){freed_later, v};
@@ -190,7 +189,7 @@ long back_Op_free(const long *a) {
         free_op(l->v);
         free(l);
     }
-    pthread_mutex_unlock(&later_mutex);
+    back_unlock(LOCK_OPS);
     if (a[1]) // the front keeps what it knows of it, until it is told 0 again
         *(int *)a[1] = busy;
     if (!busy) rc = free_op(v);

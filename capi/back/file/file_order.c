@@ -7,10 +7,10 @@
 // operations on a file: two of them that are tested in turn, or in different orders on two ranks, mix
 // their data or wait for ever.  So whoever asks for one has those before it tested instead, until they are
 // complete; these stay, complete, for whoever asks for them.
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "back/file/file.h"
+#include "back/impl/lock.h"
 #include "back/request/done.h"
 
 // An operation that was started; it is over when its id has another generation, or it is REQUEST_DONE.
@@ -20,21 +20,18 @@ struct started {
     uint32_t generation;
 };
 
-// Guards the lists of all files, and that an operation is tested by one thread at a time.
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-
 void file_ordered(struct file *f, ckpt_vid request) {
     struct started *e = malloc(sizeof *e);
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, request);
     if (e == NULL) // it is tested as any other; nothing is lost but the order
         return;
     *e = (struct started){NULL, request, s->generation};
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_FILES);
     struct started **end = &f->started;
     while (*end != NULL) end = &(*end)->next;
     *end = e;
     s->a |= REQUEST_ORDERED;
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_FILES);
 }
 
 void file_unordered(struct file *f) {
@@ -82,9 +79,9 @@ static int test_locked(ckpt_slot *s, int *flag, MPI_Status *status) {
 }
 
 int file_test(ckpt_slot *s, int *flag, MPI_Status *status) {
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_FILES);
     *flag = 0;
     int rc = test_locked(s, flag, status);
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_FILES);
     return rc;
 }

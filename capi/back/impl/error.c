@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // error.c: error codes of the real MPI.
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "back/impl/error.h"
+#include "back/impl/lock.h"
 
 // The last codes that were not just a class; their numbers go up with the canonical code, so that
 // MPI_Error_string finds the real text.  Numbers begin at 1.
 enum { CODES = 1024 };
 static int codes[CODES];
 static unsigned next;
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 long back_error_slow(int rc) {
     int class = MPI_ERR_OTHER;
     MPI_Error_class(rc, &class);
     long canon = back_canon_class(class);
     if (rc == class) return canon;
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_ERRORS);
     unsigned i;
     for (i = 0; i < CODES && codes[i] != rc; i++)
         ;
@@ -27,7 +26,7 @@ long back_error_slow(int rc) {
         i = next++ % CODES;
         codes[i] = rc;
     }
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_ERRORS);
     return canon | (long)(i + 1) << 8;
 }
 
@@ -35,9 +34,9 @@ long back_error_slow(int rc) {
 long back_Error_string(const long *a) {
     char text[MPI_MAX_ERROR_STRING] = "";
     int n = 0;
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_ERRORS);
     int rc = a[0] >= 1 && a[0] <= CODES ? codes[a[0] - 1] : 0;
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_ERRORS);
     if (rc != 0) MPI_Error_string(rc, text, &n);
     snprintf((char *)a[1], (size_t)a[2], "%s", text);
     return 0;

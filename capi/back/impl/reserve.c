@@ -5,10 +5,10 @@
 // A message that is matched, a request that is complete, a synchronous send that is under way: the little
 // that is kept of each comes from malloc, and from some pieces of our own when memory is out.  So a checkpoint
 // that finds no memory for the messages themselves still knows of each of them, and the job can go on.
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "back/impl/lock.h"
 #include "back/impl/reserve.h"
 
 enum { PIECES = 1024, PIECE = 256 };
@@ -21,16 +21,15 @@ union piece {
 
 static union piece pieces[PIECES], *freed;
 static int used; // of pieces, from the first on, ever
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static void *take(void) {
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_RESERVE);
     union piece *p = freed;
     if (p != NULL)
         freed = p->next;
     else if (used < PIECES)
         p = &pieces[used++];
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_RESERVE);
     return p;
 }
 
@@ -46,8 +45,8 @@ void back_release(void *memory) {
         free(p);
         return;
     }
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_RESERVE);
     p->next = freed;
     freed = p;
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_RESERVE);
 }

@@ -5,11 +5,11 @@
 // What a held call leaves behind must be as if it had not been made, since it is issued again after a
 // restart: a receive is taken back before; a send is completed while the thread is held, and the arguments
 // are changed so that the call issued again does not send.
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "back/impl/counts.h"
 #include "back/impl/error.h"
+#include "back/impl/lock.h"
 #include "back/impl/reserve.h"
 #include "back/impl/special.h"
 #include "back/impl/status.h"
@@ -18,25 +18,24 @@
 #include "back/message/sync.h"
 
 struct back_held *back_held_sends;
-pthread_mutex_t back_held_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 // Holds the thread, with its send where draining finds it.
 static void hold(struct back_held *send) {
     if (send != NULL) {
-        pthread_mutex_lock(&back_held_mutex);
+        back_lock(LOCK_HELD);
         send->next = back_held_sends;
         back_held_sends = send;
-        pthread_mutex_unlock(&back_held_mutex);
+        back_unlock(LOCK_HELD);
     }
     back.host->hold();
     if (send != NULL) {
-        pthread_mutex_lock(&back_held_mutex);
+        back_lock(LOCK_HELD);
         for (struct back_held **p = &back_held_sends; *p != NULL; p = &(*p)->next)
             if (*p == send) {
                 *p = send->next;
                 break;
             }
-        pthread_mutex_unlock(&back_held_mutex);
+        back_unlock(LOCK_HELD);
     }
 }
 

@@ -4,8 +4,6 @@
 #ifndef CKPT_BACK_BLOCKING_H
 #define CKPT_BACK_BLOCKING_H
 
-#include <pthread.h>
-
 #include "back/request/wait.h"
 
 #pragma GCC visibility push(hidden)
@@ -38,9 +36,7 @@ struct back_take {
 // Receives: the drained messages first.  Returns a canonical error.
 long back_take(const struct back_take *take, long status);
 
-extern struct back_held *back_held_sends; // of held threads, under back_held_mutex
-extern pthread_mutex_t back_held_mutex;
-
+extern struct back_held *back_held_sends; // of held threads, under LOCK_HELD
 #pragma GCC visibility pop
 
 #endif

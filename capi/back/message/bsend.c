@@ -7,11 +7,11 @@
 // says how much of it there may be.  The real MPI knows the buffer too, so that attaching and detaching
 // answer as its own would.
 #include <limits.h>
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "back/impl/counts.h"
 #include "back/impl/error.h"
+#include "back/impl/lock.h"
 #include "back/impl/special.h"
 #include "back/impl/status.h"
 #include "back/message/bsend.h"
@@ -45,7 +45,6 @@ struct buffered {
 
 static struct buffered *first, **end = &first;
 static int64_t taken; // of the attached buffer
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 // Forgets those that were sent; all: not only the oldest ones.
 static void reap_locked(int all) {
@@ -75,12 +74,12 @@ static int refusal(const long *a) {
 
 // Takes so much of the attached buffer, if there is so much.
 static int take_room(int64_t room) {
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_BUFFERED);
     reap_locked(0);
     if (taken + room > back.state->bsend_bytes) reap_locked(1);
     int fits = taken + room <= back.state->bsend_bytes;
     if (fits) taken += room;
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_BUFFERED);
     return fits;
 }
 
@@ -97,7 +96,7 @@ static int pack_and_send(const long *a, int bytes, struct buffered *b) {
 static int send_copy(const long *a, int bytes, int64_t room) {
     struct buffered *b = malloc(sizeof *b + (size_t)bytes);
     int rc = b == NULL ? MPI_ERR_NO_MEM : pack_and_send(a, bytes, b);
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_BUFFERED);
     if (rc == MPI_SUCCESS) {
         b->next = NULL;
         b->to = (struct target){(ckpt_vid)a[5], a[3], a[4]};
@@ -108,7 +107,7 @@ static int send_copy(const long *a, int bytes, int64_t room) {
         taken -= room;
         free(b);
     }
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_BUFFERED);
     return rc;
 }
 
@@ -165,12 +164,12 @@ long back_Ibsend(const long *a) {
 
 // One turn of waiting; 0 when nothing is left on comm.
 static int waits_for(ckpt_vid comm, struct target *t) {
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_BUFFERED);
     reap_locked(1);
     const struct buffered *b = first;
     while (b != NULL && comm != CKPT_VID_NONE && b->to.comm != comm) b = b->next;
     if (b != NULL) *t = b->to;
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_BUFFERED);
     return b != NULL;
 }
 
@@ -187,18 +186,18 @@ void back_buffered_wait(ckpt_vid comm, const char *call) {
 }
 
 void back_buffered_gone(ckpt_vid comm) {
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_BUFFERED);
     for (struct buffered *b = first; b != NULL; b = b->next)
         if (b->to.comm == comm) b->to.comm = VID_COMM_NULL;
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_BUFFERED);
 }
 
 int back_buffered_left(void) {
     int n = 0;
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_BUFFERED);
     reap_locked(1);
     for (const struct buffered *b = first; b != NULL; b = b->next) n++;
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_BUFFERED);
     return n;
 }
 

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // drained.c: messages that are received before the application asks for them.
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "back/impl/counts.h"
 #include "back/impl/error.h"
+#include "back/impl/lock.h"
 #include "back/impl/reserve.h"
 #include "back/impl/status.h"
 #include "back/message/blocking.h"
 #include "back/message/drained.h"
 #include "back/message/sync.h"
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; // guards the list, and back.self
-struct drained *back_drained_first;
+struct drained *back_drained_first;                        // under LOCK_DRAINED
 static struct drained **drained_end = &back_drained_first; // where the next one goes: there may be many
 static uint64_t matches;                                   // messages that the application has matched
 
@@ -67,15 +66,15 @@ static void tell(const struct drained *m, ckpt_mpi_status *status) {
 }
 
 int back_drained_probe(long source, long tag, long comm, ckpt_mpi_status *status) {
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_DRAINED);
     struct drained **p = find(source, tag, comm);
     if (p != NULL) tell(*p, status);
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_DRAINED);
     return p != NULL;
 }
 
 struct drained *back_drained_match(long source, long tag, long comm, ckpt_mpi_status *status) {
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_DRAINED);
     struct drained **p = find(source, tag, comm), *m = NULL;
     if (p != NULL) {
         m = *p;
@@ -87,7 +86,7 @@ struct drained *back_drained_match(long source, long tag, long comm, ckpt_mpi_st
         if (m->data == NULL) uncount(m);
         tell(m, status);
     }
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_DRAINED);
     return m;
 }
 
@@ -167,7 +166,7 @@ int back_drained_mrecv(struct drained *m, void *buf, int count, MPI_Datatype typ
         back_wait_real(&m->request, MPI_STATUS_IGNORE);
         count_message(m);
     }
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_DRAINED);
     *rc = bytes_of(m->bytes, &b);
     if (*rc == MPI_SUCCESS) *rc = MPI_Isend(m->data, b.count, b.type, 0, 0, back.self, &s);
     if (*rc == MPI_SUCCESS) {
@@ -181,7 +180,7 @@ int back_drained_mrecv(struct drained *m, void *buf, int count, MPI_Datatype typ
         back_wait_real(&s, MPI_STATUS_IGNORE);
     }
     bytes_done(&b);
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_DRAINED);
     tell(m, status);
     status->bytes = *rc == MPI_SUCCESS || back_took(*rc) ? STATUS_BYTES(&st) : 0;
     taken(m);
@@ -203,7 +202,7 @@ void back_drained_gone(ckpt_vid comm) {
             s->clock = VID_COMM_NULL;
             back_matched_of(s)->comm = VID_COMM_NULL;
         }
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_DRAINED);
     for (struct drained **p = &back_drained_first; *p != NULL;) {
         struct drained *m = *p;
         if (m->comm != comm) {
@@ -215,7 +214,7 @@ void back_drained_gone(ckpt_vid comm) {
         back.drained--;
         free_message(m);
     }
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_DRAINED);
 }
 
 // ---- a turn of draining ----

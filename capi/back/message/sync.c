@@ -15,9 +15,9 @@
 // Threads that send on one lane at a time race in the real MPI too.  A message counts before it is sent,
 // and a synchronous send enters its lane after it was: so it may take a later message for its own, but
 // never an earlier one, by which it would be complete too early.
-#include <pthread.h>
 #include <stdlib.h>
 
+#include "back/impl/lock.h"
 #include "back/impl/reserve.h"
 #include "back/message/drained.h"
 #include "back/message/sync.h"
@@ -32,9 +32,7 @@ struct lane {
 };
 
 enum { LANES = 256, TAG_TAKEN = 7 };
-static struct lane *lanes[LANES];
-// Guards the lanes, and that an entry with REQUEST_AWAIT is what its request says.
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct lane *lanes[LANES]; // under LOCK_SYNC
 
 static struct lane **lane_at(long comm, long dest, long tag) {
     uint32_t h = (uint32_t)comm * 2654435761u ^ (uint32_t)dest * 40503u ^ (uint32_t)tag * 97u;
@@ -45,10 +43,10 @@ static struct lane **lane_at(long comm, long dest, long tag) {
 }
 
 static void count(long comm, long dest, long tag, uint64_t n) {
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_SYNC);
     struct lane *l = *lane_at(comm, dest, tag);
     if (l != NULL) l->sent += n;
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_SYNC);
 }
 
 void back_sync_later(long comm, long dest, long tag) { count(comm, dest, tag, 1); }
@@ -59,7 +57,7 @@ void back_sync_begin(struct back_sync *e, long comm, long dest, long tag) {
     *e = (struct back_sync){.comm = (ckpt_vid)comm, .dest = (int)dest};
     if ((int)dest < 0 || back_slot(CKPT_KIND_COMM, comm)->extra == 0)
         return; // complete at once, or on no communicator that is drained
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_SYNC);
     struct lane **p = lane_at(comm, dest, tag);
     if (*p == NULL && (*p = back_reserve(sizeof **p)) == NULL)
         e->short_of_memory = 1; // it holds a checkpoint back
@@ -71,7 +69,7 @@ void back_sync_begin(struct back_sync *e, long comm, long dest, long tag) {
         e->at = (*p)->sent;
         __atomic_fetch_add(&back.sync, 1, __ATOMIC_RELAXED);
     }
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_SYNC);
 }
 
 static void end_locked(struct back_sync *e) {
@@ -86,9 +84,9 @@ static void end_locked(struct back_sync *e) {
 
 void back_sync_end(struct back_sync *e) {
     if (e->lane == NULL) return;
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_SYNC);
     end_locked(e);
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_SYNC);
 }
 
 // ---- of requests ----
@@ -122,31 +120,31 @@ void back_sync_began(ckpt_slot *s, long tag) {
 static void acknowledge_locked(const ckpt_slot *s, struct back_sync *e) {
     e->id = 0;
     __atomic_fetch_sub(&back.awaiting, 1, __ATOMIC_RELAXED);
-    MPI_Grequest_complete((MPI_Request)(uintptr_t)s->real);
+    MPI_Grequest_complete(real_of(s));
 }
 
 void back_sync_ended(ckpt_slot *s) {
     struct back_sync *e = back_sync_of(s);
     if (e == NULL) return;
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_SYNC);
     if (s->a & REQUEST_AWAIT && e->id != 0) // it is freed
         acknowledge_locked(s, e);
     s->a &= ~REQUEST_AWAIT;
     end_locked(e);
     keep(s, NULL);
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_SYNC);
     back_release(e);
 }
 
 void back_sync_cancelled(ckpt_vid comm, int dest) {
     uint32_t i = 0;
     if (back.sync == 0) return;
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_SYNC);
     for (ckpt_slot *s; (s = back_next_slot(CKPT_KIND_REQUEST, &i)) != NULL;) {
         struct back_sync *e = s->a & REQUEST_SYNC ? back_sync_of(s) : NULL;
         if (e != NULL && e->comm == comm && e->dest == dest) e->unsure = 1;
     }
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_SYNC);
 }
 
 // ---- waiting for the receiver ----
@@ -175,13 +173,13 @@ int back_sync_await(ckpt_slot *s, struct back_sync *e, uint64_t id) {
     MPI_Request r;
     if (MPI_Grequest_start(await_query, await_free, await_cancel, NULL, &r) != MPI_SUCCESS)
         return CKPT_E_SYSTEM;
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_SYNC);
     e->id = id;
     s->real = TO_REAL(r);
     s->a |= REQUEST_DONE | REQUEST_AWAIT;
     __atomic_fetch_add(&back.awaiting, 1, __ATOMIC_RELAXED);
     end_locked(e);
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_SYNC);
     return 0;
 }
 
@@ -202,9 +200,9 @@ static void acknowledge(uint64_t id) {
 }
 
 void back_sync_acknowledge(uint64_t id) {
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_SYNC);
     acknowledge(id);
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_SYNC);
 }
 
 uint64_t back_sync_behind(const struct back_sync *e) { return e->lane->sent - e->at; }
@@ -213,10 +211,9 @@ int back_sync_tag(const struct back_sync *e) { return e->lane->tag; }
 
 // ---- words between receivers and senders ----
 
-// Under way, under words_mutex.  A word is what is left of the message that it is about: saying it needs no
+// Under way, under LOCK_WORDS.  A word is what is left of the message that it is about: saying it needs no
 // memory, so it cannot be left out.  matched says that it was sent: 0 when the real MPI refused.
 static struct drained *words;
-static pthread_mutex_t words_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static void say_locked(struct drained *w) {
     w->request = MPI_REQUEST_NULL;
@@ -244,16 +241,16 @@ void back_sync_taken(struct drained *m) {
         back_release(m);
         return;
     }
-    pthread_mutex_lock(&words_mutex);
+    back_lock(LOCK_WORDS);
     reap_locked();
     say_locked(m);
     m->next = words;
     words = m;
-    pthread_mutex_unlock(&words_mutex);
+    back_unlock(LOCK_WORDS);
 }
 
 void back_sync_poll(void) {
-    if (pthread_mutex_trylock(&mutex) != 0) return; // another thread looks
+    if (!back_trylock(LOCK_SYNC)) return; // another thread looks
     for (;;) {
         MPI_Message message;
         int flag = 0;
@@ -264,16 +261,16 @@ void back_sync_poll(void) {
             break;
         acknowledge(id);
     }
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_SYNC);
 }
 
 // Words are short: they leave without their receivers' doing.  One that has not is the real MPI's.
 void back_sync_finalize(void) {
     back_sync_poll();
-    pthread_mutex_lock(&words_mutex);
+    back_lock(LOCK_WORDS);
     reap_locked();
     for (struct drained *w = words; w != NULL; w = w->next)
         if (w->matched) MPI_Request_free(&w->request);
     words = NULL;
-    pthread_mutex_unlock(&words_mutex);
+    back_unlock(LOCK_WORDS);
 }

@@ -4,13 +4,13 @@
 //
 // A communicator is described by what it is (members, topology), not by how the application came to
 // it, and made again with calls that are collective over its members only.
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "back/impl/above.h"
 #include "back/impl/error.h"
 #include "back/impl/handles.h"
+#include "back/impl/lock.h"
 #include "back/impl/special.h"
 #include "back/object/comm.h"
 #include "back/object/describe.h"
@@ -62,15 +62,14 @@ struct members {
 
 // Processes of other jobs get numbers after those of the world.
 static int translate(MPI_Group group, int n, const int *ranks, int *world) {
-    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     int rc = MPI_Group_translate_ranks(group, n, ranks, back.everyone, world), unknown = 0;
     for (int i = 0; rc == MPI_SUCCESS && i < n; i++) unknown |= world[i] == MPI_UNDEFINED;
     if (rc != MPI_SUCCESS || !unknown) return rc;
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_EVERYONE);
     MPI_Group more;
     rc = MPI_Group_union(back.everyone, group, &more);
     if (rc == MPI_SUCCESS) back.everyone = more; // the old one stays: another thread may be using it
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_EVERYONE);
     return rc == MPI_SUCCESS ? MPI_Group_translate_ranks(group, n, ranks, back.everyone, world) : rc;
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // fresh.c: datatypes that libckpt has not heard of yet (fresh.h draws their life).
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "back/impl/error.h"
 #include "back/impl/handles.h"
+#include "back/impl/lock.h"
 #include "back/object/fresh.h"
 
 enum {
@@ -29,7 +29,7 @@ struct fresh {
     int32_t *words;
 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; // guards all below, when back.shared
+// All below: under LOCK_FRESH, when back.shared.
 static struct fresh list = {.next = &list, .prev = &list};
 static int count;
 static struct fresh *unused;        // records of earlier ones, by next
@@ -40,11 +40,11 @@ static ckpt_vid *ids;               // a ring: freed ids go to its end
 static uint32_t ring, first, spare; // its room, the next id to give out, how many there are
 
 static void lock(void) {
-    if (back.shared) pthread_mutex_lock(&mutex);
+    if (back.shared) back_lock(LOCK_FRESH);
 }
 
 static void unlock(void) {
-    if (back.shared) pthread_mutex_unlock(&mutex);
+    if (back.shared) back_unlock(LOCK_FRESH);
 }
 
 // The slot of an id, live or not.

@@ -7,9 +7,9 @@
 // after a restart.  So the object stays, as one that the application cannot name any more, until none of
 // those requests is left.  They are looked through when another datatype is freed that was ever received
 // with, and when a checkpoint is made; the calls that receive know nothing of it.
-#include <pthread.h>
 #include <stdlib.h>
 
+#include "back/impl/lock.h"
 #include "back/object/fresh.h"
 #include "back/object/keep.h"
 #include "back/request/persistent.h"
@@ -18,7 +18,7 @@
 // What is known of a datatype's use, in b of its slot.
 enum { KEPT = BACK_RECEIVED_WITH + 1, NEEDED };
 
-// All this is guarded by back_persistent_mutex.
+// All this is guarded by LOCK_PERSISTENT.
 static ckpt_vid *kept;
 static int count, room, unseen; // unseen: of them, how many were freed after the last look
 
@@ -93,21 +93,21 @@ long back_keep_type(ckpt_vid v, int *keeps) {
     *keeps = 0;
     if (!BACK_COUNTS || back_slot(CKPT_KIND_DATATYPE, v)->b == 0 || CKPT_VID_INDEX(v) < CKPT_VID_PREDEFINED)
         return 0;
-    pthread_mutex_lock(&back_persistent_mutex);
+    back_lock(LOCK_PERSISTENT);
     if (is_kept(v)) {
         rc = CANON_ERR(TYPE); // freed twice
     } else {
         *keeps = 1; // for good, when there is no memory for remembering it
         if (append(v) && ++unseen >= pages()) look_locked();
     }
-    pthread_mutex_unlock(&back_persistent_mutex);
+    back_unlock(LOCK_PERSISTENT);
     return rc;
 }
 
 void back_keep_look(void) {
-    pthread_mutex_lock(&back_persistent_mutex);
+    back_lock(LOCK_PERSISTENT);
     if (count > 0) look_locked();
-    pthread_mutex_unlock(&back_persistent_mutex);
+    back_unlock(LOCK_PERSISTENT);
 }
 
 int back_keep_has(const ckpt_slot *s, ckpt_vid request) {
@@ -116,10 +116,10 @@ int back_keep_has(const ckpt_slot *s, ckpt_vid request) {
 }
 
 int back_keep_again(ckpt_vid v) {
-    pthread_mutex_lock(&back_persistent_mutex);
+    back_lock(LOCK_PERSISTENT);
     int live = back_slot(CKPT_KIND_DATATYPE, v) != back.tables->pages[CKPT_KIND_DATATYPE][0];
     int known = live && CKPT_VID_INDEX(v) >= CKPT_VID_PREDEFINED;
     if (known && !is_kept(v) && !append(v)) known = -1;
-    pthread_mutex_unlock(&back_persistent_mutex);
+    back_unlock(LOCK_PERSISTENT);
     return known;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // outside.c: which communicators reach processes of other jobs.
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "back/impl/handles.h"
+#include "back/impl/lock.h"
 #include "back/object/outside.h"
 
 static struct outside {
@@ -13,7 +13,6 @@ static struct outside {
     const char *call; // that made it, or the one that it comes from
 } * outside;
 static size_t noutside;
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static int is_live(const struct outside *o) {
     const ckpt_slot *s = back_slot(CKPT_KIND_COMM, o->comm);
@@ -29,14 +28,14 @@ static const char *call_of(ckpt_vid comm) {
 __thread const char *back_outside_making;
 
 int back_reaches_outside(ckpt_vid comm, ckpt_vid parent) {
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_OUTSIDE);
     const char *call = back_outside_making ? back_outside_making : call_of(parent);
     size_t i = 0;
     while (i < noutside && is_live(&outside[i])) i++;
     if (i == noutside) {
         struct outside *grown = realloc(outside, (noutside + 1) * sizeof *outside);
         if (grown == NULL) {
-            pthread_mutex_unlock(&mutex);
+            back_unlock(LOCK_OUTSIDE);
             return -1;
         }
         outside = grown;
@@ -44,22 +43,22 @@ int back_reaches_outside(ckpt_vid comm, ckpt_vid parent) {
     }
     outside[i] = (struct outside){comm, back_slot(CKPT_KIND_COMM, comm)->generation,
                                   call ? call : "MPI_Intercomm_create"};
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_OUTSIDE);
     return 0;
 }
 
 int back_is_outside(ckpt_vid comm) {
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_OUTSIDE);
     const char *call = call_of(comm);
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_OUTSIDE);
     return call != NULL;
 }
 
 const char *back_outside_call(void) {
     const char *call = NULL;
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_OUTSIDE);
     for (size_t i = 0; i < noutside && call == NULL; i++)
         if (is_live(&outside[i])) call = outside[i].call;
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_OUTSIDE);
     return call;
 }

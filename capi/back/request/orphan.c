@@ -5,21 +5,21 @@
 // Nobody else will count the messages of the receives, and they are posted again after a restart; and nobody
 // else will learn whether a send was cancelled, so that its message counts for nothing.  So they keep their
 // ids, and are like any others for draining and images.
-#include <pthread.h>
 #include <stdlib.h>
 
+#include "back/impl/lock.h"
 #include "back/request/complete.h"
 #include "back/request/orphan.h"
 #include "back/request/persistent.h"
 
 enum { FEW = 64 };
 
+// Under LOCK_ORPHANS.
 static ckpt_vid *orphans;
 static int count, room, look = FEW; // at how many they are looked at
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 void back_adopt(ckpt_vid request) {
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_ORPHANS);
     if (count == room) {
         ckpt_vid *grown = realloc(orphans, (size_t)(2 * room + FEW) * sizeof *orphans);
         if (grown != NULL) {
@@ -29,7 +29,7 @@ void back_adopt(ckpt_vid request) {
     }
     if (count < room) // else it stays as it is
         orphans[count++] = request;
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_ORPHANS);
 }
 
 int back_end_orphan(ckpt_vid vid) {
@@ -50,7 +50,7 @@ int back_end_orphan(ckpt_vid vid) {
 }
 
 void back_poll_orphans(void) {
-    pthread_mutex_lock(&mutex);
+    back_lock(LOCK_ORPHANS);
     for (int i = 0; i < count;) {
         if (back_end_orphan(orphans[i]))
             orphans[i] = orphans[--count];
@@ -58,7 +58,7 @@ void back_poll_orphans(void) {
             i++;
     }
     look = count < FEW ? FEW : 2 * count;
-    pthread_mutex_unlock(&mutex);
+    back_unlock(LOCK_ORPHANS);
 }
 
 void back_orphan(ckpt_vid request) {

@@ -4,8 +4,6 @@
 #ifndef CKPT_BACK_PERSISTENT_H
 #define CKPT_BACK_PERSISTENT_H
 
-#include <pthread.h>
-
 #include "back/request/request.h"
 
 #pragma GCC visibility push(hidden)
@@ -18,9 +16,6 @@ struct persistent {
     uint32_t type_generation, comm_generation;
     struct back_sync *sync; // of a synchronous send, while it is active
 };
-
-// Guards that it is not freed while somebody looks through all requests.
-extern pthread_mutex_t back_persistent_mutex;
 
 static inline struct persistent *persistent_of(const ckpt_slot *s) {
     return (struct persistent *)(uintptr_t)s->extra;

@@ -4,9 +4,9 @@
 //
 // A thread that waits is held where it is: after a restart its call is issued again with the same
 // arguments.
-#include <pthread.h>
 #include <stdlib.h>
 
+#include "back/impl/lock.h"
 #include "back/request/wait.h"
 
 int back_turn(unsigned turn) {
@@ -30,35 +30,34 @@ int back_wait_real(MPI_Request *request, MPI_Status *status) {
 // ---- who waits ----
 
 static struct back_waiting *waiting;
-static pthread_mutex_t waiting_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 void back_enlist(struct back_waiting *w) {
-    pthread_mutex_lock(&waiting_mutex);
+    back_lock(LOCK_WAITING);
     w->next = waiting;
     waiting = w;
-    pthread_mutex_unlock(&waiting_mutex);
+    back_unlock(LOCK_WAITING);
 }
 
 void back_delist(struct back_waiting *w) {
-    pthread_mutex_lock(&waiting_mutex);
+    back_lock(LOCK_WAITING);
     for (struct back_waiting **p = &waiting; *p != NULL; p = &(*p)->next)
         if (*p == w) {
             *p = w->next;
             break;
         }
-    pthread_mutex_unlock(&waiting_mutex);
+    back_unlock(LOCK_WAITING);
 }
 
 static int list_messages(ckpt_waiting *list, int max) {
     int n = 0;
-    pthread_mutex_lock(&waiting_mutex);
+    back_lock(LOCK_WAITING);
     for (const struct back_waiting *w = waiting; w != NULL && n < max; w = w->next)
         list[n++] = (ckpt_waiting){w->call, (ckpt_vid)w->comm,
                                    w->peer >= 0                  ? (int)w->peer
                                    : w->peer == CANON_ANY_SOURCE ? CKPT_PEER_ANY
                                                                  : CKPT_PEER_NONE,
                                    w->tag >= 0 ? (int)w->tag : -1, w->what};
-    pthread_mutex_unlock(&waiting_mutex);
+    back_unlock(LOCK_WAITING);
     return n;
 }
 

@@ -7,7 +7,6 @@
 // displacements of dynamic windows stay good.
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <sys/file.h>
@@ -16,13 +15,12 @@
 #include "back/collective/clock.h"
 #include "back/collective/twophase.h"
 #include "back/impl/error.h"
+#include "back/impl/lock.h"
 #include "back/impl/slots.h"
 #include "back/impl/special.h"
 #include "back/object/comm.h"
 #include "back/object/describe.h"
 #include "back/window/window.h"
-
-static pthread_mutex_t windows_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 // ---- what is kept ----
 
@@ -305,13 +303,13 @@ long back_Win_attach(const long *a) {
     struct window *w = back_window_of(a[0]);
     int rc = MPI_Win_attach(real_win(a[0]), (void *)a[1], (MPI_Aint)a[2]);
     if (rc != MPI_SUCCESS || w == NULL) return back_error(rc);
-    pthread_mutex_lock(&windows_mutex);
+    back_lock(LOCK_WINDOWS);
     struct attached *grown = realloc(w->attached, (size_t)(w->nattached + 1) * sizeof *w->attached);
     if (grown != NULL) {
         w->attached = grown;
         w->attached[w->nattached++] = (struct attached){(void *)a[1], a[2]};
     }
-    pthread_mutex_unlock(&windows_mutex);
+    back_unlock(LOCK_WINDOWS);
     if (grown == NULL) MPI_Win_detach(real_win(a[0]), (void *)a[1]);
     return grown ? 0 : CANON_ERR(NO_MEM);
 }
@@ -320,13 +318,13 @@ long back_Win_detach(const long *a) {
     struct window *w = back_window_of(a[0]);
     int rc = MPI_Win_detach(real_win(a[0]), (const void *)a[1]);
     if (rc != MPI_SUCCESS || w == NULL) return back_error(rc);
-    pthread_mutex_lock(&windows_mutex);
+    back_lock(LOCK_WINDOWS);
     for (int i = 0; i < w->nattached; i++)
         if (w->attached[i].base == (void *)a[1]) {
             w->attached[i] = w->attached[--w->nattached];
             break;
         }
-    pthread_mutex_unlock(&windows_mutex);
+    back_unlock(LOCK_WINDOWS);
     return 0;
 }
 

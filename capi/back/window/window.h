@@ -32,7 +32,7 @@ struct window {
     int64_t *starts;
     int ranks, rank;
     size_t alias_bytes;        // of the pages at base that are the real MPI's too (window_alias.c); 0: none
-    struct attached *attached; // dynamic windows, under windows_mutex
+    struct attached *attached; // dynamic windows, under LOCK_WINDOWS
     int nattached;
 
     // Epochs of this rank.  Several threads may be at work, so locks are counted by atomic adds.
