@@ -3,8 +3,8 @@
 // names.c: names that the program publishes.
 //
 // They live in a server outside of the job, and mostly end with it.  So those that are published are
-// listed, in memory of the application's, which images hold, and a restart publishes them again.  No thread is held
-// for a checkpoint in these calls: image and server agree.
+// listed, in memory of the application's, which images hold, and a restart publishes them again.  No thread
+// is held for a checkpoint in these calls: image and server agree.
 #include <stdio.h>
 
 #include "back/impl/error.h"

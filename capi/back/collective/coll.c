@@ -6,7 +6,7 @@
 // for are completed first, and later ones are entered by all members or by none, so no thread stays
 // in one.
 //
-// Arguments: sendbuf, counts, displacements, types, recvbuf, ..., comm, request, number of types on each side.
+// Arguments: sendbuf, counts, displacements, types, recvbuf, ..., comm, request, numbers of types.
 #include <stdlib.h>
 
 #include "back/collective/coll.h"

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// claim.c: whose messages the drained ones are, of those that were sent synchronously (sync.c).
+// claim.c: which drained messages belong to synchronous sends that still wait (sync.c).
 //
-// When the network is empty, and all programs stand, each sender tells its receivers of the synchronous
-// sends that its application has not seen complete: by their places at the first time, by the ids that
-// they had then at later ones.  The receivers mark the messages, and answer which ones the application
-// has not taken.  So nothing is lost with a word that was under way when the job was saved: each
-// checkpoint asks again.
+//   sender                                    receiver
+//   back_claims: each send that waits ─────►  back_judge: marks the message, or finds that it was taken
+//   back_answered: held: the send waits ◄───  held, taken
+//                  taken: the send is complete
+//   back_sync_poll: the send is complete ◄──  back_sync_taken: the application takes the message later
+//
+// This is done when the network is empty and all programs stand.  A send is named by the place of its
+// message in its lane the first time, and by the id that it got then at later checkpoints.  A word that was
+// under way when the job was saved is lost, and nothing with it: each checkpoint asks again.
 //
 // Nothing here takes memory: the messages are drained already, and a send whose question could not be asked
 // would be complete too early.
@@ -30,7 +34,7 @@ int back_synchronous(void *ctx) {
 
 // ---- the sender ----
 
-// One that is asked about: a request, or a call that waits.
+// A synchronous send that is asked about: a request, or a call that waits.
 struct asked {
     ckpt_slot *request;
     struct back_held *call;
@@ -40,19 +44,19 @@ static struct back_sync *entry(const struct asked *a) {
     return a->call ? a->call->sync : back_sync_of(a->request);
 }
 
-// Whether the real MPI has completed it: its receiver has the message, in memory of one kind or the other.
+// Whether the real MPI has completed the send: its receiver has the message, drained or in the application.
 static int is_complete(const struct asked *a) {
     return a->call ? *a->call->dest == CANON_PROC_NULL : (a->request->a & REQUEST_DONE) != 0;
 }
 
-// Cancelled sends and those that failed are complete, whatever the receiver has.
+// Sends that were cancelled or that failed are complete, whatever the receiver has.
 static int may_be_held(const ckpt_slot *s) {
     MPI_Status st;
     int flag = 0, rc = MPI_Request_get_status(real_of(s), &flag, &st);
     return rc == MPI_SUCCESS && !(flag && STATUS_CANCELLED(&st));
 }
 
-// Whether the receiver is to be asked; for the first time: its message is named by its place.  Draining that
+// Whether the receiver is to be asked.  The first time the message is named by its place.  Draining that
 // was given up may leave some incomplete of which the receivers have the messages.
 static int to_ask(const struct asked *a) {
     const struct back_sync *e = entry(a);
@@ -190,8 +194,9 @@ void back_answered(void *ctx, const ckpt_claim *list, long n) {
 
 // ---- the receiver ----
 
-// All messages that the application has not taken, from the last one on, linked by `sooner`; those of a
-// lane in the order in which they were sent: those that it has matched were before the others.
+// All messages that the application has not taken, from the last one on, linked by `sooner`.  Those of a
+// lane are in the order in which they were sent: the ones that the application has matched came before the
+// others.
 static struct drained *in_order(struct drained *a, struct drained *b) {
     struct drained *first = NULL, **end = &first;
     while (a != NULL && b != NULL) {
@@ -248,8 +253,8 @@ static ckpt_vid comm_of(uint64_t identity) {
     return VID_COMM_NULL;
 }
 
-// One that has a claim already is passed over: it cannot have two, and a request that nobody answers would
-// never be complete.
+// A message that has a claim already is passed over: it cannot have two, and a request that nobody answers
+// would never be complete.
 static struct drained *placed(struct drained *last, const ckpt_claim *c, ckpt_vid comm) {
     uint64_t later = c->later;
     for (struct drained *m = last; m != NULL && comm != VID_COMM_NULL; m = m->sooner) {

@@ -7,11 +7,11 @@
 //      └──────► sync             ▲
 //   orphans ─────────────────────┘
 //   files, sync, words, buffered, orphans, drained ──► fresh
-//                               (the real MPI may call an operation of the program's, which asks for a datatype)
+//                               (the real MPI may call the program's operation, which asks for a datatype)
 //   all ──► errors, reserve
 //
-// A thread takes only those that are below, in the list, all that it has: so no two threads wait for each other.
-// One that is only tried may be any.  libckpt's own locks are taken after all of these: it calls the back without.
+// A thread takes only mutexes that stand in the list below all those that it has, so no two threads wait for
+// each other.  One that is only tried may be any.
 #ifndef CKPT_BACK_LOCK_H
 #define CKPT_BACK_LOCK_H
 
@@ -23,7 +23,7 @@ enum back_lock {
     LOCK_DRAINED,    // drained.c: the list, and back.self
     LOCK_ORPHANS,    // orphan.c: the list
     LOCK_FILES,      // file_order.c: operations that were started on files; one of them is tested at a time
-    LOCK_STARTING,   // deferred.c: of the one thread that starts calls: those on one communicator start in order
+    LOCK_STARTING,   // deferred.c: of the one thread that starts calls: they start in order
     LOCK_DEFERRED,   // deferred.c: the list, and that libckpt names no call which is not on it yet
     LOCK_SYNC,       // sync.c: the lanes, and that an entry with REQUEST_AWAIT is what its request says
     LOCK_WORDS,      // sync.c: the words that are under way

@@ -3,8 +3,9 @@
 // reserve.c: small pieces of memory for what must not fail.
 //
 // A message that is matched, a request that is complete, a synchronous send that is under way: the little
-// that is kept of each comes from malloc, and from some pieces of our own when memory is out.  So a checkpoint
-// that finds no memory for the messages themselves still knows of each of them, and the job can go on.
+// that is kept of each comes from malloc, and from some pieces of our own when memory is out.  So a
+// checkpoint that finds no memory for the messages themselves still knows of each of them, and the job can
+// go on.
 #include <stdlib.h>
 #include <string.h>
 

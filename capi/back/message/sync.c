@@ -2,19 +2,22 @@
 //
 // sync.c: synchronous sends that nobody has matched when the job is saved.
 //
-// Draining takes their messages like others, by which the real MPI completes them.  The application's
-// requests must not be complete before the application has taken the messages, so they wait for a word
-// of the receiver's libckpt then (claim.c), also after a restart.
+// Draining receives their messages like others, and by that the real MPI completes the sends.  But the
+// application's request must not be complete before the receiving application has taken the message.  So the
+// request then waits for a word from the receiver's libckpt (claim.c), also after a restart.
 //
-// Which drained message is whose.  Messages of one lane, which is communicator, destination and tag, are
-// matched in the order in which they were sent.  So a synchronous send remembers how many were sent
-// behind it, and its message is that many before the last of those that its receiver has not given to the
-// application; when there are not so many, the application has it.  Lanes are counted only while they
-// have a synchronous send under way.
+// Which drained message is whose?  A lane is a communicator, a destination and a tag; the messages of a lane
+// are matched in the order in which they are sent.
 //
-// Threads that send on one lane at a time race in the real MPI too.  A message counts before it is sent,
-// and a synchronous send enters its lane after it was: so it may take a later message for its own, but
-// never an earlier one, by which it would be complete too early.
+//   the lane at the sender    1   2   S   4   5     sent = 5, S.at = 3: two messages are behind S
+//   not taken at the receiver     2   S   4   5     the third from the end is S, which is not taken
+//   ... or                                4   5     there is no third: S is taken
+//
+// Lanes are counted only while a synchronous send is under way on them.
+//
+// Threads that send on one lane at the same time race in the real MPI too.  A message is counted before it is
+// sent, and a synchronous send enters its lane after it was sent: so the send may take a later message for
+// its own, but never an earlier one, which would complete the send too early.
 #include <stdlib.h>
 
 #include "back/impl/lock.h"
@@ -188,8 +191,8 @@ int back_sync_awaits(const ckpt_slot *s) {
     return e != NULL && e->id != 0;
 }
 
-// An id that nobody waits for is an old word: what it says was learned at a checkpoint, or the request
-// was freed.
+// An id for which no request waits comes with an old word: what the word says was learned at a checkpoint,
+// or the request was freed.
 static void acknowledge(uint64_t id) {
     uint32_t i = 0;
     for (ckpt_slot *s; (s = back_next_slot(CKPT_KIND_REQUEST, &i)) != NULL;)
@@ -211,8 +214,9 @@ int back_sync_tag(const struct back_sync *e) { return e->lane->tag; }
 
 // ---- words between receivers and senders ----
 
-// Under way, under LOCK_WORDS.  A word is what is left of the message that it is about: saying it needs no
-// memory, so it cannot be left out.  matched says that it was sent: 0 when the real MPI refused.
+// Words that are under way, under LOCK_WORDS.  A word is what is left of the message that it is about, so
+// saying it needs no memory and cannot fail for that.  `matched` says that the word was sent: 0 when the
+// real MPI refused.
 static struct drained *words;
 
 static void say_locked(struct drained *w) {
@@ -264,7 +268,8 @@ void back_sync_poll(void) {
     back_unlock(LOCK_SYNC);
 }
 
-// Words are short: they leave without their receivers' doing.  One that has not is the real MPI's.
+// Words are short, and leave without their receivers' doing.  A word that has not left is the real MPI's
+// from here on.
 void back_sync_finalize(void) {
     back_sync_poll();
     back_lock(LOCK_WORDS);

@@ -10,14 +10,14 @@ struct lane;
 
 // A synchronous send that is under way: of a request (back_sync_of), or of a call that waits.
 struct back_sync {
-    struct lane *lane; // NULL: nothing more is to be asked about it
-    uint64_t at;       // how many messages its lane had when it was sent
-    uint64_t id;       // of a request with REQUEST_AWAIT: what its receiver will name; 0: it has
-    uint64_t asks;     // what a claim names it by, while the receivers are asked (claim.c)
+    struct lane *lane; // NULL: the receiver need not be asked about this send
+    uint64_t at;       // how many messages the lane had counted when this one was sent
+    uint64_t id;       // with REQUEST_AWAIT: what the receiver will name; 0: it was named
+    uint64_t asks;     // the id in the claim on this send, while the receivers are asked (claim.c)
     ckpt_vid comm;
     int dest;            // a rank of comm; of a request with REQUEST_AWAIT, of the world
-    int unsure;          // its place among the messages that were sent is not known
-    int short_of_memory; // it has no lane because memory was out
+    int unsure;          // at is not to be relied on: a send was cancelled on the lane
+    int short_of_memory; // the send has no lane because memory was out
 };
 
 // A blocking call whose message was drained and is awaited has this for its destination, and the id of a
@@ -26,9 +26,8 @@ struct back_sync {
 
 #pragma GCC visibility push(hidden)
 
-// A message is about to be sent.
+// A message is about to be sent; it was not sent after all.
 void back_sync_later(long comm, long dest, long tag) __attribute__((cold));
-// It was not sent.
 void back_sync_unsent(long comm, long dest, long tag) __attribute__((cold));
 static inline void back_sync_count(long comm, long dest, long tag) {
     if (__builtin_expect(back.sync != 0, 0)) back_sync_later(comm, dest, tag);
@@ -39,14 +38,14 @@ static inline void back_sync_uncount(long comm, long dest, long tag) {
 
 // A synchronous send was posted.
 void back_sync_begin(struct back_sync *e, long comm, long dest, long tag);
-// The same for the request s, which keeps the entry.
+// A synchronous send was posted with the request s, which keeps the entry.
 void back_sync_began(ckpt_slot *s, long tag);
 // For a call that is held: an entry for the request that it may have to wait for, and the certainty that it
 // can get one; NULL when memory is out.  The caller frees it when it was not used.
 struct back_sync *back_sync_spare(void);
-// Nobody will ask about it any more.
+// Nobody will ask about this send any more.
 void back_sync_end(struct back_sync *e);
-// The same for a request that is complete or freed.
+// Its request is complete or freed.
 void back_sync_ended(ckpt_slot *s);
 // MPI_Cancel was called for a send: the counts of its lane may be wrong from here on.
 void back_sync_cancelled(ckpt_vid comm, int dest);
@@ -55,9 +54,9 @@ struct back_sync *back_sync_of(const ckpt_slot *s);
 
 // Makes a request, of which the message was drained, wait for its receiver; 0 or a CKPT_E code.
 int back_sync_await(ckpt_slot *s, struct back_sync *e, uint64_t id);
-// Whether it still does.
+// Whether the request still waits for its receiver.
 int back_sync_awaits(const ckpt_slot *s);
-// The request with that id does not any more.
+// The request with that id waits no more.
 void back_sync_acknowledge(uint64_t id);
 // Of an entry that has a lane: how many messages are behind its one, and their tag.
 uint64_t back_sync_behind(const struct back_sync *e);
@@ -66,7 +65,7 @@ int back_sync_tag(const struct back_sync *e);
 struct drained;
 // The application has taken a drained message that has a claim: tells its sender, and frees it.
 void back_sync_taken(struct drained *m);
-// Looks whether others have.
+// Looks whether receivers of messages that this rank has sent have taken them.
 void back_sync_poll(void) __attribute__((cold));
 // Before the real MPI ends.
 void back_sync_finalize(void);

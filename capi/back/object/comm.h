@@ -15,7 +15,8 @@ long back_new_comm(MPI_Comm real, MPI_Comm like, ckpt_vid parent, uint64_t ident
 // The same for a duplicate that a persistent request has for itself.
 long back_new_own_comm(MPI_Comm real, ckpt_vid parent, ckpt_vid *vid);
 int back_is_own_comm(ckpt_vid vid);
-// Of its descriptor: its identity, and how many members it has; 0 when the descriptor is of another kind or damaged.
+// Of its descriptor: its identity, and how many members it has; 0 when the descriptor is of another kind or
+// damaged.
 uint64_t back_own_comm_members(const void *descriptor, size_t bytes, int *members);
 // Makes it again; collective over its members.
 int back_own_comm_again(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real);

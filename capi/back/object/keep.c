@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// keep.c: datatypes that were freed while a receive that is under way, or a persistent request, still uses
-// them.
+// keep.c: datatypes that were freed while a request would still need them in a restart.
 //
-// The real MPI needs nothing more of such a datatype than it keeps itself, but a receive is posted again
-// after a restart.  So the object stays, as one that the application cannot name any more, until none of
-// those requests is left.  They are looked through when another datatype is freed that was ever received
-// with, and when a checkpoint is made; the calls that receive know nothing of it.
+//   MPI_Type_free ── a pending receive or a persistent request uses the datatype? ── no ──► freed
+//                         │ yes                                                              ▲
+//                         ▼                                                                  │
+//                       kept ── look: none of these requests is left ────────────────────────┘
+//
+// The real MPI keeps for itself what it needs of a freed datatype, but after a restart the receive is posted
+// anew, with the datatype's id.  So the object stays, though the application cannot name it any more.  All
+// requests are looked through when another datatype is freed that was ever received with, and when a
+// checkpoint is made; the calls that receive do nothing for this.
 #include <stdlib.h>
 
 #include "back/impl/lock.h"
@@ -80,8 +84,8 @@ static void look_locked(void) {
     unseen = 0;
 }
 
-// Looking takes a time that grows with the number of requests there ever were at once, so with many of
-// them it is done for several datatypes together.
+// Looking takes a time that grows with the number of requests there ever were at once, so with many requests
+// it is done for several datatypes together.
 static int pages(void) {
     int n = 1;
     while (n < 64 && back.tables->pages[CKPT_KIND_REQUEST][n] != NULL) n++;

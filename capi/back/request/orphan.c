@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// orphan.c: receives that were freed before they were complete, and sends that were cancelled and freed.
+// orphan.c: requests that the application has freed and that libckpt still needs.
 //
-// Nobody else will count the messages of the receives, and they are posted again after a restart; and nobody
-// else will learn whether a send was cancelled, so that its message counts for nothing.  So they keep their
-// ids, and are like any others for draining and images.
+//   MPI_Request_free of a pending receive ────► orphan ── complete ──► message counted, id given back
+//   MPI_Request_free of a cancelled send  ────►    │                             ▲
+//                                              checkpoint ── restart: orphan ────┘
+//
+// Nobody else would count the message of the receive, nor learn whether the send was cancelled in time, in
+// which case its message is not to be counted.  An orphan keeps its id, so draining and images treat it as
+// any request.
 #include <stdlib.h>
 
 #include "back/impl/lock.h"

@@ -49,25 +49,25 @@ enum {
 
 // What a request waits for; it follows from the flags (request_state).  The numbers are part of images.
 //
-//   event                       from          to          where
-//   MPI_..._init                -             inactive    message/persist.c
-//   MPI_Start                   inactive      started     message/persist.c; done, when its message was drained
-//                                                         or the send is a copy already (bsend.c)
-//   MPI_Isend, MPI_Ibarrier...  -             started     a call like it
-//   ... while one is pending    -             deferred    collective/deferred.c
-//   the clock permits it        deferred      started     collective/deferred.c; done, when the call fails
-//   complete, for the program   started, done gone        complete.c; a persistent one: inactive
-//   complete, for draining      started       done        done.c; so for MPI-IO whose turn came (file_order.c)
-//   drained, and not taken      started, done awaited     message/sync.c: a synchronous send whose message the
-//                                                         receiver has, but not its program
-//   the receiver took it        awaited       done        message/sync.c; REQUEST_AWAIT stays
-//   MPI_Request_free            started       gone        start.c; REQUEST_ORPHAN instead, if somebody must still
-//                                                         count its message: it stays until it is complete
-//                               others        gone        start.c; deferred and active collective ones: refused
-//   MPI_Isendrecv               -             compound    isendrecv.c; gone with the later of its parts
-//   MPI_Bcast_init...           -             compound    collective/persist.c; its part comes with MPI_Start
-//   MPI_Grequest_start          -             generalized grequest.c; whether it is complete is between the
-//                                                         application and the real MPI
+//   event                     from           to           where
+//   MPI_Send_init             -              inactive     message/persist.c
+//   MPI_Start                 inactive       started      message/persist.c
+//                             inactive       done         there: drained already, or a copy (bsend.c)
+//   MPI_Isend, MPI_Ibarrier   -              started      a call like these
+//   ... a checkpoint pends    -              deferred     collective/deferred.c: a collective
+//   the clock permits it      deferred       started      there; done, when the call fails
+//   complete, to the program  started, done  gone         complete.c; a persistent one: inactive
+//   complete, to draining     started        done         done.c; to file_order.c too
+//   drained, not taken        started, done  awaited      message/sync.c: the receiver has the message of a
+//                                                           synchronous send, but not its program
+//   the receiver took it      awaited        done         message/sync.c; REQUEST_AWAIT stays
+//   MPI_Request_free          started        gone         start.c; or, if its message is still to be counted,
+//                                                           REQUEST_ORPHAN until complete (orphan.c)
+//                             others         gone         start.c; refused: deferred, active collectives
+//   MPI_Isendrecv             -              compound     message/isendrecv.c; gone with its later part
+//   MPI_Bcast_init            -              compound     collective/persist.c; MPI_Start makes its part
+//   MPI_Grequest_start        -              generalized  grequest.c; whether it is complete is between the
+//                                                           application and the real MPI
 enum request_state {
     REQ_INACTIVE = 0,
     REQ_DONE = 1,

@@ -436,8 +436,8 @@ int back_rebuild_window(ckpt_vid vid, const void *descriptor, size_t bytes, uint
 
 // ---- counted ----
 
-// Collective calls on a window are counted by a communicator of its own, which outlives the window: it is freed
-// when MPI_Win_free has been counted.
+// Collective calls on a window are counted by a communicator of its own, which outlives the window: it is
+// freed when MPI_Win_free has been counted.
 static ckpt_vid clock_of(long vid) {
     const struct window *w = back_window_of(vid);
     return w == NULL ? VID_COMM_NULL : w->comm;

@@ -56,8 +56,8 @@ int window_describe(ckpt_vid vid, const struct window *w);
 int window_share(const struct window *w, MPI_Comm comm, int again);
 // Whether the members of comm, ranks of them, are on one node.  Collective.
 int window_on_one_node(MPI_Comm comm, int ranks);
-// Makes a window of MPI_Win_allocate on memory of the real MPI, which is then at the window's base too; again:
-// with what is there.  Collective; 0: not here, the window is to be made on the memory at base.
+// Makes a window of MPI_Win_allocate on memory of the real MPI, which is then at the window's base too;
+// again: with what is there.  Collective; 0: not here, the window is to be made on the memory at base.
 int window_alias(struct window *w, MPI_Comm comm, MPI_Info info, int again, MPI_Win *win);
 // Opens in a window that was made again the epochs that were open.  Collective; the error is this
 // rank's.
