@@ -158,6 +158,11 @@ $(MAN)/man1/%: docs/man/% Makefile
 $(MAN)/man3/%: docs/man/% Makefile
 	@mkdir -p $(@D)
 	sed 's/@VERSION@/$(VERSION)/' $< >$@
+# The options of ckptrun come from the table in ckpt/launch.
+$(MAN)/man1/ckptrun.1: docs/man/ckptrun.1 Makefile $(BIN)/ckptctl
+	@mkdir -p $(@D)
+	$(BIN)/ckptctl man-options $< >$@.new
+	sed 's/@VERSION@/$(VERSION)/' $@.new >$@ && rm $@.new
 # ckptctl writes its own pages, one a command, from its help texts.
 $(MAN)/man1/ckptctl.1: $(BIN)/ckptctl
 	@mkdir -p $(@D)

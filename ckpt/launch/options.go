@@ -90,10 +90,11 @@ type Options struct {
 	hasArg0 bool
 }
 
-// A setting can come from the command line, the environment or the file; set understands its text.
+// A setting can come from the command line, the environment or the file; set understands its text. unset is what
+// holds when it is not given. help is the one text for --help, the man page and the manual (help.go).
 type setting struct {
-	flag, env, value, help string
-	set                    func(o *Options, v string) error
+	flag, env, value, unset, help string
+	set                           func(o *Options, v string) error
 }
 
 func oneOf(dst func(*Options) *string, words ...string) func(*Options, string) error {
@@ -109,7 +110,8 @@ func oneOf(dst func(*Options) *string, words ...string) func(*Options, string) e
 }
 
 var settings = []setting{
-	{"dir", "CKPT_DIR", "DIR", "where checkpoints go (default ./ckpt)",
+	{"dir", "CKPT_DIR", "DIR", "ckpt",
+		"where checkpoints go; every rank must see it",
 		func(o *Options, v string) error {
 			if v == "" {
 				return errors.New("is empty")
@@ -117,9 +119,11 @@ var settings = []setting{
 			o.Dir = v
 			return nil
 		}},
-	{"interval", "CKPT_INTERVAL", "T", "a checkpoint every T (30s, 10m, 2h); off by default",
+	{"interval", "CKPT_INTERVAL", "T", "off",
+		"a checkpoint every T, such as 30s, 10m, 2h; not together with --overhead in one place",
 		func(o *Options, v string) (err error) { o.Interval, err = duration(v); return err }},
-	{"overhead", "CKPT_OVERHEAD", "P%", "choose the period so that checkpoints cost P% of the time",
+	{"overhead", "CKPT_OVERHEAD", "P%", "off",
+		"choose the period by the measured cost, so that checkpoints take P% of the time",
 		func(o *Options, v string) error {
 			p, err := strconv.ParseFloat(strings.TrimSuffix(v, "%"), 64)
 			if err != nil || p < 0 || p >= 100 || p != p {
@@ -128,7 +132,8 @@ var settings = []setting{
 			o.Overhead = p / 100
 			return nil
 		}},
-	{"keep", "CKPT_KEEP", "N", "committed epochs kept (default 2)",
+	{"keep", "CKPT_KEEP", "N", "2",
+		"committed epochs that are kept; older ones are removed after a commit",
 		func(o *Options, v string) (err error) {
 			o.Keep, err = strconv.Atoi(v)
 			if err != nil || o.Keep < 1 {
@@ -136,11 +141,14 @@ var settings = []setting{
 			}
 			return nil
 		}},
-	{"compress", "CKPT_COMPRESS", "none|snappy|zstd", "how images are compressed (default snappy)",
+	{"compress", "CKPT_COMPRESS", "none|snappy|zstd", "snappy",
+		"how images are compressed",
 		func(o *Options, v string) (err error) { o.Compress, err = image.ParseCompression(v); return err }},
-	{"signal", "CKPT_SIGNALS", "NAME=ACTION,...", "signals that ask for a checkpoint, e.g. USR1=continue,USR2=exit;\nthe program does not see them",
+	{"signal", "CKPT_SIGNALS", "NAME=ACTION,...", "none",
+		"signals that ask for a checkpoint, and whether to continue, exit or kill after it, such as USR1=continue,USR2=exit; the program does not see them",
 		parseSignals},
-	{"exit-code", "CKPT_EXIT_CODE", "N", "exit status of a rank after \"then exit\" (default 0)",
+	{"exit-code", "CKPT_EXIT_CODE", "N", "0",
+		"exit status of a rank that ends after a checkpoint \"then exit\"",
 		func(o *Options, v string) (err error) {
 			o.ExitCode, err = strconv.Atoi(v)
 			if err != nil || o.ExitCode < 0 || o.ExitCode > 255 {
@@ -148,7 +156,8 @@ var settings = []setting{
 			}
 			return nil
 		}},
-	{"mpi", "CKPT_MPI", "mpich|openmpi|PATH", "the real MPI below (default: that of the launcher)",
+	{"mpi", "CKPT_MPI", "mpich|openmpi|PATH", "the launcher's",
+		"the real MPI below",
 		func(o *Options, v string) error {
 			if v != "mpich" && v != "openmpi" && !strings.Contains(v, "/") {
 				return fmt.Errorf("%q is none of mpich, openmpi, or a path", v)
@@ -156,17 +165,23 @@ var settings = []setting{
 			o.MPI = v
 			return nil
 		}},
-	{"safe-state", "CKPT_SAFE_STATE", "clock|2pc", "algorithm that brings an MPI job to a safe state (default clock)",
+	{"safe-state", "CKPT_SAFE_STATE", "clock|2pc", "clock",
+		"how collective calls are brought to an end: clock, which has no measurable cost, or 2pc, a barrier before every blocking one, for comparison",
 		oneOf(func(o *Options) *string { return &o.SafeState }, "clock", "2pc")},
-	{"snapshot", "CKPT_SNAPSHOT", "cow|stop", "copy on write, or write while the program is stopped (default cow)",
+	{"snapshot", "CKPT_SNAPSHOT", "cow|stop", "cow",
+		"write a frozen copy while the program runs on (cow), or write while it is stopped (stop), which needs less memory",
 		oneOf(func(o *Options) *string { return &o.Snapshot }, "cow", "stop")},
-	{"trap", "CKPT_TRAP", "seccomp|sud", "how system calls of the program are caught (default seccomp)",
+	{"trap", "CKPT_TRAP", "seccomp|sud", "seccomp",
+		"how system calls of the program are caught; sud (Syscall User Dispatch) needs Linux 5.11 and is slower",
 		oneOf(func(o *Options) *string { return &o.Trap }, "seccomp", "sud")},
-	{"files", "CKPT_FILES", "snapshot|restore|keep|ignore", "files that the program writes: keep them with the epoch and put them back as\nthey were (snapshot, the default), cut them back to their saved size\n(restore), leave them (keep); ignore: like snapshot, and go on although\nfiles are not as they were",
+	{"files", "CKPT_FILES", "snapshot|restore|keep|ignore", "snapshot",
+		"files that the program writes: keep them with the epoch and put them back as they were (snapshot), cut them back to their saved size (restore), leave them (keep), or do as snapshot and continue even if files are not as they were (ignore)",
 		oneOf(func(o *Options) *string { return &o.Files }, "snapshot", "restore", "keep", "ignore")},
-	{"files-copy", "CKPT_FILES_COPY", "SIZE", "what a rank copies of such files at most where the file system cannot\nclone them, e.g. 512K, 64M, 2G (default 64M)",
+	{"files-copy", "CKPT_FILES_COPY", "SIZE", "64M",
+		"how much of such files a rank copies into an epoch where the file system cannot clone them, such as 512K, 64M; at most 2G",
 		func(o *Options, v string) (err error) { o.FilesCopy, err = size(v); return err }},
-	{"ignore-fd", "CKPT_IGNORE_FD", "N,...", "descriptors that are closed instead of saved",
+	{"ignore-fd", "CKPT_IGNORE_FD", "N,...", "none",
+		"descriptors that are closed instead of saved",
 		func(o *Options, v string) error {
 			o.IgnoreFD = nil
 			for _, f := range strings.Split(v, ",") {
@@ -178,7 +193,8 @@ var settings = []setting{
 			}
 			return nil
 		}},
-	{"control", "CKPT_CONTROL", "auto|local|network|WHERE,...", "where the job listens for ckptctl: local, on its own host only; network,\non all interfaces of rank 0's host; addresses, networks (10.1.0.0/16) or\ninterfaces; auto, local when all ranks are on one host and no batch\nsystem started them, else network (default auto)",
+	{"control", "CKPT_CONTROL", "auto|local|network|WHERE,...", "auto",
+		"where the job listens for ckptctl: on its own host (local), on all interfaces of rank 0's host (network), or on addresses, networks (10.1.0.0/16) or interfaces; auto is local when all ranks are on one host and no batch system started them, else network",
 		func(o *Options, v string) error {
 			if v == "" {
 				return errors.New("is empty")
@@ -191,13 +207,15 @@ var settings = []setting{
 			o.Control = v
 			return nil
 		}},
-	{"timeout", "CKPT_TIMEOUT", "T", "give a checkpoint up that is not committed within T (default: whose program\nis not stopped within 60s; the writing may take any time)",
+	{"timeout", "CKPT_TIMEOUT", "T", "60s",
+		"abandon a checkpoint that is not committed within T; when not given, one for which the program is not stopped within 60s, while writing may take any time",
 		func(o *Options, v string) (err error) {
 			o.Timeout, err = duration(v)
 			o.Bound = o.Timeout > 0
 			return err
 		}},
-	{"lease", "CKPT_LEASE", "T", "after T without a sign of life another node may take DIR over (default 60s)",
+	{"lease", "CKPT_LEASE", "T", "60s",
+		"after T without a sign of life, a job on another node may take DIR over",
 		func(o *Options, v string) (err error) {
 			o.Lease, err = duration(v)
 			if err == nil && (o.Lease < lease.Least || o.Lease > lease.Most) {
@@ -205,7 +223,8 @@ var settings = []setting{
 			}
 			return err
 		}},
-	{"log", "CKPT_LOG", "LEVEL", "debug, info, warn or error, to stderr (default warn)",
+	{"log", "CKPT_LOG", "debug|info|warn|error", "warn",
+		"what is logged to standard error",
 		oneOf(func(o *Options) *string { return &o.Log }, "debug", "info", "warn", "error")},
 }
 
@@ -464,40 +483,4 @@ func (o *Options) takeFile(path string, b []byte) error {
 		}
 	}
 	return nil
-}
-
-// Help is the text of --help.
-func Help() string {
-	var b strings.Builder
-	b.WriteString(`ckptrun starts a program so that it can be saved, killed and continued.
-
-Usage:
-  ckptrun [options] [--] PROGRAM [ARGS...]    one per rank, under mpiexec, srun, ...
-  ckptrun [options] --restart DIR[@EPOCH]     the newest committed epoch by default
-
-Examples:
-  mpiexec -n 4 ckptrun ./app input.txt        checkpoints go to ./ckpt
-  ckptctl checkpoint ckpt --then exit         in another shell: save it, and end it
-  mpiexec -n 4 ckptrun --restart ckpt         go on, also on other nodes
-  ckptrun --interval 10m -- python3 job.py    a program without MPI, saved every 10 minutes
-
-Options (command line over environment over ckpt.toml in DIR):
-`)
-	for _, s := range settings {
-		name := "--" + s.flag + " " + s.value
-		help := strings.ReplaceAll(s.help, "\n", "\n"+strings.Repeat(" ", 32))
-		if len(name) > 28 {
-			fmt.Fprintf(&b, "  %s\n%s", name, strings.Repeat(" ", 32))
-		} else {
-			fmt.Fprintf(&b, "  %-30s", name)
-		}
-		fmt.Fprintf(&b, "%s [%s]\n", help, s.env)
-	}
-	b.WriteString(`  --restart DIR[@EPOCH]         continue what was saved there
-  --version                     print the version
-
-Exit status: that of the program; 1 failed, nothing lost; 2 wrong usage; 3 no committed checkpoint.
-See also: ckptctl --help, ckptctl doctor, man ckptrun.
-`)
-	return b.String()
 }

@@ -55,7 +55,8 @@ func memoryProbes() []Probe {
 			Advice: "vm.overcommit_memory is 2: a snapshot then needs as much free commit limit as the job has " +
 				"memory; set it to 0 or use ckptrun --snapshot stop",
 			Run: func(context.Context) (Outcome, string) {
-				return setting("/proc/sys/vm/overcommit_memory", func(s string) bool { return s != "2" })
+				out, value := setting("/proc/sys/vm/overcommit_memory", func(s string) bool { return s != "2" })
+				return out, overcommit(value)
 			},
 		},
 		{
@@ -64,6 +65,19 @@ func memoryProbes() []Probe {
 			Run:    func(context.Context) (Outcome, string) { return freeMemory() },
 		},
 	}
+}
+
+// overcommit says what a value of vm.overcommit_memory means for the frozen copy of a process.
+func overcommit(value string) string {
+	switch value {
+	case "0":
+		return "0: a copy of a process is refused only when it obviously cannot fit"
+	case "1":
+		return "1: a copy of a process is never refused"
+	case "2":
+		return "2: a copy of a process needs as much free commit limit as the process has memory"
+	}
+	return value
 }
 
 // setting reads a file of one line and judges it.
