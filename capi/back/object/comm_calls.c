@@ -76,7 +76,7 @@ long back_Comm_split_type(const long *a) {
                : a[1] == CANON_COMM_TYPE_HW_UNGUIDED  ? MPI_COMM_TYPE_HW_UNGUIDED
                : a[1] == CANON_COMM_TYPE_NEIGHBORHOOD ? MPIX_COMM_TYPE_NEIGHBORHOOD
                : a[1] == CANON_UNDEFINED              ? MPI_UNDEFINED
-                                                      : -1000;
+                                                      : BACK_NO_VALUE;
     int rc = MPI_Comm_split_type(real_comm(a[0]), type, (int)a[2], info, &comm), found;
     if (rc == MPI_SUCCESS && comm != MPI_COMM_NULL && a[1] == CANON_COMM_TYPE_HW_UNGUIDED && a[5] != 0 &&
         info != MPI_INFO_NULL)
@@ -166,9 +166,7 @@ long back_Comm_free(const long *a) {
     ckpt_vid v = *(ckpt_vid *)a[0];
     MPI_Comm comm = real_comm(v);
     int rc = MPI_Comm_free(&comm);
-    if (rc == MPI_SUCCESS) {
-        gone(v);
-    }
+    if (rc == MPI_SUCCESS) gone(v);
     return back_error(rc);
 }
 
@@ -176,9 +174,7 @@ long back_Comm_disconnect(const long *a) {
     ckpt_vid v = *(ckpt_vid *)a[0];
     MPI_Comm comm = real_comm(v);
     int rc = MPI_Comm_disconnect(&comm);
-    if (rc == MPI_SUCCESS) {
-        gone(v);
-    }
+    if (rc == MPI_SUCCESS) gone(v);
     return back_error(rc);
 }
 

@@ -8,6 +8,7 @@
 
 #include "back/impl/error.h"
 #include "back/impl/handles.h"
+#include "back/impl/special.h"
 #include "back/object/describe.h"
 #include "back/object/fresh.h"
 #include "back/object/keep.h"
@@ -145,7 +146,9 @@ int back_type_real(ckpt_vid vid, MPI_Datatype *type, int *temporary) {
 static const int orders[] = {MPI_ORDER_C, MPI_ORDER_FORTRAN};
 static const int distributions[] = {MPI_DISTRIBUTE_BLOCK, MPI_DISTRIBUTE_CYCLIC, MPI_DISTRIBUTE_NONE};
 
-static int real_order(int o) { return o == CANON_ORDER_C || o == CANON_ORDER_FORTRAN ? orders[o] : -1000; }
+static int real_order(int o) {
+    return o == CANON_ORDER_C || o == CANON_ORDER_FORTRAN ? orders[o] : BACK_NO_VALUE;
+}
 
 static int build_darray(const struct contents *c, MPI_Datatype old, MPI_Datatype *type) {
     const int *v = c->ints;
@@ -154,7 +157,7 @@ static int build_darray(const struct contents *c, MPI_Datatype old, MPI_Datatype
     if (real == NULL) return MPI_ERR_NO_MEM;
     for (int i = 0; i < n; i++) {
         int d = v[3 + n + i], g = v[3 + 2 * n + i];
-        real[i] = d >= 0 && d <= 2 ? distributions[d] : -1000;
+        real[i] = d >= 0 && d <= 2 ? distributions[d] : BACK_NO_VALUE;
         real[n + i] = g == CANON_DISTRIBUTE_DFLT_DARG ? MPI_DISTRIBUTE_DFLT_DARG : g;
     }
     int rc = MPI_Type_create_darray(v[0], v[1], v[2], v + 3, real, real + n, v + 3 + 3 * n,
@@ -431,7 +434,7 @@ long back_Type_create_f90_integer(const long *a) { return make_f90(CANON_COMBINE
 long back_Type_match_size(const long *a) {
     static const int classes[] = {0, MPI_TYPECLASS_REAL, MPI_TYPECLASS_INTEGER, MPI_TYPECLASS_COMPLEX};
     MPI_Datatype type;
-    int rc = MPI_Type_match_size(a[0] >= 1 && a[0] <= 3 ? classes[a[0]] : -1000, (int)a[1], &type);
+    int rc = MPI_Type_match_size(a[0] >= 1 && a[0] <= 3 ? classes[a[0]] : BACK_NO_VALUE, (int)a[1], &type);
     if (rc != MPI_SUCCESS) return back_error(rc);
     ckpt_vid v = fresh_find(type);
     if (v == CKPT_VID_NONE) return CANON_ERR(ARG);
