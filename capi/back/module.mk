@@ -4,8 +4,8 @@
 
 BACK_SRCS := $(wildcard capi/back/*.c capi/back/*/*.c)
 
-# $(call back,NAME,COMPILER,OBJECTS,FOLDER,FLAGS)
-define back
+# $(call library,NAME,COMPILER,OBJECTS,FOLDER,FLAGS)
+define library
 $(OBJ)/$(3)/%.o: %.c
 	@mkdir -p $$(@D)
 	$(2) $(C_FLAGS) -Icapi $(5) $(CFLAGS) -fPIC -fvisibility=hidden -c -o $$@ $$<
@@ -14,12 +14,13 @@ $(4)/libckptback-$(1).so: $(patsubst %.c,$(OBJ)/$(3)/%.o,$(BACK_SRCS)) | $(LIB)/
 	$(2) $(CFLAGS) -shared -o $$@ $$^ -L$(LIB) -lckpt -Wl,-rpath,'$$$$ORIGIN/../..'
 endef
 
-$(eval $(call back,mpich,$(MPICC_MPICH),back-mpich,$(PKG)/back))
-$(eval $(call back,openmpi,$(MPICC_OPENMPI),back-openmpi,$(PKG)/back))
-PARTS += $(PKG)/back/libckptback-mpich.so $(PKG)/back/libckptback-openmpi.so
-
-# The same for the tree for tests, with checks of what is true at all times.
+# $(call back,NAME,COMPILER): the back, and another one for the tree for tests, which checks what is true at
+# all times.
 CHECKED := $(OBJ)/checked
-$(eval $(call back,mpich,$(MPICC_MPICH),checked-mpich,$(CHECKED),-DBACK_CHECKS))
-$(eval $(call back,openmpi,$(MPICC_OPENMPI),checked-openmpi,$(CHECKED),-DBACK_CHECKS))
-faults: $(CHECKED)/libckptback-mpich.so $(CHECKED)/libckptback-openmpi.so
+back = $(eval $(call library,$(1),$(2),back-$(1),$(PKG)/back)) \
+       $(eval PARTS += $(PKG)/back/libckptback-$(1).so) \
+       $(eval $(call library,$(1),$(2),checked-$(1),$(CHECKED),-DBACK_CHECKS)) \
+       $(eval faults: $(CHECKED)/libckptback-$(1).so)
+
+$(call back,mpich,$(MPICC_MPICH))
+$(call back,openmpi,$(MPICC_OPENMPI))
