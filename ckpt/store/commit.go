@@ -49,8 +49,9 @@ func (s *Store) Begin(epoch int) error {
 // On success the epoch is on stable storage. On failure the epoch does not exist, older epochs are
 // as they were, and Commit may be tried again or the epoch given up with Abandon. (When the disk
 // fails so that the manifest can neither be made durable nor be removed, the epoch may exist after
-// all; it is whole then.) last, when not nil, is called just before the epoch exists: the last moment at
-// which an error can keep it from that.
+// all; it is whole then.) last, when not nil, is called just before the manifest gets its name: the last moment at
+// which anything but the disk can keep the epoch from existing. Readers see no epoch before it is on stable
+// storage, where the file system has locks; elsewhere they may see one for as long as a failing fsync takes.
 func (s *Store) Commit(epoch int, m *Manifest, last func() error) error {
 	m.Format, m.Epoch = ManifestFormat, epoch
 	if m.Time.IsZero() {
@@ -94,8 +95,10 @@ func (s *Store) Commit(epoch int, m *Manifest, last func() error) error {
 	if err != nil {
 		return fail("manifest", err)
 	}
-	// 4. From here on the epoch exists. If the directory is taken over between the question and the rename,
+	// 4. The manifest gets its name, and counts for nobody as long as it is locked. If the directory is taken over between the question and the rename,
 	// Fence takes the epoch's folder away.
+	unlock := lockPending(temp)
+	defer unlock()
 	err = s.mayChange()
 	if err == nil && last != nil {
 		err = last()
@@ -110,7 +113,7 @@ func (s *Store) Commit(epoch int, m *Manifest, last func() error) error {
 		_ = os.Remove(temp)
 		return fail("rename", err)
 	}
-	// 5. And keeps existing after a power cut.
+	// 5. A power cut does not take it away any more: from unlock on the epoch exists.
 	err = syncDir(dir, "store.commit.syncmanifest")
 	if err == nil {
 		err = syncDir(s.dir, "store.commit.syncdir")

@@ -16,8 +16,9 @@
 //	incomplete  there is a directory epoch-N without a manifest. It counts for nothing: it is under
 //	            way, or was left behind by a crash. Only Abandon and Retire look at it.
 //	committed   there is epoch-N/manifest.json. Every image it lists was on stable storage, under its
-//	            name, before the manifest was; the manifest got its name in one step (rename). To
-//	            remove the epoch, the manifest goes first.
+//	            name, before the manifest was; the manifest got its name in one step (rename), and
+//	            was locked (flock) until that name was on stable storage: one whose manifest is locked
+//	            is still incomplete. To remove the epoch, the manifest goes first.
 //
 // One process (that of rank 0, which owns the directory: ckpt/lease) calls Begin, Commit, Abandon and Retire; every process may write its
 // image at ImagePath and read.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -146,6 +147,59 @@ func TestEveryPoint(t *testing.T) {
 		disarm()
 		if !errors.Is(err, fault.ErrInjected) {
 			t.Errorf("%s: %v", name, err)
+		}
+		checkSurvived(t, s)
+	}
+}
+
+// TestSeenWhenItLasts: nobody sees an epoch before its manifest is on stable storage under its name, so that one
+// for which this fails was never there; and whoever looks meanwhile takes the one before.
+func TestSeenWhenItLasts(t *testing.T) {
+	for _, name := range []string{"", "store.commit.syncmanifest", "store.commit.syncdir"} {
+		s := prepared(t)
+		looks := 0
+		look := func(step string) {
+			if step != "store.commit.syncmanifest" && step != "store.commit.syncdir" {
+				return
+			}
+			looks++
+			if _, err := os.Lstat(filepath.Join(s.EpochDir(2), manifestName)); err != nil {
+				t.Errorf("%s: the manifest has no name yet: %v", step, err) // or this tests nothing
+			}
+			if n, err := s.Newest(); err != nil || n != 1 {
+				t.Errorf("%s: the newest epoch is %d, %v", step, n, err)
+			}
+			if _, err := s.Manifest(2); !errors.Is(err, ErrNone) {
+				t.Errorf("%s: epoch 2: %v, want ErrNone", step, err)
+			}
+			if list, err := s.Epochs(); err != nil || len(list) != 2 || list[1].Committed() {
+				t.Errorf("%s: %+v, %v", step, list, err)
+			}
+		}
+		if name == "" {
+			stop := fault.Trace(look)
+			err := commitEpoch(s, 2, 0)
+			stop()
+			if err != nil || looks != 2 {
+				t.Errorf("%v, %d looks", err, looks)
+			}
+			if n, err := s.Newest(); err != nil || n != 2 {
+				t.Errorf("the newest epoch is %d, %v", n, err)
+			}
+			checkRestorable(t, s, 2)
+			continue
+		}
+		disarm, err := fault.Arm(name + "=error")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = commitEpoch(s, 2, 0)
+		disarm()
+		if !errors.Is(err, fault.ErrInjected) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if n, err := s.Newest(); err != nil || n != 1 {
+			t.Errorf("after %s: the newest epoch is %d, %v", name, n, err)
 		}
 		checkSurvived(t, s)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/libckpt/libckpt/internal/fault"
+	"github.com/libckpt/libckpt/internal/regular"
 )
 
 // fencedSuffix is at the end of the name of an epoch that Fence took away.
@@ -22,6 +23,9 @@ const fencedSuffix = ".fenced"
 // the former job may still be writing images there. On failure some are away; call it again.
 func (s *Store) Fence() error {
 	fail := func(err error) error { return fmt.Errorf("take incomplete epochs away in %s: %w", s.dir, err) }
+	if err := s.Settle(); err != nil {
+		return err
+	}
 	list, err := s.Epochs()
 	if err != nil {
 		return err
@@ -52,6 +56,39 @@ func (s *Store) Fence() error {
 	}
 	if err := syncDir(s.dir, "store.fence.syncdir"); err != nil {
 		return fail(err)
+	}
+	return nil
+}
+
+// Settle commits the epochs whose manifests have their name and are still locked: a former owner was on its last
+// step, and it, or a child of it, may hold the lock for long. A new owner calls it before it chooses an epoch, or
+// one could appear later that is newer than the one chosen.
+func (s *Store) Settle() error {
+	fail := func(err error) error { return fmt.Errorf("take over the last epoch in %s: %w", s.dir, err) }
+	list, err := s.Epochs()
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		final := filepath.Join(list[i].Dir, manifestName)
+		if !pending(final) {
+			continue
+		}
+		p, err := regular.ReadFile(final, maxManifest)
+		if err != nil {
+			return fail(err)
+		}
+		temp, err := writeTemp(final, p, "store.settle")
+		if err != nil {
+			return fail(err)
+		}
+		if err := os.Rename(temp, final); err != nil { // the same, in a file that nobody has locked
+			_ = os.Remove(temp)
+			return fail(err)
+		}
+		if err := errors.Join(syncDir(list[i].Dir, "store.settle.syncmanifest"), syncDir(s.dir, "store.settle.syncdir")); err != nil {
+			return fail(err)
+		}
 	}
 	return nil
 }

@@ -167,3 +167,27 @@ func TestCreateSyncsAllAbove(t *testing.T) {
 		}
 	}
 }
+
+// TestSettle: an epoch whose former owner stopped in its last step, or left a child that holds the lock, counts for
+// the new owner, and in a start after a supposed death (Fence) as well.
+func TestSettle(t *testing.T) {
+	for name, settle := range map[string]func(*Store) error{"settle": (*Store).Settle, "fence": (*Store).Fence} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(t)
+			mustCommit(t, s, 1, 0)
+			mustCommit(t, s, 2, 0)
+			manifest := filepath.Join(s.EpochDir(2), manifestName)
+			defer lockPending(manifest)()
+			if n, err := s.Newest(); err != nil || n != 1 {
+				t.Errorf("while it is locked the newest epoch is %d, %v", n, err)
+			}
+			if err := settle(s); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := s.Newest(); err != nil || n != 2 {
+				t.Errorf("the newest epoch is %d, %v", n, err)
+			}
+			checkRestorable(t, s, 2)
+		})
+	}
+}

@@ -6,12 +6,15 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/zeebo/blake3"
+	"golang.org/x/sys/unix"
 
 	"github.com/libckpt/libckpt/ckpt/image"
 	"github.com/libckpt/libckpt/internal/regular"
@@ -142,6 +145,30 @@ func decodeManifest(path string, p []byte) (*Manifest, error) {
 		return bad(0, "content", "a manifest", err)
 	}
 	return m, nil
+}
+
+// lockPending has a manifest count for nobody until unlock is called or this process ends. The lock is one of the
+// file, so it goes with it when that gets its name. Where there are no locks it does nothing.
+func lockPending(path string) (unlock func()) {
+	f, err := regular.Open(path, os.O_RDWR)
+	if err != nil {
+		return func() {}
+	}
+	_ = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	return func() {
+		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN) // for children of this process, too, which may have the file open
+		_ = f.Close()
+	}
+}
+
+// pending tells whether the manifest is there and not committed yet, by a process that lives.
+func pending(path string) bool {
+	f, err := regular.Open(path, os.O_RDONLY)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
 func readManifest(path string) (*Manifest, error) {

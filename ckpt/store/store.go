@@ -252,6 +252,9 @@ func (s *Store) Next() (int, error) {
 // *image.CorruptError when the manifest is damaged.
 func (s *Store) Manifest(epoch int) (*Manifest, error) {
 	path := filepath.Join(s.EpochDir(epoch), manifestName)
+	if pending(path) {
+		return nil, fmt.Errorf("%s: %w: epoch %d is being committed", s.dir, ErrNone, epoch)
+	}
 	m, err := readManifest(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		what := "is not there"
