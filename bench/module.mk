@@ -22,7 +22,7 @@ $(BENCH_PLAIN:%=$(BENCH_DIR)/%): $(BENCH_DIR)/%: bench/programs/%.c $(BENCH_DEPS
 	$(CC) $(BENCH_FLAGS) -o $@ $<
 
 # An object of other people's programs (bench/mpich_suite.sh).
-$(BENCH_DIR)/moment.o: bench/programs/moment.c capi/front/gen/zz_numbers.h $(BENCH_DEPS)
+$(BENCH_DIR)/moment.o: bench/programs/moment.c capi/canon/gen/zz_numbers.h $(BENCH_DEPS)
 	@mkdir -p $(@D)
 	$(CC) $(BENCH_FLAGS) -fPIC -c -o $@ $<
 

@@ -8,8 +8,8 @@
 // is linked with -Wl,--no-as-needed, or the linker leaves the MPI library out.
 //
 //   CKPT_MOMENT=RANK:CALL:SIGNAL  the process of this rank raises the signal at this call
-//   CKPT_MOMENT_EPOCH=FILE        and waits a little there for this file, the manifest, so that short
-//                                 programs do not end before they are saved
+//   CKPT_MOMENT_EPOCH=FILE        and does not call MPI_Finalize before this file is there, the manifest, so
+//                                 that short programs do not end before they are saved
 //   CKPT_MOMENT_CALLS=PREFIX      a process that ends writes how many calls there were into PREFIX.RANK
 //
 // It is part of the program, and saved with it: a program that goes on from the epoch has had its moment.
@@ -21,12 +21,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../capi/front/gen/zz_numbers.h"
+#include "../../capi/canon/gen/zz_numbers.h"
 
-enum { WAITS = 60, WAIT_MS = 5 };
+#ifndef MOMENT_MS
+#define MOMENT_MS 10000 // how long all waits for the epoch may take together
+#endif
+enum { POLL_MS = 5, FIRST_MS = 300, NEXT_MS = 20 };
 
 static long calls, chosen;
 static int number;
+static int left; // milliseconds of MOMENT_MS; 0 before the moment, and when nothing is waited for any more
 static const char *epoch, *prefix, *rank;
 
 __attribute__((constructor)) static void begin(void) {
@@ -53,16 +57,29 @@ __attribute__((destructor)) static void end(void) {
     fclose(f);
 }
 
-// Between this and the next call the program may not have to be in MPI for others to reach a safe state,
-// or it may: so the wait ends.
-static __attribute__((noinline)) void come(void) {
-    raise(number);
-    for (int i = 0; i < WAITS && epoch != NULL && access(epoch, F_OK) != 0; i++)
-        nanosleep(&(struct timespec){0, WAIT_MS * 1000000L}, NULL);
+// Others may need this process's next call of MPI to reach a safe state.  So the wait for the epoch is spread:
+// some of it here, a little before each call that follows, and what is left before MPI_Finalize.
+static __attribute__((noinline)) void wait_for_epoch(int ms) {
+    for (; ms > 0; ms -= POLL_MS) {
+        if (access(epoch, F_OK) == 0) {
+            __atomic_store_n(&left, 0, __ATOMIC_RELAXED);
+            return;
+        }
+        if (__atomic_load_n(&left, __ATOMIC_RELAXED) <= 0) return;
+        nanosleep(&(struct timespec){0, POLL_MS * 1000000L}, NULL);
+        __atomic_sub_fetch(&left, POLL_MS, __ATOMIC_RELAXED);
+    }
 }
 
-__attribute__((used)) void ckpt_moment_count(void) {
-    if (__atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED) == chosen) come();
+__attribute__((used)) void ckpt_moment_count(const char *name) {
+    if (__atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED) == chosen) {
+        raise(number);
+        if (epoch == NULL) return;
+        __atomic_store_n(&left, MOMENT_MS, __ATOMIC_RELAXED);
+        wait_for_epoch(FIRST_MS);
+    }
+    if (__atomic_load_n(&left, __ATOMIC_RELAXED) > 0)
+        wait_for_epoch(strcmp(name, "MPI_Finalize") == 0 ? MOMENT_MS : NEXT_MS);
 }
 
 // The stack is aligned for a call when seven words are on it, beside the address to return to.
@@ -70,6 +87,7 @@ __attribute__((used)) void ckpt_moment_count(void) {
     __asm__(".pushsection .text\n.weak P" #name "\n.globl " #name "\n.type " #name ", @function\n" #name \
             ":\n"                                                                                        \
             "push %rdi\npush %rsi\npush %rdx\npush %rcx\npush %r8\npush %r9\npush %rax\n"                \
+            ".pushsection .rodata\n1: .asciz \"" #name "\"\n.popsection\nlea 1b(%rip), %rdi\n"           \
             "call ckpt_moment_count\n"                                                                   \
             "pop %rax\npop %r9\npop %r8\npop %rcx\npop %rdx\npop %rsi\npop %rdi\n"                       \
             "jmp P" #name "@PLT\n.size " #name ", .-" #name "\n.popsection");
