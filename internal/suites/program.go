@@ -111,6 +111,9 @@ func (p *Program) Outcome(work, stdout, stderr string) (*Outcome, error) {
 		}
 		text = string(b)
 	}
+	if p.Text == "" {
+		text = withoutLog(text)
+	}
 	result, err := p.Result(text)
 	if err != nil {
 		return nil, fmt.Errorf("%w of\n%s\nstderr: %s", err, text, stderr)
@@ -123,6 +126,13 @@ func (p *Program) Outcome(work, stdout, stderr string) (*Outcome, error) {
 	}
 	return o, nil
 }
+
+// logged is a line of ckptrun's log. It shares the standard error with the program, which may have begun a line of
+// its own.
+var logged = regexp.MustCompile(`(?m)\d\d:\d\d:\d\d\.\d{3}\t(DEBUG|INFO|WARN|ERROR)\tckptrun\S*\t.*\n?`)
+
+// withoutLog is what the program itself has printed.
+func withoutLog(text string) string { return logged.ReplaceAllString(text, "") }
 
 // Same describes the first difference of another outcome from the native one.
 func (o *Outcome) Same(here *Outcome) error {

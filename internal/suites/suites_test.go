@@ -104,6 +104,30 @@ func read(t *testing.T, path string) []byte {
 	return b
 }
 
+// What ckptrun logs meanwhile is not of the program, wherever it gets between.
+func TestLogIsNoResult(t *testing.T) {
+	p := netpipe("mpich", 3)
+	line := "18:49:03.125\tINFO\tckptrun\tepoch 3 is committed\t{\"bytes\": 3}\n"
+	clean := " 28:   98304 bytes      3 times -->  Integrity check passed\n 29:   98305 bytes      3 times -->  Integrity check passed\n"
+	native, err := p.Outcome(t.TempDir(), "", clean)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := range len(clean) {
+		here, err := p.Outcome(t.TempDir(), "", clean[:at]+line+line+clean[at:])
+		if err == nil {
+			err = native.Same(here)
+		}
+		if err != nil {
+			t.Errorf("a log line after %q: %v", clean[:at], err)
+		}
+	}
+	wrong, err := p.Outcome(t.TempDir(), "", line+strings.Replace(clean, "passed", "failed", 1))
+	if err == nil && native.Same(wrong) == nil {
+		t.Error("a difference is not seen")
+	}
+}
+
 // A result is compared in full, and a run that did nothing is none.
 func TestResult(t *testing.T) {
 	p := Program{Keep: scalapackLines, Blank: scalapackTimes, Proof: "1 tests completed and passed residual checks."}
