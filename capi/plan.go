@@ -10,6 +10,7 @@ package main
 import "C"
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"unsafe"
@@ -49,6 +50,10 @@ func ckpt_host_plan(plan *C.struct_host_plan, argc C.int, argv **C.char, ops *C.
 	process.Host = host{ops}
 	if err := makePlan(plan, cArgs(argc, argv)); err != nil {
 		text, status := launch.Exit(err, ckpt.Version)
+		var said *ckpt.SaidError
+		if errors.As(err, &said) {
+			text = ""
+		}
 		plan.action, plan.exit_status, plan.message = C.PLAN_EXIT, C.int(status), C.CString(text)
 	}
 	return 0
@@ -119,8 +124,17 @@ func openTriggers(o launch.Options) (C.int, C.uint64_t, error) {
 	return C.int(fd), mask, err
 }
 
-// sentence makes an error one line of C memory, never freed: the process ends with it.
-func sentence(err error) *C.char { return C.CString(strings.ReplaceAll(err.Error(), "\n", "; ")) }
+// sentence makes an error one line of C memory, never freed: the process ends with it. It is empty when nothing
+// is left to say.
+func sentence(err error) *C.char { return C.CString(line(err)) }
+
+func line(err error) string {
+	var said *ckpt.SaidError
+	if err == nil || errors.As(err, &said) {
+		return ""
+	}
+	return strings.ReplaceAll(err.Error(), "\n", "; ")
+}
 
 //export ckpt_host_start
 func ckpt_host_start(message **C.char) C.int {
@@ -162,10 +176,7 @@ func putText(to *C.char, bytes C.size_t, err error) {
 	if to == nil || bytes == 0 {
 		return
 	}
-	text := ""
-	if err != nil {
-		text = strings.ReplaceAll(err.Error(), "\n", "; ")
-	}
+	text := line(err)
 	b := unsafe.Slice((*byte)(unsafe.Pointer(to)), int(bytes))
 	n := copy(b[:len(b)-1], text)
 	b[n] = 0

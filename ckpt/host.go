@@ -30,6 +30,9 @@ type Host interface {
 	Descriptors() []int
 	Original(i int) int
 	Place(number, from int, cloexec bool) error
+	// Say writes a line to the launcher's standard error, and returns when the launcher has taken it; false
+	// when there is none to write to.
+	Say(line string) bool
 	SetTables(addr uintptr)
 	// Outside is memory that the program has mapped by address where nothing is saved, if there is some.
 	Outside() (start, end uint64, is bool)

@@ -40,6 +40,10 @@ type testHost struct {
 	onRelease func() // the program goes on
 	onThaw    func() // the frozen child is not needed any more
 	onFreeze  func(pid int)
+	onSay     func()
+	mute      bool // there is no standard error
+
+	said []string
 
 	mu       sync.Mutex
 	calls    int
@@ -182,6 +186,14 @@ func (h *testHost) Descriptors() []int {
 }
 
 func (h *testHost) Original(int) int { return -1 }
+
+func (h *testHost) Say(line string) bool {
+	h.said = append(h.said, line)
+	if h.onSay != nil {
+		h.onSay()
+	}
+	return !h.mute
+}
 
 func (h *testHost) Place(int, int, bool) error { return errors.New("nothing is restored here") }
 

@@ -112,7 +112,7 @@ func Start(h Host, o launch.Options, p launch.Program, log *zap.Logger) (*Job, e
 	launched, rank := launch.Launched(os.Getenv), launch.LauncherRank(os.Getenv)
 	switch {
 	case !launched || rank == 0:
-		j.owned, err = own(o, "", meta.Program, false, log)
+		j.owned, err = own(h, o, "", meta.Program, false, log)
 	case rank > 0:
 		err = awaitOwner(o, "", log)
 	}
@@ -131,10 +131,10 @@ func Start(h Host, o launch.Options, p launch.Program, log *zap.Logger) (*Job, e
 
 // OpenRuntime makes the job one of all ranks of the runtime. Collective. tables are the virtual ids.
 func (j *Job) OpenRuntime(rt Runtime, tables *vid.Tables) error {
-	_, err := ownTogether(rt, func() (int, error) {
+	_, err := ownTogether(j.host, rt, func() (int, error) {
 		var err error
 		if j.owned == nil {
-			j.owned, err = own(j.options, "", j.meta.Program, true, j.log)
+			j.owned, err = own(j.host, j.options, "", j.meta.Program, true, j.log)
 		}
 		return 0, err
 	})

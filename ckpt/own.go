@@ -46,7 +46,7 @@ type owned struct {
 // own takes the directories that a job with these options uses. from is that of the epoch it continues, ""
 // for a start. heir: also from another process of the job, such as the wrapper of its program; otherwise the
 // result is nil when that has them. On failure none is held.
-func own(o launch.Options, from, program string, heir bool, logger *zap.Logger) (*owned, error) {
+func own(h Host, o launch.Options, from, program string, heir bool, logger *zap.Logger) (*owned, error) {
 	w := &owned{log: logger}
 	dirs := directories(o, from)
 	for _, dir := range dirs {
@@ -60,6 +60,7 @@ func own(o launch.Options, from, program string, heir bool, logger *zap.Logger) 
 			continue // nobody here can run a job in it either
 		}
 		if err != nil {
+			err = say(h, err)
 			lease.Refuse(dir, claim(dir, o, program, logger), err)
 			w.release()
 			return nil, err
@@ -124,9 +125,12 @@ func (w *owned) take(dir string, o launch.Options, program string, heir bool) (*
 	if l.Supposed() {
 		before := l.Before()
 		w.log.Warn(fmt.Sprintf("%s is taken over from %s, which gave no sign of life for %v", dir, &before, before.Lease()))
-		if err := s.Fence(); err != nil {
-			return nil, errors.Join(err, l.Release())
-		}
+		err = s.Fence()
+	} else {
+		err = s.Settle()
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Release())
 	}
 	return l, nil
 }
@@ -170,6 +174,10 @@ func awaitOwner(o launch.Options, from string, logger *zap.Logger) error {
 		return fmt.Errorf("checkpoint directory %s: %w", o.Dir, err)
 	}
 	err := lease.Await(directories(o, from), c, notTakenAfter)
+	var told *lease.ToldError
+	if errors.As(err, &told) {
+		return &SaidError{err}
+	}
 	if errors.Is(err, lease.ErrNotTaken) {
 		err = fmt.Errorf("%w within %v: all ranks must be started by ckptrun, and see the same directory", err, notTakenAfter)
 	}
@@ -185,11 +193,13 @@ type ownWord struct {
 // ownWordBytes is room for a sentence; the runtime's all-gather takes the same number from every rank.
 const ownWordBytes = 2048
 
-// ownTogether has rank 0 call take, and returns on every rank what came of it. Collective.
-func ownTogether(rt Runtime, take func() (int, error)) (epoch int, err error) {
+// ownTogether has rank 0 call take, and returns on every rank what came of it: an error after it was said.
+// Collective.
+func ownTogether(h Host, rt Runtime, take func() (int, error)) (epoch int, err error) {
 	var word ownWord
 	if rt.Rank() == 0 {
 		if word.Epoch, err = take(); err != nil {
+			err = say(h, err)
 			word.Error = err.Error()
 		}
 	}
@@ -205,7 +215,7 @@ func ownTogether(rt Runtime, take func() (int, error)) (epoch int, err error) {
 		return 0, fmt.Errorf("what rank 0 says of the directory of the checkpoints: %w", err)
 	}
 	if word.Error != "" {
-		return 0, fmt.Errorf("rank 0: %s", word.Error)
+		return 0, &SaidError{fmt.Errorf("rank 0: %s", word.Error)}
 	}
 	return word.Epoch, nil
 }

@@ -58,7 +58,7 @@ func (p *Process) PlanRestart(getenv func(string) string) (back string, err erro
 	// Before anything else, and of an MPI job before MPI is started: who is refused has touched nothing.
 	switch rank := launch.LauncherRank(getenv); {
 	case !r.MPI() || p.Options.MPI == "" || rank == 0:
-		err = r.Own(p.Options, p.Log)
+		err = r.Own(p.Host, p.Options, p.Log)
 	case rank > 0:
 		err = r.AwaitOwner(p.Options, p.Log)
 	}

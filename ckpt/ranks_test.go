@@ -311,7 +311,7 @@ func TestEarlySignal(t *testing.T) {
 		}
 	}
 	var err error
-	if all[0].owned, err = own(all[0].options, "", "program", false, zap.NewNop()); err != nil {
+	if all[0].owned, err = own(all[0].host, all[0].options, "", "program", false, zap.NewNop()); err != nil {
 		t.Fatal(err)
 	}
 	together(all, connected)

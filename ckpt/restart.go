@@ -47,11 +47,11 @@ func OpenRestart(spec string) (*Restart, error) {
 // Own makes this job the owner of the directory that it is restarted from, and of the one that it will be
 // saved into, and finds the epoch again: the former owner may have committed one until then. It is for rank
 // 0, before anything of the epoch is touched; on failure nothing is owned.
-func (r *Restart) Own(o launch.Options, log *zap.Logger) error {
+func (r *Restart) Own(h Host, o launch.Options, log *zap.Logger) error {
 	if r.owned != nil {
 		return nil
 	}
-	w, err := own(o, absolute(r.store.Dir()), r.manifest.Program, true, log)
+	w, err := own(h, o, absolute(r.store.Dir()), r.manifest.Program, true, log)
 	if err != nil {
 		return err
 	}
@@ -76,9 +76,9 @@ func (r *Restart) Disown() {
 }
 
 // sameEpoch has all ranks continue the epoch that rank 0 found when it owned the directory. Collective.
-func (r *Restart) sameEpoch(o launch.Options, rt Runtime, log *zap.Logger) error {
-	epoch, err := ownTogether(rt, func() (int, error) {
-		err := r.Own(o, log)
+func (r *Restart) sameEpoch(h Host, o launch.Options, rt Runtime, log *zap.Logger) error {
+	epoch, err := ownTogether(h, rt, func() (int, error) {
+		err := r.Own(h, o, log)
 		return r.manifest.Epoch, err
 	})
 	if err != nil || epoch == r.manifest.Epoch {
@@ -175,7 +175,7 @@ func (r *Restart) advise(err error) error {
 
 // Continue restores a program without MPI into this process.
 func Continue(h Host, o launch.Options, r *Restart, log *zap.Logger) (*Job, error) {
-	err := r.Own(o, log)
+	err := r.Own(h, o, log)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func ContinueRuntime(h Host, o launch.Options, r *Restart, rt Runtime, tables *v
 		r.Disown()
 		return nil, err
 	}
-	if err := r.sameEpoch(o, rt, log); err != nil {
+	if err := r.sameEpoch(h, o, rt, log); err != nil {
 		return nil, err
 	}
 	defer func() {

@@ -228,7 +228,8 @@ long back_Init_thread(const long *a) {
     if (rc == MPI_SUCCESS) rc = MPI_Allreduce(MPI_IN_PLACE, &level, 1, MPI_INT, MPI_MAX, back.control);
     if (rc != MPI_SUCCESS) return back_canon_class(rc);
     if (open_job(level, &error) != 0) {
-        fprintf(stderr, "libckpt: the job cannot be opened: %s\n", error.message);
+        if (error.message[0] != 0) // else rank 0 has said it
+            fprintf(stderr, "libckpt: the job cannot be opened: %s\n", error.message);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     back.state->level = (int)a[0];

@@ -30,7 +30,7 @@ _Noreturn void die(int status, const char *format, ...) {
     char text[6000];
     vsnprintf(text, sizeof text, format, ap);
     va_end(ap);
-    dprintf(2, "ckptrun: %s\n", text);
+    if (text[0] != 0) dprintf(2, "ckptrun: %s\n", text); // else it has been said
     if (status == EXIT_FAILURE) fds_abort_job(status);
     _exit(status);
 }

@@ -550,10 +550,22 @@ func TestAwait(t *testing.T) {
 		if err := Await([]string{dir}, stranger, time.Second); !errors.Is(err, ErrNotTaken) {
 			t.Errorf("%v", err)
 		}
-		// Rank 0 was refused before this rank looked.
+		// Rank 0 was refused before this rank looked, or says so a little later than this rank sees it.
+		var told *ToldError
 		Refuse(dir, stranger, errors.New("because"))
-		if err := Await([]string{dir}, stranger, time.Hour); err == nil || err.Error() != "because" {
+		if err := Await([]string{dir}, stranger, time.Hour); !errors.As(err, &told) || err.Error() != "because" {
 			t.Errorf("%v", err)
+		}
+		l = mustTake(t, dir, c)
+		go func() {
+			time.Sleep(2 * time.Second)
+			Refuse(dir, stranger, errors.New("rank 0 was slow"))
+		}()
+		if err := Await([]string{dir}, stranger, time.Second); !errors.As(err, &told) || err.Error() != "rank 0 was slow" {
+			t.Errorf("%v", err)
+		}
+		if err := l.Release(); err != nil {
+			t.Fatal(err)
 		}
 		mustTake(t, dir, stranger)
 		if err := Await([]string{dir}, stranger, time.Second); err != nil {

@@ -65,6 +65,10 @@ func (e *HeldError) Error() string {
 // poll is how often an owner is looked at that is about to end.
 const poll = 20 * time.Millisecond
 
+// noteWithin is how long a process that sees why another one will not get the directory leaves it to that one to
+// say so.
+const noteWithin = 3 * time.Second
+
 // patience is how long an owner may take to end that was killed, or needs the directory for moments.
 const patience = 30 * time.Second
 
@@ -135,7 +139,8 @@ func Take(dir string, c Claim) (*Lease, error) {
 }
 
 // Await is for the other processes of a job that takes dirs, the last one of them last: it returns when that
-// belongs to the job that c names, or with the reason for which it will not. When limit is over, and nobody
+// belongs to the job that c names, or with the reason for which it will not: a *ToldError when that is from the
+// process that takes them. What this one finds wrong, that one will soon say, too, and is waited for. When limit is over, and nobody
 // is being watched who may live, the error is ErrNotTaken.
 func Await(dirs []string, c Claim, limit time.Duration) error {
 	c.Waiting, c.Answers, c.Kin = nil, nil, nil // who takes them sees to that
@@ -148,8 +153,10 @@ func Await(dirs []string, c Claim, limit time.Duration) error {
 		all[i] = k
 	}
 	last := all[len(all)-1]
+	var since time.Time // when this process began to see what is wrong
 	for {
 		wait := limit
+		var wrong error
 		for _, k := range all {
 			if s, err := newest(k.folder); err == nil && s != nil && s.Job == c.Job { // it may have given it back already
 				if k == last {
@@ -158,7 +165,7 @@ func Await(dirs []string, c Claim, limit time.Duration) error {
 				continue
 			}
 			if why := k.refused(); why != "" {
-				return errors.New(why)
+				return &ToldError{why}
 			}
 			_, _, err := k.look()
 			var held *HeldError
@@ -166,13 +173,22 @@ func Await(dirs []string, c Claim, limit time.Duration) error {
 				continue // taken between the two looks
 			}
 			if err != nil {
-				return err
+				wrong = err
+				break
 			}
 			if k.top != nil {
 				wait += k.top.Lease()
 			}
 		}
-		if time.Since(last.begun) > wait {
+		switch {
+		case wrong == nil:
+			since = time.Time{}
+		case since.IsZero():
+			since = time.Now()
+		case time.Since(since) > noteWithin:
+			return wrong
+		}
+		if wrong == nil && time.Since(last.begun) > wait {
 			return fmt.Errorf("%s: %w", last.dir, ErrNotTaken)
 		}
 		if err := last.wait(poll); err != nil {
@@ -184,11 +200,17 @@ func Await(dirs []string, c Claim, limit time.Duration) error {
 // ErrKin says that the directory belongs to the job already, by another process of it.
 var ErrKin = errors.New("the directory belongs to another process of this job")
 
+// ToldError is the reason for which the process that should take the directory does not get it, in its words. It
+// has told the user.
+type ToldError struct{ Why string }
+
+func (e *ToldError) Error() string { return e.Why }
+
 // ErrNotTaken says that the process which should take the directory did not.
 var ErrNotTaken = errors.New("rank 0 has not taken it")
 
-// Refuse tells those who Await for the same job that it does not get the directory. They may look when the
-// reason is gone; not all launchers end them when rank 0 ends. It is of no use where nothing can be written.
+// Refuse tells those who Await for the same job that it does not get the directory, and that the user has been
+// told so. They may look when the reason is gone; not all launchers end them when rank 0 ends. It is of no use where nothing can be written.
 func Refuse(dir string, c Claim, why error) {
 	if c.Job != "" {
 		_ = os.WriteFile(notePath(dir, c.Job), []byte(why.Error()), 0o600)

@@ -251,6 +251,9 @@ func (j *ownedJob) mustBeRefused(a *attempt, words ...string) {
 			j.t.Errorf("%q is not said:\n%s", w, said)
 		}
 	}
+	if n := strings.Count(said, "nothing was touched"); n != 1 {
+		j.t.Errorf("it is said %d times, want once:\n%s", n, said)
+	}
 }
 
 // Two starts at once, and two restarts: every time exactly one runs, to the result of an undisturbed run, and
