@@ -147,6 +147,14 @@ func writeContent(path string, c *Content) error {
 		return err
 	}
 	defer unix.Close(fd)
+	if err := c.write(fd); err != nil {
+		return err
+	}
+	return unix.Fchmod(fd, c.Mode)
+}
+
+// write gives a file, which is empty, its size and what is in it.
+func (c *Content) write(fd int) error {
 	if err := unix.Ftruncate(fd, c.Size); err != nil {
 		return err
 	}
@@ -155,7 +163,7 @@ func writeContent(path string, c *Content) error {
 			return err
 		}
 	}
-	return unix.Fchmod(fd, c.Mode)
+	return nil
 }
 
 // ParseNamed reads a list of pairs of NUL-terminated strings: letters (w: Write, d: Scratch, o: in

@@ -151,13 +151,8 @@ func (r *restorer) makeContent(index int) error {
 		return err
 	}
 	defer unix.Close(fd)
-	if err := unix.Ftruncate(fd, c.Size); err != nil {
+	if err := c.write(fd); err != nil {
 		return err
-	}
-	for _, e := range c.Extents {
-		if err := pwriteFull(fd, e.data, e.Offset); err != nil {
-			return err
-		}
 	}
 	for _, i := range users {
 		if r.made[i], err = openAgain(fd, r.table.Files[i].Flags); err != nil {
