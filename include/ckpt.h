@@ -146,8 +146,8 @@ typedef struct ckpt_runtime_ops {
     long (*save)(void *ctx, void *buffer, size_t bytes);
     /* Makes them again in a fresh runtime.  Called in ckpt_open of a restart, after all rebuilds. */
     int (*load)(void *ctx, const void *saved, size_t bytes);
-    /* Starts the deferred collective calls that ckpt_coll_start names.  Called on a stopped thread of a
-     * program that makes no call of the runtime for long while others may wait for such a call. */
+    /* Starts the deferred collective calls that ckpt_coll_start names.  Called on a stopped thread, when the
+     * program has made no call of the runtime for a while and other ranks may wait for such a start. */
     void (*start)(void *ctx);
     /* The call in which a thread of this rank waits for processes outside the job, so that it cannot be
      * held; NULL when none does.  Called by any thread, at any time.  May be NULL. */
@@ -290,8 +290,9 @@ int ckpt_vid_name(ckpt_job *job, ckpt_vid vid, const char *name);
 
 /* A checkpoint at any moment needs to know which collective calls are under way.  The runtime brackets
  * each of them with ckpt_coll_begin and ckpt_coll_end (ckpt/clock.h), which count it without a fence
- * and come here only while a checkpoint is pending. */
-/* Who takes part in collective calls on comm: world ranks, in an order that is equal on all members. */
+ * and come here only while a checkpoint is pending.
+ *
+ * Who takes part in collective calls on comm: world ranks, in an order that is equal on all members. */
 int ckpt_coll_members(ckpt_job *job, ckpt_vid comm, const int *world, int n, uint64_t identity);
 int ckpt_coll_call(ckpt_job *job, ckpt_vid comm, uint64_t k, int mode);
 int ckpt_coll_permitted(ckpt_job *job, ckpt_vid comm, uint64_t k);

@@ -27,26 +27,26 @@ func newCheckpointCmd() *cobra.Command {
 		Short:   "Save a running job",
 		Long: `Save the job that runs in a directory, and print the number of its epoch.
 
-Returns once the epoch is committed: from then on the job can be restarted from it. When another request
-for the same is under way, this one joins it and prints the same epoch; one that wants something else
-afterwards waits its turn.
+Returns once the epoch is committed: from then on the job can be restarted from it. If a request with the
+same --then is under way, this one joins it and prints the same epoch; a request with another --then waits its
+turn.
 
 --then says what happens to the job after the commit: "continue" lets it go on; "exit" finalizes MPI and
 ends every rank in an orderly way; "kill" kills every rank.
 
-When the checkpoint is refused, every reason is printed, and nothing has changed. --timeout bounds the whole
-checkpoint, from the request to the commit: when it expires, whatever stage it is in is given up on all
-ranks, and what the job does then is printed; --then does not happen any more. Interrupting this command
-stops only the command: the checkpoint continues. A job opens the directory in MPI_Init: with --timeout
-this command waits for that, without it says so. When the job that was there ends meanwhile, it says so at
-once.`,
+If the checkpoint is refused, every reason is printed, and nothing has changed. --timeout bounds the whole
+checkpoint, from the request to the commit. If it expires, the checkpoint is abandoned on all ranks, the job
+continues, and --then is not done. Interrupting this command stops only the command: the checkpoint continues.
+
+A job opens the directory in MPI_Init. If no job has opened it yet, this command fails, or waits for one for as
+long as --timeout says. If the job ends while this command waits for it, the command fails at once.`,
 		Example: `  ckptctl checkpoint ckpt
   ckptctl checkpoint ckpt --then exit --timeout 10m`,
 		Args: cobra.ExactArgs(1),
 	}
 	asJSON := addJSON(cmd)
 	then := cmd.Flags().String("then", string(after.Continue), "what happens to the job after the commit: `continue|exit|kill`")
-	timeout := cmd.Flags().Duration("timeout", 0, "give up after this `time`, e.g. 90s or 10m, and wait so long for a job to open the directory (default: never give up, and do not wait)")
+	timeout := cmd.Flags().Duration("timeout", 0, "abandon the checkpoint after this `time`, e.g. 90s or 10m; until then also wait for a job to open the directory (default: no limit, and no waiting for a job)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		request, err := newRequest(*then, *timeout)
 		if err != nil {
@@ -96,7 +96,7 @@ func checkpointOnceOpen(ctx context.Context, dir string, r control.Request, stde
 		left := time.Until(end)
 		switch {
 		case r.Timeout == 0 && notOpenYet(err):
-			return control.Result{}, fmt.Errorf("%w; --timeout waits so long for one to open it", err)
+			return control.Result{}, fmt.Errorf("%w; --timeout 60s would wait for one", err)
 		case !notOpenYet(err):
 			return control.Result{}, err
 		case seen.over(job, err):

@@ -18,15 +18,15 @@ func newUnlockCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "unlock DIR",
 		GroupID: groupLive,
-		Short:   "Give a directory back whose job has ended on another node",
-		Long: `Give a directory back whose job ended without doing so, on a node that cannot be asked any more.
+		Short:   "Release a directory whose job has ended on another node",
+		Long: `Release a directory whose job has ended, without releasing it, on a node that cannot be asked any more.
 
-A directory belongs to one job. When that ends on the same node, however it ends, the next one has the
-directory at once. A job on another node is watched first, for the time of its --lease: this command says
-that it has ended, so that a restart need not wait, also one that waits already.
+A directory belongs to one job. When that job ends on the same node, however it ends, the next job has the
+directory at once. A job on another node is watched first, for the time of its --lease. This command says that
+the job has ended, so that a restart need not wait; a restart that waits already continues.
 
-Nothing is done while the job is seen to live. A job that lives unseen, behind a network that is down, is
-not saved in the directory any more, and says so; but it goes on, and writes its own files.`,
+Nothing is done while the job is seen to live. A job that lives unseen, behind a network that is down, is not
+saved in the directory any more, and says so; but it continues, and writes its own files.`,
 		Example: `  ckptctl unlock ckpt`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -26,8 +26,8 @@ func newVerifyCmd() *cobra.Command {
 		Long: `Read an epoch and compare every byte with the digests made when it was written: the manifest, and of
 each rank's image header, sections, index and pages. Of files that are kept beside the images, as clones
 or links, length and samples of the content are compared. With --quick the pages' content is left out, so
-that a large epoch is checked in a moment. What metadata and sections say is checked too: that this
-libckpt can restart a rank of this job from them. The file of a single image can be named.
+that a large epoch is checked in a moment. The meaning of metadata and sections is checked too: whether
+this libckpt can restart a rank of this job from them. Instead of a directory, the file of a single image may be given.
 
 Exit status 1 when anything is damaged: the message names file, section and offset. Nothing is
 changed.`,

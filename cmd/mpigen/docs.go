@@ -139,7 +139,7 @@ func remark(f *function) string {
 	case noEvents(f):
 		text = "neither MPI has events"
 	case n == "Register_datarep":
-		text = "as natively: the name is good once, conversions are an error, and so are views in it"
+		text = "as without ckptrun: the name is good once, conversions are an error, and so are views in it"
 	}
 	if f.userOp() {
 		text = strings.TrimPrefix(text+"; with an operation of the program's own: runs but holds back a checkpoint until it is complete", "; ")
@@ -197,7 +197,7 @@ func coverage(fs []*function) []byte {
 const coverageText = `*Saved and rebuilt*: what the function makes or changes is there again after a restart; what is under way is completed, or begun again.
 *Passes through*: the real MPI does it, or libckpt answers from what it knows, and nothing stays behind.
 *Runs but holds back a checkpoint*: a checkpoint that is asked for meanwhile is refused, with the call and the rank; the last column says until when.
-*Returns an error*: an MPI error that says so; there are none of libckpt's own.
+*Returns an error*: the underlying MPI does not have it; libckpt adds no errors of its own.
 
 Above the other MPI, and after a restart there, a program keeps its own functions, and these differ:
 

@@ -30,7 +30,7 @@
 extern "C" {
 #endif
 
-/* A call between begin and end.  clock is NULL for what is no communicator of the job: such a call
+/* A call between begin and end.  clock is NULL when the call is on no communicator of the job: then it
  * counts nothing.  Freeing the communicator ends the call; there must be no ckpt_coll_end after it. */
 typedef struct ckpt_coll {
     ckpt_clock *clock;

@@ -217,7 +217,7 @@ func TestAwkwardMoments(t *testing.T) {
 			want := m.natively()
 
 			// No job has opened the directory yet.
-			m.mustContain("ckptctl", m.refusal(m.ctl("checkpoint", m.dir)), "--timeout waits")
+			m.mustContain("ckptctl", m.refusal(m.ctl("checkpoint", m.dir)), "--timeout 60s would wait")
 			before := m.ask()
 			m.start()
 			m.leave("start")
