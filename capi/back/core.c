@@ -223,8 +223,9 @@ static int open_job(int level, ckpt_error *error) {
 }
 
 long back_Init_thread(const long *a) {
+    ARGS(Init_thread) p = (const void *)a;
     ckpt_error error = {.size = sizeof error};
-    int provided, level = (int)a[0], rc = start_mpi(level, &provided);
+    int provided, level = p->required, rc = start_mpi(level, &provided);
     if (rc == MPI_SUCCESS) rc = MPI_Allreduce(MPI_IN_PLACE, &level, 1, MPI_INT, MPI_MAX, back.control);
     if (rc != MPI_SUCCESS) return back_canon_class(rc);
     if (open_job(level, &error) != 0) {
@@ -232,14 +233,14 @@ long back_Init_thread(const long *a) {
             fprintf(stderr, "libckpt: the job cannot be opened: %s\n", error.message);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
-    back.state->level = (int)a[0];
+    back.state->level = p->required;
     back.state->provided = provided;
     back.state->tag_ub = back_tag_ub();
     ckpt_vid parent; // it gets its id now: whoever started this job may still be connected
     const long parent_out[] = {(long)&parent};
     back_Comm_get_parent(parent_out);
     back.host->mine();
-    *(int *)a[1] = provided;
+    *p->provided = provided;
     return 0;
 }
 
@@ -312,22 +313,25 @@ long back_Finalize(const long *a) {
 }
 
 long back_Abort(const long *a) {
-    MPI_Comm comm = back.tables ? real_comm(a[0]) : MPI_COMM_WORLD;
-    return back_error(MPI_Abort(comm == MPI_COMM_NULL ? MPI_COMM_WORLD : comm, (int)a[1]));
+    ARGS(Abort) p = (const void *)a;
+    MPI_Comm comm = back.tables ? real_comm(p->comm) : MPI_COMM_WORLD;
+    return back_error(MPI_Abort(comm == MPI_COMM_NULL ? MPI_COMM_WORLD : comm, p->errorcode));
 }
 
 // ---- questions about the real MPI ----
 
 long back_Get_library_version(const long *a) {
+    ARGS(Get_library_version) p = (const void *)a;
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
     int n = 0, rc = MPI_Get_library_version(version, &n);
     if (rc != MPI_SUCCESS) return CANON_ERR(OTHER);
-    *(int *)a[1] = snprintf((char *)a[0], (size_t)a[2], "%s", version);
-    if (*(int *)a[1] >= a[2]) *(int *)a[1] = (int)a[2] - 1;
+    *p->resultlen = snprintf(p->version, (size_t)p->room, "%s", version);
+    if (*p->resultlen >= p->room) *p->resultlen = p->room - 1;
     return 0;
 }
 
 long back_Comm_get_attr(const long *a) {
+    ARGS(Comm_get_attr) p = (const void *)a;
     static const int keyvals[CANON_ATTRS] = {
         [CANON_ATTR_TAG_UB] = MPI_TAG_UB,
         [CANON_ATTR_HOST] = MPI_HOST,
@@ -337,15 +341,15 @@ long back_Comm_get_attr(const long *a) {
         [CANON_ATTR_APPNUM] = MPI_APPNUM,
     };
     int *value = NULL, flag = 0;
-    int rc = MPI_Comm_get_attr(MPI_COMM_WORLD, keyvals[a[0]], &value, &flag);
+    int rc = MPI_Comm_get_attr(MPI_COMM_WORLD, keyvals[p->attribute], &value, &flag);
     if (rc != MPI_SUCCESS) return back_error(rc);
-    *(int *)a[2] = flag;
+    *p->flag = flag;
     if (flag) {
         int v = *value;
-        if (a[0] == CANON_ATTR_IO || a[0] == CANON_ATTR_HOST) v = canon_rank(v);
-        if (a[0] == CANON_ATTR_TAG_UB)
+        if (p->attribute == CANON_ATTR_IO || p->attribute == CANON_ATTR_HOST) v = canon_rank(v);
+        if (p->attribute == CANON_ATTR_TAG_UB)
             v = back.state != NULL && back.state->tag_ub > 0 ? back.state->tag_ub : back_tag_ub();
-        *(int *)a[1] = v;
+        *(int *)p->value = v;
     }
     return 0;
 }

@@ -89,13 +89,14 @@ static void programs_free(struct programs *p) {
 }
 
 static int programs_of(struct programs *p, const long *a) {
-    const char *const *contents = (const char *const *)a[4];
-    *p = (struct programs){.count = (int)a[0], .commands = (char **)a[1], .argvs = (char ***)a[2]};
+    ARGS(Comm_spawn) args = (const void *)a;
+    const char *const *contents = args->infos;
+    *p = (struct programs){.count = args->count, .commands = args->commands, .argvs = args->argvs};
     size_t n = (size_t)(p->count > 0 ? p->count : 1);
     p->infos = calloc(n, sizeof *p->infos);
     if (p->infos == NULL) return -1;
     for (int i = 0; i < p->count; i++) p->infos[i] = back_info(contents[i]);
-    if (strcmp((const char *)a[9], BACK_NAME) == 0) return 0;
+    if (strcmp(args->abi, BACK_NAME) == 0) return 0;
     static unsigned serial;
     char **commands = p->commands, ***argvs = p->argvs;
     snprintf(p->dir, sizeof p->dir, "ckpt-spawned-%ld-%u", (long)getpid(),
@@ -116,19 +117,19 @@ static int programs_of(struct programs *p, const long *a) {
 
 // count, commands, argvs, maxprocs, infos, root, comm, id out, error codes, the front's ABI
 static long spawn(const long *a, const char *call) {
+    ARGS(Comm_spawn) args = (const void *)a;
     struct programs p;
     MPI_Comm comm = MPI_COMM_NULL;
-    int rc = MPI_ERR_NO_MEM, *errcodes = (int *)a[8];
+    int rc = MPI_ERR_NO_MEM, *errcodes = args->errcodes;
     begin(call);
     if (programs_of(&p, a) == 0)
-        rc = MPI_Comm_spawn_multiple(p.count, p.commands, p.argvs, (const int *)a[3], p.infos, (int)a[5],
-                                     real_comm(a[6]), &comm, errcodes ? errcodes : MPI_ERRCODES_IGNORE);
+        rc = MPI_Comm_spawn_multiple(p.count, p.commands, p.argvs, args->maxprocs, p.infos, args->root,
+                                     real_comm(args->comm), &comm, errcodes ? errcodes : MPI_ERRCODES_IGNORE);
     if (rc != MPI_SUCCESS && errcodes != NULL) // on success each of them is 0, as everywhere
         for (int i = 0; i < p.count; i++)
-            for (int k = 0; k < ((const int *)a[3])[i]; k++, errcodes++)
-                *errcodes = (int)back_error(*errcodes);
+            for (int k = 0; k < (args->maxprocs)[i]; k++, errcodes++) *errcodes = (int)back_error(*errcodes);
     programs_free(&p);
-    return end(rc, comm, (ckpt_vid)a[6], (ckpt_vid *)a[7]);
+    return end(rc, comm, args->comm, args->intercomm);
 }
 
 long back_Comm_spawn(const long *a) { return spawn(a, "MPI_Comm_spawn"); }
@@ -137,8 +138,9 @@ long back_Comm_spawn_multiple(const long *a) { return spawn(a, "MPI_Comm_spawn_m
 
 // The parent's id is given once; it is stale, and the handle null, when it was disconnected.
 long back_Comm_get_parent(const long *a) {
+    ARGS(Comm_get_parent) p = (const void *)a;
     MPI_Comm parent = MPI_COMM_NULL;
-    ckpt_vid *vid = (ckpt_vid *)a[0];
+    ckpt_vid *vid = p->parent;
     int rc = MPI_Comm_get_parent(&parent);
     *vid = VID_COMM_NULL;
     if (rc != MPI_SUCCESS || parent == MPI_COMM_NULL) return back_error(rc);
@@ -153,41 +155,46 @@ long back_Comm_get_parent(const long *a) {
 // ---- ports ----
 
 long back_Open_port(const long *a) {
-    MPI_Info info = back_info((const char *)a[0]);
-    int rc = MPI_Open_port(info, (char *)a[1]);
+    ARGS(Open_port) p = (const void *)a;
+    MPI_Info info = back_info(p->info);
+    int rc = MPI_Open_port(info, p->port_name);
     back_info_done(&info);
     return back_error(rc);
 }
 
 long back_Lookup_name(const long *a) {
-    MPI_Info info = back_info((const char *)a[1]);
-    int rc = MPI_Lookup_name((const char *)a[0], info, (char *)a[2]);
+    ARGS(Lookup_name) p = (const void *)a;
+    MPI_Info info = back_info(p->info);
+    int rc = MPI_Lookup_name(p->service_name, info, p->port_name);
     back_info_done(&info);
     return back_error(rc);
 }
 
 // port, info, root, comm, id out
 long back_Comm_accept(const long *a) {
+    ARGS(Comm_accept) p = (const void *)a;
     MPI_Comm comm = MPI_COMM_NULL;
-    MPI_Info info = back_info((const char *)a[1]);
+    MPI_Info info = back_info(p->info);
     begin("MPI_Comm_accept");
-    int rc = MPI_Comm_accept((const char *)a[0], info, (int)a[2], real_comm(a[3]), &comm);
+    int rc = MPI_Comm_accept(p->port_name, info, p->root, real_comm(p->comm), &comm);
     back_info_done(&info);
-    return end(rc, comm, (ckpt_vid)a[3], (ckpt_vid *)a[4]);
+    return end(rc, comm, p->comm, p->newcomm);
 }
 
 long back_Comm_connect(const long *a) {
+    ARGS(Comm_connect) p = (const void *)a;
     MPI_Comm comm = MPI_COMM_NULL;
-    MPI_Info info = back_info((const char *)a[1]);
+    MPI_Info info = back_info(p->info);
     begin("MPI_Comm_connect");
-    int rc = MPI_Comm_connect((const char *)a[0], info, (int)a[2], real_comm(a[3]), &comm);
+    int rc = MPI_Comm_connect(p->port_name, info, p->root, real_comm(p->comm), &comm);
     back_info_done(&info);
-    return end(rc, comm, (ckpt_vid)a[3], (ckpt_vid *)a[4]);
+    return end(rc, comm, p->comm, p->newcomm);
 }
 
 long back_Comm_join(const long *a) {
+    ARGS(Comm_join) p = (const void *)a;
     MPI_Comm comm = MPI_COMM_NULL;
     begin("MPI_Comm_join");
-    int rc = MPI_Comm_join((int)a[0], &comm);
-    return end(rc, comm, VID_COMM_SELF, (ckpt_vid *)a[1]);
+    int rc = MPI_Comm_join(p->fd, &comm);
+    return end(rc, comm, VID_COMM_SELF, p->intercomm);
 }

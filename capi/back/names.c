@@ -21,7 +21,8 @@ static int publish(const ckpt_mpi_name *n) {
 
 // a name, which is the back's from then on
 long back_Publish_name(const long *a) {
-    ckpt_mpi_name *n = (ckpt_mpi_name *)a[0];
+    ARGS(Publish_name) p = (const void *)a;
+    ckpt_mpi_name *n = p->name;
     int rc = publish(n);
     if (rc == MPI_SUCCESS) {
         back_lock(LOCK_NAMES);
@@ -34,17 +35,18 @@ long back_Publish_name(const long *a) {
 
 // service, info, port, name out: what MPI_Publish_name of this rank was given, if it was one of this rank
 long back_Unpublish_name(const long *a) {
-    MPI_Info info = back_info((const char *)a[1]);
-    int rc = MPI_Unpublish_name((const char *)a[0], info, (const char *)a[2]);
+    ARGS(Unpublish_name) p = (const void *)a;
+    MPI_Info info = back_info(p->info);
+    int rc = MPI_Unpublish_name(p->service_name, info, p->port_name);
     back_info_done(&info);
     if (rc != MPI_SUCCESS) return back_error(rc);
     back_lock(LOCK_NAMES);
     ckpt_mpi_name **at = &back.state->names;
-    while (*at != NULL && strcmp((*at)->service, (const char *)a[0]) != 0) at = &(*at)->next;
+    while (*at != NULL && strcmp((*at)->service, p->service_name) != 0) at = &(*at)->next;
     ckpt_mpi_name *n = *at;
     if (n != NULL) *at = n->next;
     back_unlock(LOCK_NAMES);
-    *(ckpt_mpi_name **)a[3] = n;
+    *p->gone = n;
     return 0;
 }
 

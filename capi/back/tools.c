@@ -46,9 +46,10 @@ int back_tools_hold(char *why, size_t bytes) {
 }
 
 long back_T_init_thread(const long *a) {
-    int rc = MPI_T_init_thread((int)a[0], (int *)a[1]);
+    ARGS(T_init_thread) p = (const void *)a;
+    int rc = MPI_T_init_thread(p->required, p->provided);
     if (rc == MPI_SUCCESS) {
-        if (inits == 0) level = (int)a[0];
+        if (inits == 0) level = p->required;
         remember(1);
     }
     return back_canon_class(rc);
@@ -75,30 +76,35 @@ static void *real_object(ckpt_vid vid, uint64_t *place) {
 
 // index, id of the object, handle out, count out
 long back_T_cvar_handle_alloc(const long *a) {
+    ARGS(T_cvar_handle_alloc) p = (const void *)a;
     uint64_t place;
-    return counted(MPI_T_cvar_handle_alloc((int)a[0], real_object((ckpt_vid)a[1], &place),
-                                           (MPI_T_cvar_handle *)a[2], (int *)a[3]),
+    return counted(MPI_T_cvar_handle_alloc(p->cvar_index, real_object((ckpt_vid)p->obj_handle, &place),
+                                           (MPI_T_cvar_handle *)p->handle, p->count),
                    1);
 }
 
 long back_T_cvar_handle_free(const long *a) {
-    return counted(MPI_T_cvar_handle_free((MPI_T_cvar_handle *)a[0]), -1);
+    ARGS(T_cvar_handle_free) p = (const void *)a;
+    return counted(MPI_T_cvar_handle_free((MPI_T_cvar_handle *)p->handle), -1);
 }
 
 long back_T_pvar_session_create(const long *a) {
-    return counted(MPI_T_pvar_session_create((MPI_T_pvar_session *)a[0]), 1);
+    ARGS(T_pvar_session_create) p = (const void *)a;
+    return counted(MPI_T_pvar_session_create((MPI_T_pvar_session *)p->session), 1);
 }
 
 long back_T_pvar_session_free(const long *a) {
-    return counted(MPI_T_pvar_session_free((MPI_T_pvar_session *)a[0]), -1);
+    ARGS(T_pvar_session_free) p = (const void *)a;
+    return counted(MPI_T_pvar_session_free((MPI_T_pvar_session *)p->session), -1);
 }
 
 // session, index, id of the object, handle out, count out
 long back_T_pvar_handle_alloc(const long *a) {
+    ARGS(T_pvar_handle_alloc) p = (const void *)a;
     uint64_t place;
-    return back_canon_class(MPI_T_pvar_handle_alloc((MPI_T_pvar_session)a[0], (int)a[1],
-                                                    real_object((ckpt_vid)a[2], &place),
-                                                    (MPI_T_pvar_handle *)a[3], (int *)a[4]));
+    return back_canon_class(MPI_T_pvar_handle_alloc((MPI_T_pvar_session)p->session, p->pvar_index,
+                                                    real_object((ckpt_vid)p->obj_handle, &place),
+                                                    (MPI_T_pvar_handle *)p->handle, p->count));
 }
 
 // The types that a variable may have.

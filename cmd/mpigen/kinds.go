@@ -163,6 +163,10 @@ var kinds = map[string]kind{
 	"otypes":   frontOnly("MPI_Datatype *$"),
 	"requests": frontOnly("MPI_Request *$"),
 
+	// words that are no parameters: contents of infos, a name that is published, members of a group, where
+	// the parts of a window begin, where an address goes
+	"contents": {}, "name": {}, "oname": {}, "members": {}, "starts": {}, "vptrp": {},
+
 	// functions of the application
 	"fn":         frontOnly("void *$"),
 	"userfn":     frontOnly("MPI_User_function *$"),

@@ -29,6 +29,7 @@ type function struct {
 	chapter string
 	result  string // kind or C type of the result, "" for the usual error code
 	params  []param
+	words   []param // what goes through the gate, where that is not the parameters
 }
 
 // fnConst is the name of the function's number in C.
@@ -107,12 +108,17 @@ func parseFunction(fields []string) (*function, error) {
 	if len(rest) >= 2 && rest[0] == "->" {
 		f.result, rest = rest[1], rest[2:]
 	}
+	to := &f.params
 	for _, s := range rest {
+		if s == "|" && f.class == "pair" && to == &f.params {
+			to = &f.words
+			continue
+		}
 		kind, name, ok := strings.Cut(s, ":")
 		if _, known := kinds[kind]; !ok || !known {
 			return nil, fmt.Errorf("%s: %q is no KIND:PARAMETER of a known kind", f.name, s)
 		}
-		f.params = append(f.params, param{kind, name})
+		*to = append(*to, param{kind, name})
 	}
 	return f, nil
 }

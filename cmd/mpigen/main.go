@@ -82,6 +82,7 @@ func generate() (map[string][]byte, error) {
 		"capi/back/gen/zz_section.h":     sectionC(sec),
 		"capi/canon/gen/zz_numbers.h":    numbers(fs),
 		"capi/canon/gen/zz_constants.h":  constants(cs),
+		"capi/canon/gen/zz_args.h":       argsHeader(fs),
 		"capi/front/gen/zz_pmpi.h":       frontHeader(fs),
 		"capi/back/gen/zz_back.h":        backHeader(fs),
 		"capi/back/gen/zz_table.c":       backTable(fs),

@@ -19,9 +19,10 @@ static MPI_Datatype *types_new(const long *a) {
 }
 
 static void fill_types(const long *a, MPI_Datatype *t) {
-    const ckpt_vid *s = (const ckpt_vid *)a[3], *r = (const ckpt_vid *)a[7];
-    for (long i = 0; i < a[10]; i++) t[i] = real_type(s[i]);
-    for (long i = 0; i < a[11]; i++) t[a[10] + i] = real_type(r[i]);
+    ARGS(Alltoallw) p = (const void *)a;
+    const ckpt_vid *s = p->sendtypes, *r = p->recvtypes;
+    for (long i = 0; i < p->sends; i++) t[i] = real_type(s[i]);
+    for (long i = 0; i < p->receives; i++) t[p->sends + i] = real_type(r[i]);
 }
 
 static MPI_Datatype *real_types(const long *a) {
@@ -31,29 +32,31 @@ static MPI_Datatype *real_types(const long *a) {
 }
 
 long back_Alltoallw(const long *a) {
+    ARGS(Alltoallw) p = (const void *)a;
     MPI_Datatype *t = real_types(a);
     int rc = t == NULL ? MPI_ERR_NO_MEM
-                       : MPI_Alltoallw(real_buf(a[0]), (const int *)a[1], (const int *)a[2], t, (void *)a[4],
-                                       (const int *)a[5], (const int *)a[6], t + a[10], real_comm(a[8]));
+                       : MPI_Alltoallw(real_buf(p->sendbuf), p->sendcounts, p->sdispls, t, (void *)p->recvbuf,
+                                       p->recvcounts, p->rdispls, t + p->sends, real_comm(p->comm));
     free(t);
     return back_error(rc);
 }
 
 long back_Neighbor_alltoallw(const long *a) {
+    ARGS(Neighbor_alltoallw) p = (const void *)a;
     MPI_Datatype *t = real_types(a);
     int rc = t == NULL ? MPI_ERR_NO_MEM
-                       : MPI_Neighbor_alltoallw(real_buf(a[0]), (const int *)a[1], (const MPI_Aint *)a[2], t,
-                                                (void *)a[4], (const int *)a[5], (const MPI_Aint *)a[6],
-                                                t + a[10], real_comm(a[8]));
+                       : MPI_Neighbor_alltoallw(real_buf(p->sendbuf), p->sendcounts, p->sdispls, t,
+                                                (void *)p->recvbuf, p->recvcounts, p->rdispls, t + p->sends,
+                                                real_comm(p->comm));
     free(t);
     return back_error(rc);
 }
 
 // The real MPI may read the datatypes until the request is complete: they go with it.
 static long started(int rc, MPI_Request r, MPI_Datatype *t, const long *a) {
-    ckpt_vid *vid = (ckpt_vid *)a[9];
-    long canon =
-        rc == MPI_SUCCESS ? back_new_request(r, REQUEST_OTHER, 0, (ckpt_vid)a[8], vid) : back_error(rc);
+    ARGS(Ialltoallw) p = (const void *)a;
+    ckpt_vid *vid = p->request;
+    long canon = rc == MPI_SUCCESS ? back_new_request(r, REQUEST_OTHER, 0, p->comm, vid) : back_error(rc);
     if (canon == 0)
         back_slot(CKPT_KIND_REQUEST, *vid)->extra = (uint64_t)(uintptr_t)t;
     else
@@ -62,19 +65,20 @@ static long started(int rc, MPI_Request r, MPI_Datatype *t, const long *a) {
 }
 
 long back_start_w(const long *a, MPI_Datatype *t) {
+    ARGS(Ialltoallw) p = (const void *)a;
     MPI_Request r = MPI_REQUEST_NULL;
     fill_types(a, t);
-    int rc = MPI_Ialltoallw(real_buf(a[0]), (const int *)a[1], (const int *)a[2], t, (void *)a[4],
-                            (const int *)a[5], (const int *)a[6], t + a[10], real_comm(a[8]), &r);
+    int rc = MPI_Ialltoallw(real_buf(p->sendbuf), p->sendcounts, p->sdispls, t, (void *)p->recvbuf,
+                            p->recvcounts, p->rdispls, t + p->sends, real_comm(p->comm), &r);
     return started(rc, r, t, a);
 }
 
 long back_start_neighbor_w(const long *a, MPI_Datatype *t) {
+    ARGS(Ineighbor_alltoallw) p = (const void *)a;
     MPI_Request r = MPI_REQUEST_NULL;
     fill_types(a, t);
-    int rc =
-        MPI_Ineighbor_alltoallw(real_buf(a[0]), (const int *)a[1], (const MPI_Aint *)a[2], t, (void *)a[4],
-                                (const int *)a[5], (const MPI_Aint *)a[6], t + a[10], real_comm(a[8]), &r);
+    int rc = MPI_Ineighbor_alltoallw(real_buf(p->sendbuf), p->sendcounts, p->sdispls, t, (void *)p->recvbuf,
+                                     p->recvcounts, p->rdispls, t + p->sends, real_comm(p->comm), &r);
     return started(rc, r, t, a);
 }
 

@@ -34,38 +34,42 @@ static long meet(ckpt_back_fn *fn, const long *a, uint64_t meeting) {
 
 // parent, group, tag, new
 static long met_Comm_create_group(const long *a) {
+    ARGS(Comm_create_group) p = (const void *)a;
     static const char name[] = "MPI_Comm_create_group";
-    const ckpt_mpi_group *g = (const ckpt_mpi_group *)a[1];
+    const ckpt_mpi_group *g = p->group;
     uint64_t meeting = 0;
-    if (g != NULL && real_comm(a[0]) != MPI_COMM_NULL && sound_tag(a[2]))
-        meeting = ckpt_coll_subset(back.job, (ckpt_vid)a[0], back_comm_identity((ckpt_vid)a[0]), (int)a[2],
-                                   g->world, g->size, name);
+    if (g != NULL && real_comm(p->comm) != MPI_COMM_NULL && sound_tag(p->tag))
+        meeting =
+            ckpt_coll_subset(back.job, p->comm, back_comm_identity(p->comm), p->tag, g->world, g->size, name);
     return meet(back_Comm_create_group, a, meeting);
 }
 
 // local, local leader, peer, remote leader, tag, new
 static long met_Intercomm_create(const long *a) {
+    ARGS(Intercomm_create) p = (const void *)a;
     static const char name[] = "MPI_Intercomm_create";
-    MPI_Comm local = real_comm(a[0]), peer = real_comm(a[2]);
+    MPI_Comm local = real_comm(p->local_comm), peer = real_comm(p->bridge_comm);
     int rank = 0, n = 0, m = 0, inter = 0;
     int *world = NULL, *others = NULL;
     uint64_t meeting = 0;
-    if (local != MPI_COMM_NULL && sound_tag(a[4]) && MPI_Comm_test_inter(local, &inter) == MPI_SUCCESS &&
+    if (local != MPI_COMM_NULL && sound_tag(p->tag) && MPI_Comm_test_inter(local, &inter) == MPI_SUCCESS &&
         !inter && MPI_Comm_rank(local, &rank) == MPI_SUCCESS)
         world = back_comm_world(local, 0, &n);
-    if (world != NULL && a[1] >= 0 && a[1] < n) { // else MPI has something to say about it
-        ckpt_coll_bridge_call b = {.comm = (ckpt_vid)a[0],
+    if (world != NULL && p->local_leader >= 0 &&
+        p->local_leader < n) { // else MPI has something to say about it
+        ckpt_coll_bridge_call b = {.comm = p->local_comm,
                                    .n = n,
                                    .world = world,
-                                   .identity = back_comm_identity((ckpt_vid)a[0]),
-                                   .leader = world[a[1]],
+                                   .identity = back_comm_identity(p->local_comm),
+                                   .leader = world[p->local_leader],
                                    .remote = -1,
-                                   .tag = (int)a[4]};
-        if (a[1] == rank && peer != MPI_COMM_NULL) {
+                                   .tag = p->tag};
+        if (p->local_leader == rank && peer != MPI_COMM_NULL) {
             MPI_Comm_test_inter(peer, &inter);
             others = back_comm_world(peer, inter, &m);
-            b.peer = back_comm_identity((ckpt_vid)a[2]);
-            if (others != NULL && a[3] >= 0 && a[3] < m) b.remote = others[a[3]];
+            b.peer = back_comm_identity(p->bridge_comm);
+            if (others != NULL && p->remote_leader >= 0 && p->remote_leader < m)
+                b.remote = others[p->remote_leader];
         }
         meeting = ckpt_coll_bridge(back.job, &b, name);
     }

@@ -102,15 +102,16 @@ int back_bind_op(ckpt_job *job, uint32_t index, MPI_Op op) {
 
 // function, commute, id out, thunk
 long back_Op_create(const long *a) {
+    ARGS(Op_create) p = (const void *)a;
     MPI_Op op;
-    int user, commute = a[1] != 0;
-    int rc = make_op((void *)a[0], (void *)a[3], commute, &op, &user);
+    int user, commute = p->commute != 0;
+    int rc = make_op(p->function, p->thunk, commute, &op, &user);
     if (rc != MPI_SUCCESS) return back_error(rc);
     struct writer w = {0};
     put(&w, DESCRIBE_VERSION);
     put(&w, commute);
-    put64(&w, (uint64_t)a[0]);
-    put64(&w, (uint64_t)a[3]);
+    put64(&w, (uint64_t)p->function);
+    put64(&w, (uint64_t)p->thunk);
     ckpt_vid v = w.failed ? CKPT_VID_NONE
                           : ckpt_vid_new(back.job, CKPT_KIND_OP, TO_REAL(op), w.word, 4 * w.n, NULL, 0, 0);
     free(w.word);
@@ -122,8 +123,8 @@ long back_Op_create(const long *a) {
     ckpt_slot *s = back_slot(CKPT_KIND_OP, v);
     s->a = commute;
     s->b = user;
-    s->extra = (uint64_t)a[0];
-    *(ckpt_vid *)a[2] = v;
+    s->extra = (uint64_t)p->function;
+    *p->op = v;
     return 0;
 }
 
@@ -175,7 +176,8 @@ static int free_op(ckpt_vid v) {
 }
 
 long back_Op_free(const long *a) {
-    ckpt_vid v = *(ckpt_vid *)a[0];
+    ARGS(Op_free) p = (const void *)a;
+    ckpt_vid v = *p->op;
     int rc = MPI_SUCCESS, busy = back_reducing();
     back_lock(LOCK_OPS);
     struct later *l = busy ? malloc(sizeof *l) : NULL;
@@ -190,8 +192,8 @@ long back_Op_free(const long *a) {
         free(l);
     }
     back_unlock(LOCK_OPS);
-    if (a[1]) // the front keeps what it knows of it, until it is told 0 again
-        *(int *)a[1] = busy;
+    if (p->in_use) // the front keeps what it knows of it, until it is told 0 again
+        *p->in_use = busy;
     if (!busy) rc = free_op(v);
     return busy && l == NULL ? CANON_ERR(NO_MEM) : back_error(rc);
 }

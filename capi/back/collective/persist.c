@@ -86,7 +86,8 @@ long back_coll_init(int function, const char *name, const long *a, int n, unsign
 // As of MPI_Ialltoallw (coll.c): arrays of datatypes at 3 and 7, request at 9, their lengths at 10
 // and 11.
 static long init_w(int function, const char *name, const long *a) {
-    struct back_coll *c = back_coll_new((int)(a[10] + a[11]));
+    ARGS(Alltoallw_init) p = (const void *)a;
+    struct back_coll *c = back_coll_new((int)(p->sends + p->receives));
     long rc = 0;
     if (c == NULL) return CANON_ERR(NO_MEM);
     c->function = function;
@@ -94,12 +95,12 @@ static long init_w(int function, const char *name, const long *a) {
     c->request = 9;
     c->arrays = 1;
     memcpy(c->a, a, 12 * sizeof(long));
-    for (int i = 0; i < a[10] + a[11] && rc == 0; i++) {
-        const ckpt_vid *v = i < a[10] ? (const ckpt_vid *)a[3] + i : (const ckpt_vid *)a[7] + i - a[10];
+    for (int i = 0; i < p->sends + p->receives && rc == 0; i++) {
+        const ckpt_vid *v = i < p->sends ? p->sendtypes + i : p->recvtypes + i - p->sends;
         rc = own_type(*v, &c->types[i]);
         c->ntypes += rc == 0;
     }
-    return announce(c, rc, name, (ckpt_vid *)a[9]);
+    return announce(c, rc, name, p->request);
 }
 
 static long coll_init_w(int function, const char *name, const long *a) {

@@ -213,23 +213,23 @@ static int may_open(MPI_Comm comm, int amode) {
 
 // comm, name, mode, info, id out
 long back_File_open(const long *a) {
-    const char *name = (const char *)a[1];
-    int amode = (int)a[2];
+    ARGS(File_open) p = (const void *)a;
+    const char *name = p->filename;
+    int amode = p->amode;
     MPI_Comm comm = MPI_COMM_NULL;
     MPI_File file = MPI_FILE_NULL;
     ckpt_vid vid = VID_COMM_NULL;
-    int rc = may_open(real_comm(a[0]), amode);
-    if (rc == MPI_SUCCESS) rc = MPI_Comm_dup(real_comm(a[0]), &comm);
+    int rc = may_open(real_comm(p->comm), amode);
+    if (rc == MPI_SUCCESS) rc = MPI_Comm_dup(real_comm(p->comm), &comm);
     if (rc != MPI_SUCCESS) return back_error(rc);
-    rc = open_file(comm, name, amode & ~(CANON_FILE_SEQUENTIAL | CANON_FILE_DELETE_ON_CLOSE),
-                   (const char *)a[3], &file);
+    rc = open_file(comm, name, amode & ~(CANON_FILE_SEQUENTIAL | CANON_FILE_DELETE_ON_CLOSE), p->info, &file);
     // Counted by all members as a child of theirs, whatever came of it.
-    long canon = back_new_comm(comm, rc == MPI_SUCCESS ? comm : MPI_COMM_NULL, (ckpt_vid)a[0], 0, &vid);
-    struct file *f = rc == MPI_SUCCESS && canon == 0 ? new_file(name, amode, (const char *)a[3]) : NULL;
+    long canon = back_new_comm(comm, rc == MPI_SUCCESS ? comm : MPI_COMM_NULL, p->comm, 0, &vid);
+    struct file *f = rc == MPI_SUCCESS && canon == 0 ? new_file(name, amode, p->info) : NULL;
     if (rc != MPI_SUCCESS)
         canon = back_error(rc);
     else if (canon == 0)
-        canon = f == NULL ? CANON_ERR(NO_MEM) : register_file(file, f, vid, (ckpt_vid *)a[4]);
+        canon = f == NULL ? CANON_ERR(NO_MEM) : register_file(file, f, vid, p->fh);
     if (canon == 0) {
         ckpt_vid_name(back.job, vid, f->path);
         return 0;
@@ -253,7 +253,8 @@ static void delete_closed(const struct file *f, MPI_Comm comm) {
 }
 
 long back_File_close(const long *a) {
-    ckpt_vid v = *(ckpt_vid *)a[0];
+    ARGS(File_close) p = (const void *)a;
+    ckpt_vid v = *p->fh;
     struct file *f = back_file_of(v);
     MPI_File file = real_file(v);
     if (f == NULL) return back_error(MPI_File_close(&file));
@@ -393,63 +394,67 @@ static int current(MPI_File file, MPI_Offset *disp) {
 
 // file, displacement, element type, file type, representation, info
 long back_File_set_view(const long *a) {
-    MPI_File file = real_file(a[0]);
-    struct file *f = back_file_of(a[0]);
-    MPI_Offset disp = a[1];
+    ARGS(File_set_view) p = (const void *)a;
+    MPI_File file = real_file(p->fh);
+    struct file *f = back_file_of(p->fh);
+    MPI_Offset disp = p->disp;
     int rc = MPI_SUCCESS;
     if (f != NULL && f->amode & CANON_FILE_SEQUENTIAL) {
         if (disp != MPI_DISPLACEMENT_CURRENT) return CANON_ERR(ARG);
         rc = current(file, &disp);
     }
     if (rc == MPI_SUCCESS) {
-        MPI_Info info = back_info((const char *)a[5]);
-        rc = MPI_File_set_view(file, disp, real_type(a[2]), real_type(a[3]), (const char *)a[4], info);
+        MPI_Info info = back_info(p->info);
+        rc = MPI_File_set_view(file, disp, real_type(p->etype), real_type(p->filetype), p->datarep, info);
         back_info_done(&info);
     }
     if (rc != MPI_SUCCESS || f == NULL) return back_error(rc);
-    char *datarep = strdup((const char *)a[4]), *info = copy_content((const char *)a[5]);
-    if (datarep == NULL || (a[5] && info == NULL)) {
+    char *datarep = strdup(p->datarep), *info = copy_content(p->info);
+    if (datarep == NULL || (p->info && info == NULL)) {
         free(datarep);
         free(info);
         return CANON_ERR(NO_MEM);
     }
     free(f->datarep);
     f->datarep = datarep;
-    if (a[5]) {
+    if (p->info) {
         free(f->view_info);
         f->view_info = info;
     }
     f->disp = disp;
-    f->etype = (ckpt_vid)a[2];
-    f->filetype = (ckpt_vid)a[3];
+    f->etype = p->etype;
+    f->filetype = p->filetype;
     // Now, while the datatypes are there: they are needs of the file.
-    return back_error(describe_again((ckpt_vid)a[0]));
+    return back_error(describe_again(p->fh));
 }
 
 // file, displacement, element type, file type, representation out
 long back_File_get_view(const long *a) {
-    const struct file *f = back_file_of(a[0]);
+    ARGS(File_get_view) p = (const void *)a;
+    const struct file *f = back_file_of(p->fh);
     if (f == NULL) return CANON_ERR(FILE);
-    *(MPI_Offset *)a[1] = f->disp;
-    snprintf((char *)a[4], MPI_MAX_DATAREP_STRING, "%s", f->datarep);
-    long canon = back_type_again(f->etype, (ckpt_vid *)a[2]);
-    return canon ? canon : back_type_again(f->filetype, (ckpt_vid *)a[3]);
+    *p->disp = f->disp;
+    snprintf(p->datarep, MPI_MAX_DATAREP_STRING, "%s", f->datarep);
+    long canon = back_type_again(f->etype, p->etype);
+    return canon ? canon : back_type_again(f->filetype, p->filetype);
 }
 
 // ---- questions ----
 
 long back_File_get_group(const long *a) {
+    ARGS(File_get_group) p = (const void *)a;
     MPI_Group group;
-    int rc = MPI_File_get_group(real_file(a[0]), &group);
+    int rc = MPI_File_get_group(real_file(p->fh), &group);
     if (rc != MPI_SUCCESS) return back_error(rc);
-    long canon = back_group_out(group, 1, (int *)a[1], (ckpt_mpi_group *)a[2]);
+    long canon = back_group_out(group, 1, p->size, p->members);
     MPI_Group_free(&group);
     return canon;
 }
 
 long back_File_get_amode(const long *a) {
-    const struct file *f = back_file_of(a[0]);
+    ARGS(File_get_amode) p = (const void *)a;
+    const struct file *f = back_file_of(p->fh);
     if (f == NULL) return CANON_ERR(FILE);
-    *(int *)a[1] = f->amode;
+    *p->amode = f->amode;
     return 0;
 }

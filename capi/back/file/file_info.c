@@ -62,13 +62,14 @@ static void add_info(struct pairs *p, MPI_Info info) {
 
 // file, hints
 long back_File_set_info(const long *a) {
-    struct file *f = back_file_of(a[0]);
-    MPI_Info info = back_info((const char *)a[1]);
-    int rc = MPI_File_set_info(real_file(a[0]), info);
+    ARGS(File_set_info) args = (const void *)a;
+    struct file *f = back_file_of(args->fh);
+    MPI_Info info = back_info(args->info);
+    int rc = MPI_File_set_info(real_file(args->fh), info);
     back_info_done(&info);
-    if (rc != MPI_SUCCESS || f == NULL || a[1] == 0) return back_error(rc);
+    if (rc != MPI_SUCCESS || f == NULL || args->info == 0) return back_error(rc);
     struct pairs p = {0};
-    add_content(&p, (const char *)a[1]); // the newest first
+    add_content(&p, args->info); // the newest first
     add_content(&p, f->info);
     if (p.failed) {
         free(p.text);
@@ -81,19 +82,20 @@ long back_File_set_info(const long *a) {
 
 // file, room for hints, its bytes, how many they are
 long back_File_get_info(const long *a) {
-    const struct file *f = back_file_of(a[0]);
+    ARGS(File_get_info) args = (const void *)a;
+    const struct file *f = back_file_of(args->fh);
     MPI_Info info = MPI_INFO_NULL;
     struct pairs p = {0};
     if (f == NULL) return CANON_ERR(FILE);
-    int rc = MPI_File_get_info(real_file(a[0]), &info);
+    int rc = MPI_File_get_info(real_file(args->fh), &info);
     if (rc != MPI_SUCCESS) return back_error(rc);
     if (info != MPI_INFO_NULL) add_info(&p, info);
     back_info_done(&info);
     add_content(&p, f->view_info);
     add_content(&p, f->info);
     long bytes = (long)p.n + 1;
-    if (bytes <= a[2]) memcpy((void *)a[1], p.n ? p.text : "", (size_t)bytes);
-    *(long *)a[3] = bytes;
+    if (bytes <= args->room) memcpy((void *)args->content, p.n ? p.text : "", (size_t)bytes);
+    *(long *)args->bytes = bytes;
     free(p.text);
     return p.failed ? CANON_ERR(NO_MEM) : 0;
 }

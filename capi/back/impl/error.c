@@ -32,13 +32,14 @@ long back_error_slow(int rc) {
 
 // number, text, bytes; an empty text when the number is of an earlier run.
 long back_Error_string(const long *a) {
+    ARGS(Error_string) p = (const void *)a;
     char text[MPI_MAX_ERROR_STRING] = "";
     int n = 0;
     back_lock(LOCK_ERRORS);
-    int rc = a[0] >= 1 && a[0] <= CODES ? codes[a[0] - 1] : 0;
+    int rc = p->number >= 1 && p->number <= CODES ? codes[p->number - 1] : 0;
     back_unlock(LOCK_ERRORS);
     if (rc != 0) MPI_Error_string(rc, text, &n);
-    snprintf((char *)a[1], (size_t)a[2], "%s", text);
+    snprintf(p->string, (size_t)p->room, "%s", text);
     return 0;
 }
 

@@ -22,7 +22,7 @@
 
 #include "back/back.h"
 #include "back/gen/zz_back.h"
-#include "canon/mpi_canon.h"
+#include "canon/gen/zz_args.h"
 #include "ckpt/clock.h"
 #include "ckpt/gate.h"
 

@@ -65,9 +65,10 @@ static void reap_locked(int all) {
 
 // What is wrong with the arguments; the real MPI looks at all of them, and sends nothing.
 static int refusal(const long *a) {
+    ARGS(Send) p = (const void *)a;
     MPI_Request r;
-    int rc = MPI_Send_init(real_buf(a[0]), (int)a[1], real_type(a[2]), real_rank(a[3]), real_tag(a[4]),
-                           real_comm(a[5]), &r);
+    int rc = MPI_Send_init(real_buf(p->buf), p->count, real_type(p->datatype), real_rank(p->dest),
+                           real_tag(p->tag), real_comm(p->comm), &r);
     if (rc == MPI_SUCCESS) MPI_Request_free(&r);
     return rc;
 }
@@ -85,21 +86,23 @@ static int take_room(int64_t room) {
 
 // Packs and sends, into and from b, of which the room is taken.
 static int pack_and_send(const long *a, int bytes, struct buffered *b) {
-    MPI_Comm comm = real_comm(a[5]);
-    int at = 0, rc = MPI_Pack(real_buf(a[0]), (int)a[1], real_type(a[2]), b->data, bytes, &at, comm);
+    ARGS(Send) p = (const void *)a;
+    MPI_Comm comm = real_comm(p->comm);
+    int at = 0, rc = MPI_Pack(real_buf(p->buf), p->count, real_type(p->datatype), b->data, bytes, &at, comm);
     if (rc == MPI_SUCCESS)
-        rc = MPI_Isend(b->data, at, MPI_PACKED, real_rank(a[3]), real_tag(a[4]), comm, &b->request);
+        rc = MPI_Isend(b->data, at, MPI_PACKED, real_rank(p->dest), real_tag(p->tag), comm, &b->request);
     return rc;
 }
 
 // Packs and sends what takes so much room, and gives the room back when that fails.
 static int send_copy(const long *a, int bytes, int64_t room) {
+    ARGS(Send) p = (const void *)a;
     struct buffered *b = malloc(sizeof *b + (size_t)bytes);
     int rc = b == NULL ? MPI_ERR_NO_MEM : pack_and_send(a, bytes, b);
     back_lock(LOCK_BUFFERED);
     if (rc == MPI_SUCCESS) {
         b->next = NULL;
-        b->to = (struct target){(ckpt_vid)a[5], a[3], a[4]};
+        b->to = (struct target){p->comm, p->dest, p->tag};
         b->room = room;
         *end = b;
         end = &b->next;
@@ -112,13 +115,14 @@ static int send_copy(const long *a, int bytes, int64_t room) {
 }
 
 static int send_copied(const long *a) {
-    uint64_t size = back_slot(CKPT_KIND_DATATYPE, a[2])->extra;
+    ARGS(Send) p = (const void *)a;
+    uint64_t size = back_slot(CKPT_KIND_DATATYPE, p->datatype)->extra;
     int bytes = 0, rc = MPI_SUCCESS;
-    if (CKPT_VID_INDEX((ckpt_vid)a[2]) >= CKPT_VID_PREDEFINED || a[1] < 0)
+    if (CKPT_VID_INDEX(p->datatype) >= CKPT_VID_PREDEFINED || p->count < 0)
         rc = refusal(a); // one that is not committed could be packed
-    if (rc == MPI_SUCCESS && a[1] > 0 && size > (uint64_t)INT_MAX / (uint64_t)a[1])
+    if (rc == MPI_SUCCESS && p->count > 0 && size > (uint64_t)INT_MAX / (uint64_t)p->count)
         rc = MPI_ERR_BUFFER; // more than any can be
-    if (rc == MPI_SUCCESS) rc = MPI_Pack_size((int)a[1], real_type(a[2]), real_comm(a[5]), &bytes);
+    if (rc == MPI_SUCCESS) rc = MPI_Pack_size(p->count, real_type(p->datatype), real_comm(p->comm), &bytes);
     int64_t room = bytes <= UNBUFFERED ? 0 : (int64_t)bytes + OVERHEAD;
     if (rc == MPI_SUCCESS) rc = take_room(room) ? send_copy(a, bytes, room) : MPI_ERR_BUFFER;
     if (rc == MPI_SUCCESS) return rc;
@@ -128,13 +132,14 @@ static int send_copied(const long *a) {
 
 // buf, count, type, dest, tag, comm
 static int send_buffered(const long *a) {
-    if ((int)a[3] == CANON_PROC_NULL) return refusal(a);
-    back_sync_count(a[5], a[3], a[4]);
+    ARGS(Send) p = (const void *)a;
+    if (p->dest == CANON_PROC_NULL) return refusal(a);
+    back_sync_count(p->comm, p->dest, p->tag);
     int rc = send_copied(a);
     if (rc == MPI_SUCCESS)
-        back_count_sent(back_slot(CKPT_KIND_COMM, a[5]), (int)a[3]);
+        back_count_sent(back_slot(CKPT_KIND_COMM, p->comm), p->dest);
     else
-        back_sync_uncount(a[5], a[3], a[4]);
+        back_sync_uncount(p->comm, p->dest, p->tag);
     return rc;
 }
 
@@ -150,12 +155,13 @@ int back_buffered_request(const long *a, MPI_Request *request) {
 long back_Bsend(const long *a) { return back_error(send_buffered(a)); }
 
 long back_Ibsend(const long *a) {
+    ARGS(Ibsend) p = (const void *)a;
     MPI_Request r;
     ckpt_vid v = back_take_request();
     int rc = v == CKPT_VID_NONE ? MPI_ERR_NO_MEM : back_buffered_request(a, &r);
     if (rc == MPI_SUCCESS) {
-        back_set_request(v, r, REQUEST_SEND | REQUEST_DONE, (int)a[3], (ckpt_vid)a[5]);
-        *(ckpt_vid *)a[6] = v;
+        back_set_request(v, r, REQUEST_SEND | REQUEST_DONE, p->dest, p->comm);
+        *p->request = v;
     } else if (v != CKPT_VID_NONE) {
         back_give_id(CKPT_KIND_REQUEST, v);
     }
@@ -204,17 +210,19 @@ int back_buffered_left(void) {
 // ---- the buffer ----
 
 long back_Buffer_attach(const long *a) {
-    int rc = MPI_Buffer_attach((void *)a[0], (int)a[1]);
+    ARGS(Buffer_attach) p = (const void *)a;
+    int rc = MPI_Buffer_attach(p->buffer, p->size);
     if (rc == MPI_SUCCESS) {
-        back.state->bsend_buffer = (void *)a[0];
-        back.state->bsend_bytes = (int)a[1];
+        back.state->bsend_buffer = p->buffer;
+        back.state->bsend_bytes = p->size;
     }
     return back_error(rc);
 }
 
 long back_Buffer_detach(const long *a) {
+    ARGS(Buffer_detach) p = (const void *)a;
     back_buffered_wait(CKPT_VID_NONE, "MPI_Buffer_detach");
-    int rc = MPI_Buffer_detach((void *)a[0], (int *)a[1]);
+    int rc = MPI_Buffer_detach(p->buffer, p->size);
     if (rc == MPI_SUCCESS) back.state->bsend_bytes = 0;
     return back_error(rc);
 }

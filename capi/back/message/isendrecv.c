@@ -45,24 +45,27 @@ static long both(const long *send, const long *recv, void *copy, ckpt_vid *vid) 
 }
 
 long back_Isendrecv(const long *a) {
-    const long send[] = {a[0], a[1], a[2], a[3], a[4], a[10]};
-    const long recv[] = {a[5], a[6], a[7], a[8], a[9], a[10]};
-    return both(send, recv, NULL, (ckpt_vid *)a[11]);
+    ARGS(Isendrecv) p = (const void *)a;
+    const long send[] = {p->sendbuf, p->sendcount, p->sendtype, p->dest, p->sendtag, p->comm};
+    const long recv[] = {p->recvbuf, p->recvcount, p->recvtype, p->source, p->recvtag, p->comm};
+    return both(send, recv, NULL, p->request);
 }
 
 // What is sent is copied: the receive may come first.
 long back_Isendrecv_replace(const long *a) {
+    ARGS(Isendrecv_replace) p = (const void *)a;
     int size = 0, position = 0;
-    int rc = MPI_Pack_size((int)a[1], real_type(a[2]), real_comm(a[7]), &size);
+    int rc = MPI_Pack_size(p->count, real_type(p->datatype), real_comm(p->comm), &size);
     void *copy = rc == MPI_SUCCESS ? malloc((size_t)size + 1) : NULL;
     if (copy == NULL) return rc == MPI_SUCCESS ? CANON_ERR(NO_MEM) : back_error(rc);
-    rc = MPI_Pack((void *)a[0], (int)a[1], real_type(a[2]), copy, size, &position, real_comm(a[7]));
+    rc =
+        MPI_Pack((void *)p->buf, p->count, real_type(p->datatype), copy, size, &position, real_comm(p->comm));
     if (rc != MPI_SUCCESS) {
         free(copy);
         return back_error(rc);
     }
     const ckpt_vid packed = CKPT_VID(CKPT_KIND_DATATYPE, CANON_DATATYPE_PACKED);
-    const long send[] = {(long)copy, position, packed, a[3], a[4], a[7]};
-    const long recv[] = {a[0], a[1], a[2], a[5], a[6], a[7]};
-    return both(send, recv, copy, (ckpt_vid *)a[8]);
+    const long send[] = {(long)copy, position, packed, p->dest, p->sendtag, p->comm};
+    const long recv[] = {p->buf, p->count, p->datatype, p->source, p->recvtag, p->comm};
+    return both(send, recv, copy, p->request);
 }

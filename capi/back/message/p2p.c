@@ -20,44 +20,47 @@ typedef int isend_fn(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Re
 // buf, count, type, dest, tag, comm
 static inline __attribute__((always_inline)) long send(const long *a, isend_fn *isend, const char *call,
                                                        struct back_sync *sync) {
-    const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, a[5]);
-    int dest = real_rank(a[3]);
+    ARGS(Send) p = (const void *)a;
+    const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, p->comm);
+    int dest = real_rank(p->dest);
     MPI_Request r;
-    back_sync_count(a[5], a[3], a[4]);
-    int rc = isend(real_buf(a[0]), (int)a[1], real_type(a[2]), dest, real_tag(a[4]),
+    back_sync_count(p->comm, p->dest, p->tag);
+    int rc = isend(real_buf(p->buf), p->count, real_type(p->datatype), dest, real_tag(p->tag),
                    (MPI_Comm)(uintptr_t)comm->real, &r);
     if (rc != MPI_SUCCESS) {
-        back_sync_uncount(a[5], a[3], a[4]);
+        back_sync_uncount(p->comm, p->dest, p->tag);
         return back_error(rc);
     }
-    back_count_sent(comm, (int)a[3]);
-    if (sync != NULL) back_sync_begin(sync, a[5], a[3], a[4]);
-    return back_error(back_wait_send(&r, a + 3, sync, call, a[5], a[4]));
+    back_count_sent(comm, p->dest);
+    if (sync != NULL) back_sync_begin(sync, p->comm, p->dest, p->tag);
+    return back_error(back_wait_send(&r, a + 3, sync, call, p->comm, p->tag));
 }
 
 // ..., request
 static inline __attribute__((always_inline)) long start_send(const long *a, isend_fn *isend, int flags) {
-    const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, a[5]);
+    ARGS(Isend) p = (const void *)a;
+    const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, p->comm);
     ckpt_vid v = back_take_request();
     MPI_Request r;
     if (__builtin_expect(v == CKPT_VID_NONE, 0)) return CANON_ERR(NO_MEM);
-    back_sync_count(a[5], a[3], a[4]);
-    int rc = isend(real_buf(a[0]), (int)a[1], real_type(a[2]), real_rank(a[3]), real_tag(a[4]),
+    back_sync_count(p->comm, p->dest, p->tag);
+    int rc = isend(real_buf(p->buf), p->count, real_type(p->datatype), real_rank(p->dest), real_tag(p->tag),
                    (MPI_Comm)(uintptr_t)comm->real, &r);
     if (__builtin_expect(rc != MPI_SUCCESS, 0)) {
         back_give_id(CKPT_KIND_REQUEST, v);
-        back_sync_uncount(a[5], a[3], a[4]);
+        back_sync_uncount(p->comm, p->dest, p->tag);
         return back_error(rc);
     }
-    back_count_sent(comm, (int)a[3]);
-    back_set_request(v, r, REQUEST_SEND | flags, (int)a[3], (ckpt_vid)a[5]);
-    *(ckpt_vid *)a[6] = v;
+    back_count_sent(comm, p->dest);
+    back_set_request(v, r, REQUEST_SEND | flags, p->dest, p->comm);
+    *p->request = v;
     return 0;
 }
 
 long back_Send(const long *a) { return send(a, MPI_Isend, "MPI_Send", NULL); }
 long back_Rsend(const long *a) { return send(a, MPI_Irsend, "MPI_Rsend", NULL); }
 
+// What waits may put BACK_AWAITED in the place of dest, and a request in that of tag.
 long back_Ssend(const long *a) {
     struct back_sync sync = {0};
     long rc = 0;
@@ -75,27 +78,31 @@ long back_Ssend(const long *a) {
 
 long back_Isend(const long *a) { return start_send(a, MPI_Isend, 0); }
 long back_Issend(const long *a) {
+    ARGS(Issend) p = (const void *)a;
     long rc = start_send(a, MPI_Issend, REQUEST_SYNC);
-    if (rc == 0) back_sync_began(back_slot(CKPT_KIND_REQUEST, *(ckpt_vid *)a[6]), a[4]);
+    if (rc == 0) back_sync_began(back_slot(CKPT_KIND_REQUEST, *p->request), p->tag);
     return rc;
 }
 long back_Irsend(const long *a) { return start_send(a, MPI_Irsend, 0); }
 
 long back_Recv(const long *a) {
-    const struct back_take take = {(void *)a[0], (int)a[1], real_type(a[2]), a[3], a[4],
-                                   a[5],         NULL,      "MPI_Recv"};
-    return back_take(&take, a[6]);
+    ARGS(Recv) p = (const void *)a;
+    const struct back_take take = {
+        (void *)p->buf, p->count, real_type(p->datatype), p->source, p->tag, p->comm, NULL, "MPI_Recv"};
+    return back_take(&take, p->status);
 }
 
 // A request for a message that was drained; 0 when there is none.
 static int recv_drained(const long *a, ckpt_vid v, long *canon) {
-    const struct back_take take = {(void *)a[0], (int)a[1], real_type(a[2]), a[3], a[4], a[5], NULL, NULL};
+    ARGS(Recv) p = (const void *)a;
+    const struct back_take take = {
+        (void *)p->buf, p->count, real_type(p->datatype), p->source, p->tag, p->comm, NULL, NULL};
     struct back_done ready = {0};
     ckpt_mpi_status st;
     MPI_Message message;
     MPI_Request r;
     int rc;
-    if (!back_drained_probe(a[3], a[4], a[5], &st)) return 0;
+    if (!back_drained_probe(p->source, p->tag, p->comm, &st)) return 0;
     *canon = back_error(back_done_begin(&ready));
     if (*canon != 0) return 1;
     if (!back_drained_recv(&take, &st, &rc, &message)) { // another thread has it
@@ -103,19 +110,19 @@ static int recv_drained(const long *a, ckpt_vid v, long *canon) {
         return 0;
     }
     if (message == MPI_MESSAGE_NULL) {
-        back_set_request(v, back_done_end(&ready, &st, rc), REQUEST_RECV | REQUEST_DONE, (int)a[3],
-                         (ckpt_vid)a[5]);
+        back_set_request(v, back_done_end(&ready, &st, rc), REQUEST_RECV | REQUEST_DONE, p->source, p->comm);
     } else {
         back_done_drop(&ready);
         *canon = back_error(MPI_Imrecv(take.buf, take.count, take.type, &message, &r));
         if (*canon != 0) return 1;
-        back_set_request(v, r, REQUEST_RECV | REQUEST_MATCHED, (int)a[3], (ckpt_vid)a[5]);
+        back_set_request(v, r, REQUEST_RECV | REQUEST_MATCHED, p->source, p->comm);
     }
-    *(ckpt_vid *)a[6] = v;
+    *(ckpt_vid *)p->status = v;
     return 1;
 }
 
 long back_Irecv(const long *a) {
+    ARGS(Irecv) p = (const void *)a;
     MPI_Request r;
     long canon = 0;
     ckpt_vid v = back_take_request();
@@ -124,16 +131,16 @@ long back_Irecv(const long *a) {
         if (canon != 0) back_give_id(CKPT_KIND_REQUEST, v);
         return canon;
     }
-    ckpt_slot *type = back_slot(CKPT_KIND_DATATYPE, a[2]);
-    const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, a[5]);
-    int rc = MPI_Irecv((void *)a[0], (int)a[1], (MPI_Datatype)(uintptr_t)type->real, real_rank(a[3]),
-                       real_tag(a[4]), (MPI_Comm)(uintptr_t)comm->real, &r);
+    ckpt_slot *type = back_slot(CKPT_KIND_DATATYPE, p->datatype);
+    const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, p->comm);
+    int rc = MPI_Irecv((void *)p->buf, p->count, (MPI_Datatype)(uintptr_t)type->real, real_rank(p->source),
+                       real_tag(p->tag), (MPI_Comm)(uintptr_t)comm->real, &r);
     if (__builtin_expect(rc != MPI_SUCCESS, 0)) {
         back_give_id(CKPT_KIND_REQUEST, v);
         return back_error(rc);
     }
-    back_set_request(v, r, REQUEST_RECV, (int)a[3], (ckpt_vid)a[5]);
-    *(ckpt_vid *)a[6] = v;
+    back_set_request(v, r, REQUEST_RECV, p->source, p->comm);
+    *p->request = v;
     if (BACK_COUNTS) back_posted(v, a, type, comm);
     return 0;
 }
@@ -165,24 +172,28 @@ static long sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, 
 }
 
 long back_Sendrecv(const long *a) {
-    const struct back_take take = {(void *)a[5], (int)a[6], real_type(a[7]), a[8], a[9],
-                                   a[10],        NULL,      "MPI_Sendrecv"};
-    return sendrecv((void *)a[0], (int)a[1], real_type(a[2]), a[4], &take, a + 3, a + 8, a + 11);
+    ARGS(Sendrecv) p = (const void *)a;
+    const struct back_take take = {
+        (void *)p->recvbuf, p->recvcount, real_type(p->recvtype), p->source, p->recvtag, p->comm, NULL,
+        "MPI_Sendrecv"};
+    return sendrecv((void *)p->sendbuf, p->sendcount, real_type(p->sendtype), p->sendtag, &take, a + 3, a + 8,
+                    a + 11);
 }
 
 // The outgoing message is packed first, which frees the buffer for the incoming one.
 long back_Sendrecv_replace(const long *a) {
-    MPI_Datatype type = real_type(a[2]);
-    MPI_Comm comm = real_comm(a[7]);
+    ARGS(Sendrecv_replace) p = (const void *)a;
+    MPI_Datatype type = real_type(p->datatype);
+    MPI_Comm comm = real_comm(p->comm);
     int bytes = 0, at = 0;
-    int rc = MPI_Pack_size((int)a[1], type, comm, &bytes);
+    int rc = MPI_Pack_size(p->count, type, comm, &bytes);
     if (rc != MPI_SUCCESS) return back_error(rc);
     char *packed = malloc(bytes ? (size_t)bytes : 1);
     if (packed == NULL) return CANON_ERR(NO_MEM);
-    rc = MPI_Pack((void *)a[0], (int)a[1], type, packed, bytes, &at, comm);
-    const struct back_take take = {(void *)a[0], (int)a[1], type, a[5],
-                                   a[6],         a[7],      NULL, "MPI_Sendrecv_replace"};
-    long canon = rc == MPI_SUCCESS ? sendrecv(packed, at, MPI_PACKED, a[4], &take, a + 3, a + 5, a + 8)
+    rc = MPI_Pack((void *)p->buf, p->count, type, packed, bytes, &at, comm);
+    const struct back_take take = {(void *)p->buf, p->count, type, p->source,
+                                   p->recvtag,     p->comm,  NULL, "MPI_Sendrecv_replace"};
+    long canon = rc == MPI_SUCCESS ? sendrecv(packed, at, MPI_PACKED, p->sendtag, &take, a + 3, a + 5, a + 8)
                                    : back_error(rc);
     free(packed);
     return canon;

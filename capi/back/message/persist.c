@@ -29,23 +29,24 @@ int back_make_persistent(const struct persistent *p, MPI_Request *r) {
 }
 
 static long init_request(const long *a, int mode) {
+    ARGS(Send_init) args = (const void *)a;
     MPI_Request r;
     struct persistent *p = calloc(1, sizeof *p);
     if (p == NULL) return CANON_ERR(NO_MEM);
     p->mode = mode;
     memcpy(p->a, a, sizeof p->a);
-    ckpt_slot *type = back_slot(CKPT_KIND_DATATYPE, a[2]);
+    ckpt_slot *type = back_slot(CKPT_KIND_DATATYPE, args->datatype);
     p->type_generation = type->generation;
-    p->comm_generation = back_slot(CKPT_KIND_COMM, a[5])->generation;
+    p->comm_generation = back_slot(CKPT_KIND_COMM, args->comm)->generation;
     int rc = back_make_persistent(p, &r);
     if (rc != MPI_SUCCESS) {
         free(p);
         return back_error(rc);
     }
     int flags = (mode == 0 ? REQUEST_RECV : mode == 3 ? REQUEST_SEND | REQUEST_SYNC : REQUEST_SEND);
-    long canon = back_new_request(r, flags | REQUEST_PERSISTENT, (int)a[3], (ckpt_vid)a[5], (ckpt_vid *)a[6]);
+    long canon = back_new_request(r, flags | REQUEST_PERSISTENT, args->dest, args->comm, args->request);
     if (canon == 0) {
-        back_slot(CKPT_KIND_REQUEST, *(ckpt_vid *)a[6])->extra = (uint64_t)(uintptr_t)p;
+        back_slot(CKPT_KIND_REQUEST, *args->request)->extra = (uint64_t)(uintptr_t)p;
         back_receives_with(type);
     } else {
         MPI_Request_free(&r);

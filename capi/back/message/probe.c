@@ -12,26 +12,28 @@
 #include "back/request/wait.h"
 
 long back_Iprobe(const long *a) {
+    ARGS(Iprobe) p = (const void *)a;
     MPI_Status st;
     ckpt_mpi_status drained;
     if (back_pending()) back_attend();
-    if (__builtin_expect(back.drained, 0) && back_drained_probe(a[0], a[1], a[2], &drained)) {
-        *(int *)a[3] = 1;
-        give_canon(&drained, a[4]);
+    if (__builtin_expect(back.drained, 0) && back_drained_probe(p->source, p->tag, p->comm, &drained)) {
+        *p->flag = 1;
+        give_canon(&drained, p->status);
         return 0;
     }
-    int rc = MPI_Iprobe(real_rank(a[0]), real_tag(a[1]), real_comm(a[2]), (int *)a[3], &st);
-    if (rc == MPI_SUCCESS && *(int *)a[3]) give_status(&st, a[4]);
+    int rc = MPI_Iprobe(real_rank(p->source), real_tag(p->tag), real_comm(p->comm), p->flag, &st);
+    if (rc == MPI_SUCCESS && *p->flag) give_status(&st, p->status);
     return back_error(rc);
 }
 
 long back_Probe(const long *a) {
+    ARGS(Probe) p = (const void *)a;
     int flag = 0;
-    long rc, b[] = {a[0], a[1], a[2], (long)&flag, a[3]};
+    long rc, b[] = {p->source, p->tag, p->comm, (long)&flag, p->status};
     struct back_waiting w;
     unsigned turn = 0;
     for (; (rc = back_Iprobe(b)) == 0 && !flag; turn = back_next(turn)) {
-        back_slow(turn, &w, CKPT_WAIT_MESSAGE, "MPI_Probe", a[2], a[0], a[1]);
+        back_slow(turn, &w, CKPT_WAIT_MESSAGE, "MPI_Probe", p->comm, p->source, p->tag);
         back_turn(turn);
     }
     back_over(turn, &w);
@@ -48,31 +50,33 @@ static void set_message(ckpt_vid v, long comm, struct drained *m) {
 // Matches a message of the real MPI, and keeps it as v; *flag is 0 when there is none, *id when it is from
 // nobody.  A message that is matched can only be received, so all memory is taken before.
 static long match(const long *a, ckpt_vid v, int *flag, ckpt_vid *id) {
+    ARGS(Improbe) p = (const void *)a;
     MPI_Message m = MPI_MESSAGE_NULL;
     MPI_Status st;
     struct drained *d = back_matched_begin();
     if (d == NULL) return CANON_ERR(NO_MEM);
-    int rc = MPI_Improbe(real_rank(a[0]), real_tag(a[1]), real_comm(a[2]), flag, &m, &st);
+    int rc = MPI_Improbe(real_rank(p->source), real_tag(p->tag), real_comm(p->comm), flag, &m, &st);
     if (rc != MPI_SUCCESS || !*flag) {
         back_matched_drop(d);
         return back_error(rc);
     }
-    give_status(&st, a[5]);
+    give_status(&st, p->status);
     if (m == MPI_MESSAGE_NO_PROC) {
         *id = VID_MESSAGE_NO_PROC;
         back_matched_drop(d);
         return 0;
     }
-    back_matched_end(d, m, &st, a[2]);
-    set_message(v, a[2], d);
+    back_matched_end(d, m, &st, p->comm);
+    set_message(v, p->comm, d);
     *id = v;
     return 0;
 }
 
 long back_Improbe(const long *a) {
+    ARGS(Improbe) p = (const void *)a;
     ckpt_mpi_status canon;
-    int *flag = (int *)a[3];
-    ckpt_vid *id = (ckpt_vid *)a[4];
+    int *flag = p->flag;
+    ckpt_vid *id = p->message;
     *id = VID_MESSAGE_NULL;
     *flag = 0;
     if (back_pending()) back_attend();
@@ -80,10 +84,11 @@ long back_Improbe(const long *a) {
     if (v == CKPT_VID_NONE) return CANON_ERR(NO_MEM);
     set_message(v, VID_COMM_NULL, NULL);
     struct drained *d = NULL;
-    if (__builtin_expect(back.drained, 0) && (d = back_drained_match(a[0], a[1], a[2], &canon)) != NULL) {
+    if (__builtin_expect(back.drained, 0) &&
+        (d = back_drained_match(p->source, p->tag, p->comm, &canon)) != NULL) {
         *flag = 1;
-        give_canon(&canon, a[5]);
-        set_message(v, a[2], d);
+        give_canon(&canon, p->status);
+        set_message(v, p->comm, d);
         *id = v;
         return 0;
     }
@@ -93,12 +98,13 @@ long back_Improbe(const long *a) {
 }
 
 long back_Mprobe(const long *a) {
+    ARGS(Mprobe) p = (const void *)a;
     int flag = 0;
-    long rc, b[] = {a[0], a[1], a[2], (long)&flag, a[3], a[4]};
+    long rc, b[] = {p->source, p->tag, p->comm, (long)&flag, (long)p->message, p->status};
     struct back_waiting w;
     unsigned turn = 0;
     for (; (rc = back_Improbe(b)) == 0 && !flag; turn = back_next(turn)) {
-        back_slow(turn, &w, CKPT_WAIT_MESSAGE, "MPI_Mprobe", a[2], a[0], a[1]);
+        back_slow(turn, &w, CKPT_WAIT_MESSAGE, "MPI_Mprobe", p->comm, p->source, p->tag);
         back_turn(turn);
     }
     back_over(turn, &w);
@@ -115,16 +121,17 @@ static int is_drained(ckpt_vid message) {
 // Starts to receive a matched message; its id is gone then.  comm receives its communicator.  A
 // drained one is received at once: *done is 1, and st its status.
 static int imrecv(const long *a, MPI_Request *r, ckpt_vid *comm, int *done, ckpt_mpi_status *st) {
-    ckpt_vid *vid = (ckpt_vid *)a[3];
+    ARGS(Imrecv) p = (const void *)a;
+    ckpt_vid *vid = p->message;
     ckpt_slot *s = back_slot(CKPT_KIND_MESSAGE, *vid);
     int rc, given_out = CKPT_VID_INDEX(*vid) >= CKPT_VID_PREDEFINED;
     struct drained *d = given_out ? back_matched_of(s) : NULL;
     MPI_Message m = d != NULL ? MPI_MESSAGE_NULL : (MPI_Message)(uintptr_t)s->real;
     *comm = given_out ? s->clock : VID_COMM_NULL;
-    *done = d != NULL && back_drained_mrecv(d, (void *)a[0], (int)a[1], real_type(a[2]), st, &rc);
+    *done = d != NULL && back_drained_mrecv(d, (void *)p->buf, p->count, real_type(p->datatype), st, &rc);
     if (!*done) {
         if (d != NULL) m = d->message;
-        rc = MPI_Imrecv((void *)a[0], (int)a[1], real_type(a[2]), &m, r);
+        rc = MPI_Imrecv((void *)p->buf, p->count, real_type(p->datatype), &m, r);
         if (rc != MPI_SUCCESS) return rc;
         if (d != NULL) back_drained_give(d);
     }
@@ -134,6 +141,7 @@ static int imrecv(const long *a, MPI_Request *r, ckpt_vid *comm, int *done, ckpt
 }
 
 long back_Mrecv(const long *a) {
+    ARGS(Mrecv) p = (const void *)a;
     MPI_Request r;
     MPI_Status st;
     ckpt_vid comm;
@@ -142,20 +150,21 @@ long back_Mrecv(const long *a) {
     if (!done && rc == MPI_SUCCESS) {
         rc = back_wait_real(&r, &st);
         if (comm != VID_COMM_NULL && back_took(rc)) back_count_received(back_slot(CKPT_KIND_COMM, comm), &st);
-        give_status(&st, a[4]);
+        give_status(&st, p->status);
     } else if (done) {
-        give_canon(&canon, a[4]);
+        give_canon(&canon, p->status);
     }
     return back_error(rc);
 }
 
 long back_Imrecv(const long *a) {
+    ARGS(Imrecv) p = (const void *)a;
     MPI_Request r;
     struct back_done ready = {0};
     ckpt_vid comm, v = back_take_request();
     ckpt_mpi_status canon;
     int done, rc = MPI_ERR_NO_MEM;
-    if (v != CKPT_VID_NONE) rc = is_drained(*(ckpt_vid *)a[3]) ? back_done_begin(&ready) : MPI_SUCCESS;
+    if (v != CKPT_VID_NONE) rc = is_drained(*p->message) ? back_done_begin(&ready) : MPI_SUCCESS;
     if (rc != MPI_SUCCESS) {
         if (v != CKPT_VID_NONE) back_give_id(CKPT_KIND_REQUEST, v);
         return back_error(rc);
@@ -167,6 +176,6 @@ long back_Imrecv(const long *a) {
     }
     if (done) r = back_done_end(&ready, &canon, rc);
     back_set_request(v, r, REQUEST_RECV | (done ? REQUEST_DONE : REQUEST_MATCHED), 0, comm);
-    *(ckpt_vid *)a[4] = v;
+    *p->request = v;
     return 0;
 }

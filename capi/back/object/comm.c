@@ -130,12 +130,13 @@ long back_group_out(MPI_Group group, int is_member, int *size, ckpt_mpi_group *g
 
 // comm, size out, ckpt_mpi_group out (NULL: only the size)
 static long group_out(const long *a, int remote) {
-    MPI_Comm comm = real_comm(a[0]);
+    ARGS(Comm_group) p = (const void *)a;
+    MPI_Comm comm = real_comm(p->comm);
     MPI_Group group;
     if (comm == MPI_COMM_NULL) return CANON_ERR(COMM);
     int rc = remote ? MPI_Comm_remote_group(comm, &group) : MPI_Comm_group(comm, &group);
     if (rc != MPI_SUCCESS) return back_error(rc);
-    long canon = back_group_out(group, !remote, (int *)a[1], (ckpt_mpi_group *)a[2]);
+    long canon = back_group_out(group, !remote, p->size, p->members);
     MPI_Group_free(&group);
     return canon;
 }

@@ -10,17 +10,18 @@
 #include "back/request/request.h"
 
 // A call that made comm from the parent at a[0].
-static long made(int rc, MPI_Comm comm, const long *a, long out) {
-    return rc == MPI_SUCCESS ? back_new_comm(comm, comm, (ckpt_vid)a[0], 0, (ckpt_vid *)out) : back_error(rc);
+static long made(int rc, MPI_Comm comm, const long *a, ckpt_vid *out) {
+    return rc == MPI_SUCCESS ? back_new_comm(comm, comm, (ckpt_vid)a[0], 0, out) : back_error(rc);
 }
 
 long back_Comm_dup(const long *a) {
+    ARGS(Comm_dup) p = (const void *)a;
     MPI_Comm comm = MPI_COMM_NULL;
-    MPI_Info info = back_info((const char *)a[2]);
-    int rc = info == MPI_INFO_NULL ? MPI_Comm_dup(real_comm(a[0]), &comm)
-                                   : MPI_Comm_dup_with_info(real_comm(a[0]), info, &comm);
+    MPI_Info info = back_info(p->info);
+    int rc = info == MPI_INFO_NULL ? MPI_Comm_dup(real_comm(p->comm), &comm)
+                                   : MPI_Comm_dup_with_info(real_comm(p->comm), info, &comm);
     back_info_done(&info);
-    return made(rc, comm, a, a[1]);
+    return made(rc, comm, a, p->newcomm);
 }
 
 long back_Comm_dup_with_info(const long *a) { return back_Comm_dup(a); }
@@ -28,8 +29,9 @@ long back_Comm_dup_with_info(const long *a) { return back_Comm_dup(a); }
 // The duplicate's id is given out at once, described like the parent; its real handle is there when
 // the request is complete.  promised: the id, CKPT_VID_NONE when it has none yet.
 static long idup(const long *a, ckpt_vid promised) {
+    ARGS(Comm_idup) p = (const void *)a;
     MPI_Request r = MPI_REQUEST_NULL;
-    MPI_Comm parent = real_comm(a[0]);
+    MPI_Comm parent = real_comm(p->comm);
     struct back_idup *d = calloc(1, sizeof *d);
     if (d == NULL) return CANON_ERR(NO_MEM);
     int rc = MPI_Comm_idup(parent, &d->comm, &r);
@@ -38,12 +40,11 @@ static long idup(const long *a, ckpt_vid promised) {
         return back_error(rc);
     }
     d->vid = promised;
-    long canon = promised != CKPT_VID_NONE ? back_keep_promise((ckpt_vid)a[0], promised)
-                                           : back_new_comm(MPI_COMM_NULL, parent, (ckpt_vid)a[0], 0, &d->vid);
-    if (canon == 0)
-        canon = back_new_request(r, REQUEST_OTHER | REQUEST_IDUP, 0, (ckpt_vid)a[0], (ckpt_vid *)a[2]);
-    if (canon == 0) back_slot(CKPT_KIND_REQUEST, *(ckpt_vid *)a[2])->extra = (uint64_t)(uintptr_t)d;
-    if (canon == 0 && promised == CKPT_VID_NONE) *(ckpt_vid *)a[1] = d->vid;
+    long canon = promised != CKPT_VID_NONE ? back_keep_promise(p->comm, promised)
+                                           : back_new_comm(MPI_COMM_NULL, parent, p->comm, 0, &d->vid);
+    if (canon == 0) canon = back_new_request(r, REQUEST_OTHER | REQUEST_IDUP, 0, p->comm, p->request);
+    if (canon == 0) back_slot(CKPT_KIND_REQUEST, *p->request)->extra = (uint64_t)(uintptr_t)d;
+    if (canon == 0 && promised == CKPT_VID_NONE) *p->newcomm = d->vid;
     return canon; // d stays when the id of the request is missing: MPI will write to it
 }
 
@@ -53,10 +54,11 @@ long back_Comm_idup(const long *a) { return idup(a, CKPT_VID_NONE); }
 long back_idup_promised(const long *a) { return idup(a, (ckpt_vid)a[1]); }
 
 long back_Comm_split(const long *a) {
+    ARGS(Comm_split) p = (const void *)a;
     MPI_Comm comm = MPI_COMM_NULL;
-    int color = (int)a[1] == CANON_UNDEFINED ? MPI_UNDEFINED : (int)a[1];
-    int rc = MPI_Comm_split(real_comm(a[0]), color, (int)a[2], &comm);
-    return made(rc, comm, a, a[3]);
+    int color = p->color == CANON_UNDEFINED ? MPI_UNDEFINED : p->color;
+    int rc = MPI_Comm_split(real_comm(p->comm), color, p->key, &comm);
+    return made(rc, comm, a, p->newcomm);
 }
 
 // An MPI that knows no parts of nodes finds none: nobody gets a communicator then.
@@ -69,92 +71,100 @@ long back_Comm_split(const long *a) {
 #endif
 
 long back_Comm_split_type(const long *a) {
+    ARGS(Comm_split_type) p = (const void *)a;
     MPI_Comm comm = MPI_COMM_NULL;
-    MPI_Info info = back_info((const char *)a[3]);
-    int type = a[1] == CANON_COMM_TYPE_SHARED         ? MPI_COMM_TYPE_SHARED
-               : a[1] == CANON_COMM_TYPE_HW_GUIDED    ? MPI_COMM_TYPE_HW_GUIDED
-               : a[1] == CANON_COMM_TYPE_HW_UNGUIDED  ? MPI_COMM_TYPE_HW_UNGUIDED
-               : a[1] == CANON_COMM_TYPE_NEIGHBORHOOD ? MPIX_COMM_TYPE_NEIGHBORHOOD
-               : a[1] == CANON_UNDEFINED              ? MPI_UNDEFINED
-                                                      : BACK_NO_VALUE;
-    int rc = MPI_Comm_split_type(real_comm(a[0]), type, (int)a[2], info, &comm), found;
-    if (rc == MPI_SUCCESS && comm != MPI_COMM_NULL && a[1] == CANON_COMM_TYPE_HW_UNGUIDED && a[5] != 0 &&
-        info != MPI_INFO_NULL)
-        MPI_Info_get(info, CANON_HW_RESOURCE, CANON_HW_RESOURCE_BYTES - 1, (char *)a[5], &found);
+    MPI_Info info = back_info(p->info);
+    int type = p->split_type == CANON_COMM_TYPE_SHARED         ? MPI_COMM_TYPE_SHARED
+               : p->split_type == CANON_COMM_TYPE_HW_GUIDED    ? MPI_COMM_TYPE_HW_GUIDED
+               : p->split_type == CANON_COMM_TYPE_HW_UNGUIDED  ? MPI_COMM_TYPE_HW_UNGUIDED
+               : p->split_type == CANON_COMM_TYPE_NEIGHBORHOOD ? MPIX_COMM_TYPE_NEIGHBORHOOD
+               : p->split_type == CANON_UNDEFINED              ? MPI_UNDEFINED
+                                                               : BACK_NO_VALUE;
+    int rc = MPI_Comm_split_type(real_comm(p->comm), type, p->key, info, &comm), found;
+    if (rc == MPI_SUCCESS && comm != MPI_COMM_NULL && p->split_type == CANON_COMM_TYPE_HW_UNGUIDED &&
+        p->resource != 0 && info != MPI_INFO_NULL)
+        MPI_Info_get(info, CANON_HW_RESOURCE, CANON_HW_RESOURCE_BYTES - 1, p->resource, &found);
     back_info_done(&info);
-    return made(rc, comm, a, a[4]);
+    return made(rc, comm, a, p->newcomm);
 }
 
 long back_Comm_create(const long *a) {
+    ARGS(Comm_create) p = (const void *)a;
     MPI_Comm comm = MPI_COMM_NULL;
-    MPI_Group group = back_group((const ckpt_mpi_group *)a[1]);
-    int rc = MPI_Comm_create(real_comm(a[0]), group, &comm);
+    MPI_Group group = back_group(p->group);
+    int rc = MPI_Comm_create(real_comm(p->comm), group, &comm);
     back_group_done(&group);
-    return made(rc, comm, a, a[2]);
+    return made(rc, comm, a, p->newcomm);
 }
 
 // Only the group's members call this: their parent's count would differ from the others'.
 long back_Comm_create_group(const long *a) {
+    ARGS(Comm_create_group) p = (const void *)a;
     MPI_Comm comm = MPI_COMM_NULL;
-    MPI_Group group = back_group((const ckpt_mpi_group *)a[1]);
-    int rc = MPI_Comm_create_group(real_comm(a[0]), group, (int)a[2], &comm);
+    MPI_Group group = back_group(p->group);
+    int rc = MPI_Comm_create_group(real_comm(p->comm), group, p->tag, &comm);
     back_group_done(&group);
     if (rc != MPI_SUCCESS) return back_error(rc);
     uint64_t identity = comm == MPI_COMM_NULL ? 1 : back_agree_identity(comm);
-    return back_new_comm(comm, comm, (ckpt_vid)a[0], identity, (ckpt_vid *)a[3]);
+    return back_new_comm(comm, comm, p->comm, identity, p->newcomm);
 }
 
 long back_Intercomm_create(const long *a) {
+    ARGS(Intercomm_create) p = (const void *)a;
     MPI_Comm comm = MPI_COMM_NULL;
-    int rc = MPI_Intercomm_create(real_comm(a[0]), (int)a[1], real_comm(a[2]), real_rank(a[3]),
-                                  real_tag(a[4]), &comm);
+    int rc = MPI_Intercomm_create(real_comm(p->local_comm), p->local_leader, real_comm(p->bridge_comm),
+                                  real_rank(p->remote_leader), real_tag(p->tag), &comm);
     if (rc != MPI_SUCCESS) return back_error(rc);
-    return back_new_comm(comm, comm, (ckpt_vid)a[0], back_agree_identity(comm), (ckpt_vid *)a[5]);
+    return back_new_comm(comm, comm, p->local_comm, back_agree_identity(comm), p->newintercomm);
 }
 
 long back_Intercomm_merge(const long *a) {
+    ARGS(Intercomm_merge) p = (const void *)a;
     MPI_Comm comm = MPI_COMM_NULL;
-    int rc = MPI_Intercomm_merge(real_comm(a[0]), (int)a[1], &comm);
-    return made(rc, comm, a, a[2]);
+    int rc = MPI_Intercomm_merge(real_comm(p->intercomm), p->high, &comm);
+    return made(rc, comm, a, p->newintercomm);
 }
 
 long back_Cart_create(const long *a) {
+    ARGS(Cart_create) p = (const void *)a;
     MPI_Comm comm = MPI_COMM_NULL;
-    int rc =
-        MPI_Cart_create(real_comm(a[0]), (int)a[1], (const int *)a[2], (const int *)a[3], (int)a[4], &comm);
-    return made(rc, comm, a, a[5]);
+    int rc = MPI_Cart_create(real_comm(p->old_comm), p->ndims, p->dims, p->periods, p->reorder, &comm);
+    return made(rc, comm, a, p->comm_cart);
 }
 
 long back_Cart_sub(const long *a) {
+    ARGS(Cart_sub) p = (const void *)a;
     MPI_Comm comm = MPI_COMM_NULL;
-    int rc = MPI_Cart_sub(real_comm(a[0]), (const int *)a[1], &comm);
-    return made(rc, comm, a, a[2]);
+    int rc = MPI_Cart_sub(real_comm(p->comm), p->remain_dims, &comm);
+    return made(rc, comm, a, p->new_comm);
 }
 
 long back_Graph_create(const long *a) {
+    ARGS(Graph_create) p = (const void *)a;
     MPI_Comm comm = MPI_COMM_NULL;
-    int rc =
-        MPI_Graph_create(real_comm(a[0]), (int)a[1], (const int *)a[2], (const int *)a[3], (int)a[4], &comm);
-    return made(rc, comm, a, a[5]);
+    int rc = MPI_Graph_create(real_comm(p->comm_old), p->nnodes, p->index, p->edges, p->reorder, &comm);
+    return made(rc, comm, a, p->comm_graph);
 }
 
 long back_Dist_graph_create_adjacent(const long *a) {
+    ARGS(Dist_graph_create_adjacent) p = (const void *)a;
     MPI_Comm comm = MPI_COMM_NULL;
-    MPI_Info info = back_info((const char *)a[7]);
-    int rc = MPI_Dist_graph_create_adjacent(real_comm(a[0]), (int)a[1], (const int *)a[2], real_weights(a[3]),
-                                            (int)a[4], (const int *)a[5], real_weights(a[6]), info, (int)a[8],
-                                            &comm);
+    MPI_Info info = back_info(p->info);
+    int rc = MPI_Dist_graph_create_adjacent(real_comm(p->comm_old), p->indegree, p->sources,
+                                            real_weights(p->sourceweights), p->outdegree, p->destinations,
+                                            real_weights(p->destweights), info, p->reorder, &comm);
     back_info_done(&info);
-    return made(rc, comm, a, a[9]);
+    return made(rc, comm, a, p->comm_dist_graph);
 }
 
 long back_Dist_graph_create(const long *a) {
+    ARGS(Dist_graph_create) p = (const void *)a;
     MPI_Comm comm = MPI_COMM_NULL;
-    MPI_Info info = back_info((const char *)a[6]);
-    int rc = MPI_Dist_graph_create(real_comm(a[0]), (int)a[1], (const int *)a[2], (const int *)a[3],
-                                   (const int *)a[4], real_weights(a[5]), info, (int)a[7], &comm);
+    MPI_Info info = back_info(p->info);
+    int rc = MPI_Dist_graph_create(real_comm(p->comm_old), p->n, p->nodes, p->degrees, p->targets,
+                                   real_weights(p->weights), info, p->reorder, &comm);
     back_info_done(&info);
-    return made(rc, comm, a, a[8]);
+    return made(rc, comm, a, p->newcomm);
 }
 
 static void gone(ckpt_vid v) {
@@ -163,7 +173,8 @@ static void gone(ckpt_vid v) {
 }
 
 long back_Comm_free(const long *a) {
-    ckpt_vid v = *(ckpt_vid *)a[0];
+    ARGS(Comm_free) p = (const void *)a;
+    ckpt_vid v = *p->comm;
     MPI_Comm comm = real_comm(v);
     int rc = MPI_Comm_free(&comm);
     if (rc == MPI_SUCCESS) gone(v);
@@ -171,7 +182,8 @@ long back_Comm_free(const long *a) {
 }
 
 long back_Comm_disconnect(const long *a) {
-    ckpt_vid v = *(ckpt_vid *)a[0];
+    ARGS(Comm_disconnect) p = (const void *)a;
+    ckpt_vid v = *p->comm;
     MPI_Comm comm = real_comm(v);
     int rc = MPI_Comm_disconnect(&comm);
     if (rc == MPI_SUCCESS) gone(v);
@@ -180,9 +192,10 @@ long back_Comm_disconnect(const long *a) {
 
 // For messages about the communicator; the application's copy of the name is in the front.
 long back_Comm_set_name(const long *a) {
-    MPI_Comm comm = real_comm(a[0]);
+    ARGS(Comm_set_name) p = (const void *)a;
+    MPI_Comm comm = real_comm(p->comm);
     if (comm == MPI_COMM_NULL) return CANON_ERR(COMM);
-    int rc = MPI_Comm_set_name(comm, (const char *)a[1]);
-    if (rc == MPI_SUCCESS) ckpt_vid_name(back.job, (ckpt_vid)a[0], (const char *)a[1]);
+    int rc = MPI_Comm_set_name(comm, p->comm_name);
+    if (rc == MPI_SUCCESS) ckpt_vid_name(back.job, p->comm, p->comm_name);
     return back_error(rc);
 }

@@ -302,112 +302,124 @@ static void put_addresses(struct writer *w, const MPI_Aint *v, int n) {
 }
 
 // A constructor with one inner datatype.
-static long make1(struct writer *w, long old, long newtype) {
-    put(w, (int32_t)(ckpt_vid)old);
-    return make(w, (ckpt_vid *)newtype);
+static long make1(struct writer *w, ckpt_vid old, ckpt_vid *newtype) {
+    put(w, (int32_t)old);
+    return make(w, newtype);
 }
 
 long back_Type_dup(const long *a) {
+    ARGS(Type_dup) p = (const void *)a;
     struct writer w = head(CANON_COMBINER_DUP, 0, 0, 1);
-    return make1(&w, a[0], a[1]);
+    return make1(&w, p->type, p->newtype);
 }
 
 long back_Type_contiguous(const long *a) {
+    ARGS(Type_contiguous) p = (const void *)a;
     struct writer w = head(CANON_COMBINER_CONTIGUOUS, 1, 0, 1);
-    put(&w, a[0]);
-    return make1(&w, a[1], a[2]);
+    put(&w, p->count);
+    return make1(&w, p->oldtype, p->newtype);
 }
 
 long back_Type_vector(const long *a) {
+    ARGS(Type_vector) p = (const void *)a;
     struct writer w = head(CANON_COMBINER_VECTOR, 3, 0, 1);
-    put(&w, a[0]);
-    put(&w, a[1]);
-    put(&w, a[2]);
-    return make1(&w, a[3], a[4]);
+    put(&w, p->count);
+    put(&w, p->blocklength);
+    put(&w, p->stride);
+    return make1(&w, p->oldtype, p->newtype);
 }
 
 long back_Type_create_hvector(const long *a) {
+    ARGS(Type_create_hvector) p = (const void *)a;
     struct writer w = head(CANON_COMBINER_HVECTOR, 2, 1, 1);
-    put(&w, a[0]);
-    put(&w, a[1]);
-    put64(&w, (uint64_t)a[2]);
-    return make1(&w, a[3], a[4]);
+    put(&w, p->count);
+    put(&w, p->blocklength);
+    put64(&w, (uint64_t)p->stride);
+    return make1(&w, p->oldtype, p->newtype);
 }
 
 long back_Type_indexed(const long *a) {
-    int n = count_of(a[0]);
+    ARGS(Type_indexed) p = (const void *)a;
+    int n = count_of(p->count);
     struct writer w = head(CANON_COMBINER_INDEXED, 1 + 2 * n, 0, 1);
-    put(&w, a[0]);
-    put_ints(&w, (const int *)a[1], n);
-    put_ints(&w, (const int *)a[2], n);
-    return make1(&w, a[3], a[4]);
+    put(&w, p->count);
+    put_ints(&w, p->blocklengths, n);
+    put_ints(&w, p->displacements, n);
+    return make1(&w, p->oldtype, p->newtype);
 }
 
 long back_Type_create_hindexed(const long *a) {
-    int n = count_of(a[0]);
+    ARGS(Type_create_hindexed) p = (const void *)a;
+    int n = count_of(p->count);
     struct writer w = head(CANON_COMBINER_HINDEXED, 1 + n, n, 1);
-    put(&w, a[0]);
-    put_ints(&w, (const int *)a[1], n);
-    put_addresses(&w, (const MPI_Aint *)a[2], n);
-    return make1(&w, a[3], a[4]);
+    put(&w, p->count);
+    put_ints(&w, p->blocklengths, n);
+    put_addresses(&w, p->displacements, n);
+    return make1(&w, p->oldtype, p->newtype);
 }
 
 long back_Type_create_indexed_block(const long *a) {
-    int n = count_of(a[0]);
+    ARGS(Type_create_indexed_block) p = (const void *)a;
+    int n = count_of(p->count);
     struct writer w = head(CANON_COMBINER_INDEXED_BLOCK, 2 + n, 0, 1);
-    put(&w, a[0]);
-    put(&w, a[1]);
-    put_ints(&w, (const int *)a[2], n);
-    return make1(&w, a[3], a[4]);
+    put(&w, p->count);
+    put(&w, p->blocklength);
+    put_ints(&w, p->displacements, n);
+    return make1(&w, p->oldtype, p->newtype);
 }
 
 long back_Type_create_hindexed_block(const long *a) {
-    int n = count_of(a[0]);
+    ARGS(Type_create_hindexed_block) p = (const void *)a;
+    int n = count_of(p->count);
     struct writer w = head(CANON_COMBINER_HINDEXED_BLOCK, 2, n, 1);
-    put(&w, a[0]);
-    put(&w, a[1]);
-    put_addresses(&w, (const MPI_Aint *)a[2], n);
-    return make1(&w, a[3], a[4]);
+    put(&w, p->count);
+    put(&w, p->blocklength);
+    put_addresses(&w, p->displacements, n);
+    return make1(&w, p->oldtype, p->newtype);
 }
 
 long back_Type_create_struct(const long *a) {
-    int n = count_of(a[0]);
-    const ckpt_vid *types = (const ckpt_vid *)a[3];
+    ARGS(Type_create_struct) p = (const void *)a;
+    int n = count_of(p->count);
+    const ckpt_vid *types = p->types;
     struct writer w = head(CANON_COMBINER_STRUCT, 1 + n, n, n);
-    put(&w, a[0]);
-    put_ints(&w, (const int *)a[1], n);
-    put_addresses(&w, (const MPI_Aint *)a[2], n);
+    put(&w, p->count);
+    put_ints(&w, p->block_lengths, n);
+    put_addresses(&w, p->displacements, n);
     put_ints(&w, (const int *)types, n);
-    return make(&w, (ckpt_vid *)a[4]);
+    return make(&w, p->newtype);
 }
 
 long back_Type_create_subarray(const long *a) {
-    int n = count_of(a[0]);
+    ARGS(Type_create_subarray) p = (const void *)a;
+    int n = count_of(p->ndims);
     struct writer w = head(CANON_COMBINER_SUBARRAY, 2 + 3 * n, 0, 1);
-    put(&w, a[0]);
-    put_ints(&w, (const int *)a[1], n);
-    put_ints(&w, (const int *)a[2], n);
-    put_ints(&w, (const int *)a[3], n);
-    put(&w, a[4]);
-    return make1(&w, a[5], a[6]);
+    put(&w, p->ndims);
+    put_ints(&w, p->sizes, n);
+    put_ints(&w, p->subsizes, n);
+    put_ints(&w, p->starts, n);
+    put(&w, p->order);
+    return make1(&w, p->oldtype, p->newtype);
 }
 
 long back_Type_create_darray(const long *a) {
-    int n = count_of(a[2]);
+    ARGS(Type_create_darray) p = (const void *)a;
+    int n = count_of(p->ndims);
     struct writer w = head(CANON_COMBINER_DARRAY, 4 + 4 * n, 0, 1);
-    put(&w, a[0]);
-    put(&w, a[1]);
-    put(&w, a[2]);
+    put(&w, p->size);
+    put(&w, p->rank);
+    put(&w, p->ndims);
     for (int i = 3; i <= 6; i++) put_ints(&w, (const int *)a[i], n);
-    put(&w, a[7]);
-    return make1(&w, a[8], a[9]);
+    put(&w, p->order);
+    return make1(&w, p->oldtype, p->newtype);
 }
 
 long back_Type_create_resized(const long *a) {
+    ARGS(Type_create_resized) p = (const void *)a;
     struct writer w = head(CANON_COMBINER_RESIZED, 0, 2, 1);
-    put64(&w, (uint64_t)a[1]);
-    put64(&w, (uint64_t)a[2]);
-    return make1(&w, a[0], a[3]);
+    put64(&w, (uint64_t)p->lb);
+    put64(&w, (uint64_t)p->extent);
+    return make1(&w, p->oldtype, p->newtype);
 }
 
 // These are predefined: never freed, so each is registered once.
@@ -432,25 +444,29 @@ long back_Type_create_f90_complex(const long *a) { return make_f90(CANON_COMBINE
 long back_Type_create_f90_integer(const long *a) { return make_f90(CANON_COMBINER_F90_INTEGER, a, 1); }
 
 long back_Type_match_size(const long *a) {
+    ARGS(Type_match_size) p = (const void *)a;
     static const int classes[] = {0, MPI_TYPECLASS_REAL, MPI_TYPECLASS_INTEGER, MPI_TYPECLASS_COMPLEX};
     MPI_Datatype type;
-    int rc = MPI_Type_match_size(a[0] >= 1 && a[0] <= 3 ? classes[a[0]] : BACK_NO_VALUE, (int)a[1], &type);
+    int rc = MPI_Type_match_size(
+        p->typeclass >= 1 && p->typeclass <= 3 ? classes[p->typeclass] : BACK_NO_VALUE, p->size, &type);
     if (rc != MPI_SUCCESS) return back_error(rc);
     ckpt_vid v = fresh_find(type);
     if (v == CKPT_VID_NONE) return CANON_ERR(ARG);
-    *(ckpt_vid *)a[2] = v;
+    *p->type = v;
     return 0;
 }
 
 // ---- the rest of a datatype's life ----
 
 long back_Type_commit(const long *a) {
-    MPI_Datatype type = real_type(*(ckpt_vid *)a[0]);
+    ARGS(Type_commit) p = (const void *)a;
+    MPI_Datatype type = real_type(*p->type);
     return back_error(MPI_Type_commit(&type));
 }
 
 long back_Type_free(const long *a) {
-    ckpt_vid v = *(ckpt_vid *)a[0];
+    ARGS(Type_free) p = (const void *)a;
+    ckpt_vid v = *p->type;
     MPI_Datatype type = real_type(v);
     int keeps;
     long canon = back_keep_type(v, &keeps);
@@ -471,20 +487,21 @@ static long contents_of(long vid, void **descriptor, size_t *bytes, struct conte
 }
 
 long back_Type_get_envelope(const long *a) {
-    if (real_type(a[0]) == MPI_DATATYPE_NULL) return CANON_ERR(TYPE);
+    ARGS(Type_get_envelope) p = (const void *)a;
+    if (real_type(p->type) == MPI_DATATYPE_NULL) return CANON_ERR(TYPE);
     struct contents c = {.combiner = CANON_COMBINER_NAMED};
-    if (CKPT_VID_INDEX((ckpt_vid)a[0]) >= CKPT_VID_PREDEFINED) {
+    if (CKPT_VID_INDEX(p->type) >= CKPT_VID_PREDEFINED) {
         void *descriptor;
         size_t bytes;
-        long rc = contents_of(a[0], &descriptor, &bytes, &c);
+        long rc = contents_of(p->type, &descriptor, &bytes, &c);
         if (rc != 0) return rc;
         free(descriptor);
         contents_done(&c);
     }
-    *(int *)a[1] = c.ni;
-    *(int *)a[2] = c.na;
-    *(int *)a[3] = c.nt;
-    *(int *)a[4] = c.combiner;
+    *p->num_integers = c.ni;
+    *p->num_addresses = c.na;
+    *p->num_datatypes = c.nt;
+    *p->combiner = c.combiner;
     return 0;
 }
 
@@ -502,20 +519,21 @@ long back_type_again(ckpt_vid inner_vid, ckpt_vid *out) {
 
 // type, room for each sort, arrays; count of datatypes, combiner
 long back_Type_get_contents(const long *a) {
+    ARGS(Type_get_contents) p = (const void *)a;
     void *descriptor;
     size_t bytes;
     struct contents c;
-    if (CKPT_VID_INDEX((ckpt_vid)a[0]) < CKPT_VID_PREDEFINED) return CANON_ERR(TYPE);
-    long rc = contents_of(a[0], &descriptor, &bytes, &c);
+    if (CKPT_VID_INDEX(p->mtype) < CKPT_VID_PREDEFINED) return CANON_ERR(TYPE);
+    long rc = contents_of(p->mtype, &descriptor, &bytes, &c);
     if (rc != 0) return rc;
-    if (c.ni > a[1] || c.na > a[2] || c.nt > a[3]) {
+    if (c.ni > p->max_integers || c.na > p->max_addresses || c.nt > p->max_datatypes) {
         rc = CANON_ERR(ARG);
     } else {
-        memcpy((void *)a[4], c.ints, (size_t)c.ni * sizeof(int));
-        memcpy((void *)a[5], c.addresses, (size_t)c.na * sizeof(MPI_Aint));
-        for (int i = 0; rc == 0 && i < c.nt; i++) rc = back_type_again(c.types[i], (ckpt_vid *)a[6] + i);
-        *(int *)a[7] = c.nt;
-        *(int *)a[8] = c.combiner;
+        memcpy((void *)p->integers, c.ints, (size_t)c.ni * sizeof(int));
+        memcpy((void *)p->addresses, c.addresses, (size_t)c.na * sizeof(MPI_Aint));
+        for (int i = 0; rc == 0 && i < c.nt; i++) rc = back_type_again(c.types[i], p->datatypes + i);
+        *p->types = c.nt;
+        *p->combiner = c.combiner;
     }
     contents_done(&c);
     free(descriptor);

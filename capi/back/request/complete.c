@@ -97,26 +97,30 @@ long back_wait_one(ckpt_vid *vid, long out, const char *call, int may_hold) {
     return back_error(rc);
 }
 
-long back_Wait(const long *a) { return back_wait_one((ckpt_vid *)a[0], a[1], "MPI_Wait", 1); }
+long back_Wait(const long *a) {
+    ARGS(Wait) p = (const void *)a;
+    return back_wait_one(p->request, p->status, "MPI_Wait", 1);
+}
 
 long back_Test(const long *a) {
-    ckpt_vid *vid = (ckpt_vid *)a[0];
-    int *flag = (int *)a[1];
+    ARGS(Test) p = (const void *)a;
+    ckpt_vid *vid = p->request;
+    int *flag = p->flag;
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, *vid);
     if (is_null(s) || is_inactive(s)) {
         if (is_null(s) && *vid != VID_REQUEST_NULL) return CANON_ERR(REQUEST);
         *flag = 1;
-        empty_status(a[2]);
+        empty_status(p->status);
         return 0;
     }
     if (is_compound(s)) {
         for (;;) {
-            const long inner[] = {(long)inner_next(s), a[1], last_inner(s) ? a[2] : 0};
+            const long inner[] = {(long)inner_next(s), (long)p->flag, last_inner(s) ? p->status : 0};
             long canon = back_Test(inner);
             if (!*flag || back_inner_done(s, vid) || canon != 0) return canon;
         }
     }
-    MPI_Status own, *status = status_for(a[2], &own);
+    MPI_Status own, *status = status_for(p->status, &own);
     if (back_pending()) back_attend();
     back_look();
     *flag = 0;
@@ -125,7 +129,7 @@ long back_Test(const long *a) {
     int rc = request_test(s, &r, flag, status);
     if (*flag || rc != MPI_SUCCESS) {
         *flag = 1;
-        status_of(s, status, a[2]);
+        status_of(s, status, p->status);
         complete(s, vid, status, rc);
     }
     return back_error(rc);
@@ -146,28 +150,29 @@ static int file_complete(ckpt_slot *s) {
 }
 
 long back_Request_get_status(const long *a) {
-    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, a[0]);
-    int *flag = (int *)a[1];
+    ARGS(Request_get_status) p = (const void *)a;
+    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, p->request);
+    int *flag = p->flag;
     if (is_compound(s)) {
         const struct back_coll *c = back_coll_of(s);
-        const long send[] = {c->a[0], a[1], 0}, inner[] = {c->inner, a[1], a[2]};
+        const long send[] = {c->a[0], (long)p->flag, 0}, inner[] = {c->inner, (long)p->flag, p->status};
         long canon = s->a & REQUEST_PAIR ? back_Request_get_status(send) : 0;
         if (canon != 0 || (s->a & REQUEST_PAIR && !*flag)) return canon;
         return back_Request_get_status(inner);
     }
     if (is_null(s) || is_inactive(s)) {
         *flag = 1;
-        empty_status(a[2]);
-        if (a[0] == VID_REQUEST_NULL && status_form(a[2]) == STATUS_MPICH)
-            put_error(a[2], 0); // as MPICH does here, and nowhere else with an empty status
+        empty_status(p->status);
+        if (p->request == VID_REQUEST_NULL && status_form(p->status) == STATUS_MPICH)
+            put_error(p->status, 0); // as MPICH does here, and nowhere else with an empty status
         return 0;
     }
-    MPI_Status own, *status = status_for(a[2], &own);
+    MPI_Status own, *status = status_for(p->status, &own);
     *flag = 0;
     if (back_pending()) back_attend();
     back_look();
     if (is_deferred(s) || (of_file(s) && !file_complete(s))) return 0;
     int rc = MPI_Request_get_status(real_of(s), flag, status);
-    if (rc == MPI_SUCCESS && *flag) status_of(s, status, a[2]);
+    if (rc == MPI_SUCCESS && *flag) status_of(s, status, p->status);
     return back_error(rc);
 }

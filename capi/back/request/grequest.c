@@ -69,25 +69,27 @@ static int start(ckpt_slot *s, ckpt_vid vid, void *upper, void *thunk) {
 
 // the front's object, its thunk, id out
 long back_Grequest_start(const long *a) {
+    ARGS(Grequest_start) p = (const void *)a;
     ckpt_vid vid;
     long canon = back_new_request(MPI_REQUEST_NULL, REQUEST_GENERALIZED, 0, VID_COMM_NULL, &vid);
     if (canon != 0) return canon;
-    int rc = start(back_slot(CKPT_KIND_REQUEST, vid), vid, (void *)a[0], (void *)a[1]);
+    int rc = start(back_slot(CKPT_KIND_REQUEST, vid), vid, p->object, p->thunk);
     if (rc != MPI_SUCCESS)
         ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, vid, back.shared);
     else
-        *(ckpt_vid *)a[2] = vid;
+        *p->request = vid;
     return back_error(rc);
 }
 
 long back_Grequest_complete(const long *a) {
-    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, a[0]);
+    ARGS(Grequest_complete) p = (const void *)a;
+    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, p->request);
     if (!(s->generation & 1) || !(s->a & REQUEST_GENERALIZED) || s->a & REQUEST_ENDED)
         return CANON_ERR(REQUEST);
     MPI_Request r = real_of(s);
     if (s->a & REQUEST_FREED) { // by MPI_Request_free, which left the rest to us
         free(back_grequest_of(s));
-        ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, (ckpt_vid)a[0], back.shared);
+        ckpt_vid_give(back.tables, CKPT_KIND_REQUEST, p->request, back.shared);
     } else {
         s->a |= REQUEST_ENDED;
     }

@@ -23,42 +23,54 @@ static int is_ours(long v) {
 }
 
 static long made(int rc, MPI_Request r, const long *a) {
+    ARGS(Psend_init) p = (const void *)a;
     if (rc != MPI_SUCCESS) return back_error(rc);
-    return back_new_request(r, REQUEST_OTHER | REQUEST_PERSISTENT | REQUEST_PARTITIONED, (int)a[4],
-                            (ckpt_vid)a[6], (ckpt_vid *)a[7]);
+    return back_new_request(r, REQUEST_OTHER | REQUEST_PERSISTENT | REQUEST_PARTITIONED, p->dest, p->comm,
+                            p->request);
 }
 
-// buffer, partitions, count, type, peer, tag, comm, id out
 long back_Psend_init(const long *a) {
+    ARGS(Psend_init) p = (const void *)a;
+    (void)p; // of an MPI that has none
     MPI_Request r = MPI_REQUEST_NULL;
-    int rc = PARTITIONED(MPI_Psend_init(real_buf(a[0]), (int)a[1], a[2], real_type(a[3]), real_rank(a[4]),
-                                        real_tag(a[5]), real_comm(a[6]), MPI_INFO_NULL, &r));
+    int rc = PARTITIONED(MPI_Psend_init(real_buf(p->buf), p->partitions, p->count, real_type(p->datatype),
+                                        real_rank(p->dest), real_tag(p->tag), real_comm(p->comm),
+                                        MPI_INFO_NULL, &r));
     return made(rc, r, a);
 }
 
 long back_Precv_init(const long *a) {
+    ARGS(Precv_init) p = (const void *)a;
+    (void)p; // of an MPI that has none
     MPI_Request r = MPI_REQUEST_NULL;
-    int rc = PARTITIONED(MPI_Precv_init(real_buf(a[0]), (int)a[1], a[2], real_type(a[3]), real_rank(a[4]),
-                                        real_tag(a[5]), real_comm(a[6]), MPI_INFO_NULL, &r));
+    int rc = PARTITIONED(MPI_Precv_init(real_buf(p->buf), p->partitions, p->count, real_type(p->datatype),
+                                        real_rank(p->source), real_tag(p->tag), real_comm(p->comm),
+                                        MPI_INFO_NULL, &r));
     return made(rc, r, a);
 }
 
 long back_Pready(const long *a) {
-    if (!is_ours(a[1])) return CANON_ERR(REQUEST);
-    return back_error(PARTITIONED(MPI_Pready((int)a[0], real_request(a[1]))));
+    ARGS(Pready) p = (const void *)a;
+    if (!is_ours(p->request)) return CANON_ERR(REQUEST);
+    return back_error(PARTITIONED(MPI_Pready(p->partition, real_request(p->request))));
 }
 
 long back_Pready_range(const long *a) {
-    if (!is_ours(a[2])) return CANON_ERR(REQUEST);
-    return back_error(PARTITIONED(MPI_Pready_range((int)a[0], (int)a[1], real_request(a[2]))));
+    ARGS(Pready_range) p = (const void *)a;
+    if (!is_ours(p->request)) return CANON_ERR(REQUEST);
+    return back_error(
+        PARTITIONED(MPI_Pready_range(p->partition_low, p->partition_high, real_request(p->request))));
 }
 
 long back_Pready_list(const long *a) {
-    if (!is_ours(a[2])) return CANON_ERR(REQUEST);
-    return back_error(PARTITIONED(MPI_Pready_list((int)a[0], (int *)a[1], real_request(a[2]))));
+    ARGS(Pready_list) p = (const void *)a;
+    if (!is_ours(p->request)) return CANON_ERR(REQUEST);
+    return back_error(
+        PARTITIONED(MPI_Pready_list(p->length, (int *)p->array_of_partitions, real_request(p->request))));
 }
 
 long back_Parrived(const long *a) {
-    if (!is_ours(a[0])) return CANON_ERR(REQUEST);
-    return back_error(PARTITIONED(MPI_Parrived(real_request(a[0]), (int)a[1], (int *)a[2])));
+    ARGS(Parrived) p = (const void *)a;
+    if (!is_ours(p->request)) return CANON_ERR(REQUEST);
+    return back_error(PARTITIONED(MPI_Parrived(real_request(p->request), p->partition, p->flag)));
 }

@@ -20,8 +20,9 @@ static inline int puts_success(long status) { return status_form(status) != STAT
 
 // One after the other.
 static long wait_each(const long *a) {
-    ckpt_vid *v = (ckpt_vid *)a[1];
-    long statuses = a[2], all = 0, n = a[0], *again = (long *)a;
+    ARGS(Waitall) p = (const void *)a;
+    ckpt_vid *v = p->requests;
+    long statuses = p->statuses, all = 0, n = p->count, *again = (long *)a;
     for (long i = 0; i < n; i++) {
         // Issued again, the call has only the rest to wait for.
         again[0] = n - i;
@@ -65,21 +66,22 @@ static inline MPI_Status *statuses_for(long out, MPI_Status *own, long n) {
 // communication once a turn, not once a request.  What takes long is waited for one by one, so that
 // people can be told which it is.
 long back_Waitall(const long *a) {
-    ckpt_vid *v = (ckpt_vid *)a[1];
+    ARGS(Waitall) p = (const void *)a;
+    ckpt_vid *v = p->requests;
     ckpt_slot *slot[SMALL];
     MPI_Request r[SMALL];
     MPI_Status own[SMALL], *st = own;
-    long n = a[0], all = 0;
+    long n = p->count, all = 0;
     int flag = 0, rc;
     if (n < 2 || n > SMALL || !plain(n, v, slot, r)) return wait_each(a);
-    if (a[2] != 0) st = statuses_for(a[2], own, n);
+    if (p->statuses != 0) st = statuses_for(p->statuses, own, n);
     for (unsigned turn = 0;; turn++) {
         rc = MPI_Testall((int)n, r, &flag, st);
         if (__builtin_expect(flag || rc != MPI_SUCCESS, 1)) break;
         if (turn == BACK_SPIN || (back_turn(turn) && !plain(n, v, slot, r))) return wait_each(a);
     }
     for (long i = 0; i < n; i++) {
-        long out = status_nth(a[2], i);
+        long out = status_nth(p->statuses, i);
         if (__builtin_expect(rc != MPI_SUCCESS, 0)) {
             note_error(r[i] == MPI_REQUEST_NULL ? ended(slot[i], &v[i], &st[i], st[i].MPI_ERROR, out)
                                                 : back_wait_one(&v[i], out, "MPI_Waitall", 0),
@@ -177,11 +179,12 @@ static int complete_at(ckpt_vid *v, int i, const MPI_Status *st, int rc, long ou
 }
 
 long back_Testall(const long *a) {
-    ckpt_vid *v = (ckpt_vid *)a[1];
+    ARGS(Testall) p = (const void *)a;
+    ckpt_vid *v = p->requests;
     struct reals x;
     long all = 0;
-    *(int *)a[2] = 0;
-    if (begin(&x, a[0], v, 0) != 0) {
+    *p->flag = 0;
+    if (begin(&x, p->count, v, 0) != 0) {
         end(&x);
         return CANON_ERR(NO_MEM);
     }
@@ -195,13 +198,13 @@ long back_Testall(const long *a) {
         }
     }
     for (int i = 0; i < x.n && flag; i++) {
-        long rc = back_wait_one(&v[i], status_nth(a[3], i), "MPI_Testall", 0);
-        for (int k = 0; k < i && rc != 0 && all == 0; k++) put_error(status_nth(a[3], k), 0);
+        long rc = back_wait_one(&v[i], status_nth(p->statuses, i), "MPI_Testall", 0);
+        for (int k = 0; k < i && rc != 0 && all == 0; k++) put_error(status_nth(p->statuses, k), 0);
         if (rc != 0) all = CANON_ERR(IN_STATUS);
-        if (all != 0 || puts_success(a[3])) put_error(status_nth(a[3], i), rc);
+        if (all != 0 || puts_success(p->statuses)) put_error(status_nth(p->statuses, i), rc);
     }
     end(&x);
-    *(int *)a[2] = flag;
+    *p->flag = flag;
     return all;
 }
 
@@ -243,11 +246,15 @@ static long any(long n, ckpt_vid *v, int *index, int *flag, long out, int wait) 
 }
 
 long back_Waitany(const long *a) {
+    ARGS(Waitany) p = (const void *)a;
     int flag;
-    return any(a[0], (ckpt_vid *)a[1], (int *)a[2], &flag, a[3], 1);
+    return any(p->count, p->requests, p->index, &flag, p->status, 1);
 }
 
-long back_Testany(const long *a) { return any(a[0], (ckpt_vid *)a[1], (int *)a[2], (int *)a[3], a[4], 0); }
+long back_Testany(const long *a) {
+    ARGS(Testany) p = (const void *)a;
+    return any(p->count, p->requests, p->index, p->flag, p->status, 0);
+}
 
 // Puts the complete requests of files behind the first n that are complete.  rc: as of MPI_Testsome.
 static int add_files(struct reals *x, const ckpt_vid *v, int n, int *rc) {
@@ -265,10 +272,11 @@ static int add_files(struct reals *x, const ckpt_vid *v, int n, int *rc) {
 }
 
 static long some(const long *a, int wait) {
-    ckpt_vid *v = (ckpt_vid *)a[1];
-    int *outcount = (int *)a[2], *indices = (int *)a[3];
+    ARGS(Testsome) p = (const void *)a;
+    ckpt_vid *v = p->requests;
+    int *outcount = p->outcount, *indices = p->indices;
     struct reals x;
-    int rc = begin(&x, a[0], v, a[4] != 0) == 0 ? MPI_SUCCESS : MPI_ERR_NO_MEM, n = 0;
+    int rc = begin(&x, p->incount, v, p->statuses != 0) == 0 ? MPI_SUCCESS : MPI_ERR_NO_MEM, n = 0;
     *outcount = 0;
     if (rc == MPI_SUCCESS && x.active == 0) {
         *outcount = MPI_UNDEFINED;
@@ -288,7 +296,7 @@ static long some(const long *a, int wait) {
             n = add_files(&x, v, n, &rc);
         for (int i = 0; i < n && all == 0; i++) {
             int one = rc == MPI_SUCCESS ? MPI_SUCCESS : x.s[i].MPI_ERROR;
-            long out = status_nth(a[4], done);
+            long out = status_nth(p->statuses, done);
             if (!complete_at(v, x.index[i], &x.s[i], one, out)) continue;
             if (rc != MPI_SUCCESS || puts_success(out)) put_error(out, back_error(one));
             indices[done++] = x.index[i];

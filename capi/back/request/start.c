@@ -14,11 +14,15 @@ static long start_checked(ckpt_vid v) {
     return s->a & REQUEST_COLL ? back_above.coll_start(s) : back_error(back_above.message_start(v, s));
 }
 
-long back_Start(const long *a) { return start_checked(*(ckpt_vid *)a[0]); }
+long back_Start(const long *a) {
+    ARGS(Start) p = (const void *)a;
+    return start_checked(*p->request);
+}
 
 long back_Startall(const long *a) {
-    const ckpt_vid *v = (const ckpt_vid *)a[1];
-    for (long i = 0; i < a[0]; i++) {
+    ARGS(Startall) p = (const void *)a;
+    const ckpt_vid *v = p->requests;
+    for (long i = 0; i < p->count; i++) {
         long rc = start_checked(v[i]);
         if (rc != 0) return rc;
     }
@@ -26,7 +30,8 @@ long back_Startall(const long *a) {
 }
 
 long back_Cancel(const long *a) {
-    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, *(ckpt_vid *)a[0]);
+    ARGS(Cancel) p = (const void *)a;
+    ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, *p->request);
     if (is_null(s) || is_deferred(s) || s->a & (REQUEST_COLL | REQUEST_PAIR)) return CANON_ERR(REQUEST);
     MPI_Request r = real_of(s);
     if ((s->a & REQUEST_KIND) == REQUEST_SEND) back_above.sync_cancelled(s->clock, s->b);
@@ -36,7 +41,8 @@ long back_Cancel(const long *a) {
 }
 
 long back_Request_free(const long *a) {
-    ckpt_vid *vid = (ckpt_vid *)a[0];
+    ARGS(Request_free) args = (const void *)a;
+    ckpt_vid *vid = args->request;
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, *vid);
     if (is_null(s) || is_deferred(s)) // MPI forbids it for collective calls
         return CANON_ERR(REQUEST);

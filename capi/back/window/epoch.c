@@ -21,69 +21,78 @@
 static inline void count(int *counter, int by) { __atomic_fetch_add(counter, by, __ATOMIC_RELAXED); }
 
 long back_Win_fence(const long *a) {
-    struct window *w = back_window_of(a[1]);
-    int rc = MPI_Win_fence(real_assert(a[0]), real_win(a[1]));
+    ARGS(Win_fence) p = (const void *)a;
+    struct window *w = back_window_of(p->win);
+    int rc = MPI_Win_fence(real_assert(p->assert), real_win(p->win));
     if (rc == MPI_SUCCESS && w != NULL) {
         w->fences++;
-        w->fenced = !(a[0] & CANON_MODE_NOSUCCEED);
+        w->fenced = !(p->assert &CANON_MODE_NOSUCCEED);
     }
     return back_error(rc);
 }
 
 long back_Win_lock(const long *a) {
-    struct window *w = back_window_of(a[3]);
-    int rc = MPI_Win_lock(real_lock(a[0]), real_rank(a[1]), real_assert(a[2]), real_win(a[3]));
-    if (rc == MPI_SUCCESS && w != NULL && (int)a[1] >= 0) {
-        count(&w->lock_ranks, (int)a[1]);
+    ARGS(Win_lock) p = (const void *)a;
+    struct window *w = back_window_of(p->win);
+    int rc =
+        MPI_Win_lock(real_lock(p->lock_type), real_rank(p->rank), real_assert(p->assert), real_win(p->win));
+    if (rc == MPI_SUCCESS && w != NULL && p->rank >= 0) {
+        count(&w->lock_ranks, p->rank);
         count(&w->locks, 1);
     }
     return back_error(rc);
 }
 
 long back_Win_unlock(const long *a) {
-    struct window *w = back_window_of(a[1]);
-    int rc = MPI_Win_unlock(real_rank(a[0]), real_win(a[1]));
-    if (rc == MPI_SUCCESS && w != NULL && (int)a[0] >= 0) {
+    ARGS(Win_unlock) p = (const void *)a;
+    struct window *w = back_window_of(p->win);
+    int rc = MPI_Win_unlock(real_rank(p->rank), real_win(p->win));
+    if (rc == MPI_SUCCESS && w != NULL && p->rank >= 0) {
         count(&w->locks, -1);
-        count(&w->lock_ranks, -(int)a[0]);
+        count(&w->lock_ranks, -p->rank);
     }
     return back_error(rc);
 }
 
 long back_Win_lock_all(const long *a) {
-    struct window *w = back_window_of(a[1]);
-    int rc = MPI_Win_lock_all(real_assert(a[0]), real_win(a[1]));
+    ARGS(Win_lock_all) p = (const void *)a;
+    struct window *w = back_window_of(p->win);
+    int rc = MPI_Win_lock_all(real_assert(p->assert), real_win(p->win));
     if (rc == MPI_SUCCESS && w != NULL) w->locked_all = 1;
     return back_error(rc);
 }
 
 long back_Win_unlock_all(const long *a) {
-    struct window *w = back_window_of(a[0]);
-    int rc = MPI_Win_unlock_all(real_win(a[0]));
+    ARGS(Win_unlock_all) p = (const void *)a;
+    struct window *w = back_window_of(p->win);
+    int rc = MPI_Win_unlock_all(real_win(p->win));
     if (rc == MPI_SUCCESS && w != NULL) w->locked_all = 0;
     return back_error(rc);
 }
 
 long back_Win_start(const long *a) {
-    struct window *w = back_window_of(a[2]);
-    MPI_Group group = back_group((const ckpt_mpi_group *)a[0]);
-    int rc = MPI_Win_start(group, real_assert(a[1]), real_win(a[2]));
+    ARGS(Win_start) p = (const void *)a;
+    struct window *w = back_window_of(p->win);
+    MPI_Group group = back_group(p->group);
+    int rc = MPI_Win_start(group, real_assert(p->assert), real_win(p->win));
     back_group_done(&group);
     if (rc == MPI_SUCCESS && w != NULL) w->started = 1;
     return back_error(rc);
 }
 
 long back_Win_complete(const long *a) {
-    struct window *w = back_window_of(a[0]);
-    int rc = MPI_Win_complete(real_win(a[0]));
+    ARGS(Win_complete) p = (const void *)a;
+    struct window *w = back_window_of(p->win);
+    int rc = MPI_Win_complete(real_win(p->win));
     if (rc == MPI_SUCCESS && w != NULL) w->started = 0;
     return back_error(rc);
 }
 
 long back_Win_post(const long *a) {
-    struct window *w = back_window_of(a[2]);
-    MPI_Group group = back_group((const ckpt_mpi_group *)a[0]);
-    int rc = MPI_Win_post(group, real_assert(a[1]), real_win(a[2]));
+    ARGS(Win_post) p = (const void *)a;
+    struct window *w = back_window_of(p->win);
+    MPI_Group group = back_group(p->group);
+    int rc = MPI_Win_post(group, real_assert(p->assert), real_win(p->win));
     back_group_done(&group);
     if (rc == MPI_SUCCESS && w != NULL) w->posted = 1;
     return back_error(rc);
@@ -96,13 +105,17 @@ static int test(long vid, int *flag) {
     return rc;
 }
 
-long back_Win_test(const long *a) { return back_error(test(a[0], (int *)a[1])); }
+long back_Win_test(const long *a) {
+    ARGS(Win_test) p = (const void *)a;
+    return back_error(test(p->win, p->flag));
+}
 
 // Others may take long to come to their MPI_Win_complete, and a checkpoint asked for meanwhile can
 // then say so.
 long back_Win_wait(const long *a) {
+    ARGS(Win_wait) p = (const void *)a;
     for (unsigned turn = 0;; turn++) {
-        int flag = 0, rc = test(a[0], &flag);
+        int flag = 0, rc = test(p->win, &flag);
         if (flag || rc != MPI_SUCCESS) return back_error(rc);
         back_turn(turn);
     }

@@ -253,40 +253,44 @@ static long new_window(struct window *w, long parent, const struct layout *from,
 }
 
 long back_Win_create(const long *a) {
-    return new_window(window_new(WINDOW_CREATE, (void *)a[0], a[1], (int)a[2], (const char *)a[3]), a[4],
-                      NULL, (ckpt_vid *)a[5]);
+    ARGS(Win_create) p = (const void *)a;
+    return new_window(window_new(WINDOW_CREATE, p->base, p->size, p->disp_unit, p->info), p->comm, NULL,
+                      p->win);
 }
 
 // Area, size, unit, info, comm; out: window, base.
 long back_Win_allocate(const long *a) {
-    struct window *w = window_new(WINDOW_ALLOCATE, NULL, a[1], (int)a[2], (const char *)a[3]);
-    if (w != NULL) w->area = (char *)a[0];
-    long canon = new_window(w, a[4], NULL, (ckpt_vid *)a[5]);
-    if (canon == 0) *(void **)a[6] = back_window_of(*(ckpt_vid *)a[5])->base;
+    ARGS(Win_allocate) p = (const void *)a;
+    struct window *w = window_new(WINDOW_ALLOCATE, NULL, p->size, p->disp_unit, p->info);
+    if (w != NULL) w->area = (char *)p->area;
+    long canon = new_window(w, p->comm, NULL, p->win);
+    if (canon == 0) *p->base = back_window_of(*p->win)->base;
     return canon;
 }
 
 long back_Win_create_dynamic(const long *a) {
-    return new_window(window_new(WINDOW_DYNAMIC, NULL, 0, 1, (const char *)a[0]), a[1], NULL,
-                      (ckpt_vid *)a[2]);
+    ARGS(Win_create_dynamic) p = (const void *)a;
+    return new_window(window_new(WINDOW_DYNAMIC, NULL, 0, 1, p->info), p->comm, NULL, p->win);
 }
 
 // Area, starts, size, unit, info, comm; out: window, rank, base.
 long back_Win_allocate_shared(const long *a) {
-    const struct layout from = {(char *)a[0], (const int64_t *)a[1]};
-    long canon = new_window(window_new(WINDOW_SHARED, NULL, a[2], (int)a[3], (const char *)a[4]), a[5], &from,
-                            (ckpt_vid *)a[6]);
+    ARGS(Win_allocate_shared) p = (const void *)a;
+    const struct layout from = {(char *)p->area, p->starts};
+    long canon =
+        new_window(window_new(WINDOW_SHARED, NULL, p->size, p->disp_unit, p->info), p->comm, &from, p->win);
     if (canon == 0) {
-        const struct window *w = back_window_of(*(ckpt_vid *)a[6]);
-        *(int *)a[7] = w->rank;
-        *(void **)a[8] = w->base;
+        const struct window *w = back_window_of(*p->win);
+        *p->rank = w->rank;
+        *p->base = w->base;
     }
     return canon;
 }
 
 // All members have come here when it returns, so that all know the same windows.
 long back_Win_free(const long *a) {
-    ckpt_vid v = *(ckpt_vid *)a[0];
+    ARGS(Win_free) p = (const void *)a;
+    ckpt_vid v = *p->win;
     struct window *w = back_window_of(v);
     MPI_Win win = real_win(v);
     int rc = MPI_Win_free(&win);
@@ -300,27 +304,29 @@ long back_Win_free(const long *a) {
 // ---- dynamic windows ----
 
 long back_Win_attach(const long *a) {
-    struct window *w = back_window_of(a[0]);
-    int rc = MPI_Win_attach(real_win(a[0]), (void *)a[1], (MPI_Aint)a[2]);
+    ARGS(Win_attach) p = (const void *)a;
+    struct window *w = back_window_of(p->win);
+    int rc = MPI_Win_attach(real_win(p->win), p->base, p->size);
     if (rc != MPI_SUCCESS || w == NULL) return back_error(rc);
     back_lock(LOCK_WINDOWS);
     struct attached *grown = realloc(w->attached, (size_t)(w->nattached + 1) * sizeof *w->attached);
     if (grown != NULL) {
         w->attached = grown;
-        w->attached[w->nattached++] = (struct attached){(void *)a[1], a[2]};
+        w->attached[w->nattached++] = (struct attached){p->base, p->size};
     }
     back_unlock(LOCK_WINDOWS);
-    if (grown == NULL) MPI_Win_detach(real_win(a[0]), (void *)a[1]);
+    if (grown == NULL) MPI_Win_detach(real_win(p->win), p->base);
     return grown ? 0 : CANON_ERR(NO_MEM);
 }
 
 long back_Win_detach(const long *a) {
-    struct window *w = back_window_of(a[0]);
-    int rc = MPI_Win_detach(real_win(a[0]), (const void *)a[1]);
+    ARGS(Win_detach) p = (const void *)a;
+    struct window *w = back_window_of(p->win);
+    int rc = MPI_Win_detach(real_win(p->win), p->base);
     if (rc != MPI_SUCCESS || w == NULL) return back_error(rc);
     back_lock(LOCK_WINDOWS);
     for (int i = 0; i < w->nattached; i++)
-        if (w->attached[i].base == (void *)a[1]) {
+        if (w->attached[i].base == p->base) {
             w->attached[i] = w->attached[--w->nattached];
             break;
         }
@@ -332,24 +338,27 @@ long back_Win_detach(const long *a) {
 
 // Asked about memory of the real MPI only; of the rest the front knows.
 long back_Win_shared_query(const long *a) {
+    ARGS(Win_shared_query) p = (const void *)a;
     return back_error(
-        MPI_Win_shared_query(real_win(a[0]), real_rank(a[1]), (MPI_Aint *)a[2], (int *)a[3], (void *)a[4]));
+        MPI_Win_shared_query(real_win(p->win), real_rank(p->rank), p->size, p->disp_unit, p->baseptr));
 }
 
 long back_Win_get_group(const long *a) {
+    ARGS(Win_get_group) p = (const void *)a;
     MPI_Group group;
-    int rc = MPI_Win_get_group(real_win(a[0]), &group);
+    int rc = MPI_Win_get_group(real_win(p->win), &group);
     if (rc != MPI_SUCCESS) return back_error(rc);
-    long canon = back_group_out(group, 1, (int *)a[1], (ckpt_mpi_group *)a[2]);
+    long canon = back_group_out(group, 1, p->size, p->members);
     MPI_Group_free(&group);
     return canon;
 }
 
 // For messages about the window; the application's copy of the name is in the front.
 long back_Win_set_name(const long *a) {
-    struct window *w = back_window_of(a[0]);
+    ARGS(Win_set_name) p = (const void *)a;
+    struct window *w = back_window_of(p->win);
     if (w == NULL) return CANON_ERR(WIN);
-    snprintf(w->name, sizeof w->name, "%.*s", (int)sizeof w->name - 1, (const char *)a[1]);
+    snprintf(w->name, sizeof w->name, "%.*s", (int)sizeof w->name - 1, p->win_name);
     return ckpt_vid_name(back.job, w->comm, w->name) == 0 ? 0 : CANON_ERR(INTERN);
 }
 
@@ -451,10 +460,12 @@ static long on_window(ckpt_back_fn *fn, const char *name, const long *a, ckpt_vi
     return rc;
 }
 static long clocked_Win_fence(const long *a) {
-    return on_window(back_Win_fence, "MPI_Win_fence", a, clock_of(a[1]));
+    ARGS(Win_fence) p = (const void *)a;
+    return on_window(back_Win_fence, "MPI_Win_fence", a, clock_of(p->win));
 }
 static long clocked_Win_free(const long *a) {
-    ckpt_vid comm = clock_of(*(ckpt_vid *)a[0]);
+    ARGS(Win_free) p = (const void *)a;
+    ckpt_vid comm = clock_of(*p->win);
     long rc = on_window(back_Win_free, "MPI_Win_free", a, comm);
     if (rc == 0) duplicate_free(comm);
     return rc;
