@@ -37,7 +37,7 @@ var wordTypes = map[string]string{
 
 // words that are an int, or a virtual id, in the low half.
 var (
-	intWords = []string{"int", "rank", "tag", "order", "typeclass", "assert", "lock", "pclass"}
+	intWords = []string{"int", "color", "rank", "tag", "order", "typeclass", "assert", "lock", "pclass"}
 	vidWords = []string{"comm", "type", "op", "request", "message", "win", "file"}
 )
 

@@ -18,7 +18,7 @@ func backChapter(fs []*function) []byte {
 	}
 	for _, f := range fs {
 		switch f.class {
-		case "translate":
+		case "translate", "front":
 			backWrapper(&b, f)
 		case "persist":
 			backPersistent(&b, f)
@@ -27,12 +27,12 @@ func backChapter(fs []*function) []byte {
 	return b.Bytes()
 }
 
-// collective is which parameter of a generated collective call is its communicator; -1: it is none.
+// collective is which word of a call that is counted on a communicator that is; -1: it is none.
 func (f *function) collective() int {
-	if f.chapter != "coll" || f.class != "translate" {
+	if !slices.Contains(f.marks, "clocked") && (f.chapter != "coll" || f.class != "translate") {
 		return -1
 	}
-	return slices.IndexFunc(f.params, func(p param) bool { return p.kind == "comm" })
+	return slices.IndexFunc(f.gateWords(), func(p param) bool { return p.kind == "comm" })
 }
 
 // blocking is how the back counts a collective call (clocked.h).
@@ -43,31 +43,75 @@ func (f *function) blocking() string {
 	return "BLOCKING"
 }
 
-// backCollectives lists the generated collective calls, for the table in which they are counted.
-func backCollectives(fs []*function) []byte {
-	lists := map[string][]*function{}
-	for _, f := range fs {
-		if f.collective() >= 0 {
-			lists[f.blocking()] = append(lists[f.blocking()], f)
+// fileFlags are the flags of a function on files that clocked_NAME of file_calls.c looks at; "": it has no such one.
+func (f *function) fileFlags() string {
+	var flags []string
+	for _, m := range f.marks {
+		if m != "clocked" && m != "guarded" {
+			flags = append(flags, strings.ToUpper(m))
 		}
 	}
+	return strings.Join(flags, " | ")
+}
+
+// counted is what stands before a function in the table while calls are counted; twoPhase: and while a
+// barrier is in front of each blocking one.
+func (f *function) counted(twoPhase bool) string {
+	switch {
+	case twoPhase && f.collective() >= 0 && f.blocking() == "BLOCKING":
+		return "committed_" + f.name
+	case f.collective() >= 0, len(f.marks) > 0:
+		return "clocked_" + f.name
+	}
+	return ""
+}
+
+// backClocked writes what counts the collective calls that are written by hand, and the tables in which all
+// counted ones are.
+func backClocked(fs []*function) []byte {
 	var b bytes.Buffer
-	b.WriteString(banner + "\n")
-	for _, how := range []string{"BLOCKING", "NONBLOCKING"} {
-		for _, f := range lists[how] {
-			fmt.Fprintf(&b, "long clocked_%s(const long *a);\n", f.name)
-			if how == "BLOCKING" {
-				fmt.Fprintf(&b, "long committed_%s(const long *a);\n", f.name)
+	b.WriteString(banner + "#include \"back/calls.h\"\n#include \"back/collective/clocked.h\"\n")
+	for _, f := range fs {
+		if at := f.collective(); at >= 0 && f.class != "translate" && f.class != "front" {
+			fmt.Fprintf(&b, "\nstatic long call_%s(const long *a, MPI_Comm comm) {\n    (void)comm;\n    return back_%[1]s(a);\n}\nCLOCKED_%s(%s, %s, %d)\n",
+				f.name, f.blocking(), f.name, strings.ToUpper(f.name), at)
+		}
+	}
+	for _, twoPhase := range []bool{false, true} {
+		fmt.Fprintf(&b, "\nckpt_back_fn *const back_%s_table[CKPT_FN_MPI_END - CKPT_FN_MPI] = {\n", map[bool]string{false: "clocked", true: "committed"}[twoPhase])
+		for _, f := range fs {
+			fn := f.counted(twoPhase)
+			switch {
+			case !f.below():
+				fn = "back_missing"
+			case fn == "":
+				fn = "back_" + f.name
 			}
+			fmt.Fprintf(&b, "    [%s - CKPT_FN_MPI] = %s,\n", f.fnConst(), fn)
+		}
+		b.WriteString("};\n")
+	}
+	return b.Bytes()
+}
+
+// backFiles lists the functions on files that file_calls.c makes.
+func backFiles(fs []*function) []byte {
+	var b bytes.Buffer
+	b.WriteString(banner + "#ifndef CKPT_ZZ_FILES_H\n#define CKPT_ZZ_FILES_H\n\n/* X(function, NUMBER, flags, which word is the address of the request's id; 0: none is). */\n#define FILE_FUNCTIONS(X)")
+	short := func(f *function) string { return strings.TrimPrefix(f.name, "File_") }
+	for _, f := range fs {
+		if flags := f.fileFlags(); flags != "" {
+			request := max(0, slices.IndexFunc(f.gateWords(), func(p param) bool { return p.kind == "orequest" }))
+			fmt.Fprintf(&b, " \\\n    X(%s, %s, %s, %d)", short(f), strings.ToUpper(short(f)), flags, request)
 		}
 	}
-	for _, how := range []string{"BLOCKING", "NONBLOCKING"} {
-		fmt.Fprintf(&b, "\n/* The name, that of its number, the communicator's place. */\n#define GENERATED_%s(X)", how)
-		for _, f := range lists[how] {
-			fmt.Fprintf(&b, " \\\n    X(%s, %s, %d)", f.name, strings.ToUpper(f.name), f.collective())
+	b.WriteString("\n\n/* X(function without _begin and _end, NUMBER, words of _begin). */\n#define SPLIT_FUNCTIONS(X)")
+	for _, f := range fs {
+		if name, ok := strings.CutSuffix(short(f), "_begin"); ok {
+			fmt.Fprintf(&b, " \\\n    X(%s, %s, %d)", name, strings.ToUpper(name), len(f.gateWords()))
 		}
-		b.WriteString("\n")
 	}
+	b.WriteString("\n\n#endif\n")
 	return b.Bytes()
 }
 

@@ -60,6 +60,11 @@ func backHeader(fs []*function) []byte {
 	for _, f := range fs {
 		if f.below() {
 			fmt.Fprintf(&b, "long back_%s(const long *a);\n", f.name)
+			for _, twoPhase := range []bool{false, true} {
+				if fn := f.counted(twoPhase); fn != "" && (!twoPhase || fn != f.counted(false)) {
+					fmt.Fprintf(&b, "long %s(const long *a);\n", fn)
+				}
+			}
 		}
 	}
 	b.WriteString("\n#pragma GCC visibility pop\n\n#endif\n")

@@ -5,6 +5,7 @@ package main
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -15,8 +16,11 @@ var functionsList string
 //go:embed constants.list
 var constantsList string
 
+// marks that a function may have behind its class.
+var marks = []string{"clocked", "guarded", "collective", "shared", "unsequential"}
+
 // classes of functions, in the order of the coverage table's summary.
-var classes = []string{"translate", "hand", "pair", "persist", "ask", "large"}
+var classes = []string{"translate", "hand", "pair", "front", "persist", "ask", "large"}
 
 type param struct {
 	kind, name string
@@ -29,6 +33,7 @@ type function struct {
 	chapter string
 	result  string // kind or C type of the result, "" for the usual error code
 	params  []param
+	marks   []string
 	words   []param // what goes through the gate, where that is not the parameters
 }
 
@@ -96,7 +101,14 @@ func parseFunction(fields []string) (*function, error) {
 	if err != nil || n < 0 {
 		return nil, fmt.Errorf("%q is no number", fields[0])
 	}
-	f := &function{number: n, name: fields[1], class: fields[2]}
+	class := strings.Split(fields[2], "+")
+	f := &function{number: n, name: fields[1], class: class[0]}
+	for _, m := range class[1:] {
+		if !slices.Contains(marks, m) {
+			return nil, fmt.Errorf("%s: unknown mark %q", f.name, m)
+		}
+		f.marks = append(f.marks, m)
+	}
 	known := false
 	for _, c := range classes {
 		known = known || c == f.class

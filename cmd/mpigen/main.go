@@ -77,18 +77,19 @@ func generate() (map[string][]byte, error) {
 		return nil, err
 	}
 	files := map[string][]byte{
-		"drain/zz_section.go":            records,
-		sectionPage:                      sectionPart(sec),
-		"capi/back/gen/zz_section.h":     sectionC(sec),
-		"capi/canon/gen/zz_numbers.h":    numbers(fs),
-		"capi/canon/gen/zz_constants.h":  constants(cs),
-		"capi/canon/gen/zz_args.h":       argsHeader(fs),
-		"capi/front/gen/zz_pmpi.h":       frontHeader(fs),
-		"capi/back/gen/zz_back.h":        backHeader(fs),
-		"capi/back/gen/zz_table.c":       backTable(fs),
-		"capi/back/gen/zz_constants.c":   backConstants(cs),
-		"capi/back/gen/zz_collectives.h": backCollectives(fs),
-		"docs/coverage.md":               coverage(fs),
+		"drain/zz_section.go":           records,
+		sectionPage:                     sectionPart(sec),
+		"capi/back/gen/zz_section.h":    sectionC(sec),
+		"capi/canon/gen/zz_numbers.h":   numbers(fs),
+		"capi/canon/gen/zz_constants.h": constants(cs),
+		"capi/canon/gen/zz_args.h":      argsHeader(fs),
+		"capi/front/gen/zz_pmpi.h":      frontHeader(fs),
+		"capi/back/gen/zz_back.h":       backHeader(fs),
+		"capi/back/gen/zz_table.c":      backTable(fs),
+		"capi/back/gen/zz_constants.c":  backConstants(cs),
+		"capi/back/gen/zz_clocked.c":    backClocked(fs),
+		"capi/back/gen/zz_files.h":      backFiles(fs),
+		"docs/coverage.md":              coverage(fs),
 	}
 	chapters := map[string][]*function{}
 	for _, f := range fs {
@@ -101,7 +102,7 @@ func generate() (map[string][]byte, error) {
 		if has("translate", "hand", "persist", "large") {
 			files["capi/front/gen/zz_"+name+".c"] = frontChapter(fs)
 		}
-		if has("translate", "persist") {
+		if has("translate", "front", "persist") {
 			files["capi/back/gen/zz_"+name+".c"] = backChapter(fs)
 		}
 	}

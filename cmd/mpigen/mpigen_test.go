@@ -35,6 +35,8 @@ func TestParseRefuses(t *testing.T) {
 		"unknown kind":      "1 A ask thing:x\n",
 		"no name of a kind": "1 A ask int\n",
 		"too short":         "1 A\n",
+		"unknown mark":      "1 A ask+often\n",
+		"words of no pair":  "1 A hand int:x | int:y\n",
 	} {
 		if _, err := parseFunctions(text); err == nil || !strings.HasPrefix(err.Error(), "functions.list:") {
 			t.Errorf("%s: error %v, want one that names the line", name, err)
@@ -158,6 +160,38 @@ func definitions(t *testing.T, dir string, re *regexp.Regexp) map[string]int {
 		}
 	}
 	return count
+}
+
+// TestCounted: what stands before a function while collective calls are counted, and which word is its
+// communicator: of a pair, what it sends and not its parameters.
+func TestCounted(t *testing.T) {
+	fs, err := parseFunctions(functionsList)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := map[string]*function{}
+	for _, f := range fs {
+		byName[f.name] = f
+	}
+	for name, want := range map[string]struct {
+		comm              int
+		clocked, twoPhase string
+	}{
+		"Bcast":         {4, "clocked_Bcast", "committed_Bcast"},
+		"Ibcast":        {4, "clocked_Ibcast", "clocked_Ibcast"},
+		"Alltoallw":     {8, "clocked_Alltoallw", "committed_Alltoallw"},
+		"Comm_spawn":    {6, "clocked_Comm_spawn", "committed_Comm_spawn"},
+		"Comm_split":    {0, "clocked_Comm_split", "committed_Comm_split"},
+		"Comm_free":     {-1, "clocked_Comm_free", "clocked_Comm_free"},
+		"File_read_all": {-1, "clocked_File_read_all", "clocked_File_read_all"},
+		"Reduce_local":  {-1, "", ""},
+		"Send":          {-1, "", ""},
+	} {
+		f := byName[name]
+		if f.collective() != want.comm || f.counted(false) != want.clocked || f.counted(true) != want.twoPhase {
+			t.Errorf("MPI_%s: communicator at %d, %q, %q; want %+v", name, f.collective(), f.counted(false), f.counted(true), want)
+		}
+	}
 }
 
 // TestFates: a function with large counts has the fate of the one without; what the table says of some.

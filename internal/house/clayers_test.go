@@ -38,7 +38,7 @@ var cLayers = []cLayer{
 		"capi/back/object", "capi/back/message", "capi/back/gen/zz_section.h", "capi/back/request", "capi/back/impl"}},
 	{part: "capi/back/window", includes: []string{"capi/back/collective", "capi/back/object", "capi/back/impl"}},
 	{part: "capi/back/file", includes: []string{"capi/back/collective", "capi/back/object", "capi/back/request",
-		"capi/back/impl"}},
+		"capi/back/impl", "capi/back/gen/*.h"}},
 	{part: "capi/back/collective", includes: []string{"capi/back/object", "capi/back/message", "capi/back/request",
 		"capi/back/impl"}},
 	{part: "capi/back/object", includes: []string{"capi/back/request", "capi/back/impl"}},

@@ -65,13 +65,8 @@ static long freeing(ckpt_back_fn *fn, const char *name, const long *a) {
     if (rc != 0) back_gate_return(&call, rc);
     return rc;
 }
-static long clocked_Comm_free(const long *a) { return freeing(back_Comm_free, "MPI_Comm_free", a); }
-static long clocked_Comm_disconnect(const long *a) {
+long clocked_Comm_free(const long *a) { return freeing(back_Comm_free, "MPI_Comm_free", a); }
+long clocked_Comm_disconnect(const long *a) {
     back_buffered_wait(*(ckpt_vid *)a[0], "MPI_Comm_disconnect");
     return freeing(back_Comm_disconnect, "MPI_Comm_disconnect", a);
-}
-
-void back_clock_functions(ckpt_back_fn **table) {
-    table[NUMBER(COMM_FREE)] = clocked_Comm_free;
-    table[NUMBER(COMM_DISCONNECT)] = clocked_Comm_disconnect;
 }

@@ -14,10 +14,6 @@ void back_gate_return(const ckpt_coll *call, long rc);
 
 // Peers may need this rank's part of their communication while it waits.
 void back_progress(void);
-// Puts functions into a table: those that free communicators; the calls whose members have no communicator of
-// their own yet (meet.c).
-void back_clock_functions(ckpt_back_fn **table);
-void back_meet_functions(ckpt_back_fn **table);
 
 #pragma GCC visibility pop
 

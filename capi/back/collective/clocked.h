@@ -108,8 +108,6 @@ static inline __attribute__((always_inline)) long clocked_nonblocking(clocked_fn
 
 // What the table has for a function call_NAME: its number is NUMBER(NAME), its communicator a[comm].
 #define CLOCKED_BLOCKING(name, NAME, comm)                                                         \
-    long clocked_##name(const long *a);                                                            \
-    long committed_##name(const long *a);                                                          \
     __attribute__((flatten)) long clocked_##name(const long *a) {                                  \
         return clocked_blocking(call_##name, "MPI_" #name, a, comm);                               \
     }                                                                                              \
@@ -118,7 +116,6 @@ static inline __attribute__((always_inline)) long clocked_nonblocking(clocked_fn
         return back_two_phase_done(a[comm], clocked_blocking(call_##name, "MPI_" #name, a, comm)); \
     }
 #define CLOCKED_NONBLOCKING(name, NAME, comm)                                         \
-    long clocked_##name(const long *a);                                               \
     __attribute__((flatten)) long clocked_##name(const long *a) {                     \
         return clocked_nonblocking(call_##name, NUMBER(NAME), "MPI_" #name, a, comm); \
     }

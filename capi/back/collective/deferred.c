@@ -132,11 +132,9 @@ static int keeps(ckpt_vid v, ckpt_back_fn *free_it) {
     return named; // without memory for remembering it, it is never freed
 }
 
-static long deferred_Type_free(const long *a) {
+long clocked_Type_free(const long *a) {
     return keeps(*(ckpt_vid *)a[0], back_Type_free) ? 0 : back_Type_free(a);
 }
-
-void back_deferred_functions(ckpt_back_fn **table) { table[NUMBER(TYPE_FREE)] = deferred_Type_free; }
 
 // Forgets a call that was started, and frees what nobody names any more.
 static void forget(struct deferred *done) {

@@ -36,8 +36,6 @@ struct deferred *back_deferred_of(const ckpt_slot *s);
 
 // Starts what was deferred and may start now.
 void back_start_deferred(void);
-// Puts the functions that free what deferred calls may use into a table.
-void back_deferred_functions(ckpt_back_fn **table);
 
 #pragma GCC visibility pop
 

@@ -33,7 +33,7 @@ static long meet(ckpt_back_fn *fn, const long *a, uint64_t meeting) {
 }
 
 // parent, group, tag, new
-static long met_Comm_create_group(const long *a) {
+long clocked_Comm_create_group(const long *a) {
     ARGS(Comm_create_group) p = (const void *)a;
     static const char name[] = "MPI_Comm_create_group";
     const ckpt_mpi_group *g = p->group;
@@ -45,7 +45,7 @@ static long met_Comm_create_group(const long *a) {
 }
 
 // local, local leader, peer, remote leader, tag, new
-static long met_Intercomm_create(const long *a) {
+long clocked_Intercomm_create(const long *a) {
     ARGS(Intercomm_create) p = (const void *)a;
     static const char name[] = "MPI_Intercomm_create";
     MPI_Comm local = real_comm(p->local_comm), peer = real_comm(p->bridge_comm);
@@ -76,9 +76,4 @@ static long met_Intercomm_create(const long *a) {
     free(world);
     free(others);
     return meet(back_Intercomm_create, a, meeting);
-}
-
-void back_meet_functions(ckpt_back_fn **table) {
-    table[CKPT_FN_MPI_COMM_CREATE_GROUP - CKPT_FN_MPI] = met_Comm_create_group;
-    table[CKPT_FN_MPI_INTERCOMM_CREATE - CKPT_FN_MPI] = met_Intercomm_create;
 }

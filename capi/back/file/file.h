@@ -52,8 +52,6 @@ int files_describe(void);
 int back_rebuild_file(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real);
 // Lists them (ckpt_runtime_ops.files).
 long back_files(void *ctx, char *buffer, size_t bytes);
-// Puts the functions on files that only some may call, or all members must, into a table.
-void back_file_functions(ckpt_back_fn **table);
 
 #pragma GCC visibility pop
 

@@ -10,6 +10,7 @@
 // half, also in an image.
 #include "back/collective/clock.h"
 #include "back/file/file.h"
+#include "back/gen/zz_files.h"
 #include "back/impl/error.h"
 #include "back/impl/special.h"
 #include "back/impl/status.h"
@@ -27,58 +28,7 @@ enum { REFUSES_UNSEQUENTIAL = 0 };
 enum { REFUSES_UNSEQUENTIAL = 1 };
 #endif
 
-// X(function, NUMBER, flags)
-#define FILE_FUNCTIONS(X)                                           \
-    X(set_size, SET_SIZE, COLLECTIVE)                               \
-    X(preallocate, PREALLOCATE, COLLECTIVE)                         \
-    X(set_view, SET_VIEW, COLLECTIVE)                               \
-    X(set_info, SET_INFO, COLLECTIVE)                               \
-    X(set_atomicity, SET_ATOMICITY, COLLECTIVE)                     \
-    X(sync, SYNC, COLLECTIVE)                                       \
-    X(read_at, READ_AT, UNSEQUENTIAL)                               \
-    X(write_at, WRITE_AT, UNSEQUENTIAL)                             \
-    X(iread_at, IREAD_AT, UNSEQUENTIAL)                             \
-    X(iwrite_at, IWRITE_AT, UNSEQUENTIAL)                           \
-    X(read_at_all, READ_AT_ALL, COLLECTIVE | UNSEQUENTIAL)          \
-    X(write_at_all, WRITE_AT_ALL, COLLECTIVE | UNSEQUENTIAL)        \
-    X(iread_at_all, IREAD_AT_ALL, COLLECTIVE | UNSEQUENTIAL)        \
-    X(iwrite_at_all, IWRITE_AT_ALL, COLLECTIVE | UNSEQUENTIAL)      \
-    X(read, READ, UNSEQUENTIAL)                                     \
-    X(write, WRITE, UNSEQUENTIAL)                                   \
-    X(iread, IREAD, UNSEQUENTIAL)                                   \
-    X(iwrite, IWRITE, UNSEQUENTIAL)                                 \
-    X(read_all, READ_ALL, COLLECTIVE | UNSEQUENTIAL)                \
-    X(write_all, WRITE_ALL, COLLECTIVE | UNSEQUENTIAL)              \
-    X(iread_all, IREAD_ALL, COLLECTIVE | UNSEQUENTIAL)              \
-    X(iwrite_all, IWRITE_ALL, COLLECTIVE | UNSEQUENTIAL)            \
-    X(seek, SEEK, UNSEQUENTIAL)                                     \
-    X(get_position, GET_POSITION, UNSEQUENTIAL)                     \
-    X(read_shared, READ_SHARED, SHARED)                             \
-    X(write_shared, WRITE_SHARED, SHARED)                           \
-    X(iread_shared, IREAD_SHARED, SHARED)                           \
-    X(iwrite_shared, IWRITE_SHARED, SHARED)                         \
-    X(read_ordered, READ_ORDERED, COLLECTIVE | SHARED)              \
-    X(write_ordered, WRITE_ORDERED, COLLECTIVE | SHARED)            \
-    X(seek_shared, SEEK_SHARED, COLLECTIVE | SHARED | UNSEQUENTIAL) \
-    X(get_position_shared, GET_POSITION_SHARED, SHARED | UNSEQUENTIAL)
-
-// X(function without _begin and _end, NUMBER, arguments of _begin)
-#define SPLIT_FUNCTIONS(X)           \
-    X(read_at_all, READ_AT_ALL, 5)   \
-    X(write_at_all, WRITE_AT_ALL, 5) \
-    X(read_all, READ_ALL, 4)         \
-    X(write_all, WRITE_ALL, 4)       \
-    X(read_ordered, READ_ORDERED, 4) \
-    X(write_ordered, WRITE_ORDERED, 4)
-
 #define NUMBER(NAME) (CKPT_FN_MPI_FILE_##NAME - CKPT_FN_MPI)
-
-// Where a non-blocking collective function has the id of its request; 0: it is another function.
-static inline int request_at(int number) {
-    return number == NUMBER(IREAD_AT_ALL) || number == NUMBER(IWRITE_AT_ALL) ? 5
-           : number == NUMBER(IREAD_ALL) || number == NUMBER(IWRITE_ALL)     ? 4
-                                                                             : 0;
-}
 
 static inline __attribute__((always_inline)) long call(ckpt_back_fn *fn, const char *name, const long *a,
                                                        int flags, int request) {
@@ -98,10 +48,9 @@ static inline __attribute__((always_inline)) long call(ckpt_back_fn *fn, const c
     return rc;
 }
 
-#define DEFINE(name, NAME, flags)                                                             \
-    long back_File_##name(const long *a);                                                     \
-    static long checked_##name(const long *a) {                                               \
-        return call(back_File_##name, "MPI_File_" #name, a, flags, request_at(NUMBER(NAME))); \
+#define DEFINE(name, NAME, flags, request)                                   \
+    long clocked_File_##name(const long *a) {                                \
+        return call(back_File_##name, "MPI_File_" #name, a, flags, request); \
     }
 FILE_FUNCTIONS(DEFINE)
 
@@ -135,14 +84,9 @@ static long end(int number, const long *a) {
     return 0;
 }
 
-#define DEFINE_SPLIT(name, NAME, n)                               \
-    long back_File_##name##_begin(const long *a) {                \
-        return begin(NUMBER(NAME##_BEGIN), checked_##name, a, n); \
-    }                                                             \
+#define DEFINE_SPLIT(name, NAME, n)                                    \
+    long back_File_##name##_begin(const long *a) {                     \
+        return begin(NUMBER(NAME##_BEGIN), clocked_File_##name, a, n); \
+    }                                                                  \
     long back_File_##name##_end(const long *a) { return end(NUMBER(NAME##_BEGIN), a); }
 SPLIT_FUNCTIONS(DEFINE_SPLIT)
-
-void back_file_functions(ckpt_back_fn **table) {
-#define PUT(name, NAME, flags) table[NUMBER(NAME)] = checked_##name;
-    FILE_FUNCTIONS(PUT)
-}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// comm_calls.c: the calls that make, free and name communicators; what is kept of one is in comm.c.
+// comm_calls.c: the calls that make, free and name communicators, where that takes more than the
+// call (the others are in gen/zz_comm.c and gen/zz_topo.c); what is kept of one is in comm.c.
 #include <stdlib.h>
 
 #include "back/impl/above.h"
@@ -53,14 +54,6 @@ long back_Comm_idup(const long *a) { return idup(a, CKPT_VID_NONE); }
 // parent, the id itself, request
 long back_idup_promised(const long *a) { return idup(a, (ckpt_vid)a[1]); }
 
-long back_Comm_split(const long *a) {
-    ARGS(Comm_split) p = (const void *)a;
-    MPI_Comm comm = MPI_COMM_NULL;
-    int color = p->color == CANON_UNDEFINED ? MPI_UNDEFINED : p->color;
-    int rc = MPI_Comm_split(real_comm(p->comm), color, p->key, &comm);
-    return made(rc, comm, a, p->newcomm);
-}
-
 // An MPI that knows no parts of nodes finds none: nobody gets a communicator then.
 #ifndef MPI_COMM_TYPE_HW_GUIDED
 #define MPI_COMM_TYPE_HW_GUIDED MPI_UNDEFINED
@@ -88,15 +81,6 @@ long back_Comm_split_type(const long *a) {
     return made(rc, comm, a, p->newcomm);
 }
 
-long back_Comm_create(const long *a) {
-    ARGS(Comm_create) p = (const void *)a;
-    MPI_Comm comm = MPI_COMM_NULL;
-    MPI_Group group = back_group(p->group);
-    int rc = MPI_Comm_create(real_comm(p->comm), group, &comm);
-    back_group_done(&group);
-    return made(rc, comm, a, p->newcomm);
-}
-
 // Only the group's members call this: their parent's count would differ from the others'.
 long back_Comm_create_group(const long *a) {
     ARGS(Comm_create_group) p = (const void *)a;
@@ -116,55 +100,6 @@ long back_Intercomm_create(const long *a) {
                                   real_rank(p->remote_leader), real_tag(p->tag), &comm);
     if (rc != MPI_SUCCESS) return back_error(rc);
     return back_new_comm(comm, comm, p->local_comm, back_agree_identity(comm), p->newintercomm);
-}
-
-long back_Intercomm_merge(const long *a) {
-    ARGS(Intercomm_merge) p = (const void *)a;
-    MPI_Comm comm = MPI_COMM_NULL;
-    int rc = MPI_Intercomm_merge(real_comm(p->intercomm), p->high, &comm);
-    return made(rc, comm, a, p->newintercomm);
-}
-
-long back_Cart_create(const long *a) {
-    ARGS(Cart_create) p = (const void *)a;
-    MPI_Comm comm = MPI_COMM_NULL;
-    int rc = MPI_Cart_create(real_comm(p->old_comm), p->ndims, p->dims, p->periods, p->reorder, &comm);
-    return made(rc, comm, a, p->comm_cart);
-}
-
-long back_Cart_sub(const long *a) {
-    ARGS(Cart_sub) p = (const void *)a;
-    MPI_Comm comm = MPI_COMM_NULL;
-    int rc = MPI_Cart_sub(real_comm(p->comm), p->remain_dims, &comm);
-    return made(rc, comm, a, p->new_comm);
-}
-
-long back_Graph_create(const long *a) {
-    ARGS(Graph_create) p = (const void *)a;
-    MPI_Comm comm = MPI_COMM_NULL;
-    int rc = MPI_Graph_create(real_comm(p->comm_old), p->nnodes, p->index, p->edges, p->reorder, &comm);
-    return made(rc, comm, a, p->comm_graph);
-}
-
-long back_Dist_graph_create_adjacent(const long *a) {
-    ARGS(Dist_graph_create_adjacent) p = (const void *)a;
-    MPI_Comm comm = MPI_COMM_NULL;
-    MPI_Info info = back_info(p->info);
-    int rc = MPI_Dist_graph_create_adjacent(real_comm(p->comm_old), p->indegree, p->sources,
-                                            real_weights(p->sourceweights), p->outdegree, p->destinations,
-                                            real_weights(p->destweights), info, p->reorder, &comm);
-    back_info_done(&info);
-    return made(rc, comm, a, p->comm_dist_graph);
-}
-
-long back_Dist_graph_create(const long *a) {
-    ARGS(Dist_graph_create) p = (const void *)a;
-    MPI_Comm comm = MPI_COMM_NULL;
-    MPI_Info info = back_info(p->info);
-    int rc = MPI_Dist_graph_create(real_comm(p->comm_old), p->n, p->nodes, p->degrees, p->targets,
-                                   real_weights(p->weights), info, p->reorder, &comm);
-    back_info_done(&info);
-    return made(rc, comm, a, p->newcomm);
 }
 
 static void gone(ckpt_vid v) {

@@ -459,19 +459,14 @@ static long on_window(ckpt_back_fn *fn, const char *name, const long *a, ckpt_vi
     back_gate_return(&call, rc);
     return rc;
 }
-static long clocked_Win_fence(const long *a) {
+long clocked_Win_fence(const long *a) {
     ARGS(Win_fence) p = (const void *)a;
     return on_window(back_Win_fence, "MPI_Win_fence", a, clock_of(p->win));
 }
-static long clocked_Win_free(const long *a) {
+long clocked_Win_free(const long *a) {
     ARGS(Win_free) p = (const void *)a;
     ckpt_vid comm = clock_of(*p->win);
     long rc = on_window(back_Win_free, "MPI_Win_free", a, comm);
     if (rc == 0) duplicate_free(comm);
     return rc;
-}
-
-void back_window_functions(ckpt_back_fn **table) {
-    table[CKPT_FN_MPI_WIN_FENCE - CKPT_FN_MPI] = clocked_Win_fence;
-    table[CKPT_FN_MPI_WIN_FREE - CKPT_FN_MPI] = clocked_Win_free;
 }

@@ -67,8 +67,6 @@ int back_rebuild_window(ckpt_vid vid, const void *descriptor, size_t bytes, uint
 // (ckpt_runtime_ops).
 int back_one_sided(void *ctx);
 int back_settle(void *ctx);
-// Puts the collective functions on windows into a table.
-void back_window_functions(ckpt_back_fn **table);
 // ckpt_runtime_ops.memory.
 long back_window_memory(void *ctx, uint64_t *list, long max);
 // What holds a checkpoint back: an epoch that a restart could not open again.
