@@ -78,8 +78,8 @@ static int next_send(struct sends *x) {
         if (x->at.request != NULL && x->at.request->a & REQUEST_SYNC) return 1;
         x->calls = x->at.request == NULL;
     }
-    x->at = (struct asked){NULL, x->at.call ? x->at.call->next : back_held_sends};
-    while (x->at.call != NULL && x->at.call->sync == NULL) x->at.call = x->at.call->next;
+    x->at = (struct asked){NULL, x->at.call ? LIST_NEXT(x->at.call, others) : LIST_FIRST(&back_held_sends)};
+    while (x->at.call != NULL && x->at.call->sync == NULL) x->at.call = LIST_NEXT(x->at.call, others);
     return x->at.call != NULL;
 }
 

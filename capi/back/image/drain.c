@@ -54,7 +54,8 @@ static int drain_matched(void) {
 
 static int drain_held(void) {
     int left = 0;
-    for (struct back_held *h = back_held_sends; h != NULL; h = h->next) {
+    struct back_held *h;
+    LIST_FOREACH(h, &back_held_sends, others) {
         int flag = *h->request == MPI_REQUEST_NULL;
         if (!flag) MPI_Test(h->request, &flag, MPI_STATUS_IGNORE);
         if (flag) *h->dest = CANON_PROC_NULL;

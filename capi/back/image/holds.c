@@ -33,7 +33,8 @@ static int sync_holds(const ckpt_slot *s, char *why, size_t bytes) {
 
 // The same of a call that waits: it needs memory for waiting on when its message was drained.
 static int held_holds(char *why, size_t bytes) {
-    for (const struct back_held *h = back_held_sends; h != NULL; h = h->next) {
+    const struct back_held *h;
+    LIST_FOREACH(h, &back_held_sends, others) {
         int flag = 0;
         if (h->sync == NULL || *h->dest < 0 || (!h->sync->short_of_memory && h->spare != NULL)) continue;
         MPI_Request_get_status(*h->request, &flag, MPI_STATUS_IGNORE);

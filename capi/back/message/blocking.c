@@ -17,24 +17,19 @@
 #include "back/message/drained.h"
 #include "back/message/sync.h"
 
-struct back_held *back_held_sends;
+struct back_held_list back_held_sends = LIST_HEAD_INITIALIZER(back_held_sends);
 
 // Holds the thread, with its send where draining finds it.
 static void hold(struct back_held *send) {
     if (send != NULL) {
         back_lock(LOCK_HELD);
-        send->next = back_held_sends;
-        back_held_sends = send;
+        LIST_INSERT_HEAD(&back_held_sends, send, others);
         back_unlock(LOCK_HELD);
     }
     back.host->hold();
     if (send != NULL) {
         back_lock(LOCK_HELD);
-        for (struct back_held **p = &back_held_sends; *p != NULL; p = &(*p)->next)
-            if (*p == send) {
-                *p = send->next;
-                break;
-            }
+        LIST_REMOVE(send, others);
         back_unlock(LOCK_HELD);
     }
 }
@@ -54,7 +49,10 @@ int back_wait_send(MPI_Request *request, const long *dest, struct back_sync *syn
         if (!back_pending()) continue;
         back_attend();
         if (back_stopping()) {
-            struct back_held h = {NULL, request, (long *)dest, sync, sync ? back_sync_spare() : NULL};
+            struct back_held h = {.request = request,
+                                  .dest = (long *)dest,
+                                  .sync = sync,
+                                  .spare = sync ? back_sync_spare() : NULL};
             hold(&h);
             back_release(h.spare);
             if (*dest == BACK_AWAITED) {

@@ -4,6 +4,8 @@
 #ifndef CKPT_BACK_BLOCKING_H
 #define CKPT_BACK_BLOCKING_H
 
+#include <sys/queue.h>
+
 #include "back/request/wait.h"
 
 #pragma GCC visibility push(hidden)
@@ -13,7 +15,7 @@ struct back_sync; // sync.h
 // A send of a blocking call, while its thread is held.  Once it is complete the call's arguments
 // say that it sends to nobody, so that a restart does not send again.
 struct back_held {
-    struct back_held *next;
+    LIST_ENTRY(back_held) others;
     MPI_Request *request;
     long *dest;              // the argument
     struct back_sync *sync;  // NULL when the send is not synchronous
@@ -36,7 +38,8 @@ struct back_take {
 // Receives: the drained messages first.  Returns a canonical error.
 long back_take(const struct back_take *take, long status);
 
-extern struct back_held *back_held_sends; // of held threads, under LOCK_HELD
+LIST_HEAD(back_held_list, back_held);
+extern struct back_held_list back_held_sends; // of held threads, under LOCK_HELD
 #pragma GCC visibility pop
 
 #endif

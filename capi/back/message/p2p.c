@@ -159,7 +159,7 @@ static long sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, 
         return back_error(rc);
     }
     back_count_sent(comm, (int)*dest);
-    struct back_held h = {NULL, &s, (long *)dest, NULL, NULL};
+    struct back_held h = {.request = &s, .dest = (long *)dest};
     struct back_take take = *what;
     take.send = &h;
     long canon = back_take(&take, *status);
