@@ -192,7 +192,7 @@ func (j *Job) awaitSafeState(q *request) (*safeState, error) {
 
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	patience, cancel := context.WithTimeout(q.waiting, stallAfter)
+	patience, cancel := context.WithTimeout(q.waiting, j.stall)
 	defer cancel()
 	timeOver := patience.Done()
 	var tooLate *control.RefusedError // the clock has given the epoch up

@@ -118,7 +118,7 @@ func unopened(t *testing.T, n int) []*rank {
 	all := make([]*rank, n)
 	for i := range all {
 		h := newTestHost(t)
-		tables, err := vid.Open(0, vid.MinWindow)
+		tables, err := vid.Open(0, 1<<24)
 		if err != nil {
 			t.Fatal(err)
 		}
