@@ -94,15 +94,12 @@ func verify(ctx context.Context, spec string, quick bool) (*verifyReport, error)
 		r.add(-1, spec, st.Size(), err)
 		return r, ctx.Err()
 	}
-	s, epoch, err := store.Resolve(spec)
+	t, err := openTarget(spec)
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.Manifest(epoch)
-	if err != nil {
-		return nil, err
-	}
-	r := &verifyReport{Path: s.EpochDir(epoch), Epoch: epoch, Quick: quick}
+	s, m := t.store, t.manifest
+	r := &verifyReport{Path: t.path(), Epoch: m.Epoch, Quick: quick}
 	for _, im := range m.Images {
 		err := s.VerifyImage(ctx, m, im.Rank, quick, nil)
 		if err == nil {
@@ -163,10 +160,4 @@ func (r *verifyReport) print(w io.Writer) {
 			_, _ = fmt.Fprintf(w, "%s: %d files are kept beside them: lengths and samples of the content are as recorded\n", r.Path, r.Kept)
 		}
 	}
-}
-
-// isImageFile tells whether the argument names a file rather than a directory of checkpoints.
-func isImageFile(path string) bool {
-	st, err := os.Stat(path)
-	return err == nil && st.Mode().IsRegular()
 }
