@@ -94,7 +94,9 @@ func (j *Job) persist(q *request, try func(*request) outcome, pause func(try int
 		q.progress(control.Event{Phase: stageStop.String(), Detail: strings.Join(refused.Reasons, "; ")})
 		select {
 		case <-q.waiting.Done():
-			j.recordFailure(o.err)
+			if !o.noted {
+				j.recordFailure(o.err)
+			}
 			return control.Result{}, o.err
 		case <-j.done:
 			return control.Result{}, control.ErrEnding
