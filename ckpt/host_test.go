@@ -41,7 +41,8 @@ type testHost struct {
 	onThaw    func() // the frozen child is not needed any more
 	onFreeze  func(pid int)
 	onSay     func()
-	mute      bool // there is no standard error
+	mute      bool  // there is no standard error
+	noErrand  error // no thread of the program does errands, for that reason
 
 	said []string
 
@@ -119,6 +120,12 @@ func (h *testHost) Release() {
 }
 
 func (h *testHost) Errand(f func()) error {
+	if !h.parked {
+		h.t.Error("an errand while the program runs")
+	}
+	if h.noErrand != nil {
+		return h.noErrand
+	}
 	f()
 	return nil
 }
