@@ -69,6 +69,11 @@ func makePlan(plan *C.struct_host_plan, args []string) error {
 	if process.Log, err = ckpt.NewLog(o.Log, process.Host.Original(2)); err != nil {
 		return err
 	}
+	if plan.fs_switched != nil {
+		process.Log.Debug("each crossing between the halves writes the FS base", zap.String("why", C.GoString(plan.fs_switched)))
+	} else {
+		process.Log.Debug("no crossing between the halves writes the FS base: the lower half uses GS")
+	}
 	if o.Trap == "sud" {
 		plan.sud = 1
 	}

@@ -94,9 +94,7 @@ func (j *Job) persist(q *request, try func(*request) outcome, pause func(try int
 		q.progress(control.Event{Phase: stageStop.String(), Detail: strings.Join(refused.Reasons, "; ")})
 		select {
 		case <-q.waiting.Done():
-			if !o.noted {
-				j.recordFailure(o.err)
-			}
+			j.recordFailure(o.err)
 			return control.Result{}, o.err
 		case <-j.done:
 			return control.Result{}, control.ErrEnding
@@ -194,7 +192,7 @@ func (j *Job) awaitSafeState(q *request) (*safeState, error) {
 
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	patience, cancel := context.WithTimeout(q.waiting, j.stall)
+	patience, cancel := context.WithTimeout(q.waiting, stallAfter)
 	defer cancel()
 	timeOver := patience.Done()
 	var tooLate *control.RefusedError // the clock has given the epoch up

@@ -64,9 +64,8 @@ type Job struct {
 
 	mu        sync.Mutex
 	status    control.Status
-	awaited   *safeState    // rank 0 of an MPI job: what a request waits for
-	asking    sync.Mutex    // rank 0: one request at a time
-	stall     time.Duration // how long it waits for a safe state: stallAfter, less in tests
+	awaited   *safeState // rank 0 of an MPI job: what a request waits for
+	asking    sync.Mutex // rank 0: one request at a time
 	endOrders chan after.Action
 	frozen    map[int]bool
 	closed    bool
@@ -82,7 +81,7 @@ type outcome struct {
 func newJob(h Host, o launch.Options, meta Meta, log *zap.Logger) *Job {
 	return &Job{
 		host: h, options: o, log: log, meta: meta, group: solo{},
-		done: make(chan struct{}), serving: make(chan struct{}), stall: stallAfter,
+		done: make(chan struct{}), serving: make(chan struct{}),
 		endOrders: make(chan after.Action, 1), frozen: map[int]bool{},
 		tries:  tries{open: map[tryID]*attempt{}, verdicts: map[tryID]decision{}},
 		status: control.Status{State: control.Running, Program: meta.Program, Started: time.Now()},

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -119,7 +118,7 @@ func unopened(t *testing.T, n int) []*rank {
 	all := make([]*rank, n)
 	for i := range all {
 		h := newTestHost(t)
-		tables, err := vid.Open(0, 1<<24)
+		tables, err := vid.Open(0, vid.MinWindow)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -349,30 +348,6 @@ func TestRequest(t *testing.T) {
 		r.host.wantRunning()
 	}
 	wantEpochs(t, all[0].store, 1)
-}
-
-// TestNoErrand: on one rank no thread of the program can do an errand. The others hear why all the same, and no
-// program stays stopped.
-func TestNoErrand(t *testing.T) {
-	all := ranks(t, 3)
-	all[1].host.noErrand = errors.New("no thread is there")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	_, err := ask(all[0].Job, ctx, after.Continue, func(e control.Event) {
-		if strings.Contains(e.Detail, "no thread is there") {
-			cancel(control.ErrTimeout)
-		}
-	})
-	var refused *control.RefusedError
-	if !errors.As(err, &refused) {
-		t.Fatal(err)
-	}
-	equal(t, "reasons", []string{"rank 1: no thread is there"}, refused.Reasons)
-	for _, r := range all {
-		r.turn.Lock() // its part is over
-		r.host.wantRunning()
-		r.turn.Unlock()
-	}
-	wantEpochs(t, all[0].store)
 }
 
 // TestFailureSaidOnce: a request fails, before anything is written or after. All ranks know, and one of them

@@ -5,15 +5,12 @@ package ckpt
 import (
 	"context"
 	"errors"
-	"runtime"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/clockwork"
 	"github.com/libckpt/libckpt/ckpt/control"
-	"github.com/libckpt/libckpt/internal/clockrace"
 	"github.com/libckpt/libckpt/rails/signaling"
 	"github.com/libckpt/libckpt/vid"
 )
@@ -78,51 +75,6 @@ func TestWithdrawnBeforeOneComes(t *testing.T) {
 	}
 	try(t, all)
 	wantEpochs(t, all[0].store, 1)
-}
-
-// TestStall: rank 0 has made collective calls that rank 1 never makes. The epoch is given up after a while, with
-// who keeps it, and tried again until nobody waits any longer; the programs never stop.
-func TestStall(t *testing.T) {
-	all := ranks(t, 2)
-	world := vid.MakeID(vid.Comm, 1)
-	for i, r := range all {
-		if err := r.tables.Bind(world, 1); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.tables.SetComm(world, vid.CommInfo{Rank: i, Size: 2, World: []int32{0, 1}, Identity: 1}); err != nil {
-			t.Fatal(err)
-		}
-		r.Clock().CommMade(world, 1, []int32{0, 1})
-	}
-	thread, err := clockrace.Start(all[0].tables.Address(), uint32(world))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for all[0].tables.CallsOn(world) == 0 {
-		runtime.Gosched()
-	}
-	thread.End()
-	all[0].stall = 50 * time.Millisecond
-	ctx, cancel := context.WithCancelCause(t.Context())
-	given := 0
-	_, err = ask(all[0].Job, ctx, after.Continue, func(e control.Event) {
-		if strings.Contains(e.Detail, "no safe state in") {
-			if given++; given == 2 {
-				cancel(control.ErrTimeout)
-			}
-		}
-	})
-	var refused *control.RefusedError
-	if !errors.As(err, &refused) || given != 2 {
-		t.Fatalf("%v, given up %d times", err, given)
-	}
-	names(t, err.Error(), "no safe state in", "the job goes on", "rank 1: owes")
-	for i, r := range all {
-		if r.host.parks != 0 {
-			t.Errorf("rank %d was stopped %d times", i, r.host.parks)
-		}
-	}
-	wantEpochs(t, all[0].store)
 }
 
 // TestLossOpensGates: a rank is lost while a request waits for a safe state. All gates open for good.

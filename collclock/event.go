@@ -106,6 +106,9 @@ type Abort struct{}
 // rank cannot be reached. The caller may not use a safe state of which any rank has withdrawn.
 type Withdraw struct{}
 
+// Tick is one step of the caller's clock. Only rank 0 counts them: Config says how many it waits.
+type Tick struct{}
+
 func (Call) event()      {}
 func (Return) event()    {}
 func (Withdrawn) event() {}
@@ -119,6 +122,7 @@ func (Request) event()   {}
 func (Resume) event()    {}
 func (Abort) event()     {}
 func (Withdraw) event()  {}
+func (Tick) event()      {}
 
 // Action is something that the caller must do. Actions of one step are done in order.
 type Action interface{ action() }
@@ -180,8 +184,10 @@ type ReportKind uint8
 
 // Reports.
 const (
-	ReportBusy  ReportKind = iota + 1 // a Request during an epoch: it is served by that epoch
-	ReportFault                       // an event that makes no sense here was ignored
+	ReportBusy    ReportKind = iota + 1 // a Request during an epoch: it is served by that epoch
+	ReportStalled                       // rank 0 gives an epoch up because it made no progress
+	ReportGaveUp                        // and will not try again
+	ReportFault                         // an event that makes no sense here was ignored
 )
 
 func (Send) action()    {}

@@ -43,6 +43,9 @@ const (
 // World is the identity of MPI_COMM_WORLD.
 func World() ID { return digest('W') }
 
+// Self is the identity of MPI_COMM_SELF of a rank.
+func Self(rank int32) ID { return digest('S', uint64(rank)) }
+
 // Child is the identity of a communicator that call number call on the parent made, for the members
 // (world ranks in the communicator's order).
 func Child(parent ID, call uint64, kind CreateKind, members []int32) ID {

@@ -27,6 +27,10 @@ type Config struct {
 	Rank, Ranks int
 	// Epoch is the last epoch used before; the first one here is the next.
 	Epoch uint32
+	// Stall is how many ticks rank 0 waits for the debts to be paid before it gives an epoch up; 0: for
+	// ever. Backoff is how many ticks it then waits before it tries again, twice as many each time;
+	// Tries is how often it tries (0 is once).
+	Stall, Backoff, Tries int
 	// Trace, when set, is told every step that the model knows too.
 	Trace func(TraceEvent)
 }
@@ -47,6 +51,11 @@ type Machine struct {
 	readySent, cleanSent bool
 	unripe               int // clocks that existed at the snapshot and are not ripe yet
 	deferred             int // deferred calls whose start was not done yet
+
+	// Rank 0 only.
+	ticks   int // since the epoch began, or since it was given up
+	tries   int // epochs given up in a row
+	waiting bool
 
 	out []Action
 }
@@ -92,6 +101,8 @@ func (m *Machine) Step(e Event) []Action {
 		if m.phase > Resuming {
 			m.leave(m.phase != Stopped)
 		}
+	case Tick:
+		m.tick()
 	default:
 		m.fault("unknown event %T", e)
 	}

@@ -18,9 +18,6 @@ import (
 	"github.com/libckpt/libckpt/collclock/scenario"
 )
 
-// self is the identity of a clock that no other rank has.
-func self(rank int32) ID { return Object(World(), ObjectFile, uint64(rank)+1000) }
-
 // TestPure keeps input, output and time out of the state machine.
 func TestPure(t *testing.T) {
 	entries, err := os.ReadDir(".")
@@ -59,7 +56,7 @@ var messages = []Message{
 	{Kind: MsgReq, Epoch: 1}, {Kind: MsgReady, Epoch: 1<<32 - 1}, {Kind: MsgFreeze, Epoch: 2},
 	{Kind: MsgClean, Epoch: 3}, {Kind: MsgStop, Epoch: 300}, {Kind: MsgResume, Epoch: 70000},
 	{Kind: MsgInit, Epoch: 1, Clock: World(), A: 3, B: 2, C: 1 << 63},
-	{Kind: MsgAnn, Clock: World(), A: 128}, {Kind: MsgLim, Epoch: 9, Clock: self(4), A: 0},
+	{Kind: MsgAnn, Clock: World(), A: 128}, {Kind: MsgLim, Epoch: 9, Clock: Self(4), A: 0},
 	{Kind: MsgRipe, Epoch: 1, Clock: World()}, {Kind: MsgFin, Epoch: 1, Clock: World(), A: 5},
 	{Kind: MsgFree, Clock: World()}, {Kind: MsgDrop, Clock: World()}, {Kind: MsgAsk, Epoch: 1, Clock: World()},
 	{Kind: MsgPrivate, Epoch: 1<<32 - 1, Clock: World(), A: 1<<64 - 1, B: 1<<64 - 1, C: 1<<64 - 1},
@@ -150,11 +147,11 @@ func FuzzMachine(f *testing.F) {
 func TestIdentities(t *testing.T) {
 	all, some := []int32{0, 1, 2}, []int32{2, 1, 0}
 	ids := []ID{
-		World(), self(0), self(1),
+		World(), Self(0), Self(1),
 		Child(World(), 1, CreateDup, all), Child(World(), 2, CreateDup, all), Child(World(), 1, CreateSplit, all),
-		Child(World(), 1, CreateDup, some), Child(self(0), 1, CreateDup, all),
+		Child(World(), 1, CreateDup, some), Child(Self(0), 1, CreateDup, all),
 		Subset(World(), 0, all, 0), Subset(World(), 1, all, 0), Subset(World(), 0, all, 1), Subset(World(), -1, all, 0),
-		Intercomm(World(), self(0), 0, 0), Intercomm(World(), self(0), 1, 0), Intercomm(World(), self(1), 0, 0),
+		Intercomm(World(), Self(0), 0, 0), Intercomm(World(), Self(0), 1, 0), Intercomm(World(), Self(1), 0, 0),
 		Object(World(), ObjectRequest, 1), Object(World(), ObjectRequest, 2), Object(World(), ObjectFile, 1),
 	}
 	for i, a := range ids {
@@ -162,7 +159,7 @@ func TestIdentities(t *testing.T) {
 			t.Errorf("identities %d and %d are equal", i, j)
 		}
 	}
-	if Intercomm(World(), self(0), 3, 1) != Intercomm(self(0), World(), 3, 1) {
+	if Intercomm(World(), Self(0), 3, 1) != Intercomm(Self(0), World(), 3, 1) {
 		t.Error("the two sides of an intercommunicator compute different identities")
 	}
 	// Identities are in images and must never change.
@@ -205,6 +202,32 @@ func TestPublishedFailsOnRandomPrograms(t *testing.T) {
 	t.Logf("the published algorithm fails in %d of 300 programs", failed)
 	if failed == 0 {
 		t.Error("random programs do not show any flaw of the published algorithm")
+	}
+}
+
+// TestStall: debts that are never paid end the epoch after a while; it is tried again, then given up.
+func TestStall(t *testing.T) {
+	m := New(Config{Rank: 0, Ranks: 2, Stall: 3, Backoff: 2, Tries: 2})
+	var got []string
+	note := func(list []Action) {
+		for _, a := range list {
+			switch a := a.(type) {
+			case Raise:
+				got = append(got, "raise "+strconv.Itoa(int(a.Epoch)))
+			case Resumed:
+				got = append(got, "resumed "+strconv.FormatBool(a.Aborted))
+			case Report:
+				got = append(got, map[ReportKind]string{ReportStalled: "stalled", ReportGaveUp: "gave up"}[a.What])
+			}
+		}
+	}
+	note(m.Step(Request{}))
+	for range 20 {
+		note(m.Step(Tick{}))
+	}
+	want := []string{"raise 1", "stalled", "resumed true", "raise 2", "gave up", "resumed true"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

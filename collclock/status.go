@@ -142,8 +142,8 @@ func (m *Machine) Clone() *Machine {
 
 // AppendState appends everything that decides what the machine will do; equal states append equally.
 func (m *Machine) AppendState(b []byte) []byte {
-	b = append(b, byte(m.phase), m.ready, m.clean, bits(m.readySent, m.cleanSent))
-	for _, v := range [...]int{int(m.epoch), m.unripe, m.deferred, len(m.early)} {
+	b = append(b, byte(m.phase), m.ready, m.clean, bits(m.readySent, m.cleanSent, m.waiting))
+	for _, v := range [...]int{int(m.epoch), m.unripe, m.deferred, m.ticks, m.tries, len(m.early)} {
 		b = binary.AppendUvarint(b, uint64(v))
 	}
 	b = appendReceived(b, m.early)

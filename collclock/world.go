@@ -94,6 +94,7 @@ func (m *Machine) request() {
 	case m.phase > Resuming:
 		m.do(Report{What: ReportBusy, Epoch: m.epoch, Text: "an epoch is running; it serves this request too"})
 	default:
+		m.waiting, m.ticks = false, 0
 		m.raise(m.epoch + 1)
 	}
 }
@@ -213,7 +214,7 @@ func (m *Machine) stop() {
 		m.fault("STOP of epoch %d in phase %v", m.epoch, m.phase)
 		return
 	}
-	m.phase = Stopped
+	m.phase, m.tries = Stopped, 0
 	m.trace(TraceStop, nil, uint64(m.epoch))
 	m.sendAll(m.place.children, Message{Kind: MsgStop, Epoch: m.epoch})
 	m.do(Stop{Epoch: m.epoch})
@@ -294,4 +295,30 @@ func (m *Machine) heardFree(r Received) {
 	c := m.known(r.Message.Clock)
 	c.heard++
 	m.tryDrop(c)
+}
+
+// tick counts time at rank 0: an epoch whose debts are not paid in time is given up, and tried again
+// after a while. Programs that rely on collectives that do not synchronize (which MPI does not
+// promise) may need it.
+func (m *Machine) tick() {
+	if !m.root() {
+		return
+	}
+	m.ticks++
+	switch {
+	case m.waiting && m.phase <= Resuming:
+		if m.ticks >= m.cfg.Backoff<<min(m.tries-1, 16) {
+			m.request()
+		}
+	case m.cfg.Stall > 0 && (m.phase == Raised || m.phase == Open) && m.ticks >= m.cfg.Stall:
+		m.tries++
+		m.ticks = 0
+		m.waiting = m.tries < m.cfg.Tries
+		what := ReportStalled
+		if !m.waiting {
+			what, m.tries = ReportGaveUp, 0
+		}
+		m.do(Report{What: what, Epoch: m.epoch, Text: m.Status().String()})
+		m.resume(Raised)
+	}
 }

@@ -21,16 +21,28 @@ awk '{ split($1, at, "-") }
     }' "/proc/$1/maps"
 cat <<'EOF'
 define upper
-  if $fs_base == *(unsigned long *)($gs_base + 16)
-    backtrace
+  set $record = 0
+  if $gs_base != 0
+    set $record = *(unsigned long *)($gs_base - 8)
+  end
+  # A thread that inherited the address of a record has neither of that one's FS bases.
+  if $record != 0
+    if $fs_base != *(unsigned long *)($record + 16) && $fs_base != *(unsigned long *)($record + 8)
+      set $record = 0
+    end
+  end
+  if $record == 0
+    echo a thread of the lower half alone\n
   else
-    if $fs_base == *(unsigned long *)($gs_base + 8)
+    if ($rip >= 0x100000000000 && $rip < 0x10c000000000) || $rip < 0x80000000
+      backtrace
+    else
       set $keep_rsp = $rsp
       set $keep_rip = $rip
       set $keep_rbp = $rbp
       set $keep_rbx = $rbx
       set $keep_rax = $orig_rax
-      set $frame = *(unsigned long *)($gs_base + 32)
+      set $frame = *(unsigned long *)($record + 32)
       set $rbx = *(unsigned long *)($frame + 40)
       set $rbp = *(unsigned long *)($frame + 48)
       set $rip = *(unsigned long *)($frame + 56)
@@ -41,8 +53,6 @@ define upper
       set $rbp = $keep_rbp
       set $rbx = $keep_rbx
       set $orig_rax = $keep_rax
-    else
-      echo a thread of the lower half alone\n
     end
   end
 end

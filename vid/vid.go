@@ -303,6 +303,16 @@ func (t *Tables) Find(k Kind, real uint64) ID {
 	return None
 }
 
+// Real returns the real handle of a live object.
+func (t *Tables) Real(id ID) (uint64, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.live(id) {
+		return 0, fmt.Errorf("vid: %v %#x: %w", id.Kind(), uint32(id), ErrStale)
+	}
+	return t.mem.slot(id).real, nil
+}
+
 // Grow adds a page of free slots of a kind whose ids C gives out.
 func (t *Tables) Grow(k Kind) error {
 	t.mu.Lock()
@@ -320,6 +330,19 @@ func (t *Tables) Grow(k Kind) error {
 	t.mem.push(k, in.next, in.next+pageSlots-1)
 	in.next += pageSlots
 	return nil
+}
+
+// Live counts the live objects of a kind that Go gave out, predefined ones excluded.
+func (t *Tables) Live(k Kind) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 0
+	for id, o := range t.objects {
+		if o.live && id.Kind() == k && !id.IsPredefined() {
+			n++
+		}
+	}
+	return n
 }
 
 // ---- below: the lock is held ----

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// gate.S: the crossing between the halves.  GS base is the thread record (struct thread in thread.h);
-// offsets used here: 8 lower_fs, 16 upper_fs, 24 lower_sp, 32 upper_sp, 40 attention, 44 upcalls,
-// 48 vdso_sp.
+// gate.S: the crossing between the halves.  gs:[-8] is the address of the thread record (struct thread in
+// thread.h); offsets used here: 8 lower_fs, 16 upper_fs, 24 lower_sp, 32 upper_sp, 40 attention, 44 upcalls,
+// 48 vdso_sp, 64 quick.
+//
+// The FS base is the upper half's in upper code.  While the thread is quick (lower_tls.c) no code of the lower
+// half looks at it, so it stays what it is; else it is changed at each crossing.
 //
 // gate_code..gate_code_end is copied into the first page of the arena.  It lies in the arena so
 // that a thread interrupted anywhere in it is an ordinary upper thread whose context can be saved:
@@ -30,11 +33,14 @@ gate_code:
 // From here to gate_in everything can be done twice: a handler that finds us here with the upper FS
 // sends us back to gate_commit, since its own use of the gate overwrites upper_sp.
 gate_commit:
-    mov gs:[32], rsp
-    mov rax, gs:[8]
+    mov r11, gs:[-8]
+    mov [r11 + 32], rsp
+    cmp dword ptr [r11 + 64], 0
+    jne gate_in
+    mov rax, [r11 + 8]
     wrfsbase rax
-gate_in:                                // FS is the lower one: this thread is in the lower half
-    mov rsp, gs:[24]                    // docs/split-process.md P4: C to Go on a foreign stack is slow
+gate_in:                                // this thread is in the lower half
+    mov rsp, [r11 + 24]                   // docs/split-process.md P4: C to Go on a foreign stack is slow
     mov edi, edi
     mov rax, -38                        // -ENOSYS: the front is newer than this host
     cmp edi, GATE_LIMIT
@@ -43,11 +49,15 @@ gate_in:                                // FS is the lower one: this thread is i
     mov rax, [rax + rdi*8]
     mov rdi, rsi
     call rax
-1:  mov rsp, gs:[32]
-    mov rcx, gs:[16]
+1:  mov r11, gs:[-8]
+    mov rsp, [r11 + 32]
+    cmp dword ptr [r11 + 64], 0
+    jne gate_tail
+    mov rcx, [r11 + 16]
     wrfsbase rcx
-gate_tail:                              // FS is the upper one: this thread is in the upper half
-    cmp dword ptr gs:[40], 0
+gate_tail:                              // this thread is in the upper half
+    mov r11, gs:[-8]                    // a thread that continues comes here with another one's
+    cmp dword ptr [r11 + 40], 0
     jne 3f
 2:  add rsp, 8
     pop r15
@@ -69,10 +79,11 @@ gate_code_end:
     .globl host_resume_gate
 host_resume_gate:
     mov rax, rsi
-    mov rsp, gs:[32]
+    mov r11, gs:[-8]
+    mov rsp, [r11 + 32]
     ldmxcsr [rsp]
     fldcw [rsp + 4]
-    mov rcx, gs:[16]
+    mov rcx, [r11 + 16]
     movabs rdx, GATE_PAGE + 0x400       // CKPT_GATE_CODE
     lea r8, [rip + gate_code]
     lea r9, [rip + gate_tail]
@@ -91,19 +102,23 @@ host_upcall:
     push r13
     push r14
     push r15
-    push qword ptr gs:[24]
-    push qword ptr gs:[32]
-    sub rsp, 8                          // 8 words and the return address: aligned to 16 again
-    mov gs:[24], rsp
-    inc dword ptr gs:[44]
+    mov r11, gs:[-8]
+    push qword ptr [r11 + 24]
+    push qword ptr [r11 + 32]
+    rdfsbase rcx
+    push rcx                            // 9 words and the return address: aligned to 16 again
+    mov [r11 + 24], rsp
+    inc dword ptr [r11 + 44]
     mov rbx, rdi
     mov r12, rsi
-    mov rax, gs:[32]
+    mov rax, [r11 + 32]
     sub rax, 128
     and rax, -16
-    mov rcx, gs:[16]
+    cmp rcx, [r11 + 8]                  // a quick thread that came through the gate has the upper one
+    jne 1f
+    mov rcx, [r11 + 16]
     wrfsbase rcx
-    mov rsp, rax
+1:  mov rsp, rax
     mov rdi, [r12]
     mov rsi, [r12 + 8]
     mov rdx, [r12 + 16]
@@ -111,13 +126,13 @@ host_upcall:
     mov r8, [r12 + 32]
     mov r9, [r12 + 40]
     call rbx
-    mov rcx, gs:[8]
+    mov r11, gs:[-8]
+    mov rsp, [r11 + 24]
+    dec dword ptr [r11 + 44]
+    pop rcx
     wrfsbase rcx
-    mov rsp, gs:[24]
-    dec dword ptr gs:[44]
-    add rsp, 8
-    pop qword ptr gs:[32]
-    pop qword ptr gs:[24]
+    pop qword ptr [r11 + 32]
+    pop qword ptr [r11 + 24]
     pop r15
     pop r14
     pop r13
@@ -164,9 +179,10 @@ host_sigreturn:
 // _Noreturn void host_enter(uint64_t ip, uint64_t sp): starts the program as the kernel would.
     .globl host_enter
 host_enter:
+    mov r11, gs:[-8]
+    mov rax, [r11 + 16]
     mov r11, rdi
     mov rsp, rsi
-    mov rax, gs:[16]
     wrfsbase rax
     xor eax, eax
     xor ebx, ebx

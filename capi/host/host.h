@@ -25,9 +25,10 @@
 //                that a signal ends)
 //   fds.h        fds.c (descriptor numbers, fronts)
 //   wrap.h       wrap.c (programs that start the program)
+//   lower_tls.h  lower_tls.c (thread-local storage of the lower half), insn.h, insn.c (machine instructions)
 //
-// Words: "upper" is the application's half, "lower" ours.  A thread is in upper code exactly when
-// its FS base is its upper_fs; that is how handlers tell the halves apart (docs/split-process.md P5).
+// Words: "upper" is the application's half, "lower" ours.  Handlers tell the halves apart by
+// where a thread stands (stands_in_upper; docs/split-process.md P5).
 #ifndef HOST_H
 #define HOST_H
 

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HOSTGO_VERSION 6
+#define HOSTGO_VERSION 7
 
 enum plan_action { PLAN_EXIT = 0, PLAN_RUN = 1, PLAN_RESTART = 2 };
 
@@ -30,6 +30,8 @@ struct host_plan {
     int restart_mpi;       // PLAN_RESTART: the image is of an MPI program
     uint64_t trigger_mask; // --signal: these do not reach the program; each writes its number to
     int trigger_fd;        // this descriptor
+    // Set by ckptrun: why each crossing writes the FS base (lower_tls.c), NULL when none does.
+    const char *fs_switched;
 };
 
 // A thread in an image: header, then xsave_bytes of extended state.

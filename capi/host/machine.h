@@ -33,8 +33,8 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 // GS base: the record of the thread of the upper half that the caller carries; NULL: none, or that of
 // one that has ended (thread.c).
 static inline struct thread *self(void) {
-    struct thread *t;
-    __asm__ volatile("rdgsbase %0" : "=r"(t));
+    struct thread *t; // before thread_attach GS may be 0
+    __asm__ volatile("rdgsbase %0\n\ttest %0, %0\n\tjz 1f\n\tmov %%gs:-8, %0\n1:" : "=r"(t)::"cc");
     return t;
 }
 static inline void set_gs(void *v) { __asm__ volatile("wrgsbase %0" ::"r"(v) : "memory"); }

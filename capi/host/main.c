@@ -11,6 +11,7 @@
 #include "crossing.h"
 #include "fds.h"
 #include "lower.h"
+#include "lower_tls.h"
 #include "program.h"
 #include "thread.h"
 #include "wrap.h"
@@ -92,6 +93,7 @@ int main(int argc, char **argv, char **envp) {
     memcpy(environment, envp, (nenv + 1) * sizeof *environment);
 
     check_machine();
+    lower_tls_begin();
     check_addresses();
     know_ids();
     know_signals();
@@ -110,7 +112,7 @@ int main(int argc, char **argv, char **envp) {
     // Threads of Go inherit this mask: the application's signals are for its own threads.
     host.start_mask = block_all();
     lower_open();
-    struct host_plan plan = {.version = HOSTGO_VERSION};
+    struct host_plan plan = {.version = HOSTGO_VERSION, .fs_switched = lower_tls_why()};
     if (host.go.plan(&plan, argc, argv, &host_operations) != 0)
         die(1, "libckpt.so and ckptrun are of different versions");
     if (plan.action == PLAN_EXIT) {

@@ -34,6 +34,7 @@ _Static_assert(offsetof(ckpt_gate_page, vdso) == 32, "vdso.S");
 _Static_assert(offsetof(ckpt_gate_page, clocks) == 72, "vdso.S");
 _Static_assert(offsetof(struct thread, lower_fs) == 8, "gate.S");
 _Static_assert(offsetof(struct thread, upper_fs) == 16, "gate.S");
+_Static_assert(offsetof(struct thread, quick) == 64, "gate.S");
 _Static_assert(offsetof(struct thread, lower_sp) == 24, "gate.S");
 _Static_assert(offsetof(struct thread, upper_sp) == 32, "gate.S");
 _Static_assert(offsetof(struct thread, attention) == 40, "gate.S");

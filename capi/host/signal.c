@@ -2,18 +2,20 @@
 //
 // signal.c: one set of kernel handlers, two owners.
 //
-// The kernel knows only our handlers.  Each looks at the FS base (docs/split-process.md P2, P5, P6):
-//   upper FS                the application's disposition counts: its handler is entered on a frame
+// The kernel knows only our handlers.  Each looks where the thread stands (stands_in_upper;
+// docs/split-process.md P2, P5, P6):
+//   in upper code           the application's disposition counts: its handler is entered on a frame
 //                           that we build on its own stack, exactly as the kernel's (P7 there)
-//   lower FS of its record  the thread is inside the lower half: faults go to whoever of Go and MPI
+//   in lower code           the thread is inside the lower half: faults go to whoever of Go and MPI
 //                           had a handler; the rest is queued and delivered on the way up (P8 there)
-//   neither                 a thread of Go's or MPI's: its own signals go to their handler, the
+//   no upper thread         a thread of Go's or MPI's: its own signals go to their handler, the
 //                           application's are passed on to its threads (hush.c keeps them away)
 // host.app holds what the application asked for, host.lower what Go and MPI installed.
 #include "host.h"
 #include "arena.h"
 #include "crossing.h"
 #include "emulation.h"
+#include "lower_tls.h"
 #include "thread.h"
 
 #include <errno.h>
@@ -325,19 +327,33 @@ static void on_signal(int sig, siginfo_t *si, void *v) {
         if (!host.child) RAW3(SYS_write, host.trigger_fd, &byte, 1);
         return;
     }
-    if (t && fs == t->upper_fs) {
+    if (stands_in_upper(t, fs, v)) {
         set_fs(t->lower_fs);
         upper_signal(t, si, v);
         set_fs(t->upper_fs);
         return;
     }
+    if (t && !lower_gs && fs != t->lower_fs) t = NULL; // it has inherited the record's address
     if (hush_ordered(si)) {
-        if (!t || fs != t->lower_fs) hush(v);
+        if (!t) hush(v);
         return;
     }
+    if (t) set_fs(t->lower_fs);
     int keep = errno;
-    lower_signal(t && fs == t->lower_fs ? t : NULL, si, v);
+    lower_signal(t, si, v);
     errno = keep;
+    set_fs(fs);
+}
+
+// In the gate a thread is in the lower half from gate_in on until gate_tail.  In the kernel's vDSO it is where
+// it called that from; functions of ours say so in vdso_sp.
+bool stands_in_upper(const struct thread *t, uint64_t fs, const ucontext_t *uc) {
+    if (!t || fs != t->upper_fs) return false;
+    if (!t->quick) return true;
+    uint64_t ip = (uint64_t)uc->uc_mcontext.gregs[REG_RIP], code = ARENA + 0x400;
+    if (ip >= host.vdso_start && ip < host.vdso_end) return t->vdso_sp != 0;
+    return in_upper(ip) &&
+           !(ip >= code + (uint64_t)(gate_in - gate_code) && ip < code + (uint64_t)(gate_tail - gate_code));
 }
 
 static void on_sigsys(int sig, siginfo_t *si, void *v) {
@@ -347,7 +363,7 @@ static void on_sigsys(int sig, siginfo_t *si, void *v) {
         on_signal(sig, si, v);
         return;
     }
-    if (!t || fs != t->upper_fs) return; // cannot be: only code in the arena is trapped
+    if (!stands_in_upper(t, fs, v)) return; // cannot be: only code in the arena is trapped
     set_fs(t->lower_fs);
     sigsys(t, si, v);
     set_fs(t->upper_fs);

@@ -16,6 +16,7 @@
 #include "crossing.h"
 #include "emulation.h"
 #include "fds.h"
+#include "lower_tls.h"
 #include "thread.h"
 
 #include <errno.h>
@@ -100,7 +101,11 @@ static void use_altstack(struct thread *t, size_t bytes) {
 void thread_attach(struct thread *t) {
     t->tid = (pid_t)RAW0(SYS_gettid);
     t->lower_fs = get_fs();
-    set_gs(t);
+    t->quick = lower_quick;
+    if (lower_gs)
+        lower_me = t;
+    else
+        set_gs(&t->self + 1);
     use_altstack(t, ALTSTACK);
     trap_arm_thread();
 }
@@ -221,7 +226,10 @@ static void farewell(struct thread *t) {
 static void detach(struct thread *t) {
     stack_t off = {.ss_flags = SS_DISABLE};
     RAW2(SYS_sigaltstack, &off, NULL);
-    set_gs(NULL);
+    if (lower_gs)
+        lower_me = NULL;
+    else
+        set_gs(NULL);
     lock();
     t->upper_fs = t->lower_fs = UINT64_MAX; // matches no thread's FS base
     t->next = pool;
@@ -416,11 +424,12 @@ void on_park(int sig, siginfo_t *si, void *v) {
     struct thread *t = self();
     uint64_t fs = get_fs();
     ucontext_t *uc = v;
-    if (t && fs == t->upper_fs) {
+    bool upper = stands_in_upper(t, fs, uc);
+    if (upper) {
         set_fs(t->lower_fs);
         park_upper(t, uc);
         set_fs(t->upper_fs);
-    } else if (t && fs == t->lower_fs) {
+    } else if (t && (lower_gs || fs == t->lower_fs)) {
         t->attention |= ATTN_PARK;
         uint64_t ip = (uint64_t)uc->uc_mcontext.gregs[REG_RIP];
         if (ip >= (uint64_t)cancel_begin && ip < (uint64_t)cancel_end)

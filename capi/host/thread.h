@@ -41,8 +41,8 @@ enum thread_state {
     T_HELD = 2,   // waits inside a gate call at a point from which it can be continued
 };
 
-// One thread of the upper half.  Its address is the thread's GS base.  Offsets below 64 are known to
-// gate.S and vdso.S.  The record is lower memory, which no image has.  So each field has a fate:
+// One thread of the upper half.  Its address is at gs:[-8].  Offsets up to 64 are known to gate.S and
+// vdso.S.  The record is lower memory, which no image has.  So each field has a fate:
 //
 //   saved    thread_save writes it, thread_load reads it (thread_image.c)
 //   again    made anew when the thread is carried by a new lower one (thread_new, thread_attach, thread_start)
@@ -57,6 +57,7 @@ struct thread {
     uint32_t upcalls; // 44 dropped  callbacks of the lower half now running in the upper; nobody stops in one
     uint64_t vdso_sp; // 48 dropped  non-zero inside our vDSO: rewind point on the upper stack
     uint64_t clear_tid; // 56 saved    CLONE_CHILD_CLEARTID address
+    uint32_t quick;     // 64 again    FS is the upper half's in the lower half, too (lower_tls.c)
 
     struct thread *next;         // again    list of live threads, under host.lock
     pid_t tid, vtid;             // again, saved  the kernel's, and what the application believes
@@ -98,6 +99,8 @@ struct thread {
 // ---- thread.c ----------------------------------------------------------------------------------
 struct thread *thread_new(void);      // record for the calling lower thread
 void thread_attach(struct thread *t); // FS, GS, altstack of the calling thread
+// Whether a handler has interrupted upper code: uc is where, fs the FS base that was found.  t may be NULL.
+bool stands_in_upper(const struct thread *t, uint64_t fs, const ucontext_t *uc); // signal.c
 void thread_enlist(struct thread *t);
 struct thread *thread_by_vtid(pid_t vtid);
 long thread_create(struct call *c);

@@ -14,6 +14,7 @@
 #include "crossing.h"
 #include "emulation.h"
 #include "lower.h"
+#include "lower_tls.h"
 #include "thread.h"
 
 #include <elf.h>
@@ -134,7 +135,7 @@ long upcall(void *fn, const long args[6]) {
     struct thread *t = self();
     // A thread of MPI's own may have inherited the record's address (docs/split-process.md P5).  It has no
     // upper stack, and no thread-local storage of the application's.
-    if (!t || get_fs() != t->lower_fs)
+    if (!t || (!lower_gs && get_fs() != t->lower_fs))
         die(1, "a thread of the MPI library called a function of the program's own (an operation of "
                "MPI_Op_create, a generalized request); only the program's threads can: run it without "
                "asynchronous progress (MPICH_ASYNC_PROGRESS)");

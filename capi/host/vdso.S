@@ -4,9 +4,9 @@
 // the gate page, so it stays valid after a restart under another kernel, and time costs what it
 // costs natively.
 //
-// A thread that is inside the kernel's vDSO cannot be saved there.  So each function leaves at
-// gs:[48] the stack pointer of a frame whose first word is where to start over; a handler that
-// interrupts the kernel's code, or ours after that was set, rewinds to it.
+// A thread that is inside the kernel's vDSO cannot be saved there.  So each function leaves in the thread
+// record (gs:[-8]; 48: vdso_sp) the stack pointer of a frame whose first word is where to start over; a
+// handler that interrupts the kernel's code, or ours after that was set, rewinds to it.
     .intel_syntax noprefix
     .text
     .set GATE_VDSO, 0x100000000000 + 32   // ckpt_gate_page.vdso
@@ -61,14 +61,17 @@ __vdso_\name:
     push rax                              // aligned: return address and ten words
     sub rsp, 8
     lea rax, [rsp + 8]
-    mov gs:[48], rax
+    mov rcx, gs:[-8]
+    mov [rcx + 48], rax
     movabs rax, GATE_VDSO                 // load and call in one step: a thread that is saved before it
     call qword ptr [rax + 8 * \index]     // must not carry this process's address to the next
     \after
-    mov qword ptr gs:[48], 0
+    mov rcx, gs:[-8]
+    mov qword ptr [rcx + 48], 0
     add rsp, 88
     ret
-8:  mov qword ptr gs:[48], 0              // rewound: rsp is at the word that named us
+8:  mov rcx, gs:[-8]
+    mov qword ptr [rcx + 48], 0           // rewound: rsp is at the word that named us
     add rsp, 8
     pop r15
     pop r14

@@ -92,7 +92,7 @@ func BenchmarkRead(b *testing.B) {
 						b.Fatal(err)
 					}
 					_ = unix.Madvise(dst, unix.MADV_HUGEPAGE)
-					if err := readFirst(b, f, dst, workers); err != nil {
+					if err := f.ReadRegion(b.Context(), 0, dst, workers); err != nil {
 						b.Fatal(err)
 					}
 					if err := unix.Munmap(dst); err != nil {

@@ -187,26 +187,16 @@ func TestImageIsMemory(t *testing.T) {
 	checkContent(t, mustOpen(t, second), mem)
 }
 
-// readFirst reads the first region.
-func readFirst(t testing.TB, f *File, dst []byte, workers int) error {
-	return f.Read(t.Context(), func(i int, _ *Region) []byte {
-		if i == 0 {
-			return dst
-		}
-		return nil
-	}, ReadOptions{Workers: workers})
-}
-
 func TestRegionData(t *testing.T) {
 	data := bytes.Repeat([]byte("shared!!"), PageSize/8)
 	in := Input{Regions: []Region{{Start: testBase, End: testBase + PageSize, Flags: FlagShared, Data: data}}}
 	path, _ := mustWrite(t, in, Options{})
 	f := mustOpen(t, path)
 	got := make([]byte, PageSize)
-	if err := readFirst(t, f, got, 1); err != nil || !bytes.Equal(got, data) {
+	if err := f.ReadRegion(t.Context(), 0, got, 1); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("content differs, error %v", err)
 	}
-	if err := readFirst(t, f, got[:5], 1); err == nil {
+	if err := f.ReadRegion(t.Context(), 0, got[:5], 1); err == nil {
 		t.Error("too small a buffer was accepted")
 	}
 }

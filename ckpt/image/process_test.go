@@ -266,7 +266,7 @@ func TestSelf(t *testing.T) {
 	}
 	path, _ := mustWrite(t, Input{Regions: []Region{{Start: start, End: start + 64*PageSize}}, Memory: mem}, Options{})
 	got := make([]byte, 64*PageSize)
-	if err := readFirst(t, mustOpen(t, path), got, 2); err != nil || !bytes.Equal(got, m) {
+	if err := mustOpen(t, path).ReadRegion(t.Context(), 0, got, 2); err != nil || !bytes.Equal(got, m) {
 		t.Errorf("differs, error %v", err)
 	}
 }

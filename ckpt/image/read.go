@@ -57,6 +57,16 @@ func (f *File) Read(ctx context.Context, dest func(i int, r *Region) []byte, opt
 	})
 }
 
+// ReadRegion is Read for region i alone.
+func (f *File) ReadRegion(ctx context.Context, i int, dst []byte, workers int) error {
+	return f.Read(ctx, func(k int, _ *Region) []byte {
+		if k == i {
+			return dst
+		}
+		return nil
+	}, ReadOptions{Workers: workers})
+}
+
 // Verify reads the whole image and checks every byte of it. progress may be nil.
 func (f *File) Verify(ctx context.Context, progress func(done, total uint64)) error {
 	// The metadata may have changed on disk since Open.

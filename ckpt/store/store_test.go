@@ -75,7 +75,7 @@ func checkRestorable(t *testing.T, s *Store, epoch int) {
 			t.Fatal(err)
 		}
 		got := make([]byte, 4*image.PageSize)
-		if err := f.Read(t.Context(), func(int, *image.Region) []byte { return got }, image.ReadOptions{Workers: 1}); err != nil {
+		if err := f.ReadRegion(t.Context(), 0, got, 1); err != nil {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, pattern(epoch, rank)) {

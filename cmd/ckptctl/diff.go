@@ -67,28 +67,45 @@ type diffSection struct {
 	After  int64  `json:"after"`
 }
 
-// before finds the committed epoch before t.
-func (t *target) before() (*target, error) {
-	list, err := t.store.Epochs()
+// epochRef is an epoch of a directory.
+type epochRef struct {
+	store    *store.Store
+	manifest *store.Manifest
+}
+
+func (e *epochRef) String() string { return fmt.Sprintf("%s@%d", e.store.Dir(), e.manifest.Epoch) }
+
+func resolveEpoch(spec string) (*epochRef, error) {
+	s, n, err := store.Resolve(spec)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.Manifest(n)
+	return &epochRef{s, m}, err
+}
+
+// before finds the committed epoch before e.
+func (e *epochRef) before() (*epochRef, error) {
+	list, err := e.store.Epochs()
 	if err != nil {
 		return nil, err
 	}
 	for i := len(list) - 1; i >= 0; i-- {
-		if list[i].Number < t.manifest.Epoch && list[i].Committed() {
-			return &target{t.store, list[i].Manifest}, nil
+		if list[i].Number < e.manifest.Epoch && list[i].Committed() {
+			return &epochRef{e.store, list[i].Manifest}, nil
 		}
 	}
-	return nil, fmt.Errorf("%v: %w before it to compare with", t, store.ErrNone)
+	return nil, fmt.Errorf("%v: %w before it to compare with", e, store.ErrNone)
 }
 
 func diff(ctx context.Context, args []string) (*diffReport, error) {
-	b, err := openTarget(args[len(args)-1])
+	b, err := resolveEpoch(args[len(args)-1])
 	if err != nil {
 		return nil, err
 	}
-	var a *target
+	var a *epochRef
 	if len(args) == 2 {
-		a, err = openTarget(args[0])
+		a, err = resolveEpoch(args[0])
 	} else {
 		a, err = b.before()
 	}
@@ -110,7 +127,7 @@ func diff(ctx context.Context, args []string) (*diffReport, error) {
 	return r, nil
 }
 
-func diffImages(ctx context.Context, a, b *target, rank int) (diffRank, error) {
+func diffImages(ctx context.Context, a, b *epochRef, rank int) (diffRank, error) {
 	fa, err := a.store.OpenImage(a.manifest, rank)
 	if err != nil {
 		return diffRank{}, err

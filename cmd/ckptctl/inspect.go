@@ -100,12 +100,15 @@ func inspect(spec string, ranks []int, all bool) (*inspectReport, error) {
 		im, err := describeImage(-1, f)
 		return &inspectReport{Path: spec, Images: []imageReport{im}}, err
 	}
-	t, err := openTarget(spec)
+	s, epoch, err := store.Resolve(spec)
 	if err != nil {
 		return nil, err
 	}
-	s, m := t.store, t.manifest
-	r := &inspectReport{Path: t.path(), Manifest: m, Images: []imageReport{}}
+	m, err := s.Manifest(epoch)
+	if err != nil {
+		return nil, err
+	}
+	r := &inspectReport{Path: s.EpochDir(epoch), Manifest: m, Images: []imageReport{}}
 	if all {
 		ranks = nil
 		for i := range m.Images {
@@ -114,7 +117,7 @@ func inspect(spec string, ranks []int, all bool) (*inspectReport, error) {
 	}
 	for _, rank := range ranks {
 		if rank < 0 || rank >= m.Ranks {
-			return nil, usagef("--rank %d: epoch %d has ranks 0 to %d", rank, m.Epoch, m.Ranks-1)
+			return nil, usagef("--rank %d: epoch %d has ranks 0 to %d", rank, epoch, m.Ranks-1)
 		}
 		f, err := s.OpenImage(m, rank)
 		if err != nil {

@@ -94,12 +94,15 @@ func verify(ctx context.Context, spec string, quick bool) (*verifyReport, error)
 		r.add(-1, spec, st.Size(), err)
 		return r, ctx.Err()
 	}
-	t, err := openTarget(spec)
+	s, epoch, err := store.Resolve(spec)
 	if err != nil {
 		return nil, err
 	}
-	s, m := t.store, t.manifest
-	r := &verifyReport{Path: t.path(), Epoch: m.Epoch, Quick: quick}
+	m, err := s.Manifest(epoch)
+	if err != nil {
+		return nil, err
+	}
+	r := &verifyReport{Path: s.EpochDir(epoch), Epoch: epoch, Quick: quick}
 	for _, im := range m.Images {
 		err := s.VerifyImage(ctx, m, im.Rank, quick, nil)
 		if err == nil {
@@ -160,4 +163,10 @@ func (r *verifyReport) print(w io.Writer) {
 			_, _ = fmt.Fprintf(w, "%s: %d files are kept beside them: lengths and samples of the content are as recorded\n", r.Path, r.Kept)
 		}
 	}
+}
+
+// isImageFile tells whether the argument names a file rather than a directory of checkpoints.
+func isImageFile(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.Mode().IsRegular()
 }
