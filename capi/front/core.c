@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "front/front.h"
+#include "front/large/large.h"
 
 int front_state = FRONT_BEFORE;
 

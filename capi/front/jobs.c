@@ -92,7 +92,7 @@ FRONT(int, Lookup_name, (const char *service_name, MPI_Info info, char *port_nam
 
 // What is remembered of a name, in one block.
 static ckpt_mpi_name *name_new(const char *service, const char *info, const char *port) {
-    size_t s = strlen(service) + 1, p = strlen(port) + 1, i = info ? front_info_bytes(info) : 0;
+    size_t s = strlen(service) + 1, p = strlen(port) + 1, i = info_bytes(info);
     ckpt_mpi_name *name = front_alloc(sizeof *name + s + p + i);
     char *text = (char *)(name + 1);
     name->service = memcpy(text, service, s);

@@ -41,7 +41,7 @@ var cLayers = []cLayer{
 		"capi/back/impl", "capi/back/gen/*.h"}},
 	{part: "capi/back/collective", includes: []string{"capi/back/object", "capi/back/message", "capi/back/request",
 		"capi/back/impl"}},
-	{part: "capi/back/object", includes: []string{"capi/back/request", "capi/back/impl"}},
+	{part: "capi/back/object", includes: []string{"capi/back/request", "capi/back/impl", "capi/canon"}},
 	{part: "capi/back/message", includes: []string{"capi/back/request", "capi/back/impl"}},
 	{part: "capi/back/request", includes: []string{"capi/back/impl"}},
 	{part: "capi/back/gen/zz_section.h", includes: []string{"capi/back/impl"}},

@@ -54,7 +54,7 @@ void file_free(struct file *f) {
 // ---- names and hints ----
 
 static char *copy_content(const char *content) {
-    size_t n = content ? content_bytes(content, SIZE_MAX) : 0;
+    size_t n = info_bytes(content);
     char *copy = content ? malloc(n) : NULL;
     return copy ? memcpy(copy, content, n) : NULL;
 }
@@ -101,8 +101,8 @@ static int describe(struct writer *w, const struct file *f, MPI_File file, ckpt_
     put64(w, (uint64_t)f->split_status.bytes);
     put_bytes(w, f->path, strlen(f->path) + 1);
     put_bytes(w, f->datarep, strlen(f->datarep) + 1);
-    put_bytes(w, f->info, f->info ? content_bytes(f->info, SIZE_MAX) : 0);
-    put_bytes(w, f->view_info, f->view_info ? content_bytes(f->view_info, SIZE_MAX) : 0);
+    put_bytes(w, f->info, info_bytes(f->info));
+    put_bytes(w, f->view_info, info_bytes(f->view_info));
     return w->failed ? MPI_ERR_NO_MEM : rc;
 }
 

@@ -34,6 +34,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "canon/info.h"
+
 enum { DESCRIBE_VERSION = 1 };
 
 struct writer {
@@ -137,22 +139,11 @@ static inline char *get_string(struct reader *r) {
     return NULL;
 }
 
-// Length of the content of an info (mpi_canon.h), its last NUL included; 0 when it does not end
-// within max bytes, after which there is a NUL.
-static inline size_t content_bytes(const char *content, size_t max) {
-    size_t n = 0;
-    while (n < max && content[n] != 0) {
-        n += strlen(content + n) + 1;              // key
-        if (n < max) n += strlen(content + n) + 1; // value
-    }
-    return n < max ? n + 1 : 0;
-}
-
 // The content of an info; NULL for none.
 static inline char *get_content(struct reader *r) {
     size_t n;
     char *s = get_bytes(r, &n);
-    if (s == NULL || content_bytes(s, n) == n) return s;
+    if (s == NULL || info_bytes_within(s, n) == n) return s;
     r->failed = 1;
     free(s);
     return NULL;

@@ -24,16 +24,6 @@
 
 // ---- what is kept ----
 
-static size_t info_bytes(const char *content) {
-    size_t n = 0;
-    if (content == NULL) return 0;
-    while (content[n] != 0) {
-        n += strlen(content + n) + 1; // key
-        n += strlen(content + n) + 1; // value
-    }
-    return n + 1;
-}
-
 static void window_free(struct window *w) {
     free(w->attached);
     free(w->starts);

@@ -66,4 +66,8 @@ static inline int front_large_end(struct front_large *w, int rc, const MPI_Reque
 // The end of a call that cannot be made: a count is too large, or something failed before.
 int front_large_refuse(struct front_large *w, int sort, ckpt_vid object, unsigned fn) __attribute__((cold));
 
+// ---- large_type.c ----
+
+void front_contents_release(struct front_contents *c);
+
 #endif

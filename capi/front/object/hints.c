@@ -84,10 +84,10 @@ static MPI_Info merged(int of, const char *had, const char *given, int first) {
     for (int i = 0; i < HINTS; i++) {
         const struct hint *h = &hints[i];
         if (!(h->of & of)) continue;
-        const char *value = given ? front_info_value(given, h->key) : NULL;
+        const char *value = given ? info_value(given, h->key) : NULL;
         if (value != NULL && (usable(h->form, value)))
             front_info_set(info, h->key, value);
-        else if (front_info_value(in_info(info), h->key) == NULL)
+        else if (info_value(in_info(info), h->key) == NULL)
             front_info_set(info, h->key, h->value);
     }
     return info;
@@ -99,7 +99,7 @@ static int of_what(int sort, ckpt_vid v) {
 
 static void keep(struct front_side *s, MPI_Info info) {
     const char *content = in_info(info);
-    size_t n = front_info_bytes(content);
+    size_t n = info_bytes(content);
     free((void *)s->info);
     s->info = memcpy(front_alloc(n), content, n);
     front_info_drop(info);

@@ -24,28 +24,11 @@ const char *in_info(MPI_Info info) {
     return o ? o->content : NULL;
 }
 
-static const char *next(const char *pair) {
-    pair += strlen(pair) + 1;
-    return pair + strlen(pair) + 1;
-}
-
-size_t front_info_bytes(const char *content) {
-    const char *p = content;
-    while (*p) p = next(p);
-    return (size_t)(p - content) + 1;
-}
-
 MPI_Info front_info_new(const char *content) {
     struct info *o = front_alloc(sizeof *o);
-    size_t n = front_info_bytes(content);
+    size_t n = info_bytes(content);
     o->content = memcpy(front_alloc(n), content, n);
     return out_info(front_object_new(CKPT_KIND_INFO, o));
-}
-
-static const char *lookup(const char *content, const char *key) {
-    for (const char *p = content; *p; p = next(p))
-        if (strcmp(p, key) == 0) return p;
-    return NULL;
 }
 
 static int info_error(unsigned fn, int class) { return front_error(FRONT_COMM, VID_COMM_WORLD, fn, class); }
@@ -90,10 +73,10 @@ FRONT(int, Info_free, (MPI_Info * info)) {
 // Makes content anew: without the pair at old (may be NULL), with key and value at its place or at
 // the end (key may be NULL).
 static void replace(struct info *o, const char *old, const char *key, const char *value) {
-    size_t n = front_info_bytes(o->content), k = key ? strlen(key) + 1 : 0;
+    size_t n = info_bytes(o->content), k = key ? strlen(key) + 1 : 0;
     size_t v = key ? strlen(value) + 1 : 0;
     char *content = front_alloc(n + k + v), *p = content;
-    const char *at = old ? old : o->content + n - 1, *rest = old ? next(old) : at;
+    const char *at = old ? old : o->content + n - 1, *rest = old ? info_next(old) : at;
     p = (char *)memcpy(p, o->content, (size_t)(at - o->content)) + (at - o->content);
     if (key != NULL) {
         p = (char *)memcpy(p, key, k) + k;
@@ -106,7 +89,7 @@ static void replace(struct info *o, const char *old, const char *key, const char
 
 void front_info_set(MPI_Info info, const char *key, const char *value) {
     struct info *o = object(info);
-    replace(o, lookup(o->content, key), key, value);
+    replace(o, info_key(o->content, key), key, value);
 }
 
 FRONT(int, Info_set, (MPI_Info info, const char *key, const char *value)) {
@@ -114,14 +97,14 @@ FRONT(int, Info_set, (MPI_Info info, const char *key, const char *value)) {
     int bad = o == NULL ? CANON_ERRCLASS_ERR_INFO : check_key(key);
     if (!bad && (value == NULL || strlen(value) > MPI_MAX_INFO_VAL)) bad = CANON_ERRCLASS_ERR_INFO_VALUE;
     if (bad) return info_error(CKPT_FN_MPI_INFO_SET, bad);
-    replace(o, lookup(o->content, key), key, value);
+    replace(o, info_key(o->content, key), key, value);
     return MPI_SUCCESS;
 }
 
 FRONT(int, Info_delete, (MPI_Info info, const char *key)) {
     struct info *o = object(info);
     int bad = o == NULL ? CANON_ERRCLASS_ERR_INFO : check_key(key);
-    const char *old = bad ? NULL : lookup(o->content, key);
+    const char *old = bad ? NULL : info_key(o->content, key);
     if (!bad && old == NULL) bad = CANON_ERRCLASS_ERR_INFO_NOKEY;
     if (bad) return info_error(CKPT_FN_MPI_INFO_DELETE, bad);
     replace(o, old, NULL, NULL);
@@ -132,7 +115,7 @@ FRONT(int, Info_get, (MPI_Info info, const char *key, int valuelen, char *value,
     const char *content = in_info(info);
     int bad = content == NULL ? CANON_ERRCLASS_ERR_INFO : check_key(key);
     if (bad) return info_error(CKPT_FN_MPI_INFO_GET, bad);
-    const char *pair = lookup(content, key);
+    const char *pair = info_key(content, key);
     *flag = pair != NULL;
     if (pair != NULL) {
         const char *v = pair + strlen(pair) + 1;
@@ -143,17 +126,12 @@ FRONT(int, Info_get, (MPI_Info info, const char *key, int valuelen, char *value,
     return MPI_SUCCESS;
 }
 
-const char *front_info_value(const char *content, const char *key) {
-    const char *pair = lookup(content, key);
-    return pair ? pair + strlen(pair) + 1 : NULL;
-}
-
 // buflen counts the end of the string, on both ways.
 FRONT(int, Info_get_string, (MPI_Info info, const char *key, int *buflen, char *value, int *flag)) {
     const char *content = in_info(info);
     int bad = content == NULL ? CANON_ERRCLASS_ERR_INFO : check_key(key);
     if (bad) return info_error(CKPT_FN_MPI_INFO_GET_STRING, bad);
-    const char *v = front_info_value(content, key);
+    const char *v = info_value(content, key);
     *flag = v != NULL;
     if (v == NULL) return MPI_SUCCESS;
     if (*buflen > 0) {
@@ -175,7 +153,7 @@ FRONT(int, Info_get_valuelen, (MPI_Info info, const char *key, int *valuelen, in
     const char *content = in_info(info);
     int bad = content == NULL ? CANON_ERRCLASS_ERR_INFO : check_key(key);
     if (bad) return info_error(CKPT_FN_MPI_INFO_GET_VALUELEN, bad);
-    const char *pair = lookup(content, key);
+    const char *pair = info_key(content, key);
     *flag = pair != NULL;
     if (pair != NULL) *valuelen = (int)strlen(pair + strlen(pair) + 1);
     return MPI_SUCCESS;
@@ -185,14 +163,14 @@ FRONT(int, Info_get_nkeys, (MPI_Info info, int *nkeys)) {
     const char *content = in_info(info);
     if (content == NULL) return info_error(CKPT_FN_MPI_INFO_GET_NKEYS, CANON_ERRCLASS_ERR_INFO);
     *nkeys = 0;
-    for (const char *p = content; *p; p = next(p)) ++*nkeys;
+    for (const char *p = content; *p; p = info_next(p)) ++*nkeys;
     return MPI_SUCCESS;
 }
 
 FRONT(int, Info_get_nthkey, (MPI_Info info, int n, char *key)) {
     const char *p = in_info(info);
     if (p == NULL) return info_error(CKPT_FN_MPI_INFO_GET_NTHKEY, CANON_ERRCLASS_ERR_INFO);
-    for (int i = 0; *p && i < n; i++) p = next(p);
+    for (int i = 0; *p && i < n; i++) p = info_next(p);
     if (n < 0 || !*p) return info_error(CKPT_FN_MPI_INFO_GET_NTHKEY, CANON_ERRCLASS_ERR_ARG);
     strcpy(key, p);
     return MPI_SUCCESS;

@@ -40,7 +40,7 @@ static void finalize_at_exit(void) {
 static int level_of(const char *info) {
     static const char *const names[] = {"MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED", "MPI_THREAD_SERIALIZED",
                                         "MPI_THREAD_MULTIPLE"};
-    const char *level = info ? front_info_value(info, "thread_level") : NULL;
+    const char *level = info ? info_value(info, "thread_level") : NULL;
     for (int i = 0; level != NULL && i < 4; i++)
         if (strcmp(level, names[i]) == 0) return i;
     return MPI_THREAD_MULTIPLE;

@@ -17,12 +17,8 @@ static MPI_Aint whole_pages(MPI_Aint bytes) { return (bytes + PAGE - 1) / PAGE *
 
 // Whether the hints allow parts that do not follow each other without a gap.
 static int apart(const char *info) {
-    while (info != NULL && *info) {
-        const char *value = info + strlen(info) + 1;
-        if (strcmp(info, "alloc_shared_noncontig") == 0) return strcmp(value, "true") == 0;
-        info = value + strlen(value) + 1;
-    }
-    return 0;
+    const char *value = info_value(info, "alloc_shared_noncontig");
+    return value != NULL && strcmp(value, "true") == 0;
 }
 
 static void forget(struct front_window *w) {
