@@ -132,7 +132,7 @@ $(BIN)/ckptctl: FORCE
 
 # ---- MPI: fronts and backs, from generated sources ----------------------------------------------
 
-include capi/front/module.mk capi/back/module.mk capi/enter/module.mk
+include capi/canon/module.mk capi/front/module.mk capi/back/module.mk capi/enter/module.mk
 
 # ---- what else is installed ---------------------------------------------------------------------
 
