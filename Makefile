@@ -9,6 +9,7 @@
 #   make campaign   hurt living jobs from the outside, and check what becomes of them
 #   make fuzz       give every parser made-up bytes; FUZZTIME=30s for each, FUZZ=REGEXP for some
 #   make lint       format, vet, staticcheck, C warnings, generated files up to date
+#   make analyze    gcc -fanalyzer over all C that is installed: a minute of one processor
 #   make format     give Go and C the form that lint asks for
 #   make generate   write the generated files again
 #   make install    copy build/ to PREFIX (/usr/local)
@@ -221,6 +222,9 @@ fuzz:
 lint: all examples
 	GO=$(GO) scripts/lint.sh
 
+analyze:
+	MPICC_MPICH=$(MPICC_MPICH) scripts/analyze.sh
+
 format: $(SETUP)
 	"$$($(GO) env GOROOT)/bin/gofmt" -w .
 	git ls-files '*.c' '*.h' | grep -v /gen/ | xargs clang-format -i
@@ -234,7 +238,7 @@ install: all
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all faults setup examples demo check test bench soak soak-programs campaign fuzz lint format generate install clean FORCE
+.PHONY: all faults setup examples demo check test bench soak soak-programs campaign fuzz lint analyze format generate install clean FORCE
 FORCE:
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

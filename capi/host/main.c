@@ -90,6 +90,7 @@ int main(int argc, char **argv, char **envp) {
     size_t nenv = 0;
     while (envp[nenv]) nenv++;
     char **environment = malloc((nenv + 1) * sizeof *environment); // before setenv changes it
+    if (!environment) die(1, "no memory");
     memcpy(environment, envp, (nenv + 1) * sizeof *environment);
 
     check_machine();

@@ -65,10 +65,12 @@ bool wrap_arrived(char **environment) {
             char *list = strdup(*e + strlen(PRELOAD));
             if (list) without_library(list);
             if (!list || !*list) {
+                free(list);
                 unsetenv("LD_PRELOAD");
                 continue;
             }
-            setenv("LD_PRELOAD", list, 1);
+            setenv("LD_PRELOAD", list, 1); // copies it
+            free(list);
             *e = getenv("LD_PRELOAD") - strlen(PRELOAD);
         }
         *to++ = *e;
