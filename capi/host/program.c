@@ -135,6 +135,8 @@ const char *program_load(const char *path, struct program *out) {
     if (error) return error;
     // The interpreter's name lies in the program itself, as PT_INTERP.
     const Elf64_Phdr *ph = (const Elf64_Phdr *)app.phdr;
+    if (!ph)
+        return fail(path, "has its program headers in no segment, where the dynamic linker would read them");
     const char *interp = NULL;
     for (uint64_t i = 0; i < app.phnum; i++)
         if (ph[i].p_type == PT_INTERP) interp = (const char *)(app.base + ph[i].p_vaddr);

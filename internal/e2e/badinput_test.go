@@ -59,6 +59,19 @@ func TestBadInput(t *testing.T) {
 	foreign := append([]byte(nil), program...)
 	binary.LittleEndian.PutUint16(foreign[18:], uint16(elf.EM_AARCH64))
 	writeFile(t, at("foreign"), foreign)
+	// Its program headers at the end of the file, where no segment is, and none that says where they are.
+	lost := append([]byte(nil), program...)
+	const size, headersAt, headersNumber, unused = 56, 32, 56, 0
+	from := binary.LittleEndian.Uint64(program[headersAt:])
+	headers := program[from : from+size*uint64(binary.LittleEndian.Uint16(program[headersNumber:]))]
+	binary.LittleEndian.PutUint64(lost[headersAt:], uint64(len(lost)))
+	lost = append(lost, headers...)
+	for at := len(program); at < len(lost); at += size {
+		if binary.LittleEndian.Uint32(lost[at:]) == uint32(elf.PT_PHDR) {
+			binary.LittleEndian.PutUint32(lost[at:], unused)
+		}
+	}
+	writeFile(t, at("lost"), lost)
 	var narrow bytes.Buffer
 	header := elf.Header32{Type: uint16(elf.ET_EXEC), Machine: uint16(elf.EM_386), Version: uint32(elf.EV_CURRENT), Ehsize: 52, Phentsize: 32, Shentsize: 40}
 	copy(header.Ident[:], elf.ELFMAG)
@@ -92,6 +105,7 @@ func TestBadInput(t *testing.T) {
 		{"directory", []string{ckptrun, "./empty"}, nil, 1, []string{"empty", "directory"}},
 		{"static", []string{ckptrun, static}, nil, 1, []string{static, "static"}},
 		{"cut", []string{ckptrun, "./cut"}, nil, 1, []string{"cut"}},
+		{"program headers in no segment", []string{ckptrun, "./lost"}, nil, 1, []string{"lost", "segment"}},
 		{"foreign architecture", []string{ckptrun, "./foreign"}, nil, 1, []string{"foreign", "AARCH64"}},
 		{"32 bits", []string{ckptrun, "./narrow"}, nil, 1, []string{"narrow", "CLASS32"}},
 		{"restart of an empty folder", []string{ckptrun, "--restart", "empty"}, nil, 3, []string{"empty", "no committed checkpoint"}},

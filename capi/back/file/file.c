@@ -403,17 +403,18 @@ long back_File_set_view(const long *a) {
         if (disp != MPI_DISPLACEMENT_CURRENT) return CANON_ERR(ARG);
         rc = current(file, &disp);
     }
-    if (rc == MPI_SUCCESS) {
-        MPI_Info info = back_info(p->info);
-        rc = MPI_File_set_view(file, disp, real_type(p->etype), real_type(p->filetype), p->datarep, info);
-        back_info_done(&info);
-    }
-    if (rc != MPI_SUCCESS || f == NULL) return back_error(rc);
+    // Before the view is another one: a call that fails has done nothing.
     char *datarep = strdup(p->datarep), *info = copy_content(p->info);
-    if (datarep == NULL || (p->info && info == NULL)) {
+    if (rc == MPI_SUCCESS && (datarep == NULL || (p->info && info == NULL))) rc = MPI_ERR_NO_MEM;
+    if (rc == MPI_SUCCESS) {
+        MPI_Info real_info = back_info(p->info);
+        rc = MPI_File_set_view(file, disp, real_type(p->etype), real_type(p->filetype), datarep, real_info);
+        back_info_done(&real_info);
+    }
+    if (rc != MPI_SUCCESS || f == NULL) {
         free(datarep);
         free(info);
-        return CANON_ERR(NO_MEM);
+        return back_error(rc);
     }
     free(f->datarep);
     f->datarep = datarep;

@@ -275,7 +275,6 @@ static int load_request(struct loading *l) {
         in_upper(x, &v);
         rc = x->failed ? CKPT_E_CORRUPT
                        : back_grequest_again(s, vid, (void *)(uintptr_t)v.object, (void *)(uintptr_t)v.thunk);
-        if (rc == CKPT_E_SYSTEM) back_fail(MPI_SUCCESS, "a generalized request could not be made again");
     }
     if (rc == 0 && s->a & REQUEST_PERSISTENT && state != STATE_COLL) rc = load_persistent(x, s, state, sync);
     if (rc == 0 && head.flags & SAVED_KEEPS_TYPE) {

@@ -283,12 +283,13 @@ void *fresh_descriptor(ckpt_vid vid, size_t *bytes) {
     unlock();
     if (f != NULL) return copy;
     long n = ckpt_vid_descriptor(back.job, vid, NULL, 0);
+    *bytes = n > 0 ? (size_t)n : 0;
     copy = n > 0 ? malloc((size_t)n) : NULL;
-    if (copy == NULL || ckpt_vid_descriptor(back.job, vid, copy, (size_t)n) != n) {
+    if (copy != NULL && ckpt_vid_descriptor(back.job, vid, copy, (size_t)n) != n) {
         free(copy);
+        *bytes = 0;
         return NULL;
     }
-    *bytes = (size_t)n;
     return copy;
 }
 

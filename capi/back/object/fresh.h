@@ -28,8 +28,8 @@ ckpt_vid fresh_new(MPI_Datatype type, int32_t *words, size_t n);
 // The application freed the datatype, and the real one is gone.
 void fresh_free(ckpt_vid vid);
 
-// A copy of the descriptor of a datatype that is live or needed, from malloc; NULL when there is
-// none.
+// A copy of the descriptor of a datatype that is live or needed, from malloc.  NULL when there is none, and
+// *bytes is 0 then; or when memory is out, and *bytes is not.
 void *fresh_descriptor(ckpt_vid vid, size_t *bytes);
 
 // The id of a real datatype; CKPT_VID_NONE when it has none.

@@ -30,11 +30,8 @@ static void contents_done(struct contents *c) {
     if (c->addresses != c->few) free(c->addresses);
 }
 
-// A datatype that there is has a description, so it is memory that is missing.
-static int undescribed(ckpt_vid vid) {
-    const ckpt_slot *s = back_slot(CKPT_KIND_DATATYPE, vid);
-    return s != back.slots[CKPT_KIND_DATATYPE] ? MPI_ERR_NO_MEM : MPI_ERR_TYPE;
-}
+// Why fresh_descriptor gave none.
+static int undescribed(size_t bytes) { return bytes != 0 ? MPI_ERR_NO_MEM : MPI_ERR_TYPE; }
 
 // MPI_SUCCESS, MPI_ERR_ARG for what describes no datatype, MPI_ERR_NO_MEM.
 static int parse(const void *descriptor, size_t bytes, struct contents *c) {
@@ -125,7 +122,7 @@ static int inner(ckpt_vid vid, MPI_Datatype *type, int *temporary) {
     }
     size_t n;
     void *descriptor = fresh_descriptor(vid, &n);
-    if (descriptor == NULL) return undescribed(vid);
+    if (descriptor == NULL) return undescribed(n);
     int rc = MPI_ERR_TYPE;
     if (depth < DEEPEST) {
         depth++;
@@ -479,7 +476,7 @@ long back_Type_free(const long *a) {
 // A copy of the descriptor, parsed; the caller frees *descriptor and calls contents_done.
 static long contents_of(long vid, void **descriptor, size_t *bytes, struct contents *c) {
     *descriptor = fresh_descriptor((ckpt_vid)vid, bytes);
-    if (*descriptor == NULL) return back_error(undescribed((ckpt_vid)vid));
+    if (*descriptor == NULL) return back_error(undescribed(*bytes));
     int rc = parse(*descriptor, *bytes, c);
     if (rc == MPI_SUCCESS) return 0;
     free(*descriptor);
@@ -512,7 +509,7 @@ long back_type_again(ckpt_vid inner_vid, ckpt_vid *out) {
     }
     size_t bytes;
     int32_t *words = fresh_descriptor(inner_vid, &bytes);
-    if (words == NULL) return back_error(undescribed(inner_vid));
+    if (words == NULL) return back_error(undescribed(bytes));
     struct writer w = {.word = words, .n = bytes / 4, .capacity = bytes / 4};
     return make(&w, out);
 }

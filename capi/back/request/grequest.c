@@ -99,5 +99,7 @@ long back_Grequest_complete(const long *a) {
 int back_grequest_again(ckpt_slot *s, ckpt_vid vid, void *upper, void *thunk) {
     int rc = start(s, vid, upper, thunk);
     if (rc == MPI_SUCCESS) rc = MPI_Grequest_complete(real_of(s));
-    return rc == MPI_SUCCESS ? 0 : CKPT_E_SYSTEM;
+    if (rc == MPI_SUCCESS) return 0;
+    back_fail(rc, "a generalized request is to be made again");
+    return CKPT_E_SYSTEM;
 }

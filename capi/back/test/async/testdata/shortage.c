@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// shortage.c: messages, requests and windows under way, round after round, while one allocation of the back
-// fails in each: the first in the first round, a later one in each that follows, until there are no more.
+// shortage.c: messages, requests and windows under way, round after round, while allocations of the back fail:
+// at first one at each place where it allocates, until there are no places left; then one in each part of a
+// round, the first, the second and so on.
 //
 //   shortage STAGES [SHORTFALL]
 //
@@ -19,7 +20,7 @@
 
 #include "shortfall.h"
 
-enum { FEW = 100, MANY = 5 << 20, REQUESTS = 80, ROUNDS = 400 };
+enum { FEW = 100, MANY = 5 << 20, REQUESTS = 80, BLOCKS = 40, FREED = 70, ROUNDS = 400 };
 enum {
     START,
     DRAINED,
@@ -32,6 +33,9 @@ enum {
     MATCHED,
     MATCHED_BIG,
     BOTH,
+    SWAPPED,
+    SCATTERED,
+    ORPHAN,
     GO,
     HELD
 };
@@ -100,18 +104,60 @@ static void verify(int tag) {
 // ---- one round ----
 
 static MPI_Request now[REQUESTS], ssend, again_sync, again_out, again_in, again_buffered, later;
+static MPI_Request scattered, general;
 static MPI_Message matched[2];
 static MPI_Op op;
+static int general_freed;
 
 static void sum(void *a, void *b, int *n, MPI_Datatype *type) {
     (void)type;
     for (int i = 0; i < *n; i++) ((int *)b)[i] += ((int *)a)[i];
 }
 
+static int query(void *extra, MPI_Status *s) {
+    (void)extra;
+    MPI_Status_set_elements(s, MPI_CHAR, 7);
+    MPI_Status_set_cancelled(s, 0);
+    s->MPI_SOURCE = rank;
+    s->MPI_TAG = 8;
+    return MPI_SUCCESS;
+}
+
+static int release(void *extra) {
+    (void)extra;
+    general_freed++;
+    return MPI_SUCCESS;
+}
+
+static int cancel(void *extra, int complete) {
+    (void)extra;
+    (void)complete;
+    return MPI_SUCCESS;
+}
+
+// Blocks of one and two bytes in turn, FEW in all but for the last.
+static void make_blocks(MPI_Datatype *type) {
+    int length[BLOCKS], at[BLOCKS], n = 0;
+    MPI_Datatype inner, chars[BLOCKS];
+    MPI_Aint where[BLOCKS];
+    CALL(MPI_Type_vector(1, 1, 2, MPI_CHAR, &inner));
+    for (int i = 0; i < BLOCKS; i++) {
+        length[i] = 1 + i % 2;
+        where[i] = at[i] = n;
+        n += length[i];
+        chars[i] = i % 3 == 0 && length[i] == 1 ? inner : MPI_CHAR;
+    }
+    CALL(MPI_Type_create_struct(BLOCKS, length, where, chars, type));
+    CALL(MPI_Type_free(&inner));
+    CALL(MPI_Type_commit(type));
+    check(n <= FEW, "the blocks are in the buffer");
+}
+
 // Everything that is under way when the checkpoint is made, but for collective calls.
 static void start(void) {
-    MPI_Datatype pairs;
+    MPI_Datatype pairs, blocks;
     MPI_Status s;
+    MPI_Request orphan[FREED];
     for (int i = 0; i < REQUESTS; i++) now[i] = MPI_REQUEST_NULL;
     CALL(MPI_Isend(out[MATCHED], FEW, MPI_CHAR, right, MATCHED, comm, &now[0]));
     CALL(MPI_Isend(out[MATCHED_BIG], MANY, MPI_CHAR, right, MATCHED_BIG, comm, &now[40]));
@@ -130,7 +176,20 @@ static void start(void) {
     CALL(MPI_Type_commit(&pairs));
     CALL(MPI_Irecv(in[LATER], FEW, pairs, left, LATER, comm, &later));
     CALL(MPI_Type_free(&pairs));
+    make_blocks(&blocks);
+    CALL(MPI_Recv_init(in[SCATTERED], 1, blocks, left, SCATTERED, comm, &scattered));
+    CALL(MPI_Type_free(&blocks));
+    CALL(MPI_Start(&scattered));
+    for (int i = 0; i < FREED; i++) {
+        CALL(MPI_Irecv(in[ORPHAN] + i, 1, MPI_CHAR, left, ORPHAN, comm, &orphan[i]));
+        CALL(MPI_Request_free(&orphan[i]));
+    }
+    CALL(MPI_Grequest_start(query, release, cancel, NULL, &general));
+    CALL(MPI_Grequest_complete(general)); // a checkpoint waits for that
     CALL(MPI_Op_create(sum, 1, &op));
+    memcpy(in[SWAPPED], out[SWAPPED], FEW);
+    CALL(MPI_Sendrecv_replace(in[SWAPPED], FEW, MPI_CHAR, right, SWAPPED, left, SWAPPED, comm, &s));
+    verify(SWAPPED);
     CALL(MPI_Mprobe(left, MATCHED, comm, &matched[0], &s));
     CALL(MPI_Mprobe(left, MATCHED_BIG, comm, &matched[1], &s));
 #if MPI_VERSION >= 4
@@ -139,6 +198,10 @@ static void start(void) {
                        &both));
     CALL(MPI_Wait(&both, &s));
     verify(BOTH);
+    memcpy(in[SWAPPED], out[SWAPPED], FEW);
+    CALL(MPI_Isendrecv_replace(in[SWAPPED], FEW, MPI_CHAR, right, SWAPPED, left, SWAPPED, comm, &both));
+    CALL(MPI_Wait(&both, &s));
+    verify(SWAPPED);
 #endif
 }
 
@@ -188,7 +251,20 @@ static void finish(void) {
     MPI_Request r;
     MPI_Message m;
     int flag = 0, index, n, done[REQUESTS];
+    MPI_Status s;
     CALL(MPI_Send(out[LATER], 4 * FEW, MPI_CHAR, right, LATER, comm));
+    for (int i = 0; i < FREED; i++) CALL(MPI_Send(out[ORPHAN] + i, 1, MPI_CHAR, right, ORPHAN, comm));
+    CALL(MPI_Send(out[SCATTERED], 3 * BLOCKS / 2, MPI_CHAR, right, SCATTERED, comm));
+    CALL(MPI_Wait(&scattered, &s));
+    CALL(MPI_Get_count(&s, MPI_CHAR, &n));
+    check(n == 3 * BLOCKS / 2 && s.MPI_TAG == SCATTERED, "the status of a persistent receive");
+    for (int i = 0; i < n; i++)
+        check(in[SCATTERED][i] == (char)(i + left + 3 * SCATTERED + 5 * round_), "what came in blocks");
+    CALL(MPI_Wait(&general, &s));
+    CALL(MPI_Get_count(&s, MPI_CHAR, &n));
+    check(n == 7 && s.MPI_SOURCE == rank && s.MPI_TAG == 8, "the status of a generalized request");
+    check(general_freed == 1, "a generalized request is freed once");
+    general_freed = 0;
     CALL(MPI_Start(&again_in));
     CALL(MPI_Wait(&again_in, MPI_STATUS_IGNORE));
     verify(START);
@@ -223,6 +299,11 @@ static void finish(void) {
     CALL(MPI_Waitsome(REQUESTS, now, &n, done, MPI_STATUSES_IGNORE));
     for (flag = 0; !flag;) CALL(MPI_Testall(REQUESTS, now, &flag, MPI_STATUSES_IGNORE));
     CALL(MPI_Op_free(&op));
+    // Sent before, in order, on the same communicator: so the receives that were freed have theirs.
+    CALL(MPI_Sendrecv(out[DRAINED], 1, MPI_CHAR, right, ORPHAN, in[DRAINED], 1, MPI_CHAR, left, ORPHAN, comm,
+                      &s));
+    verify(ORPHAN);
+    MPI_Request_free(&scattered);
     MPI_Request_free(&again_sync);
     MPI_Request_free(&again_out);
     MPI_Request_free(&again_in);
@@ -235,6 +316,7 @@ static int one_round(MPI_Win win, int *board, MPI_File file) {
     MPI_Datatype ints[3] = {MPI_INT, MPI_INT, MPI_INT};
     MPI_Request all, write;
     for (int tag = 0; tag < HELD; tag++) fill(tag);
+    for (int i = FREED; i < FEW; i++) in[ORPHAN][i] = (char)(i + left + 3 * ORPHAN + 5 * round_);
     for (int i = 0; i < 3; i++) from[i] = 10 * round_ + rank + types[i];
     arm();
     start();
@@ -288,7 +370,10 @@ int main(int argc, char **argv) {
     MPI_File_open(comm, name, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
     MPI_Win_fence(0, win);
     // One by one at first; there are many when a call allocates each time that it looks for a message.
-    for (round_ = nth = 1; round_ < ROUNDS && one_round(win, &board, file); round_++)
+    nth = SHORTFALL_NEW;
+    for (round_ = 1; round_ < ROUNDS && one_round(win, &board, file); round_++) {}
+    // One by one at first; there are many when a call allocates each time that it looks for a message.
+    for (nth = 1, round_++; round_ < ROUNDS && one_round(win, &board, file); round_++)
         nth += nth < 30 ? 1 : nth / 6;
     check(round_ < ROUNDS, "there is no end of allocations");
     if (rank == 2) make("rounds", 0);

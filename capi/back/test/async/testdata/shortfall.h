@@ -4,13 +4,30 @@
 #ifndef CKPT_TEST_SHORTFALL_H
 #define CKPT_TEST_SHORTFALL_H
 
+enum {
+    SHORTFALL_RANKS = 8,
+    SHORTFALL_DEPTH = 4,     // callers that make a place
+    SHORTFALL_PLACES = 1024, // of a rank
+    SHORTFALL_NEW = -1,      // left: the first call from each place at which none has failed yet
+};
+
+// Addresses in the back: behind the call of the allocator, behind the call of that function, ...; 0: none.
+struct shortfall_place {
+    long caller[SHORTFALL_DEPTH];
+};
+
 struct shortfall {
-    int left;   // the how manieth call fails; 0: none, below 0: all
+    int left;   // the how manieth call fails; 0: none; SHORTFALL_NEW
     int failed; // how many have
-    long at;    // where in the back the last one was called
+    int places; // at which one has
+    int last;   // one of them
     char unused[48];
 };
 
-enum { SHORTFALL_RANKS = 8, SHORTFALL_BYTES = SHORTFALL_RANKS * 64 };
+// The file: all ranks' numbers, then all ranks' places.
+struct shortfalls {
+    struct shortfall rank[SHORTFALL_RANKS];
+    struct shortfall_place place[SHORTFALL_RANKS][SHORTFALL_PLACES];
+};
 
 #endif
