@@ -59,7 +59,7 @@ FILE_FUNCTIONS(DEFINE)
 // whole: the blocking function, checked.  The file, n - 1 more arguments.
 static long begin(int number, ckpt_back_fn *whole, const long *a, int n) {
     struct file *f = back_file_of(a[0]);
-    ckpt_mpi_status status;
+    ckpt_mpi_status status = {0};
     long b[6] = {0};
     if (f == NULL) return CANON_ERR(FILE);
     if (f->split != 0) // a file has one at a time
