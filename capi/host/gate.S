@@ -56,7 +56,7 @@ gate_in:                                // this thread is in the lower half
     mov rcx, [r11 + 16]
     wrfsbase rcx
 gate_tail:                              // this thread is in the upper half
-    mov r11, gs:[-8]                    // a thread that continues comes here with another one's
+    mov r11, gs:[-8]                    // loaded again by who is stopped behind it (reload_record)
     cmp dword ptr [r11 + 40], 0
     jne 3f
 2:  add rsp, 8

@@ -254,6 +254,20 @@ static void queue(struct thread *t, const siginfo_t *si) {
     t->attention |= ATTN_SIGNAL;
 }
 
+// Code of the arena that has just loaded the address of the thread record loads it again: after a restart it is
+// another one.  It uses the register in the next instruction, and not after that.
+static void reload_record(greg_t *r) {
+    static const uint8_t address[] = {0x25, 0xf8, 0xff, 0xff, 0xff}; // mov REGISTER, gs:[-8]
+    uint64_t ip = (uint64_t)r[REG_RIP];
+    if (!(ip >= ARENA + 0x400 + 9 && ip < ARENA + 4096) &&
+        !(ip >= host.fake_vdso + 9 && ip < host.fake_vdso + 4096))
+        return;
+    const uint8_t *load = (const uint8_t *)ip - 9;
+    if (load[0] == 0x65 && (load[1] & 0xfb) == 0x48 && load[2] == 0x8b &&
+        !memcmp(load + 4, address, sizeof address))
+        r[REG_RIP] -= 9;
+}
+
 void rewind_vdso(struct thread *t, ucontext_t *uc) {
     greg_t *r = uc->uc_mcontext.gregs;
     uint64_t ip = (uint64_t)r[REG_RIP];
@@ -263,6 +277,7 @@ void rewind_vdso(struct thread *t, ucontext_t *uc) {
         r[REG_RIP] = *(greg_t *)t->vdso_sp;
         t->vdso_sp = 0; // a handler that asks for the time before ours goes on has a frame of its own
     }
+    reload_record(r);
     // Between gate_commit and gate_in the gate's own work is done again (gate.S).
     uint64_t code = ARENA + 0x400, commit = code + (uint64_t)(gate_commit - gate_code);
     if (ip > commit && ip < code + (uint64_t)(gate_in - gate_code)) r[REG_RIP] = (greg_t)commit;

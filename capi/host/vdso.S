@@ -6,7 +6,9 @@
 //
 // A thread that is inside the kernel's vDSO cannot be saved there.  So each function leaves in the thread
 // record (gs:[-8]; 48: vdso_sp) the stack pointer of a frame whose first word is where to start over; a
-// handler that interrupts the kernel's code, or ours after that was set, rewinds to it.
+// handler that interrupts the kernel's code, or ours after that was set, rewinds to it.  The address of the
+// record is used right after it was loaded: a thread that is stopped between the two loads it again
+// (reload_record in signal.c).
     .intel_syntax noprefix
     .text
     .set GATE_VDSO, 0x100000000000 + 32   // ckpt_gate_page.vdso

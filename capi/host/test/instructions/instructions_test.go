@@ -150,3 +150,68 @@ func hexAdd(at string, n int) string {
 	}
 	return strconv.FormatUint(v+uint64(n), 16)
 }
+
+// TestRecordIsUsedAtOnce: code that lies in the arena may be stopped between any two instructions, and goes on in
+// another process. So the address of the thread record is in a register for one instruction only, behind which
+// ckptrun has it loaded again.
+func TestRecordIsUsedAtOnce(t *testing.T) {
+	build := os.Getenv("LIBCKPT_BUILD")
+	if build == "" {
+		t.Skip("LIBCKPT_BUILD is not set: run make test")
+	}
+	for file, symbols := range map[string][2]string{
+		"bin/ckptrun":         {"gate_tail", "gate_code_end"},
+		"lib/ckpt/vdso.so":    {},
+		"bin/ckptrun of gate": {"gate_code", "gate_commit"},
+	} {
+		path := filepath.Join(build, strings.TrimSuffix(file, " of gate"))
+		args := []string{"-d", "-M", "intel", "--no-show-raw-insn", path}
+		if symbols[0] != "" {
+			args = append(args, "--start-address="+symbol(t, path, symbols[0]), "--stop-address="+symbol(t, path, symbols[1]))
+		}
+		out, err := exec.Command("objdump", args...).Output()
+		if err != nil {
+			t.Fatalf("objdump %s: %v", path, err)
+		}
+		loads, fresh, known := 0, "", map[string]bool{}
+		for line := range strings.Lines(string(out)) {
+			_, text, is := strings.Cut(strings.TrimSpace(line), ":\t")
+			if !is {
+				continue
+			}
+			if m := recordLoad.FindStringSubmatch(text); m != nil {
+				loads++
+				fresh = m[1]
+				known[fresh] = true
+				continue
+			}
+			for reg := range known {
+				if strings.Contains(text, "["+reg) && reg != fresh {
+					t.Errorf("%s: %q uses the record's address that was loaded before another instruction", file, text)
+				}
+			}
+			fresh = ""
+		}
+		if want := symbols[0] != "gate_code"; (loads > 0) != want {
+			t.Errorf("%s: the record's address is loaded %d times", file, loads)
+		}
+	}
+}
+
+var recordLoad = regexp.MustCompile(`^mov +(r[a-z0-9]+),QWORD PTR gs:0xfffffffffffffff8`)
+
+// symbol is the address of a symbol.
+func symbol(t *testing.T, path, name string) string {
+	t.Helper()
+	out, err := exec.Command("nm", path).Output()
+	if err != nil {
+		t.Fatalf("nm %s: %v", path, err)
+	}
+	for line := range strings.Lines(string(out)) {
+		if f := strings.Fields(line); len(f) == 3 && f[2] == name {
+			return "0x" + f[0]
+		}
+	}
+	t.Fatalf("%s has no symbol %s", path, name)
+	return ""
+}
