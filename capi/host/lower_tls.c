@@ -13,6 +13,8 @@
 // information, which Go's is, is taken as a whole.  The check of a stack protector (fs:0x28) may stay as it is:
 // within one function FS does not change, and the other half's canary is as good as ours.
 //
+// It is done when CKPT_LOWER_TLS=gs asks for it.
+//
 //   begin           one thread: the C library's clone, the objects that are there, ld.so's hook for debuggers
 //   pthread_create  clone's child sets GS to the thread pointer that the kernel put into FS
 //   dlopen          ld.so calls the hook when the object is mapped and before any of it runs: it is changed too
@@ -303,7 +305,7 @@ static void objects_changed(void) {
     __asm__("" : "+r"(all)); // the compiler knows the shorter form alone
     const bool namespaces = all->r_version > 1 && ((const struct r_debug_extended *)all)->r_next;
     const char *name = namespaces ? "a library in a namespace of its own (dlmopen)" : convert_all();
-    if (name) die(1, "%s has code that libckpt does not understand: set CKPT_LOWER_TLS=fs", name);
+    if (name) die(1, "%s has code that libckpt does not understand: do without CKPT_LOWER_TLS=gs", name);
 }
 
 // ---- the C library's clone, and ld.so's hook -------------------------------------------------------
@@ -424,8 +426,8 @@ static bool other_threads(void) {
 
 void lower_tls_begin(void) {
     const char *wish = getenv("CKPT_LOWER_TLS");
-    if (wish && !strcmp(wish, "fs")) {
-        why = "CKPT_LOWER_TLS=fs";
+    if (!wish || strcmp(wish, "gs")) {
+        why = "CKPT_LOWER_TLS is not gs";
         return;
     }
     uint64_t tp = get_fs();

@@ -71,7 +71,11 @@ func (s *Store) Settle() error {
 	}
 	for i := range list {
 		final := filepath.Join(list[i].Dir, manifestName)
-		if !pending(final) {
+		is, err := pending(final)
+		if err != nil {
+			return fail(err)
+		}
+		if !is {
 			continue
 		}
 		p, err := regular.ReadFile(final, maxManifest)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -162,13 +163,16 @@ func lockPending(path string) (unlock func()) {
 }
 
 // pending tells whether the manifest is there and not committed yet, by a process that lives.
-func pending(path string) bool {
+func pending(path string) (bool, error) {
 	f, err := regular.Open(path, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
 	if err != nil {
-		return false
+		return false, fmt.Errorf("manifest: %w", err)
 	}
 	defer func() { _ = f.Close() }()
-	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK), nil
 }
 
 func readManifest(path string) (*Manifest, error) {

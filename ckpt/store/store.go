@@ -252,7 +252,10 @@ func (s *Store) Next() (int, error) {
 // *image.CorruptError when the manifest is damaged.
 func (s *Store) Manifest(epoch int) (*Manifest, error) {
 	path := filepath.Join(s.EpochDir(epoch), manifestName)
-	if pending(path) {
+	switch is, err := pending(path); {
+	case err != nil:
+		return nil, err
+	case is:
 		return nil, fmt.Errorf("%s: %w: epoch %d is being committed", s.dir, ErrNone, epoch)
 	}
 	m, err := readManifest(path)

@@ -13,13 +13,12 @@ import (
 	"testing"
 )
 
-// TestLowerHalfUsesGS: on this machine no crossing writes the FS base, unless somebody wants it to; the
-// reason is in the log.
+// TestLowerHalfUsesGS: where it is asked for no crossing writes the FS base; the log says which way it is.
 func TestLowerHalfUsesGS(t *testing.T) {
 	needCommands(t)
 	for setting, want := range map[string]string{
-		"CKPT_LOWER_TLS=":   "the lower half uses GS",
-		"CKPT_LOWER_TLS=fs": `each crossing between the halves writes the FS base`,
+		"CKPT_LOWER_TLS=gs": "the lower half uses GS",
+		"CKPT_LOWER_TLS=":   `each crossing between the halves writes the FS base`,
 	} {
 		cmd := exec.Command(built.CkptRun(), "--log", "debug", "--dir", filepath.Join(t.TempDir(), "ckpt"), "--", "true")
 		cmd.Env = append(os.Environ(), setting)
@@ -34,7 +33,7 @@ func TestLowerHalfUsesGS(t *testing.T) {
 // lower half uses GS and continue where FS is switched, and the other way round.
 func TestEitherSegment(t *testing.T) {
 	needCommands(t)
-	ways := [][]string{{"env", "CKPT_LOWER_TLS=fs"}, {"env", "CKPT_LOWER_TLS=gs"}}
+	ways := [][]string{{"env", "CKPT_LOWER_TLS=gs"}, {"env", "CKPT_LOWER_TLS=fs"}}
 	for _, name := range []string{"threadlocal", "signals", "exceptions", "recursion"} {
 		t.Run(name, func(t *testing.T) {
 			p := Programs[slices.IndexFunc(Programs, func(p Program) bool { return p.Name == name })]
