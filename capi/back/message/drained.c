@@ -274,7 +274,7 @@ int back_drained_holds(char *why, size_t bytes) {
 int back_drained_match_all(ckpt_vid vid, MPI_Comm comm) {
     for (;;) {
         MPI_Message message;
-        MPI_Status st;
+        MPI_Status st = {.MPI_TAG = 0}; // MPICH leaves "cancelled" as it finds it
         struct drained *m = back_matched_begin();
         int flag = 0, rc = MPI_ERR_NO_MEM;
         if (m != NULL) rc = MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, &message, &st);

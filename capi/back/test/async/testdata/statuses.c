@@ -49,8 +49,12 @@ static void says(const MPI_Status *s, int tag, int error, const char *what) {
     MPI_Get_count(s, MPI_INT, &count);
     MPI_Get_elements(s, MPI_INT, &elements);
     MPI_Test_cancelled(s, &cancelled);
-    check(s->MPI_SOURCE == 0 && s->MPI_TAG == tag && count == tag && elements == tag && !cancelled, what);
-    check(s->MPI_ERROR == error, what);
+    int right = s->MPI_SOURCE == 0 && s->MPI_TAG == tag && count == tag && elements == tag && !cancelled &&
+                s->MPI_ERROR == error;
+    check(right, what);
+    if (!right)
+        printf("rank %d: source %d, tag %d, %d ints, %d elements, cancelled %d, error %d\n", rank, s->MPI_SOURCE,
+               s->MPI_TAG, count, elements, cancelled, s->MPI_ERROR);
 }
 
 // MPI_ERROR of a call on several requests, when there was no error, other than MPI_Waitall.
