@@ -92,15 +92,12 @@ func sameDir(a, b string) bool {
 
 func claim(dir string, o launch.Options, program string, logger *zap.Logger) lease.Claim {
 	above := ancestors()
-	var commands [][]string
-	for _, a := range above {
-		commands = append(commands, a.command)
-	}
-	job, launched := launch.LauncherJob(os.Getenv, commands), launch.Launched(os.Getenv)
+	job, age := launch.LauncherJob(os.Getenv, above)
+	launched := launch.Launched(os.Getenv)
 	return lease.Claim{
-		Program: program, Job: job, Lease: o.Lease, Stop: interrupted,
+		Program: program, Job: job, Age: age, Lease: o.Lease, Stop: interrupted,
 		Kin: func(r lease.Record) bool {
-			started := slices.ContainsFunc(above, func(a ancestor) bool { return a.pid == r.PID })
+			started := slices.ContainsFunc(above, func(a launch.Ancestor) bool { return a.PID == r.PID })
 			return launched && r.Job == job && (job != "" || started)
 		},
 		Waiting: func(r lease.Record, d time.Duration) {
@@ -328,31 +325,38 @@ func readNames(dir string) ([]string, error) {
 // maxAncestors bounds the way up to a launcher.
 const maxAncestors = 32
 
-type ancestor struct {
-	pid     int
-	command []string
-}
+// userHZ is how many ticks of /proc are a second: the kernel's constant for programs on every architecture.
+const userHZ = 100
 
 // ancestors are this process's parent, its parent, and so on.
-func ancestors() []ancestor {
-	var all []ancestor
+func ancestors() []launch.Ancestor {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) // never fails
+	var all []launch.Ancestor
 	for pid := os.Getppid(); pid > 1 && len(all) < maxAncestors; {
 		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if err != nil {
 			break
 		}
-		all = append(all, ancestor{pid, strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")})
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {
 			break
 		}
 		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-		if len(fields) < 2 {
+		if len(fields) < 20 {
 			break
 		}
-		if pid, err = strconv.Atoi(fields[1]); err != nil {
+		above, err1 := strconv.Atoi(fields[1])
+		ticks, err2 := strconv.ParseInt(fields[19], 10, 64) // starttime of proc_pid_stat(5), since boot
+		if err1 != nil || err2 != nil {
 			break
 		}
+		all = append(all, launch.Ancestor{
+			PID:     pid,
+			Command: strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00"),
+			Age:     time.Duration(now.Nano() - ticks*(int64(time.Second)/userHZ)),
+		})
+		pid = above
 	}
 	return all
 }

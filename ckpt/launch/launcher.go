@@ -3,8 +3,10 @@
 package launch
 
 import (
+	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // LauncherMPI tells from the environment under which MPI's launcher this process runs, "" for none.
@@ -41,23 +43,47 @@ func LauncherRank(getenv func(string) string) int {
 	return -1
 }
 
-// LauncherJob is what the launcher calls the job: the same on all its ranks, and of no other job; "" when
-// it does not say. commands are the command lines of this process's parent, its parent, and so on.
-func LauncherJob(getenv func(string) string, commands [][]string) string {
+// Ancestor is this process's parent, its parent, and so on.
+type Ancestor struct {
+	PID     int
+	Command []string
+	Age     time.Duration // since it was started
+}
+
+// LauncherJob is what the launcher calls the job, the same on all its ranks; "" when it does not say. age is for
+// how long the launcher has run, at most, where a job that it ended before may have had the name; else 0.
+func LauncherJob(getenv func(string) string, above []Ancestor) (name string, age time.Duration) {
 	if name := getenv("PMIX_NAMESPACE"); name != "" {
-		return "pmix " + name + " " + getenv("OMPI_MCA_orte_hnp_uri")
+		return "pmix " + name + " " + getenv("OMPI_MCA_orte_hnp_uri"), 0
 	}
 	// Hydra tells in the environment which rank this is, and to its own helper on each node where its
-	// mpiexec listens.
-	for _, argv := range commands {
-		if port := valueOf(argv, "--control-port"); port != "" {
-			return "hydra " + port + " " + valueOf(argv, "--pgid")
+	// mpiexec listens. A port is used again: two of a hundred jobs had the same.
+	for i, a := range above {
+		port := valueOf(a.Command, "--control-port")
+		if port == "" {
+			continue
 		}
+		age := a.Age + hydraStarts
+		if i+1 < len(above) && isMpiexec(above[i+1].Command) {
+			age = above[i+1].Age + hydraPrecision
+		}
+		return "hydra " + port + " " + valueOf(a.Command, "--pgid"), age
 	}
 	if job := getenv("SLURM_JOB_ID"); job != "" && getenv("SLURM_STEP_ID") != "" {
-		return "slurm " + job + "." + getenv("SLURM_STEP_ID")
+		return "slurm " + job + "." + getenv("SLURM_STEP_ID"), 0
 	}
-	return ""
+	return "", 0
+}
+
+const (
+	// hydraStarts is how long Hydra's mpiexec may take to start its helper on another node.
+	hydraStarts = time.Minute
+	// hydraPrecision is that of file times and of the kernel's ticks.
+	hydraPrecision = 100 * time.Millisecond
+)
+
+func isMpiexec(command []string) bool {
+	return len(command) > 0 && strings.HasPrefix(filepath.Base(command[0]), "mpi") // mpiexec, mpirun, with a suffix
 }
 
 // valueOf finds what follows an option of a command line.

@@ -433,27 +433,32 @@ func TestHelpNamesAll(t *testing.T) {
 }
 
 func TestLauncherJob(t *testing.T) {
-	proxy := strings.Fields("/usr/bin/hydra_pmi_proxy --control-port n1:34579 --rmk user --pgid 0 --proxy-id 1")
-	script := []string{"sh", "-c", "ckptrun ./app"}
+	process := func(age time.Duration, command ...string) Ancestor { return Ancestor{1, command, age} }
+	script := process(time.Second, "sh", "-c", "ckptrun ./app")
+	proxy := process(2*time.Second, strings.Fields("/usr/bin/hydra_pmi_proxy --control-port n1:34579 --rmk user --pgid 0 --proxy-id 1")...)
+	mpiexec := process(3*time.Second, "/usr/bin/mpiexec.mpich", "-n", "2")
 	for _, c := range []struct {
-		env      map[string]string
-		commands [][]string
-		rank     int
-		job      string
+		env   map[string]string
+		above []Ancestor
+		rank  int
+		job   string
+		age   time.Duration
 	}{
-		{nil, nil, -1, ""},
-		{nil, [][]string{script, {"sshd"}}, -1, ""},
-		{map[string]string{"PMI_RANK": "3"}, [][]string{script, proxy, {"mpiexec.mpich"}}, 3, "hydra n1:34579 0"},
-		{map[string]string{"OMPI_COMM_WORLD_RANK": "2", "PMIX_NAMESPACE": "77", "PMI_RANK": "0"}, [][]string{script, proxy}, 2, "pmix 77 "},
-		{map[string]string{"PMIX_RANK": "1", "SLURM_JOB_ID": "5", "SLURM_STEP_ID": "2"}, nil, 1, "slurm 5.2"},
-		{map[string]string{"PMI_RANK": "x", "SLURM_JOB_ID": "5"}, nil, -1, ""},
+		{nil, nil, -1, "", 0},
+		{nil, []Ancestor{script, process(time.Hour, "sshd")}, -1, "", 0},
+		{map[string]string{"PMI_RANK": "3"}, []Ancestor{script, proxy, mpiexec}, 3, "hydra n1:34579 0", 3*time.Second + hydraPrecision},
+		{map[string]string{"PMI_RANK": "3"}, []Ancestor{script, proxy, process(time.Hour, "sshd")}, 3, "hydra n1:34579 0", 2*time.Second + hydraStarts},
+		{map[string]string{"PMI_RANK": "3"}, []Ancestor{script, proxy}, 3, "hydra n1:34579 0", 2*time.Second + hydraStarts},
+		{map[string]string{"OMPI_COMM_WORLD_RANK": "2", "PMIX_NAMESPACE": "77", "PMI_RANK": "0"}, []Ancestor{script, proxy}, 2, "pmix 77 ", 0},
+		{map[string]string{"PMIX_RANK": "1", "SLURM_JOB_ID": "5", "SLURM_STEP_ID": "2"}, nil, 1, "slurm 5.2", 0},
+		{map[string]string{"PMI_RANK": "x", "SLURM_JOB_ID": "5"}, nil, -1, "", 0},
 	} {
 		env := environment(c.env)
 		if got := LauncherRank(env); got != c.rank {
 			t.Errorf("%v: rank %d, expected %d", c.env, got, c.rank)
 		}
-		if got := LauncherJob(env, c.commands); got != c.job {
-			t.Errorf("%v, %v: job %q, expected %q", c.env, c.commands, got, c.job)
+		if got, age := LauncherJob(env, c.above); got != c.job || age != c.age {
+			t.Errorf("%v, %v: job %q of %v, expected %q of %v", c.env, c.above, got, age, c.job, c.age)
 		}
 	}
 }

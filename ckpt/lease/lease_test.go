@@ -510,6 +510,63 @@ func TestVanish(t *testing.T) {
 }
 
 // Other ranks wait until rank 0 has the directory, and get its error when it cannot have it.
+// Hydra's jobs are named after a port, which is used again: what an older job of the same name left says nothing.
+func TestAwaitForgetsAnOlderJob(t *testing.T) { synctest.Test(t, testAwaitForgetsAnOlderJob) }
+
+func testAwaitForgetsAnOlderJob(t *testing.T) {
+	m := newMachine("n1")
+	aged := func(pid int) Claim {
+		c := m.process(pid)
+		c.Job, c.Age = "hydra n1:34579 0", time.Second
+		return c
+	}
+	age := func(dir, pattern string) {
+		t.Helper()
+		names, _ := filepath.Glob(filepath.Join(dir, folderName, pattern))
+		if len(names) != 1 {
+			t.Fatalf("%s: %v", pattern, names)
+		}
+		st, err := os.Stat(names[0]) // the time here is not that of files
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := st.ModTime().Add(-time.Hour)
+		if err := os.Chtimes(names[0], before, before); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const limit = 50 * time.Millisecond
+	var told *ToldError
+
+	refused := t.TempDir()
+	if err := mustTake(t, refused, m.process(1)).Release(); err != nil {
+		t.Fatal(err)
+	}
+	Refuse(refused, aged(2), errors.New("because"))
+	if err := Await([]string{refused}, aged(3), limit); !errors.As(err, &told) {
+		t.Errorf("our own rank 0's word: %v", err)
+	}
+	age(refused, "refused-*")
+	if err := Await([]string{refused}, aged(4), limit); !errors.Is(err, ErrNotTaken) {
+		t.Errorf("an older job's word: %v", err)
+	}
+
+	taken := t.TempDir()
+	if err := mustTake(t, taken, aged(1)).Release(); err != nil {
+		t.Fatal(err)
+	}
+	if err := Await([]string{taken}, aged(2), limit); err != nil {
+		t.Errorf("our own rank 0's record: %v", err)
+	}
+	age(taken, "0*")
+	if err := Await([]string{taken}, aged(3), limit); !errors.Is(err, ErrNotTaken) {
+		t.Errorf("an older job's record: %v", err)
+	}
+	if names, _ := filepath.Glob(filepath.Join(taken, folderName, "*")); len(names) != 1 {
+		t.Errorf("left behind: %v", names)
+	}
+}
+
 func TestAwait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "ckpt")

@@ -22,8 +22,11 @@ import (
 type Claim struct {
 	Program string // for people
 	Job     string // what the launcher calls the job; equal on all its ranks
-	Lease   time.Duration
-	Brief   bool
+	// Age is for how long the launcher has run at most. What is older was left by another job of the same name:
+	// Hydra names its jobs after a port. 0: no other job ever has the name.
+	Age   time.Duration
+	Lease time.Duration
+	Brief bool
 	// Now: the operator says that an owner of whom nothing can be known has ended.
 	Now bool
 	// Kin tells whether an owner that lives on this node is of the same job as this process, such as the
@@ -140,8 +143,8 @@ func Take(dir string, c Claim) (*Lease, error) {
 
 // Await is for the other processes of a job that takes dirs, the last one of them last: it returns when that
 // belongs to the job that c names, or with the reason for which it will not: a *ToldError when that is from the
-// process that takes them. What this one finds wrong, that one will soon say, too, and is waited for. When limit is over, and nobody
-// is being watched who may live, the error is ErrNotTaken.
+// process that takes them. What this one finds wrong, that one will soon say, too, and is waited for. When limit
+// is over, and nobody is being watched who may live, the error is ErrNotTaken.
 func Await(dirs []string, c Claim, limit time.Duration) error {
 	c.Waiting, c.Answers, c.Kin = nil, nil, nil // who takes them sees to that
 	all := make([]*claimant, len(dirs))
@@ -158,7 +161,7 @@ func Await(dirs []string, c Claim, limit time.Duration) error {
 		wait := limit
 		var wrong error
 		for _, k := range all {
-			if s, err := newest(k.folder); err == nil && s != nil && s.Job == c.Job { // it may have given it back already
+			if s, err := newest(k.folder); err == nil && s != nil && s.Job == c.Job && k.ours(nameOf(s.Token)) { // it may have given it back already
 				if k == last {
 					return nil
 				}
@@ -210,7 +213,8 @@ func (e *ToldError) Error() string { return e.Why }
 var ErrNotTaken = errors.New("rank 0 has not taken it")
 
 // Refuse tells those who Await for the same job that it does not get the directory, and that the user has been
-// told so. They may look when the reason is gone; not all launchers end them when rank 0 ends. It is of no use where nothing can be written.
+// told so. They may look when the reason is gone; not all launchers end them when rank 0 ends. It is of no use
+// where nothing can be written.
 func Refuse(dir string, c Claim, why error) {
 	if c.Job != "" {
 		_ = os.WriteFile(notePath(dir, c.Job), []byte(why.Error()), 0o600)
@@ -224,10 +228,32 @@ func notePath(dir, job string) string {
 
 func (k *claimant) refused() string {
 	b, err := readRaw(notePath(k.dir, k.Job))
-	if err != nil {
+	if err != nil || !k.ours(filepath.Base(notePath(k.dir, k.Job))) {
 		return ""
 	}
 	return string(b)
+}
+
+// ours tells whether a file of the folder that names our job was written since our launcher began. Both times are
+// of the file system's clock. Where that cannot be read nothing can be written either, and the file is believed.
+func (k *claimant) ours(name string) bool {
+	if k.Age == 0 {
+		return true
+	}
+	st, err := os.Stat(filepath.Join(k.folder, name))
+	if err != nil {
+		return false
+	}
+	f, err := os.CreateTemp(k.folder, "now.*.tmp")
+	if err != nil {
+		return true
+	}
+	defer os.Remove(f.Name())
+	now, err := f.Stat()
+	if err = errors.Join(err, f.Close()); err != nil {
+		return true
+	}
+	return now.ModTime().Sub(st.ModTime()) <= k.Age+time.Since(k.begun)
 }
 
 func newClaimant(dir string, c Claim) (*claimant, error) {
