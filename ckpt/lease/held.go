@@ -40,7 +40,7 @@ type LostError struct {
 }
 
 func (e *LostError) Error() string {
-	return fmt.Sprintf("this job does not own %s any more: %s took it, since there was no sign of life of this one for %v; it goes on, but cannot be saved there, and removes nothing there: end one of the two jobs",
+	return fmt.Sprintf("this job does not own %s any more: %s took it, since this job gave no sign of life for %v; this job goes on, but cannot be saved there, and removes nothing there: end one of the two jobs",
 		e.Dir, &e.By, e.Own)
 }
 
