@@ -86,7 +86,7 @@ func (m *Meta) check(manifest *store.Manifest, rank int) error {
 	case m.Program == "":
 		return fmt.Errorf("does not name the program")
 	case !filepath.IsAbs(m.Dir):
-		return fmt.Errorf("the working directory %q is no absolute path", m.Dir)
+		return fmt.Errorf("the working directory %q is not an absolute path", m.Dir)
 	case m.Umask < 0 || m.Umask > 0o777:
 		return fmt.Errorf("the umask is %o", m.Umask)
 	case manifest == nil:

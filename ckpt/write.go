@@ -41,7 +41,7 @@ func (a *attempt) writePatiently() (image.Summary, error) {
 			defer c.done()
 			sum, err := a.writeImage(a.ctx, c)
 			if err != nil && a.copy != 0 && hasEnded(a.copy) {
-				err = fmt.Errorf("the frozen copy of the program, process %d, was killed before its image was written, as by the kernel for want of memory: %w", a.copy, err)
+				err = fmt.Errorf("the frozen copy of the program, process %d, was killed before its image was written, perhaps by the kernel for lack of memory: %w", a.copy, err)
 			}
 			return sum, err
 		},

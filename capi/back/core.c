@@ -215,7 +215,7 @@ static int open_job(int level, ckpt_error *error) {
     back.tables = back.job->tables;
     if (back_clock_world() == 0) back.state = ckpt_runtime_state(back.job, sizeof *back.state);
     if (back.state == NULL) {
-        snprintf(error->message, sizeof error->message, "memory is out for what is kept of MPI_COMM_WORLD");
+        snprintf(error->message, sizeof error->message, "no memory for what is kept of MPI_COMM_WORLD");
         return CKPT_E_SYSTEM;
     }
     back_tools_open(ckpt_restarted(back.job));

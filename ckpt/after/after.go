@@ -20,5 +20,5 @@ func Parse(s string) (Action, error) {
 	case Continue, Exit, Kill:
 		return a, nil
 	}
-	return "", fmt.Errorf("%q is none of continue, exit, kill", s)
+	return "", fmt.Errorf("%q is not one of continue, exit, kill", s)
 }

@@ -75,7 +75,7 @@ func (a Address) identity() (*handshake.Identity, error) {
 	}
 	seed, err := hex.DecodeString(digits)
 	if err != nil || len(seed) != handshake.KeySize {
-		return nil, fmt.Errorf("token has not %d bytes in hexadecimal", handshake.KeySize)
+		return nil, fmt.Errorf("token is not %d bytes in hexadecimal", handshake.KeySize)
 	}
 	return handshake.IdentityOf(seed)
 }

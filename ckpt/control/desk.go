@@ -260,9 +260,9 @@ func (t *ticket) late() string {
 	case len(d.runs) == 0 || d.runs[0] != r:
 		return "the job is still busy with checkpoints that others asked for"
 	case r.deadline.IsZero() || r.deadline.After(t.deadline):
-		return "the checkpoint goes on for others, who asked for it too and wait longer"
+		return "the checkpoint goes on for others who asked for it too and wait longer"
 	}
-	return "the job has not said what became of the checkpoint, which is not wanted any more; `ckptctl status` shows what it does"
+	return "the checkpoint was called off, and the job has not said yet what became of it; `ckptctl status` shows what the job does"
 }
 
 // wait returns the result, and calls progress with news until then.

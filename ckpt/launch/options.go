@@ -105,7 +105,7 @@ func oneOf(dst func(*Options) *string, words ...string) func(*Options, string) e
 				return nil
 			}
 		}
-		return fmt.Errorf("%q is none of %s", v, strings.Join(words, ", "))
+		return fmt.Errorf("%q is not one of %s", v, strings.Join(words, ", "))
 	}
 }
 
@@ -160,7 +160,7 @@ var settings = []setting{
 		"the real MPI below",
 		func(o *Options, v string) error {
 			if v != "mpich" && v != "openmpi" && !strings.Contains(v, "/") {
-				return fmt.Errorf("%q is none of mpich, openmpi, or a path", v)
+				return fmt.Errorf("%q is not mpich, openmpi or a path", v)
 			}
 			o.MPI = v
 			return nil
@@ -201,7 +201,7 @@ var settings = []setting{
 			}
 			for _, w := range strings.Split(v, ",") {
 				if w == "" || strings.ContainsAny(w, " \t\n") || strings.Contains(v, ",") && slices.Contains(controlWords, w) {
-					return fmt.Errorf("%q is none of %s, and no list of addresses, networks and interfaces", v, strings.Join(controlWords, ", "))
+					return fmt.Errorf("%q is not one of %s, nor a list of addresses, networks and interfaces", v, strings.Join(controlWords, ", "))
 				}
 			}
 			o.Control = v
@@ -297,7 +297,7 @@ func parseSignals(o *Options, v string) error {
 		}
 		sig := unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(name), "SIG"))
 		if sig == 0 {
-			return fmt.Errorf("%q is no signal's name", name)
+			return fmt.Errorf("%q is not the name of a signal", name)
 		}
 		switch sig {
 		case unix.SIGKILL, unix.SIGSTOP, unix.SIGSYS, unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL:

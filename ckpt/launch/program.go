@@ -181,7 +181,7 @@ func shebang(head []byte) (interp string, args []string) {
 func checkELF(p string) (string, error) {
 	f, err := elf.Open(p)
 	if err != nil {
-		return "", fmt.Errorf("%s: is no program that Linux can run (%w); a script needs a first line such as #!/bin/sh", p, err)
+		return "", fmt.Errorf("%s: Linux cannot run it (%w); a script needs a first line such as #!/bin/sh", p, err)
 	}
 	defer f.Close()
 	if f.Machine != elf.EM_X86_64 || f.Class != elf.ELFCLASS64 {

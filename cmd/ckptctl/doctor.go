@@ -20,11 +20,11 @@ func newDoctorCmd() *cobra.Command {
 		Use:     "doctor",
 		GroupID: groupPlan,
 		Short:   "Say what this machine and its MPI allow",
-		Long: `Try what libckpt needs from this machine, and say for each thing what it is for and, when it is
-missing, what to do about it. Answers are "yes", "no" and "unknown", which means that it could not be
-found out. Run it where the job will run: on a compute node, inside the container, as the same user.
+		Long: `Try what libckpt needs from this machine. For each thing that is missing, say what it is for and what to
+do about it. The answers are "yes", "no" and "unknown" (it could not be found out). Run this where the job
+will run: on a compute node, inside the container, as the same user.
 
-Exit status 1 when something is missing without which ckptrun does not work.`,
+Exit status 1 when ckptrun cannot work without something that is missing.`,
 		Example: `  ckptctl doctor
   srun -N1 ckptctl doctor --json`,
 		Args: cobra.NoArgs,

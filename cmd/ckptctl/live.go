@@ -115,19 +115,19 @@ func (o owner) String() string {
 	who := fmt.Sprintf("the directory belongs to %s", r)
 	switch {
 	case o.Life == lease.Stopped:
-		return who + ", which is stopped, as by SIGSTOP, and goes on when it is continued (kill -CONT)"
+		return who + ", which is stopped (SIGSTOP, a debugger); kill -CONT continues it"
 	case o.Life == lease.Dying:
-		return who + ", which was killed and is coming to its end"
+		return who + ", which was killed and is ending"
 	case o.Life.Lives() && r.State == lease.Starting:
-		return who + ", which runs and has not come to MPI_Init yet, where it can be asked"
+		return who + ", which runs and cannot be asked before it calls MPI_Init"
 	case o.Life.Lives() && r.State == lease.Ending:
-		return who + ", which has finalized MPI and comes to its end"
+		return who + ", which has finalized MPI and is ending"
 	case o.Life.Lives():
 		return who + ", which runs"
 	case o.Life == lease.Dead:
 		return who + ", which has ended"
 	}
-	return fmt.Sprintf("%s, of which there was no sign of life for %v; a restart watches it for %v before it takes the directory over; if you know that it has ended, `ckptctl unlock` gives the directory back at once",
+	return fmt.Sprintf("%s, which gave no sign of life for %v; a restart watches it for %v before it takes the directory over; if you know that it has ended, `ckptctl unlock` gives the directory back at once",
 		who, o.Beats(), r.Lease())
 }
 

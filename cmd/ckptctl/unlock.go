@@ -47,7 +47,7 @@ func unlock(cmd *cobra.Command, dir string) (string, error) {
 	}
 	before, owned := ownerOf(s)
 	if !owned || before.Life == lease.Dead {
-		return fmt.Sprintf("%s belongs to nobody who lives", dir), nil
+		return fmt.Sprintf("%s belongs to no job that lives", dir), nil
 	}
 	if job, err := findJob(dir); err == nil && !before.Life.Lives() {
 		if _, err := job.client.Status(cmd.Context()); err == nil {

@@ -65,7 +65,7 @@ int back_own_comm_saved(ckpt_vid vid, const void *descriptor, size_t bytes) {
     if (grown != NULL) saved = grown;
     s.descriptor = grown == NULL ? NULL : malloc(bytes);
     if (s.descriptor == NULL) {
-        back_fail(MPI_ERR_NO_MEM, "the communicator of a persistent collective is to be made again");
+        back_fail(MPI_ERR_NO_MEM, "making the communicator of a persistent collective again");
         return CKPT_E_SYSTEM;
     }
     memcpy(s.descriptor, descriptor, bytes);
@@ -104,7 +104,7 @@ static uint64_t *everybodys(int *total) {
                  : MPI_SUCCESS;
     }
     if (rc != MPI_SUCCESS) {
-        back_fail(rc, "which persistent collectives the ranks have");
+        back_fail(rc, "asking all ranks which persistent collectives they have");
         free(all);
         all = NULL;
     } else {

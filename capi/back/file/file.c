@@ -126,7 +126,7 @@ int files_describe(void) {
         ckpt_vid vid = CKPT_VID(CKPT_KIND_FILE, i - 1);
         int rc = describe_again(vid);
         if (rc != MPI_SUCCESS) {
-            back_fail(rc, "where the MPI file %s stands", back_file_of(vid)->path);
+            back_fail(rc, "asking for the file pointers of the MPI file %s", back_file_of(vid)->path);
             return CKPT_E_SYSTEM;
         }
     }

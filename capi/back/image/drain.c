@@ -17,7 +17,7 @@ static int drain_request(ckpt_slot *s, struct back_done *ready) {
     MPI_Status st;
     int flag = 0, rc = back_done_begin(ready);
     if (rc != MPI_SUCCESS) {
-        back_fail(rc, "requests that are complete are to be kept for the image");
+        back_fail(rc, "keeping a completed request for the image");
         return CKPT_E_SYSTEM;
     }
     rc = request_test(s, &r, &flag, &st);

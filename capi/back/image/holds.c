@@ -26,7 +26,7 @@ static int sync_holds(const ckpt_slot *s, char *why, size_t bytes) {
         snprintf(why, bytes,
                  "a synchronous send (MPI_Issend, MPI_Ssend_init) to rank %d, %s, has not been received",
                  s->b,
-                 short_of_memory ? "which was made when memory was out"
+                 short_of_memory ? "which was made when there was no memory to keep track of it"
                                  : "which was cancelled or whose communicator was freed");
     return !flag;
 }
@@ -41,7 +41,7 @@ static int held_holds(char *why, size_t bytes) {
         if (!flag)
             snprintf(why, bytes,
                      "a synchronous send (MPI_Ssend) to rank %ld has not been received, and "
-                     "memory is out for waiting until it is",
+                     "there is no memory to wait for it in",
                      *h->dest);
         if (!flag) return 1;
     }
@@ -58,7 +58,7 @@ static int posted_holds(const ckpt_slot *s, ckpt_vid vid, char *why, size_t byte
     const char *gone = NULL;
     if (s->a & REQUEST_MATCHED) return 0;
     if (p == NULL || p->serial == 0)
-        gone = "was posted when memory was out";
+        gone = "was posted when there was no memory to keep what it was posted with";
     else if (!back_same(CKPT_KIND_DATATYPE, p->type, p->type_generation))
         gone = "uses a datatype that was freed";
     else if (!back_same(CKPT_KIND_COMM, s->clock, p->comm_generation))

@@ -22,7 +22,7 @@
 
 // What is wrong with an image that cannot be read on.
 static int unread(const struct in *x) {
-    return x->short_of_memory ? back_no_memory("messages that the network held are to be read from the image")
+    return x->short_of_memory ? back_no_memory("reading messages that the network held from the image")
                               : CKPT_E_CORRUPT;
 }
 
@@ -110,7 +110,7 @@ static int load_done(struct in *x, ckpt_slot *s) {
     int rc = v.error == 0 ? MPI_SUCCESS : v.error == CANON_ERR(TRUNCATE) ? MPI_ERR_TRUNCATE : MPI_ERR_OTHER;
     rc = back_done_request(&st, rc, &r);
     if (rc != MPI_SUCCESS) {
-        back_fail(rc, "a request that was complete is to be made again");
+        back_fail(rc, "making a completed request again");
         return CKPT_E_SYSTEM;
     }
     s->real = TO_REAL(r);
@@ -122,7 +122,7 @@ static int load_awaited(struct in *x, ckpt_slot *s, struct back_sync **entry) {
     struct saved_awaited v;
     in_awaited(x, &v);
     struct back_sync *e = back_reserve(sizeof *e);
-    if (e == NULL) return back_no_memory("a synchronous send is to be awaited again");
+    if (e == NULL) return back_no_memory("waiting for a synchronous send again");
     e->dest = v.receiver;
     *entry = e;
     return x->failed || v.id == 0 ? CKPT_E_CORRUPT : back_sync_await(s, e, v.id);
@@ -145,7 +145,7 @@ static int note_message(struct loading *l, struct drained *m) {
     if ((l->nmessages & (l->nmessages - 1)) == 0) { // full, at powers of two
         size_t room = l->nmessages ? 2 * l->nmessages : 1;
         struct drained **grown = realloc(l->message, room * sizeof *grown);
-        if (grown == NULL) return back_no_memory("messages that the network held are to be numbered");
+        if (grown == NULL) return back_no_memory("numbering messages that the network held");
         l->message = grown;
     }
     l->message[l->nmessages++] = m;
@@ -164,7 +164,7 @@ static int load_deferred(struct loading *l, ckpt_slot *s, ckpt_vid vid) {
     if (a != NULL) memcpy(a, v.args.at, v.args.n * sizeof *a);
     struct deferred *d = a == NULL ? NULL : back_deferred_new(v.function, a, nargs);
     free(a);
-    if (d == NULL) return back_no_memory("a collective call that was not started yet is to be kept");
+    if (d == NULL) return back_no_memory("keeping a collective call that was not started yet");
     if (!back_deferred_sound(d)) {
         back_deferred_free(d);
         return CKPT_E_CORRUPT;
@@ -181,7 +181,7 @@ static int load_deferred(struct loading *l, ckpt_slot *s, ckpt_vid vid) {
 static int load_persistent(struct in *x, ckpt_slot *s, int state, struct back_sync *sync) {
     struct persistent *p = calloc(1, sizeof *p);
     MPI_Request r;
-    if (p == NULL) return back_no_memory("a persistent request is to be made again");
+    if (p == NULL) return back_no_memory("making a persistent request again");
     p->sync = sync;
     s->extra = (uint64_t)(uintptr_t)p;
     struct saved_persistent v;
@@ -196,7 +196,7 @@ static int load_persistent(struct in *x, ckpt_slot *s, int state, struct back_sy
     if (!back_tag_fits(inits[p->mode], (int)p->a[3], (int)p->a[4])) return CKPT_E_NOTSUP;
     int rc = back_make_persistent(p, &r);
     if (rc != MPI_SUCCESS) {
-        back_fail(rc, "a persistent request (%s, rank %d, tag %d) is to be made again", inits[p->mode],
+        back_fail(rc, "making a persistent request (%s, rank %d, tag %d) again", inits[p->mode],
                   (int)p->a[3], (int)p->a[4]);
         return CKPT_E_SYSTEM;
     }
@@ -215,7 +215,7 @@ static int load_coll(struct in *x, ckpt_slot *s) {
     in_coll(x, &v);
     if (x->failed || v.function >= CKPT_FN_MPI_END - CKPT_FN_MPI) return CKPT_E_CORRUPT;
     struct back_coll *c = back_coll_new((int)v.types.n);
-    if (c == NULL) return back_no_memory("a persistent collective is to be made again");
+    if (c == NULL) return back_no_memory("making a persistent collective again");
     c->function = v.function;
     c->nargs = (int)v.args.n;
     memcpy(c->a, v.args.at, v.args.n * sizeof *c->a);
@@ -281,7 +281,7 @@ static int load_request(struct loading *l) {
         int known = back_keep_again(type_again(l, s, state));
         rc = known > 0    ? 0
              : known == 0 ? CKPT_E_CORRUPT
-                          : back_no_memory("a datatype that was freed is to be kept");
+                          : back_no_memory("keeping a datatype that was freed");
     }
     if (rc == 0 && s->a & REQUEST_ORPHAN) back_adopt(vid);
     back_assert(rc != 0 || x->failed || request_sound(s));
@@ -308,7 +308,7 @@ static int post_again(const struct repost *p) {
                                        : MPI_Irecv((void *)a[0], (int)a[1], real_type(a[2]), real_rank(a[3]),
                                                    real_tag(a[4]), real_comm(a[5]), &r);
     if (rc != MPI_SUCCESS) {
-        back_fail(rc, "a pending receive (rank %d, tag %d) is to be posted again", (int)a[3], (int)a[4]);
+        back_fail(rc, "posting a pending receive (rank %d, tag %d) again", (int)a[3], (int)a[4]);
         return CKPT_E_SYSTEM;
     }
     s->real = TO_REAL(r);
@@ -351,7 +351,7 @@ static int load_all(struct loading *l) {
     int64_t n = in_count(x, WORDS_HEAD);
     l->post = calloc((size_t)n + 1, sizeof *l->post);
     l->start = calloc((size_t)n + 1, sizeof *l->start);
-    if (l->post == NULL || l->start == NULL) return back_no_memory("requests of the image are to be listed");
+    if (l->post == NULL || l->start == NULL) return back_no_memory("listing the requests of the image");
     int rc = x->failed ? CKPT_E_CORRUPT : 0;
     for (; n > 0 && rc == 0; n--) rc = load_request(l);
     relink(CKPT_KIND_MESSAGE);

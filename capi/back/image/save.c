@@ -144,7 +144,7 @@ long back_save(void *ctx, void *buffer, size_t bytes) {
     int rc = 0, version = claims > 0 || awaits_any() ? SAVE_VERSION_CLAIMS : SAVE_VERSION_PLAIN;
     if (buffer == NULL) { // once, since what is described takes memory
         back_keep_look();
-        rc = fresh_tell() == 0 ? files_describe() : back_no_memory("datatypes are to be described");
+        rc = fresh_tell() == 0 ? files_describe() : back_no_memory("describing datatypes");
     }
     if (rc != 0) return rc;
     out(&o, version);

@@ -56,8 +56,8 @@ void back_fail(int rc, const char *format, ...) {
     int used = vsnprintf(failure, sizeof failure, format, args);
     va_end(args);
     if (used < 0 || (size_t)used >= sizeof failure || rc == MPI_SUCCESS) return;
-    if (rc == MPI_ERR_NO_MEM) // our own, or as an MPI would put it for its user
-        snprintf(text, sizeof text, "memory is out");
+    if (rc == MPI_ERR_NO_MEM) // our own code too; an MPI's text would speak to the caller of a function
+        snprintf(text, sizeof text, "out of memory");
     if (text[0] != 0 || MPI_Error_string(rc, text, &n) == MPI_SUCCESS)
         snprintf(failure + used, sizeof failure - (size_t)used, ": %s", text);
 }

@@ -255,7 +255,7 @@ int back_drained_arrive(struct drained *m) {
 
 static int starves(struct drained *m, char *why, size_t bytes) {
     if (m->starved && fetch(m) == 0 && m->starved)
-        snprintf(why, bytes, "memory is out for a message of %lld bytes from rank %d of its communicator",
+        snprintf(why, bytes, "no memory for a message of %lld bytes from rank %d of its communicator",
                  (long long)m->bytes, m->source);
     return m->starved;
 }

@@ -399,7 +399,7 @@ static int bind(ckpt_job *job, ckpt_vid vid, MPI_Comm comm) {
     int rc = ckpt_vid_bind(job, vid, TO_REAL(comm));
     if (rc == 0) {
         rc = facts_of(comm, &f);
-        if (rc != 0) back_fail(rc, "the members of a communicator");
+        if (rc != 0) back_fail(rc, "asking for the members of a communicator");
     }
     if (rc == 0) {
         rc = reach(job, vid, &f, CKPT_VID_INDEX(vid));
@@ -491,7 +491,7 @@ static int make_again(ckpt_vid vid, struct reader *r, int kind, uint64_t *real) 
     if (rc == MPI_SUCCESS) rc = facts_of(comm, &f);
     if (rc == MPI_SUCCESS && !(kind & OF_REQUEST)) rc = back_above.comm_made(vid, comm);
     if (rc != MPI_SUCCESS) {
-        back_fail(rc, "a communicator of %d members", n + m);
+        back_fail(rc, "making a communicator of %d members again", n + m);
         return CKPT_E_SYSTEM;
     }
     rc = reach(back.job, vid, &f, identity);

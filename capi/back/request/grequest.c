@@ -100,6 +100,6 @@ int back_grequest_again(ckpt_slot *s, ckpt_vid vid, void *upper, void *thunk) {
     int rc = start(s, vid, upper, thunk);
     if (rc == MPI_SUCCESS) rc = MPI_Grequest_complete(real_of(s));
     if (rc == MPI_SUCCESS) return 0;
-    back_fail(rc, "a generalized request is to be made again");
+    back_fail(rc, "making a generalized request again");
     return CKPT_E_SYSTEM;
 }

@@ -424,7 +424,7 @@ int back_rebuild_window(ckpt_vid vid, const void *descriptor, size_t bytes, uint
                   "are on several nodes now; start them on one node",
                   w->name, w->ranks);
     else if (rc != MPI_SUCCESS)
-        back_fail(rc, "window \"%s\"", w->name);
+        back_fail(rc, "making window \"%s\" again", w->name);
     if (rc != MPI_SUCCESS) return CKPT_E_SYSTEM;
     ckpt_slot *s = back_slot(CKPT_KIND_WIN, vid);
     s->clock = w->comm;
