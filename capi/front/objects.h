@@ -5,6 +5,7 @@
 #define CKPT_FRONT_OBJECTS_H
 
 #include "canon/info.h"
+#include "canon/shape.h"
 #include "front/core.h"
 
 // ---- attr.c ------------------------------------------------------------------------------------

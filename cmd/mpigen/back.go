@@ -17,13 +17,15 @@ func backChapter(fs []*function) []byte {
 		b.WriteString("#include \"back/collective/clocked.h\"\n")
 	}
 	for _, f := range fs {
-		switch f.class {
-		case "translate", "front":
+		switch {
+		case f.constructor():
+		case f.class == "translate", f.class == "front":
 			backWrapper(&b, f)
-		case "persist":
+		case f.class == "persist":
 			backPersistent(&b, f)
 		}
 	}
+	backConstructors(&b, fs)
 	return b.Bytes()
 }
 
@@ -47,7 +49,7 @@ func (f *function) blocking() string {
 func (f *function) fileFlags() string {
 	var flags []string
 	for _, m := range f.marks {
-		if m != "clocked" && m != "guarded" {
+		if !slices.Contains([]string{"clocked", "guarded", "datatype"}, m) {
 			flags = append(flags, strings.ToUpper(m))
 		}
 	}
@@ -60,7 +62,7 @@ func (f *function) counted(twoPhase bool) string {
 	switch {
 	case twoPhase && f.collective() >= 0 && f.blocking() == "BLOCKING":
 		return "committed_" + f.name
-	case f.collective() >= 0, len(f.marks) > 0:
+	case f.collective() >= 0, len(f.marks) > 0 && !f.constructor():
 		return "clocked_" + f.name
 	}
 	return ""

@@ -17,7 +17,7 @@ var functionsList string
 var constantsList string
 
 // marks that a function may have behind its class.
-var marks = []string{"clocked", "guarded", "collective", "shared", "unsequential"}
+var marks = []string{"clocked", "guarded", "collective", "shared", "unsequential", "datatype"}
 
 // classes of functions, in the order of the coverage table's summary.
 var classes = []string{"translate", "hand", "pair", "front", "persist", "ask", "large"}
@@ -64,7 +64,10 @@ func parseFunctions(text string) ([]*function, error) {
 		f.chapter = chapter
 		all = append(all, f)
 	}
-	return all, persistent(all)
+	if err := persistent(all); err != nil {
+		return nil, err
+	}
+	return all, checkShapes(all)
 }
 
 // persistent gives the persistent collectives the parameters of the non-blocking ones, and an info.

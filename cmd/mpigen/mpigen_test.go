@@ -37,6 +37,11 @@ func TestParseRefuses(t *testing.T) {
 		"too short":         "1 A\n",
 		"unknown mark":      "1 A ask+often\n",
 		"words of no pair":  "1 A hand int:x | int:y\n",
+		"no datatype made":  "1 A hand+datatype int:count type:old\n",
+		"no such argument":  "1 A hand+datatype comm:comm otype:new\n",
+		"arrays of nothing": "1 A hand+datatype int:n ints:x otype:new\n",
+		"length after more": "1 A hand+datatype ints:x int:count otype:new\n",
+		"length no integer": "1 A hand+datatype ints:count otype:new\n",
 	} {
 		if _, err := parseFunctions(text); err == nil || !strings.HasPrefix(err.Error(), "functions.list:") {
 			t.Errorf("%s: error %v, want one that names the line", name, err)
@@ -237,5 +242,39 @@ func TestFates(t *testing.T) {
 	}
 	if r := remark(byName["Ireduce_c"]); !strings.Contains(r, "operation of the program's own") || !strings.Contains(r, "2147483647") {
 		t.Errorf("MPI_Ireduce_c: the remark is %q", r)
+	}
+}
+
+// TestShapes: what the arguments of the constructors of datatypes are, and how they are found again in what
+// MPI_Type_get_contents gives.
+func TestShapes(t *testing.T) {
+	fs, err := parseFunctions(functionsList)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type made struct{ combiner, shape, arguments string }
+	got := map[string]made{}
+	for _, f := range fs {
+		if f.constructor() {
+			got[f.name] = made{f.combiner(), f.mustShape(), contents(f.mustShape())}
+		}
+	}
+	for name, want := range map[string]made{
+		"Type_dup":                {"DUP", "t", "t[0], "},
+		"Type_vector":             {"VECTOR", "iiit", "v[0], v[1], v[2], t[0], "},
+		"Type_create_resized":     {"RESIZED", "taa", "t[0], at[0], at[1], "},
+		"Type_create_struct":      {"STRUCT", "nIAT", "v[0], v + 1, at, t, "},
+		"Type_create_subarray":    {"SUBARRAY", "nIIIot", "v[0], v + 1, v + 1 + n, v + 1 + 2 * n, v[1 + 3 * n], t[0], "},
+		"Type_create_f90_integer": {"F90_INTEGER", "i", "v[0], "},
+	} {
+		if got[name] != want {
+			t.Errorf("MPI_%s: %q, want %q", name, got[name], want)
+		}
+	}
+	if large := got["Type_create_darray_c"]; large.combiner != "DARRAY" || large.shape != "iinCDGIot" {
+		t.Errorf("MPI_Type_create_darray_c: %q", large)
+	}
+	if large := got["Type_indexed_c"].shape; large != "mCCt" {
+		t.Errorf("MPI_Type_indexed_c: %q", large)
 	}
 }

@@ -50,3 +50,70 @@ long back_Unpack_external(const long *a) {
     int rc = MPI_Unpack_external((const char *)a[0], real_buf(a[1]), (MPI_Aint)a[2], (MPI_Aint *)a[3], real_buf(a[4]), (int)a[5], real_type(a[6]));
     return back_error(rc);
 }
+
+long back_Type_contiguous(const long *a) { return back_type_make(CANON_COMBINER_CONTIGUOUS, a); }
+
+long back_Type_create_darray(const long *a) { return back_type_make(CANON_COMBINER_DARRAY, a); }
+
+long back_Type_create_f90_complex(const long *a) { return back_type_make(CANON_COMBINER_F90_COMPLEX, a); }
+
+long back_Type_create_f90_integer(const long *a) { return back_type_make(CANON_COMBINER_F90_INTEGER, a); }
+
+long back_Type_create_f90_real(const long *a) { return back_type_make(CANON_COMBINER_F90_REAL, a); }
+
+long back_Type_create_hindexed(const long *a) { return back_type_make(CANON_COMBINER_HINDEXED, a); }
+
+long back_Type_create_hindexed_block(const long *a) { return back_type_make(CANON_COMBINER_HINDEXED_BLOCK, a); }
+
+long back_Type_create_hvector(const long *a) { return back_type_make(CANON_COMBINER_HVECTOR, a); }
+
+long back_Type_create_indexed_block(const long *a) { return back_type_make(CANON_COMBINER_INDEXED_BLOCK, a); }
+
+long back_Type_create_resized(const long *a) { return back_type_make(CANON_COMBINER_RESIZED, a); }
+
+long back_Type_create_struct(const long *a) { return back_type_make(CANON_COMBINER_STRUCT, a); }
+
+long back_Type_create_subarray(const long *a) { return back_type_make(CANON_COMBINER_SUBARRAY, a); }
+
+long back_Type_dup(const long *a) { return back_type_make(CANON_COMBINER_DUP, a); }
+
+long back_Type_indexed(const long *a) { return back_type_make(CANON_COMBINER_INDEXED, a); }
+
+long back_Type_vector(const long *a) { return back_type_make(CANON_COMBINER_VECTOR, a); }
+
+int back_type_construct(int combiner, int n, const int *v, const MPI_Aint *at, const MPI_Datatype *t, MPI_Datatype *type) {
+    switch (combiner) {
+    case CANON_COMBINER_CONTIGUOUS:
+        return MPI_Type_contiguous(v[0], t[0], type);
+    case CANON_COMBINER_DARRAY:
+        return MPI_Type_create_darray(v[0], v[1], v[2], v + 3, v + 3 + n, v + 3 + 2 * n, v + 3 + 3 * n, v[3 + 4 * n], t[0], type);
+    case CANON_COMBINER_F90_COMPLEX:
+        return MPI_Type_create_f90_complex(v[0], v[1], type);
+    case CANON_COMBINER_F90_INTEGER:
+        return MPI_Type_create_f90_integer(v[0], type);
+    case CANON_COMBINER_F90_REAL:
+        return MPI_Type_create_f90_real(v[0], v[1], type);
+    case CANON_COMBINER_HINDEXED:
+        return MPI_Type_create_hindexed(v[0], v + 1, at, t[0], type);
+    case CANON_COMBINER_HINDEXED_BLOCK:
+        return MPI_Type_create_hindexed_block(v[0], v[1], at, t[0], type);
+    case CANON_COMBINER_HVECTOR:
+        return MPI_Type_create_hvector(v[0], v[1], at[0], t[0], type);
+    case CANON_COMBINER_INDEXED_BLOCK:
+        return MPI_Type_create_indexed_block(v[0], v[1], v + 2, t[0], type);
+    case CANON_COMBINER_RESIZED:
+        return MPI_Type_create_resized(t[0], at[0], at[1], type);
+    case CANON_COMBINER_STRUCT:
+        return MPI_Type_create_struct(v[0], v + 1, at, t, type);
+    case CANON_COMBINER_SUBARRAY:
+        return MPI_Type_create_subarray(v[0], v + 1, v + 1 + n, v + 1 + 2 * n, v[1 + 3 * n], t[0], type);
+    case CANON_COMBINER_DUP:
+        return MPI_Type_dup(t[0], type);
+    case CANON_COMBINER_INDEXED:
+        return MPI_Type_indexed(v[0], v + 1, v + 1 + n, t[0], type);
+    case CANON_COMBINER_VECTOR:
+        return MPI_Type_vector(v[0], v[1], v[2], t[0], type);
+    default:
+        return MPI_ERR_ARG;
+    }
+}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // type.c: datatypes.  Each constructor's arguments become the descriptor (describe.h), and the
-// datatype itself is made from the descriptor, now and after a restart alike.
+// datatype itself is made from the descriptor, now and after a restart alike.  What each constructor's
+// arguments are, its shape tells (canon/shape.h).
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include "back/object/fresh.h"
 #include "back/object/keep.h"
 #include "back/object/type.h"
+#include "canon/shape.h"
 
 // ---- making a datatype from its descriptor ----
 
@@ -57,52 +59,20 @@ static int parse(const void *descriptor, size_t bytes, struct contents *c) {
 // Negative counts are the real MPI's to refuse; no array is read for them.
 static int count_of(long n) { return n > 0 ? (int)n : 0; }
 
+// How long the arrays are that the constructor got; only integers come before that.
+static int array_length(const char *shape, const struct contents *c) {
+    const char *at = strpbrk(shape, SHAPE_LENGTH);
+    return at != NULL && c->ni > at - shape ? count_of(c->ints[at - shape]) : 0;
+}
+
 // The descriptor has as many integers, addresses and datatypes as its constructor reads: it may come
 // from a damaged image.
 static int is_whole(const struct contents *c) {
-    int64_t n = c->ni > 0 ? count_of(c->ints[0]) : 0;
-    int64_t dims = c->ni > 2 ? count_of(c->ints[2]) : 0;
-    struct {
-        int64_t ni, na, nt;
-    } want;
-#define WANT(i, a, t)                            \
-    want.ni = (i), want.na = (a), want.nt = (t); \
-    break
-    switch (c->combiner) {
-    case CANON_COMBINER_DUP:
-        WANT(0, 0, 1);
-    case CANON_COMBINER_CONTIGUOUS:
-        WANT(1, 0, 1);
-    case CANON_COMBINER_VECTOR:
-        WANT(3, 0, 1);
-    case CANON_COMBINER_HVECTOR:
-        WANT(2, 1, 1);
-    case CANON_COMBINER_INDEXED:
-        WANT(1 + 2 * n, 0, 1);
-    case CANON_COMBINER_HINDEXED:
-        WANT(1 + n, n, 1);
-    case CANON_COMBINER_INDEXED_BLOCK:
-        WANT(2 + n, 0, 1);
-    case CANON_COMBINER_HINDEXED_BLOCK:
-        WANT(2, n, 1);
-    case CANON_COMBINER_STRUCT:
-        WANT(1 + n, n, n);
-    case CANON_COMBINER_SUBARRAY:
-        WANT(2 + 3 * n, 0, 1);
-    case CANON_COMBINER_DARRAY:
-        WANT(4 + 4 * dims, 0, 1);
-    case CANON_COMBINER_RESIZED:
-        WANT(0, 2, 1);
-    case CANON_COMBINER_F90_REAL:
-    case CANON_COMBINER_F90_COMPLEX:
-        WANT(2, 0, 0);
-    case CANON_COMBINER_F90_INTEGER:
-        WANT(1, 0, 0);
-    default:
-        return 0;
-    }
-#undef WANT
-    return c->ni == want.ni && c->na == want.na && c->nt == want.nt;
+    const char *shape = shape_of(c->combiner);
+    if (shape == NULL) return 0;
+    int64_t n = array_length(shape, c);
+    return c->ni == shape_holds(shape, SHAPE_INTS, n) && c->na == shape_holds(shape, SHAPE_ADDRESSES, n) &&
+           c->nt == shape_holds(shape, SHAPE_TYPES, n);
 }
 
 // How deep datatypes that were freed stand in each other; a damaged image may have them in a circle.
@@ -147,60 +117,23 @@ static int real_order(int o) {
     return o == CANON_ORDER_C || o == CANON_ORDER_FORTRAN ? orders[o] : BACK_NO_VALUE;
 }
 
-static int build_darray(const struct contents *c, MPI_Datatype old, MPI_Datatype *type) {
-    const int *v = c->ints;
-    int n = count_of(v[2]);
-    int *real = malloc((size_t)(2 * n + 1) * sizeof(int));
-    if (real == NULL) return MPI_ERR_NO_MEM;
-    for (int i = 0; i < n; i++) {
-        int d = v[3 + n + i], g = v[3 + 2 * n + i];
-        real[i] = d >= 0 && d <= 2 ? distributions[d] : BACK_NO_VALUE;
-        real[n + i] = g == CANON_DISTRIBUTE_DFLT_DARG ? MPI_DISTRIBUTE_DFLT_DARG : g;
-    }
-    int rc = MPI_Type_create_darray(v[0], v[1], v[2], v + 3, real, real + n, v + 3 + 3 * n,
-                                    real_order(v[3 + 4 * n]), old, type);
-    free(real);
-    return rc;
-}
+static int real_distribution(int d) { return d >= 0 && d <= 2 ? distributions[d] : BACK_NO_VALUE; }
+
+static int real_darg(int g) { return g == CANON_DISTRIBUTE_DFLT_DARG ? MPI_DISTRIBUTE_DFLT_DARG : g; }
 
 // Calls the constructor.  t holds the real inner datatypes.
 static int construct(const struct contents *c, const MPI_Datatype *t, MPI_Datatype *type) {
-    const int *v = c->ints;
-    switch (c->combiner) {
-    case CANON_COMBINER_DUP:
-        return MPI_Type_dup(t[0], type);
-    case CANON_COMBINER_CONTIGUOUS:
-        return MPI_Type_contiguous(v[0], t[0], type);
-    case CANON_COMBINER_VECTOR:
-        return MPI_Type_vector(v[0], v[1], v[2], t[0], type);
-    case CANON_COMBINER_HVECTOR:
-        return MPI_Type_create_hvector(v[0], v[1], c->addresses[0], t[0], type);
-    case CANON_COMBINER_INDEXED:
-        return MPI_Type_indexed(v[0], v + 1, v + 1 + count_of(v[0]), t[0], type);
-    case CANON_COMBINER_HINDEXED:
-        return MPI_Type_create_hindexed(v[0], v + 1, c->addresses, t[0], type);
-    case CANON_COMBINER_INDEXED_BLOCK:
-        return MPI_Type_create_indexed_block(v[0], v[1], v + 2, t[0], type);
-    case CANON_COMBINER_HINDEXED_BLOCK:
-        return MPI_Type_create_hindexed_block(v[0], v[1], c->addresses, t[0], type);
-    case CANON_COMBINER_STRUCT:
-        return MPI_Type_create_struct(v[0], v + 1, c->addresses, t, type);
-    case CANON_COMBINER_SUBARRAY:
-        return MPI_Type_create_subarray(v[0], v + 1, v + 1 + count_of(v[0]), v + 1 + 2 * count_of(v[0]),
-                                        real_order(v[c->ni - 1]), t[0], type);
-    case CANON_COMBINER_DARRAY:
-        return build_darray(c, t[0], type);
-    case CANON_COMBINER_RESIZED:
-        return MPI_Type_create_resized(t[0], c->addresses[0], c->addresses[1], type);
-    case CANON_COMBINER_F90_REAL:
-        return MPI_Type_create_f90_real(v[0], v[1], type);
-    case CANON_COMBINER_F90_COMPLEX:
-        return MPI_Type_create_f90_complex(v[0], v[1], type);
-    case CANON_COMBINER_F90_INTEGER:
-        return MPI_Type_create_f90_integer(v[0], type);
-    default:
-        return MPI_ERR_ARG;
+    const char *shape = shape_of(c->combiner);
+    int n = array_length(shape, c), *real = NULL;
+    if (strpbrk(shape, SHAPE_SPECIAL) != NULL) {
+        real = malloc((size_t)c->ni * sizeof(int));
+        if (real == NULL) return MPI_ERR_NO_MEM;
+        memcpy(real, c->ints, (size_t)c->ni * sizeof(int));
+        shape_convert(shape, real, real_order, real_distribution, real_darg);
     }
+    int rc = back_type_construct(c->combiner, n, real != NULL ? real : c->ints, c->addresses, t, type);
+    free(real);
+    return rc;
 }
 
 static int build(const void *descriptor, size_t bytes, MPI_Datatype *type) {
@@ -282,7 +215,7 @@ int back_rebuild_type(ckpt_vid vid, const void *descriptor, size_t bytes, uint64
 
 // ---- constructors: the order of words is that of MPI_Type_get_contents ----
 
-static struct writer head(int combiner, int ni, int na, int nt) {
+static struct writer head(int combiner, int64_t ni, int64_t na, int64_t nt) {
     size_t n = 5 + (size_t)ni + 2 * (size_t)na + (size_t)nt;
     struct writer w = {.word = malloc(n * sizeof(int32_t)), .capacity = n};
     if (w.word == NULL) w.capacity = 0; // put tries again, and says so
@@ -294,151 +227,50 @@ static struct writer head(int combiner, int ni, int na, int nt) {
     return w;
 }
 
-static void put_addresses(struct writer *w, const MPI_Aint *v, int n) {
-    for (int i = 0; i < n; i++) put64(w, (uint64_t)v[i]);
-}
-
-// A constructor with one inner datatype.
-static long make1(struct writer *w, ckpt_vid old, ckpt_vid *newtype) {
-    put(w, (int32_t)old);
-    return make(w, newtype);
-}
-
-long back_Type_dup(const long *a) {
-    ARGS(Type_dup) p = (const void *)a;
-    struct writer w = head(CANON_COMBINER_DUP, 0, 0, 1);
-    return make1(&w, p->type, p->newtype);
-}
-
-long back_Type_contiguous(const long *a) {
-    ARGS(Type_contiguous) p = (const void *)a;
-    struct writer w = head(CANON_COMBINER_CONTIGUOUS, 1, 0, 1);
-    put(&w, p->count);
-    return make1(&w, p->oldtype, p->newtype);
-}
-
-long back_Type_vector(const long *a) {
-    ARGS(Type_vector) p = (const void *)a;
-    struct writer w = head(CANON_COMBINER_VECTOR, 3, 0, 1);
-    put(&w, p->count);
-    put(&w, p->blocklength);
-    put(&w, p->stride);
-    return make1(&w, p->oldtype, p->newtype);
-}
-
-long back_Type_create_hvector(const long *a) {
-    ARGS(Type_create_hvector) p = (const void *)a;
-    struct writer w = head(CANON_COMBINER_HVECTOR, 2, 1, 1);
-    put(&w, p->count);
-    put(&w, p->blocklength);
-    put64(&w, (uint64_t)p->stride);
-    return make1(&w, p->oldtype, p->newtype);
-}
-
-long back_Type_indexed(const long *a) {
-    ARGS(Type_indexed) p = (const void *)a;
-    int n = count_of(p->count);
-    struct writer w = head(CANON_COMBINER_INDEXED, 1 + 2 * n, 0, 1);
-    put(&w, p->count);
-    put_ints(&w, p->blocklengths, n);
-    put_ints(&w, p->displacements, n);
-    return make1(&w, p->oldtype, p->newtype);
-}
-
-long back_Type_create_hindexed(const long *a) {
-    ARGS(Type_create_hindexed) p = (const void *)a;
-    int n = count_of(p->count);
-    struct writer w = head(CANON_COMBINER_HINDEXED, 1 + n, n, 1);
-    put(&w, p->count);
-    put_ints(&w, p->blocklengths, n);
-    put_addresses(&w, p->displacements, n);
-    return make1(&w, p->oldtype, p->newtype);
-}
-
-long back_Type_create_indexed_block(const long *a) {
-    ARGS(Type_create_indexed_block) p = (const void *)a;
-    int n = count_of(p->count);
-    struct writer w = head(CANON_COMBINER_INDEXED_BLOCK, 2 + n, 0, 1);
-    put(&w, p->count);
-    put(&w, p->blocklength);
-    put_ints(&w, p->displacements, n);
-    return make1(&w, p->oldtype, p->newtype);
-}
-
-long back_Type_create_hindexed_block(const long *a) {
-    ARGS(Type_create_hindexed_block) p = (const void *)a;
-    int n = count_of(p->count);
-    struct writer w = head(CANON_COMBINER_HINDEXED_BLOCK, 2, n, 1);
-    put(&w, p->count);
-    put(&w, p->blocklength);
-    put_addresses(&w, p->displacements, n);
-    return make1(&w, p->oldtype, p->newtype);
-}
-
-long back_Type_create_struct(const long *a) {
-    ARGS(Type_create_struct) p = (const void *)a;
-    int n = count_of(p->count);
-    const ckpt_vid *types = p->types;
-    struct writer w = head(CANON_COMBINER_STRUCT, 1 + n, n, n);
-    put(&w, p->count);
-    put_ints(&w, p->block_lengths, n);
-    put_addresses(&w, p->displacements, n);
-    put_ints(&w, (const int *)types, n);
-    return make(&w, p->newtype);
-}
-
-long back_Type_create_subarray(const long *a) {
-    ARGS(Type_create_subarray) p = (const void *)a;
-    int n = count_of(p->ndims);
-    struct writer w = head(CANON_COMBINER_SUBARRAY, 2 + 3 * n, 0, 1);
-    put(&w, p->ndims);
-    put_ints(&w, p->sizes, n);
-    put_ints(&w, p->subsizes, n);
-    put_ints(&w, p->starts, n);
-    put(&w, p->order);
-    return make1(&w, p->oldtype, p->newtype);
-}
-
-long back_Type_create_darray(const long *a) {
-    ARGS(Type_create_darray) p = (const void *)a;
-    int n = count_of(p->ndims);
-    struct writer w = head(CANON_COMBINER_DARRAY, 4 + 4 * n, 0, 1);
-    put(&w, p->size);
-    put(&w, p->rank);
-    put(&w, p->ndims);
-    for (int i = 3; i <= 6; i++) put_ints(&w, (const int *)a[i], n);
-    put(&w, p->order);
-    return make1(&w, p->oldtype, p->newtype);
-}
-
-long back_Type_create_resized(const long *a) {
-    ARGS(Type_create_resized) p = (const void *)a;
-    struct writer w = head(CANON_COMBINER_RESIZED, 0, 2, 1);
-    put64(&w, (uint64_t)p->lb);
-    put64(&w, (uint64_t)p->extent);
-    return make1(&w, p->oldtype, p->newtype);
-}
-
-// These are predefined: never freed, so each is registered once.
-static long make_f90(int combiner, const long *a, int n) {
-    struct writer w = head(combiner, n, 0, 0);
-    for (int i = 0; i < n; i++) put(&w, a[i]);
+// What is made of no datatype is predefined: never freed, so each is registered once.
+static long make_predefined(struct writer *w, ckpt_vid *vid) {
     MPI_Datatype type;
-    int rc = w.failed ? MPI_ERR_NO_MEM : build(w.word, 4 * w.n, &type);
+    int rc = w->failed ? MPI_ERR_NO_MEM : build(w->word, 4 * w->n, &type);
     ckpt_vid known = rc == MPI_SUCCESS ? fresh_find(type) : CKPT_VID_NONE;
     if (rc != MPI_SUCCESS || known != CKPT_VID_NONE) {
-        free(w.word);
-        if (rc == MPI_SUCCESS) *(ckpt_vid *)a[n] = known;
+        free(w->word);
+        if (rc == MPI_SUCCESS) *vid = known;
         return back_error(rc);
     }
-    return new_type(type, &w, (ckpt_vid *)a[n]);
+    return new_type(type, w, vid);
 }
 
-long back_Type_create_f90_real(const long *a) { return make_f90(CANON_COMBINER_F90_REAL, a, 2); }
+// The values of one sort among a constructor's arguments.
+static void put_sort(struct writer *w, const char *shape, const char *sort, const long *a, int n) {
+    for (; *shape != 0; shape++, a++) {
+        if (strchr(sort, *shape) == NULL) continue;
+        switch (*shape) {
+        case 'a':
+            put64(w, (uint64_t)*a);
+            break;
+        case 'A':
+            for (int i = 0; i < n; i++) put64(w, (uint64_t)((const MPI_Aint *)*a)[i]);
+            break;
+        default:
+            if (shape_is_array(*shape))
+                put_ints(w, (const int *)*a, n);
+            else
+                put(w, (int32_t)*a);
+        }
+    }
+}
 
-long back_Type_create_f90_complex(const long *a) { return make_f90(CANON_COMBINER_F90_COMPLEX, a, 2); }
-
-long back_Type_create_f90_integer(const long *a) { return make_f90(CANON_COMBINER_F90_INTEGER, a, 1); }
+long back_type_make(int combiner, const long *a) {
+    const char *shape = shape_of(combiner), *at = strpbrk(shape, SHAPE_LENGTH);
+    int n = at != NULL ? count_of((int)a[at - shape]) : 0;
+    ckpt_vid *newtype = (ckpt_vid *)a[strlen(shape)];
+    struct writer w = head(combiner, shape_holds(shape, SHAPE_INTS, n),
+                           shape_holds(shape, SHAPE_ADDRESSES, n), shape_holds(shape, SHAPE_TYPES, n));
+    put_sort(&w, shape, SHAPE_INTS, a, n);
+    put_sort(&w, shape, SHAPE_ADDRESSES, a, n);
+    put_sort(&w, shape, SHAPE_TYPES, a, n);
+    return strpbrk(shape, SHAPE_TYPES) != NULL ? make(&w, newtype) : make_predefined(&w, newtype);
+}
 
 long back_Type_match_size(const long *a) {
     ARGS(Type_match_size) p = (const void *)a;

@@ -46,28 +46,61 @@ void front_contents_release(struct front_contents *c) {
     free(c);
 }
 
-static struct front_contents *contents(int combiner, int nints, int ncounts, int ntypes) {
+// Takes the values among a constructor's arguments; its arrays have n elements.  The datatypes are the
+// application's own yet.
+static void take(struct front_contents *c, const char *shape, const long *a, MPI_Count n) {
+    int *ints = c->ints;
+    MPI_Count *counts = c->counts;
+    MPI_Datatype *types = c->types;
+    for (; *shape != 0; shape++, a++) {
+        const void *array = (const void *)*a;
+        switch (*shape) {
+        case 'c':
+        case 'm':
+            *counts++ = *a;
+            break;
+        case 'C':
+            memcpy(counts, array, (size_t)n * sizeof *counts);
+            counts += n;
+            break;
+        case 't':
+            *types++ = (MPI_Datatype)*a;
+            break;
+        case 'T':
+            memcpy(types, array, (size_t)n * sizeof *types);
+            types += n;
+            break;
+        case 'I':
+        case 'D':
+        case 'G':
+            memcpy(ints, array, (size_t)n * sizeof *ints);
+            ints += n;
+            break;
+        default:
+            *ints++ = (int)*a;
+        }
+    }
+}
+
+// Gives out a datatype, and remembers with which arguments its constructor was called.
+static int made(int combiner, const long *a, MPI_Datatype made_type, MPI_Datatype *newtype) {
+    const char *shape = shape_of_large(combiner), *at = strpbrk(shape, SHAPE_LENGTH);
+    MPI_Count n = at != NULL ? a[at - shape] : 0;
+    int rc = MPI_SUCCESS, ntypes = (int)shape_holds(shape, SHAPE_TYPES, n);
     struct front_contents *c = front_alloc(sizeof *c);
-    *c = (struct front_contents){1, combiner, nints, 0, 0, NULL, NULL, NULL, NULL};
-    c->ints = front_alloc(((size_t)nints + 1) * sizeof(int));
-    c->counts = front_alloc(((size_t)ncounts + 1) * sizeof(MPI_Count));
+    *c = (struct front_contents){.refs = 1, .combiner = combiner};
+    c->nints = (int)shape_holds(shape, SHAPE_INTS, n);
+    c->ncounts = (int)shape_holds(shape, SHAPE_COUNTS, n);
+    c->ints = front_alloc(((size_t)c->nints + 1) * sizeof(int));
+    c->counts = front_alloc(((size_t)c->ncounts + 1) * sizeof(MPI_Count));
     c->types = front_alloc(((size_t)ntypes + 1) * sizeof(MPI_Datatype));
     c->made = front_alloc(((size_t)ntypes + 1) * sizeof *c->made);
-    return c;
-}
-
-static void put(struct front_contents *c, const MPI_Count *v, MPI_Count n) {
-    memcpy(c->counts + c->ncounts, v, (size_t)n * sizeof *v);
-    c->ncounts += (int)n;
-}
-
-// Remembers how a datatype was made, if it was.
-static int made(struct front_contents *c, int rc, const MPI_Datatype *types, int n, MPI_Datatype *newtype,
-                MPI_Datatype made_type) {
-    for (int i = 0; i < n && rc == MPI_SUCCESS; i++) {
-        c->types[i] = types[i];
-        if (!predefined(types[i])) rc = PMPI_Type_dup(types[i], &c->types[i]);
-        if (rc == MPI_SUCCESS) c->made[c->ntypes++] = hold(made_how(types[i]));
+    take(c, shape, a, n);
+    shape_convert(shape, c->ints, in_order, in_distrib, in_darg);
+    for (int i = 0; i < ntypes && rc == MPI_SUCCESS; i++) {
+        MPI_Datatype given = c->types[i];
+        if (!predefined(given)) rc = PMPI_Type_dup(given, &c->types[i]);
+        if (rc == MPI_SUCCESS) c->made[c->ntypes++] = hold(made_how(given));
     }
     if (rc != MPI_SUCCESS) {
         front_contents_release(c);
@@ -165,9 +198,8 @@ FRONT(int, Type_contiguous_c, (MPI_Count count, MPI_Datatype oldtype, MPI_Dataty
     MPI_Datatype t;
     int rc = many(count, oldtype, &t);
     if (rc != MPI_SUCCESS) return rc;
-    struct front_contents *c = contents(CANON_COMBINER_CONTIGUOUS, 0, 1, 1);
-    put(c, &count, 1);
-    return made(c, rc, &oldtype, 1, newtype, t);
+    const long a[] = {count, (long)oldtype};
+    return made(CANON_COMBINER_CONTIGUOUS, a, t, newtype);
 }
 
 FRONT(int, Type_vector_c,
@@ -184,9 +216,8 @@ FRONT(int, Type_vector_c,
         if (rc == MPI_SUCCESS) rc = blocks(count, blocklength, stride * extent, oldtype, &t);
     }
     if (rc != MPI_SUCCESS) return rc;
-    struct front_contents *c = contents(CANON_COMBINER_VECTOR, 0, 3, 1);
-    put(c, v, 3);
-    return made(c, rc, &oldtype, 1, newtype, t);
+    const long a[] = {count, blocklength, stride, (long)oldtype};
+    return made(CANON_COMBINER_VECTOR, a, t, newtype);
 }
 
 FRONT(int, Type_create_hvector_c,
@@ -197,9 +228,8 @@ FRONT(int, Type_create_hvector_c,
     int rc = all_fit(v, 2) ? PMPI_Type_create_hvector((int)count, (int)blocklength, stride, oldtype, &t)
                            : blocks(count, blocklength, stride, oldtype, &t);
     if (rc != MPI_SUCCESS) return rc;
-    struct front_contents *c = contents(CANON_COMBINER_HVECTOR, 0, 3, 1);
-    put(c, v, 3);
-    return made(c, rc, &oldtype, 1, newtype, t);
+    const long a[] = {count, blocklength, stride, (long)oldtype};
+    return made(CANON_COMBINER_HVECTOR, a, t, newtype);
 }
 
 // Blocks of their own lengths, at displacements in units of bytes.
@@ -218,11 +248,8 @@ FRONT(int, Type_create_hindexed_c,
     if (count > INT_MAX / 2) return too_large(CKPT_FN_MPI_TYPE_CREATE_HINDEXED_C);
     int rc = hindexed((int)count, blocklengths, displacements, oldtype, &t);
     if (rc != MPI_SUCCESS) return rc;
-    struct front_contents *c = contents(CANON_COMBINER_HINDEXED, 0, 1 + 2 * (int)count, 1);
-    put(c, &count, 1);
-    put(c, blocklengths, count);
-    put(c, displacements, count);
-    return made(c, rc, &oldtype, 1, newtype, t);
+    const long a[] = {count, (long)blocklengths, (long)displacements, (long)oldtype};
+    return made(CANON_COMBINER_HINDEXED, a, t, newtype);
 }
 
 FRONT(int, Type_indexed_c,
@@ -245,11 +272,8 @@ FRONT(int, Type_indexed_c,
         free(at);
     }
     if (rc != MPI_SUCCESS) return rc;
-    struct front_contents *c = contents(CANON_COMBINER_INDEXED, 0, 1 + 2 * (int)count, 1);
-    put(c, &count, 1);
-    put(c, blocklengths, count);
-    put(c, displacements, count);
-    return made(c, rc, &oldtype, 1, newtype, t);
+    const long a[] = {count, (long)blocklengths, (long)displacements, (long)oldtype};
+    return made(CANON_COMBINER_INDEXED, a, t, newtype);
 }
 
 // Blocks of one length; unit: bytes of a unit of the displacements.
@@ -276,11 +300,8 @@ FRONT(int, Type_create_hindexed_block_c,
                  ? PMPI_Type_create_hindexed_block((int)count, (int)blocklength, displacements, oldtype, &t)
                  : indexed_block((int)count, blocklength, displacements, 1, oldtype, &t);
     if (rc != MPI_SUCCESS) return rc;
-    struct front_contents *c = contents(CANON_COMBINER_HINDEXED_BLOCK, 0, 2 + (int)count, 1);
-    put(c, &count, 1);
-    put(c, &blocklength, 1);
-    put(c, displacements, count);
-    return made(c, rc, &oldtype, 1, newtype, t);
+    const long a[] = {count, blocklength, (long)displacements, (long)oldtype};
+    return made(CANON_COMBINER_HINDEXED_BLOCK, a, t, newtype);
 }
 
 FRONT(int, Type_create_indexed_block_c,
@@ -300,11 +321,8 @@ FRONT(int, Type_create_indexed_block_c,
             rc = indexed_block((int)count, blocklength, displacements, extent, oldtype, &t);
     }
     if (rc != MPI_SUCCESS) return rc;
-    struct front_contents *c = contents(CANON_COMBINER_INDEXED_BLOCK, 0, 2 + (int)count, 1);
-    put(c, &count, 1);
-    put(c, &blocklength, 1);
-    put(c, displacements, count);
-    return made(c, rc, &oldtype, 1, newtype, t);
+    const long a[] = {count, blocklength, (long)displacements, (long)oldtype};
+    return made(CANON_COMBINER_INDEXED_BLOCK, a, t, newtype);
 }
 
 FRONT(int, Type_create_struct_c,
@@ -321,22 +339,17 @@ FRONT(int, Type_create_struct_c,
         rc = scattered((int)count, blocklengths, displacements, types, 1, &t);
     }
     if (rc != MPI_SUCCESS) return rc;
-    struct front_contents *c = contents(CANON_COMBINER_STRUCT, 0, 1 + 2 * (int)count, (int)count);
-    put(c, &count, 1);
-    put(c, blocklengths, count);
-    put(c, displacements, count);
-    return made(c, rc, types, (int)count, newtype, t);
+    const long a[] = {count, (long)blocklengths, (long)displacements, (long)types};
+    return made(CANON_COMBINER_STRUCT, a, t, newtype);
 }
 
 FRONT(int, Type_create_resized_c,
       (MPI_Datatype oldtype, MPI_Count lb, MPI_Count extent, MPI_Datatype *newtype)) {
-    const MPI_Count v[] = {lb, extent};
     MPI_Datatype t;
     int rc = PMPI_Type_create_resized(oldtype, lb, extent, &t);
     if (rc != MPI_SUCCESS) return rc;
-    struct front_contents *c = contents(CANON_COMBINER_RESIZED, 0, 2, 1);
-    put(c, v, 2);
-    return made(c, rc, &oldtype, 1, newtype, t);
+    const long a[] = {(long)oldtype, lb, extent};
+    return made(CANON_COMBINER_RESIZED, a, t, newtype);
 }
 
 // A block of an array, dimension by dimension from the one whose elements are neighbours.
@@ -383,13 +396,8 @@ FRONT(int, Type_create_subarray_c,
         rc = subarray(ndims, sizes, subsizes, starts, in_order(order) == CANON_ORDER_FORTRAN, oldtype, &t);
     }
     if (rc != MPI_SUCCESS) return rc;
-    struct front_contents *c = contents(CANON_COMBINER_SUBARRAY, 2, 3 * ndims, 1);
-    c->ints[0] = ndims;
-    c->ints[1] = in_order(order);
-    put(c, sizes, ndims);
-    put(c, subsizes, ndims);
-    put(c, starts, ndims);
-    return made(c, rc, &oldtype, 1, newtype, t);
+    const long a[] = {ndims, (long)sizes, (long)subsizes, (long)starts, order, (long)oldtype};
+    return made(CANON_COMBINER_SUBARRAY, a, t, newtype);
 }
 
 FRONT(int, Type_create_darray_c,
@@ -401,18 +409,9 @@ FRONT(int, Type_create_darray_c,
     int rc = PMPI_Type_create_darray(size, rank, ndims, n, distribs, dargs, psizes, order, oldtype, &t);
     free(n);
     if (rc != MPI_SUCCESS) return rc;
-    struct front_contents *c = contents(CANON_COMBINER_DARRAY, 4 + 3 * ndims, ndims, 1);
-    c->ints[0] = size;
-    c->ints[1] = rank;
-    c->ints[2] = ndims;
-    for (int i = 0; i < ndims; i++) {
-        c->ints[3 + i] = in_distrib(distribs[i]);
-        c->ints[3 + ndims + i] = in_darg(dargs[i]);
-        c->ints[3 + 2 * ndims + i] = psizes[i];
-    }
-    c->ints[3 + 3 * ndims] = in_order(order);
-    put(c, gsizes, ndims);
-    return made(c, rc, &oldtype, 1, newtype, t);
+    const long a[] = {size,        rank,         ndims, (long)gsizes, (long)distribs,
+                      (long)dargs, (long)psizes, order, (long)oldtype};
+    return made(CANON_COMBINER_DARRAY, a, t, newtype);
 }
 
 // ---- questions ----
@@ -465,15 +464,6 @@ FRONT(int, Type_get_contents_c,
     memcpy(integers, c->ints, (size_t)c->nints * sizeof(int));
     memcpy(large_counts, c->counts, (size_t)c->ncounts * sizeof(MPI_Count));
     for (int i = 0; i < c->ntypes && rc == MPI_SUCCESS; i++) rc = again(c, i, &datatypes[i]);
-    if (c->combiner == CANON_COMBINER_SUBARRAY) {
-        integers[1] = out_order(c->ints[1]);
-    } else if (c->combiner == CANON_COMBINER_DARRAY) {
-        int n = c->ints[2];
-        for (int i = 0; i < n; i++) {
-            integers[3 + i] = out_distrib(c->ints[3 + i]);
-            integers[3 + n + i] = out_darg(c->ints[3 + n + i]);
-        }
-        integers[3 + 3 * n] = out_order(c->ints[3 + 3 * n]);
-    }
+    shape_convert(shape_of_large(c->combiner), integers, out_order, out_distrib, out_darg);
     return rc;
 }

@@ -66,16 +66,8 @@ FRONT(int, Type_get_contents,
     for (int i = 0; rc == 0 && i < count; i++) datatypes[i] = out_type(vids[i]);
     front_vids_done(vids, small);
     if (rc != 0) return type_error(CKPT_FN_MPI_TYPE_GET_CONTENTS, rc);
-    if (combiner == CANON_COMBINER_SUBARRAY) {
-        integers[1 + 3 * integers[0]] = out_order(integers[1 + 3 * integers[0]]);
-    } else if (combiner == CANON_COMBINER_DARRAY) {
-        int n = integers[2];
-        for (int i = 0; i < n; i++) {
-            integers[3 + n + i] = out_distrib(integers[3 + n + i]);
-            integers[3 + 2 * n + i] = out_darg(integers[3 + 2 * n + i]);
-        }
-        integers[3 + 4 * n] = out_order(integers[3 + 4 * n]);
-    }
+    const char *shape = shape_of(combiner);
+    if (shape != NULL) shape_convert(shape, integers, out_order, out_distrib, out_darg);
     return MPI_SUCCESS;
 }
 
