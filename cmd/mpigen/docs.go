@@ -47,13 +47,11 @@ func fate(f *function, implementation int) string {
 	switch {
 	case held[n] != "":
 		return heldFate
-	case f.chapter == "mpi4" && strings.HasSuffix(n, "_init"), slices.Contains(saved, n):
+	case slices.Contains(saved, n), strings.HasSuffix(n, "_begin"): // half of a split collective
 		return savedFate
-	case fileRequest(n), slices.ContainsFunc(leaves, func(part string) bool { return strings.Contains(n, part) }):
+	case slices.ContainsFunc(leaves, func(part string) bool { return strings.Contains(n, part) }):
 		return savedFate
-	case slices.ContainsFunc(f.params, func(p param) bool {
-		return slices.Contains([]string{"ocomm", "otype", "oop", "oinfo", "ogroup", "oerrh", "ofile"}, p.kind)
-	}):
+	case slices.ContainsFunc(f.params, func(p param) bool { return slices.Contains(makes, p.kind) }):
 		return savedFate
 	}
 	return passFate
@@ -80,17 +78,12 @@ func noEvents(f *function) bool {
 		strings.HasPrefix(f.name, "T_source_") && f.name != "T_source_get_num"
 }
 
-// saved lists what makes or changes something that is made again, besides what its name and its
-// parameters tell: windows, requests, matched messages, attached buffers.
-var saved = []string{"Win_create", "Win_allocate", "Win_allocate_shared", "Win_create_dynamic", "Win_attach",
-	"Win_detach", "Win_lock_all",
-	"Isend", "Ibsend", "Issend", "Irsend", "Irecv", "Imrecv", "Send_init", "Bsend_init", "Ssend_init", "Rsend_init", "Recv_init",
-	"Start", "Startall",
-	"Mprobe", "Improbe", "Ibarrier", "Ibcast", "Igather", "Igatherv", "Iscatter", "Iscatterv", "Iallgather", "Iallgatherv",
-	"Ialltoall", "Ialltoallv", "Ialltoallw", "Ineighbor_allgather", "Ineighbor_allgatherv",
-	"Ineighbor_alltoall", "Ineighbor_alltoallv", "Ineighbor_alltoallw", "Comm_idup", "Buffer_attach", "Buffer_detach",
-	"Isendrecv", "Isendrecv_replace",
-	"Ireduce", "Iallreduce", "Ireduce_scatter", "Ireduce_scatter_block", "Iscan", "Iexscan",
+// makes lists the kinds of parameters in which a function leaves what is made again.
+var makes = []string{"ocomm", "otype", "oop", "oinfo", "ogroup", "oerrh", "ofile", "owin", "orequest", "omessage"}
+
+// saved lists what changes something that is made again, or makes it, besides what its name and its
+// parameters tell.
+var saved = []string{"Win_attach", "Win_detach", "Win_lock_all", "Start", "Startall", "Buffer_attach", "Buffer_detach",
 	"Init", "Init_thread", "Session_init", "Publish_name", "Unpublish_name", "T_init_thread", "Type_commit", "Alloc_mem", "Attr_put", "Attr_delete",
 	"Info_set", "Info_delete", "Errhandler_set", "File_seek", "File_seek_shared", "Register_datarep"}
 
@@ -115,11 +108,6 @@ const (
 	untilFreed    = "until the communicator is disconnected or freed"
 	untilUnlocked = "in an epoch of MPI_Win_lock, until that is over"
 )
-
-// fileRequest tells whether a function on files leaves a request or half of a split collective.
-func fileRequest(name string) bool {
-	return strings.HasPrefix(name, "File_i") || strings.HasPrefix(name, "File_") && strings.HasSuffix(name, "_begin")
-}
 
 // remark says what the fate alone does not.
 func remark(f *function) string {
