@@ -96,6 +96,29 @@ func backClocked(fs []*function) []byte {
 	return b.Bytes()
 }
 
+// backNonblocking lists the collective calls that a checkpoint may start later, with their words that the
+// clock looks at.
+func backNonblocking(fs []*function) []byte {
+	var b bytes.Buffer
+	b.WriteString(banner + "#ifndef CKPT_ZZ_NONBLOCKING_H\n#define CKPT_ZZ_NONBLOCKING_H\n\n" +
+		"/* X(NUMBER, which word is the address of the request's id, which is the operation; -1: none is, whether there are\n" +
+		" * arrays of datatypes). */\n#define NONBLOCKING_FUNCTIONS(X)")
+	for _, f := range fs {
+		if f.collective() >= 0 && f.blocking() == "NONBLOCKING" {
+			word := func(kind string) int {
+				return slices.IndexFunc(f.gateWords(), func(p param) bool { return p.kind == kind })
+			}
+			arrays := 0
+			if word("types") >= 0 {
+				arrays = 1
+			}
+			fmt.Fprintf(&b, " \\\n    X(%s, %d, %d, %d)", strings.ToUpper(f.name), word("orequest"), word("op"), arrays)
+		}
+	}
+	b.WriteString("\n\n#endif\n")
+	return b.Bytes()
+}
+
 // backFiles lists the functions on files that file_calls.c makes.
 func backFiles(fs []*function) []byte {
 	var b bytes.Buffer

@@ -77,20 +77,21 @@ func generate() (map[string][]byte, error) {
 		return nil, err
 	}
 	files := map[string][]byte{
-		"drain/zz_section.go":           records,
-		sectionPage:                     sectionPart(sec),
-		"capi/back/gen/zz_section.h":    sectionC(sec),
-		"capi/canon/gen/zz_numbers.h":   numbers(fs),
-		"capi/canon/gen/zz_constants.h": constants(cs),
-		"capi/canon/gen/zz_args.h":      argsHeader(fs),
-		"capi/canon/gen/zz_shapes.h":    shapes(fs),
-		"capi/front/gen/zz_pmpi.h":      frontHeader(fs),
-		"capi/back/gen/zz_back.h":       backHeader(fs),
-		"capi/back/gen/zz_table.c":      backTable(fs),
-		"capi/back/gen/zz_constants.c":  backConstants(cs),
-		"capi/back/gen/zz_clocked.c":    backClocked(fs),
-		"capi/back/gen/zz_files.h":      backFiles(fs),
-		"docs/coverage.md":              coverage(fs),
+		"drain/zz_section.go":            records,
+		sectionPage:                      sectionPart(sec),
+		"capi/back/gen/zz_section.h":     sectionC(sec),
+		"capi/canon/gen/zz_numbers.h":    numbers(fs),
+		"capi/canon/gen/zz_constants.h":  constants(cs),
+		"capi/canon/gen/zz_args.h":       argsHeader(fs),
+		"capi/canon/gen/zz_shapes.h":     shapes(fs),
+		"capi/front/gen/zz_pmpi.h":       frontHeader(fs),
+		"capi/back/gen/zz_back.h":        backHeader(fs),
+		"capi/back/gen/zz_table.c":       backTable(fs),
+		"capi/back/gen/zz_constants.c":   backConstants(cs),
+		"capi/back/gen/zz_clocked.c":     backClocked(fs),
+		"capi/back/gen/zz_files.h":       backFiles(fs),
+		"capi/back/gen/zz_nonblocking.h": backNonblocking(fs),
+		"docs/coverage.md":               coverage(fs),
 	}
 	chapters := map[string][]*function{}
 	for _, f := range fs {

@@ -278,3 +278,20 @@ func TestShapes(t *testing.T) {
 		t.Errorf("MPI_Type_indexed_c: %q", large)
 	}
 }
+
+// TestNonblocking: what a checkpoint may start later, and only that, with the words that the clock looks at.
+func TestNonblocking(t *testing.T) {
+	fs, err := parseFunctions(functionsList)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(backNonblocking(fs))
+	for row, want := range map[string]int{
+		"X(IALLREDUCE, 6, 4, 0)": 1, "X(IALLTOALLW, 9, -1, 1)": 1, "X(INEIGHBOR_ALLTOALLW, 9, -1, 1)": 1, "X(COMM_IDUP, 2, -1, 0)": 1,
+		"X(IBARRIER, 1, -1, 0)": 1, "X(ALLREDUCE,": 0, "X(ALLTOALLW,": 0, "X(IRECV,": 0, "X(RACCUMULATE,": 0, "X(FILE_IREAD_ALL,": 0,
+	} {
+		if got := strings.Count(text, row); got != want {
+			t.Errorf("%s is there %d times, want %d", row, got, want)
+		}
+	}
+}

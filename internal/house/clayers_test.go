@@ -40,7 +40,7 @@ var cLayers = []cLayer{
 	{part: "capi/back/file", includes: []string{"capi/back/collective", "capi/back/object", "capi/back/request",
 		"capi/back/impl", "capi/back/gen/*.h"}},
 	{part: "capi/back/collective", includes: []string{"capi/back/object", "capi/back/message", "capi/back/request",
-		"capi/back/impl"}},
+		"capi/back/impl", "capi/back/gen/*.h"}},
 	{part: "capi/back/object", includes: []string{"capi/back/request", "capi/back/impl", "capi/canon"}},
 	{part: "capi/back/message", includes: []string{"capi/back/request", "capi/back/impl"}},
 	{part: "capi/back/request", includes: []string{"capi/back/impl"}},

@@ -10,6 +10,7 @@
 
 #include "back/impl/error.h"
 #include "back/collective/twophase.h"
+#include "back/gen/zz_nonblocking.h"
 #include "back/request/request.h"
 
 #pragma GCC visibility push(hidden)
@@ -20,34 +21,31 @@ __attribute__((cold)) void clocked_ask(ckpt_vid comm, uint64_t k, int mode);
 // Waits until the answer to such a question is no longer CKPT_COLL_WAIT.
 __attribute__((cold)) void clocked_await(ckpt_vid comm, uint64_t k, int mode, int answer);
 // The same for a call that must never wait.  1: it is started later, and *rc is what it returns now.
-__attribute__((cold)) int clocked_deferred(int function, const long *a, int comm_at, ckpt_vid comm,
-                                           uint64_t k, long *rc);
+__attribute__((cold)) int clocked_deferred(int function, const long *a, ckpt_vid comm, uint64_t k, long *rc);
 
 #define NUMBER(NAME) (CKPT_FN_MPI_##NAME - CKPT_FN_MPI)
 
-// MPI_Comm_idup: the parent, the id of the duplicate, which is given out before the call is started, and
-// the request.  (Of the others the request follows the communicator.)
-enum { IDUP_ARGS = 3 };
-
-// Where a call has the id of its request.
-static inline int clocked_request_at(int function, int comm_at) {
-    return function == NUMBER(COMM_IDUP) ? IDUP_ARGS - 1 : comm_at + 1;
+// What is among the words of a call that may be deferred: where the id of its request goes, and its
+// operation (-1: none is), and whether arrays of datatypes are.
+struct clocked_words {
+    int request, op, arrays;
+};
+static inline struct clocked_words clocked_words(int function) {
+    switch (function) {
+#define X(NAME, request, op, arrays) \
+    case NUMBER(NAME):               \
+        return (struct clocked_words){request, op, arrays};
+        NONBLOCKING_FUNCTIONS(X)
+#undef X
+    default: // deferred by nobody
+        return (struct clocked_words){-1, -1, 0};
+    }
 }
 
-// Flags that the request of a call gets besides the usual ones.  Reductions have their operation at
-// argument 4.
+// Flags that the request of a call gets besides the usual ones.
 static inline int clocked_flags(int function, const long *a) {
-    switch (function) {
-    case NUMBER(IALLREDUCE):
-    case NUMBER(IEXSCAN):
-    case NUMBER(IREDUCE):
-    case NUMBER(IREDUCE_SCATTER):
-    case NUMBER(IREDUCE_SCATTER_BLOCK):
-    case NUMBER(ISCAN):
-        return CKPT_VID_INDEX((ckpt_vid)a[4]) >= CKPT_VID_PREDEFINED ? REQUEST_USER_OP : 0;
-    default:
-        return 0;
-    }
+    int op = clocked_words(function).op;
+    return op >= 0 && CKPT_VID_INDEX((ckpt_vid)a[op]) >= CKPT_VID_PREDEFINED ? REQUEST_USER_OP : 0;
 }
 
 // comm is what slot s belongs to.
@@ -92,7 +90,7 @@ static inline __attribute__((always_inline)) long clocked_nonblocking(clocked_fn
     const ckpt_slot *s = back_slot(CKPT_KIND_COMM, a[comm_at]);
     long rc;
     if (ckpt_coll_count_at(back.tables, s, (ckpt_vid)a[comm_at], name, &call) &&
-        clocked_deferred(function, a, comm_at, call.comm, call.k, &rc))
+        clocked_deferred(function, a, call.comm, call.k, &rc))
         return rc;
     rc = fn(a, (MPI_Comm)(uintptr_t)s->real);
     if (__builtin_expect(rc != 0, 0)) {
@@ -100,8 +98,7 @@ static inline __attribute__((always_inline)) long clocked_nonblocking(clocked_fn
         return rc;
     }
     int flags = clocked_flags(function, a);
-    if (flags != 0)
-        back_slot(CKPT_KIND_REQUEST, *(ckpt_vid *)a[clocked_request_at(function, comm_at)])->a |= flags;
+    if (flags != 0) back_slot(CKPT_KIND_REQUEST, *(ckpt_vid *)a[clocked_words(function).request])->a |= flags;
     clocked_end(call.clock, a[comm_at]);
     return rc;
 }

@@ -18,17 +18,16 @@
 
 // Those with a datatype for each peer, in arrays at 3 and 7 whose lengths are 10 and 11.
 enum { W_ARGS = 12 };
-static int is_w(int function) {
-    return function == NUMBER(IALLTOALLW) || function == NUMBER(INEIGHBOR_ALLTOALLW);
-}
+static int is_w(int function) { return clocked_words(function).arrays; }
 
 static struct deferred *deferred; // that have no start yet; under LOCK_DEFERRED
 
-int back_deferred_request_at(int function, int nargs) { return is_w(function) ? 9 : nargs - 1; }
+int back_deferred_request_at(int function) { return clocked_words(function).request; }
 
 int back_deferred_sound(const struct deferred *d) {
     if (d->function == NUMBER(COMM_IDUP)) {
-        const ckpt_slot *s = d->nargs == IDUP_ARGS ? back_slot(CKPT_KIND_COMM, d->a[1]) : NULL;
+        const ckpt_slot *s =
+            d->nargs == back_deferred_request_at(d->function) + 1 ? back_slot(CKPT_KIND_COMM, d->a[1]) : NULL;
         return s != NULL && s != back.slots[CKPT_KIND_COMM] && s->extra == 0 &&
                (MPI_Comm)(uintptr_t)s->real == MPI_COMM_NULL;
     }
@@ -61,8 +60,8 @@ void back_deferred_free(struct deferred *d) {
 }
 
 // From the arguments of the call itself.
-static struct deferred *deferred_of_call(int function, const long *a, int comm_at) {
-    if (!is_w(function)) return back_deferred_new(function, a, clocked_request_at(function, comm_at) + 1);
+static struct deferred *deferred_of_call(int function, const long *a) {
+    if (!is_w(function)) return back_deferred_new(function, a, back_deferred_request_at(function) + 1);
     long n = W_ARGS + a[10] + a[11], *all = malloc((size_t)n * sizeof(long));
     if (all == NULL) return NULL;
     memcpy(all, a, W_ARGS * sizeof(long));
@@ -173,7 +172,7 @@ struct deferred *back_deferred_of(const ckpt_slot *s) {
 long back_deferred_start(struct deferred *d) {
     ckpt_vid started = VID_REQUEST_NULL;
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, d->request);
-    d->a[back_deferred_request_at(d->function, d->nargs)] = (long)&started;
+    d->a[back_deferred_request_at(d->function)] = (long)&started;
     int flags = clocked_flags(d->function, d->a);
     long rc = call_deferred(d);
     s->extra = 0;
@@ -237,8 +236,8 @@ void back_start_deferred(void) {
 }
 
 // What a deferred call needs, taken before anybody relies on it; NULL when memory is out.
-static struct deferred *prepare(int function, const long *a, int comm_at, ckpt_vid comm, uint64_t k) {
-    struct deferred *d = deferred_of_call(function, a, comm_at);
+static struct deferred *prepare(int function, const long *a, ckpt_vid comm, uint64_t k) {
+    struct deferred *d = deferred_of_call(function, a);
     if (d == NULL) return NULL;
     d->comm = comm;
     d->k = k;
@@ -253,7 +252,7 @@ static void unprepare(struct deferred *d) {
     back_deferred_free(d);
 }
 
-static long defer_locked(struct deferred *d, const long *a, int comm_at) {
+static long defer_locked(struct deferred *d, const long *a) {
     if (d->function == NUMBER(COMM_IDUP)) {
         ckpt_vid promised;
         long rc = back_promise_comm((ckpt_vid)a[0], &promised);
@@ -264,20 +263,20 @@ static long defer_locked(struct deferred *d, const long *a, int comm_at) {
         *(ckpt_vid *)a[1] = promised;
         d->a[1] = promised;
     }
-    *(ckpt_vid *)a[clocked_request_at(d->function, comm_at)] = d->request;
+    *(ckpt_vid *)a[back_deferred_request_at(d->function)] = d->request;
     ckpt_slot *s = back_set_request(d->request, MPI_REQUEST_NULL, REQUEST_DEFERRED, 0, d->comm);
     bind_locked(d, s);
     return 0;
 }
 
-int clocked_deferred(int function, const long *a, int comm_at, ckpt_vid comm, uint64_t k, long *rc) {
-    struct deferred *d = prepare(function, a, comm_at, comm, k);
+int clocked_deferred(int function, const long *a, ckpt_vid comm, uint64_t k, long *rc) {
+    struct deferred *d = prepare(function, a, comm, k);
     back_lock(LOCK_DEFERRED);
     // Without memory it waits like a blocking call: a program to which that matters makes the clock give
     // up, by which it goes on.
     int mode = d != NULL ? CKPT_COLL_NONBLOCKING : CKPT_COLL_BLOCKING;
     int answer = ckpt_coll_call(back.job, comm, k, mode);
-    if (answer == CKPT_COLL_DEFER) *rc = defer_locked(d, a, comm_at);
+    if (answer == CKPT_COLL_DEFER) *rc = defer_locked(d, a);
     back_unlock(LOCK_DEFERRED);
     if (answer == CKPT_COLL_DEFER) return 1;
     unprepare(d);

@@ -21,8 +21,8 @@ struct deferred {
     // call returns.
     long a[];
 };
-// Where the id of the request goes.
-int back_deferred_request_at(int function, int nargs);
+// Which argument is where the id of the request goes; -1: the function is deferred by nobody.
+int back_deferred_request_at(int function);
 int back_deferred_sound(const struct deferred *d);                          // as an image has it
 struct deferred *back_deferred_new(int function, const long *a, int nargs); // NULL when out of memory
 void back_deferred_free(struct deferred *d);

@@ -156,10 +156,8 @@ static int load_deferred(struct loading *l, ckpt_slot *s, ckpt_vid vid) {
     struct in *x = &l->in;
     struct saved_deferred v;
     in_deferred(x, &v);
-    int nargs = (int)v.args.n;
-    if (x->failed || v.function >= CKPT_FN_MPI_END - CKPT_FN_MPI || nargs < 1 ||
-        back_deferred_request_at(v.function, nargs) >= nargs)
-        return CKPT_E_CORRUPT;
+    int nargs = (int)v.args.n, request = back_deferred_request_at((int)v.function);
+    if (x->failed || request < 0 || request >= nargs) return CKPT_E_CORRUPT;
     long *a = calloc((size_t)nargs, sizeof *a);
     if (a != NULL) memcpy(a, v.args.at, v.args.n * sizeof *a);
     struct deferred *d = a == NULL ? NULL : back_deferred_new(v.function, a, nargs);
