@@ -31,7 +31,7 @@ func backChapter(fs []*function) []byte {
 
 // collective is which word of a call that is counted on a communicator that is; -1: it is none.
 func (f *function) collective() int {
-	if !slices.Contains(f.marks, "clocked") && (f.chapter != "coll" || f.class != "translate") {
+	if !f.marked("clocked") && (f.chapter != "coll" || f.class != "translate") {
 		return -1
 	}
 	return slices.IndexFunc(f.gateWords(), func(p param) bool { return p.kind == "comm" })
@@ -49,7 +49,7 @@ func (f *function) blocking() string {
 func (f *function) fileFlags() string {
 	var flags []string
 	for _, m := range f.marks {
-		if !slices.Contains([]string{"clocked", "guarded", "datatype"}, m) {
+		if slices.Contains(fileMarks, m) {
 			flags = append(flags, strings.ToUpper(m))
 		}
 	}
@@ -62,7 +62,7 @@ func (f *function) counted(twoPhase bool) string {
 	switch {
 	case twoPhase && f.collective() >= 0 && f.blocking() == "BLOCKING":
 		return "committed_" + f.name
-	case f.collective() >= 0, len(f.marks) > 0 && !f.constructor():
+	case f.collective() >= 0, f.marked(countedMarks...):
 		return "clocked_" + f.name
 	}
 	return ""

@@ -53,6 +53,19 @@ func frontHeader(fs []*function) []byte {
 	return b.Bytes()
 }
 
+// fortranHeader lists the functions whose Fortran form stands in openmpi_mpifh.c.
+func fortranHeader(fs []*function) []byte {
+	var b bytes.Buffer
+	b.WriteString(banner + "#ifndef CKPT_ZZ_MPIFH_H\n#define CKPT_ZZ_MPIFH_H\n\n/* X(name, NAME, Name), without MPI_, of each function of openmpi_mpifh.c. */\n#define MPIFH_FUNCTIONS(X)")
+	for _, f := range fs {
+		if f.marked("fortran") {
+			fmt.Fprintf(&b, " \\\n    X(%s, %s, %s)", strings.ToLower(f.name), strings.ToUpper(f.name), f.name)
+		}
+	}
+	b.WriteString("\n\n#endif\n")
+	return b.Bytes()
+}
+
 // backHeader declares the functions of the back, and those that count collective calls.
 func backHeader(fs []*function) []byte {
 	var b bytes.Buffer

@@ -16,8 +16,12 @@ var functionsList string
 //go:embed constants.list
 var constantsList string
 
-// marks that a function may have behind its class.
-var marks = []string{"clocked", "guarded", "collective", "shared", "unsequential", "datatype"}
+// marks that a function may have behind its class: about counting, of these about files, and others.
+var (
+	fileMarks    = []string{"collective", "shared", "unsequential"}
+	countedMarks = append([]string{"clocked", "guarded"}, fileMarks...)
+	marks        = append([]string{"datatype", "fortran"}, countedMarks...)
+)
 
 // classes of functions, in the order of the coverage table's summary.
 var classes = []string{"translate", "hand", "pair", "front", "persist", "ask", "large"}
@@ -35,6 +39,11 @@ type function struct {
 	params  []param
 	marks   []string
 	words   []param // what goes through the gate, where that is not the parameters
+}
+
+// marked reports whether f has one of these marks.
+func (f *function) marked(marks ...string) bool {
+	return slices.ContainsFunc(f.marks, func(m string) bool { return slices.Contains(marks, m) })
 }
 
 // fnConst is the name of the function's number in C.

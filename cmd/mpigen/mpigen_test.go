@@ -190,6 +190,8 @@ func TestCounted(t *testing.T) {
 		"Comm_free":     {-1, "clocked_Comm_free", "clocked_Comm_free"},
 		"File_read_all": {-1, "clocked_File_read_all", "clocked_File_read_all"},
 		"Reduce_local":  {-1, "", ""},
+		"Type_vector":   {-1, "", ""},
+		"Wait":          {-1, "", ""},
 		"Send":          {-1, "", ""},
 	} {
 		f := byName[name]
@@ -293,5 +295,16 @@ func TestNonblocking(t *testing.T) {
 		if got := strings.Count(text, row); got != want {
 			t.Errorf("%s is there %d times, want %d", row, got, want)
 		}
+	}
+}
+
+// TestFortranHeader: each function that is marked is there under its three spellings, and no other.
+func TestFortranHeader(t *testing.T) {
+	fs, err := parseFunctions("1 Group_union ask+fortran\n2 Group_size ask\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := string(fortranHeader(fs)); !strings.Contains(text, "X(group_union, GROUP_UNION, Group_union)") || strings.Contains(text, "size") {
+		t.Error(text)
 	}
 }

@@ -23,7 +23,7 @@ const (
 
 // constructor reports whether a function makes a datatype from its arguments, so that its shape is all that
 // there is to know.
-func (f *function) constructor() bool { return slices.Contains(f.marks, "datatype") }
+func (f *function) constructor() bool { return f.marked("datatype") }
 
 // combiner is what MPI_Type_get_envelope says of a datatype that f made, without MPI_COMBINER_.
 func (f *function) combiner() string {

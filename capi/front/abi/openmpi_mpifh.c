@@ -8,25 +8,11 @@
 #include <stdlib.h>
 
 #include "front/abi/openmpi_fortran.h"
+#include "front/gen/zz_mpifh.h"
 
 // Programs and other libraries know these by their names: no header of ours declares them.
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 #define EXPORT __attribute__((visibility("default")))
-#define NAMED(target, name) extern EXPORT __typeof__(target) name __attribute__((weak, alias(#target)));
-// The names of one function: lower is after mpi_, upper after MPI_, mixed after MPI_.
-#define NAMES(lower, upper, mixed)             \
-    NAMED(ompi_##lower##_f, MPI_##upper)       \
-    NAMED(ompi_##lower##_f, mpi_##lower)       \
-    NAMED(ompi_##lower##_f, mpi_##lower##_)    \
-    NAMED(ompi_##lower##_f, mpi_##lower##__)   \
-    NAMED(ompi_##lower##_f, MPI_##mixed##_f)   \
-    NAMED(ompi_##lower##_f, MPI_##mixed##_f08) \
-    NAMED(ompi_##lower##_f, PMPI_##upper)      \
-    NAMED(ompi_##lower##_f, pmpi_##lower)      \
-    NAMED(ompi_##lower##_f, pmpi_##lower##_)   \
-    NAMED(ompi_##lower##_f, pmpi_##lower##__)  \
-    NAMED(ompi_##lower##_f, PMPI_##mixed##_f)  \
-    NAMED(ompi_##lower##_f, PMPI_##mixed##_f08)
 
 // The error code is left out by calls from the module mpi_f08.
 static void set(MPI_Fint *ierr, int rc) {
@@ -35,53 +21,49 @@ static void set(MPI_Fint *ierr, int rc) {
 
 // ---- groups ----
 
-#define GROUP_PAIR(lower, upper, mixed)                                                      \
-    EXPORT void ompi_##lower##_f(MPI_Fint *a, MPI_Fint *b, MPI_Fint *made, MPI_Fint *ierr) { \
-        MPI_Group g;                                                                         \
-        int rc = PMPI_##mixed(PMPI_Group_f2c(*a), PMPI_Group_f2c(*b), &g);                   \
-        if (rc == MPI_SUCCESS) *made = PMPI_Group_c2f(g);                                    \
-        set(ierr, rc);                                                                       \
-    }                                                                                        \
-    NAMES(lower, upper, mixed)
-GROUP_PAIR(group_difference, GROUP_DIFFERENCE, Group_difference)
-GROUP_PAIR(group_intersection, GROUP_INTERSECTION, Group_intersection)
-GROUP_PAIR(group_union, GROUP_UNION, Group_union)
+#define GROUP_PAIR(name)                                                                          \
+    EXPORT void ompi_group_##name##_f(MPI_Fint *a, MPI_Fint *b, MPI_Fint *made, MPI_Fint *ierr) { \
+        MPI_Group g;                                                                              \
+        int rc = PMPI_Group_##name(PMPI_Group_f2c(*a), PMPI_Group_f2c(*b), &g);                   \
+        if (rc == MPI_SUCCESS) *made = PMPI_Group_c2f(g);                                         \
+        set(ierr, rc);                                                                            \
+    }
+GROUP_PAIR(difference)
+GROUP_PAIR(intersection)
+GROUP_PAIR(union)
 
-#define GROUP_RANKS(lower, upper, mixed, type)                                                               \
-    EXPORT void ompi_##lower##_f(MPI_Fint *group, MPI_Fint *n, type ranks, MPI_Fint *made, MPI_Fint *ierr) { \
-        MPI_Group g;                                                                                         \
-        int rc = PMPI_##mixed(PMPI_Group_f2c(*group), *n, ranks, &g);                                        \
-        if (rc == MPI_SUCCESS) *made = PMPI_Group_c2f(g);                                                    \
-        set(ierr, rc);                                                                                       \
-    }                                                                                                        \
-    NAMES(lower, upper, mixed)
+#define GROUP_RANKS(name, type)                                                                 \
+    EXPORT void ompi_group_##name##_f(MPI_Fint *group, MPI_Fint *n, type ranks, MPI_Fint *made, \
+                                      MPI_Fint *ierr) {                                         \
+        MPI_Group g;                                                                            \
+        int rc = PMPI_Group_##name(PMPI_Group_f2c(*group), *n, ranks, &g);                      \
+        if (rc == MPI_SUCCESS) *made = PMPI_Group_c2f(g);                                       \
+        set(ierr, rc);                                                                          \
+    }
 typedef int (*triples)[3];
-GROUP_RANKS(group_excl, GROUP_EXCL, Group_excl, MPI_Fint *)
-GROUP_RANKS(group_incl, GROUP_INCL, Group_incl, MPI_Fint *)
-GROUP_RANKS(group_range_excl, GROUP_RANGE_EXCL, Group_range_excl, triples)
-GROUP_RANKS(group_range_incl, GROUP_RANGE_INCL, Group_range_incl, triples)
+GROUP_RANKS(excl, MPI_Fint *)
+GROUP_RANKS(incl, MPI_Fint *)
+GROUP_RANKS(range_excl, triples)
+GROUP_RANKS(range_incl, triples)
 
 // ---- attributes ----
 
-#define ATTRS(lower, upper, mixed, sort)                                                       \
+#define ATTRS(lower, sort)                                                                     \
     EXPORT void ompi_##lower##_set_attr_f(MPI_Fint *object, MPI_Fint *keyval, MPI_Aint *value, \
                                           MPI_Fint *ierr) {                                    \
         set(ierr, ckpt_front_attr_set(sort, *object, *keyval, *value, FRONT_ATTR_AINT));       \
     }                                                                                          \
-    NAMES(lower##_set_attr, upper##_SET_ATTR, mixed##_set_attr)                                \
     EXPORT void ompi_##lower##_get_attr_f(MPI_Fint *object, MPI_Fint *keyval, MPI_Aint *value, \
                                           MPI_Fint *flag, MPI_Fint *ierr) {                    \
         set(ierr, ckpt_front_attr_get(sort, *object, *keyval, value, flag));                   \
-    }                                                                                          \
-    NAMES(lower##_get_attr, upper##_GET_ATTR, mixed##_get_attr)
-ATTRS(comm, COMM, Comm, FRONT_COMM)
-ATTRS(type, TYPE, Type, FRONT_TYPE)
-ATTRS(win, WIN, Win, FRONT_WIN)
+    }
+ATTRS(comm, FRONT_COMM)
+ATTRS(type, FRONT_TYPE)
+ATTRS(win, FRONT_WIN)
 
 EXPORT void ompi_attr_put_f(MPI_Fint *comm, MPI_Fint *keyval, MPI_Fint *value, MPI_Fint *ierr) {
     set(ierr, ckpt_front_attr_set(FRONT_COMM, *comm, *keyval, *value, FRONT_ATTR_FINT));
 }
-NAMES(attr_put, ATTR_PUT, Attr_put)
 
 EXPORT void ompi_attr_get_f(MPI_Fint *comm, MPI_Fint *keyval, MPI_Fint *value, MPI_Fint *flag,
                             MPI_Fint *ierr) {
@@ -90,20 +72,17 @@ EXPORT void ompi_attr_get_f(MPI_Fint *comm, MPI_Fint *keyval, MPI_Fint *value, M
     if (rc == MPI_SUCCESS && *flag) *value = (MPI_Fint)v;
     set(ierr, rc);
 }
-NAMES(attr_get, ATTR_GET, Attr_get)
 
 // ---- operations, datatypes, data representations ----
 
 EXPORT void ompi_op_create_f(void *function, MPI_Fint *commute, MPI_Fint *op, MPI_Fint *ierr) {
     set(ierr, ckpt_front_op_create(function, *commute != 0, op));
 }
-NAMES(op_create, OP_CREATE, Op_create)
 
 EXPORT void ompi_grequest_start_f(void *query, void *free_fn, void *cancel, MPI_Aint *extra,
                                   MPI_Fint *request, MPI_Fint *ierr) {
     set(ierr, ckpt_front_grequest_start(query, free_fn, cancel, extra, request));
 }
-NAMES(grequest_start, GREQUEST_START, Grequest_start)
 
 EXPORT void ompi_type_match_size_f(MPI_Fint *class, MPI_Fint *size, MPI_Fint *type, MPI_Fint *ierr) {
     MPI_Datatype t;
@@ -111,7 +90,6 @@ EXPORT void ompi_type_match_size_f(MPI_Fint *class, MPI_Fint *size, MPI_Fint *ty
     if (rc == MPI_SUCCESS) *type = PMPI_Type_c2f(t);
     set(ierr, rc);
 }
-NAMES(type_match_size, TYPE_MATCH_SIZE, Type_match_size)
 
 extern void mpi_conversion_fn_null_(void);
 
@@ -127,7 +105,6 @@ EXPORT void ompi_register_datarep_f(char *name, void *read, void *write, void *e
     for (int i = 0; i < len && i < (int)sizeof text - 1; i++) text[i] = name[i];
     set(ierr, PMPI_Register_datarep(text, conversion(read), conversion(write), extent, extra));
 }
-NAMES(register_datarep, REGISTER_DATAREP, Register_datarep)
 
 // ---- requests ----
 
@@ -145,7 +122,6 @@ EXPORT void ompi_request_free_f(MPI_Fint *request, MPI_Fint *ierr) {
     if (rc == MPI_SUCCESS) *request = PMPI_Request_c2f(r);
     set(ierr, rc);
 }
-NAMES(request_free, REQUEST_FREE, Request_free)
 
 EXPORT void ompi_wait_f(MPI_Fint *request, MPI_Fint *status, MPI_Fint *ierr) {
     MPI_Request r = PMPI_Request_f2c(*request);
@@ -157,7 +133,6 @@ EXPORT void ompi_wait_f(MPI_Fint *request, MPI_Fint *status, MPI_Fint *ierr) {
     }
     set(ierr, rc);
 }
-NAMES(wait, WAIT, Wait)
 
 EXPORT void ompi_test_f(MPI_Fint *request, MPI_Fint *flag, MPI_Fint *status, MPI_Fint *ierr) {
     MPI_Request r = PMPI_Request_f2c(*request);
@@ -169,7 +144,6 @@ EXPORT void ompi_test_f(MPI_Fint *request, MPI_Fint *flag, MPI_Fint *status, MPI
     }
     set(ierr, rc);
 }
-NAMES(test, TEST, Test)
 
 // Requests of one call as C handles, and statuses when they are wanted.
 struct batch {
@@ -210,7 +184,6 @@ EXPORT void ompi_waitall_f(MPI_Fint *count, MPI_Fint *requests, MPI_Fint *status
     end(&b, requests, b.n, statuses);
     set(ierr, rc);
 }
-NAMES(waitall, WAITALL, Waitall)
 
 EXPORT void ompi_testall_f(MPI_Fint *count, MPI_Fint *requests, MPI_Fint *flag, MPI_Fint *statuses,
                            MPI_Fint *ierr) {
@@ -220,7 +193,6 @@ EXPORT void ompi_testall_f(MPI_Fint *count, MPI_Fint *requests, MPI_Fint *flag, 
     end(&b, requests, rc == MPI_SUCCESS && !*flag ? 0 : b.n, statuses);
     set(ierr, rc);
 }
-NAMES(testall, TESTALL, Testall)
 
 // Indices count from 1 in Fortran.
 static void index_out(MPI_Fint *index) {
@@ -240,7 +212,6 @@ EXPORT void ompi_waitany_f(MPI_Fint *count, MPI_Fint *requests, MPI_Fint *index,
     }
     set(ierr, rc);
 }
-NAMES(waitany, WAITANY, Waitany)
 
 EXPORT void ompi_testany_f(MPI_Fint *count, MPI_Fint *requests, MPI_Fint *index, MPI_Fint *flag,
                            MPI_Fint *status, MPI_Fint *ierr) {
@@ -255,7 +226,6 @@ EXPORT void ompi_testany_f(MPI_Fint *count, MPI_Fint *requests, MPI_Fint *index,
     }
     set(ierr, rc);
 }
-NAMES(testany, TESTANY, Testany)
 
 static void some(int (*call)(int, MPI_Request *, int *, int *, MPI_Status *), MPI_Fint *count,
                  MPI_Fint *requests, MPI_Fint *done, MPI_Fint *indices, MPI_Fint *statuses, MPI_Fint *ierr) {
@@ -272,13 +242,11 @@ EXPORT void ompi_waitsome_f(MPI_Fint *count, MPI_Fint *requests, MPI_Fint *done,
                             MPI_Fint *statuses, MPI_Fint *ierr) {
     some(PMPI_Waitsome, count, requests, done, indices, statuses, ierr);
 }
-NAMES(waitsome, WAITSOME, Waitsome)
 
 EXPORT void ompi_testsome_f(MPI_Fint *count, MPI_Fint *requests, MPI_Fint *done, MPI_Fint *indices,
                             MPI_Fint *statuses, MPI_Fint *ierr) {
     some(PMPI_Testsome, count, requests, done, indices, statuses, ierr);
 }
-NAMES(testsome, TESTSOME, Testsome)
 
 // ---- a datatype for each member ----
 
@@ -333,7 +301,6 @@ EXPORT void ompi_alltoallw_f(void *sendbuf, MPI_Fint *sendcounts, MPI_Fint *sdis
     set(ierr, alltoallw(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes,
                         *comm, NULL));
 }
-NAMES(alltoallw, ALLTOALLW, Alltoallw)
 
 EXPORT void ompi_ialltoallw_f(void *sendbuf, MPI_Fint *sendcounts, MPI_Fint *sdispls, MPI_Fint *sendtypes,
                               void *recvbuf, MPI_Fint *recvcounts, MPI_Fint *rdispls, MPI_Fint *recvtypes,
@@ -344,4 +311,22 @@ EXPORT void ompi_ialltoallw_f(void *sendbuf, MPI_Fint *sendcounts, MPI_Fint *sdi
     if (rc == MPI_SUCCESS) *request = PMPI_Request_c2f(made);
     set(ierr, rc);
 }
-NAMES(ialltoallw, IALLTOALLW, Ialltoallw)
+
+// ---- names ----
+
+#define NAMED(target, name) extern EXPORT __typeof__(target) name __attribute__((weak, alias(#target)));
+// The names of one function.
+#define NAMES(lower, upper, mixed)             \
+    NAMED(ompi_##lower##_f, MPI_##upper)       \
+    NAMED(ompi_##lower##_f, mpi_##lower)       \
+    NAMED(ompi_##lower##_f, mpi_##lower##_)    \
+    NAMED(ompi_##lower##_f, mpi_##lower##__)   \
+    NAMED(ompi_##lower##_f, MPI_##mixed##_f)   \
+    NAMED(ompi_##lower##_f, MPI_##mixed##_f08) \
+    NAMED(ompi_##lower##_f, PMPI_##upper)      \
+    NAMED(ompi_##lower##_f, pmpi_##lower)      \
+    NAMED(ompi_##lower##_f, pmpi_##lower##_)   \
+    NAMED(ompi_##lower##_f, pmpi_##lower##__)  \
+    NAMED(ompi_##lower##_f, PMPI_##mixed##_f)  \
+    NAMED(ompi_##lower##_f, PMPI_##mixed##_f08)
+MPIFH_FUNCTIONS(NAMES)
