@@ -19,15 +19,15 @@ typedef long ckpt_back_fn(const long *args);
 // What ckptrun gives.  Lives as long as the process.
 typedef struct ckpt_back_host {
     size_t size;
-    // Calls upper-half code on the upper half's stack and returns its result.  Only by a thread of the
+    // Calls upper-half code on the upper half's stack and returns its result.  Called only by a thread of the
     // upper half: that came in through the gate, or was stopped and runs a callback of
     // ckpt_runtime_ops.
     long (*upcall)(void *upper_fn, const long args[6]);
-    // The calling thread stands in a gate call that can be issued again with the same arguments, which
-    // is what a restart does.  Returns at once when the process is not being stopped, else when it
-    // runs again; meanwhile the thread may be asked to run callbacks of ckpt_runtime_ops.
+    // The calling thread stands in a gate call that can be issued again with the same arguments; a restart
+    // does so.  Returns at once when the process is not being stopped, else when the process runs again;
+    // meanwhile the thread may be asked to run callbacks of ckpt_runtime_ops.
     void (*hold)(void);
-    // This thread initialized MPI: it is the one that may call it while the process is stopped.
+    // The calling thread initialized MPI, so it is the one that may call MPI while the process is stopped.
     void (*mine)(void);
     // Blocking collective calls are preceded by a barrier (--safe-state 2pc).
     int two_phase;
@@ -39,12 +39,12 @@ typedef struct ckpt_back {
     unsigned nfn;            // length of fn
     ckpt_back_fn *const *fn; // by number - CKPT_FN_MPI; none is NULL
     // In a fresh process that will be continued from an image: starts the real MPI and opens the
-    // job, which restores the objects.  Returns 0 or a CKPT_E code with the reason in error.
+    // job; opening restores the objects.  Returns 0 or a CKPT_E code with the reason in error.
     int (*restart)(ckpt_error *error);
     // MPIX_Checkpoint of an MPI program.  Returns 0 or a CKPT_E code with the reason in error;
     // before MPI_Init and after MPI_Finalize CKPT_E_STATE.
     int (*checkpoint)(int *state, ckpt_error *error);
-    // Called before it, by a thread that is not held yet: waits until no other checkpoint is being
+    // Called before checkpoint, by a thread that is not held yet: waits until no other checkpoint is being
     // made.
     void (*enter)(void);
     // The job between MPI_Init and MPI_Finalize, else NULL.
@@ -54,7 +54,7 @@ typedef struct ckpt_back {
     int (*calls_up)(void);
 } ckpt_back;
 
-// The one symbol of a back.  Returns NULL when host is too old for it.
+// The one symbol of a back.  Returns NULL when host is too old for this back.
 const ckpt_back *ckpt_back_entry(const ckpt_back_host *host);
 typedef const ckpt_back *ckpt_back_entry_fn(const ckpt_back_host *host);
 

@@ -19,7 +19,7 @@
 
 // MPI's functions, by number - CKPT_FN_MPI (zz_table.c).
 extern ckpt_back_fn *const back_table[CKPT_FN_MPI_END - CKPT_FN_MPI];
-// The same with the collective ones behind the clock, and with a barrier before each that blocks (zz_clocked.c).
+// The same functions; the collective ones pass the clock, and the blocking ones a barrier too (zz_clocked.c).
 extern ckpt_back_fn *const back_clocked_table[CKPT_FN_MPI_END - CKPT_FN_MPI];
 extern ckpt_back_fn *const back_committed_table[CKPT_FN_MPI_END - CKPT_FN_MPI];
 // Gives MPI's predefined objects their ids (zz_constants.c).

@@ -116,7 +116,8 @@ static int ops_bind(void *ctx, ckpt_job *job) {
     return 0;
 }
 
-// "Then exit": the job is saved, and all ranks stand here.  The launcher sees a proper end.
+// "Then exit": the job is saved, and all ranks stand here.  MPI is finalized, so that the launcher sees a
+// proper end.
 static int ops_finalize(void *ctx) {
     (void)ctx;
     windows_end();
@@ -157,18 +158,18 @@ static const ckpt_runtime_ops ops = {
 
 // ---- begin ----
 
-// What is asked of the real MPI, most of it where the user has not said otherwise.
+// Settings of the real MPI.  Most of them give way to what the user has set.
 //
-// UCX's cache of registered memory does not see what the upper half unmaps, and would send from pages
-// that are no more.  With it MPICH 4.0 also takes the next lower multiple of 16 for the address of a
-// window.
+// UCX's cache of registered memory is off: it does not see what the upper half unmaps, and would send from
+// pages that no longer exist.  With the cache MPICH 4.0 also rounds the address of a window down to a
+// multiple of 16.
 //
-// Debian's Open MPI leaves those out that need nothing but messages, and then has none on memory of
-// the program for one rank, or where the network has no others.  They do not bear several threads at
-// once.
+// Debian's Open MPI leaves out the windows that need nothing but messages (osc pt2pt).  It then has no
+// windows on the program's memory for one rank, nor where the network has none of its own.  "^ucx" replaces
+// Debian's list. These windows do not support several threads at once.
 //
-// MPICH's thread for asynchronous progress would call operations of the program's own, which need a thread
-// of the program's; and it would go on while the program is stopped.
+// MPICH's thread for asynchronous progress is off: it would call operations of the program's own, which need
+// a thread of the program's; and it would go on while the program is stopped.
 static void configure(int required) {
     setenv("UCX_RCACHE_ENABLE", "n", 0);
     unsetenv("MPICH_ASYNC_PROGRESS");
@@ -196,8 +197,8 @@ static int start_mpi(int required, int *provided) {
     rc = MPI_Comm_dup(MPI_COMM_SELF, &back.self);
     if (rc == MPI_SUCCESS) rc = MPI_Comm_dup(MPI_COMM_WORLD, &back.control);
     if (rc == MPI_SUCCESS) rc = back_two_phase_made(VID_COMM_WORLD, MPI_COMM_WORLD);
-    // Asking for its group matters: MPI_Comm_create_group of MPICH 4.0 crashes on a communicator
-    // that was never asked.
+    // MPI_Comm_group has a purpose: MPI_Comm_create_group of MPICH 4.0 crashes on a communicator whose group
+    // was never asked for.
     if (rc == MPI_SUCCESS) rc = MPI_Comm_group(back.control, &back.world);
     back.everyone = back.world;
     return rc;
@@ -236,7 +237,7 @@ long back_Init_thread(const long *a) {
     back.state->level = p->required;
     back.state->provided = provided;
     back.state->tag_ub = back_tag_ub();
-    ckpt_vid parent; // it gets its id now: whoever started this job may still be connected
+    ckpt_vid parent; // gets its id now: whoever started this job may still be connected
     const long parent_out[] = {(long)&parent};
     back_Comm_get_parent(parent_out);
     back.host->mine();
@@ -249,8 +250,8 @@ long back_Init(const long *a) {
     return back_missing(a); // the front calls Init_thread
 }
 
-// No rank runs the program before all names are there again.  One that cannot be published is no reason to
-// lose the job: it goes on, and a look-up of the name fails as it does natively.
+// No rank runs the program before all names are published again.  A name that cannot be published is no
+// reason to lose the job: the job continues, and MPI_Lookup_name of that name fails as for any unknown name.
 static void publish_again(void) {
     char why[1000];
     int lost = back_names_open(why, sizeof why);
@@ -367,7 +368,8 @@ static int back_checkpoint(int *state, ckpt_error *error) {
     return rc;
 }
 
-// Counts as a collective call of all: a checkpoint of another kind does not find some in it.
+// MPIX_Checkpoint counts as a collective call of all ranks, so that a checkpoint that ckptctl asks for does
+// not find only some of them in it.
 static void back_enter(void) { back_gate(VID_COMM_WORLD, "MPIX_Checkpoint", CKPT_COLL_BLOCKING, &entered); }
 
 static ckpt_job *back_job(void) { return back.job; }

@@ -2,8 +2,9 @@
 //
 // jobs.c: communicators with processes of other jobs.
 //
-// Such a communicator cannot be made again without the others, so it holds a checkpoint back until
-// it is disconnected or freed, with the call that made it; and so does a call that waits for them.
+// Such a communicator cannot be made again without those processes, so it holds a checkpoint back until it is
+// disconnected or freed; the refusal names the call that made it.  A call that waits for processes of other
+// jobs holds a checkpoint back too.
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -41,7 +42,7 @@ static void begin(const char *call) {
     __atomic_store_n(&waits, call, __ATOMIC_RELAXED);
 }
 
-// Gives what such a call made an id.
+// Gives an id to the communicator that such a call made.
 static long end(int rc, MPI_Comm comm, ckpt_vid parent, ckpt_vid *vid) {
     __atomic_store_n(&waits, NULL, __ATOMIC_RELAXED);
     long canon = rc == MPI_SUCCESS ? back_new_comm(comm, comm, parent, 0, vid) : back_error(rc);
@@ -51,8 +52,9 @@ static long end(int rc, MPI_Comm comm, ckpt_vid parent, ckpt_vid *vid) {
 
 // ---- starting processes ----
 
-// What is started runs without ckptrun when it is a program of the real MPI, as this one is.  Above
-// another MPI the started program needs a front too: ckptrun itself is started then, to start it, with a directory of its own in the working one.
+// A program that was built for the real MPI is started without ckptrun.  Above another MPI the started
+// program needs a front as this one does: ckptrun is started to start it, with a checkpoint directory of its
+// own in the working directory.
 static char **wrap(char *dir, char *command, char **argv) {
     int n = 0;
     while (argv != NULL && argv[n] != NULL) n++;
@@ -136,7 +138,8 @@ long back_Comm_spawn(const long *a) { return spawn(a, "MPI_Comm_spawn"); }
 
 long back_Comm_spawn_multiple(const long *a) { return spawn(a, "MPI_Comm_spawn_multiple"); }
 
-// The parent's id is given once; it is stale, and the handle null, when it was disconnected.
+// The parent gets its id once.  After the program has disconnected from the parent that id is stale, and the
+// program gets the null handle.
 long back_Comm_get_parent(const long *a) {
     ARGS(Comm_get_parent) p = (const void *)a;
     MPI_Comm parent = MPI_COMM_NULL;

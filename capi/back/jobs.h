@@ -8,9 +8,10 @@
 
 #pragma GCC visibility push(hidden)
 
-// The call in which this rank waits for some; NULL when it does not (ckpt_runtime_ops.inside).
+// The call in which this rank waits for processes of other jobs; NULL: it waits for none
+// (ckpt_runtime_ops.inside).
 const char *back_inside(void *ctx);
-// Whether such a call, or a communicator that one has made, holds a checkpoint back.
+// Whether such a call, or a communicator that such a call has made, holds a checkpoint back.
 int back_jobs_hold(char *why, size_t bytes);
 
 #pragma GCC visibility pop

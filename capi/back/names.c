@@ -2,9 +2,9 @@
 //
 // names.c: names that the program publishes.
 //
-// They live in a server outside of the job, and mostly end with it.  So those that are published are
-// listed, in memory of the application's, which images hold, and a restart publishes them again.  No thread
-// is held for a checkpoint in these calls: image and server agree.
+// Published names live in a server outside of the job, which mostly ends with the job.  So the back lists the
+// published names in upper-half memory, which images hold, and a restart publishes them again.  No thread is
+// held for a checkpoint in these calls, so the list in an image is what the server had.
 #include <stdio.h>
 
 #include "back/impl/error.h"
@@ -19,7 +19,7 @@ static int publish(const ckpt_mpi_name *n) {
     return rc;
 }
 
-// a name, which is the back's from then on
+// a name; its memory is the back's from then on
 long back_Publish_name(const long *a) {
     ARGS(Publish_name) p = (const void *)a;
     ckpt_mpi_name *n = p->name;
@@ -33,7 +33,7 @@ long back_Publish_name(const long *a) {
     return back_error(rc);
 }
 
-// service, info, port, name out: what MPI_Publish_name of this rank was given, if it was one of this rank
+// service, info, port, name out: the name that this rank gave to MPI_Publish_name, if this rank published it
 long back_Unpublish_name(const long *a) {
     ARGS(Unpublish_name) p = (const void *)a;
     MPI_Info info = back_info(p->info);
@@ -50,7 +50,7 @@ long back_Unpublish_name(const long *a) {
     return 0;
 }
 
-// A server that outlived the saved job may have the name still.
+// Whether the name is published already: a server that outlived the saved job may still have it.
 static int is_published(const ckpt_mpi_name *n) {
     char port[4096] = "";
     MPI_Info info = back_info(n->info);

@@ -8,8 +8,8 @@
 
 #pragma GCC visibility push(hidden)
 
-// Publishes the names of the saved job again.  Those that could not be are left out of the list; says how
-// many, and in why, of the first of them, which and why not.
+// Publishes the names of the saved job again.  Names that could not be published are dropped from the list.
+// Returns how many these are; why names the first of them, and the reason.
 int back_names_open(char *why, size_t bytes);
 
 #pragma GCC visibility pop

@@ -2,8 +2,8 @@
 //
 // tools.c: the tools interface of the real MPI.
 //
-// Its handles are addresses in the real MPI, so a handle or session that is in use holds a
-// checkpoint back.  All of it may be called before MPI_Init, when there is no job yet.
+// Handles of the tools interface are addresses in the real MPI, so a handle or session that is in use holds a
+// checkpoint back.  The whole interface may be called before MPI_Init, when there is no job yet.
 #include <stdio.h>
 
 #include "back/impl/error.h"
@@ -12,9 +12,9 @@
 #include "back/tools.h"
 
 static int inits;   // calls of MPI_T_init_thread that are not finalized
-static int handles; // of control variables, and sessions, whose handles go with them
+static int handles; // of control variables; and sessions, which free their handles with them
 
-static int level; // what the first of them asked for
+static int level; // thread level that the first MPI_T_init_thread asked for
 
 static void remember(int change) {
     int n = __atomic_add_fetch(&inits, change, __ATOMIC_RELAXED);
@@ -67,7 +67,7 @@ static long counted(int rc, int change) {
     return back_canon_class(rc);
 }
 
-// The real handle of an object, for the length of the call: variables keep what they need.
+// The real handle of an object, at place, for the length of the call: variables keep what they need of it.
 static void *real_object(ckpt_vid vid, uint64_t *place) {
     if (vid == CKPT_VID_NONE || back.tables == NULL) return NULL;
     *place = back_slot((ckpt_kind)CKPT_VID_KIND(vid), vid)->real;

@@ -8,7 +8,8 @@
 
 #pragma GCC visibility push(hidden)
 
-// Once the job is open: as the saved job had initialized it.
+// Called once the job is open.  After a restart, initializes the tools interface as often as the saved job
+// had.
 void back_tools_open(int restarted);
 int back_tools_hold(char *why, size_t bytes);
 ckpt_vid back_tool_type(MPI_Datatype type);

@@ -2,9 +2,9 @@
 //
 // clock.c: collective calls, counted so that a checkpoint finds none of them half done.
 //
-// The hot path is that of ckpt/clock.h.  While a checkpoint is pending a blocking call waits before
-// the real one until all members may go on, and a non-blocking one is deferred: it must never wait,
-// so the application gets a request for a call that is started later (deferred.c).
+// The hot path is that of ckpt/clock.h.  While a checkpoint is pending, a blocking call waits before the real
+// call until all members may go on.  A non-blocking call must never wait, so it is deferred: the application
+// gets a request for a call that is started later (deferred.c).
 #include <time.h>
 
 #include "back/collective/clock.h"
@@ -16,8 +16,8 @@ void back_progress(void) {
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, back.control, &flag, MPI_STATUS_IGNORE);
 }
 
-// In MPI_Finalize a rank may wait for the others as long as they compute, and they want the processor:
-// after some turns it sleeps between them, as Open MPI does there.
+// In MPI_Finalize a rank may wait for the others as long as they compute, and they need the processor.  So
+// after some turns the rank sleeps between turns, as Open MPI does there.
 static void rest(unsigned turn) {
     const struct timespec pause = {0, 100000};
     if (turn > 20 * BACK_SPIN) nanosleep(&pause, NULL);
@@ -55,9 +55,9 @@ void clocked_failed(ckpt_clock *clock, long comm, long rc) {
 
 // ---- freeing communicators ----
 
-// Counted like the others: an image in which only some members have freed a communicator could not be
-// continued, since all of them make it again.  The counters are gone with the communicator, so libckpt
-// takes the freeing for the end of the call.
+// Freeing is counted like the other collective calls: an image in which only some members have freed a
+// communicator could not be continued, since all members must make a communicator again.  The counters are
+// freed with the communicator, so libckpt takes the freeing for the end of the call.
 static long freeing(ckpt_back_fn *fn, const char *name, const long *a) {
     ckpt_coll call;
     back_gate(*(ckpt_vid *)a[0], name, CKPT_COLL_BLOCKING, &call);

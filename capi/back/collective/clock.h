@@ -8,11 +8,11 @@
 
 #pragma GCC visibility push(hidden)
 
-// Waits until a call that all members must make together may go on.  name: of the function.
+// Waits until a call that all members must make together may go on.  name: the function's.
 void back_gate(long comm, const char *name, int mode, ckpt_coll *call);
 void back_gate_return(const ckpt_coll *call, long rc);
 
-// Peers may need this rank's part of their communication while it waits.
+// Drives the real MPI's communication: while this rank waits, peers may need its part.
 void back_progress(void);
 
 #pragma GCC visibility pop

@@ -2,9 +2,8 @@
 //
 // coll.c: the collectives with a datatype for each peer.
 //
-// Collectives that block are the real MPI's own: those that were begun when a checkpoint is asked
-// for are completed first, and later ones are entered by all members or by none, so no thread stays
-// in one.
+// Blocking collectives are the real MPI's own.  Those that have begun when a checkpoint is asked for are
+// completed first; later ones are entered by all members or by none.  So no thread stays inside one.
 //
 // Arguments: sendbuf, counts, displacements, types, recvbuf, ..., comm, request, numbers of types.
 #include <stdlib.h>
@@ -52,7 +51,7 @@ long back_Neighbor_alltoallw(const long *a) {
     return back_error(rc);
 }
 
-// The real MPI may read the datatypes until the request is complete: they go with it.
+// The real MPI may read the array of datatypes until the request is complete: the request frees it.
 static long started(int rc, MPI_Request r, MPI_Datatype *t, const long *a) {
     ARGS(Ialltoallw) p = (const void *)a;
     ckpt_vid *vid = p->request;

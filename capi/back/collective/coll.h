@@ -8,7 +8,8 @@
 
 #pragma GCC visibility push(hidden)
 
-// MPI_Ialltoallw and MPI_Ineighbor_alltoallw with memory for the real datatypes, which they take (coll.c).
+// MPI_Ialltoallw and MPI_Ineighbor_alltoallw.  t: memory for the real datatypes; these functions own it
+// (coll.c).
 long back_start_w(const long *a, MPI_Datatype *t);
 long back_start_neighbor_w(const long *a, MPI_Datatype *t);
 

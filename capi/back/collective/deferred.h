@@ -17,8 +17,8 @@ struct deferred {
     int nargs;
     ckpt_vid *types; // memory for the start of MPI_Ialltoallw and its like
     MPI_Datatype *real_types;
-    // Of MPI_Ialltoallw and its like the datatypes follow, since what the front gave is gone when the
-    // call returns.
+    // After the arguments of MPI_Ialltoallw and its like, their datatypes: the front's arrays are gone when
+    // the call returns.
     long a[];
 };
 // Which argument is where the id of the request goes; -1: the function is deferred by nobody.
@@ -27,10 +27,10 @@ int back_deferred_sound(const struct deferred *d);                          // a
 struct deferred *back_deferred_new(int function, const long *a, int nargs); // NULL when out of memory
 void back_deferred_free(struct deferred *d);
 
-// Binds an id of an image: the deferred call of request vid, which becomes the slot's.
+// In a restart: makes d the deferred call of the request of slot s, which owns it from then on.
 void back_deferred_bind(struct deferred *d, ckpt_slot *s);
-// Starts the real call; its request takes the place of the one that the application has, and says what is
-// returned too: the canonical error of the call, 0 for none.
+// Starts the real call, and puts its request into the slot of the application's request.  Returns the
+// canonical error of the call, 0 for none; the request reports it too.
 long back_deferred_start(struct deferred *d);
 struct deferred *back_deferred_of(const ckpt_slot *s);
 

@@ -4,7 +4,7 @@
 // is called by some members of its parent only, MPI_Intercomm_create by two groups that do not know
 // each other.
 //
-// libckpt finds out who takes part, beside MPI, and counts the call like any other.  A rank that waits
+// libckpt finds out by its own network who takes part, and counts the call like any other.  A rank that waits
 // for the others is at a gate: it is outside of MPI, and may be held.
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@
 #include "back/impl/tags.h"
 #include "back/object/comm.h"
 
-// MPI looks at the tag before anything else: who gives a wrong one meets nobody.
+// MPI checks the tag before anything else: a rank that gives a wrong one meets nobody.
 static int sound_tag(long tag) {
     int *most = NULL, flag = 0;
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &most, &flag);
@@ -55,8 +55,7 @@ long clocked_Intercomm_create(const long *a) {
     if (local != MPI_COMM_NULL && sound_tag(p->tag) && MPI_Comm_test_inter(local, &inter) == MPI_SUCCESS &&
         !inter && MPI_Comm_rank(local, &rank) == MPI_SUCCESS)
         world = back_comm_world(local, 0, &n);
-    if (world != NULL && p->local_leader >= 0 &&
-        p->local_leader < n) { // else MPI has something to say about it
+    if (world != NULL && p->local_leader >= 0 && p->local_leader < n) { // else MPI refuses the leader
         ckpt_coll_bridge_call b = {.comm = p->local_comm,
                                    .n = n,
                                    .world = world,

@@ -10,14 +10,14 @@
 #include "back/object/fresh.h"
 #include "back/request/request.h"
 
-// MPI gives a user function no argument of its own, so each operation gets a function of its own, a
-// trampoline: users[i] is what trampoline i calls.
+// MPI calls a user function without an argument that tells the operation.  So each operation has a function
+// of its own, a trampoline: trampoline i calls users[i].
 enum { OPS = 16384, TRAMPOLINE_BYTES = 16 };
 
 static struct user { void *function, *thunk; /* upper half; NULL: free */ } users[OPS];
 
-// The virtual id of the datatype in a reduction.  The last one is remembered: a reduction calls its
-// operation many times with the same.
+// The virtual id of the datatype in a reduction.  The last one is remembered: a reduction calls its operation
+// many times with the same datatype.
 static ckpt_vid type_vid(MPI_Datatype type) {
     static _Thread_local struct {
         MPI_Datatype type;
@@ -42,7 +42,7 @@ void back_user_op(void *in, void *inout, int *len, MPI_Datatype *type, int i) {
     back.host->upcall(users[i].thunk, args);
 }
 
-// Each adds its number as the fifth argument to MPI's four.
+// The trampolines: each adds its number as the fifth argument to MPI's four.
 __asm__(".pushsection .text\n"
         ".p2align 4\n"
         "back_trampolines:\n"
@@ -87,7 +87,7 @@ static int make_op(void *function, void *thunk, int commute, MPI_Op *op, int *us
     return rc;
 }
 
-// Slots of operations: a: commutes, b: trampoline, extra: the front's object.
+// Fields of an operation's slot: a is whether it commutes, b its trampoline, extra the front's object.
 
 int back_bind_op(ckpt_job *job, uint32_t index, MPI_Op op) {
     ckpt_vid v = CKPT_VID(CKPT_KIND_OP, index);
@@ -159,7 +159,7 @@ int back_reducing(void) {
     return 0;
 }
 
-// Operations that were freed while one was: MPI may still call their functions.
+// Operations that were freed while such a reduction was under way: MPI may still call their functions.
 static struct later {
     struct later *next;
     ckpt_vid v;
@@ -192,7 +192,7 @@ long back_Op_free(const long *a) {
         free(l);
     }
     back_unlock(LOCK_OPS);
-    if (p->in_use) // the front keeps what it knows of it, until it is told 0 again
+    if (p->in_use) // the front keeps its object of the operation until this is 0
         *p->in_use = busy;
     if (!busy) rc = free_op(v);
     return busy && l == NULL ? CANON_ERR(NO_MEM) : back_error(rc);

@@ -2,10 +2,10 @@
 //
 // persist.c: persistent collectives.
 //
-// The request remembers the arguments; each start makes the non-blocking call with them, whose
-// request, the inner one, is then waited for in its place.  So a start is counted, deferred and
-// drained like any non-blocking collective, above every MPI.  Each request has a communicator of its own
-// (persist_comm.c), so that starts need no order among different requests.
+// The request remembers the arguments.  Each start makes the non-blocking call with them; the request of that
+// call, the inner one, is then waited for instead.  So a start is counted, deferred and drained like any
+// non-blocking collective, above every MPI.  Each request has a communicator of its own (persist_comm.c), so
+// that the starts of different requests need no order.
 #include <stdlib.h>
 
 #include "back/collective/clock.h"
@@ -13,7 +13,7 @@
 #include "back/impl/error.h"
 #include "back/object/type.h"
 
-// A datatype of our own: the application may free its one.
+// Makes a datatype of our own: the application may free the one that it gave.
 static long own_type(ckpt_vid type, ckpt_vid *own) {
     long rc = back_type_again(type, own);
     if (rc == 0 && CKPT_VID_INDEX(*own) >= CKPT_VID_PREDEFINED) {
@@ -38,8 +38,8 @@ void back_coll_end(struct back_coll *c) {
     coll_free(c);
 }
 
-// Gives c a communicator of its own and an id, or frees it.  What may fail on this member alone has been
-// done when the others are needed.
+// Gives c a communicator of its own and an id, or frees c.  Steps that may fail on this member alone come
+// before those in which all members take part.
 static long announce(struct back_coll *c, long rc, const char *name, ckpt_vid *vid) {
     ckpt_vid comm = (ckpt_vid)c->a[c->request - 1], own, v = VID_REQUEST_NULL;
     if (rc == 0 && real_comm(comm) == MPI_COMM_NULL) rc = CANON_ERR(COMM);
@@ -73,8 +73,8 @@ static long init(int function, const char *name, const long *a, int n, unsigned 
     return announce(c, rc, name, (ckpt_vid *)a[n - 1]);
 }
 
-// The last argument is where the id of the request goes, the one before the communicator.  It makes a
-// communicator, and so is counted like other collective calls: all members have made it, or none.
+// The last argument is the place for the request's id, the one before it the communicator.  The call makes a
+// communicator, so it is counted like other collective calls: all members have made it, or none.
 long back_coll_init(int function, const char *name, const long *a, int n, unsigned types) {
     ckpt_coll call;
     back_gate(a[n - 2], name, CKPT_COLL_BLOCKING, &call);
@@ -83,8 +83,8 @@ long back_coll_init(int function, const char *name, const long *a, int n, unsign
     return rc;
 }
 
-// As of MPI_Ialltoallw (coll.c): arrays of datatypes at 3 and 7, request at 9, their lengths at 10
-// and 11.
+// Arguments as those of MPI_Ialltoallw (coll.c): arrays of datatypes at 3 and 7, request at 9, lengths of the
+// arrays at 10 and 11.
 static long init_w(int function, const char *name, const long *a) {
     ARGS(Alltoallw_init) p = (const void *)a;
     struct back_coll *c = back_coll_new((int)(p->sends + p->receives));

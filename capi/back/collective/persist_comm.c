@@ -3,15 +3,15 @@
 // persist_comm.c: the communicators of persistent collectives.
 //
 // Members may start the persistent collectives of one communicator in different orders (MPI 4.0, 6.13);
-// only those calls that make them come in one order.  The non-blocking calls that are made for the starts
-// are matched by their order on a communicator, by the real MPI and by the clock.  So each request has a
-// duplicate of its communicator to itself, made with the request: on it the starts of all members have one
-// order, and its clock is the request's.
+// only the calls that make these requests have the same order everywhere.  But the real MPI and the clock
+// match the non-blocking calls of the starts by their order on a communicator.  So each request has a
+// duplicate of its communicator for itself, made with the request.  On the duplicate the starts of all
+// members have one order, and the duplicate's clock counts the starts of this request alone.
 //
-// A request is freed by each member when it likes, and its communicator with it, in the real MPI too.
-// Nothing is under way on it then, nor will be: in libckpt its clock stays, as that of a communicator that
-// others have not freed yet.  An image may hold it on some members only; these can do nothing with it but
-// free it, and it is not made again.
+// Each member frees a request when it likes, and the duplicate with the request, in the real MPI too.  Then
+// nothing is under way on the duplicate, nor will be.  libckpt keeps its clock, as for any communicator that
+// other members have not freed yet.  An image may have the duplicate on some members only: these can do
+// nothing with the request but free it, and the duplicate is not made again.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -26,8 +26,8 @@ long back_own_comm_new(ckpt_vid comm, const char *name, ckpt_vid *own) {
     char of[MPI_MAX_OBJECT_NAME] = "", text[MPI_MAX_OBJECT_NAME + 64];
     int n = 0;
     *own = comm;
-    if (back_is_outside(comm)) return 0; // processes without libckpt make no duplicate
-    if (MPI_Comm_dup(real_comm(comm), &real) != MPI_SUCCESS) return 0; // there are no more: on no member
+    if (back_is_outside(comm)) return 0; // processes of other jobs do not duplicate it
+    if (MPI_Comm_dup(real_comm(comm), &real) != MPI_SUCCESS) return 0; // it has no more, on any member
     long rc = back_new_own_comm(real, comm, own);
     if (rc != 0) {
         MPI_Comm_free(&real);
@@ -41,7 +41,7 @@ long back_own_comm_new(ckpt_vid comm, const char *name, ckpt_vid *own) {
 
 void back_own_comm_free(ckpt_vid own) {
     MPI_Comm real = real_comm(own);
-    if (real != MPI_COMM_NULL) // it is, when an image had it on some members only
+    if (real != MPI_COMM_NULL) // null when an image had the duplicate on some members only
         MPI_Comm_free(&real);
     ckpt_vid_free(back.job, own);
 }
@@ -83,7 +83,7 @@ static int by_value(const void *x, const void *y) {
     return by_number(*(const uint64_t *)x, *(const uint64_t *)y);
 }
 
-// The identities that the ranks have, in order, and how many; NULL when that fails.
+// The identities of these communicators on all ranks, sorted, and how many there are; NULL: an error.
 static uint64_t *everybodys(int *total) {
     int *counts = malloc((size_t)back.size * sizeof(int)), *places = malloc((size_t)back.size * sizeof(int));
     uint64_t *mine = malloc((size_t)(nsaved + 1) * sizeof *mine), *all = NULL;
@@ -116,7 +116,7 @@ static uint64_t *everybodys(int *total) {
     return all;
 }
 
-// All ranks go through theirs in one order, and make only those that all members make.
+// All ranks go through their duplicates in one order, and make only those that all members have.
 int back_own_comms_open(void) {
     int total, rc = 0;
     uint64_t *all = everybodys(&total);

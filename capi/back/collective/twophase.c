@@ -2,15 +2,15 @@
 //
 // twophase.c: the two-phase commit of the first MANA, as the baseline of --safe-state 2pc.
 //
-// Phase 1: a trivial barrier in front of every blocking collective call, on a duplicate of the
-// communicator that nobody else uses, tested in a loop.  A rank in it has done nothing yet: it may
-// be held and saved there, and a restart issues its call again, barrier and all.  Phase 2: the real
-// call, which is counted as ever (clock.c), so that a checkpoint waits for the ranks inside.  A rank
-// that leaves the barrier while a checkpoint is pending asks before it goes on, as without 2pc.
+// Phase 1: a barrier in front of every blocking collective call, on a duplicate of the communicator that
+// nobody else uses, tested in a loop.  A rank in the barrier has done nothing yet: it may be held and saved
+// there, and a restart issues its call again, with the barrier.  Phase 2: the real call, which is counted as
+// without 2pc (clock.c), so that a checkpoint waits for the ranks inside.  A rank that leaves the barrier
+// while a checkpoint is pending asks before it goes on, as without 2pc.
 //
-// The first MANA has no answer for non-blocking collectives, whose start must not wait: they are
-// made as without 2pc.  So are calls on a communicator of MPI_Comm_idup, which cannot have a
-// duplicate while it is being made, until a restart has made it again.
+// The first MANA has no answer for non-blocking collectives, whose start must not wait: they are made as
+// without 2pc.  So are calls on a communicator of MPI_Comm_idup: it cannot have a duplicate while it is being
+// made, and gets one only when a restart makes it again.
 #include <stdlib.h>
 
 #include "back/collective/twophase.h"
@@ -20,7 +20,7 @@
 
 struct phase {
     MPI_Comm barrier; // the duplicate; MPI_COMM_NULL: no barrier
-    int paid;         // the barrier was made, for a call that MPI then refused: the next one has it
+    int paid;         // the barrier was made for a call that MPI then refused: the next call uses it
 };
 static struct phase *pages[CKPT_PAGES]; // by index of the communicator
 

@@ -8,8 +8,8 @@
 
 #pragma GCC visibility push(hidden)
 
-// The barrier in front of a blocking collective call, and what it needs of a communicator that its members
-// have just made.
+// back_two_phase: the barrier in front of a blocking collective call.  back_two_phase_made: what that needs
+// on a communicator whose members have just made it.
 void back_two_phase(long comm, const char *call);
 long back_two_phase_done(long comm, long rc); // what the call returned; returns it
 int back_two_phase_made(ckpt_vid comm, MPI_Comm real);

@@ -2,13 +2,13 @@
 //
 // file.c: MPI files: opening, views, closing; how they are described and opened again.
 //
-// A file has a communicator of its own here, made when it is opened: that one's clock counts the
-// calls that all members make, and it is there again after a restart when the application has freed
-// the one that it opened the file on.
+// A file has a communicator of its own here, made when the file is opened.  The clock of that communicator
+// counts the calls that all members make.  A restart makes this communicator again, also when the application
+// has freed the one that it opened the file on.
 //
-// Below, no file is ever opened as sequential, since MPI would not tell where its pointer stands,
-// nor to be deleted on close, since a job that ends after a checkpoint must leave it behind.  Both
-// are done here (file_calls.c says no to what a sequential file does not allow).
+// The real MPI never opens a file as sequential, since it would not tell where the pointer of such a file
+// stands; nor as one to be deleted on close, since a job that ends after a checkpoint must leave the file
+// behind.  The back does both itself (file_calls.c refuses what a sequential file does not allow).
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,8 +59,8 @@ static char *copy_content(const char *content) {
     return copy ? memcpy(copy, content, n) : NULL;
 }
 
-// The file's name from the root.  "ufs:" and the like tell ROMIO on what file system it is, which
-// another MPI does not understand and which may be another one after a restart.
+// The absolute name of the file, without "ufs:" and the like.  Such a prefix tells ROMIO on what file system
+// the file is; another MPI does not understand it, and after a restart the file system may be another one.
 static char *absolute(const char *name) {
     static const char *const systems[] = {
         "ufs:", "nfs:", "xfs:", "lustre:", "gpfs:", "panfs:", "pvfs2:", "testfs:", "file:"};
@@ -106,7 +106,7 @@ static int describe(struct writer *w, const struct file *f, MPI_File file, ckpt_
     return w->failed ? MPI_ERR_NO_MEM : rc;
 }
 
-// Describes the file of a slot anew.
+// Writes a new descriptor of an open file.
 static int describe_again(ckpt_vid vid) {
     const ckpt_slot *s = back_slot(CKPT_KIND_FILE, vid);
     const struct file *f = back_file_of(vid);
@@ -198,8 +198,8 @@ static int open_file(MPI_Comm comm, const char *name, int amode, const char *con
     return rc == MPI_SUCCESS ? MPI_File_set_errhandler(*file, MPI_ERRORS_RETURN) : rc;
 }
 
-// Says no before all members make the file's communicator, as MPI does before it opens anything: the others
-// may not come here.
+// Finds wrong arguments before the members make the file's communicator together: the real MPI finds them
+// before it opens anything, so the other members may not come here.
 static int may_open(MPI_Comm comm, int amode) {
     int inter = 0, access = amode & (CANON_FILE_RDONLY | CANON_FILE_WRONLY | CANON_FILE_RDWR);
     MPI_Comm_test_inter(comm, &inter);
@@ -223,7 +223,7 @@ long back_File_open(const long *a) {
     if (rc == MPI_SUCCESS) rc = MPI_Comm_dup(real_comm(p->comm), &comm);
     if (rc != MPI_SUCCESS) return back_error(rc);
     rc = open_file(comm, name, amode & ~(CANON_FILE_SEQUENTIAL | CANON_FILE_DELETE_ON_CLOSE), p->info, &file);
-    // Counted by all members as a child of theirs, whatever came of it.
+    // All members count the new communicator as a child of theirs, whatever came of the opening.
     long canon = back_new_comm(comm, rc == MPI_SUCCESS ? comm : MPI_COMM_NULL, p->comm, 0, &vid);
     struct file *f = rc == MPI_SUCCESS && canon == 0 ? new_file(name, amode, p->info) : NULL;
     if (rc != MPI_SUCCESS)
@@ -325,7 +325,7 @@ static int view_again(MPI_File file, const struct file *f) {
     return rc;
 }
 
-// Only ranks that used the shared pointer know where it was.
+// Only ranks that have used the shared pointer know where it was.
 static int seek_shared_again(MPI_File file, MPI_Comm comm, MPI_Offset shared) {
     int64_t mine = shared, highest = NO_POSITION;
     int rc = MPI_Allreduce(&mine, &highest, 1, MPI_INT64_T, MPI_MAX, comm);
@@ -403,7 +403,7 @@ long back_File_set_view(const long *a) {
         if (disp != MPI_DISPLACEMENT_CURRENT) return CANON_ERR(ARG);
         rc = current(file, &disp);
     }
-    // Before the view is another one: a call that fails has done nothing.
+    // Memory is taken before the view changes: a call that fails has done nothing.
     char *datarep = strdup(p->datarep), *info = copy_content(p->info);
     if (rc == MPI_SUCCESS && (datarep == NULL || (p->info && info == NULL))) rc = MPI_ERR_NO_MEM;
     if (rc == MPI_SUCCESS) {
@@ -425,7 +425,7 @@ long back_File_set_view(const long *a) {
     f->disp = disp;
     f->etype = p->etype;
     f->filetype = p->filetype;
-    // Now, while the datatypes are there: they are needs of the file.
+    // Described now, while the datatypes exist: from here on libckpt keeps them for the file.
     return back_error(describe_again(p->fh));
 }
 

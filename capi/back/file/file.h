@@ -6,8 +6,8 @@
 
 #include "back/impl/handles.h"
 
-// How a file is opened, where it stands in an image: MPI's constants, which have these values in
-// all ABIs that we know (file.c asserts it for the real MPI).
+// Modes of opening, as images have them.  MPI's constants have these values in all ABIs that we know (file.c
+// asserts this for the real MPI).
 enum {
     CANON_FILE_CREATE = 1,
     CANON_FILE_RDONLY = 2,
@@ -20,11 +20,11 @@ enum {
     CANON_FILE_SEQUENTIAL = 256
 };
 
-// Slots of files: clock: the file's own communicator, a duplicate that the application never sees;
-// extra: this.
+// Fields of a file's slot: clock is the file's own communicator, a duplicate that the application never sees;
+// extra is this struct.
 struct file {
     char *path;   // absolute
-    char *info;   // hints it was opened with (mpi_canon.h); NULL: none
+    char *info;   // hints of opening (mpi_canon.h); NULL: none
     int amode;    // as the application gave it
     int shared;   // this rank has used the shared pointer
     int64_t disp; // the view
@@ -43,14 +43,14 @@ struct file *back_file_of(long vid);
 void file_free(struct file *f);
 // A non-blocking collective operation on the file was started.
 void file_ordered(struct file *f, ckpt_vid request);
-// MPI_Test for a request that is to be tested in its turn.
+// MPI_Test for a request that must be tested in its turn (file_order.c).
 int file_test(ckpt_slot *s, int *flag, MPI_Status *status);
-// Forgets them: the file is closed.
+// The file is closed: forgets its operations.
 void file_unordered(struct file *f);
-// Writes down all files as they are now: pointers, views, split collectives.
+// Describes all files as they are now: pointers, views, split collectives.
 int files_describe(void);
 int back_rebuild_file(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real);
-// Lists them (ckpt_runtime_ops.files).
+// Lists the open files (ckpt_runtime_ops.files).
 long back_files(void *ctx, char *buffer, size_t bytes);
 
 #pragma GCC visibility pop

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// file_calls.c: reading, writing and moving in files: who may, and who must together.
+// file_calls.c: reading, writing and moving in files: which calls a file allows, and which ones are
+// collective.
 //
-// Calls that all members make are counted on the clock of the file's communicator, so that a
-// checkpoint finds all of them in such a call or none.  A non-blocking one is let in like a blocking
-// one: were it deferred, a later call would find the file pointer where it should not be.
+// Calls that all members make are counted on the clock of the file's communicator, so that a checkpoint finds
+// all members in such a call or none.  A non-blocking call waits at the gate like a blocking one.  It is not
+// deferred: a later call would then find the file pointer in the wrong place.
 //
-// A split collective is done by its first half, as MPI allows; what it tells is kept for the second
+// The first half of a split collective does all of it, as MPI allows.  Its status is kept for the second
 // half, also in an image.
 #include "back/collective/clock.h"
 #include "back/file/file.h"
@@ -21,7 +22,7 @@ enum {
     SHARED = 2,      // uses the shared pointer
     UNSEQUENTIAL = 4 // not for files that were opened as sequential
 };
-// Open MPI's own library lets programs do it all the same.
+// Open MPI's own library allows it nevertheless.
 #if defined(OPEN_MPI)
 enum { REFUSES_UNSEQUENTIAL = 0 };
 #else
@@ -42,7 +43,7 @@ static inline __attribute__((always_inline)) long call(ckpt_back_fn *fn, const c
     ckpt_coll made;
     back_gate(comm, name, CKPT_COLL_BLOCKING, &made);
     long rc = fn(a);
-    // A file that was opened for reading only, or for writing only: MPI looks before it does anything.
+    // A file may be open for reading only, or for writing only: MPI checks that before it does anything.
     if (rc == 0 && request > 0) file_ordered(f, *(const ckpt_vid *)a[request]);
     back_gate_return(&made, (rc & 0xff) == CANON_ERR(ACCESS) ? CANON_ERR(AMODE) : rc);
     return rc;
@@ -56,7 +57,7 @@ FILE_FUNCTIONS(DEFINE)
 
 // ---- split collectives ----
 
-// whole: the blocking function, checked.  The file, n - 1 more arguments.
+// Does the whole split collective.  whole: the blocking function; a: the file and n - 1 more arguments.
 static long begin(int number, ckpt_back_fn *whole, const long *a, int n) {
     struct file *f = back_file_of(a[0]);
     ckpt_mpi_status status = {0};

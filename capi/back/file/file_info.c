@@ -2,9 +2,9 @@
 //
 // file_info.c: hints of MPI files.
 //
-// What the application gave, when it opened a file or later, is kept, and given to the MPI that opens the
-// file again.  What it asks for is what the MPI below uses, and then its own hints that this MPI does not
-// know.
+// The back keeps the hints that the application gave when it opened a file or later.  A restart gives them to
+// the MPI that opens the file again.  An application that asks for the hints gets those that the MPI below
+// uses, and those of its own that this MPI does not know.
 #include <stdlib.h>
 
 #include "back/file/file.h"
@@ -80,7 +80,7 @@ long back_File_set_info(const long *a) {
     return 0;
 }
 
-// file, room for hints, its bytes, how many they are
+// file, room for hints, bytes of the room; out: bytes of the hints
 long back_File_get_info(const long *a) {
     ARGS(File_get_info) args = (const void *)a;
     const struct file *f = back_file_of(args->fh);

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // file_order.c: non-blocking collective operations on one file are completed one at a time, in the order
-// in which they were started, which is the same on all ranks.
+// in which they were started.  That order is the same on all ranks.
 //
 // ROMIO drives such an operation when its request is tested, and uses the same buffers and tags for all
-// operations on a file: two of them that are tested in turn, or in different orders on two ranks, mix
-// their data or wait for ever.  So whoever asks for one has those before it tested instead, until they are
-// complete; these stay, complete, for whoever asks for them.
+// operations on a file.  If two operations are tested in turn, or in different orders on two ranks, they mix
+// their data or wait for ever.  So a test of one request first tests the earlier ones until they are
+// complete. A request that became complete this way stays as a done request until the application asks for
+// it.
 #include <stdlib.h>
 
 #include "back/file/file.h"
 #include "back/impl/lock.h"
 #include "back/request/done.h"
 
-// An operation that was started; it is over when its id has another generation, or it is REQUEST_DONE.
+// An operation that was started.  It is over when its id has another generation, or its request is
+// REQUEST_DONE.
 struct started {
     struct started *next;
     ckpt_vid request;
@@ -23,7 +25,7 @@ struct started {
 void file_ordered(struct file *f, ckpt_vid request) {
     struct started *e = malloc(sizeof *e);
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, request);
-    if (e == NULL) // it is tested as any other; nothing is lost but the order
+    if (e == NULL) // the request is tested like any other; only the order is lost
         return;
     *e = (struct started){NULL, request, s->generation};
     back_lock(LOCK_FILES);
@@ -59,14 +61,14 @@ static int test_locked(ckpt_slot *s, int *flag, MPI_Status *status) {
         MPI_Status st, *to = before == s ? status : &st;
         struct back_done ready = {0};
         if (before != s && back_done_begin(&ready) != MPI_SUCCESS)
-            return MPI_SUCCESS; // it waits until there is memory for the other's status
+            return MPI_SUCCESS; // this one waits until there is memory for the earlier one's status
         int rc = MPI_Test(&r, flag, to);
         if (!*flag && rc == MPI_SUCCESS) {
             back_done_drop(&ready);
             return rc;
         }
         if (before == s) {
-            s->a &= ~REQUEST_ORDERED; // its real request is gone
+            s->a &= ~REQUEST_ORDERED; // the real request is gone
             return rc;
         }
         before->real = TO_REAL(r);

@@ -8,12 +8,14 @@
 //                  taken: the send is complete
 //   back_sync_poll: the send is complete ◄──  back_sync_taken: the application takes the message later
 //
-// This is done when the network is empty and all programs stand.  A send is named by the place of its
-// message in its lane the first time, and by the id that it got then at later checkpoints.  A word that was
-// under way when the job was saved is lost, and nothing with it: each checkpoint asks again.
+// This happens when the network is empty and all programs are stopped.  The sender holds a waiting request
+// until it hears that the application has taken the message; the receiver holds the message, marked with the
+// sender's id.  At the first checkpoint a send is named by the place of its message in its lane, and gets the
+// id; at later checkpoints it is named by that id.  A word that was under way when the job was saved is lost,
+// which does no harm: each checkpoint asks again.
 //
-// Nothing here takes memory: the messages are drained already, and a send whose question could not be asked
-// would be complete too early.
+// Nothing here takes memory: the messages are drained already, and a send that could not ask would be
+// complete too early.
 #include <sched.h>
 
 #include "back/collective/clock.h"
@@ -25,7 +27,7 @@
 #include "back/message/sync.h"
 #include "back/object/comm.h"
 
-enum { TURNS = 1000000 }; // of waiting for what is about to happen: seconds
+enum { TURNS = 1000000 }; // of waiting for what is about to happen; they take seconds
 
 int back_synchronous(void *ctx) {
     (void)ctx;
@@ -49,15 +51,16 @@ static int is_complete(const struct asked *a) {
     return a->call ? *a->call->dest == CANON_PROC_NULL : (a->request->a & REQUEST_DONE) != 0;
 }
 
-// Sends that were cancelled or that failed are complete, whatever the receiver has.
+// Whether the send may have to wait: one that was cancelled or has failed is complete, whatever the receiver
+// has.
 static int may_be_held(const ckpt_slot *s) {
     MPI_Status st;
     int flag = 0, rc = MPI_Request_get_status(real_of(s), &flag, &st);
     return rc == MPI_SUCCESS && !(flag && STATUS_CANCELLED(&st));
 }
 
-// Whether the receiver is to be asked.  The first time the message is named by its place.  Draining that
-// was given up may leave some incomplete of which the receivers have the messages.
+// Whether the receiver is to be asked about the send.  The send need not be complete: draining that was given
+// up may leave sends incomplete whose receivers have the messages.
 static int to_ask(const struct asked *a) {
     const struct back_sync *e = entry(a);
     if (e == NULL || (a->request != NULL && back_sync_awaits(a->request))) return e != NULL;
@@ -65,7 +68,8 @@ static int to_ask(const struct asked *a) {
     return a->call != NULL || (a->request->clock == e->comm && may_be_held(a->request));
 }
 
-// All synchronous sends, one after the other: requests, then calls.  {0} in the beginning; 0 at the end.
+// Goes through all synchronous sends: requests, then calls.  {0} at the beginning; next_send returns 0 at the
+// end.
 struct sends {
     uint32_t i;
     int calls;
@@ -94,7 +98,7 @@ static long ask_all(void) {
     return n;
 }
 
-// The world rank of a member that messages on comm are sent to.
+// The world rank of dest, to which comm sends; *mine is this rank in comm.
 static int world_of(ckpt_vid comm, int dest, int *mine) {
     MPI_Comm real = real_comm(comm);
     MPI_Group group;
@@ -110,7 +114,7 @@ static int world_of(ckpt_vid comm, int dest, int *mine) {
 
 static ckpt_claim claim_of(const struct back_sync *e) {
     ckpt_claim c = {.id = e->asks, .rank = e->dest, .state = CKPT_CLAIM_KNOWN};
-    if (e->lane == NULL) return c; // its receiver's rank in the world
+    if (e->lane == NULL) return c; // dest is a rank of the world already
     c.state = CKPT_CLAIM_NEW;
     c.comm = back_comm_identity(e->comm);
     c.later = back_sync_behind(e);
@@ -131,7 +135,7 @@ long back_claims(void *ctx, ckpt_claim *list, long max) {
     return n;
 }
 
-// The call waits for a request of its own from here on.
+// From here on the blocking call waits for a request that is made for it.
 static void await_call(struct back_held *h, int rank, uint64_t id) {
     struct back_sync *e = h->spare;
     ckpt_vid vid = e == NULL ? CKPT_VID_NONE : back_take_id(CKPT_KIND_REQUEST);
@@ -169,7 +173,7 @@ static void answer(const struct asked *a, const ckpt_claim *c) {
         return;
     }
     if (c->state == CKPT_CLAIM_NEW || (held ? !completes(a) : !is_complete(a)))
-        return; // the real MPI has it yet, and goes on with it
+        return; // the real MPI still has the send, and goes on with it
     if (a->call != NULL) {
         if (held) await_call(a->call, c->rank, c->id);
         back_sync_end(e);
@@ -194,8 +198,8 @@ void back_answered(void *ctx, const ckpt_claim *list, long n) {
 
 // ---- the receiver ----
 
-// All messages that the application has not taken, from the last one on, linked by `sooner`.  Those of a
-// lane are in the order in which they were sent: the ones that the application has matched came before the
+// All messages that the application has not taken, linked by `sooner`, the last one first.  Messages of one
+// lane are in the order in which they were sent: those that the application has matched were sent before the
 // others.
 static struct drained *in_order(struct drained *a, struct drained *b) {
     struct drained *first = NULL, **end = &first;
@@ -253,8 +257,8 @@ static ckpt_vid comm_of(uint64_t identity) {
     return VID_COMM_NULL;
 }
 
-// A message that has a claim already is passed over: it cannot have two, and a request that nobody answers
-// would never be complete.
+// The message at the claimed place of its lane.  A message that has a claim already is passed over: it cannot
+// have two, and a request that nobody answers would never be complete.
 static struct drained *placed(struct drained *last, const ckpt_claim *c, ckpt_vid comm) {
     uint64_t later = c->later;
     for (struct drained *m = last; m != NULL && comm != VID_COMM_NULL; m = m->sooner) {
@@ -277,7 +281,7 @@ static void judge_all(struct drained *last, ckpt_claim *list, long n, int state)
             comm = comm_of(identity);
         }
         struct drained *m = state == CKPT_CLAIM_KNOWN ? known(last, &list[i]) : placed(last, &list[i], comm);
-        if (m != NULL && m->data == NULL) continue; // it is matched, and no more: so is its send
+        if (m != NULL && m->data == NULL) continue; // matched, but not received; the same holds for its send
         if (m != NULL) {
             m->claim = list[i].id;
             m->sender = list[i].rank;
@@ -292,7 +296,7 @@ void back_judge(void *ctx, ckpt_claim *list, long n) {
     (void)ctx;
     judge_all(last, list, n, CKPT_CLAIM_KNOWN);
     for (struct drained *m = last; m != NULL; m = m->sooner) {
-        m->claim = m->asked ? m->claim : 0; // whoever does not ask any more has freed its request
+        m->claim = m->asked ? m->claim : 0; // a sender that does not ask any more has freed the request
         m->asked = 0;
     }
     judge_all(last, list, n, CKPT_CLAIM_NEW);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// claim.h: whose messages the drained ones are, of those that were sent synchronously.
+// claim.h: which drained messages belong to synchronous sends that still wait.
 #ifndef CKPT_BACK_CLAIM_H
 #define CKPT_BACK_CLAIM_H
 

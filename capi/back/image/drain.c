@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// drain.c: what is under way when the job is stopped is received, and kept until the application
-// asks (drained.h).
+// drain.c: messages that are under way when the job is stopped are received, and kept until the application
+// asks for them (drained.h).
 #include "back/image/drain.h"
 #include "back/impl/error.h"
 #include "back/message/blocking.h"
@@ -22,7 +22,7 @@ static int drain_request(ckpt_slot *s, struct back_done *ready) {
     }
     rc = request_test(s, &r, &flag, &st);
     if (flag || rc != MPI_SUCCESS) {
-        s->real = TO_REAL(r); // none: a persistent one that failed may be gone
+        s->real = TO_REAL(r); // null when the real MPI freed a persistent request that failed
         back_request_done(s, &st, rc, ready);
         return 0;
     }
@@ -89,7 +89,7 @@ static int drain_arriving(void) {
     return one < 0 ? one : left;
 }
 
-// Whatever fails, the rest is done too: other ranks wait until their messages have been received, and the
+// After a failure the rest is still done: other ranks wait until their messages have been received, and the
 // next attempt begins with what this one has left.
 int back_drain(void *ctx) {
     static int (*const parts[])(void) = {drain_requests, drain_matched,  drain_held,

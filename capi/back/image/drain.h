@@ -8,9 +8,9 @@
 
 #pragma GCC visibility push(hidden)
 
-// How much is left, or a CKPT_E code (ckpt_runtime_ops).
+// A turn of draining (ckpt_runtime_ops).  Returns how much is left, or a CKPT_E code.
 int back_drain(void *ctx);
-// Completes the sends that can be completed; what back_drain does of them.
+// The part of a turn that is about sends: completes those that can be completed.
 void back_drain_sends(void);
 
 #pragma GCC visibility pop

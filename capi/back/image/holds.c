@@ -13,8 +13,7 @@
 #include "back/request/posted.h"
 #include "back/window/window.h"
 
-// A synchronous send of which it cannot be told when its message is taken: draining would complete it too
-// early.
+// A synchronous send about which the receiver cannot be asked: draining would complete the send too early.
 static int sync_holds(const ckpt_slot *s, char *why, size_t bytes) {
     int flag = 0;
     if (!(s->a & REQUEST_SYNC) || request_state(s) != REQ_STARTED) return 0;
@@ -31,7 +30,7 @@ static int sync_holds(const ckpt_slot *s, char *why, size_t bytes) {
     return !flag;
 }
 
-// The same of a call that waits: it needs memory for waiting on when its message was drained.
+// The same for a blocking call: once its message is drained, the call needs memory to wait for the receiver.
 static int held_holds(char *why, size_t bytes) {
     const struct back_held *h;
     LIST_FOREACH(h, &back_held_sends, others) {
@@ -48,9 +47,9 @@ static int held_holds(char *why, size_t bytes) {
     return 0;
 }
 
-// A receive that cannot be posted again, since what it was posted with is gone.  Where that is the
-// communicator, its message is on the way: all members have freed it, and so have sent.  Nobody counts
-// that message any more, so it must be there before the job is stopped for good.
+// A receive that cannot be posted again, since its datatype or communicator is gone.  When the communicator
+// is gone, the message is on its way: all members have freed the communicator, so its sender has sent.
+// Nobody counts that message any more, so it must arrive before the job is saved.
 static int posted_holds(const ckpt_slot *s, ckpt_vid vid, char *why, size_t bytes) {
     int there = 0;
     if ((s->a & REQUEST_KIND) != REQUEST_RECV || s->a & (REQUEST_DONE | REQUEST_PERSISTENT)) return 0;
@@ -110,7 +109,7 @@ static int request_holds(char *why, size_t bytes) {
 }
 
 int back_holds(char *why, size_t bytes) {
-    back_poll_orphans(); // a complete one holds nothing back
+    back_poll_orphans(); // a complete orphan must not hold the checkpoint back
     return windows_hold(why, bytes) || back_drained_holds(why, bytes) || request_holds(why, bytes) ||
            held_holds(why, bytes);
 }

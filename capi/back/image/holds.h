@@ -8,7 +8,7 @@
 
 #pragma GCC visibility push(hidden)
 
-// Whether something does, and what.
+// Whether something keeps this rank from being saved; why says what.
 int back_holds(char *why, size_t bytes);
 
 #pragma GCC visibility pop

@@ -20,7 +20,7 @@
 #include "back/request/orphan.h"
 #include "back/request/posted.h"
 
-// What is wrong with an image that cannot be read on.
+// Why the image cannot be read any further: the code to return.
 static int unread(const struct in *x) {
     return x->short_of_memory ? back_no_memory("reading messages that the network held from the image")
                               : CKPT_E_CORRUPT;
@@ -49,8 +49,8 @@ static struct drained *load_message(struct in *x) {
     return m;
 }
 
-// Makes that id live, which no other has been given since.  The list of free slots is of no use from
-// here on until relink.
+// Makes an id of the image live; in this fresh process nobody else has it.  The list of free slots is wrong
+// from here on, until relink.
 static ckpt_slot *claim(ckpt_kind kind, ckpt_vid vid) {
     uint32_t index = CKPT_VID_INDEX(vid);
     ckpt_tables *t = back.tables;
@@ -67,8 +67,8 @@ static ckpt_slot *claim(ckpt_kind kind, ckpt_vid vid) {
     return slot;
 }
 
-// Links the free slots of a kind anew, once for all that were claimed: finding each of them in the
-// list would take a time that grows with the square of their number.
+// Links the free slots of a kind anew, once after all claims: finding each claimed slot in the list would
+// take a time that grows with the square of their number.
 static void relink(ckpt_kind kind) {
     ckpt_tables *t = back.tables;
     uint32_t first = 0;
@@ -84,7 +84,7 @@ static void relink(ckpt_kind kind) {
     t->free[kind] = ((t->free[kind] >> 28) + 1) << 28 | first;
 }
 
-// A receive to be posted, once all requests are known: in the order in which they were.
+// A receive that is posted again once all requests are known, in the order in which they were posted.
 struct repost {
     uint64_t order;
     ckpt_vid vid;
@@ -194,8 +194,8 @@ static int load_persistent(struct in *x, ckpt_slot *s, int state, struct back_sy
     if (!back_tag_fits(inits[p->mode], (int)p->a[3], (int)p->a[4])) return CKPT_E_NOTSUP;
     int rc = back_make_persistent(p, &r);
     if (rc != MPI_SUCCESS) {
-        back_fail(rc, "making a persistent request (%s, rank %d, tag %d) again", inits[p->mode],
-                  (int)p->a[3], (int)p->a[4]);
+        back_fail(rc, "making a persistent request (%s, rank %d, tag %d) again", inits[p->mode], (int)p->a[3],
+                  (int)p->a[4]);
         return CKPT_E_SYSTEM;
     }
     back_receives_with(back_slot(CKPT_KIND_DATATYPE, p->a[2]));
@@ -319,7 +319,7 @@ static int start_again(struct deferred *d) {
     ckpt_clock *c = ckpt_clock_of(back.tables, d->comm);
     if (c == NULL) return CKPT_E_CORRUPT;
     long rc = back_deferred_start(d);
-    if (rc != 0 && back_refused(rc)) return 0; // it is no call, and its request tells why
+    if (rc != 0 && back_refused(rc)) return 0; // a refused call does not count, and its request tells why
     c->call++;
     c->ret++;
     if (rc == 0) return 0;
@@ -366,7 +366,7 @@ static int load_all(struct loading *l) {
 int back_load(void *ctx, const void *saved, size_t bytes) {
     (void)ctx;
     struct loading l = {.in = {saved, bytes, 0}};
-    int rc = back_own_comms_open(); // what was deferred on them is started at once
+    int rc = back_own_comms_open(); // calls that were deferred on them are started below
     if (rc == 0) rc = load_all(&l);
     free(l.post);
     free(l.start);

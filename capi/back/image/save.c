@@ -142,7 +142,7 @@ long back_save(void *ctx, void *buffer, size_t bytes) {
     struct out o = {buffer, 0, buffer ? bytes : 0};
     int64_t n = 0, claims = write_claims(NULL);
     int rc = 0, version = claims > 0 || awaits_any() ? SAVE_VERSION_CLAIMS : SAVE_VERSION_PLAIN;
-    if (buffer == NULL) { // once, since what is described takes memory
+    if (buffer == NULL) { // the turn without a buffer: describing takes memory, so it is done once
         back_keep_look();
         rc = fresh_tell() == 0 ? files_describe() : back_no_memory("describing datatypes");
     }

@@ -30,11 +30,12 @@ enum {
 
 #pragma GCC visibility push(hidden)
 
-// ckpt_runtime_ops: writes the section, with no buffer only says how long it will be; reads it.
+// ckpt_runtime_ops.  back_save writes the section; without a buffer it only says how long the section will
+// be. back_load reads it.
 long back_save(void *ctx, void *buffer, size_t bytes);
 int back_load(void *ctx, const void *saved, size_t bytes);
 
-// Says that memory was out for that, and gives the code.
+// Reports (back_fail) that there was no memory for what, and returns the code.
 int back_no_memory(const char *what);
 
 #pragma GCC visibility pop

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// above.h: what a layer needs of later ones.
+// above.h: calls from a layer to a higher one.
 //
-// Requests and communicators belong to low layers, and higher ones have made some of them: a request of a
-// file is tested as files are, a persistent collective is started as collectives are.  These are all calls
-// that go up; core.c says to whom.  None is on a path that is hot.
+// Requests and communicators belong to low layers, but higher layers make some of them: the file layer tests
+// the request of a file, the collective layer starts a persistent collective.  These are all calls that go
+// up; core.c says to whom.  None is on a hot path.
 #ifndef CKPT_BACK_ABOVE_H
 #define CKPT_BACK_ABOVE_H
 

@@ -9,7 +9,7 @@
 
 #include "back/impl/process.h"
 
-// comm is what back_slot found; what is no communicator has no counters.
+// comm is what back_slot found; a slot that is not a communicator's has no counters.
 static inline void back_count_sent(const ckpt_slot *comm, int dest) {
     if (BACK_COUNTS && __builtin_expect(dest >= 0 && comm->extra != 0, 1)) ckpt_sent(comm, dest, back.shared);
 }

@@ -7,8 +7,8 @@
 #include "back/impl/error.h"
 #include "back/impl/lock.h"
 
-// The last codes that were not just a class; their numbers go up with the canonical code, so that
-// MPI_Error_string finds the real text.  Numbers begin at 1.
+// The last error codes that were more than a class.  The front gets the number of such a code with the
+// canonical class, so that MPI_Error_string finds the real text.  Numbers begin at 1.
 enum { CODES = 1024 };
 static int codes[CODES];
 static unsigned next;
@@ -30,7 +30,7 @@ long back_error_slow(int rc) {
     return canon | (long)(i + 1) << 8;
 }
 
-// number, text, bytes; an empty text when the number is of an earlier run.
+// number, text, bytes.  The text is empty when the number comes from an earlier run.
 long back_Error_string(const long *a) {
     ARGS(Error_string) p = (const void *)a;
     char text[MPI_MAX_ERROR_STRING] = "";
@@ -69,8 +69,8 @@ const char *back_failure(void *ctx) {
     return told;
 }
 
-// Classes that MPIs give for what they look at before they send or receive anything.  A failure on the way
-// has another one: the message was too long, memory or disk ran out, a process is lost.
+// MPIs give these classes for what they check before they send or receive anything.  A failure on the way has
+// another class: the message was too long, memory or disk ran out, a process is lost.
 int back_refused(long rc) {
     switch (rc & 0xff) {
     case CANON_ERR(BUFFER):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// error.h: error codes, and reasons for what libckpt is refused.
+// error.h: error codes, and the reasons that libckpt gets when a callback fails.
 #ifndef CKPT_BACK_ERROR_H
 #define CKPT_BACK_ERROR_H
 
@@ -16,16 +16,16 @@ int back_canon_class(int class); // gen/zz_constants.c
 int back_real_class(int canon);  // gen/zz_constants.c
 #define CANON_ERR(class) CANON_ERRCLASS_ERR_##class
 
-// Whether a collective call that returned rc (canonical) was refused for its arguments, before it took part
-// in anything: then it is none, for this rank too.
+// Whether a collective call that returned rc (canonical) was refused for its arguments before it took part in
+// anything.  Such a call does not count as one, on this rank either.
 int back_refused(long rc);
 
-// Says why a callback of libckpt fails, for ckpt_runtime_ops.failure: the text, and MPI's own for rc
-// unless that is MPI_SUCCESS.
+// Says why a callback of libckpt fails, for ckpt_runtime_ops.failure.  The text names what was being done;
+// MPI's own text for rc is appended unless rc is MPI_SUCCESS.
 void back_fail(int rc, const char *format, ...) __attribute__((cold, format(printf, 2, 3)));
 const char *back_failure(void *ctx);
 
-// A receive that failed still took its message, when that was only too long.
+// Whether a receive that returned rc took its message: one that failed did if the message was only too long.
 static inline int back_took(int rc) {
     return rc == MPI_SUCCESS || (back_error_slow(rc) & 0xff) == CANON_ERR(TRUNCATE);
 }

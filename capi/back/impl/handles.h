@@ -10,7 +10,7 @@
 
 #define TO_REAL(handle) ((uint64_t)(uintptr_t)(handle))
 
-// As ckpt_vid_slot, with two loads less for the ids of the first page.
+// ckpt_vid_slot, with two loads less for the ids of the first page.
 static inline ckpt_slot *back_slot(ckpt_kind kind, long vid) {
     uint32_t i = (ckpt_vid)vid - CKPT_VID(kind, 0);
     ckpt_slot *slot = back.slots[kind] + i;
@@ -18,8 +18,8 @@ static inline ckpt_slot *back_slot(ckpt_kind kind, long vid) {
     return ckpt_vid_slot(back.tables, kind, (ckpt_vid)vid);
 }
 
-// Whether an id names what it named when its slot was of this generation.  An id that was freed has the
-// slot of the null handle, whose generation may be the same.
+// Whether an id still names the object that it named when its slot had this generation.  back_slot gives the
+// slot of the null handle for an id that was freed, and that slot may have the same generation.
 static inline int back_same(ckpt_kind kind, ckpt_vid vid, uint32_t generation) {
     const ckpt_slot *s = back_slot(kind, vid);
     return s != back.tables->pages[kind][0] && s->generation == generation;

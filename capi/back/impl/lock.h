@@ -10,8 +10,8 @@
 //                               (the real MPI may call the program's operation, which asks for a datatype)
 //   all ──► errors, reserve
 //
-// A thread takes only mutexes that stand in the list below all those that it has, so no two threads wait for
-// each other.  One that is only tried may be any.
+// A thread takes a mutex only if it is below all mutexes that the thread has, in the list that follows.  So
+// no two threads wait for each other.  back_trylock may try any mutex.
 #ifndef CKPT_BACK_LOCK_H
 #define CKPT_BACK_LOCK_H
 
@@ -23,7 +23,7 @@ enum back_lock {
     LOCK_DRAINED,    // drained.c: the list, and back.self
     LOCK_ORPHANS,    // orphan.c: the list
     LOCK_FILES,      // file_order.c: operations that were started on files; one of them is tested at a time
-    LOCK_STARTING,   // deferred.c: of the one thread that starts calls: they start in order
+    LOCK_STARTING,   // deferred.c: held by the one thread that starts calls, so that they start in order
     LOCK_DEFERRED,   // deferred.c: the list, and that libckpt names no call which is not on it yet
     LOCK_SYNC,       // sync.c: the lanes, and that an entry with REQUEST_AWAIT is what its request says
     LOCK_WORDS,      // sync.c: the words that are under way
@@ -31,15 +31,15 @@ enum back_lock {
     LOCK_PERSISTENT, // keep.c: the list; and that what a persistent request was made with is not freed
     LOCK_OPS,        // op.c: operations to be freed later
     LOCK_FRESH,      // fresh.c: all, when several threads may be here
-    // Nothing but errors and memory is asked for under these.
+    // A thread that has one of these takes only LOCK_ERRORS and LOCK_RESERVE besides.
     LOCK_HELD,     // blocking.c: the sends of held threads
     LOCK_WAITING,  // wait.c: who waits
     LOCK_EVERYONE, // comm.c: back.everyone
     LOCK_OUTSIDE,  // outside.c: the list
     LOCK_WINDOWS,  // window.c: attached memory
-    LOCK_NAMES,    // names.c: the list; no thread is held for a checkpoint under it: image and server agree
-    LOCK_ERRORS,   // error.c: codes of the real MPI
-    LOCK_RESERVE,  // reserve.c: pieces of memory
+    LOCK_NAMES,   // names.c: the list; no thread that has it is held for a checkpoint: image and server agree
+    LOCK_ERRORS,  // error.c: codes of the real MPI
+    LOCK_RESERVE, // reserve.c: pieces of memory
     LOCKS
 };
 
@@ -51,7 +51,7 @@ struct back_mutex {
 extern struct back_mutex back_locks[LOCKS];
 
 #ifdef BACK_CHECKS
-extern __thread unsigned back_locks_held; // by this thread: bits
+extern __thread unsigned back_locks_held; // one bit for each mutex that this thread has
 #endif
 
 static inline void back_lock(enum back_lock lock) {

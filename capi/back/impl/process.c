@@ -7,5 +7,5 @@ struct back back;
 
 long back_missing(const long *a) {
     (void)a;
-    return CANON_ERR(INTERN); // the front answers these itself
+    return CANON_ERR(INTERN); // the front answers these calls itself
 }

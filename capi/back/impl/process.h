@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// process.h: what a back has of the process and the job, and what stands in every other file of it.
+// process.h: what a back knows of its process and job, and what all files of a back include.
 //
 // A back is compiled against one real MPI's mpi.h.  It turns virtual ids and canonical values
-// (mpi_canon.h) into that MPI's, calls it, and turns the results back; and it describes every
-// object so that it can be made again in a fresh MPI (describe.h).  libckpt is used through ckpt.h
-// only.
+// (mpi_canon.h) into that MPI's, calls that MPI, and turns the results back.  It describes every
+// object, so that a restart can make the object again in a fresh MPI (describe.h).  It uses libckpt
+// through ckpt.h only.
 //
-// The folders are layers, each of which knows those before it: impl, request, message, object,
-// collective, window and file, image, and the files beside these folders.  What a layer needs of a
-// later one it calls through back_above (above.h).
+// The folders are layers, and each layer knows the ones before it: impl, request, message, object,
+// collective, window and file, image, and the files beside these folders.  A layer calls a later one
+// through back_above (above.h).
 //
 // Errors: the real MPI is told to return them; the front raises them.
 #ifndef CKPT_BACK_PROCESS_H
@@ -34,7 +34,7 @@
 #define BACK_NAME "mpi"
 #endif
 
-// Measurements of what counting costs compile a back that does not count, and cannot be saved.
+// To measure what counting costs, a back is compiled that does not count; its job cannot be saved.
 #ifndef BACK_COUNTS
 #define BACK_COUNTS 1
 #endif
@@ -55,16 +55,16 @@ struct back_state {
     int bsend_bytes;      // attached buffer; 0: none
     void *bsend_buffer;   // upper-half memory
     uint64_t serial;      // identities that this rank has given out
-    int provided;         // thread level that it was told it has
-    int tools;            // calls of MPI_T_init_thread that are not finalized
+    int provided;         // thread level that the application was told it has
+    int tools;            // calls of MPI_T_init_thread without their MPI_T_finalize
     int tools_level;      // thread level of the first of them
     int tag_ub;           // highest tag that the program was told of; 0: that of the MPI it began under
-    ckpt_mpi_name *names; // that are published, the last one first; upper-half memory
+    ckpt_mpi_name *names; // published names, the last one first; upper-half memory
 };
 
 // The back of this process.
 struct back {
-    // Every call looks here: one cache line, and then slots, the first of each kind.
+    // Every call reads these fields: one cache line, and the first words of slots.
     ckpt_tables *tables; // the job's; NULL before MPI_Init and after MPI_Finalize
     ckpt_job *job;
     int shared;                   // MPI_THREAD_MULTIPLE: several threads may be here at once
@@ -86,7 +86,7 @@ extern struct back back;
 
 static inline unsigned back_pending(void) { return ckpt_pending(back.tables); }
 
-// What the front answers itself.
+// Stands in the tables for calls that the front answers itself.
 long back_missing(const long *a);
 
 #pragma GCC visibility pop

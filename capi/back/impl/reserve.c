@@ -2,10 +2,10 @@
 //
 // reserve.c: small pieces of memory for what must not fail.
 //
-// A message that is matched, a request that is complete, a synchronous send that is under way: the little
-// that is kept of each comes from malloc, and from some pieces of our own when memory is out.  So a
-// checkpoint that finds no memory for the messages themselves still knows of each of them, and the job can
-// go on.
+// A little is kept of each message that is matched, each request that is complete, and each synchronous send
+// that is under way.  The memory for that comes from malloc, and from some pieces of our own when malloc has
+// none.  So a checkpoint that finds no memory for the messages themselves still knows of each of them, and
+// the job can go on.
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ union piece {
 };
 
 static union piece pieces[PIECES], *freed;
-static int used; // of pieces, from the first on, ever
+static int used; // how many pieces were ever given out: the first ones
 
 static void *take(void) {
     back_lock(LOCK_RESERVE);

@@ -19,7 +19,7 @@ static inline ckpt_vid back_take_id(ckpt_kind kind) {
     return __builtin_expect(v != CKPT_VID_NONE, 1) ? v : back_take_slow(kind);
 }
 
-// Gives an id back that no request has got.
+// Gives back an id that no object got.
 static inline void back_give_id(ckpt_kind kind, ckpt_vid v) {
     ckpt_vid_give(back.tables, kind, v, back.shared);
 }

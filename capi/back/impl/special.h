@@ -6,7 +6,8 @@
 
 #include "back/impl/process.h"
 
-// No MPI has this rank, tag, kind or class: the real MPI refuses it in its own words.
+// Stands for a value that the real MPI does not have.  No MPI has this rank, tag, kind or class, so the real
+// MPI refuses it in its own words.
 enum { BACK_NO_VALUE = -1000 };
 
 static inline int real_rank(long rank) {

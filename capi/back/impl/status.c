@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// status.c: what is rarely done with a status.
+// status.c: operations on statuses that are rarely needed.
 #include <limits.h>
 
 #include "back/impl/error.h"

@@ -8,7 +8,8 @@
 
 #pragma GCC visibility push(hidden)
 
-// The form of the real MPI's, whose insides lie open in the two MPIs we know; another one is asked.
+// The form of the real MPI's statuses.  In the two MPIs that we know the fields are public; any other MPI is
+// asked through its functions.
 #if defined(OPEN_MPI)
 enum { STATUS_REAL = STATUS_OPENMPI };
 typedef struct openmpi_status real_status;
@@ -59,7 +60,7 @@ static inline void canon_status(const MPI_Status *s, ckpt_mpi_status *c) {
 static const ckpt_mpi_status canon_empty = {CANON_ANY_SOURCE, CANON_ANY_TAG, 0, 0, 0};
 static const ckpt_mpi_status canon_proc_null = {CANON_PROC_NULL, CANON_ANY_TAG, 0, 0, 0};
 
-// Gives the application a status; out is the word that the front gave for it, which may be 0.
+// Gives the application a status; out is the word that the front gave for the status, which may be 0.
 static inline void give_canon(const ckpt_mpi_status *c, long out) {
     if (out != 0) status_put(out, c);
 }
@@ -78,9 +79,10 @@ static inline void empty_status(long out) { give_canon(&canon_empty, out); }
 // MPICH's non-blocking receives say MPI_ANY_SOURCE here.
 static inline void proc_null_status(long out) { give_canon(&canon_proc_null, out); }
 
-// Where the real MPI writes a status: where the application wants it, when that has its form, else in own.
-// MPI may leave parts of it as they are.  While several threads may be here at once it is in own: programs
-// give them all the same status, when they do not read it, and what is counted must not come from there.
+// Where the real MPI writes a status: the place that the application gave, if that has the real MPI's form,
+// else own.  MPI may leave parts of the status as they are.  While several threads may be here at once own is
+// used: programs that do not read a status give all threads the same one, and counting must not read from
+// there.
 static inline int status_direct(long out) { return status_form(out) == STATUS_REAL && !back.shared; }
 static inline MPI_Status *status_for(long out, MPI_Status *own) {
     if (__builtin_expect(status_direct(out), 1)) return status_at(out);

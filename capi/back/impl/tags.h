@@ -8,10 +8,11 @@
 
 #pragma GCC visibility push(hidden)
 
-// What a program is told that begins here (MPI_TAG_UB), and what the real MPI allows.
+// MPI_TAG_UB for a program that begins under this MPI, and the highest tag that the real MPI allows.
 int back_tag_ub(void);
 int back_real_tag_ub(void);
-// Whether messages can have that tag here; else says why a request with it cannot be made again.
+// Whether the real MPI has that tag.  If not, reports (back_fail) why a request with the tag cannot be made
+// again.
 int back_tag_fits(const char *request, int rank, int tag);
 
 #pragma GCC visibility pop

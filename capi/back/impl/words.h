@@ -2,8 +2,8 @@
 //
 // words.h: 64-bit little-endian words of a section of an image, written one by one and read with care.
 //
-// What is read may be damaged: the first word that is wrong sets failed, and from then on nothing that is
-// read means anything. Nothing here allocates.
+// What is read may be damaged.  The first wrong word sets failed; what is read after that means nothing.
+// Nothing here allocates.
 #ifndef CKPT_BACK_WORDS_H
 #define CKPT_BACK_WORDS_H
 
@@ -15,7 +15,7 @@
 
 // ---- writing ----
 
-// Bytes that have no room are counted only.
+// Bytes for which there is no room are only counted.
 struct out {
     char *p;
     size_t n, room;
@@ -53,7 +53,7 @@ struct in {
     const char *p;
     size_t left;
     int failed;
-    int short_of_memory; // that is why, and the image may be sound
+    int short_of_memory; // with failed: memory was out, so the image may be sound
 };
 
 static inline int64_t in(struct in *x) {
@@ -90,7 +90,7 @@ static inline int64_t in_count(struct in *x, size_t words) {
     return in_range(x, 0, (int64_t)(x->left / (8 * words)));
 }
 
-// n bytes and their padding, where they stand; NULL when they are not there.
+// The address of the next n bytes, and skips their padding; NULL when there are not so many.
 static inline const void *in_bytes(struct in *x, size_t n) {
     const char *at = x->p;
     size_t padded = (n + 7) & ~(size_t)7;

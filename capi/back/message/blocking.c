@@ -2,9 +2,9 @@
 //
 // blocking.c: sends and receives of blocking calls, whose threads may be held.
 //
-// What a held call leaves behind must be as if it had not been made, since it is issued again after a
-// restart: a receive is taken back before; a send is completed while the thread is held, and the arguments
-// are changed so that the call issued again does not send.
+// A restart issues a held call again, so the call must leave nothing behind.  A receive is taken back before
+// the thread is held.  A send is completed while the thread is held, and the call's arguments are changed, so
+// that the call does not send when it is issued again.
 #include <stdlib.h>
 
 #include "back/impl/counts.h"
@@ -19,7 +19,7 @@
 
 struct back_held_list back_held_sends = LIST_HEAD_INITIALIZER(back_held_sends);
 
-// Holds the thread, with its send where draining finds it.
+// Holds the thread, and lists its send so that draining finds it.
 static void hold(struct back_held *send) {
     if (send != NULL) {
         back_lock(LOCK_HELD);
@@ -63,7 +63,7 @@ int back_wait_send(MPI_Request *request, const long *dest, struct back_sync *syn
     }
 }
 
-// Takes a posted receive back.  Returns 0 when a message has come for it: it is complete then.
+// Takes a posted receive back.  Returns 0 when a message has come for the receive, which is then complete.
 static int take_back(MPI_Request *r, MPI_Status *status, int *rc) {
     int cancelled = 0;
     MPI_Cancel(r);
@@ -87,7 +87,7 @@ static int test_posted(const struct back_take *t, MPI_Request *r, MPI_Status *st
     return flag || *rc != MPI_SUCCESS;
 }
 
-// Receives a message that the real MPI has matched.  The thread is not held: it is sent already.
+// Receives a message that the real MPI has matched.  The thread is not held: the message is sent already.
 static long take_matched(const struct back_take *t, MPI_Message *message, long out) {
     MPI_Request r;
     MPI_Status st;
@@ -115,7 +115,7 @@ long back_take(const struct back_take *t, long out) {
         rc = MPI_Irecv(t->buf, t->count, t->type, real_rank(t->source), real_tag(t->tag),
                        (MPI_Comm)(uintptr_t)comm->real, &r);
         if (rc != MPI_SUCCESS) return back_error(rc);
-        // What is taken back leaves nothing in the application's memory.
+        // A receive that is taken back must leave nothing in the application's memory.
         if (test_posted(t, &r, st, &rc) || !take_back(&r, st = &own, &rc)) {
             if (t->source == CANON_PROC_NULL) {
                 proc_null_status(out);

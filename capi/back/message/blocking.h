@@ -12,17 +12,17 @@
 
 struct back_sync; // sync.h
 
-// A send of a blocking call, while its thread is held.  Once it is complete the call's arguments
-// say that it sends to nobody, so that a restart does not send again.
+// The send of a blocking call whose thread is held.  Once the send is complete, the call's arguments say that
+// the call sends to nobody, so that a restart does not send again.
 struct back_held {
     LIST_ENTRY(back_held) others;
     MPI_Request *request;
-    long *dest;              // the argument
+    long *dest;              // the call's argument
     struct back_sync *sync;  // NULL when the send is not synchronous
     struct back_sync *spare; // ... else what it will wait with (back_sync_spare)
 };
-// Completes the send of a blocking call; the thread may be held.  When dest is BACK_AWAITED then, a request
-// in the place of the tag is to be waited for.
+// Completes the send of a blocking call; the thread may be held.  If dest is BACK_AWAITED afterwards, the
+// call has to wait for the request whose id is in place of the tag.
 int back_wait_send(MPI_Request *request, const long *dest, struct back_sync *sync, const char *call,
                    long comm, long tag);
 

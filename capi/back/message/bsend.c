@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// bsend.c: buffered sends, which are ordinary ones of a packed copy.
+// bsend.c: buffered sends: ordinary sends of a packed copy.
 //
-// The real MPI would do the same, but whoever takes the buffer away waits inside of it, where a thread
-// cannot be held.  Here it is a loop like others.  The copies lie in memory of our own; the attached buffer
-// says how much of it there may be.  The real MPI knows the buffer too, so that attaching and detaching
-// answer as its own would.
+// The real MPI would do the same, but a thread that detaches the buffer would wait inside the real MPI, where
+// it cannot be held.  Here that wait is a loop in which the thread can be held.  The copies are in memory of
+// our own; the size of the attached buffer limits them.  The real MPI knows the attached buffer too, so that
+// attaching and detaching return what they would without libckpt.
 #include <limits.h>
 #include <stdlib.h>
 
@@ -19,8 +19,8 @@
 #include "back/request/done.h"
 #include "back/request/wait.h"
 
-// What a message takes beside its bytes: the smaller of the constants that programs are built with, so that
-// what fits into a buffer natively fits.
+// What a message takes beside its bytes: the smaller MPI_BSEND_OVERHEAD of the MPIs that programs are built
+// for. So what fits into a buffer without libckpt also fits here.
 enum { OVERHEAD = 96 };
 // Open MPI sends a message that its transports take at once without a buffer.
 #if defined(OPEN_MPI)
@@ -46,7 +46,7 @@ struct buffered {
 static struct buffered *first, **end = &first;
 static int64_t taken; // of the attached buffer
 
-// Forgets those that were sent; all: not only the oldest ones.
+// Forgets sends that are complete; all: not only the oldest ones.
 static void reap_locked(int all) {
     for (struct buffered **p = &first; *p != NULL;) {
         struct buffered *b = *p;
@@ -63,7 +63,7 @@ static void reap_locked(int all) {
     }
 }
 
-// What is wrong with the arguments; the real MPI looks at all of them, and sends nothing.
+// The error of wrong arguments: the real MPI checks all of them, and sends nothing.
 static int refusal(const long *a) {
     ARGS(Send) p = (const void *)a;
     MPI_Request r;
@@ -84,7 +84,7 @@ static int take_room(int64_t room) {
     return fits;
 }
 
-// Packs and sends, into and from b, of which the room is taken.
+// Packs the message into b and sends it from there; room in the attached buffer is taken already.
 static int pack_and_send(const long *a, int bytes, struct buffered *b) {
     ARGS(Send) p = (const void *)a;
     MPI_Comm comm = real_comm(p->comm);
@@ -94,7 +94,7 @@ static int pack_and_send(const long *a, int bytes, struct buffered *b) {
     return rc;
 }
 
-// Packs and sends what takes so much room, and gives the room back when that fails.
+// Packs and sends a message that takes so much room; gives the room back when that fails.
 static int send_copy(const long *a, int bytes, int64_t room) {
     ARGS(Send) p = (const void *)a;
     struct buffered *b = malloc(sizeof *b + (size_t)bytes);
@@ -119,9 +119,9 @@ static int send_copied(const long *a) {
     uint64_t size = back_slot(CKPT_KIND_DATATYPE, p->datatype)->extra;
     int bytes = 0, rc = MPI_SUCCESS;
     if (CKPT_VID_INDEX(p->datatype) >= CKPT_VID_PREDEFINED || p->count < 0)
-        rc = refusal(a); // one that is not committed could be packed
+        rc = refusal(a); // packing would accept a datatype that is not committed
     if (rc == MPI_SUCCESS && p->count > 0 && size > (uint64_t)INT_MAX / (uint64_t)p->count)
-        rc = MPI_ERR_BUFFER; // more than any can be
+        rc = MPI_ERR_BUFFER; // more than any buffer can have
     if (rc == MPI_SUCCESS) rc = MPI_Pack_size(p->count, real_type(p->datatype), real_comm(p->comm), &bytes);
     int64_t room = bytes <= UNBUFFERED ? 0 : (int64_t)bytes + OVERHEAD;
     if (rc == MPI_SUCCESS) rc = take_room(room) ? send_copy(a, bytes, room) : MPI_ERR_BUFFER;
@@ -168,7 +168,7 @@ long back_Ibsend(const long *a) {
     return back_error(rc);
 }
 
-// One turn of waiting; 0 when nothing is left on comm.
+// One turn of waiting; 0 when all buffered sends on comm are complete.
 static int waits_for(ckpt_vid comm, struct target *t) {
     back_lock(LOCK_BUFFERED);
     reap_locked(1);

@@ -10,11 +10,12 @@
 
 // Sends (buf, count, type, dest, tag, comm), and makes a request that is complete.  The real MPI's code.
 int back_buffered_request(const long *a, MPI_Request *request);
-// Waits until those on comm have been sent; on all of them for CKPT_VID_NONE.  The thread may be held.
+// Waits until all buffered sends on comm are complete; on any communicator for CKPT_VID_NONE.  The thread may
+// be held.
 void back_buffered_wait(ckpt_vid comm, const char *call);
 // The communicator is freed.
 void back_buffered_gone(ckpt_vid comm);
-// How many have not, at a turn of draining.
+// A turn of draining: how many buffered sends are not complete.
 int back_buffered_left(void);
 
 #pragma GCC visibility pop

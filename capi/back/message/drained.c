@@ -18,13 +18,13 @@ static struct drained **drained_end = &back_drained_first; // where the next one
 static uint64_t matches;                                   // messages that the application has matched
 
 static void free_message(struct drained *m) {
-    if (m->request != MPI_REQUEST_NULL) // it is still to arrive there
+    if (m->request != MPI_REQUEST_NULL) // the message has still to arrive there
         return;
     free(m->data);
     back_release(m);
 }
 
-// Its communicator's slot, while that is there and m is to be counted.
+// The slot of the communicator of m, if that exists and m is to be counted; else NULL.
 static const ckpt_slot *counter_of(const struct drained *m) {
     const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, m->comm);
     return m->source >= 0 && (comm->generation & 1) && comm->extra != 0 ? comm : NULL;
@@ -36,7 +36,7 @@ static void count_message(struct drained *m) {
     m->counted = 1;
 }
 
-// The application receives it from the real MPI after all, and counts it then.
+// The application receives m from the real MPI after all, and m is counted then.
 static void uncount(struct drained *m) {
     const ckpt_slot *comm = counter_of(m);
     if (m->counted && comm != NULL)
@@ -113,7 +113,7 @@ static void taken(struct drained *m) {
     free(m->data);
     m->data = NULL;
     if (m->claim != 0)
-        back_sync_taken(m); // it is the word to the sender now
+        back_sync_taken(m); // m is the word to the sender now
     else
         back_release(m);
 }
@@ -125,8 +125,8 @@ MPI_Message back_drained_give(struct drained *m) {
     return message;
 }
 
-// n bytes as a datatype of which one is sent: counts are int.  Messages from 4 MiB on go this way, not
-// only those that need it, so that it is used.
+// n bytes as one element of a datatype, since counts are int.  Messages from 4 MiB on are sent this way, also
+// those that do not need it, so that this code is used and tested.
 enum { BLOCK = 1 << 20, BLOCKED = 4 * BLOCK };
 
 struct bytes {
@@ -150,7 +150,7 @@ static int bytes_of(int64_t n, struct bytes *b) {
     return rc == MPI_SUCCESS ? MPI_Type_commit(&b->type) : rc;
 }
 
-// Operations that use it may still be under way.
+// Frees the datatype; operations that use it may still be under way.
 static void bytes_done(struct bytes *b) {
     if (b->type != MPI_BYTE) MPI_Type_free(&b->type);
 }
@@ -158,11 +158,12 @@ static void bytes_done(struct bytes *b) {
 int back_drained_mrecv(struct drained *m, void *buf, int count, MPI_Datatype type, ckpt_mpi_status *status,
                        int *rc) {
     if (m->data == NULL) return 0;
-    // A message of ours to ourselves: so the datatype, counts and truncation are the real MPI's.
+    // Gives the bytes to the application as a message to ourselves: so the real MPI does datatypes, counts
+    // and truncation.
     MPI_Request s, r;
     MPI_Status st;
     struct bytes b;
-    if (m->request != MPI_REQUEST_NULL) { // a checkpoint was given up before it had arrived
+    if (m->request != MPI_REQUEST_NULL) { // a checkpoint was given up before m had arrived
         back_wait_real(&m->request, MPI_STATUS_IGNORE);
         count_message(m);
     }
@@ -171,7 +172,7 @@ int back_drained_mrecv(struct drained *m, void *buf, int count, MPI_Datatype typ
     if (*rc == MPI_SUCCESS) *rc = MPI_Isend(m->data, b.count, b.type, 0, 0, back.self, &s);
     if (*rc == MPI_SUCCESS) {
         *rc = MPI_Irecv(buf, count, type, 0, 0, back.self, &r);
-        if (*rc != MPI_SUCCESS) { // a wrong argument: the message goes, as an error allows
+        if (*rc != MPI_SUCCESS) { // a wrong argument: the message is lost, as MPI allows after an error
             MPI_Irecv(m->data, b.count, b.type, 0, 0, back.self, &r);
             back_wait_real(&r, &st);
         } else {
@@ -209,7 +210,7 @@ void back_drained_gone(ckpt_vid comm) {
             p = &m->next;
             continue;
         }
-        *p = m->next; // nobody can receive it any more
+        *p = m->next; // nobody can receive m any more
         if (drained_end == &m->next) drained_end = p;
         back.drained--;
         free_message(m);
@@ -219,7 +220,7 @@ void back_drained_gone(ckpt_vid comm) {
 
 // ---- a turn of draining ----
 
-// Starts to receive a matched message into memory of ours; without memory it is starved.
+// Starts to receive a matched message into memory of ours; without memory the message is starved.
 static int fetch(struct drained *m) {
     struct bytes b;
     char *data = malloc(m->bytes ? (size_t)m->bytes : 1);
@@ -240,7 +241,7 @@ static int fetch(struct drained *m) {
     return CKPT_E_SYSTEM;
 }
 
-// One turn of receiving a message: 1 while it is under way.  One that is starved is at rest too.
+// One turn of receiving a message: 1 while it is under way.  A starved message is not under way.
 int back_drained_arrive(struct drained *m) {
     int flag = 0, rc = m->data == NULL ? fetch(m) : 0;
     if (rc != 0) return rc;
@@ -269,8 +270,8 @@ int back_drained_holds(char *why, size_t bytes) {
     return 0;
 }
 
-// What is kept of a message is there before it is matched, since one that is matched can neither be left to
-// the real MPI nor be forgotten.
+// The record of a message is made before the message is matched: a matched message can neither be left to the
+// real MPI nor be forgotten.
 int back_drained_match_all(ckpt_vid vid, MPI_Comm comm) {
     for (;;) {
         MPI_Message message;

@@ -3,8 +3,8 @@
 // drained.h: messages that are received before the application asks for them, or that it has matched.
 //
 // The real MPI gives an arriving message to a posted receive first, so a message that draining receives
-// itself matches none of those; receives that are posted later look at the drained messages first, in the
-// order in which they were matched.
+// matches no posted receive.  Receives that are posted later look at the drained messages first, in the order
+// in which these were matched.
 #ifndef CKPT_BACK_DRAINED_H
 #define CKPT_BACK_DRAINED_H
 
@@ -21,17 +21,17 @@ struct drained {
     int64_t bytes;
     char *data; // NULL: the real MPI still has it, as message
     MPI_Message message;
-    int starved;            // there was no memory for it when it was to be drained
-    int counted;            // among those that are received from its sender
-    MPI_Request request;    // MPI_REQUEST_NULL: all of it is there
-    uint64_t matched;       // by the application: the order of it
-    uint64_t claim;         // id that its sender waits for, 0: it does not (claim.c)
-    int sender;             // in the world, for that
-    int asked;              // ... which it has said at this checkpoint too
-    struct drained *sooner; // the one that was sent or matched before it, while claims are judged
+    int starved;            // draining found no memory for the message
+    int counted;            // the message counts as received from its sender
+    MPI_Request request;    // MPI_REQUEST_NULL: all of the message is in data
+    uint64_t matched;       // order in which the application matched messages; 0: not matched
+    uint64_t claim;         // id that the sender waits for, 0: the sender does not wait (claim.c)
+    int sender;             // with claim: world rank of the sender
+    int asked;              // the sender has asked at this checkpoint too
+    struct drained *sooner; // the message that was sent or matched before this one, while claims are judged
 };
 
-// Those that the application has not matched, in the order of their arrival.
+// Drained messages that the application has not matched, in the order of their arrival.
 extern struct drained *back_drained_first;
 void back_drained_append(struct drained *m);
 
@@ -42,32 +42,32 @@ static inline struct drained *back_matched_of(const ckpt_slot *s) {
 
 struct back_take; // blocking.h
 
-// Takes the first drained message that matches and receives it; 0 when there is none.  Where memory was out
-// when it was to be drained the real MPI still has it: it is to be received from *message then, which is
-// MPI_MESSAGE_NULL otherwise.
+// Takes the first drained message that matches and receives it; 0 when there is none.  A starved message is
+// still in the real MPI: the caller receives it from *message, which is MPI_MESSAGE_NULL otherwise.
 int back_drained_recv(const struct back_take *take, ckpt_mpi_status *status, int *rc, MPI_Message *message);
-// Tells about it and leaves it there.
+// Probes for the first drained message that matches, and leaves it there; 0 when there is none.
 int back_drained_probe(long source, long tag, long comm, ckpt_mpi_status *status);
-// Takes it for MPI_Mprobe: what the extra of a message's slot points to.
+// Takes the first drained message that matches, for MPI_Mprobe: extra of a message's slot points to it.
 struct drained *back_drained_match(long source, long tag, long comm, ckpt_mpi_status *status);
-// A message that the real MPI is to match: what is kept of it, NULL when memory is out; then, matched.
+// The record of a message that the real MPI is about to match, NULL when memory is out; and then: it is
+// matched.
 struct drained *back_matched_begin(void);
 void back_matched_end(struct drained *m, MPI_Message message, const MPI_Status *status, long comm);
 void back_matched_drop(struct drained *m);
-// Whether it is in memory of ours.
+// Whether the message is in memory of ours.
 int back_drained_has(const struct drained *m);
-// The real MPI has it: gives its handle, and forgets the rest.
+// The real MPI still has the message: returns its handle, and frees the record.
 MPI_Message back_drained_give(struct drained *m);
 
 // Receives a matched message that was drained, and frees it; 0 when the real MPI still has it.
 int back_drained_mrecv(struct drained *m, void *buf, int count, MPI_Datatype type, ckpt_mpi_status *status,
                        int *rc);
 
-// A turn of draining: messages of that communicator are matched; those that are matched arrive.  How many are
-// still to arrive, or a CKPT_E code.
+// A turn of draining.  The first function matches messages of a communicator, the second receives the matched
+// ones. They return how many are still to arrive, or a CKPT_E code.
 int back_drained_match_all(ckpt_vid vid, MPI_Comm comm);
 int back_drained_arrive(struct drained *m);
-// Why messages that are matched are not in memory of ours, when that was to be; 0: they are.
+// Whether matched messages are missing in memory of ours after draining; why says which and for what reason.
 int back_drained_holds(char *why, size_t bytes);
 
 // A communicator is gone: nobody can receive its messages any more.

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// isendrecv.c: a send and a receive in one request: two requests, of which the application sees one
-// that is complete when both are.
+// isendrecv.c: a send and a receive in one request.  The back has a request for each; the application sees
+// one request, which is complete when both are.
 #include <stdlib.h>
 
 #include "back/impl/error.h"
 #include "back/request/compound.h"
 
-// The send was refused, so nothing shall be received.
+// The send was refused, so the receive must not take a message.
 static void take_back(ckpt_vid recv) {
     const long a[] = {(long)&recv, 0};
     back_Cancel(a);
     back_Wait(a);
 }
 
-// Starts both, each with an id of its own.  The send comes last, since it cannot be taken back; what takes
-// memory comes first.
+// Starts both, each with an id of its own.  What takes memory comes first; the send comes last, since it
+// cannot be taken back.
 static long both(const long *send, const long *recv, void *copy, ckpt_vid *vid) {
     ckpt_vid s = VID_REQUEST_NULL, r = VID_REQUEST_NULL;
     ckpt_vid v = back_take_request();

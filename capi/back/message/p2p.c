@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// p2p.c: messages.  A blocking call is the non-blocking one and back_wait_real, so that a thread is
+// p2p.c: messages.  A blocking call is made of the non-blocking one and back_wait_real, so that a thread is
 // never held inside the real MPI.
 #include <stdlib.h>
 
@@ -60,7 +60,7 @@ static inline __attribute__((always_inline)) long start_send(const long *a, isen
 long back_Send(const long *a) { return send(a, MPI_Isend, "MPI_Send", NULL); }
 long back_Rsend(const long *a) { return send(a, MPI_Irsend, "MPI_Rsend", NULL); }
 
-// What waits may put BACK_AWAITED in the place of dest, and a request in that of tag.
+// Waiting may replace dest by BACK_AWAITED, and tag by the id of a request (sync.h).
 long back_Ssend(const long *a) {
     struct back_sync sync = {0};
     long rc = 0;
@@ -145,8 +145,8 @@ long back_Irecv(const long *a) {
     return 0;
 }
 
-// Both halves.  The send is posted first: whether a receive may be taken from the drained messages
-// is asked afterwards.  args are the call's own, where its destination, source and status stand.
+// Both halves.  The send is posted first, and only then are the drained messages searched for the receive.
+// dest, source and status point into the call's own arguments.
 static long sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, long sendtag,
                      const struct back_take *what, const long *dest, const long *source, const long *status) {
     const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, what->comm);
@@ -163,7 +163,7 @@ static long sendrecv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, 
     struct back_take take = *what;
     take.send = &h;
     long canon = back_take(&take, *status);
-    // Issued again, the call has only its send left.
+    // When the call is issued again, it has only its send left.
     *(long *)source = CANON_PROC_NULL;
     *(long *)status = 0;
     rc = canon == 0 ? back_wait_send(&s, dest, NULL, what->call, what->comm, sendtag)

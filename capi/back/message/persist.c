@@ -61,7 +61,7 @@ long back_Ssend_init(const long *a) { return init_request(a, 3); }
 long back_Rsend_init(const long *a) { return init_request(a, 4); }
 long back_Recv_init(const long *a) { return init_request(a, 0); }
 
-// A receive whose message was drained: *taken says that it was that one.  The real MPI's code.
+// Starts a receive whose message may have been drained: *taken says that it was.  The real MPI's code.
 static int start_drained(ckpt_slot *s, struct persistent *p, int *taken) {
     const struct back_take take = {
         (void *)p->a[0], (int)p->a[1], real_type(p->a[2]), p->a[3], p->a[4], p->a[5], NULL, NULL};

@@ -48,8 +48,9 @@ static void set_message(ckpt_vid v, long comm, struct drained *m) {
     s->extra = (uint64_t)(uintptr_t)m;
 }
 
-// Matches a message of the real MPI, and keeps it as v; *flag is 0 when there is none, *id when it is from
-// nobody.  A message that is matched can only be received, so all memory is taken before.
+// Matches a message of the real MPI, and keeps the message under the id v.  *flag is 0 when there is none,
+// *id 0 when it is from MPI_PROC_NULL.  A matched message can only be received, so all memory is taken
+// before.
 static long match(const long *a, ckpt_vid v, int *flag, ckpt_vid *id) {
     ARGS(Improbe) p = (const void *)a;
     MPI_Message m = MPI_MESSAGE_NULL;
@@ -119,8 +120,8 @@ static int is_drained(ckpt_vid message) {
            back_drained_has(back_matched_of(s));
 }
 
-// Starts to receive a matched message; its id is gone then.  comm receives its communicator.  A
-// drained one is received at once: *done is 1, and st its status.
+// Starts to receive a matched message, and gives its id back; *comm gets its communicator.  A drained message
+// is received at once: *done is 1, and st is the status.
 static int imrecv(const long *a, MPI_Request *r, ckpt_vid *comm, int *done, ckpt_mpi_status *st) {
     ARGS(Imrecv) p = (const void *)a;
     ckpt_vid *vid = p->message;

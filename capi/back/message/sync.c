@@ -2,12 +2,13 @@
 //
 // sync.c: synchronous sends that nobody has matched when the job is saved.
 //
-// Draining receives their messages like others, and by that the real MPI completes the sends.  But the
-// application's request must not be complete before the receiving application has taken the message.  So the
-// request then waits for a word from the receiver's libckpt (claim.c), also after a restart.
+// Draining receives their messages like others, so the real MPI completes the sends.  But the application's
+// request must not be complete before the receiving application has taken the message.  So the sender keeps
+// the request, and the receiver keeps the drained message.  The sender gives the request up when a word from
+// the receiver's libckpt says that the application has taken the message (claim.c), also after a restart.
 //
-// Which drained message is whose?  A lane is a communicator, a destination and a tag; the messages of a lane
-// are matched in the order in which they are sent.
+// Which drained message belongs to which send?  A lane is a communicator, a destination and a tag; the
+// messages of a lane are matched in the order in which they are sent.
 //
 //   the lane at the sender    1   2   S   4   5     sent = 5, S.at = 3: two messages are behind S
 //   not taken at the receiver     2   S   4   5     the third from the end is S, which is not taken
@@ -16,8 +17,8 @@
 // Lanes are counted only while a synchronous send is under way on them.
 //
 // Threads that send on one lane at the same time race in the real MPI too.  A message is counted before it is
-// sent, and a synchronous send enters its lane after it was sent: so the send may take a later message for
-// its own, but never an earlier one, which would complete the send too early.
+// sent, and a synchronous send enters its lane after it was sent.  So the lane may take a later message for
+// that of the send, but never an earlier one, which would complete the send too early.
 #include <stdlib.h>
 
 #include "back/impl/lock.h"
@@ -59,11 +60,11 @@ void back_sync_unsent(long comm, long dest, long tag) { count(comm, dest, tag, (
 void back_sync_begin(struct back_sync *e, long comm, long dest, long tag) {
     *e = (struct back_sync){.comm = (ckpt_vid)comm, .dest = (int)dest};
     if ((int)dest < 0 || back_slot(CKPT_KIND_COMM, comm)->extra == 0)
-        return; // complete at once, or on no communicator that is drained
+        return; // complete at once, or on a communicator that is not drained
     back_lock(LOCK_SYNC);
     struct lane **p = lane_at(comm, dest, tag);
     if (*p == NULL && (*p = back_reserve(sizeof **p)) == NULL)
-        e->short_of_memory = 1; // it holds a checkpoint back
+        e->short_of_memory = 1; // the send holds a checkpoint back
     else if ((*p)->pending == 0)
         **p = (struct lane){NULL, (ckpt_vid)comm, (int)dest, (int)tag, 0, 0};
     e->lane = *p;
@@ -109,13 +110,13 @@ static void keep(ckpt_slot *s, struct back_sync *e) {
 struct back_sync *back_sync_spare(void) {
     ckpt_vid v = back_take_id(CKPT_KIND_REQUEST);
     if (v == CKPT_VID_NONE) return NULL;
-    back_give_id(CKPT_KIND_REQUEST, v); // there is one: no other call begins while the job is saved
+    back_give_id(CKPT_KIND_REQUEST, v); // stays free: no other call begins while the job is saved
     return back_reserve(sizeof(struct back_sync));
 }
 
 void back_sync_began(ckpt_slot *s, long tag) {
     struct back_sync *e = back_reserve(sizeof *e);
-    if (e == NULL) return; // it holds a checkpoint back
+    if (e == NULL) return; // the send holds a checkpoint back
     back_sync_begin(e, (long)s->clock, s->b, tag);
     keep(s, e);
 }
@@ -169,7 +170,7 @@ static int await_free(void *state) {
 static int await_cancel(void *state, int complete) {
     (void)state;
     (void)complete;
-    return MPI_SUCCESS; // it is too late for that: the message is there
+    return MPI_SUCCESS; // too late to cancel: the receiver has the message
 }
 
 int back_sync_await(ckpt_slot *s, struct back_sync *e, uint64_t id) {
@@ -191,8 +192,8 @@ int back_sync_awaits(const ckpt_slot *s) {
     return e != NULL && e->id != 0;
 }
 
-// An id for which no request waits comes with an old word: what the word says was learned at a checkpoint,
-// or the request was freed.
+// If no request waits for the id, the word is old: a checkpoint has said the same before, or the request was
+// freed.
 static void acknowledge(uint64_t id) {
     uint32_t i = 0;
     for (ckpt_slot *s; (s = back_next_slot(CKPT_KIND_REQUEST, &i)) != NULL;)
@@ -214,9 +215,8 @@ int back_sync_tag(const struct back_sync *e) { return e->lane->tag; }
 
 // ---- words between receivers and senders ----
 
-// Words that are under way, under LOCK_WORDS.  A word is what is left of the message that it is about, so
-// saying it needs no memory and cannot fail for that.  `matched` says that the word was sent: 0 when the
-// real MPI refused.
+// Words that are under way, under LOCK_WORDS.  A word reuses the record of its message, so sending it takes
+// no memory of ours.  `matched` says that the word was sent; 0: the real MPI refused.
 static struct drained *words;
 
 static void say_locked(struct drained *w) {
@@ -268,8 +268,8 @@ void back_sync_poll(void) {
     back_unlock(LOCK_SYNC);
 }
 
-// Words are short, and leave without their receivers' doing.  A word that has not left is the real MPI's
-// from here on.
+// Words are short, so the real MPI sends them without the receivers' help.  From here on the real MPI alone
+// has the words that have not left.
 void back_sync_finalize(void) {
     back_sync_poll();
     back_lock(LOCK_WORDS);

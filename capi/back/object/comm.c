@@ -2,8 +2,8 @@
 //
 // comm.c: communicators: making, describing, making again.
 //
-// A communicator is described by what it is (members, topology), not by how the application came to
-// it, and made again with calls that are collective over its members only.
+// A descriptor says what a communicator is (members, topology), not how the application got it.  A restart
+// makes the communicator again with calls that are collective over its members only.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -29,7 +29,7 @@ static uint64_t mix_ints(uint64_t h, const int *v, int n) {
     return mix(h, (uint64_t)n);
 }
 
-// The identity of a communicator from its descriptor, which begins with it (describe.h).
+// The identity of a communicator, from the beginning of its descriptor (describe.h).
 uint64_t back_comm_identity(ckpt_vid vid) {
     int32_t head[5];
     if (CKPT_VID_INDEX(vid) < CKPT_VID_PREDEFINED) return CKPT_VID_INDEX(vid);
@@ -46,8 +46,8 @@ uint64_t back_agree_identity(MPI_Comm comm) {
         MPI_Bcast(&id, 8, MPI_BYTE, 0, comm);
         return id;
     }
-    // A reduction on an intercommunicator gives each side the other's result: the smallest number
-    // of the other side, then, of that, our own side's.
+    // A reduction on an intercommunicator gives each side the other side's result.  So the first one gives
+    // the smallest number of the other side, and the second one the smallest number of our own side.
     uint64_t theirs = 0, ours = 0;
     MPI_Allreduce(&id, &theirs, 1, MPI_UINT64_T, MPI_MIN, comm);
     MPI_Allreduce(&theirs, &ours, 1, MPI_UINT64_T, MPI_MIN, comm);
@@ -68,7 +68,7 @@ static int translate(MPI_Group group, int n, const int *ranks, int *world) {
     back_lock(LOCK_EVERYONE);
     MPI_Group more;
     rc = MPI_Group_union(back.everyone, group, &more);
-    if (rc == MPI_SUCCESS) back.everyone = more; // the old one stays: another thread may be using it
+    if (rc == MPI_SUCCESS) back.everyone = more; // the old group stays: another thread may be using it
     back_unlock(LOCK_EVERYONE);
     return rc == MPI_SUCCESS ? MPI_Group_translate_ranks(group, n, ranks, back.everyone, world) : rc;
 }
@@ -224,8 +224,8 @@ static int put_topology(struct writer *w, MPI_Comm comm, int topology) {
     }
 }
 
-// Kinds of communicators besides inter and intra: one that has no more than an identity yet; one that a
-// persistent request has for itself (persist_comm.c), added to these.
+// More kinds than inter and intra (describe.h).  NOT_MADE: the communicator has no more than an identity yet.
+// OF_REQUEST, added to any other kind: it belongs to a persistent request (persist_comm.c).
 enum { NOT_MADE = 2, OF_REQUEST = 4 };
 
 // Everything that is known of a new communicator before it has an id.
@@ -274,8 +274,8 @@ static int describe(struct writer *w, MPI_Comm comm, const struct facts *f, uint
 
 static int by_rank(const void *x, const void *y) { return *(const int *)x - *(const int *)y; }
 
-// Tells libckpt who takes part in collective calls: of an intercommunicator both groups, in an order
-// that is the same on both sides.
+// Tells libckpt who takes part in collective calls.  On an intercommunicator these are both groups, in the
+// same order on both sides.
 static int callers(ckpt_job *job, ckpt_vid vid, const struct facts *f, uint64_t identity) {
     if (!f->inter) return ckpt_coll_members(job, vid, f->local.world, f->local.n, identity);
     int n = f->local.n + f->remote.n, *all = malloc((size_t)n * sizeof(int));
@@ -288,7 +288,7 @@ static int callers(ckpt_job *job, ckpt_vid vid, const struct facts *f, uint64_t 
     return rc;
 }
 
-// Tells libckpt who can be reached.
+// Tells libckpt to whom messages on the communicator can be sent.
 static int reach(ckpt_job *job, ckpt_vid vid, const struct facts *f, uint64_t identity) {
     const struct members *peers = f->inter ? &f->remote : &f->local;
     int rc = ckpt_vid_comm(job, vid, f->rank, f->size, peers->world, peers->n, identity);
@@ -297,13 +297,13 @@ static int reach(ckpt_job *job, ckpt_vid vid, const struct facts *f, uint64_t id
     return callers(job, vid, f, identity);
 }
 
-// Members and non-members alike count a child, so that identities stay equal.
+// All members of the parent count a child, also those that are not in it, so that identities stay equal.
 static uint64_t count_child(ckpt_vid parent) {
     const ckpt_slot *p = back_slot(CKPT_KIND_COMM, parent);
     return p->extra != 0 ? ++ckpt_comm_of(p)->children : 0;
 }
 
-// The identity of the parent's child of that number, of which f is known.
+// The identity of the parent's child of that number; f is what is known of the child.
 static uint64_t child_identity(ckpt_vid parent, uint64_t child, const struct facts *f) {
     uint64_t identity = mix(mix(back_comm_identity(parent), child), (uint64_t)f->inter);
     // Both sides of an intercommunicator see the same pair of groups, each its own first.
@@ -336,7 +336,8 @@ static long new_comm(MPI_Comm real, MPI_Comm like, ckpt_vid parent, uint64_t ide
         if (v == CKPT_VID_NONE || reach(back.job, v, &f, identity) != 0 ||
             (outsiders(&f) && back_reaches_outside(v, parent) != 0))
             rc = MPI_ERR_NO_MEM;
-        else if (!outsiders(&f) && kind != OF_REQUEST) // others may not know of it; nobody waits on that one
+        else if (!outsiders(&f) &&
+                 kind != OF_REQUEST) // other jobs may not know of it; a request's has no barrier
             rc = back_above.comm_made(v, real);
     }
     free(w.word);

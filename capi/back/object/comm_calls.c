@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// comm_calls.c: the calls that make, free and name communicators, where that takes more than the
-// call (the others are in gen/zz_comm.c and gen/zz_topo.c); what is kept of one is in comm.c.
+// comm_calls.c: calls that make, free and name communicators and need code of their own (the others are in
+// gen/zz_comm.c and gen/zz_topo.c).  What is kept of a communicator is in comm.c.
 #include <stdlib.h>
 
 #include "back/impl/above.h"
@@ -27,8 +27,8 @@ long back_Comm_dup(const long *a) {
 
 long back_Comm_dup_with_info(const long *a) { return back_Comm_dup(a); }
 
-// The duplicate's id is given out at once, described like the parent; its real handle is there when
-// the request is complete.  promised: the id, CKPT_VID_NONE when it has none yet.
+// The duplicate gets its id at once, with the parent's descriptor; its real handle is there when the request
+// is complete.  promised: the id, if it was given out before; else CKPT_VID_NONE.
 static long idup(const long *a, ckpt_vid promised) {
     ARGS(Comm_idup) p = (const void *)a;
     MPI_Request r = MPI_REQUEST_NULL;
@@ -54,7 +54,7 @@ long back_Comm_idup(const long *a) { return idup(a, CKPT_VID_NONE); }
 // parent, the id itself, request
 long back_idup_promised(const long *a) { return idup(a, (ckpt_vid)a[1]); }
 
-// An MPI that knows no parts of nodes finds none: nobody gets a communicator then.
+// An MPI that does not know parts of nodes finds none: no rank gets a communicator then.
 #ifndef MPI_COMM_TYPE_HW_GUIDED
 #define MPI_COMM_TYPE_HW_GUIDED MPI_UNDEFINED
 #define MPI_COMM_TYPE_HW_UNGUIDED MPI_UNDEFINED

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// describe.h: descriptors, the recipes from which objects are made again.
+// describe.h: descriptors: the recipes from which objects are made again.
 //
 // Little-endian words, no padding; the first word is the version (1).  They are part of images.
 //
@@ -82,7 +82,7 @@ struct reader {
     const int32_t *word;
     size_t n, at;
     int failed;
-    int short_of_memory; // that is why, and the descriptor may be sound
+    int short_of_memory; // with failed: memory was out, so the descriptor may be sound
 };
 
 static inline int32_t get(struct reader *r) {
@@ -110,7 +110,7 @@ static inline const int *get_ints(struct reader *r, int n) {
     return (const int *)(r->word + r->at - n);
 }
 
-// Bytes that put_bytes wrote, allocated, with a NUL after them; NULL when there are none.
+// Bytes that put_bytes wrote, copied to new memory, with a NUL after them; NULL when there are none.
 static inline char *get_bytes(struct reader *r, size_t *n) {
     int32_t bytes = get(r);
     const int *words = bytes < 0 ? NULL : get_ints(r, (int)(((uint32_t)bytes + 3) / 4));

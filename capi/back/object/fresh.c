@@ -9,22 +9,23 @@
 #include "back/object/fresh.h"
 
 enum {
-    SPARE = 64,    // a freed id is given out again after as many others at least: until then it is
-                   // recognized as stale
+    SPARE = 64,    // a freed id is given out again after at least this many others; until then a use of the
+                   // freed id is recognized as stale
     RESERVE = 128, // ids asked for at a time
     MANY = 4096,   // telling of more would be felt when an image is made (1 us each)
-    DEEPEST = 64,  // fresh ones that stand in each other
+    DEEPEST = 64,  // levels of fresh datatypes that are made of fresh ones
     HEAD = 5       // words of a descriptor before its contents: version, combiner, three counts
 };
 
-// One fresh datatype, in the order in which they were made: what one needs stands before it.
+// One fresh datatype.  The list has the order in which they were made: what a datatype needs stands before
+// it.
 struct fresh {
     struct fresh *next, *prev;
     ckpt_vid vid;
     int live;  // 0: freed, kept because of refs
-    int told;  // libckpt has it; telling failed at a later one
-    int refs;  // fresh ones that need it
-    int depth; // of those that stand in it
+    int told;  // libckpt has this one; telling failed at a later one
+    int refs;  // fresh datatypes that need this one
+    int depth; // levels of fresh datatypes below this one
     size_t n;  // words
     int32_t *words;
 };
@@ -32,12 +33,12 @@ struct fresh {
 // All below: under LOCK_FRESH, when back.shared.
 static struct fresh list = {.next = &list, .prev = &list};
 static int count;
-static struct fresh *unused;        // records of earlier ones, by next
-static struct fresh **of;           // by clock of the slot, which is 0 for a known datatype
-static uint32_t places, used;       // room of it; places that were ever used, from 1 on
+static struct fresh *unused;        // records to use again, linked by next
+static struct fresh **of;           // place in here: clock of the slot; 0 for a known datatype
+static uint32_t places, used;       // room of `of`; places that were ever used, from 1 on
 static uint32_t *empty, nempty;     // places to use again; as much room
 static ckpt_vid *ids;               // a ring: freed ids go to its end
-static uint32_t ring, first, spare; // its room, the next id to give out, how many there are
+static uint32_t ring, first, spare; // room of the ring, the next id to give out, how many there are
 
 static void lock(void) {
     if (back.shared) back_lock(LOCK_FRESH);
@@ -132,7 +133,7 @@ static void give_record(struct fresh *f) {
     unused = f;
 }
 
-// Takes f out of the list and its slot.  Its record, descriptor and id are the caller's.
+// Takes f out of the list and out of its slot.  The caller then owns the record, the descriptor and the id.
 static void drop(struct fresh *f) {
     ckpt_slot *s = slot_of(f->vid);
     of[s->clock] = NULL;
@@ -143,7 +144,7 @@ static void drop(struct fresh *f) {
     count--;
 }
 
-// Frees one that is neither live nor needed, and what only it needed; at most DEEPEST deep.
+// Frees f when it is neither live nor needed, and then what only f needed; at most DEEPEST levels.
 static void retire(struct fresh *f) {
     if (f->live || f->refs > 0) return;
     int n;
@@ -166,7 +167,8 @@ static int adopt(ckpt_vid vid, const int32_t *words, size_t words_n) {
     return ckpt_vid_adopt(back.job, vid, words, 4 * words_n, needs, (size_t)n);
 }
 
-// One that was freed is told of as if it lived, and freed when those that need it are known.
+// libckpt is told of a freed datatype that others need as if it lived; it is freed there once the others are
+// known.
 static int tell(void) {
     for (struct fresh *f = list.next; f != &list; f = f->next) {
         if (f->told) continue;
@@ -200,8 +202,8 @@ int fresh_tell(void) {
 
 // ---- their life ----
 
-// Holds what f needs.  0 when libckpt must know f at once: it needs one that is known, or stands too
-// deep.
+// Counts f among the users of what it needs.  0 when libckpt must know f at once: f needs a known datatype,
+// or has too many levels below it.
 static int hold(struct fresh *f) {
     int n;
     const ckpt_vid *needs = needs_of(f->words, &n);

@@ -7,10 +7,11 @@
 //                         ▼                                                                  │
 //                       kept ── look: none of these requests is left ────────────────────────┘
 //
-// The real MPI keeps for itself what it needs of a freed datatype, but after a restart the receive is posted
-// anew, with the datatype's id.  So the object stays, though the application cannot name it any more.  All
-// requests are looked through when another datatype is freed that was ever received with, and when a
-// checkpoint is made; the calls that receive do nothing for this.
+// The real MPI keeps what it needs of a freed datatype, but a restart posts the receive again, with the
+// datatype's id.  So the datatype is kept, though the application cannot name it any more.  This file holds
+// the list of kept datatypes, and gives each up when a look finds no request that uses it.  It looks through
+// all requests when another datatype is freed that was ever received with, and when a checkpoint is made; the
+// calls that receive do nothing for this.
 #include <stdlib.h>
 
 #include "back/impl/lock.h"
@@ -22,9 +23,9 @@
 // What is known of a datatype's use, in b of its slot.
 enum { KEPT = BACK_RECEIVED_WITH + 1, NEEDED };
 
-// All this is guarded by LOCK_PERSISTENT.
+// The list, under LOCK_PERSISTENT.
 static ckpt_vid *kept;
-static int count, room, unseen; // unseen: of them, how many were freed after the last look
+static int count, room, unseen; // unseen: how many of the kept ones were freed after the last look
 
 static int is_kept(ckpt_vid v) {
     for (int i = 0; i < count; i++)
@@ -43,7 +44,7 @@ static int append(ckpt_vid v) {
     return 1;
 }
 
-// The slot of the datatype that a request would be posted again with; NULL when it will not be.
+// The slot of the datatype with which a restart would post the request again; NULL when it would not.
 static ckpt_slot *type_of(const ckpt_slot *s, ckpt_vid request) {
     ckpt_vid v;
     uint32_t generation;
@@ -63,7 +64,7 @@ static ckpt_slot *type_of(const ckpt_slot *s, ckpt_vid request) {
     return back_same(CKPT_KIND_DATATYPE, v, generation) ? back_slot(CKPT_KIND_DATATYPE, v) : NULL;
 }
 
-// Frees those that no request needs any more.
+// Frees the kept datatypes that no request needs any more.
 static void look_locked(void) {
     uint32_t i = 0;
     for (int k = 0; k < count; k++) back_slot(CKPT_KIND_DATATYPE, kept[k])->b = KEPT;
@@ -84,8 +85,8 @@ static void look_locked(void) {
     unseen = 0;
 }
 
-// Looking takes a time that grows with the number of requests there ever were at once, so with many requests
-// it is done for several datatypes together.
+// A look takes a time that grows with the largest number of requests that ever existed at once.  So with many
+// requests one look serves several datatypes.
 static int pages(void) {
     int n = 1;
     while (n < 64 && back.tables->pages[CKPT_KIND_REQUEST][n] != NULL) n++;
@@ -101,7 +102,7 @@ long back_keep_type(ckpt_vid v, int *keeps) {
     if (is_kept(v)) {
         rc = CANON_ERR(TYPE); // freed twice
     } else {
-        *keeps = 1; // for good, when there is no memory for remembering it
+        *keeps = 1; // for good, when there is no memory to remember the datatype
         if (append(v) && ++unseen >= pages()) look_locked();
     }
     back_unlock(LOCK_PERSISTENT);

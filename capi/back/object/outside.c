@@ -10,7 +10,7 @@
 static struct outside {
     ckpt_vid comm;
     uint32_t generation;
-    const char *call; // that made it, or the one that it comes from
+    const char *call; // that made the communicator, or the one that it was made from
 } * outside;
 static size_t noutside;
 

@@ -8,13 +8,14 @@
 
 #pragma GCC visibility push(hidden)
 
-// Remembers that comm reaches some; parent is what it was made from.  0, or -1 when memory is out.
+// Remembers that comm, which was made from parent, reaches processes of other jobs.  0, or -1 when memory is
+// out.
 int back_reaches_outside(ckpt_vid comm, ckpt_vid parent);
-// Whether it does.
+// Whether comm reaches processes of other jobs.
 int back_is_outside(ckpt_vid comm);
-// The call that made one that is there; NULL: there is none.
+// The call that made one of the communicators that exist; NULL: there is none.
 const char *back_outside_call(void);
-// The call under way on this thread that makes one; NULL: none.
+// The call on this thread that is making such a communicator; NULL: none.
 extern __thread const char *back_outside_making;
 
 #pragma GCC visibility pop

@@ -18,12 +18,12 @@ long back_type_make(int combiner, const long *a);
 int back_type_construct(int combiner, int n, const int *v, const MPI_Aint *at, const MPI_Datatype *t,
                         MPI_Datatype *type);
 
-// The real datatype of an id that a descriptor names, committed.  *temporary when it was made for
-// this use, and is the caller's to free, because the application has freed it.
+// The real datatype of an id that a descriptor names, committed.  *temporary: the application has freed the
+// datatype, so it was made again for this use, and the caller frees it.
 int back_type_real(ckpt_vid type, MPI_Datatype *real, int *temporary);
 
-// A handle of its own, for the application, of a datatype that may have been freed; predefined ones
-// are given as they are.
+// A new handle, for the application, of a datatype that may have been freed.  A predefined datatype is given
+// as it is.
 long back_type_again(ckpt_vid type, ckpt_vid *vid);
 
 #pragma GCC visibility pop

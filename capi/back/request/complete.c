@@ -8,7 +8,7 @@
 #include "back/request/done.h"
 #include "back/request/persistent.h"
 
-// Whether the real MPI frees a persistent request that fails, once that has been told.
+// Whether the real MPI frees a persistent request that has failed, once a call has returned the error.
 #if defined(OPEN_MPI)
 enum { FAILURE_FREES = 1 };
 #else
@@ -80,7 +80,7 @@ long back_wait_one(ckpt_vid *vid, long out, const char *call, int may_hold) {
     unsigned turn = 0;
     for (;; turn = back_next(turn)) {
         if (!is_deferred(s)) {
-            MPI_Request r = real_of(s);              // draining may put another one in its place
+            MPI_Request r = real_of(s);              // draining may put another real request into the slot
             rc = request_test(s, &r, &flag, status); // leaves status alone until it is complete
             if (__builtin_expect(flag || rc != MPI_SUCCESS, 1)) break;
         }
@@ -135,8 +135,8 @@ long back_Test(const long *a) {
     return back_error(rc);
 }
 
-// Whether a request of a file is complete; it stays, with its status.  MPICH does not go on with one in
-// MPI_Request_get_status.
+// Whether a request of a file is complete; if so it stays, with its status.  MPICH makes no progress with
+// such a request in MPI_Request_get_status, so this tests it.
 static int file_complete(ckpt_slot *s) {
     MPI_Request r = real_of(s);
     MPI_Status status;

@@ -12,7 +12,7 @@
 
 #pragma GCC visibility push(hidden)
 
-// Gives the status of a complete request, which is there already when the real MPI wrote it there.
+// Gives the program the status of a complete request, unless the real MPI wrote it there itself.
 static inline void status_of(const ckpt_slot *s, const MPI_Status *real, long out) {
     if (__builtin_expect((s->a & REQUEST_KIND) == REQUEST_RECV && s->b == CANON_PROC_NULL, 0))
         proc_null_status(out);
@@ -20,7 +20,7 @@ static inline void status_of(const ckpt_slot *s, const MPI_Status *real, long ou
         give_status(real, out);
 }
 
-// What is left of a request that is none of the two that programs are full of.
+// Completes a request that is neither a plain send nor a plain receive.
 __attribute__((noinline)) void back_complete_rare(ckpt_slot *s, ckpt_vid *vid, const MPI_Status *status,
                                                   int rc);
 
@@ -36,7 +36,7 @@ static inline void complete(ckpt_slot *s, ckpt_vid *vid, const MPI_Status *statu
     *vid = VID_REQUEST_NULL;
 }
 
-// The same as back_slow, for a request: whom its message is from or for.
+// back_slow for a request: finds out whom its message is from or for.
 static inline void slow_request(unsigned turn, struct back_waiting *w, const char *call, const ckpt_slot *s) {
     int kind = s->a & REQUEST_KIND;
     int matched = s->a & REQUEST_MATCHED;
@@ -62,10 +62,10 @@ static inline ckpt_vid *inner_next(const ckpt_slot *s) {
     return &c->inner;
 }
 
-// Whether the compound one is complete with it, and has its status.
+// Whether the compound request is complete with this inner one, and takes the status of this one.
 static inline int last_inner(const ckpt_slot *s) { return inner_next(s) == &back_coll_of(s)->inner; }
 
-// The inner request that was waited for is complete; 1 when the compound one is.
+// The inner request that was waited for is complete; 1 when the compound request now is too.
 int back_inner_done(ckpt_slot *s, ckpt_vid *vid);
 
 // The slot that says whether the request is complete.

@@ -14,7 +14,7 @@ struct back_coll {
     int nargs, request; // how many arguments, which of them is the address of the request's id
     int arrays;         // the types go in two arrays
     int ntypes;
-    int own;        // its communicator, the argument before the request, is its own (persist_comm.c)
+    int own; // the communicator, the argument before the request, is this request's own (persist_comm.c)
     ckpt_vid inner; // while active
     long a[14];
     ckpt_vid types[]; // our own
@@ -24,7 +24,7 @@ static inline struct back_coll *back_coll_of(const ckpt_slot *s) {
     return (struct back_coll *)(uintptr_t)s->extra;
 }
 
-// NULL when memory is out.  Of a pair it is freed by free.
+// NULL when memory is out.  That of a pair is freed by free.
 struct back_coll *back_coll_new(int ntypes);
 
 #pragma GCC visibility pop

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// done.c: requests that are complete, for what the real MPI has no request of any more.
+// done.c: complete requests in place of real ones that no longer exist.
 //
-// Such a one is a generalized request of ours with a status and an error code.  Making it takes memory,
-// and what it stands for cannot be undone: a message was received, a request has ended.  So it is made in
-// two steps: back_done_begin before, which may fail, and back_done_end after, which cannot.
+// A done request is a generalized request of ours with a status and an error code.  Making one takes memory,
+// and what it stands for cannot be undone: a message was received, a request has ended.  So there are two
+// steps: back_done_begin comes before, and may fail; back_done_end comes after, and cannot fail.
 #include "back/impl/counts.h"
 #include "back/impl/reserve.h"
 #include "back/impl/special.h"
@@ -56,7 +56,7 @@ int back_done_begin(struct back_done *b) {
 MPI_Request back_done_end(struct back_done *b, const ckpt_mpi_status *status, int rc) {
     b->d->status = *status;
     b->d->rc = rc;
-    MPI_Grequest_complete(b->request); // fails for what is no generalized request only
+    MPI_Grequest_complete(b->request); // fails only for what is not a generalized request
     b->d = NULL;
     return b->request;
 }
@@ -93,7 +93,7 @@ void back_request_done(ckpt_slot *s, const MPI_Status *status, int rc, struct ba
     else
         canon = canon_empty;
     if (CKPT_VID_KIND(s->clock) == CKPT_KIND_FILE && STATUS_BYTES(status) > 0)
-        canon.bytes = STATUS_BYTES(status); // all that MPI says of it; the rest may be garbage
+        canon.bytes = STATUS_BYTES(status); // all that MPI says of a failed request; the rest may be garbage
     if (kind == REQUEST_RECV && !cancelled && s->b != CANON_PROC_NULL && back_took(rc))
         back_count_received(comm, status);
     if (kind == REQUEST_SEND && cancelled && s->b >= 0 && comm->extra)

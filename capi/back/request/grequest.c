@@ -2,10 +2,10 @@
 //
 // grequest.c: generalized requests of the application.
 //
-// The real MPI has a generalized request of its own for each; its functions call the front, which
-// calls the application's.  The application completes it in its own time, by means that nobody
-// knows: until then it holds a checkpoint back.  A complete one that nobody has waited for yet is
-// made again, complete.
+// For each the real MPI has a generalized request too, whose functions call the front, which calls the
+// application's.  The application completes the request in its own time, by means that nobody else knows:
+// until then the request holds a checkpoint back.  A complete request that nobody has waited for is made
+// again, and completed, by a restart.
 #include <stdlib.h>
 
 #include "back/impl/special.h"
@@ -13,7 +13,7 @@
 #include "back/request/grequest.h"
 
 struct below {
-    void *upper; // the front's
+    void *upper; // the front's object
     ckpt_mpi_grequest_thunk *thunk;
     ckpt_vid vid;
 };
@@ -46,7 +46,7 @@ static int release(void *state) {
     return rc;
 }
 
-// Starts one for slot s, of id vid.
+// Starts the real generalized request for slot s, of id vid.
 static int start(ckpt_slot *s, ckpt_vid vid, void *upper, void *thunk) {
     struct back_grequest *again = malloc(sizeof *again);
     struct below *b = malloc(sizeof *b);

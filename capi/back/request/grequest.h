@@ -15,7 +15,7 @@ struct back_grequest {
 static inline struct back_grequest *back_grequest_of(const ckpt_slot *s) {
     return (struct back_grequest *)(uintptr_t)s->extra;
 }
-// Makes one that is complete; 0 or a CKPT_E code.
+// In a restart: makes a generalized request that is complete; 0 or a CKPT_E code.
 int back_grequest_again(ckpt_slot *s, ckpt_vid vid, void *upper, void *thunk);
 
 #pragma GCC visibility pop

@@ -6,9 +6,9 @@
 //   MPI_Request_free of a cancelled send  ────►    │                             ▲
 //                                              checkpoint ── restart: orphan ────┘
 //
-// Nobody else would count the message of the receive, nor learn whether the send was cancelled in time, in
-// which case its message is not to be counted.  An orphan keeps its id, so draining and images treat it as
-// any request.
+// The application gives the request up; this file's list holds it until it is complete.  Nobody else would
+// count the message of the receive, nor learn whether the send was cancelled in time: if so, its message does
+// not count.  An orphan keeps its id, so draining and images treat it like any request.
 #include <stdlib.h>
 
 #include "back/impl/lock.h"
@@ -20,7 +20,7 @@ enum { FEW = 64 };
 
 // Under LOCK_ORPHANS.
 static ckpt_vid *orphans;
-static int count, room, look = FEW; // at how many they are looked at
+static int count, room, look = FEW; // look: when there are so many, all are tested
 
 void back_adopt(ckpt_vid request) {
     back_lock(LOCK_ORPHANS);
@@ -31,7 +31,7 @@ void back_adopt(ckpt_vid request) {
             room = 2 * room + FEW;
         }
     }
-    if (count < room) // else it stays as it is
+    if (count < room) // else nobody tests it
         orphans[count++] = request;
     back_unlock(LOCK_ORPHANS);
 }
@@ -44,7 +44,7 @@ int back_end_orphan(ckpt_vid vid) {
     int rc = MPI_Test(&r, &flag, &st);
     if (!flag && rc == MPI_SUCCESS) return 0;
     back_complete_rare(s, &vid, &st, rc);
-    if (persistent && vid != VID_REQUEST_NULL) { // it is inactive now
+    if (persistent && vid != VID_REQUEST_NULL) { // the request is inactive now
         r = real_of(s);
         MPI_Request_free(&r);
         back_persistent_forget(s);

@@ -8,14 +8,14 @@
 
 #pragma GCC visibility push(hidden)
 
-// Such a one: its id and its slot are ours from now on.
+// Makes the request an orphan: its id and its slot are ours from now on.
 void back_adopt(ckpt_vid request);
-// As it is called by the application; tests the others now and then.
+// Called by MPI_Request_free: makes the request an orphan, and tests the other orphans now and then.
 void back_orphan(ckpt_vid request);
-// Gives away those that are complete.
+// Tests all orphans, and frees those that are complete.
 void back_poll_orphans(void);
 
-// Tests a request, of which nobody needs to know more than that it is complete; 1 when it is.
+// Tests a request whose status nobody wants; 1 when it is complete.
 int back_end_orphan(ckpt_vid request);
 
 #pragma GCC visibility pop

@@ -2,8 +2,8 @@
 //
 // partitioned.c: partitioned communication, where the real MPI has it.
 //
-// What part of a message has come is known to the real MPI alone, so such a request holds a
-// checkpoint back until it is freed.
+// Only the real MPI knows which parts of a message have come, so a partitioned request holds a checkpoint
+// back until it is freed.
 #include "back/impl/special.h"
 #include "back/request/request.h"
 

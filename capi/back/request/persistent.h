@@ -21,7 +21,7 @@ static inline struct persistent *persistent_of(const ckpt_slot *s) {
     return (struct persistent *)(uintptr_t)s->extra;
 }
 
-// Frees it (extra of its slot).
+// Frees the struct persistent of a slot.
 void back_persistent_forget(ckpt_slot *s);
 
 #pragma GCC visibility pop

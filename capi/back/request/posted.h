@@ -28,7 +28,7 @@ static inline struct posted *back_posted_of(ckpt_vid request) {
 }
 extern uint64_t back_posted_serial;
 
-// A datatype that no request was made with needs no look when it is freed (keep.c).
+// Freeing a datatype that no request was made with needs no look (keep.c).
 enum { BACK_RECEIVED_WITH = 1 };
 static inline void back_receives_with(ckpt_slot *type) {
     if (__builtin_expect(type->b == 0, 0)) type->b = BACK_RECEIVED_WITH;
@@ -37,7 +37,7 @@ static inline void back_receives_with(ckpt_slot *type) {
 // Remembers what MPI_Irecv was called with (buf, count, type, source, tag, comm), for a restart.
 static inline void back_posted(ckpt_vid request, const long *a, ckpt_slot *type, const ckpt_slot *comm) {
     struct posted *p = back_posted_of(request);
-    if (p == NULL) return; // its generations will not fit: it holds a checkpoint back
+    if (p == NULL) return; // posted_holds (holds.c) misses it: the receive holds a checkpoint back
     back_receives_with(type);
     p->buf = (void *)a[0];
     p->serial = __builtin_expect(back.shared, 0)

@@ -7,12 +7,12 @@
 #include "back/impl/above.h"
 #include "back/impl/slots.h"
 
-// What is in the slot of a request: real, the real request; clock, what it belongs to: a communicator, window
-// or file; a, its flags; b, the peer of a message (canonical rank); extra, what it needs besides:
+// The fields of a request's slot.  real: the real request.  clock: the communicator, window or file that it
+// belongs to.  a: its flags.  b: the peer of its message (canonical rank).  extra: what else it needs:
 //
 //   REQUEST_PERSISTENT    struct persistent (persistent_of)
 //   REQUEST_COLL, _PAIR   struct back_coll (back_coll_of)
-//   REQUEST_SYNC          struct back_sync (back_sync_of); of a persistent one it is in struct persistent
+//   REQUEST_SYNC          struct back_sync (back_sync_of); a persistent request has it in struct persistent
 //   REQUEST_DEFERRED      struct deferred (back_deferred_of)
 //   REQUEST_GENERALIZED   struct back_grequest (back_grequest_of)
 //   REQUEST_IDUP          struct back_idup (back_idup_of)
@@ -20,7 +20,8 @@
 //
 // Images hold some flags, by these numbers (section.h); 1u << 18 means something there alone.
 enum {
-    // What it is, for life.  At most one of REQUEST_SEND and REQUEST_RECV; neither: it counts no messages.
+    // What the request is, for life.  At most one of REQUEST_SEND and REQUEST_RECV; neither: it counts no
+    // messages.
     REQUEST_OTHER = 0,
     REQUEST_SEND = 1u << 0,
     REQUEST_RECV = 1u << 1,
@@ -35,7 +36,7 @@ enum {
     REQUEST_PARTITIONED = 1u << 15, // a persistent request of partitioned communication
     REQUEST_PAIR = 1u << 16, // MPI_Isendrecv: two requests, of which inner is the receive, a[0] the send
 
-    // What has happened to it.
+    // What has happened to the request.
     REQUEST_ACTIVE = 1u << 3,    // a persistent one was started and is not complete for the application
     REQUEST_CANCELLED = 1u << 4, // MPI_Cancel was called: the status tells whether it was in time
     REQUEST_DONE = 1u << 6, // complete before the application asked: real is a generalized request (done.c)
@@ -91,15 +92,15 @@ static inline ckpt_slot *back_set_request(ckpt_vid v, MPI_Request real, int flag
     return s;
 }
 
-// Takes an id for a request that is still to be made: nobody who looks at all of them finds what the slot was
-// before.
+// Takes an id for a request that is still to be made, and empties its slot: whoever goes through all requests
+// must not find what the slot held before.
 static inline ckpt_vid back_take_request(void) {
     ckpt_vid v = back_take_id(CKPT_KIND_REQUEST);
     if (__builtin_expect(v != CKPT_VID_NONE, 1)) back_slot(CKPT_KIND_REQUEST, v)->a = REQUEST_OTHER;
     return v;
 }
 
-// Gives a real request a virtual id.  What cannot be undone takes its id before (back_take_request).
+// Gives a real request a virtual id.  A call that cannot be undone takes the id first (back_take_request).
 static inline long back_new_request(MPI_Request real, int flags, int peer, ckpt_vid comm, ckpt_vid *vid) {
     ckpt_vid v = back_take_id(CKPT_KIND_REQUEST);
     if (__builtin_expect(v == CKPT_VID_NONE, 0)) return CANON_ERR(NO_MEM);
@@ -108,9 +109,10 @@ static inline long back_new_request(MPI_Request real, int flags, int peer, ckpt_
     return 0;
 }
 
-// By the flags alone: whether the receiver has taken an awaited one since, its back_sync says.
+// The state by the flags alone.  For an awaited request its back_sync says whether the receiver has taken the
+// message since.
 enum request_state request_state(const ckpt_slot *s);
-// Whether its flags may stand together, and it has what they need.
+// Whether the request's flags may stand together, and its slot has what they need.
 int request_sound(const ckpt_slot *s);
 
 static inline int is_null(const ckpt_slot *s) { return s == back.slots[CKPT_KIND_REQUEST]; }
@@ -137,13 +139,13 @@ static inline int request_test(ckpt_slot *s, MPI_Request *r, int *flag, MPI_Stat
     return MPI_Test(r, flag, status);
 }
 
-// Of a request with REQUEST_IDUP: what it leads to.
+// What a request with REQUEST_IDUP makes.
 struct back_idup {
     MPI_Comm comm;
     ckpt_vid vid;
 };
 
-// A communicator is gone: requests that still belong to it count for no other that gets its id.
+// A communicator is gone: requests that still belong to it must not count for the next one with its id.
 void back_requests_gone(ckpt_vid comm);
 
 static inline struct back_idup *back_idup_of(const ckpt_slot *s) {

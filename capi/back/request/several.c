@@ -8,17 +8,17 @@
 
 enum { SMALL = 64 };
 
-// The same for one of MPI_Waitall, and remembers that there was an error.  All MPIs put MPI_SUCCESS there
-// too, in this call; when it is issued again it knows nothing of those that were complete before.
+// put_error for one request of MPI_Waitall; all remembers that there was an error.  In this call all MPIs put
+// MPI_SUCCESS too.  A call that is issued again knows nothing of requests that were complete before.
 static void note_error(long rc, long status, long *all) {
     put_error(status, rc);
     if (rc != 0) *all = CANON_ERR(IN_STATUS);
 }
 
-// In its other calls MPICH leaves MPI_ERROR alone when there was no error.
+// In the other calls on several requests MPICH leaves MPI_ERROR alone when there was no error.
 static inline int puts_success(long status) { return status_form(status) != STATUS_MPICH; }
 
-// One after the other.
+// MPI_Waitall, one request after the other.
 static long wait_each(const long *a) {
     ARGS(Waitall) p = (const void *)a;
     ckpt_vid *v = p->requests;
@@ -41,8 +41,8 @@ static inline long ended(ckpt_slot *s, ckpt_vid *vid, const MPI_Status *status, 
     return back_error(rc);
 }
 
-// Puts the real requests into r; 0 when one of them needs care: it is then waited for by itself.  Those
-// of files do: MPICH completes one twice when MPI_Testall sees it complete and returns without it.
+// Puts the real requests into r.  0 when a request has to be waited for by itself.  One of a file has to:
+// MPICH completes it twice when MPI_Testall finds it complete but returns without completing all.
 static inline int plain(long n, const ckpt_vid *v, ckpt_slot **slot, MPI_Request *r) {
     for (long i = 0; i < n; i++) {
         slot[i] = back_slot(CKPT_KIND_REQUEST, v[i]);
@@ -55,16 +55,16 @@ static inline int plain(long n, const ckpt_vid *v, ckpt_slot **slot, MPI_Request
     return 1;
 }
 
-// As status_for, of n statuses that are wanted.
+// status_for, for n statuses.
 static inline MPI_Status *statuses_for(long out, MPI_Status *own, long n) {
     if (__builtin_expect(status_direct(out), 1)) return status_at(out);
     for (long i = 0; i < n; i++) own[i] = (MPI_Status){.MPI_SOURCE = MPI_ANY_SOURCE, .MPI_TAG = MPI_ANY_TAG};
     return own;
 }
 
-// Few plain requests are tested together, all or none of them: the real MPI then drives its
-// communication once a turn, not once a request.  What takes long is waited for one by one, so that
-// people can be told which it is.
+// A few plain requests are tested together, all or none of them: the real MPI then drives its
+// communication once a turn, not once a request.  After some turns they are waited for one by one, so that
+// people can be told which one the call waits for.
 long back_Waitall(const long *a) {
     ARGS(Waitall) p = (const void *)a;
     ckpt_vid *v = p->requests;
@@ -96,7 +96,7 @@ long back_Waitall(const long *a) {
 
 // ---- some of them, without waiting for all ----
 
-// Real requests of an array, with null for those that cannot complete.  Freed by end.
+// Real requests of an array, with null for those that cannot complete.  end frees it.
 struct reals {
     MPI_Request *r, small[SMALL];
     MPI_Status *s, small_status[SMALL];
@@ -106,8 +106,8 @@ struct reals {
     int files;    // of the active ones: they belong to files
 };
 
-// Reads the real requests.  Those of files are left out where they are asked about by themselves:
-// MPICH completes one twice that MPI_Testany, MPI_Testsome or MPI_Testall of several finds complete.
+// Reads the real requests.  Requests of files are left out where they are tested by themselves: MPICH
+// completes one twice that MPI_Testany, MPI_Testsome or MPI_Testall of several requests finds complete.
 static void again(struct reals *x, const ckpt_vid *v) {
     x->active = x->deferred = x->files = 0;
     for (int i = 0; i < x->n; i++) {
@@ -121,7 +121,7 @@ static void again(struct reals *x, const ckpt_vid *v) {
     }
 }
 
-// The next request of a file from i on that is complete, with its status; -1: none is.
+// The next complete request of a file, from i on, with its status; -1: none is complete.
 static int next_file(const struct reals *x, const ckpt_vid *v, int i, MPI_Status *st, int *rc) {
     for (; x->files > 0 && i < x->n; i++) {
         ckpt_slot *s = waited(v[i]);
@@ -134,7 +134,7 @@ static int next_file(const struct reals *x, const ckpt_vid *v, int i, MPI_Status
     return -1;
 }
 
-// statuses: whether more than sources are wanted of the real statuses.
+// statuses: whether the caller uses more of the real statuses than their sources.
 static int begin(struct reals *x, long n, const ckpt_vid *v, int statuses) {
     if (back_pending()) back_attend();
     back_look();
@@ -163,7 +163,8 @@ static void end(struct reals *x) {
     if (x->index != x->small_index) free(x->index);
 }
 
-// Completes request i of the array with status st; 0 when it was a part, and more is to come.
+// Completes request i of the array with status st; 0 when a part of a compound request is complete, and
+// another part is still to come.
 static int complete_at(ckpt_vid *v, int i, const MPI_Status *st, int rc, long out) {
     ckpt_slot *s = back_slot(CKPT_KIND_REQUEST, v[i]), *whole = NULL;
     ckpt_vid *id = &v[i];
@@ -256,7 +257,7 @@ long back_Testany(const long *a) {
     return any(p->count, p->requests, p->index, p->flag, p->status, 0);
 }
 
-// Puts the complete requests of files behind the first n that are complete.  rc: as of MPI_Testsome.
+// Appends the complete requests of files to the n complete ones.  rc: as MPI_Testsome returns it.
 static int add_files(struct reals *x, const ckpt_vid *v, int n, int *rc) {
     int one;
     for (int i = 0; (i = next_file(x, v, i, &x->s[n], &one)) >= 0; i++) {
@@ -309,7 +310,7 @@ static long some(const long *a, int wait) {
     if (all == 0) {
         *outcount = done;
         if (rc != MPI_SUCCESS)
-            all = n > 0 ? CANON_ERR(IN_STATUS) : back_error(rc); // of one of them; of the call
+            all = n > 0 ? CANON_ERR(IN_STATUS) : back_error(rc); // an error of one request; of the call
     }
     end(&x);
     return all;

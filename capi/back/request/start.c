@@ -66,7 +66,7 @@ long back_Request_free(const long *a) {
         return 0;
     }
     if ((s->a & (REQUEST_GENERALIZED | REQUEST_ENDED)) == REQUEST_GENERALIZED) {
-        s->a |= REQUEST_FREED; // the id is still good for MPI_Grequest_complete
+        s->a |= REQUEST_FREED; // the id stays valid for MPI_Grequest_complete
         *vid = VID_REQUEST_NULL;
         return back_error(MPI_Request_free(&r));
     }

@@ -15,7 +15,7 @@ enum request_state request_state(const ckpt_slot *s) {
 
 enum { ALL = -1 };
 
-// A flag, those that it never stands without, those that it never stands with.
+// A flag; the flags that it needs; the flags that exclude it.
 static const struct {
     int flag, with, without;
 } rules[] = {

@@ -14,18 +14,17 @@
 static inline void back_attend(void) { back_above.start_deferred(); }
 static inline int back_stopping(void) { return back_pending() == CKPT_PENDING_STOP; }
 
-// Looks whether receivers have taken messages that synchronous sends wait for.
+// Looks whether receivers have taken the messages of synchronous sends that wait for this.
 static inline void back_look(void) {
     if (__builtin_expect(back.awaiting != 0, 0)) back_above.sync_poll();
 }
 
-// One turn of a loop that waits, in a call that can be issued again with its arguments as they are
-// now: the thread may be held.  turn counts from 0.  Returns 1 when the real handle of any request
-// may be another one now.
+// One turn of a loop that waits, in a call that can be issued again with its arguments as they are now.  The
+// thread may be held here.  turn counts from 0.  Returns 1 when real handles of requests may have changed.
 int back_turn(unsigned turn);
 
 // A call that waits for long is written down, for people who ask what a rank is doing.
-enum { BACK_SPIN = 200 }; // turns of a loop until then
+enum { BACK_SPIN = 200 }; // turns of a loop before the call is written down
 struct back_waiting {
     struct back_waiting *next;
     const char *call;
@@ -36,7 +35,7 @@ void back_enlist(struct back_waiting *w);
 void back_delist(struct back_waiting *w);
 // The number of the next turn: it stands still once the call is written down.
 static inline unsigned back_next(unsigned turn) { return turn + (turn <= BACK_SPIN); }
-// In a loop, after a turn that was in vain.
+// Called in a loop after each turn in vain; after BACK_SPIN turns it writes the call down.
 static inline void back_slow(unsigned turn, struct back_waiting *w, int what, const char *call, long comm,
                              long peer, long tag) {
     if (__builtin_expect(turn == BACK_SPIN, 0)) {
@@ -44,7 +43,7 @@ static inline void back_slow(unsigned turn, struct back_waiting *w, int what, co
         back_enlist(w);
     }
 }
-// After the loop.
+// Called after the loop: the call waits no more.
 static inline void back_over(unsigned turn, struct back_waiting *w) {
     if (__builtin_expect(turn > BACK_SPIN, 0)) back_delist(w);
 }

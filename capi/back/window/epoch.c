@@ -2,11 +2,11 @@
 //
 // epoch.c: epochs of windows: which are open, and what a checkpoint does about them.
 //
-// An epoch that MPI_Win_fence opened is closed and opened again, so that everything in it is
-// complete when the job is saved, and one of MPI_Win_lock_all is flushed; after a restart both are
-// opened in the new window, the latter at once since nobody holds a lock that excludes it.  The
-// others belong to single ranks, which would have to agree with each other about them: while one is
-// open, it holds the checkpoint back.
+// When the job is saved, an epoch of MPI_Win_fence is closed and opened again, so that everything in it is
+// complete, and an epoch of MPI_Win_lock_all is flushed.  After a restart both are opened in the new window;
+// MPI_Win_lock_all succeeds at once there, since nobody holds a lock that excludes it.  Epochs of other kinds
+// belong to single ranks, which would have to agree with each other about them.  Such an epoch holds the
+// checkpoint back while it is open.
 #include <stdio.h>
 
 #include "back/collective/clock.h"
@@ -110,8 +110,8 @@ long back_Win_test(const long *a) {
     return back_error(test(p->win, p->flag));
 }
 
-// Others may take long to come to their MPI_Win_complete, and a checkpoint asked for meanwhile can
-// then say so.
+// Other ranks may take long to call MPI_Win_complete.  This tests in a loop, so that a checkpoint that is
+// asked for meanwhile can say so.
 long back_Win_wait(const long *a) {
     ARGS(Win_wait) p = (const void *)a;
     for (unsigned turn = 0;; turn++) {
@@ -154,8 +154,9 @@ int windows_hold(char *why, size_t bytes) {
 
 // ---- the safe state ----
 
-// The windows one after the other, in an order that all members have, so that nobody waits for another in a
-// circle; takes no memory, since the others wait for whoever has none.  Identities are above 0.
+// Goes through the windows in the order of their identities, which is the same on all members, so that no
+// ranks wait for each other in a circle.  Takes no memory: a rank without memory would make the others wait.
+// Identities are above 0.
 struct standing {
     ckpt_vid vid;
     struct window *w;
@@ -173,8 +174,8 @@ static int next_window(struct standing *at) {
     return at->w != NULL;
 }
 
-// Completes what was begun in an epoch of MPI_Win_fence, when all members have that epoch, or in those
-// of MPI_Win_lock_all, for which all members drive their communication until the last is done.
+// Completes what was begun in an epoch of MPI_Win_fence, if all members are in that epoch, or in epochs of
+// MPI_Win_lock_all.  For the latter all members drive their communication until the last one is done.
 static int settle(struct window *w, MPI_Win win) {
     int64_t mine[3] = {(int64_t)w->fences, -(int64_t)w->fences, -w->locked_all}, least[3];
     int rc = MPI_Allreduce(mine, least, 3, MPI_INT64_T, MPI_MIN, real_comm(w->comm));
@@ -206,7 +207,7 @@ int back_one_sided(void *ctx) {
     return back_next_slot(CKPT_KIND_WIN, &i) != NULL;
 }
 
-// Whatever fails, the other windows follow: their members wait for this rank there.
+// After a failure the other windows still follow: their members wait for this rank there.
 int back_settle(void *ctx) {
     struct standing at = {0};
     int failed = 0;

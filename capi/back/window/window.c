@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// window.c: windows: making, describing, making again.  What goes on between their ranks is in
-// epoch.c.
+// window.c: windows: making, describing, making again.  Epochs are in epoch.c.
 //
-// A window is made again on the same memory, which is upper-half memory at the same addresses, so
-// displacements of dynamic windows stay good.
+// A window is made again on the same memory: upper-half memory at the same addresses.  So displacements in
+// dynamic windows stay valid.
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -85,10 +84,10 @@ int window_describe(ckpt_vid vid, const struct window *w) {
 // ---- making ----
 
 #if defined(OPEN_MPI)
-// Open MPI 4.1 keeps the state of a window in a file of its node that it names after the
-// communicator, and those of two groups of one node can have the same number: only one group at a
-// time may make a window.  All members are here when the lock is asked for, so whoever has it ends.
-// Returns the descriptor that begin_alone gave to end_alone, -1 when there is none.
+// Open MPI 4.1 keeps the state of a window in a file on its node, and names the file after the number of the
+// communicator.  Communicators of two groups on one node can have the same number, so only one group at a
+// time may make a window.  All members are here when the lock is asked for, so whoever has the lock gives it
+// back. Returns the descriptor of the lock, for end_alone; -1: there is none.
 static int begin_alone(MPI_Comm comm) {
     int size, rank, fd = -1;
     MPI_Comm node;
@@ -121,8 +120,9 @@ static void end_alone(MPI_Comm comm, int fd) {
 }
 #endif
 
-// The hints for the real window.  Open MPI has windows of several sorts; the one that it gives to
-// MPI_Win_allocate_shared does not heed "no_locks", the one on our memory would refuse locks.
+// The hints for the real window.  Open MPI has windows of several kinds.  Its kind for
+// MPI_Win_allocate_shared ignores "no_locks"; the kind that it has on our memory would refuse locks, so the
+// hint is left out.
 static MPI_Info hints(const struct window *w) {
     MPI_Info info = back_info(w->info);
 #if defined(OPEN_MPI)
@@ -134,7 +134,7 @@ static MPI_Info hints(const struct window *w) {
     return info;
 }
 
-// The real window on comm; again: one that an image had.
+// Makes the real window on comm; again: for a window of an image.
 static int make(struct window *w, MPI_Comm comm, int again, MPI_Win *win) {
     MPI_Info info = hints(w);
     int alone = begin_alone(comm), rc = MPI_SUCCESS;
@@ -190,7 +190,7 @@ static long register_window(struct window *w, MPI_Win win, ckpt_vid *vid) {
     return 0;
 }
 
-// What the front laid out for a shared window: nothing when the memory is to be the real MPI's.
+// Where the front put the memory of a shared window; empty when the real MPI is to provide the memory.
 struct layout {
     char *area;
     const int64_t *starts;
@@ -209,15 +209,15 @@ static int share(struct window *w, const struct layout *from) {
     return window_share(w, comm, 0);
 }
 
-// Says no before all members make the window's communicator, as MPI does before it makes anything: the
-// others may not come here.
+// Finds wrong arguments before the members make the window's communicator together: the real MPI finds them
+// before it makes anything, so the other members may not come here.
 static int may_make(const struct window *w, MPI_Comm parent) {
     int inter = 0;
     MPI_Comm_test_inter(parent, &inter);
     return inter ? MPI_ERR_COMM : w->bytes < 0 ? MPI_ERR_SIZE : w->unit <= 0 ? MPI_ERR_DISP : MPI_SUCCESS;
 }
 
-// Makes a window on a communicator of the application, and takes w.
+// Makes a window on a communicator of the application.  Owns w from here on.
 static long new_window(struct window *w, long parent, const struct layout *from, ckpt_vid *vid) {
     MPI_Win win = MPI_WIN_NULL;
     if (w == NULL) return CANON_ERR(NO_MEM);
@@ -277,7 +277,7 @@ long back_Win_allocate_shared(const long *a) {
     return canon;
 }
 
-// All members have come here when it returns, so that all know the same windows.
+// Returns when all members have come here, so that all know the same windows.
 long back_Win_free(const long *a) {
     ARGS(Win_free) p = (const void *)a;
     ckpt_vid v = *p->win;
@@ -326,7 +326,7 @@ long back_Win_detach(const long *a) {
 
 // ---- questions ----
 
-// Asked about memory of the real MPI only; of the rest the front knows.
+// Called only for memory of the real MPI; the front knows the rest.
 long back_Win_shared_query(const long *a) {
     ARGS(Win_shared_query) p = (const void *)a;
     return back_error(
@@ -435,8 +435,8 @@ int back_rebuild_window(ckpt_vid vid, const void *descriptor, size_t bytes, uint
 
 // ---- counted ----
 
-// Collective calls on a window are counted by a communicator of its own, which outlives the window: it is
-// freed when MPI_Win_free has been counted.
+// Collective calls on a window are counted on a communicator that the window has for itself.  That
+// communicator outlives the window: it is freed when MPI_Win_free has been counted.
 static ckpt_vid clock_of(long vid) {
     const struct window *w = back_window_of(vid);
     return w == NULL ? VID_COMM_NULL : w->comm;

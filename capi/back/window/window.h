@@ -13,12 +13,12 @@ struct attached {
     int64_t bytes;
 };
 
-// Slots of windows: clock: the id of comm, extra: this.  Its memory is the lower half's: it is
-// described (describe.h) whenever the job is saved.
+// Fields of a window's slot: clock is the id of comm, extra this struct.  The struct is in memory of the
+// lower half, so the window is described (describe.h) whenever the job is saved.
 struct window {
     int flavor;
-    // A duplicate of the communicator that it was made on, which the application may free.  Its
-    // clock counts the collective calls on the window.
+    // A duplicate of the communicator that the window was made on, which the application may free.  The
+    // duplicate's clock counts the collective calls on the window.
     ckpt_vid comm;
     uint64_t identity; // of comm: equal on all members
     void *base;
@@ -26,8 +26,9 @@ struct window {
     int unit;
     char *info; // hints, as in mpi_canon.h; NULL: none
     char name[MPI_MAX_OBJECT_NAME];
-    // Of MPI_Win_allocate: addresses that the front reserved for base, a page more than it needs.  Of
-    // MPI_Win_allocate_shared: the memory of all ranks, the first byte of each one's in it and the end.
+    // MPI_Win_allocate: addresses that the front reserved for base, a page more than base needs.
+    // MPI_Win_allocate_shared: the memory of all ranks; starts has the first byte of each rank's part, and
+    // the end.
     char *area;
     int64_t *starts;
     int ranks, rank;
@@ -39,32 +40,31 @@ struct window {
     uint64_t fences; // calls of MPI_Win_fence
     int fenced;      // the last one may have opened an epoch
     int locks;       // targets that are locked
-    int lock_ranks;  // the sum of their ranks: when one is locked, its rank
+    int lock_ranks;  // the sum of the ranks of these: the rank, when one is locked
     int locked_all, started, posted;
     int torn; // members have called MPI_Win_fence a different number of times
 };
 
 #pragma GCC visibility push(hidden)
-// NULL when there is no such window: the real MPI then says so in its own words.
+// NULL when there is no such window; the caller then lets the real MPI refuse it in its own words.
 static inline struct window *back_window_of(long vid) {
     return (struct window *)(uintptr_t)back_slot(CKPT_KIND_WIN, vid)->extra;
 }
 // Puts the window's descriptor in order.  Returns 0 or a CKPT_E code.
 int window_describe(ckpt_vid vid, const struct window *w);
-// Maps the memory of a shared window, of a fresh one or, with what the image had there, after a
-// restart.  Collective over comm; returns the same error of MPI on all members.
+// Maps the memory of a shared window.  again: after a restart, with what the image had there.  Collective
+// over comm; returns the same error of MPI on all members.
 int window_share(const struct window *w, MPI_Comm comm, int again);
 // Whether the members of comm, ranks of them, are on one node.  Collective.
 int window_on_one_node(MPI_Comm comm, int ranks);
-// Makes a window of MPI_Win_allocate on memory of the real MPI, which is then at the window's base too;
-// again: with what is there.  Collective; 0: not here, the window is to be made on the memory at base.
+// Makes a window of MPI_Win_allocate on memory of the real MPI, and maps that memory at the window's base
+// too. again: with what is at base.  Collective; 0: not possible here, make the window on the memory at base.
 int window_alias(struct window *w, MPI_Comm comm, MPI_Info info, int again, MPI_Win *win);
-// Opens in a window that was made again the epochs that were open.  Collective; the error is this
-// rank's.
+// Opens, in a window that was made again, the epochs that were open.  Collective; returns this rank's error.
 int window_reopen(const struct window *w, MPI_Win win);
 int back_rebuild_window(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real);
-// Whether there are windows; completes, together with all ranks, what was begun on them
-// (ckpt_runtime_ops).
+// ckpt_runtime_ops.  back_one_sided: whether there are windows.  back_settle: completes, together with all
+// ranks, what was begun on them.
 int back_one_sided(void *ctx);
 int back_settle(void *ctx);
 // ckpt_runtime_ops.memory.

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// window_alias.c: memory of MPI_Win_allocate that the real MPI and the application both have.
+// window_alias.c: memory of MPI_Win_allocate that both the real MPI and the application have mapped.
 //
-// Between ranks of one node Open MPI makes such windows of memory that they share, and a put is a store.
+// Between ranks of one node, Open MPI puts such windows on memory that the ranks share, and a put is a store.
 // A window on memory of ours goes through messages, and is fifty times slower.  But the application keeps
-// a pointer to its memory, so that must be upper-half memory.  So the pages of the real MPI are mapped a
-// second time, at addresses that the front reserved: what is stored at one is loaded at the other.
+// a pointer to its memory, so that must be upper-half memory.  So the real MPI's pages are mapped a second
+// time, at addresses that the front reserved: a store at one address can be loaded at the other.
 //
-// An image has the pages as memory of this rank.  After a restart the content goes into the pages of
-// the new window, if they begin at the same place of a page; else, and under another MPI, the window is made
-// on the memory as it is.
+// An image has the pages as memory of this rank.  After a restart their content is copied into the pages of
+// the new window, if these begin at the same offset in a page.  Otherwise, and under another MPI, the window
+// is made on the memory as it is.
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -25,13 +25,13 @@
 
 enum { PAGE = 4096 };
 
-// The system call itself: the real MPI may have put a function of its own in the place of libc's.
+// Makes the system call itself: the real MPI may have replaced libc's function by one of its own.
 static char *remap(char *from, size_t old, size_t new, int flags, char *to) {
     return (char *)syscall(SYS_mremap, from, old, new, MREMAP_MAYMOVE | flags, to);
 }
 
 static int all_near(MPI_Comm comm, int size) {
-    static int world = -1; // the launcher says how many of the world are here
+    static int world = -1; // the launcher says how many ranks of the world are on this node
     int same = MPI_UNEQUAL;
     if (world < 0) {
         const char *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");

@@ -2,10 +2,10 @@
 //
 // window_share.c: the memory of MPI_Win_allocate_shared.
 //
-// Every rank has a file for the pages in which its part begins, and maps the files of all behind each
-// other at addresses that the front reserved.  A file has two names: its owner maps it by one and
-// the others by the other, so that snapshot sees in the list of mappings which pages this rank has to
-// save.  The names are gone when all have mapped.
+// Every rank has a file for the pages in which its part begins.  It maps the files of all ranks, one after
+// the other, at addresses that the front reserved.  A file has two names: its owner maps it by one name and
+// the other ranks by the other name, so that snapshot sees in the list of mappings which pages this rank has
+// to save.  The names are removed when all ranks have mapped the files.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "back/impl/error.h"
 #include "back/window/window.h"
 
-// ckpt/snapshot knows the beginnings.
+// ckpt/snapshot knows how these names begin.
 #define OWN "/dev/shm/libckpt-own-%016llx-%d"
 #define PEER "/dev/shm/libckpt-peer-%016llx-%d"
 enum { PAGE = 4096, NAME = 80 };
@@ -83,7 +83,7 @@ static void unlink_own(const struct window *w, unsigned long long id) {
     unlink(name);
 }
 
-// Whether all members could.
+// Whether all members succeeded.
 static int all(int good, MPI_Comm comm) {
     int every = 0;
     return MPI_Allreduce(&good, &every, 1, MPI_INT, MPI_MIN, comm) == MPI_SUCCESS && every;

@@ -53,8 +53,8 @@ static void says(const MPI_Status *s, int tag, int error, const char *what) {
                 s->MPI_ERROR == error;
     check(right, what);
     if (!right)
-        printf("rank %d: source %d, tag %d, %d ints, %d elements, cancelled %d, error %d\n", rank, s->MPI_SOURCE,
-               s->MPI_TAG, count, elements, cancelled, s->MPI_ERROR);
+        printf("rank %d: source %d, tag %d, %d ints, %d elements, cancelled %d, error %d\n", rank,
+               s->MPI_SOURCE, s->MPI_TAG, count, elements, cancelled, s->MPI_ERROR);
 }
 
 // MPI_ERROR of a call on several requests, when there was no error, other than MPI_Waitall.
