@@ -2,9 +2,9 @@
 //
 // arena.c: which addresses of the arena's mmap window are free.
 //
-// The kernel would place mappings among the lower half's; so every mapping of the upper half gets
-// its address here.  Free ranges are kept sorted and merged, first fit from below: a program that
-// maps and unmaps for days reuses the same addresses.  All under host.lock.
+// The kernel would place the upper half's mappings among the lower half's.  So every mapping of the upper
+// half gets its address here.  Free ranges are kept sorted and merged, first fit from below: a program that
+// maps and unmaps for days reuses the same addresses.  All of this is under host.lock.
 #include "host.h"
 #include "arena.h"
 
@@ -25,7 +25,7 @@ static size_t count, room;
 static void grow(void) {
     size_t bytes = room * sizeof(*ranges);
     void *p = mmap(NULL, bytes * 2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) return; // the caller finds no room and drops the range: a leak, no error
+    if (p == MAP_FAILED) return; // the caller finds no room and drops the range: a leak, not an error
     memcpy(p, ranges, bytes);
     munmap(ranges, bytes);
     ranges = p;
@@ -87,7 +87,7 @@ bool arena_claim(uint64_t start, uint64_t end) {
     return true;
 }
 
-// Whether a part of these addresses is on the list: what is mapped there then is not the program's.
+// Whether a part of these addresses is on the list: then what is mapped there is not the program's.
 bool arena_has_free(uint64_t start, uint64_t end) {
     size_t i = find(start);
     return i < count && ranges[i].start < end;
@@ -122,8 +122,8 @@ void arena_free(uint64_t start, uint64_t end) {
     insert(i, (struct range){start, end});
 }
 
-// Libraries that are loaded with ckptrun itself, and those that it loads, may give mmap a hint: such
-// memory must not lie here (package keepout has more).  Before anything of the program is mapped.
+// Libraries that are loaded with ckptrun, or by it, may give mmap a hint.  Such memory must not be in the
+// arena (package keepout has more).  Called before anything of the program is mapped.
 const char *arena_vacant(void) {
     static char why[4600];
     FILE *f = fopen("/proc/self/maps", "re");

@@ -9,7 +9,7 @@
 
 #include "ckpt/gate.h"
 
-// From the gate page on.  package ckpt/snapshot knows these too, and its layout_test.go compares.
+// Begins with the gate page.  Package ckpt/snapshot knows these addresses too; its layout_test.go compares.
 #define ARENA CKPT_ARENA_BASE
 #define ARENA_TABLES (ARENA + (16ull << 20)) // vid tables, mapped by Go; never saved
 #define ARENA_STACK (ARENA + (256ull << 20)) // main stack lies below ARENA_STACK_END

@@ -2,10 +2,10 @@
 //
 // clocks.c: clocks that count from the start of a machine, for a program that moves to another one.
 //
-// Such a clock must never go back, and a program takes differences of it (MPI_Wtime) over a restart.
-// So after a restart the application's runs on as if the machine had never changed: by the time that
-// passed on the calendar's clock.  What the kernel says is shifted by a constant, in the vDSO and in
-// every call that takes or gives an absolute time.  On the same machine nothing is shifted, and all
+// Such a clock must never go back, and a program takes differences of its values (MPI_Wtime) over a restart.
+// So after a restart the application's clock continues as if the machine had never changed: it has advanced
+// by the time that passed on the calendar's clock.  The kernel's value is shifted by a constant, in the vDSO
+// and in every call that takes or gives an absolute time.  On the same machine nothing is shifted, and all
 // ranks on it agree as before.
 #include "host.h"
 #include "crossing.h"
@@ -63,7 +63,7 @@ const struct timespec *clock_to_kernel(clockid_t clock, const struct timespec *w
     int64_t shift = clock_shift(clock);
     if (!shift || when->tv_sec > INT64_MAX / SECOND / 2 || when->tv_sec < 0 || when->tv_nsec < 0 ||
         when->tv_nsec >= SECOND)
-        return when; // nothing to do, never, or an error that the kernel tells
+        return when; // nothing to shift: no time, for ever, or a value that the kernel refuses
     int64_t ns = when->tv_sec * SECOND + when->tv_nsec - shift;
     *to = spec(ns < 0 ? 0 : ns);
     return to;
@@ -100,7 +100,7 @@ long sys_clock_gettime(struct call *c) {
     return r;
 }
 
-// The clock of a timerfd, by the kernel's word.
+// The clock of a timerfd, from /proc.
 static clockid_t clock_of(long fd) {
     char path[64] = "/proc/self/fdinfo/", text[512], digits[24];
     int n = 0;
@@ -119,7 +119,7 @@ long sys_timerfd_settime(struct call *c) {
     long fd = c->a[0], flags = c->a[1];
     const struct itimerspec *new = (const struct itimerspec *)c->a[2];
     struct itimerspec moved;
-    // A value of 0 disarms it, whatever the clock says.
+    // A value of 0 disarms the timer, whatever the clock says.
     if ((flags & TIMER_ABSTIME) && (host.clock_shift[0] || host.clock_shift[1]) && new &&fd >= 0 &&
         (new->it_value.tv_sec || new->it_value.tv_nsec)) {
         struct timespec to;

@@ -2,10 +2,10 @@
 //
 // dispatch.c: what happens to a system call that was trapped.
 //
-// It runs in the SIGSYS handler: on the thread's lower signal stack, with the lower FS base and all
-// signals blocked.  The upper context is the signal frame; the result goes into its rax.  On the
-// way out signals that came meanwhile are delivered and a wish to park is honoured, so both happen
-// only when the thread stands between two instructions of upper code.
+// The dispatcher runs in the SIGSYS handler: on the thread's lower signal stack, with the lower FS base and
+// all signals blocked.  The signal frame holds the upper context; the result of the call goes into the rax of
+// that frame.  On its way out the dispatcher delivers signals that came meanwhile, and parks the thread if
+// that was asked for.  So both happen only when the thread is between two instructions of upper code.
 #include "host.h"
 #include "crossing.h"
 #include "thread.h"
@@ -105,7 +105,7 @@ const struct trap traps[TRAPS] = {
     [SYS_memfd_create] = PLAIN(sys_newfd),
     [SYS_timerfd_create] = PLAIN(sys_newfd),
     [SYS_timerfd_settime] = PLAIN(sys_timerfd_settime),
-    [SYS_clock_gettime] = PLAIN(sys_clock_gettime), // as one makes it who goes past the vDSO
+    [SYS_clock_gettime] = PLAIN(sys_clock_gettime), // for callers that do not use the vDSO
     [SYS_signalfd] = PLAIN(sys_newfd),
     [SYS_signalfd4] = PLAIN(sys_newfd),
     [SYS_inotify_init] = PLAIN(sys_newfd),
@@ -149,22 +149,23 @@ long sys_zero(struct call *c) {
     return 0;
 }
 
-// The gate found its attention word set; the way out of the dispatcher does the rest.
+// The gate found the thread's attention word set.  The dispatcher does the rest on its way out.
 long sys_attention(struct call *c) {
     (void)c;
     return 0;
 }
 
-// Everything that Syscall User Dispatch traps and nobody emulates.
+// All calls that Syscall User Dispatch traps and nobody emulates.
 long sys_passthrough(struct call *c) { return blocking(c, c->nr, c->a); }
 long sys_blocking(struct call *c) { return blocking(c, c->nr, c->a); }
 
 long blocking(struct call *c, long nr, const long a[6]) { return blocking_masked(c, nr, a, uc_mask(c->uc)); }
 
-// Runs a call that may wait, with the application's signals let in.  Their handlers only queue; the
-// attention word makes the call end, even when the signal comes just before the call.
+// Runs a call that may wait, with the application's signals let in.  Our handlers only queue these signals;
+// the attention word ends the call, also when the signal comes just before the call.
 long blocking_masked(struct call *c, long nr, const long a[6], kmask mask) {
-    // Nobody is stopped in a callback of the lower half (thread.c): its waits are not cut for it.
+    // No thread is stopped in a callback of the lower half (thread.c), so waits in a callback are not cut for
+    // that.
     kmask park = c->t->upcalls ? KBIT(SIG_PARK) : 0;
     for (;;) {
         if (park) c->t->attention &= ~ATTN_PARK;
@@ -175,8 +176,8 @@ long blocking_masked(struct call *c, long nr, const long a[6], kmask mask) {
         bool restart;
         if (pending_deliverable(c->t, mask, &restart)) return -EINTR;
         if (c->t->attention & ATTN_PARK) return CUT;
-        // A signal of the lower half's own (Go preempting, a profiler) must not show, nor one that is
-        // ignored, nor one that came to a stopped thread and that this call does not let in.
+        // The application must not notice a signal of the lower half's own (Go's preemption, a profiler), one
+        // that it ignores, or one that came to a stopped thread and that this call does not let in.
         pending_return(c->t, mask);
     }
 }
@@ -184,7 +185,7 @@ long blocking_masked(struct call *c, long nr, const long a[6], kmask mask) {
 bool copy_string(char *to, size_t bytes, uint64_t from) {
     size_t got = 0;
     while (got < bytes) {
-        // Not across a page: the next one may be unreadable, and the string may end before it.
+        // Never across a page boundary: the next page may be unreadable, and the string may end before it.
         size_t n = 4096 - ((from + got) & 4095);
         if (n > bytes - got) n = bytes - got;
         struct iovec local = {to + got, n}, remote = {(void *)(from + got), n};
@@ -230,7 +231,7 @@ void sigsys(struct thread *t, siginfo_t *si, ucontext_t *uc) {
     }
     deliver_pending(t, uc);
     if ((t->attention & ATTN_PARK) && !borrowed()) {
-        // Blocked here; comes the moment the upper context is back.
+        // SIG_PARK is blocked here; it comes as soon as the upper context is back.
         t->attention &= ~ATTN_PARK;
         if (host.park_gen & 1) RAW3(SYS_tgkill, host.pid, t->tid, SIG_PARK);
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// emulation.h: system calls of the upper half that are made for it.
+// emulation.h: emulations of the upper half's system calls.
 //
-// Each runs in the SIGSYS handler: lower FS base, lower signal stack, all signals blocked.  Which of
-// them is called for which number is in dispatch.c (traps.h).
+// Each runs in the SIGSYS handler: lower FS base, lower signal stack, all signals blocked.  The table in
+// dispatch.c (traps.h) says which number calls which one.
 #ifndef EMULATION_H
 #define EMULATION_H
 
@@ -27,16 +27,15 @@ struct call { // a trapped system call
 };
 typedef long (*emulation)(struct call *c);
 
-// Results that no system call has.
-#define DONE_REGISTERS \
-    (INT64_MIN + 9)         // the call finished its own way: registers are set, no result is stored
-#define CUT (INT64_MIN + 8) // it was cut short because the thread must park: it is issued again
+// Results that no system call returns.
+#define DONE_REGISTERS (INT64_MIN + 9) // the emulation has set the registers itself: no result is stored
+#define CUT (INT64_MIN + 8) // the call was cut short because the thread must park: it is issued again
 
 // ---- dispatch.c --------------------------------------------------------------------------------
 void sigsys(struct thread *t, siginfo_t *si, ucontext_t *uc);
 long blocking(struct call *c, long nr, const long a[6]);
 long blocking_masked(struct call *c, long nr, const long a[6], kmask mask);
-// Copies a string of the application's; false when it is not readable or longer than bytes.
+// Copies a string of the application's; false when the string is not readable or longer than bytes.
 bool copy_string(char *to, size_t bytes, uint64_t from);
 
 // ---- sys_wait.c: waits that may be cut and issued again ------------------------------------------
@@ -51,7 +50,7 @@ pid_t to_virtual(pid_t real);
 
 // ---- clocks.c ----------------------------------------------------------------------------------
 int64_t clock_shift(clockid_t clock);
-// An absolute time of the application's as the kernel has it: when itself, or in *to.
+// An absolute time of the application's as the kernel's clock has it: returns when, or to.
 const struct timespec *clock_to_kernel(clockid_t clock, const struct timespec *when, struct timespec *to);
 void clocks_save(struct clock_image *im);
 void clocks_load(const struct clock_image *im);

@@ -2,10 +2,10 @@
 //
 // errand.c: what a stopped thread does while it is stopped.
 //
-// MPI may be called only by the program's own thread, also when the program stands still and its
-// messages have to be received.  So that thread, stopped wherever it is, is woken for an errand: it
-// calls into libckpt, on its lower stack and with its lower FS base, and is stopped again afterwards.
-// It runs no upper code meanwhile, and its saved context stays what it was.
+// Only the program's own thread may call MPI, also when the program is stopped and its messages have to be
+// received.  So that thread, wherever it was stopped, is woken for an errand: it calls into libckpt, on its
+// lower stack and with its lower FS base, and is stopped again afterwards.  It runs no upper code meanwhile,
+// and its saved context does not change.
 #include "host.h"
 #include "thread.h"
 
@@ -20,8 +20,9 @@ static void futex_wait(volatile uint32_t *word, uint32_t value) {
 
 static void futex_wake(volatile uint32_t *word) { RAW6(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, 0, 0); }
 
-// What MPI computes meanwhile, and operations of the program's own, must round as in the program, which may
-// have told the processor how (-ffast-math does): a handler begins with the kernel's choice.
+// MPI's reductions and the program's own operations must round here as they do in the program, which may have
+// changed the processor's modes (-ffast-math does).  A handler begins with the kernel's modes, so this sets
+// the program's.
 static long serve(void *arg) {
     const struct thread *t = arg;
     uint16_t cw, own_cw;
@@ -41,13 +42,13 @@ void thread_errand(struct thread *t, bool from_upper) {
     if (from_upper)
         thread_call_lower(t, &t->uc, serve, t);
     else
-        host.go.serve(); // in a call through the gate, which left all this as it was
+        host.go.serve(); // held in a call through the gate, which does not change these modes
     __atomic_store_n(&t->errand, 0, __ATOMIC_SEQ_CST);
     futex_wake(&t->errand);
 }
 
-// A held thread waits here while the process is stopped, however often it is: between two stops it
-// may not have woken.
+// A held thread waits here while the process is stopped, once or several times in a row: it may not have
+// woken between two stops.
 void thread_wait(struct thread *t) {
     for (uint32_t gen; (gen = host.park_gen) & 1;) {
         uint32_t bell = __atomic_load_n(&host.bell, __ATOMIC_SEQ_CST);

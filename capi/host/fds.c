@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fds.c: the application's descriptors keep the numbers they would have natively.
+// fds.c: the application's descriptors have the numbers that they would have without ckptrun.
 //
-// Numbers below FD_FENCE are the application's; those it does not use hold a placeholder, so that
-// whatever the lower half opens lands above.  A call that makes a descriptor therefore returns a
-// high one, which is moved down to the lowest free number (docs/split-process.md P16).  All other calls on
-// descriptors need no translation and are not trapped.
+// Numbers below FD_FENCE are the application's.  Those that it does not use hold a placeholder, so that
+// whatever the lower half opens gets a number above.  So a call that makes a descriptor returns a high
+// number, and the descriptor is moved down to the lowest free number (docs/split-process.md P16).  All other
+// calls on descriptors need no translation and are not trapped.
 #include "host.h"
 #include "emulation.h"
 #include "fds.h"
@@ -34,7 +34,7 @@ static struct fd_table table;
 static int placeholder = -1; // high-numbered; O_PATH, so that reads and writes give EBADF
 static int originals[3] = {-1, -1, -1};
 
-// A vfork child has a descriptor table of its own in memory that is its parent's.
+// The descriptor table of t: a vfork child has one of its own, in its parent's memory.
 static struct fd_table *fds_of(struct thread *t) {
     return t->vfork_fds && borrowed() ? t->vfork_fds : &table;
 }
@@ -56,8 +56,8 @@ void fds_vfork_end(struct thread *t) {
 
 // ---- start -------------------------------------------------------------------------------------
 
-// Launchers name inherited descriptors in the environment.  The lower half reads these, and what the
-// program starts, as long as it is not the MPI program itself.
+// Launchers name inherited descriptors in the environment.  The lower half reads these variables.  So do
+// programs that the program starts, as long as the program is not the MPI program itself.
 static struct {
     const char *name;
     int from, to; // number that the program knows, number that it has; -1: none
@@ -86,17 +86,17 @@ int fds_launcher(struct call *c, const char *entry) {
         size_t n = strlen(launcher[i].name);
         if (strncmp(entry, launcher[i].name, n) || entry[n] != '=') continue;
         int fd = atoi(entry + n + 1);
-        // A descriptor of the program's own at that number is another: it is a launcher itself.
+        // If the program has a descriptor of its own at that number, the program is a launcher itself.
         bool own = fd >= 0 && fd < FD_FENCE && fds_of(c->t)->used[fd];
         return fd == launcher[i].from && !own ? launcher[i].to : -1;
     }
     return -1;
 }
 
-// Hydra, MPICH's launcher, does not mind a rank that ends before MPI_Init: the others would wait there for it,
-// and nobody for them.  So it is told, as MPI_Abort does.  Other launchers end the job themselves, and another
-// protocol may be spoken on their PMI_FD.  What was said last it must have taken before: it does not look for
-// more then.
+// Hydra, MPICH's launcher, does not act when a rank ends before MPI_Init: the other ranks would wait in
+// MPI_Init for ever.  So this tells Hydra to end them, as MPI_Abort does.  Other launchers end the job
+// themselves, and may speak another protocol on their PMI_FD.  Hydra must have read what this rank printed
+// before: it does not read on after this message.
 void fds_abort_job(int status) {
     const char *fd = getenv("PMI_FD");
     if (!fd || !getenv("HYDI_CONTROL_FD")) return;
@@ -148,8 +148,8 @@ void fds_isolate(bool again) {
     }
 }
 
-// A forked child has no lower half but this code: sockets that stayed open in it would keep the
-// other ranks from noticing that this one was killed.
+// In a forked child only this code of the lower half is in use.  Sockets that stayed open in the child would
+// keep other ranks from noticing that this rank was killed.
 void fds_forked(void) {
     int at = FD_FENCE, last = FD_FENCE;
     while (kept_for_children(at)) at++;
@@ -222,7 +222,7 @@ static long release_fd(struct call *c, int fd) {
         unlock();
         return -EBADF;
     }
-    // One step: the number is never free, or the lower half could get it.
+    // dup3 replaces in one step: if the number were free in between, the lower half could get it.
     RAW3(SYS_dup3, placeholder, fd, O_CLOEXEC);
     f->used[fd] = false;
     unlock();
@@ -247,7 +247,7 @@ long sys_creat(struct call *c) {
     return open_at(c, AT_FDCWD, c->a[0], O_CREAT | O_WRONLY | O_TRUNC, c->a[1]);
 }
 
-// Every other call that returns one new descriptor.
+// All other calls that return one new descriptor.
 long sys_newfd(struct call *c) {
     // signalfd of an existing descriptor changes that one
     if ((c->nr == SYS_signalfd || c->nr == SYS_signalfd4) && (int)c->a[0] >= 0)
@@ -307,13 +307,13 @@ long sys_fcntl(struct call *c) {
     return settle_from(c, RAW3(SYS_fcntl, c->a[0], c->a[1], FD_FENCE), (int)c->a[2]);
 }
 
-// A placeholder could be looked at; the application must see a closed descriptor.
+// fstat would succeed on a placeholder; the application must see a closed descriptor.
 long sys_fstat(struct call *c) {
     if (!is_used(c, c->a[0])) return -EBADF;
     return RAW2(SYS_fstat, c->a[0], c->a[1]);
 }
 
-// Does a call with AT_EMPTY_PATH look at a descriptor that the application has not?
+// Whether a call with AT_EMPTY_PATH looks at a descriptor that the application does not have.
 static bool of_nothing(struct call *c, long flags) {
     char first;
     return (flags & AT_EMPTY_PATH) && (int)c->a[0] != AT_FDCWD && !is_used(c, c->a[0]) &&

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fds.h: whose a descriptor is, and under which number (fds.c).
+// fds.h: to which half a descriptor belongs, and its number there (fds.c).
 #ifndef FDS_H
 #define FDS_H
 
@@ -12,7 +12,8 @@ struct thread;
 #define FD_FENCE 256          // numbers below are the application's
 #define FD_OWN 64             // descriptors that ckptrun and the real MPI need at least, from FD_FENCE on
 void fds_isolate(bool again); // again: numbers below FD_FENCE are the application's already
-// The new number when entry of an environment, NAME=NUMBER, names a descriptor of the launcher, else -1.
+// entry: NAME=NUMBER of an environment.  If it names a descriptor of the launcher, returns the new number,
+// else -1.
 int fds_launcher(struct call *c, const char *entry);
 int fds_used(int *list, int max); // numbers below FD_FENCE that the application has
 int fds_place(int number, int from, bool cloexec);

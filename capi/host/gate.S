@@ -4,13 +4,13 @@
 // thread.h); offsets used here: 8 lower_fs, 16 upper_fs, 24 lower_sp, 32 upper_sp, 40 attention, 44 upcalls,
 // 48 vdso_sp, 64 quick.
 //
-// The FS base is the upper half's in upper code.  While the thread is quick (lower_tls.c) no code of the lower
-// half looks at it, so it stays what it is; else it is changed at each crossing.
+// The FS base is the upper half's in upper code.  While the thread is quick (lower_tls.c) no code of the
+// lower half uses the FS base, so it stays as it is; else each crossing changes it.
 //
-// gate_code..gate_code_end is copied into the first page of the arena.  It lies in the arena so
-// that a thread interrupted anywhere in it is an ordinary upper thread whose context can be saved:
-// on restart the same code stands at the same address.  It must therefore be position independent,
-// and its layout is part of the image version.
+// gate_code..gate_code_end is copied into the first page of the arena.  A thread that is interrupted anywhere
+// in this code is then an ordinary upper thread whose context can be saved: after a restart the same code is
+// at the same address.  So the code must be position independent, and its layout is part of the image
+// version.
     .intel_syntax noprefix
     .text
 
@@ -30,8 +30,8 @@ gate_code:
     push r14
     push r15
     sub rsp, 8                          // for thread_hold: the modes of floating point
-// From here to gate_in everything can be done twice: a handler that finds us here with the upper FS
-// sends us back to gate_commit, since its own use of the gate overwrites upper_sp.
+// Everything from here to gate_in can be done twice.  A handler that interrupts here, with the upper FS,
+// sends the thread back to gate_commit, since the handler's own use of the gate overwrites upper_sp.
 gate_commit:
     mov r11, gs:[-8]
     mov [r11 + 32], rsp
@@ -56,7 +56,7 @@ gate_in:                                // this thread is in the lower half
     mov rcx, [r11 + 16]
     wrfsbase rcx
 gate_tail:                              // this thread is in the upper half
-    mov r11, gs:[-8]                    // loaded again by who is stopped behind it (reload_record)
+    mov r11, gs:[-8]                    // a thread that is stopped after this loads it again (reload_record)
     cmp dword ptr [r11 + 40], 0
     jne 3f
 2:  add rsp, 8
@@ -74,8 +74,8 @@ gate_tail:                              // this thread is in the upper half
     jmp 2b
 gate_code_end:
 
-// _Noreturn void host_resume_gate(struct thread *t, long result): leaves the gate call in which t
-// was held when its image was taken, with that result.  What a call preserves is in the gate's frame.
+// _Noreturn void host_resume_gate(struct thread *t, long result): leaves the gate call in which t was held
+// when the image was made, with that result.  The registers that a call preserves are in the gate's frame.
     .globl host_resume_gate
 host_resume_gate:
     mov rax, rsi
@@ -158,7 +158,7 @@ cancel_begin:
     cmp dword ptr [rbx], 0
     jne cancel_out
     syscall
-cancel_end:                             // the system call has returned: its result stands
+cancel_end:                             // the system call has returned: its result counts
     pop rbx
     ret
 cancel_out:
@@ -166,8 +166,8 @@ cancel_out:
     pop rbx
     ret
 
-// _Noreturn void host_sigreturn(ucontext_t *frame, uint64_t fs): continues at the context, which
-// lies where the kernel expects a signal frame.
+// _Noreturn void host_sigreturn(ucontext_t *frame, uint64_t fs): continues at the context; frame is where the
+// kernel expects a signal frame.
     .globl host_sigreturn
 host_sigreturn:
     mov rsp, rdi
@@ -237,7 +237,7 @@ host_vfork:
     call rbx
     ud2
 
-// The restorer of handlers that we install with the raw system call.
+// The restorer for handlers that we install with the raw system call.
     .globl host_restorer
 host_restorer:
     mov eax, 15

@@ -7,7 +7,7 @@
 // behind struct host_go).
 //
 // Files, by header:
-//   hostgo.h     what ckptrun and libckpt.so know of each other
+//   hostgo.h     the interface between ckptrun and libckpt.so
 //   host.h       main.c (start), trap.c (seccomp, Syscall User Dispatch)
 //   machine.h    raw system calls, FS and GS bases
 //   arena.h      arena.c (addresses), sys_mem.c (mappings)
@@ -17,10 +17,10 @@
 //   emulation.h  dispatch.c (a trapped call, and who emulates it), sys_mem.c, sys_proc.c, sys_wait.c (the
 //                emulations), clocks.c (clocks of another machine), timers.c (interval timers); traps.h is
 //                the table of trapped calls
-//   signals.h    signal.c (signals of two owners), signal_queue.c (those that are pending when the process
-//                is stopped), hush.c (our own threads hear none of them)
+//   signals.h    signal.c (signals of two owners), signal_queue.c (signals that are pending when the process
+//                is stopped), hush.c (our own threads do not hear the application's)
 //   thread.h     thread.c (create, end, park, resume, frozen copy), thread_image.c (threads as bytes of an
-//                image), thread_check.c (whether bytes are such), errand.c (work for stopped threads),
+//                image), thread_check.c (checks such bytes), errand.c (work for stopped threads),
 //                upcall.c (functions of the application that the lower half calls), interrupted.c (calls
 //                that a signal ends)
 //   fds.h        fds.c (descriptor numbers, fronts)
@@ -32,7 +32,7 @@
 #ifndef HOST_H
 #define HOST_H
 
-#define _GNU_SOURCE // so this file is the first that each of ours includes
+#define _GNU_SOURCE // so each of our files includes this one first
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -52,9 +52,9 @@ struct host {
     volatile uint32_t park_gen; // even: threads run; odd: they stay parked
     volatile uint32_t collect;  // round of collecting pending signals
     volatile uint32_t bell;     // futex: grows whenever park_gen or collect did
-    volatile bool live;         // the program runs: before, there is nothing to be stopped
-    volatile uint32_t ending;   // no checkpoint any more
-    struct thread *collector;   // who takes those of the process
+    volatile bool live;         // the program runs; before that there is nothing to stop
+    volatile uint32_t ending;   // the program is ending: no checkpoint any more
+    struct thread *collector;   // the thread that takes the process's pending signals
     uint64_t itimer[3][4];      // the interval timers when they were stopped, as in an image
     int64_t itimer_stopped;     // when that was; 0: they run
     uint32_t xsave_max;         // bytes of extended state that this processor has
@@ -62,8 +62,8 @@ struct host {
 
     // The process and its family (sys_proc.c).
     pid_t pid; // of the process that owns this memory
-    // Ids of the job's process, its parent, group and session: what they are, and what they were at
-    // the first start, which the application keeps believing.
+    // Ids of the job's process, its parent, group and session: the kernel's, and those of the first start,
+    // which the application still sees.
     struct {
         pid_t real, virtual;
     } ids[4];
@@ -75,14 +75,14 @@ struct host {
     uint64_t brk;                  // current break
     uint64_t vdso_start, vdso_end; // the kernel's
     uint64_t fake_vdso;            // ours, one page
-    int64_t clock_shift[2];        // ns: what its clocks are ahead of the kernel's (clocks.c)
+    int64_t clock_shift[2];        // ns: by how much its clocks are ahead (clocks.c)
     uint64_t arguments[4];         // where its arguments and environment begin and end
     char exe[4096];                // what /proc/self/exe is
 
     // Signals (signal.c).
     struct kaction app[NSIGNALS];   // what the application asked for
     struct kaction lower[NSIGNALS]; // handlers that Go or MPI installed
-    kmask start_mask;               // blocked when the process began, and when the program begins
+    kmask start_mask;               // signals blocked when the process began, and so when the program begins
     kmask trigger_mask;             // --signal: signals that ask for a checkpoint
     int trigger_fd;                 // where their numbers go
 
@@ -108,7 +108,7 @@ static inline void unlock(void) { __atomic_store_n(&host.lock, 0, __ATOMIC_RELEA
 static inline bool borrowed(void) { return RAW0(SYS_getpid) != host.pid; }
 
 // ---- trap.c ------------------------------------------------------------------------------------
-// For the calling thread, and those it makes from now on.  NULL, or what is wrong.
+// Arms the trap for the calling thread, and for those that it makes from now on.  NULL, or what is wrong.
 const char *trap_arm_process(void);
 void trap_arm_thread(void);
 

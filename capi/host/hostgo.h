@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// hostgo.h: what ckptrun (C) and libckpt.so (Go) know of each other.  Private to this release: the
+// hostgo.h: the interface between ckptrun (C) and libckpt.so (Go).  Private to this release: the
 // two are always installed together, and check HOSTGO_VERSION.
 #ifndef HOSTGO_H
 #define HOSTGO_H
@@ -28,8 +28,8 @@ struct host_plan {
     int two_phase;         // --safe-state 2pc
     char *back;            // "mpich", "openmpi", a path, or "" when no launcher is seen
     int restart_mpi;       // PLAN_RESTART: the image is of an MPI program
-    uint64_t trigger_mask; // --signal: these do not reach the program; each writes its number to
-    int trigger_fd;        // this descriptor
+    uint64_t trigger_mask; // --signal: these signals do not reach the program; the handler writes their
+    int trigger_fd;        // numbers to this descriptor
     // Set by ckptrun: why each crossing writes the FS base (lower_tls.c), NULL when none does.
     const char *fs_switched;
 };
@@ -38,7 +38,7 @@ struct host_plan {
 struct thread_image {
     uint32_t bytes; // of header and state, multiple of 8
     uint32_t kind;  // 1: resumes from a signal frame; 2: stands in a gate call that returns
-                    // CKPT_GATE_RESTART, 3: in one that is issued again
+                    // CKPT_GATE_RESTART; 3: stands in a gate call that is issued again
     int32_t vtid;
     uint32_t main;
     uint64_t upper_fs, upper_sp, clear_tid, mask, hidden_mask;
@@ -62,8 +62,8 @@ struct action_image {
 // The application's clocks when it was stopped, in nanoseconds; [0] monotonic, [1] since boot.
 struct clock_image {
     int64_t real;
-    int64_t now[2];   // as the application has them
-    int64_t shift[2]; // what they were ahead of the kernel's
+    int64_t now[2];   // as the application sees them
+    int64_t shift[2]; // by how much they were ahead of the kernel's
 };
 
 // State of the process that is not in its memory.
@@ -90,23 +90,23 @@ struct host_ops {
     // Writes process_image and the thread images of the parked threads; returns the bytes needed, -ENOMEM
     // when there was no memory for all signals that are pending.
     long (*save)(void *buffer, size_t bytes);
-    // A child that is a frozen copy of this process; it dies with us.  Only while parked.
+    // Makes a child that is a frozen copy of this process, and dies with this process.  Only while parked.
     int (*freeze)(void);
     void (*thaw)(int pid);
     int (*fds)(int *list, int max);
     int (*place)(int number, int from, int cloexec);
     int (*original)(int i);
     void (*set_tables)(void *tables);
-    // Whether some of these addresses are nobody's in the program's part of the arena.
+    // Whether some of these addresses, in the program's part of the arena, do not belong to the program.
     int (*foreign)(uint64_t start, uint64_t end);
-    // Whether the program has mapped something by address where nothing is saved; and what.
+    // Whether the program has mapped memory by address where nothing is saved; *start and *end say where.
     int (*outside)(uint64_t *start, uint64_t *end);
-    // Ends the process at once: with the exit status, or by SIGKILL when it is negative.
+    // Ends the process at once: with the exit status, or by SIGKILL when the status is negative.
     void (*end)(int status);
     // Restart: takes over what save wrote; the memory is mapped already.
     int (*load)(const void *buffer, size_t bytes, char *why, size_t whybytes);
-    // Only while parked: one of the stopped threads, the one that initialized MPI, calls serve; the
-    // caller waits until that has returned.  -ESRCH when no thread is there.
+    // Only while parked: has the stopped thread that initialized MPI call serve, and waits until serve has
+    // returned.  -ESRCH when there is no such thread.
     int (*errand)(void);
 };
 
@@ -119,7 +119,7 @@ struct host_go {
     int (*restore)(char **message, int *status);
     // MPIX_Checkpoint without MPI, by a held thread.  Returns the MPIX_CR_state.
     int (*checkpoint)(char *why, size_t bytes);
-    // The program ends with this status, having started other processes or not; returns when nothing is
+    // The program ends with this status; parent: it has started other processes.  Returns when nothing is
     // left to be written.
     void (*ending)(int status, int parent);
     // Work for a stopped thread of the program (errand).

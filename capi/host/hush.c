@@ -2,15 +2,16 @@
 //
 // hush.c: the lower half's own threads do not hear the application's signals.
 //
-// A signal for the process goes to any thread that does not block it.  One that all threads of the
-// application block must stay pending until one of them waits for it; a thread of ours that let it in
-// would take it away, and where the application has no handler the kernel drops it or ends the process.
+// A signal for the process goes to any thread that does not block it.  A signal that all threads of the
+// application block must stay pending until one of them waits for it.  If a thread of ours let such a signal
+// in, it would take the signal away; and where the application has no handler, the kernel would drop the
+// signal or end the process.
 //
 // Threads of Go are born with all signals blocked, but Go's runtime lets some in when a thread begins:
-// SIGCHLD, SIGPROF, SIGSTKFLT and signal 34, the first real-time one.  Nothing of it can be asked not
-// to.  So a SIGURG with our mark, which it lets in at the same moment, waits for each new thread, and
-// its handler changes the mask that is in force afterwards.  A signal that is sent in that very moment
-// comes to on_signal in signal.c, which sends it again.
+// SIGCHLD, SIGPROF, SIGSTKFLT and signal 34, the first real-time one.  The runtime cannot be told not to.
+// But it lets SIGURG in at the same moment.  So a SIGURG with our mark waits for each new thread, and the
+// handler of that SIGURG changes the mask to which the thread returns.  A signal that is sent in that very
+// moment comes to on_signal in signal.c, which sends it again.
 #include "host.h"
 #include "lower.h"
 
@@ -42,7 +43,7 @@ bool hush_ordered(const siginfo_t *si) {
 
 void hush(ucontext_t *uc) { *(kmask *)&uc->uc_sigmask |= ~HEARD; }
 
-// Those that exist.  A thread that is born meanwhile sees the flag or is in the list.
+// Orders the threads that exist.  A thread that is born meanwhile sees the flag or is in the list.
 void hush_all(void) {
     __atomic_store_n(&handled, true, __ATOMIC_SEQ_CST);
     DIR *d = opendir("/proc/self/task");
@@ -65,7 +66,7 @@ static void *begin(void *p) {
     free(p);
     kmask mask;
     RAW4(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &mask, 8);
-    // A library's thread that is born with signals let in is not Go's, and keeps what it was given.
+    // A thread that is born with signals let in is a library's, not Go's, and keeps its mask.
     if ((mask & KBIT(SIGURG)) && __atomic_load_n(&handled, __ATOMIC_SEQ_CST)) order((pid_t)RAW0(SYS_gettid));
     return s.fn(s.arg);
 }
@@ -83,7 +84,7 @@ int lower_thread(pthread_t *id, const pthread_attr_t *attr, void *(*fn)(void *),
     return f(id, attr, fn, arg);
 }
 
-// Takes the place of the C library's for everything in the lower half.
+// Replaces the C library's function for everything in the lower half.
 __attribute__((visibility("default"))) int pthread_create(pthread_t *restrict id,
                                                           const pthread_attr_t *restrict attr,
                                                           void *(*fn)(void *), void *restrict arg) {

@@ -128,7 +128,7 @@ static unsigned two_bytes(uint8_t op) {
 
 struct reader {
     const uint8_t *at, *end;
-    bool cut; // it ends before the instruction does
+    bool cut; // the bytes end before the instruction does
 };
 
 static uint8_t next(struct reader *r) {
@@ -152,7 +152,7 @@ static unsigned extended(struct reader *r, uint8_t first) {
     }
     uint8_t second = next(r), third = next(r);
     unsigned map = second & (first == 0x62 ? 7 : 0x1f);
-    // A bit of EVEX that is fixed; without it this is another instruction set's.
+    // Fixed bits of EVEX; with other values this belongs to another instruction set.
     if (first == 0x62 && ((second & 8) || !(third & 4))) return UNKNOWN;
     if (first == 0x62) next(r);
     uint8_t op = next(r);

@@ -2,8 +2,8 @@
 //
 // insn.h: how long a machine instruction is, and whether it addresses memory through FS.
 //
-// Owns: the encoding of x86-64 instructions, as far as their lengths go: legacy, VEX, EVEX and XOP.
-// May not know: whose code it looks at, or what is done with the answer.
+// Owns: the encoding of x86-64 instructions, as far as lengths depend on it: legacy, VEX, EVEX and XOP.
+// May not know: whose code it decodes, or what is done with the answer.
 #ifndef CKPT_INSN_H
 #define CKPT_INSN_H
 
@@ -12,10 +12,10 @@
 
 struct insn {
     unsigned length; // bytes, 1 to 15
-    int fs;          // where its FS prefix (0x64) stands, -1: it has none
+    int fs;          // offset of the FS prefix (0x64), -1: there is none
 };
 
-// Decodes the instruction at p, which ends before end.  False: it is none that is known, or is cut off.
+// Decodes the instruction at p; it must end at or before end.  False: the instruction is unknown or cut off.
 bool insn_decode(const uint8_t *p, const uint8_t *end, struct insn *out);
 
 #endif

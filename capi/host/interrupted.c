@@ -2,11 +2,12 @@
 //
 // interrupted.c: a signal ends the call in which a thread was stopped.
 //
-// A thread that is stopped while it waits in a system call stands before that call afterwards, and
-// makes it again.  A signal that came meanwhile finds it there.  Were its handler just run, the call
-// would then wait as if there had been no signal, for ever (alarm and pause).  So the signal counts as
-// come during the call: a call that is trapped ends with it the usual way, once it is made again;
-// for one of the kernel's own we do what the kernel does with a handler that has no SA_RESTART.
+// A thread that was stopped while it waited in a system call is before that call afterwards, and makes the
+// call again.  A signal that came meanwhile finds the thread there.  If the signal's handler simply ran, the
+// call would then wait as if there had been no signal, perhaps for ever (alarm and pause).  So the signal
+// counts as one that came during the call.  A trapped call is made again, and the signal ends it the usual
+// way.  For a call that the kernel makes itself, we do what the kernel does with a handler that has no
+// SA_RESTART.
 #include "host.h"
 #include "thread.h"
 
@@ -29,8 +30,9 @@ static void remember(struct thread *t, const ucontext_t *uc, bool native) {
     t->stood = (struct stood){(uint64_t)r[REG_RIP], (uint64_t)r[REG_RSP], r[REG_RAX], r[REG_RDI], native};
 }
 
-// Is this a call, not trapped, that may wait and that a signal may end?  The kernel does not say whether
-// it had begun; to the program a signal just before such a call is the same as one just after.
+// Whether this is a call that is not trapped, may wait, and can be ended by a signal.  The kernel does not
+// say whether the call had begun; the program cannot tell a signal just before such a call from one just
+// after.
 static bool slow(const ucontext_t *uc) {
     const greg_t *r = uc->uc_mcontext.gregs;
     uint8_t code[2];
@@ -68,7 +70,7 @@ void call_cut(struct thread *t, const ucontext_t *uc) { remember(t, uc, false); 
 void call_begun(struct thread *t) { t->stood.ip = 0; }
 
 void call_stopped(struct thread *t, const ucontext_t *uc) {
-    if (stands(t, uc)) return; // since it was cut, or it is stopped again
+    if (stands(t, uc)) return; // noted when the call was cut, or the thread is stopped again
     t->stood.ip = 0;
     if (!host.sud && slow(uc)) remember(t, uc, true);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// lower.c: loads what lives in the lower half, libckpt.so and the back of the real MPI, and holds
-// the table of functions that the gate calls.
+// lower.c: loads libckpt.so and the back of the real MPI into the lower half, and holds the table of
+// functions that the gate calls.
 #include "host.h"
 #include "crossing.h"
 #include "fds.h"
@@ -30,7 +30,7 @@ _Noreturn void die(int status, const char *format, ...) {
     char text[6000];
     vsnprintf(text, sizeof text, format, ap);
     va_end(ap);
-    if (text[0] != 0) dprintf(2, "ckptrun: %s\n", text); // else it has been said
+    if (text[0] != 0) dprintf(2, "ckptrun: %s\n", text); // else another rank has said why
     if (status == EXIT_FAILURE) fds_abort_job(status);
     _exit(status);
 }
@@ -77,8 +77,8 @@ const char *back_load(const char *name) {
         snprintf(path, sizeof path, "%s", name);
     else
         snprintf(path, sizeof path, "%s/ckpt/back/libckptback-%s.so", host.libdir, name);
-    // What MPI starts inherits this thread's mask: its threads should not hear the application's
-    // signals.  UCX must leave fault handlers alone (docs/split-process.md P3).
+    // MPI's threads inherit this thread's mask, and should not hear the application's signals.  UCX must
+    // leave fault handlers alone (docs/split-process.md P3).
     kmask old = block_all();
     setenv("UCX_HANDLE_ERRORS", "none", 1);
     void *lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
@@ -101,8 +101,8 @@ const char *back_load(const char *name) {
     return NULL;
 }
 
-// const char *abi: the front's.  Ends the process when there is no MPI to be had: the front's
-// constructor has nobody to report to.
+// const char *abi: the front's.  Ends the process when the MPI cannot be loaded: the front's constructor has
+// nobody to report to.
 long fn_load_back(const long *a) {
     (void)a;
     const char *error = back_load(back_name ? back_name : "");
@@ -124,7 +124,7 @@ int back_restart(char **message) {
 
 // ---- MPIX --------------------------------------------------------------------------------------
 
-static char reason[1000]; // why the last one was not made
+static char reason[1000]; // why the last checkpoint was not made
 
 long fn_checkpoint(const long *a) {
     struct thread *t = self();
@@ -137,7 +137,7 @@ long fn_checkpoint(const long *a) {
     }
     bool mpi = back && back->job();
     if (mpi) back->enter();
-    // This thread stands at a place from which it can be continued.
+    // This thread is at a place from which it can be continued.
     thread_hold(t);
     long r = 0;
     ckpt_error error = {.size = sizeof error};
@@ -147,7 +147,7 @@ long fn_checkpoint(const long *a) {
         *state = host.go.checkpoint(error.message, sizeof error.message);
     memcpy(reason, error.message, sizeof reason);
     thread_unhold(t);
-    // A failed checkpoint is no error of the call; its state tells.
+    // A failed checkpoint is not an error of the call; the state tells.
     return r == CKPT_E_ARG ? r : 0;
 }
 

@@ -2,28 +2,27 @@
 //
 // lower_tls.c: a segment register for the lower half's thread-local storage.
 //
-// Both halves have a C library, and both address thread-local storage by FS.  Whoever crosses from one to the
-// other would have to write the FS base, twice a call, which takes longer than all else the gate does
+// Both halves have a C library, and both libraries address thread-local storage by FS.  So a crossing would
+// have to write the FS base, twice a call, which takes longer than all else the gate does
 // (docs/hot-path.md).  But nobody uses GS on x86-64.  An instruction that addresses memory through FS has the
-// prefix 0x64, and with 0x65 in its place it is the same one through GS.  So the code of the lower half is
-// changed, prefix by prefix, when it is loaded: FS is the upper half's from then on, GS the lower half's.
+// prefix 0x64; with 0x65 instead, the same instruction goes through GS.  So the code of the lower half is
+// changed, prefix by prefix, when it is loaded: from then on FS is the upper half's and GS the lower half's.
 //
-// What must be found is every such instruction and nothing else.  Unwind tables (.eh_frame_hdr) say where each
-// function begins and ends, and from there instructions follow each other (insn.c).  Code without unwind
-// information, which Go's is, is taken as a whole.  The check of a stack protector (fs:0x28) may stay as it is:
-// within one function FS does not change, and the other half's canary is as good as ours.
+// Every such instruction must be found, and nothing else may be changed.  Unwind tables (.eh_frame_hdr) say
+// where each function begins and ends; between these addresses instructions follow each other (insn.c).  Code
+// without unwind information, such as Go's, is decoded as a whole.  The check of a stack protector (fs:0x28)
+// may stay as it is: within one function FS does not change, and the other half's canary is as good as ours.
 //
-// It is done when CKPT_LOWER_TLS=gs asks for it.
+// All this is done only when CKPT_LOWER_TLS=gs asks for it.
 //
 //   begin           one thread: the C library's clone, the objects that are there, ld.so's hook for debuggers
 //   pthread_create  clone's child sets GS to the thread pointer that the kernel put into FS
-//   dlopen          ld.so calls the hook when the object is mapped and before any of it runs: it is changed too
+//   dlopen          ld.so calls the hook when the object is mapped and before its code runs: it is changed too
 //   no success      at the beginning: the gate writes FS as well (lower_quick), and both registers are right.
-//                   Later there are calls under way, whose frames know FS as it is: the process ends, and says
-//                   how it can be started so that this cannot happen.  Of Debian's 400 libraries around MPI
-//                   none is such a one.
+//                   Later, calls are under way that rely on FS as it is: the process ends, and says how to
+//                   start it so that this cannot happen.  None of Debian's 400 libraries around MPI causes this.
 //
-// Nothing here may use thread-local storage or the C library's allocator: it runs within dlopen.
+// Nothing here may use thread-local storage or the C library's allocator: this code runs within dlopen.
 #include "host.h"
 #include "insn.h"
 #include "lower.h"
@@ -44,8 +43,9 @@ static const char *why = "it was not tried";
 
 const char *lower_tls_why(void) { return lower_quick ? NULL : why; }
 
-// The record of the upper thread that this one carries; NULL: none.  It is all that ckptrun has in thread-local
-// storage, so it is the word below the thread pointer, where gate.S and vdso.S find it: gs:[-8].
+// The record of the upper thread that this lower thread carries; NULL: none.  ckptrun has nothing else in
+// thread-local storage, so this is the word below the thread pointer, where gate.S and vdso.S find it:
+// gs:[-8].
 __thread struct thread *lower_me;
 
 #define FS_PREFIX 0x64
@@ -91,7 +91,7 @@ static bool object_read(const struct link_map *m, struct object *o) {
     return true;
 }
 
-// Instructions that were found in an object; written when all of it was understood.
+// Instructions that were found in an object.  They are changed once the whole object was decoded.
 struct found {
     uint8_t **at;
     size_t count, room;
@@ -142,7 +142,7 @@ static bool may_have(const uint8_t *p, const uint8_t *end) {
     return false;
 }
 
-// Instructions from p to end; false when they do not end there.
+// Decodes the instructions from p to end; false when the last one does not end there.
 static bool scan(uint8_t *p, uint8_t *end, struct found *found) {
     struct insn in;
     for (; p < end; p += in.length) {
@@ -172,7 +172,7 @@ static uint32_t word_at(const uint8_t *p) {
 #define PCREL_SDATA4 0x1b
 #define DATAREL_SDATA4 0x3b
 
-// How a CIE's functions say where they are; 0: in a way that is not known.
+// How the functions of a CIE encode their addresses; 0: in an unknown way.
 static uint8_t encoding_of(const uint8_t *cie) {
     const char *augmentation = (const char *)cie + 9;
     if (augmentation[0] != 'z') return 0;
@@ -198,7 +198,7 @@ static uint8_t encoding_of(const uint8_t *cie) {
     return 0;
 }
 
-// The i-th function of the table, which is in order of addresses.  False: it is not understood.
+// The i-th function of the table, which is sorted by address.  False: the entry has an unknown form.
 static bool function_at(const uint8_t *header, uint32_t i, uint8_t **at, uint8_t **end) {
     const uint8_t *entry = header + 12 + 8 * (size_t)i;
     uint8_t *begin = (uint8_t *)header + (int32_t)word_at(entry);
@@ -217,7 +217,7 @@ static bool scan_gap(const struct object *o, uint8_t *at, uint8_t *end, struct f
     size_t before = found->count;
     if (scan(at, end, found)) return true;
     found->count = before;
-    return !o->static_tls; // constants, unless the object has code of this kind at all
+    return !o->static_tls; // constants, if the object has no code that reads FS
 }
 
 static bool scan_object(const struct object *o, struct found *found) {
@@ -231,7 +231,7 @@ static bool scan_object(const struct object *o, struct found *found) {
         for (uint32_t i = 0; i < n; i++) {
             uint8_t *at, *end;
             if (!function_at(o->unwind, i, &at, &end)) return false;
-            if (at < done || at >= limit) continue; // of another segment, or inside of the one before
+            if (at < done || at >= limit) continue; // in another segment, or inside the function before
             if (end > limit) return false;
             if (!scan_gap(o, done, at, found)) return false;
             if (may_have(at, end) && !scan(at, end, found)) return false;
@@ -250,7 +250,7 @@ static bool writable(const struct object *o, bool on) {
     return true;
 }
 
-// Changes an object; false, and as it was, when that cannot be done.
+// Changes an object; false when that cannot be done, and the object is as it was.
 static bool convert(const struct link_map *m) {
     struct object o;
     struct found found = {0};
@@ -297,12 +297,12 @@ static const char *convert_all(void) {
     return NULL;
 }
 
-// ld.so calls this wherever it tells debuggers of a change, holding its lock.
+// ld.so calls this, with its lock held, wherever it tells debuggers of a change.
 static void objects_changed(void) {
     if (_r_debug.r_state != RT_CONSISTENT || !lower_quick) return;
     // Since glibc 2.35 other namespaces (dlmopen) are listed behind this one.
     const struct r_debug *all = &_r_debug;
-    __asm__("" : "+r"(all)); // the compiler knows the shorter form alone
+    __asm__("" : "+r"(all)); // the compiler only knows the shorter form
     const bool namespaces = all->r_version > 1 && ((const struct r_debug_extended *)all)->r_next;
     const char *name = namespaces ? "a library in a namespace of its own (dlmopen)" : convert_all();
     if (name) die(1, "%s has code that libckpt does not understand: do without CKPT_LOWER_TLS=gs", name);
@@ -336,9 +336,9 @@ static bool stubs_near(uint64_t at) {
     return false;
 }
 
-// Moves the instructions at p, of at least five bytes, behind a prologue in a stub that goes on after them.
-// They may not depend on where they stand: what follows a clone takes its arguments from registers or from
-// the stack.
+// Moves the instructions at p, of at least five bytes, into a stub, behind a prologue; the stub continues
+// after them.  These instructions may not depend on their address: code that follows a clone takes its
+// arguments from registers or from the stack.
 static bool move_to_stub(uint8_t *p, uint8_t *end, const uint8_t *prologue, size_t bytes) {
     size_t n = 0;
     struct insn in;
@@ -360,7 +360,8 @@ static bool move_to_stub(uint8_t *p, uint8_t *end, const uint8_t *prologue, size
 // rdfsbase rax; wrgsbase rax
 static const uint8_t child_sets_gs[] = {0xf3, 0x48, 0x0f, 0xae, 0xc0, 0xf3, 0x48, 0x0f, 0xae, 0xd8};
 
-// Finds "mov eax, number; syscall; test rax, rax; jl error; jz child; ret" and changes what the child begins with.
+// Finds "mov eax, number; syscall; test rax, rax; jl error; jz child; ret" and changes what the child begins
+// with.
 static bool change_clone(const struct object *o, uint32_t number) {
     const uint8_t pattern[] = {
         0xb8, (uint8_t)number, (uint8_t)(number >> 8), 0, 0, 0x0f, 0x05, 0x48, 0x85, 0xc0, 0x7c};
@@ -399,7 +400,7 @@ static const struct link_map *loaded(const char *name) {
     return NULL;
 }
 
-// NULL, or why not.
+// NULL, or the reason why the libraries cannot be changed.
 static const char *change_libraries(void) {
     const struct link_map *libc = loaded("libc.so."), *ld = loaded("ld-linux");
     struct object c, l;
@@ -407,7 +408,7 @@ static const char *change_libraries(void) {
         return "there is another C library than glibc";
     if (!stubs_near(libc->l_addr) || !writable(&c, true) || !writable(&l, true))
         return "the system does not let a process change its code";
-    // clone3 is there since glibc 2.34; clone serves where the kernel or a sandbox does not have the former.
+    // glibc has clone3 since 2.34; it uses clone where the kernel or a sandbox does not have clone3.
     bool good = change_clone(&c, SYS_clone3) && change_clone(&c, SYS_clone) && hook_loader();
     writable(&c, false);
     writable(&l, false);
@@ -415,7 +416,7 @@ static const char *change_libraries(void) {
                 : "this C library makes threads, or loads libraries, in a way that libckpt does not know";
 }
 
-// A library of LD_PRELOAD may have made some.  They would have to be told what GS is.
+// Whether there are other threads: a library of LD_PRELOAD may have made some, and their GS could not be set.
 static bool other_threads(void) {
     DIR *d = opendir("/proc/self/task");
     int n = 0;

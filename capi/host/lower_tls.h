@@ -6,18 +6,18 @@
 
 #include <stdbool.h>
 
-// First of all, while there is one thread.  Afterwards code of the lower half addresses its thread-local
-// storage by GS, if that can be done; lower_tls_why says why not, NULL when it is.
+// Called first of all, while there is one thread.  Afterwards code of the lower half addresses its
+// thread-local storage by GS, if that is possible; else lower_tls_why gives the reason.
 void lower_tls_begin(void);
 const char *lower_tls_why(void);
 
-// GS is the thread pointer of the lower half's thread; else it is the address behind struct thread's first
-// word, and nothing but FS addresses thread-local storage.
+// True: GS is the thread pointer of the lower half's thread.  False: GS is the address behind struct thread's
+// first word, and thread-local storage is addressed by FS only.
 extern bool lower_gs;
-// No code of the lower half reads its thread-local storage by FS: nobody has to change that at a crossing.
+// No code of the lower half reads its thread-local storage by FS, so a crossing need not change FS.
 extern bool lower_quick;
 
-// The record of the upper thread that this one carries: what self() is where lower_gs holds.
+// The record of the upper thread that this lower thread carries; self() returns it where lower_gs is true.
 struct thread;
 extern __thread struct thread *lower_me;
 

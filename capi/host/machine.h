@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// machine.h: what C has no words for: raw system calls and the FS and GS bases.
+// machine.h: what C cannot express: raw system calls and the FS and GS bases.
 //
-// Handlers and the dispatcher make raw calls: they touch no errno, which is thread-local, and libraries
-// that patch the C library's functions do not see them.
+// Handlers and the dispatcher make raw calls: such calls do not touch errno, which is thread-local, and
+// libraries that patch the C library's functions do not see them.
 #ifndef MACHINE_H
 #define MACHINE_H
 
@@ -30,8 +30,8 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 #define RAW4(nr, a, b, c, d) raw6(nr, (long)(a), (long)(b), (long)(c), (long)(d), 0, 0)
 #define RAW6(nr, a, b, c, d, e, f) raw6(nr, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 
-// GS base: the record of the thread of the upper half that the caller carries; NULL: none, or that of
-// one that has ended (thread.c).
+// The record of the upper thread that the caller carries, from the GS base.  NULL: the caller carries none,
+// or one that has ended (thread.c).
 static inline struct thread *self(void) {
     struct thread *t; // before thread_attach GS may be 0
     __asm__ volatile("rdgsbase %0\n\ttest %0, %0\n\tjz 1f\n\tmov %%gs:-8, %0\n1:" : "=r"(t)::"cc");
@@ -39,7 +39,7 @@ static inline struct thread *self(void) {
 }
 static inline void set_gs(void *v) { __asm__ volatile("wrgsbase %0" ::"r"(v) : "memory"); }
 
-// FS base: whose thread-local storage is in use, which tells the halves apart.
+// The FS base says whose thread-local storage is in use; this tells the halves apart.
 static inline uint64_t get_fs(void) {
     uint64_t v;
     __asm__ volatile("rdfsbase %0" : "=r"(v));

@@ -54,11 +54,12 @@ static void check_machine(void) {
             host.xsave_max);
 }
 
-// What the lower half takes of the address space beside the program: Go's runtime reserves most of it and
-// uses little, the rest are stacks and libraries of the MPI.
+// How much of the address space the lower half takes.  Go's runtime reserves most of this and uses little of
+// it; the rest is stacks and the MPI's libraries.
 #define OWN_ADDRESSES (2560ull << 20)
 
-// A limit of the address space is the program's budget: it grows by what is ours, as far as allowed.
+// A limit of the address space is meant for the program: it is raised by what the lower half needs, as far as
+// allowed.
 static void check_addresses(void) {
     struct rlimit rl;
     if (getrlimit(RLIMIT_AS, &rl) || rl.rlim_cur == RLIM_INFINITY) return;
@@ -110,7 +111,7 @@ int main(int argc, char **argv, char **envp) {
     const char *error = gate_page_map();
     if (error) die(1, "%s", error);
 
-    // Threads of Go inherit this mask: the application's signals are for its own threads.
+    // Go's threads inherit this mask: the application's signals are for the application's threads.
     host.start_mask = block_all();
     lower_open();
     struct host_plan plan = {.version = HOSTGO_VERSION, .fs_switched = lower_tls_why()};
@@ -118,7 +119,7 @@ int main(int argc, char **argv, char **envp) {
         die(1, "libckpt.so and ckptrun are of different versions");
     if (plan.action == PLAN_EXIT) {
         dprintf(plan.exit_status ? 2 : 1, "%s", plan.message);
-        // Of other failures (usage, no checkpoint) all ranks know by themselves.
+        // All ranks find other failures (usage, no checkpoint) by themselves.
         if (plan.exit_status == EXIT_FAILURE) fds_abort_job(EXIT_FAILURE);
         return plan.exit_status;
     }

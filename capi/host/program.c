@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// program.c: puts the application and its dynamic linker into the arena, as the kernel's execve
-// would have put them elsewhere: segments, initial stack, auxiliary vector, vDSO, gate page.
+// program.c: loads the application and its dynamic linker into the arena, as the kernel's execve would load
+// them elsewhere: segments, initial stack, auxiliary vector, vDSO; and the gate page.
 #include "host.h"
 #include "arena.h"
 #include "crossing.h"
@@ -56,7 +56,7 @@ static int prot_of(uint32_t flags) {
     return (flags & PF_R ? PROT_READ : 0) | (flags & PF_W ? PROT_WRITE : 0) | (flags & PF_X ? PROT_EXEC : 0);
 }
 
-// Maps one segment at its place; the bytes beyond the file's are zero.
+// Maps one segment at its address; bytes beyond those of the file are zero.
 static const char *map_segment(const char *path, int fd, const Elf64_Phdr *p, uint64_t base) {
     uint64_t start = DOWN(base + p->p_vaddr), file_end = base + p->p_vaddr + p->p_filesz;
     uint64_t end = UP(base + p->p_vaddr + p->p_memsz);
@@ -107,7 +107,7 @@ static const char *map_image(const char *path, struct image *out) {
         error = fail(path, "is linked to a fixed address above 1 GiB; link it with -pie");
         goto out;
     }
-    // The whole span first, so that a clash shows before anything is overwritten.
+    // The whole span is mapped first, so that a clash is found before anything is overwritten.
     if (mmap((void *)(base + start), bytes, PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) == MAP_FAILED) {
         error = fail(path, errno == EEXIST ? "its fixed address is taken in this process; link it "
@@ -133,7 +133,7 @@ const char *program_load(const char *path, struct program *out) {
     struct image app, ld;
     const char *error = map_image(path, &app);
     if (error) return error;
-    // The interpreter's name lies in the program itself, as PT_INTERP.
+    // The interpreter's name is in the program itself, as PT_INTERP.
     const Elf64_Phdr *ph = (const Elf64_Phdr *)app.phdr;
     if (!ph)
         return fail(path, "has its program headers in no segment, where the dynamic linker would read them");
@@ -227,8 +227,8 @@ uint64_t program_stack(const struct program *p, const char *exe, char **argv, ch
     return sp;
 }
 
-// /proc/self/cmdline and environ: the kernel takes a whole description of the address space, of
-// which all but two ranges stay as they are.  Only for show: a kernel without it is no error.
+// For /proc/self/cmdline and environ the kernel takes a whole description of the address space; all but two
+// ranges stay as they are.  This is only for show, so a kernel that cannot do it is not an error.
 void program_show(const char *comm) {
     if (comm) RAW2(SYS_prctl, PR_SET_NAME, comm);
     char b[2048];
@@ -264,7 +264,7 @@ void program_show(const char *comm) {
 
 // ---- the gate page -----------------------------------------------------------------------------
 
-// Functions of the kernel's vDSO by their dynamic symbols.
+// Finds a function of the kernel's vDSO by its dynamic symbol.
 static void *vdso_symbol(const char *name) {
     uint64_t base = getauxval(AT_SYSINFO_EHDR);
     if (!base) return NULL;
@@ -305,7 +305,7 @@ static void *vdso_symbol(const char *name) {
     return NULL;
 }
 
-// Fallbacks for a kernel without that vDSO function: plain system calls, of the lower half.
+// For a kernel whose vDSO lacks a function: plain system calls of the lower half.
 static long slow_clock_gettime(long clock, void *ts) { return RAW2(SYS_clock_gettime, clock, ts); }
 static long slow_gettimeofday(void *tv, void *tz) { return RAW2(SYS_gettimeofday, tv, tz); }
 static long slow_time(void *t) { return RAW1(SYS_time, t); }
@@ -333,7 +333,8 @@ const char *gate_page_map(void) {
     return NULL;
 }
 
-// The page is written a few times in a process's life, while only one upper thread can run.
+// The page is writable only for a moment, a few times in a process's life, while only one upper thread can
+// run.
 void gate_page_set_tables(void *tables) {
     mprotect((void *)ARENA, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC);
     ((ckpt_gate_page *)ARENA)->tables = tables;

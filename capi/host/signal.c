@@ -6,9 +6,9 @@
 // docs/split-process.md P2, P5, P6):
 //   in upper code           the application's disposition counts: its handler is entered on a frame
 //                           that we build on its own stack, exactly as the kernel's (P7 there)
-//   in lower code           the thread is inside the lower half: faults go to whoever of Go and MPI
-//                           had a handler; the rest is queued and delivered on the way up (P8 there)
-//   no upper thread         a thread of Go's or MPI's: its own signals go to their handler, the
+//   in lower code           the thread is inside the lower half: a fault goes to the handler of Go or MPI, if
+//                           there is one; other signals are queued and delivered on the way up (P8 there)
+//   no upper thread         a thread of Go's or MPI's: signals for Go or MPI go to their handler; the
 //                           application's are passed on to its threads (hush.c keeps them away)
 // host.app holds what the application asked for, host.lower what Go and MPI installed.
 #include "host.h"
@@ -71,11 +71,11 @@ void signals_wrap_lower(void) {
 }
 
 // Signals that end the process by default and that a thread of Go lets in for a moment when it begins
-// (hush.c).  A signal that comes in that moment must find a handler: the kernel ends a process at once,
-// whoever else blocks the signal, when one thread lets in what has none.
+// (hush.c).  Such a signal must always have a handler: if one thread lets in a signal without a handler, the
+// kernel ends the process at once, though other threads block the signal.
 static bool fatal_to_newborn(int sig) { return sig == SIGPROF || sig == SIGSTKFLT || sig == 34; }
 
-// Makes the kernel's disposition what the application's asks for.
+// Sets the kernel's disposition according to the application's.
 void install_app_action(int sig) {
     const struct kaction *a = &host.app[sig];
     uint64_t keep = a->flags & (SA_RESTART | SA_NOCLDSTOP | SA_NOCLDWAIT);
@@ -96,8 +96,8 @@ void signals_reinstall(void) {
     for (int sig = 1; sig < NSIGNALS; sig++) install_app_action(sig);
 }
 
-// A program started by exec inherits what is ignored: what the application ignores, not what we
-// catch for the lower half's sake.
+// A program that is started by exec inherits which signals are ignored.  These must be those that the
+// application ignores, although we catch some of them for the lower half.
 void signals_before_exec(void) {
     for (int sig = 1; sig < NSIGNALS; sig++)
         if (has_lower(sig) && host.app[sig].handler <= 1) kernel_action(sig, host.app[sig].handler, 0);
@@ -105,7 +105,7 @@ void signals_before_exec(void) {
 
 // ---- frames ------------------------------------------------------------------------------------
 
-// The kernel's struct rt_sigframe; the extended state lies above it.
+// The kernel's struct rt_sigframe; the extended state is above the frame.
 struct frame {
     uint64_t pretcode;
     uint8_t uc[KUC_BYTES];
@@ -118,8 +118,8 @@ bool signal_on_altstack(const struct thread *t, uint64_t sp) {
     return t->app_altstack.ss_size && sp > base && sp - base <= t->app_altstack.ss_size;
 }
 
-// The sender's process id as the application knows it: glibc's pthread_cancel compares it with its
-// own.
+// Makes the sender's process id the one that the application knows: glibc's pthread_cancel compares that id
+// with the process's own.
 void signal_virtual(siginfo_t *si) {
     if (si->si_code <= 0 && si->si_code != SI_TIMER && si->si_code != SI_SIGIO)
         si->si_pid = to_virtual(si->si_pid);
@@ -176,7 +176,7 @@ long sys_rt_sigreturn(struct call *c) {
     const void *xsave = from->uc_mcontext.fpregs;
     if (xsave) {
         uint32_t bytes = xsave_size(from), room = xsave_size(c->uc);
-        // Both come from the same machine's frames; a smaller one leaves the rest as it is.
+        // Both are from frames of the same machine; a smaller state leaves the rest as it is.
         memcpy(c->uc->uc_mcontext.fpregs, xsave, bytes < room ? bytes : room);
     }
     greg_t cs = r[REG_CSGSFS];
@@ -191,14 +191,13 @@ long sys_rt_sigreturn(struct call *c) {
 
 // ---- delivery ----------------------------------------------------------------------------------
 
-// Ends the process as the default action of sig does; returns for one whose default is to stop or
-// to be ignored.
+// Ends the process as the default action of sig does.  Returns if that action is to stop, or nothing.
 static void default_action(int sig) {
     if (sig == SIGCHLD || sig == SIGURG || sig == SIGWINCH || sig == SIGCONT) return;
     kernel_action(sig, DFL, 0);
     kmask only = ~KBIT(sig);
     RAW3(SYS_tgkill, RAW0(SYS_getpid), RAW0(SYS_gettid), sig);
-    set_kernel_mask(only); // delivered here; a stop signal lets us go on
+    set_kernel_mask(only); // delivered here; after a stop signal we go on
     block_all();
     install_app_action(sig);
 }
@@ -224,7 +223,7 @@ void deliver_pending(struct thread *t, ucontext_t *uc) {
         siginfo_t si = t->pending.at[i].info;
         int sig = si.si_signo;
         kmask mask = t->suspended ? t->suspend_mask : uc_mask(uc);
-        t->suspended = false; // the first one ends rt_sigsuspend
+        t->suspended = false; // the first signal ends rt_sigsuspend
         if (mask & KBIT(sig)) // everything is blocked now, so the kernel keeps it
             RAW4(SYS_rt_tgsigqueueinfo, RAW0(SYS_getpid), RAW0(SYS_gettid), sig, &si);
         else if (host.app[sig].handler > 1)
@@ -254,8 +253,8 @@ static void queue(struct thread *t, const siginfo_t *si) {
     t->attention |= ATTN_SIGNAL;
 }
 
-// Code of the arena that has just loaded the address of the thread record loads it again: after a restart it is
-// another one.  It uses the register in the next instruction, and not after that.
+// If code of the arena has just loaded the address of the thread record, makes it load the address again: a
+// restart changes that address.  Such code uses the register in the next instruction, and not after that.
 static void reload_record(greg_t *r) {
     static const uint8_t address[] = {0x25, 0xf8, 0xff, 0xff, 0xff}; // mov REGISTER, gs:[-8]
     uint64_t ip = (uint64_t)r[REG_RIP];
@@ -275,17 +274,17 @@ void rewind_vdso(struct thread *t, ucontext_t *uc) {
     if (((ip >= host.vdso_start && ip < host.vdso_end) || ours) && t->vdso_sp) {
         r[REG_RSP] = (greg_t)t->vdso_sp;
         r[REG_RIP] = *(greg_t *)t->vdso_sp;
-        t->vdso_sp = 0; // a handler that asks for the time before ours goes on has a frame of its own
+        t->vdso_sp = 0; // a handler that asks for the time meanwhile has a frame of its own
     }
     reload_record(r);
-    // Between gate_commit and gate_in the gate's own work is done again (gate.S).
+    // A thread between gate_commit and gate_in goes back to gate_commit (gate.S).
     uint64_t code = ARENA + 0x400, commit = code + (uint64_t)(gate_commit - gate_code);
     if (ip > commit && ip < code + (uint64_t)(gate_in - gate_code)) r[REG_RIP] = (greg_t)commit;
 }
 
 __attribute__((noinline)) static void upper_signal(struct thread *t, siginfo_t *si, ucontext_t *uc) {
     int sig = si->si_signo;
-    // Go preempts its goroutines with SIGURG; a thread may be in upper code by the time it comes.
+    // Go preempts its goroutines with SIGURG; a thread may be in upper code when that signal comes.
     if (sig == SIGURG && si->si_code == SI_TKILL && si->si_pid == host.pid && has_lower(sig)) return;
     if (host.app[sig].handler == IGN && !(is_fault(sig) && si->si_code > 0)) return;
     if (host.app[sig].handler <= 1) {
@@ -323,8 +322,8 @@ __attribute__((noinline)) static void lower_signal(struct thread *t, siginfo_t *
             uc->uc_mcontext.gregs[REG_RIP] = (greg_t)cancel_out;
         return;
     }
-    // A thread of the lower half: the application's threads are the ones to hear it, those that do not
-    // block it.  This one lets it in no more, except what Go needs.
+    // A thread of the lower half got the signal: it is passed on to a thread of the application that does not
+    // block it.  This thread lets it in no more, except SIGURG, which Go needs.
     if (sig != SIGURG) {
         *(kmask *)&uc->uc_sigmask |= KBIT(sig);
         RAW3(SYS_rt_sigqueueinfo, host.pid, sig, si);
@@ -348,7 +347,7 @@ static void on_signal(int sig, siginfo_t *si, void *v) {
         set_fs(t->upper_fs);
         return;
     }
-    if (t && !lower_gs && fs != t->lower_fs) t = NULL; // it has inherited the record's address
+    if (t && !lower_gs && fs != t->lower_fs) t = NULL; // this thread has inherited the record's address
     if (hush_ordered(si)) {
         if (!t) hush(v);
         return;
@@ -360,8 +359,8 @@ static void on_signal(int sig, siginfo_t *si, void *v) {
     set_fs(fs);
 }
 
-// In the gate a thread is in the lower half from gate_in on until gate_tail.  In the kernel's vDSO it is where
-// it called that from; functions of ours say so in vdso_sp.
+// In the gate's code a thread is in the lower half from gate_in until gate_tail.  In the kernel's vDSO it is
+// in the half that called the vDSO; our functions that call it say so in vdso_sp.
 bool stands_in_upper(const struct thread *t, uint64_t fs, const ucontext_t *uc) {
     if (!t || fs != t->upper_fs) return false;
     if (!t->quick) return true;
@@ -396,7 +395,7 @@ long sys_rt_sigaction(struct call *c) {
     if (new) copy = *new;
     if (old) *old = host.app[sig];
     if (!new) return 0;
-    if (borrowed()) { // before exec: only what is inherited matters, and host.app is the parent's
+    if (borrowed()) { // a child before exec: only what exec inherits matters, and host.app is the parent's
         if (copy.handler <= 1 && sig != SIGSYS && sig != SIG_PARK) kernel_action((int)sig, copy.handler, 0);
         return 0;
     }
@@ -463,11 +462,11 @@ long sys_rt_sigsuspend(struct call *c) {
 long sys_pause(struct call *c) { return blocking(c, SYS_pause, c->a); }
 
 long sys_rt_sigtimedwait(struct call *c) {
-    // Waits for blocked signals; those of ours are never blocked for long and cannot be waited for.
+    // Waits for blocked signals.  Our own are never blocked for long, and nobody can wait for them.
     kmask set = *(const kmask *)c->a[0] & ~OURS;
     long a[6] = {(long)&set, c->a[1], c->a[2], 8};
     if (c->a[3] != 8) return -EINVAL;
-    // A signal that is both waited for and unblocked may reach a handler first, as natively.
+    // A signal that is both waited for and unblocked may reach a handler first, as without ckptrun.
     const struct timespec *ts = (const struct timespec *)c->a[2];
     int64_t when = ts ? wait_deadline(c, ts) : 0;
     struct timespec left;

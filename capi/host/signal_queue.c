@@ -2,9 +2,9 @@
 //
 // signal_queue.c: signals that are pending in the kernel when the process is stopped.
 //
-// They would be lost with the process: a pthread_cancel that was sent and not yet seen, an alarm.
-// So each stopped thread takes its own out of the kernel's queue, one of them also those of the
-// process, and puts them back when it goes on, here or after a restart.
+// Such signals would be lost with the process: a pthread_cancel that was sent and not yet seen, an alarm.  So
+// each stopped thread takes its own signals out of the kernel's queue, and one thread also takes those of the
+// process. Each puts them back when it goes on, here or after a restart.
 #include "host.h"
 #include "thread.h"
 
@@ -15,7 +15,8 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-// SigPnd and ShdPnd of the calling thread.  No stdio: a held thread may have interrupted anything.
+// SigPnd and ShdPnd of the calling thread.  This does not use stdio: a held thread may have interrupted
+// anything.
 static bool pending_masks(kmask *own, kmask *shared) {
     char b[4096];
     long fd = RAW3(SYS_open, "/proc/thread-self/status", O_RDONLY | O_CLOEXEC, 0);
@@ -62,8 +63,8 @@ static void take(struct thread *t, kmask set, bool shared) {
 void signals_collect(struct thread *t, bool shared) {
     kmask own, process;
     if (!pending_masks(&own, &process)) return;
-    // A thread's own queue is served first, so what is taken under its mask is its own; signals of
-    // the same number that are pending for the process too become this thread's.
+    // The kernel serves a thread's own queue first, so what is taken with its mask is its own.  Signals of
+    // the same number that are pending for the process become this thread's.
     if (own & ~OURS) take(t, own & ~OURS, false);
     if (shared && (process & ~OURS)) take(t, process & ~OURS, true);
 }

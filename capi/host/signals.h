@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// signals.h: signals of two owners: the kernel's structures, masks, lists of pending ones, and who
-// hears what.
+// signals.h: signals of two owners: the kernel's structures, masks, lists of pending signals, and who hears
+// which signal.
 //
-// Nothing here may be called before the FS base is the lower one, but what is inline.
+// Only inline functions may be called here before the FS base is the lower one.
 #ifndef SIGNALS_H
 #define SIGNALS_H
 
@@ -24,8 +24,8 @@
 // Signal masks are the kernel's 64-bit ones.
 typedef uint64_t kmask;
 #define KBIT(sig) (1ull << ((sig)-1))
-// Never blocked while upper code runs: a trap with SIGSYS blocked kills (docs/split-process.md P1), and parking
-// must work.
+// Never blocked while upper code runs: a trap with SIGSYS blocked kills (docs/split-process.md P1), and
+// parking must work.
 #define OURS (KBIT(SIGSYS) | KBIT(SIG_PARK))
 
 struct kaction { // the kernel's struct sigaction
@@ -35,7 +35,7 @@ struct kaction { // the kernel's struct sigaction
     kmask mask;
 };
 
-// Extended state of a context: address and bytes; and what a sigreturn would load.
+// The size of the extended state of a context, in bytes.
 static inline uint32_t xsave_size(const ucontext_t *uc) {
     const uint32_t *sw = (const uint32_t *)((const char *)uc->uc_mcontext.fpregs + 464);
     return sw[0] == 0x46505853u /* FP_XSTATE_MAGIC1 */ ? sw[1] : 512;
@@ -53,11 +53,11 @@ static inline void set_kernel_mask(kmask m) { RAW4(SYS_rt_sigprocmask, SIG_SETMA
 // ---- lists -------------------------------------------------------------------------------------
 struct kept_signal {
     siginfo_t info;
-    uint64_t shared; // it was for the process, not for the thread
+    uint64_t shared; // the signal was for the process, not for the thread
 };
 
-// Oldest first.  A list that grows leaves its old memory as it is, to a thread that may be reading it; a
-// record that is used again keeps its lists.
+// Signals, oldest first.  A list that grows does not free its old memory, since a thread may be reading it.
+// A thread record that is used again keeps its lists.
 struct signal_list {
     struct kept_signal *at;
     uint32_t count, room;
@@ -73,10 +73,10 @@ void install_app_action(int sig);
 void signal_virtual(siginfo_t *si);
 bool signal_on_altstack(const struct thread *t, uint64_t sp); // the application's
 void deliver_pending(struct thread *t, ucontext_t *uc);
-void pending_return(struct thread *t, kmask mask); // queued ones that a call does not let in
-// A queued signal is not blocked by mask; *restart: interrupted calls are to be restarted.
+void pending_return(struct thread *t, kmask mask); // gives back queued signals that a call does not let in
+// Whether mask lets in a queued signal; *restart: its handler restarts interrupted calls.
 bool pending_deliverable(struct thread *t, kmask mask, bool *restart);
-// A context inside the vDSO or the gate's own entry begins there again, where it can be saved.
+// Moves a context that is inside the vDSO or the gate's entry back to where it can be saved and begins again.
 void rewind_vdso(struct thread *t, ucontext_t *uc);
 
 // ---- signal_queue.c ----------------------------------------------------------------------------
@@ -87,9 +87,9 @@ void signals_collect_shared(struct thread *t); // for a stopped t, by another th
 void signals_requeue(struct thread *t);        // all signals blocked
 
 // ---- hush.c: threads of the lower half do not hear the application's signals --------------------
-void hush_all(void);                    // those of Go, once SIGURG is wrapped
-bool hush_ordered(const siginfo_t *si); // this signal only tells a thread to
-void hush(ucontext_t *uc);              // from when uc goes on
+void hush_all(void);                    // Go's threads, once SIGURG is wrapped
+bool hush_ordered(const siginfo_t *si); // whether the signal only tells a thread to hush
+void hush(ucontext_t *uc);              // the thread's mask, once uc goes on
 int lower_thread(pthread_t *id, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
 
 #endif

@@ -2,8 +2,8 @@
 //
 // sys_mem.c: the upper half's mappings get their addresses in the arena.
 //
-// The lower libc's functions are called, not raw system calls: UCX and others patch them to learn
-// of memory that goes away (docs/split-process.md P25).
+// These emulations call the lower libc's functions instead of raw system calls: UCX and others patch those
+// functions to learn of memory that is unmapped (docs/split-process.md P25).
 #include "host.h"
 #include "arena.h"
 #include "emulation.h"
@@ -24,7 +24,8 @@ static uint64_t alignment(uint64_t bytes) { return bytes >= HUGE ? HUGE : PAGE; 
 
 static long mapped(void *p) { return p == MAP_FAILED ? -errno : (long)p; }
 
-// What the program has mapped by address where nothing of its is saved: it holds a checkpoint back. Under the lock.
+// Memory that the program has mapped by address where its memory is not saved.  It holds a checkpoint back.
+// Under host.lock.
 static struct { uint64_t start, end; } outside[32];
 enum { OUTSIDE = sizeof outside / sizeof *outside };
 
@@ -37,7 +38,7 @@ int memory_outside(uint64_t *start, uint64_t *end) {
     return found;
 }
 
-// A mapping is taken back whole; the lower half's cannot be named.
+// Unmaps such memory, each mapping as a whole.  Other addresses there are the lower half's, and are refused.
 static long unmap_outside(uint64_t start, uint64_t end) {
     long r = -EINVAL;
     lock();
@@ -56,8 +57,8 @@ long sys_mmap(struct call *c) {
     if (!c->a[1]) return -EINVAL;
     if (!bytes || bytes > ARENA_END - ARENA_MMAP) return -ENOMEM;
     if (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) {
-        // Fixed addresses are for what the program has already, or for low ones of its own choice.
-        // Elsewhere nothing of the lower half may be replaced.
+        // A fixed address may be in the program's part of the arena, or a low one of the program's choice.
+        // Elsewhere a mapping must not replace anything of the lower half.
         bool own = (addr >= ARENA_STACK && addr + bytes <= ARENA_END) || addr + bytes <= LOW_END;
         if (!own) flags = (flags & ~MAP_FIXED) | MAP_FIXED_NOREPLACE;
         lock();
@@ -156,7 +157,7 @@ long sys_brk(struct call *c) {
     return (long)host.brk;
 }
 
-// Segments are shared with other processes, so they hold a checkpoint back.
+// System V segments are shared with other processes, so they hold a checkpoint back.
 long sys_shmat(struct call *c) {
     struct shmid_ds ds;
     if (c->a[1]) return -EINVAL;
@@ -173,7 +174,7 @@ long sys_shmat(struct call *c) {
 long sys_shmdt(struct call *c) {
     lock();
     long r = RAW1(SYS_shmdt, c->a[0]);
-    if (r == 0) host.shm--; // its addresses stay taken: their number is not known here
+    if (r == 0) host.shm--; // the segment's addresses stay taken: its size is not known here
     unlock();
     return r;
 }

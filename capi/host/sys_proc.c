@@ -3,8 +3,8 @@
 // sys_proc.c: ids, children, exec, exit.
 //
 // The application keeps the process and thread ids of its first start (docs/split-process.md P15).
-// Children are ordinary processes with ids of their own; a forked one goes on in upper code without
-// Go, and cannot be saved; what it starts by exec runs natively, but see capi/enter.
+// Children are ordinary processes with ids of their own.  A forked child continues in upper code without Go,
+// and cannot be saved.  A program that it starts by exec runs without ckptrun, but see capi/enter.
 #include "host.h"
 #include "crossing.h"
 #include "emulation.h"
@@ -87,7 +87,7 @@ long sys_setpgid(struct call *c) {
 static pid_t real_target(pid_t pid) { return pid < -1 ? -to_real(-pid) : to_real(pid); }
 
 long sys_kill(struct call *c) {
-    // All signals are blocked here: one to ourselves arrives when the upper context is back.
+    // All signals are blocked here: a signal to this process arrives when the upper context is back.
     return RAW2(SYS_kill, real_target((pid_t)c->a[0]), c->a[1]);
 }
 
@@ -133,8 +133,8 @@ long sys_waitid(struct call *c) {
     return blocking(c, SYS_waitid, a);
 }
 
-// A copy of the process.  The lower libc's fork, since it keeps the lower malloc usable in the
-// child; the upper libc does the same for its own half around the call.
+// Makes a copy of the process with the lower libc's fork, which keeps the lower malloc usable in the child.
+// The upper libc does the same for its own half around this call.
 static long do_fork(struct call *c, unsigned long flags, pid_t *ctid) {
     lock(); // so that the child does not inherit it held by another thread
     pid_t pid = fork();
@@ -160,8 +160,8 @@ static long do_fork(struct call *c, unsigned long flags, pid_t *ctid) {
 
 long sys_fork(struct call *c) { return do_fork(c, 0, NULL); }
 
-// What a vfork child needs to go on in upper code.  It borrows our memory but not our signal
-// stack: the parent sleeps in this very handler on that one (docs/split-process.md P13).
+// What a vfork child needs to continue in upper code.  The child borrows our memory but not our signal stack:
+// the parent sleeps on that one, in this very handler (docs/split-process.md P13).
 struct borrower {
     struct thread *t;
     uint8_t *stack; // the child's lower signal stack
@@ -202,7 +202,7 @@ static long do_vfork(struct call *c, uint64_t stack) {
     long pid = host_vfork(CLONE_VM | CLONE_VFORK | SIGCHLD, (uint8_t *)uc - 256, borrower_run, &b);
     fds_vfork_end(c->t);
     host.parent = true;
-    wrap_free(&c->t->outfit); // when its exec went well, nobody did in the child
+    wrap_free(&c->t->outfit); // after a successful exec the child has not freed it
     c->t->upper_fs = keep_fs;
     c->t->clear_tid = keep_clear;
     c->t->hidden_mask = keep_hidden;
@@ -238,8 +238,8 @@ long sys_clone(struct call *c) {
 
 // ---- exec --------------------------------------------------------------------------------------
 
-// Does path name something that ckptrun can run again?  Otherwise the call fails as the kernel's
-// would, before anything is torn down.
+// Whether path names something that ckptrun can run.  If not, the call fails as the kernel's would, before
+// anything is torn down.
 static long can_exec(const char *path) {
     if (RAW2(SYS_access, path, X_OK) < 0) return RAW2(SYS_access, path, F_OK) < 0 ? -ENOENT : -EACCES;
     return 0;
@@ -266,7 +266,7 @@ static bool dynamic_or_script(const char *path) {
     return false;
 }
 
-// The job's own process replaces itself: ckptrun starts again, with the options it had.
+// The job's own process replaces itself: ckptrun starts again, with the same options.
 static long exec_again(struct call *c, const char *path, char *const *argv, char *const *envp) {
     long r = can_exec(path);
     if (r) return r;
@@ -284,8 +284,8 @@ static long exec_again(struct call *c, const char *path, char *const *argv, char
     return r;
 }
 
-// A child runs natively what it starts; while this process may not be the MPI program, that may turn out
-// to be the one, and comes under ckptrun by itself (capi/enter).
+// A program that a child starts runs without ckptrun.  While this process may be just a wrapper, that program
+// may be the MPI program; if so, it starts itself under ckptrun (capi/enter).
 static long exec_child(struct call *c, const char *path, char *const *argv, char *const *envp) {
     if (!host.launched || host.mpi) return RAW3(SYS_execve, path, argv, envp);
     char **environment = wrap_environment(c, envp, &c->t->outfit);

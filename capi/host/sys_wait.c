@@ -2,9 +2,9 @@
 //
 // sys_wait.c: calls that wait with a timeout.
 //
-// The kernel ends them with EINTR when a handler ran, also with SA_RESTART.  Parking must not show,
-// so a call that was cut short by it is issued again, for the time that was left
-// (docs/split-process.md P9): the thread record remembers the deadline together with the place of the call.
+// The kernel ends such calls with EINTR when a handler ran, also with SA_RESTART.  The application must not
+// notice parking, so a call that parking cut short is issued again, for the time that was left
+// (docs/split-process.md P9).  The thread record remembers the deadline, and the address of the call.
 #include "host.h"
 #include "emulation.h"
 #include "thread.h"
@@ -25,7 +25,7 @@ int64_t now_ns(void) {
     return ts.tv_sec * SECOND + ts.tv_nsec;
 }
 
-// Deadline of a wait of timeout nanoseconds that begins now, or began before it was cut.
+// The deadline of a wait of timeout nanoseconds, which begins now or began before it was cut.
 static int64_t deadline(struct call *c, int64_t timeout) {
     struct cut_wait *w = &c->t->cut;
     const greg_t *r = c->uc->uc_mcontext.gregs;
@@ -41,7 +41,7 @@ static int64_t deadline(struct call *c, int64_t timeout) {
 void wait_remember(struct call *c, long result, int64_t when) {
     if (result != CUT) return;
     const greg_t *r = c->uc->uc_mcontext.gregs;
-    // Where the trap will find it again: after the instruction, as now.
+    // The trap will find this wait again by its address: after the instruction, as now.
     c->t->cut = (struct cut_wait){(uint64_t)r[REG_RIP], (uint64_t)r[REG_RSP], when};
 }
 
@@ -77,7 +77,7 @@ long sys_nanosleep(struct call *c) {
 
 long sys_clock_nanosleep(struct call *c) {
     bool relative = !(c->a[1] & TIMER_ABSTIME);
-    // Only clocks that run with real time; a CPU-time sleep keeps its own notion.
+    // Only for clocks that run with real time; a sleep on a clock of CPU time is left to the kernel.
     if (relative && (c->a[0] == CLOCK_MONOTONIC || c->a[0] == CLOCK_REALTIME || c->a[0] == CLOCK_BOOTTIME ||
                      c->a[0] == CLOCK_TAI))
         return relative_sleep(c, (const struct timespec *)c->a[2], (struct timespec *)c->a[3]);
@@ -89,8 +89,8 @@ long sys_clock_nanosleep(struct call *c) {
 
 int64_t wait_deadline(struct call *c, const struct timespec *timeout) { return deadline(c, to_ns(timeout)); }
 
-// ppoll with a mask of the application's choosing is atomic in the kernel; here the mask is set
-// before the call and the attention word closes the gap.
+// The kernel's ppoll sets the application's mask atomically.  Here the mask is set before the call, and the
+// attention word closes the gap.
 static long poll_until(struct call *c, long fds, long nfds, bool forever, int64_t when, kmask mask) {
     struct timespec ts = {0, 0};
     if (!forever) ts = wait_left(when);
@@ -106,7 +106,8 @@ long sys_poll(struct call *c) {
     return r;
 }
 
-// A call with its own mask: signals that it lets in are delivered although the thread blocks them.
+// The mask of a call that has one of its own: signals that the call lets in are delivered although the thread
+// blocks them.
 static kmask own_mask(struct call *c, uint64_t set) {
     if (!set) return uc_mask(c->uc);
     kmask m = *(const kmask *)set & ~(KBIT(SIGKILL) | KBIT(SIGSTOP) | OURS);
@@ -130,7 +131,7 @@ long sys_ppoll(struct call *c) {
     return r;
 }
 
-// select changes its sets only when it returns a result, so it can be issued again.
+// select changes its sets only when it returns a result, so a select that was cut can be issued again.
 static long select_until(struct call *c, bool forever, int64_t when, kmask mask) {
     struct timespec ts = {0, 0};
     if (!forever) ts = wait_left(when);
@@ -210,7 +211,7 @@ long sys_epoll_pwait2(struct call *c) {
 long sys_futex(struct call *c) {
     int op = (int)c->a[1] & FUTEX_CMD_MASK;
     const struct timespec *ts = (const struct timespec *)c->a[3];
-    if (op == FUTEX_WAIT_BITSET && ts && !(c->a[1] & FUTEX_CLOCK_REALTIME)) { // until a time of ours
+    if (op == FUTEX_WAIT_BITSET && ts && !(c->a[1] & FUTEX_CLOCK_REALTIME)) { // until a time of its clock
         struct timespec to;
         long a[6] = {c->a[0], c->a[1], c->a[2], 0, c->a[4], c->a[5]};
         a[3] = (long)clock_to_kernel(CLOCK_MONOTONIC, ts, &to);

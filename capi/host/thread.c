@@ -2,15 +2,15 @@
 //
 // thread.c: threads of the upper half: begun, ended, stopped, continued.
 //
-// Each is carried by a lower pthread of its own, whose stack serves the gate.  A thread starts,
-// and starts again after a restart, by a sigreturn from a frame with its upper context: one path
-// for new, restarted and main threads (docs/split-process.md P12).
+// Each upper thread is carried by a lower pthread of its own; calls through the gate run on that pthread's
+// stack.  A thread starts, and starts again after a restart, by a sigreturn from a frame with its upper
+// context: one path for new, restarted and main threads (docs/split-process.md P12).
 //
-// Stopping.  park() raises host.park_gen to an odd number and signals every thread.  A thread in upper
-// code saves its context in the handler and sleeps there; one in the lower half gets ATTN_PARK and
-// does so on its way up; one that waits in a held gate call (MPIX_Checkpoint, or a call that can be
-// issued again) counts as stopped.
-// When all are stopped no upper instruction runs and no lock of the lower half is held by them.
+// Stopping.  park() raises host.park_gen to an odd number and signals every thread.  A thread in upper code
+// saves its context in the handler and sleeps there.  A thread in the lower half gets ATTN_PARK, and does the
+// same on its way up.  A thread that waits in a held gate call (MPIX_Checkpoint, or a call that can be issued
+// again) counts as stopped.  When all threads are stopped, no upper instruction runs, and they hold no lock
+// of the lower half.
 #include "host.h"
 #include "arena.h"
 #include "crossing.h"
@@ -42,7 +42,7 @@ static long futex(volatile uint32_t *word, int op, uint32_t value, const struct 
     return RAW6(SYS_futex, word, op, value, ts, 0, 0);
 }
 
-// Waits until *word differs from value; whoever changes one of the words rings.
+// Waits until *word differs from value; whoever changes one of these words rings the bell.
 static void wait_for_bell(volatile uint32_t *word, uint32_t value) {
     for (;;) {
         uint32_t b = host.bell;
@@ -123,7 +123,7 @@ struct thread *thread_by_vtid(pid_t vtid) {
     return NULL;
 }
 
-// The kernel's number, unless a restarted thread goes by it already.
+// The number of a new thread: the kernel's, unless a restarted thread has that number already.
 static pid_t choose_vtid(pid_t tid) {
     while (thread_by_vtid(tid)) tid += 1 << 22; // above any pid the kernel gives
     return tid;
@@ -151,7 +151,7 @@ static _Noreturn void resume_upper(struct thread *t) {
     host_sigreturn(uc, t->upper_fs);
 }
 
-// A thread of an image goes on: in the gate call in which it was held, or in upper code.
+// Continues a thread of an image: in the gate call in which it was held, or in upper code.
 static _Noreturn void go_on(struct thread *t) {
     t->state = T_RUNNING;
     RAW2(SYS_prctl, PR_SET_NAME, t->comm);
@@ -178,8 +178,9 @@ struct lower_call {
     const ucontext_t *uc;
 };
 
-// The handler that we come from keeps its frames in the upper part of the signal stack; the kernel
-// would begin there again, since we have left it.
+// The handler that called this keeps its frames in the upper part of the signal stack.  The kernel would
+// begin at the top of that stack again, since the thread has left it; so only the lower part is offered
+// meanwhile.
 static long run_lower(void *p) {
     struct lower_call *c = p;
     const ucontext_t *before = c->t->over;
@@ -199,8 +200,8 @@ long thread_call_lower(struct thread *t, const ucontext_t *uc, long (*fn)(void *
 
 // ---- begin and end -----------------------------------------------------------------------------
 
-// The upper thread is gone.  Nothing upper may be touched after clear_tid is 0: a joiner may unmap
-// the stack.  It is cleared before the thread leaves the list, so that an image never lacks a
+// The upper thread has ended.  Nothing upper may be touched once the word at clear_tid is 0: a joiner may
+// unmap the stack.  That word is cleared before the thread leaves the list, so that an image never lacks a
 // thread that a joiner waits for.
 static void farewell(struct thread *t) {
     uint32_t *word = (uint32_t *)t->clear_tid;
@@ -239,14 +240,14 @@ static void detach(struct thread *t) {
 
 _Noreturn void thread_leave(struct thread *t) { siglongjmp(t->leave, 1); }
 
-// Where the gate of this thread begins its calls: below the caller's frame.
+// The stack pointer with which the gate begins this thread's calls: below the caller's frame.
 #define GATE_STACK(frame) (((uint64_t)(frame)-1024) & ~15ull)
 
-// How a thread begins.  It lies on its maker's stack: the thread may have ended, and its record be
-// another one's, before its maker looks.
+// How a thread begins, on its maker's stack: before the maker looks, the thread may have ended, and its
+// record may belong to another thread.
 struct birth {
     struct thread *t;
-    bool restart; // the thread is one of an image
+    bool restart; // the thread is from an image
     pid_t vtid;
     volatile uint32_t done;
 };
@@ -330,14 +331,14 @@ _Noreturn void thread_run_main(uint64_t ip, uint64_t sp) {
     }
     farewell(t);
     detach(t);
-    for (;;) RAW0(SYS_pause); // other threads go on; the process ends with the last
+    for (;;) RAW0(SYS_pause); // other threads go on; the process ends with the last one
 }
 
 _Noreturn void threads_continue(void) {
     struct thread *t = self();
     if (sigsetjmp(t->leave, 0) == 0) {
         t->lower_sp = GATE_STACK(__builtin_frame_address(0) - 32768);
-        lock(); // who stops the process from now on must wait for all threads
+        lock(); // whoever stops the process from now on must wait for all threads
         for (struct thread *o = host.threads; o; o = o->next) o->state = T_RUNNING;
         host.park_gen++; // even: all threads go
         host.live = true;
@@ -356,8 +357,8 @@ _Noreturn void threads_continue(void) {
 
 // ---- stop --------------------------------------------------------------------------------------
 
-// Whether a parked thread stays so; otherwise it counts as running from now on.  The next stop may come
-// before a thread has woken from the last: whoever stops the process looks under the lock, too.
+// Whether a parked thread stays parked; otherwise it counts as running from now on.  The next stop may come
+// before a thread has woken from the last one, so whoever stops the process looks under the lock too.
 static bool still_parked(struct thread *t) {
     kmask old = block_all();
     lock();
@@ -372,9 +373,9 @@ static void park_upper(struct thread *t, ucontext_t *uc) {
     call_stopped(t, uc);
     if (!(host.park_gen & 1)) return; // too late: released already
     rewind_vdso(t, uc);
-    // Elsewhere than in upper code the context could not be continued; the parker signals again.
+    // A context outside of upper code could not be continued; the parker signals again.
     if (!in_upper((uint64_t)uc->uc_mcontext.gregs[REG_RIP])) return;
-    // Nor inside a callback of the lower half, whose frames are in no image: once that is over.
+    // The same inside a callback of the lower half, whose frames are in no image: the thread parks after it.
     if (t->upcalls) {
         t->attention |= ATTN_PARK;
         return;
@@ -397,10 +398,10 @@ static void park_upper(struct thread *t, ucontext_t *uc) {
         }
         if ((host.park_gen & 1) && host.collect == round) futex(&host.bell, FUTEX_WAIT, b, NULL);
     }
-    signals_requeue(t); // they come when the upper context is back
+    signals_requeue(t); // the kernel delivers them when the upper context is back
 }
 
-// All threads are stopped: the pending signals of each.
+// Has each thread take its pending signals, once all threads are stopped.
 static void collect_signals(void) {
     kmask old = block_all();
     lock();
@@ -408,7 +409,7 @@ static void collect_signals(void) {
     for (struct thread *t = host.threads; t; t = t->next)
         if (t->state == T_PARKED) host.collector = t;
     host.collect++;
-    // All wait in held calls: none looks again, so those of the process are taken here.
+    // All threads wait in held calls and none looks again, so the process's signals are taken here.
     if (!host.collector && host.threads) signals_collect_shared(host.threads);
     unlock();
     threads_ring();
@@ -437,9 +438,10 @@ void on_park(int sig, siginfo_t *si, void *v) {
     }
 }
 
-// The gate's frame has all that a call preserves, once the modes of floating point are there: they are
-// still those with which the thread came, since the lower half's functions preserve them too.  The gate
-// itself leaves them alone: reading and setting them takes as long as all the rest of it, without the FS bases.
+// Stores the modes of floating point in the gate's frame, which then has all that a call preserves.  The
+// modes are still those of the caller, since the lower half's functions preserve them too.  The gate itself
+// does not save them: reading and setting them takes as long as all the rest of the gate, without the FS
+// bases.
 static void complete_gate_frame(const struct thread *t) {
     uint8_t *frame = (uint8_t *)t->upper_sp; // gate.S
     uint32_t mxcsr;
@@ -462,7 +464,7 @@ void thread_hold(struct thread *t) {
 void thread_unhold(struct thread *t) {
     kmask old = block_all();
     lock();
-    while (host.park_gen & 1) { // stopped, or again already: this thread counts as held
+    while (host.park_gen & 1) { // the process is stopped, perhaps again: this thread counts as held
         unlock();
         set_kernel_mask(old);
         thread_wait(t);
@@ -472,7 +474,7 @@ void thread_unhold(struct thread *t) {
     t->state = T_RUNNING;
     unlock();
     signals_requeue(t);
-    set_kernel_mask(t->uc_mask); // Go, where it was called meanwhile, may have let in other signals
+    set_kernel_mask(t->uc_mask); // Go, if it was called meanwhile, may have let in other signals
 }
 
 static void op_release(void) {
@@ -486,7 +488,7 @@ static void op_release(void) {
     set_kernel_mask(old);
 }
 
-// Signals those that still run; how many there are, one of them in *which.
+// Signals the threads that still run.  Returns how many these are; *which is one of them.
 static int signal_running(pid_t *which, bool *in_lower) {
     kmask old = block_all();
     lock();
@@ -515,15 +517,15 @@ static int op_park(int timeout_ms, char *why, size_t bytes) {
         return -EBUSY;
     }
     int64_t end = now_ns() + timeout_ms * 1000000ll, pause = 20000;
-    // Before a program's first instruction there is no thread to be found; and a restart holds its
-    // threads with an odd generation itself, until threads_continue().
+    // Before a program's first instruction there is no thread to stop.  And a restart itself holds its
+    // threads with an odd generation, until threads_continue().
     for (; !host.live; nanosleep(&(struct timespec){0, 1000000}, NULL))
         if (now_ns() > end) {
             snprintf(why, bytes, "the program does not run yet");
             return -EBUSY;
         }
     kmask old = block_all();
-    lock(); // orders this before or after any thread_unhold
+    lock(); // so that any thread_unhold comes before or after this
     host.park_gen++;
     unlock();
     set_kernel_mask(old);
@@ -549,13 +551,14 @@ static int op_park(int timeout_ms, char *why, size_t bytes) {
 
 // ---- frozen copy -------------------------------------------------------------------------------
 
-// The copy ends with the process, and not before.  PR_SET_PDEATHSIG would end it with the thread that
+// The copy ends with the process, and not before.  PR_SET_PDEATHSIG would end the copy with the thread that
 // made it: a program's thread may ask for a checkpoint and end.
 _Noreturn static void copy_lives(pid_t parent) {
     RAW3(SYS_close_range, 0, ~0u, 0);
     struct pollfd end = {.fd = (int)RAW6(SYS_pidfd_open, parent, 0, 0, 0, 0, 0), .events = POLLIN};
     while (RAW0(SYS_getppid) == parent) {
-        // Where a sandbox has no descriptors of processes, or no poll of them, it looks now and then.
+        // Where a sandbox does not allow descriptors of processes, or poll on them, the copy looks now and
+        // then.
         struct timespec look = {1, 0};
         if (end.fd < 0)
             RAW6(SYS_ppoll, NULL, 0, &look, NULL, 0, 0);
@@ -567,8 +570,9 @@ _Noreturn static void copy_lives(pid_t parent) {
     for (;;) RAW1(SYS_exit_group, 0);
 }
 
-// A child that only exists: its memory is this moment's.  No exit signal, so that the application's
-// wait() never sees it; no descriptors, so that no pipe of the application stays open in it.
+// Makes a child that does nothing: its memory is that of this moment.  It has no exit signal, so that the
+// application's wait() never sees it, and no descriptors, so that no pipe of the application stays open in
+// it.
 static int op_freeze(void) {
     kmask old = block_all();
     pid_t parent = host.pid;
@@ -591,7 +595,7 @@ static void op_end(int status) {
 }
 
 static int op_foreign(uint64_t start, uint64_t end) {
-    if (start < ARENA_MMAP || end > ARENA_END) return 0; // not kept on the list
+    if (start < ARENA_MMAP || end > ARENA_END) return 0; // the list does not cover these addresses
     lock();
     bool is = arena_has_free(start, end);
     unlock();

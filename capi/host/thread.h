@@ -20,19 +20,19 @@ struct call;
 
 #define ATTN_PARK 1u        // park as soon as the thread is in upper code
 #define ATTN_SIGNAL 2u      // signals for the application wait in the thread's queue
-#define NR_ATTENTION 0x434b // no system call: "look at my attention word", issued by the gate
+#define NR_ATTENTION 0x434b // no system call of the kernel: the gate says "look at my attention word"
 
 // A wait that parking cut short: what is left of it when the call is issued again (docs/split-process.md P9).
 struct cut_wait {
-    uint64_t ip, sp;  // where the call stands; 0: none
+    uint64_t ip, sp;  // the call's address and stack pointer; 0: none
     int64_t deadline; // CLOCK_MONOTONIC nanoseconds
 };
 
-// The call before which a stopped thread stands, since it was stopped in it (interrupted.c).
+// The call in which a thread was stopped, and which it will make again (interrupted.c).
 struct stood {
     uint64_t ip, sp; // 0: none
     int64_t nr, arg;
-    bool native; // the kernel makes it again, not the dispatcher
+    bool native; // the call goes to the kernel, not to the dispatcher
 };
 
 enum thread_state {
@@ -41,11 +41,11 @@ enum thread_state {
     T_HELD = 2,   // waits inside a gate call at a point from which it can be continued
 };
 
-// One thread of the upper half.  Its address is at gs:[-8].  Offsets up to 64 are known to gate.S and
-// vdso.S.  The record is lower memory, which no image has.  So each field has a fate:
+// One thread of the upper half.  The record's address is at gs:[-8].  gate.S and vdso.S know offsets up to
+// 64.  The record is in lower memory, which no image has.  So each field has a fate:
 //
 //   saved    thread_save writes it, thread_load reads it (thread_image.c)
-//   again    made anew when the thread is carried by a new lower one (thread_new, thread_attach, thread_start)
+//   again    made anew when a new lower thread carries the thread (thread_new, thread_attach, thread_start)
 //   dropped  means nothing while the thread is stopped, and begins as 0
 struct thread {
     struct thread *self; //  0 again
@@ -62,30 +62,30 @@ struct thread {
     struct thread *next;         // again    list of live threads, under host.lock
     pid_t tid, vtid;             // again, saved  the kernel's, and what the application believes
     bool main;                   // saved
-    volatile uint32_t state;     // saved    as what the image says of kind; T_PARKED when loaded
+    volatile uint32_t state;     // saved    as kind of the image; T_PARKED when loaded
     stack_t app_altstack;        // saved
     kmask hidden_mask;           // saved    which of OURS the application believes to have blocked
-    struct signal_list pending;  // saved    signals that came while in the lower half; loaded into kept
-    uint32_t image_pending;      // dropped  how many of them go into the image
+    struct signal_list pending;  // saved    signals that came in the lower half; loaded into kept
+    uint32_t image_pending;      // dropped  how many of pending go into the image
     struct cut_wait cut;         // saved    as the time that is left
-    struct stood stood;          // saved    as a flag: the context says the rest
+    struct stood stood;          // saved    as a flag; the context has the rest
     char comm[16];               // saved    name, taken when the thread is stopped
     struct signal_list kept;     // saved    taken out of the kernel's queues while stopped (signal_queue.c)
-    bool more_signals;           // dropped  there was no memory for the rest of them: no image is made
-    volatile uint32_t collected; // dropped  the round of collecting that it has done
+    bool more_signals;           // dropped  there was no memory for all of kept: no image is made
+    volatile uint32_t collected; // dropped  the last round of collecting that the thread has done
     void *altstack;              // again    lower signal stack
     struct fd_table *vfork_fds;  // dropped  descriptors of a child that borrows our memory (fds.c)
     struct outfit outfit;        // dropped  what a vfork child gave to its exec (wrap.c)
-    pid_t *set_tid[2];           // dropped  CLONE_PARENT_SETTID, CLONE_CHILD_SETTID: where its number goes
-    bool in_gate;                // saved    restart: it goes on inside a gate call, which returns
-    long gate_result;            // saved    this
-    bool retry;                  // saved    held in a call that is issued again after a restart
-    bool mpi;                    // saved    the thread that initialized MPI: it runs errands
-    volatile uint32_t errand;    // dropped  1: it is to call host.go.serve
-    bool suspended;              // dropped  pending signals are chosen by suspend_mask, until the call is cut
-    kmask suspend_mask;          // dropped  of rt_sigsuspend, ppoll and others: the call sets it again
-    // dropped: the upper context above which lower code runs that was not called through the gate: of a
-    // stopped thread on an errand, of a system call that ends the program.  NULL: none.
+    pid_t *set_tid[2]; // dropped  CLONE_PARENT_SETTID, CLONE_CHILD_SETTID: where the thread's number goes
+    bool in_gate;      // saved    restart: the thread goes on inside a gate call, which returns
+    long gate_result;  // saved    ... this result
+    bool retry;        // saved    held in a call that is issued again after a restart
+    bool mpi;          // saved    the thread that initialized MPI: it runs errands
+    volatile uint32_t errand; // dropped  1: the thread is to call host.go.serve
+    bool suspended;           // dropped  pending signals are chosen by suspend_mask, until the call is cut
+    kmask suspend_mask;       // dropped  of rt_sigsuspend, ppoll and others: the call sets it again
+    // dropped: the upper context that lower code interrupted, when that code was not called through the gate:
+    // that of a stopped thread on an errand, or of a system call that ends the program.  NULL: none.
     const ucontext_t *over;
     uint64_t upcall_sp;   // dropped  while over: where upcalls begin; 0: not chosen yet
     uint64_t upcall_map;  // dropped  memory that was mapped for them; 0: none
@@ -99,17 +99,17 @@ struct thread {
 // ---- thread.c ----------------------------------------------------------------------------------
 struct thread *thread_new(void);      // record for the calling lower thread
 void thread_attach(struct thread *t); // FS, GS, altstack of the calling thread
-// Whether a handler has interrupted upper code: uc is where, fs the FS base that was found.  t may be NULL.
+// Whether a handler has interrupted upper code, at uc; fs is the FS base that it found.  t may be NULL.
 bool stands_in_upper(const struct thread *t, uint64_t fs, const ucontext_t *uc); // signal.c
 void thread_enlist(struct thread *t);
 struct thread *thread_by_vtid(pid_t vtid);
 long thread_create(struct call *c);
-void thread_forked(struct thread *t); // in the child: only this one is left
+void thread_forked(struct thread *t); // in the child: only this thread is left
 _Noreturn void thread_run_main(uint64_t ip, uint64_t sp);
 _Noreturn void threads_continue(void); // restart: all threads go on; the main one is the caller
 _Noreturn void thread_leave(struct thread *t);
-// Makes the lower thread that carries t; restart: t is one of an image.  Returns 0 or an error number;
-// *vtid is its id, and it may have ended already.
+// Makes the lower thread that carries t; restart: t is from an image.  Returns 0 or an error number.  *vtid
+// is the id of t, which may have ended already.
 int thread_carry(struct thread *t, bool restart, pid_t *vtid);
 // Runs fn on the thread's own lower stack, from a signal handler that interrupted upper code at uc: Go
 // must not run on a signal stack (docs/split-process.md P4).
@@ -117,7 +117,7 @@ long thread_call_lower(struct thread *t, const ucontext_t *uc, long (*fn)(void *
 void on_park(int sig, siginfo_t *si, void *uc);
 void thread_hold(struct thread *t);   // no upper code runs until thread_unhold
 void thread_unhold(struct thread *t); // waits while the process is stopped
-void threads_ring(void);              // stopped threads look around
+void threads_ring(void);              // wakes stopped threads: one may have an errand
 extern const struct host_ops host_operations;
 
 // ---- thread_image.c, thread_check.c ------------------------------------------------------------
@@ -134,17 +134,19 @@ void back_mine(void);
 
 // ---- upcall.c ----------------------------------------------------------------------------------
 long upcall(void *fn, const long args[6]);
-void upcalls_over(struct thread *t); // no more of them above t->over
-// A thread at uc must not be stopped now, since functions of the application may be called meanwhile.
+void upcalls_over(struct thread *t); // no more upcalls above t->over
+// Whether a thread at uc must not be stopped now, because a function of the application may be called
+// meanwhile.
 bool upcall_unsafe(const struct thread *t, const ucontext_t *uc);
 
 // ---- interrupted.c: a signal ends the call in which a thread was stopped ------------------------
-void call_cut(struct thread *t, const ucontext_t *uc); // uc is about to make it again
+void call_cut(struct thread *t, const ucontext_t *uc); // uc is about to make the call again
 void call_begun(struct thread *t);                     // a trapped call
 void call_stopped(struct thread *t, const ucontext_t *uc);
 uint32_t call_save(const struct thread *t); // flags of an image
 void call_load(struct thread *t, uint32_t flags);
-// A handler of the application's is due.  true: keep the signal, the call will be made and end with it.
+// A handler of the application's is due.  True: keep the signal; the call will be made again, and end with
+// it.
 bool call_interrupted(struct thread *t, ucontext_t *uc, bool restart);
 
 #endif

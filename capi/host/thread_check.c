@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// thread_check.c: whether bytes are what threads_save writes.  Asked before anything is done with them; reads
-// nothing but them (so that a fuzz test can run it by itself).
+// thread_check.c: checks whether bytes are what threads_save writes, before anything else uses them.  It
+// reads nothing but these bytes, so that a fuzz test can run it by itself.
 #include "host.h"
 #include "thread.h"
 

@@ -47,7 +47,7 @@ static void thread_save(const struct thread *t, struct thread_image *im) {
     struct kept_signal *k = (struct kept_signal *)(im + 1);
     if (t->kept.count) memcpy(k, t->kept.at, t->kept.count * sizeof *k);
     k += t->kept.count;
-    // Those that came while it was held, or wait for its call.
+    // Signals that came while the thread was held, or that wait for its call.
     if (t->image_pending) memcpy(k, t->pending.at, t->image_pending * sizeof *k);
     k += t->image_pending;
     memcpy(k, t->xsave, t->xsave_bytes);
@@ -67,7 +67,7 @@ static bool thread_load(struct thread *t, const struct thread_image *im) {
     memcpy(t->comm, im->comm, sizeof t->comm);
     t->comm[sizeof t->comm - 1] = 0;
     memset(&t->uc, 0, KUC_BYTES);
-    t->uc.uc_flags = 7; // extended state, and the segment registers as we are given them
+    t->uc.uc_flags = 7; // extended state; segment registers as the kernel gave them
     memcpy(t->uc.uc_mcontext.gregs, im->regs, sizeof im->regs);
     const struct kept_signal *k = (const struct kept_signal *)(im + 1);
     for (uint32_t i = 0; i < im->pending; i++) {
@@ -85,7 +85,7 @@ static bool thread_load(struct thread *t, const struct thread_image *im) {
 }
 
 long threads_save(void *buffer, size_t bytes) {
-    // A held thread goes on taking signals: those that it has by now, when the bytes are counted.
+    // A held thread still takes signals.  Those count that it has when the bytes are counted.
     if (!buffer)
         for (struct thread *t = host.threads; t; t = t->next)
             t->image_pending = __atomic_load_n(&t->pending.count, __ATOMIC_ACQUIRE);
@@ -127,8 +127,8 @@ static void arena_of_maps(void) {
     if (f) fclose(f);
 }
 
-// The upper half's memory is mapped; make its threads.  The caller is the process's main thread,
-// which carries the saved main thread.
+// Makes the threads of the image; the upper half's memory is mapped already.  The caller is the process's
+// main thread, which carries the saved main thread.
 int threads_load(const void *buffer, size_t bytes, char *why, size_t whybytes) {
     const struct process_image *p = buffer;
     int bad = threads_check(buffer, bytes, host.xsave_max, why, whybytes);
@@ -143,7 +143,7 @@ int threads_load(const void *buffer, size_t bytes, char *why, size_t whybytes) {
     host.exe[sizeof host.exe - 1] = 0;
     arena_of_maps();
     const uint8_t *at = (const uint8_t *)(p + 1), *end = (const uint8_t *)buffer + bytes;
-    // Before any thread is made: they inherit the filter.
+    // The filter comes before any thread is made: threads inherit it.
     const char *error = trap_arm_process();
     if (error) {
         snprintf(why, whybytes, "%s", error);

@@ -2,10 +2,10 @@
 //
 // timers.c: the interval timers of a stopped process.
 //
-// They are disarmed when all threads are stopped and before pending signals are taken.  A timer that
-// went on would expire between that and the image: its SIGALRM would be in no queue that is saved, and
-// the kernel says of a timer whose SIGALRM is pending that nothing is left, so that it would not be
-// armed after a restart.
+// The timers are disarmed when all threads are stopped, before pending signals are taken.  Otherwise a timer
+// could expire after that and before the image: its SIGALRM would be in no queue that is saved.  And the
+// kernel reports no time left for a timer whose SIGALRM is pending, so a restart would not arm the timer
+// again.
 #include "host.h"
 #include "emulation.h"
 
@@ -27,12 +27,12 @@ void itimers_save(uint64_t to[3][4]) {
         for (int k = 0; k < 4; k++) to[i][k] = host.itimer[i][k];
 }
 
-// passed: microseconds by which the one of real time has come nearer.
+// passed: microseconds that have passed for the timer of real time.
 static void arm(const uint64_t timers[3][4], uint64_t passed) {
     for (int i = 0; i < 3; i++) {
         uint64_t t[4] = {timers[i][0], timers[i][1], timers[i][2], timers[i][3]};
         if (!(t[0] | t[1] | t[2] | t[3])) continue;
-        if (!(t[2] | t[3])) { // it had expired, and its signal is among those kept
+        if (!(t[2] | t[3])) { // the timer had expired, and its signal is among those kept
             t[2] = t[0];
             t[3] = t[1];
         } else if (i == ITIMER_REAL) {

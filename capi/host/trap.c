@@ -2,9 +2,10 @@
 //
 // trap.c: makes the kernel hand us the upper half's system calls.
 //
-// seccomp: a filter looks at the number first and at the instruction pointer only for the numbers
-// that are emulated; all else runs at native cost (docs/split-process.md, "System calls").
-// --trap sud: Syscall User Dispatch traps everything below the end of the arena, with no selector; per thread.
+// seccomp: a filter looks at the number first, and at the instruction pointer only for numbers that are
+// emulated. All other calls cost what they cost without ckptrun (docs/split-process.md, "System calls").
+// --trap sud: Syscall User Dispatch traps all calls from below the end of the arena, without a selector; it
+// is armed per thread.
 #include "host.h"
 #include "arena.h"
 #include "thread.h"
@@ -92,7 +93,7 @@ static const char *arm_seccomp(void) {
     code[n++] = (struct sock_filter)RET(SECCOMP_RET_ALLOW);
     code[n++] = (struct sock_filter)RET(SECCOMP_RET_TRAP);
     struct sock_fprog prog = {.len = (unsigned short)n, .filter = code};
-    // With privilege the program keeps its setuid children; without, they lose their bit.
+    // With privilege, setuid programs that the program starts work; without, they lose their setuid bit.
     if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) == 0) return NULL;
     if (errno == EACCES) {
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);

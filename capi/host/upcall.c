@@ -4,11 +4,12 @@
 // reduction, a function of a generalized request.
 //
 // Such a function needs an upper stack.  A thread that came through the gate has one below its gate frame.
-// A thread that was stopped in upper code and runs an errand has none there: its innermost gate frame is
-// that of a call which returned long ago, and the memory below it is its program's.  There the function
-// runs as a signal handler does: below the place where the thread was stopped and its red zone, or, when
-// that is a signal stack or has little room, on a stack of its own.  What the thread was stopped in stays
-// as it is: what its image says of it, the wait that it will go on with, the signals that it will be given.
+// A thread that was stopped in upper code and runs an errand does not: its innermost gate frame belongs to a
+// call that returned long ago, and the memory below that frame is in use by the program.  On such a thread
+// the function runs as a signal handler does: below the stack pointer at which the thread was stopped and its
+// red zone.  If that is a signal stack or has little room, the function gets a stack of its own.  The state
+// of the stopped thread does not change: what its image says, the wait that the thread will continue, the
+// signals that it will get.
 #include "host.h"
 #include "arena.h"
 #include "crossing.h"
@@ -27,7 +28,8 @@
 #define ROOM (256ull << 10) // a function of the application's has at least this
 #define OWN_STACK (8ull << 20)
 
-// A byte of each page is read by the kernel, which does not mind those that are not there.
+// Whether there is room below sp.  The kernel reads a byte of each page, since it survives a page that is
+// missing.
 static bool room_below(uint64_t sp) {
     enum { PAGES = ROOM / 4096 };
     char bytes[PAGES];
@@ -36,7 +38,7 @@ static bool room_below(uint64_t sp) {
     return sp > ROOM && RAW6(SYS_process_vm_readv, RAW0(SYS_getpid), &local, 1, remote, PAGES, 0) == PAGES;
 }
 
-// In the arena, as a stack of the application's; gone before an image is made.  0: no memory.
+// A stack in the arena, like one of the application's; it is unmapped before an image is made.  0: no memory.
 static uint64_t own_stack(void) { // all signals blocked
     lock();
     uint64_t at = arena_reserve(OWN_STACK, 4096);
@@ -72,7 +74,7 @@ void upcalls_over(struct thread *t) {
     t->upcall_map = 0;
 }
 
-// What the function's own system calls would change of the thread below it.
+// State of the stopped thread that system calls of the function would change.
 struct aside {
     uint64_t upper_sp, vdso_sp;
     uint32_t attention;
@@ -115,8 +117,8 @@ static void put_back(struct thread *t, const struct aside *a) {
     t->stood = a->stood;
 }
 
-// Signals wait until the thread goes on, as they do for all that is stopped; but upper code makes system
-// calls, which come as signals (docs/split-process.md P1), and its faults are its own.
+// Signals wait until the thread goes on, as for any stopped thread.  But upper code makes system calls, which
+// come as signals (docs/split-process.md P1), and may cause faults.
 #define LET_IN (KBIT(SIGSYS) | KBIT(SIGSEGV) | KBIT(SIGBUS) | KBIT(SIGFPE) | KBIT(SIGILL) | KBIT(SIGTRAP))
 
 static long upcall_over(struct thread *t, void *fn, const long args[6]) {
@@ -133,8 +135,8 @@ static long upcall_over(struct thread *t, void *fn, const long args[6]) {
 
 long upcall(void *fn, const long args[6]) {
     struct thread *t = self();
-    // A thread of MPI's own may have inherited the record's address (docs/split-process.md P5).  It has no
-    // upper stack, and no thread-local storage of the application's.
+    // A thread of MPI's own may have inherited the record's address (docs/split-process.md P5).  Such a
+    // thread has no upper stack, and no thread-local storage of the application's.
     if (!t || (!lower_gs && get_fs() != t->lower_fs))
         die(1, "a thread of the MPI library called a function of the program's own (an operation of "
                "MPI_Op_create, a generalized request); only the program's threads can: run it without "
@@ -143,17 +145,17 @@ long upcall(void *fn, const long args[6]) {
 }
 
 // ---- where no thread is stopped ----------------------------------------------------------------
-// A function of the application's that is called while threads are stopped needs what these hold: memory
-// from malloc, whose locks and lists are the C library's or those of a library in its place.  So no thread
-// is stopped in there meanwhile, except where it waits.
+// A function of the application's that is called while threads are stopped may call malloc, whose locks a
+// stopped thread may hold: those of the C library, or of a library that replaces its malloc.  So no thread is
+// stopped inside these libraries meanwhile, except where it waits.
 
 static bool read_upper(void *to, uint64_t from, size_t bytes) {
     struct iovec local = {to, bytes}, remote = {(void *)from, bytes};
     return RAW6(SYS_process_vm_readv, RAW0(SYS_getpid), &local, 1, &remote, 1, 0) == (long)bytes;
 }
 
-// The ELF file in whose memory ip lies; 0: none.  It is not known to anybody: after a restart no mapping
-// has a name.
+// The base of the ELF file in whose memory ip is; 0: none.  It is found by its header, since mappings have no
+// names after a restart.
 static uint64_t elf_below(uint64_t ip) {
     enum { BATCH = 64, MOST = 16 << 20 };
     uint64_t page = ip & ~4095ull;
@@ -171,7 +173,7 @@ static uint64_t elf_below(uint64_t ip) {
     return 0;
 }
 
-// DT_SONAME of the file at base; false: it has none.
+// DT_SONAME of the file at base; false: the file has none.
 static bool soname(uint64_t base, char *name, size_t bytes) {
     Elf64_Ehdr eh;
     Elf64_Phdr ph;

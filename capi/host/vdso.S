@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// vdso.S: the vDSO that the upper half sees.  It lies in the arena and calls the kernel's through
-// the gate page, so it stays valid after a restart under another kernel, and time costs what it
-// costs natively.
+// vdso.S: the vDSO that the upper half sees.  It is in the arena and calls the kernel's vDSO through the gate
+// page.  So it stays valid after a restart under another kernel, and asking for the time costs what it costs
+// without ckptrun.
 //
-// A thread that is inside the kernel's vDSO cannot be saved there.  So each function leaves in the thread
-// record (gs:[-8]; 48: vdso_sp) the stack pointer of a frame whose first word is where to start over; a
-// handler that interrupts the kernel's code, or ours after that was set, rewinds to it.  The address of the
-// record is used right after it was loaded: a thread that is stopped between the two loads it again
-// (reload_record in signal.c).
+// A thread that is inside the kernel's vDSO cannot be saved there.  So each function stores a stack pointer
+// in the thread record (gs:[-8]; 48: vdso_sp): that of a frame whose first word is the address where to start
+// over.  A handler that interrupts the kernel's code, or ours after the store, rewinds the thread to that
+// address.  The address of the record is used right after it was loaded: a thread that is stopped between the
+// two loads it again (reload_record in signal.c).
     .intel_syntax noprefix
     .text
     .set GATE_VDSO, 0x100000000000 + 32   // ckpt_gate_page.vdso
     .set GATE_CLOCKS, 0x100000000000 + 72 // ckpt_gate_page.clocks
 
-// The application's clocks may be ahead of the kernel's (clocks.c).  A thread that is saved in here
-// begins again, so it never adds what belongs to another machine than the time that it was told.
+// The application's clocks may be ahead of the kernel's (clocks.c).  A thread that is saved in here begins
+// again, so it never adds one machine's shift to another machine's time.
     .macro shift_clock
     test eax, eax
     jnz 7f

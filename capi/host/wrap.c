@@ -2,10 +2,11 @@
 //
 // wrap.c: programs that start the program: env, nice, timeout, shell scripts.
 //
-// What takes the place of the job's process by exec runs under ckptrun again.  What a child starts runs
-// natively with capi/enter preloaded, which finds out whether it is the MPI program: the wrapper then is
-// an ordinary process that waits for it.  Both learn from one variable of the environment that a program
-// under ckptrun started them, and what its options were; ckptrun takes it out, so that no program sees it.
+// When the job's process calls exec, the new program runs under ckptrun again.  A program that a child starts
+// runs without ckptrun, but with capi/enter preloaded, which finds out whether this is the MPI program; the
+// wrapper then is an ordinary process that waits for it.  ckptrun and capi/enter learn from one variable of
+// the environment that a program under ckptrun started them, and with which options.  ckptrun removes the
+// variable, so that no program sees it.
 #include "host.h"
 #include "emulation.h"
 #include "fds.h"
@@ -19,11 +20,11 @@
 #include <sys/syscall.h>
 
 #define VARIABLE "CKPT_ENTER="
-#define SEPARATOR "\x1f" // ends each of the texts in it: ckptrun's path, its options
+#define SEPARATOR "\x1f" // ends each text in the variable: ckptrun's path, its options
 #define PRELOAD "LD_PRELOAD="
 
 static char *variable;     // VARIABLE with its value
-static char library[4200]; // capi/enter; empty: it cannot be named in LD_PRELOAD
+static char library[4200]; // path of capi/enter; empty: LD_PRELOAD cannot hold that path
 
 static bool begins(const char *s, const char *with) { return !strncmp(s, with, strlen(with)); }
 
@@ -31,7 +32,7 @@ static bool begins(const char *s, const char *with) { return !strncmp(s, with, s
 
 static void name_library(void) {
     int n = snprintf(library, sizeof library, "%s/ckpt/enter.so", host.libdir);
-    // The dynamic linker takes both for the end of a name.
+    // The dynamic linker takes blanks and colons for the end of a name.
     if (n >= (int)sizeof library || strpbrk(library, " :")) library[0] = 0;
 }
 
@@ -45,7 +46,7 @@ static void without_library(char *list) {
             continue;
         }
         if (at > list)
-            at--; // with the sign before it
+            at--; // with the separator before it
         else if (*end)
             end++;
         memmove(at, end, strlen(end) + 1);
@@ -109,7 +110,7 @@ void wrap_free(struct outfit *o) {
 }
 
 char **wrap_environment(struct call *c, char *const *envp, struct outfit *o) {
-    // Of no use to a ckptrun, which takes it out; but the job's process may become a static program.
+    // A ckptrun does not need the preloaded library, and removes it; but the new program may be static.
     bool preload = host.launched && !host.mpi && library[0], preloaded = false;
     size_t n = 0, longest = 0;
     for (; envp && envp[n]; n++)

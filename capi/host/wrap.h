@@ -16,13 +16,13 @@ struct outfit {
     char *text;
 };
 
-// At the start, before anything reads the environment: takes what wrap_environment had put there out of
-// both.  True when a program under ckptrun started this one.
+// Called at the start, before anything reads the environment: removes from environment and environ what
+// wrap_environment had put there.  True when a program under ckptrun started this one.
 bool wrap_arrived(char **environment);
 void wrap_begin(void); // once the plan is known
-// Environment for a program that takes the place of the caller, or of the job's process; NULL: no memory.
+// The environment for a program that replaces the caller, or the job's process; NULL: no memory.
 char **wrap_environment(struct call *c, char *const *envp, struct outfit *o);
-// ckptrun's arguments to run path in the place of this process.
+// The arguments with which ckptrun runs path in place of this process.
 char **wrap_arguments(const char *path, char *const *argv, struct outfit *o);
 void wrap_free(struct outfit *o);
 
