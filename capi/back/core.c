@@ -350,7 +350,7 @@ long back_Comm_get_attr(const long *a) {
         if (p->attribute == CANON_ATTR_IO || p->attribute == CANON_ATTR_HOST) v = canon_rank(v);
         if (p->attribute == CANON_ATTR_TAG_UB)
             v = back.state != NULL && back.state->tag_ub > 0 ? back.state->tag_ub : back_tag_ub();
-        *(int *)p->value = v;
+        *p->value = v;
     }
     return 0;
 }

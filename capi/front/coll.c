@@ -29,8 +29,8 @@ int front_op_new(front_op_call *call, void *function, int commute, unsigned fn, 
     *o = (struct front_op){call, function, NULL, NULL};
     ckpt_vid v = VID_OP_NULL;
     ckpt_mpi_user_thunk *thunk = user_thunk;
-    long a[] = {(long)o, commute, (long)&v, (long)thunk};
-    long rc = front_call(CKPT_FN_MPI_OP_CREATE, a);
+    const struct Op_create_words a = {.function = o, .commute = commute, .op = &v, .thunk = thunk};
+    long rc = front_call(CKPT_FN_MPI_OP_CREATE, &a);
     if (rc != 0) {
         free(o);
         return front_error(FRONT_COMM, VID_COMM_WORLD, fn, rc);
@@ -71,9 +71,9 @@ FRONT(int, Op_free, (MPI_Op * op)) {
     if (CKPT_VID_INDEX(v) < CKPT_VID_PREDEFINED) return FRONT_ERR(CKPT_FN_MPI_OP_FREE, OP);
     struct front_op *o = front_op(*op);
     int in_use = 0;
-    long a[] = {(long)&v, (long)&in_use};
+    const struct Op_free_words a = {.op = &v, .in_use = &in_use};
     struct front_op *others = __atomic_exchange_n(&freed_later, NULL, __ATOMIC_ACQ_REL);
-    long rc = front_call(CKPT_FN_MPI_OP_FREE, a);
+    long rc = front_call(CKPT_FN_MPI_OP_FREE, &a);
     if (rc == 0)
         o->next = others;
     else
@@ -148,10 +148,19 @@ static int alltoallw(unsigned fn, int neighbors, const void *sendbuf, const void
     int in_place = in_buf(sendbuf) == CANON_IN_PLACE;
     convert(&s, sendtypes, in_place ? 0 : out);
     convert(&r, recvtypes, in);
-    long a[] = {in_buf(sendbuf), (long)sendcounts, (long)sdispls,      (long)s.vids,
-                (long)recvbuf,   (long)recvcounts, (long)rdispls,      (long)r.vids,
-                in_comm(comm),   (long)request,    in_place ? 0 : out, in};
-    long below = front_call(fn, a);
+    const struct Alltoallw_words a = {.sendbuf = in_buf(sendbuf),
+                                      .sendcounts = sendcounts,
+                                      .sdispls = sdispls,
+                                      .sendtypes = s.vids,
+                                      .recvbuf = (long)recvbuf,
+                                      .recvcounts = recvcounts,
+                                      .rdispls = rdispls,
+                                      .recvtypes = r.vids,
+                                      .comm = in_comm(comm),
+                                      .request = request,
+                                      .sends = in_place ? 0 : out,
+                                      .receives = in};
+    long below = front_call(fn, &a);
     front_vids_done(s.vids, s.small);
     front_vids_done(r.vids, r.small);
     return below ? front_error(FRONT_COMM, in_comm(comm), fn, below) : MPI_SUCCESS;

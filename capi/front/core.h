@@ -8,6 +8,7 @@
 
 #include "ckpt/vid.h"
 #include "front/abi.h"
+#include "front/gen/zz_words.h"
 
 // ---- init.c ------------------------------------------------------------------------------------
 

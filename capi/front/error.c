@@ -160,8 +160,8 @@ static void text_of(int code, char text[MPI_MAX_ERROR_STRING]) {
         return;
     }
     if (number != 0 && front_state == FRONT_RUNNING) {
-        long a[] = {number, (long)text, MPI_MAX_ERROR_STRING};
-        if (front_call(CKPT_FN_MPI_ERROR_STRING, a) == 0 && text[0] != 0) return;
+        const struct Error_string_words a = {.number = number, .string = text, .room = MPI_MAX_ERROR_STRING};
+        if (front_call(CKPT_FN_MPI_ERROR_STRING, &a) == 0 && text[0] != 0) return;
     }
     snprintf(text, MPI_MAX_ERROR_STRING, "%s", class_text(class));
 }
@@ -257,8 +257,8 @@ __attribute__((noreturn)) static void fatal(unsigned fn, int code) {
     fprintf(stderr, "Fatal error in %s: %s.\n", front_name(fn), text);
     fflush(NULL);
     if (front_state == FRONT_RUNNING) {
-        long a[] = {VID_COMM_WORLD, code & 0xff};
-        front_call(CKPT_FN_MPI_ABORT, a);
+        const struct Abort_words a = {.comm = VID_COMM_WORLD, .errorcode = code & 0xff};
+        front_call(CKPT_FN_MPI_ABORT, &a);
     }
     _Exit(code & 0xff);
 }

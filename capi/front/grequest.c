@@ -53,8 +53,8 @@ FRONT(int, Grequest_start,
     *g = (struct grequest){query, free_request, cancel, extra_state, 0};
     ckpt_vid v = VID_REQUEST_NULL;
     ckpt_mpi_grequest_thunk *f = (ckpt_mpi_grequest_thunk *)thunk;
-    long a[] = {(long)g, (long)f, (long)&v};
-    long rc = front_call(CKPT_FN_MPI_GREQUEST_START, a);
+    const struct Grequest_start_words a = {.object = g, .thunk = f, .request = &v};
+    long rc = front_call(CKPT_FN_MPI_GREQUEST_START, &a);
     if (rc != 0) {
         free(g);
         return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GREQUEST_START, rc);

@@ -16,8 +16,8 @@ static pthread_t main_thread;
 int front_sessions_only;
 
 void front_begin(int required) {
-    long a[] = {required, (long)&thread_level};
-    long rc = front_call_always(CKPT_FN_MPI_INIT_THREAD, a);
+    const struct Init_thread_words a = {.required = required, .provided = &thread_level};
+    long rc = front_call_always(CKPT_FN_MPI_INIT_THREAD, &a);
     if (rc != 0) {
         fprintf(stderr, "libckpt: MPI_Init failed below: error class %ld.\n", rc & 0xff);
         exit(1);
@@ -75,8 +75,8 @@ FRONT(int, Finalized, (int *flag)) {
 FRONT(int, Abort, (MPI_Comm comm, int errorcode)) {
     fflush(NULL);
     if (front_state == FRONT_RUNNING) {
-        long a[] = {in_comm(comm), errorcode};
-        front_call(CKPT_FN_MPI_ABORT, a);
+        const struct Abort_words a = {.comm = in_comm(comm), .errorcode = errorcode};
+        front_call(CKPT_FN_MPI_ABORT, &a);
     }
     _Exit(errorcode);
 }
@@ -98,8 +98,9 @@ FRONT(int, Get_version, (int *version, int *subversion)) {
 }
 
 FRONT(int, Get_library_version, (char *version, int *resultlen)) {
-    long a[] = {(long)version, (long)resultlen, MPI_MAX_LIBRARY_VERSION_STRING};
-    long rc = front_call_always(CKPT_FN_MPI_GET_LIBRARY_VERSION, a);
+    const struct Get_library_version_words a = {
+        .version = version, .resultlen = resultlen, .room = MPI_MAX_LIBRARY_VERSION_STRING};
+    long rc = front_call_always(CKPT_FN_MPI_GET_LIBRARY_VERSION, &a);
     return rc ? front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_GET_LIBRARY_VERSION, rc) : MPI_SUCCESS;
 }
 

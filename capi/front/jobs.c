@@ -8,7 +8,7 @@
 #include "front/front.h"
 
 // A call that makes a communicator from parent; v is where the back put its id.
-static int made(unsigned fn, ckpt_vid parent, const long *a, const ckpt_vid *v, MPI_Comm *newcomm) {
+static int made(unsigned fn, ckpt_vid parent, const void *a, const ckpt_vid *v, MPI_Comm *newcomm) {
     long rc = front_call(fn, a);
     if (rc != 0) return front_error(FRONT_COMM, parent, fn, rc);
     *newcomm = front_comm_made(parent, *v);
@@ -27,10 +27,17 @@ static int spawn(unsigned fn, int count, char **commands, char ***argvs, const i
     if (rank != root) count = 0;
     const char **contents = front_alloc((size_t)(count > 0 ? count : 1) * sizeof *contents);
     for (int i = 0; i < count; i++) contents[i] = in_info(infos[i]);
-    long a[] = {count, (long)commands, (long)argvs, (long)maxprocs, (long)contents,
-                root,  parent,         (long)&v,    (long)errcodes, (long)FRONT_ABI_NAME,
-                fn};
-    int rc = made(fn, parent, a, &v, intercomm);
+    const struct Comm_spawn_words a = {.count = count,
+                                       .commands = commands,
+                                       .argvs = argvs,
+                                       .maxprocs = maxprocs,
+                                       .infos = contents,
+                                       .root = root,
+                                       .comm = parent,
+                                       .intercomm = &v,
+                                       .errcodes = errcodes,
+                                       .abi = FRONT_ABI_NAME};
+    int rc = made(fn, parent, &a, &v, intercomm);
     free(contents);
     for (int i = 0; rc != MPI_SUCCESS && errcodes != NULL && i < count; i++)
         for (int k = 0; k < maxprocs[i]; k++, errcodes++) *errcodes = front_code(*errcodes);
@@ -55,8 +62,8 @@ FRONT(int, Comm_spawn_multiple,
 // A new handle of the same communicator each time would be wrong: the back remembers its id.
 FRONT(int, Comm_get_parent, (MPI_Comm * parent)) {
     ckpt_vid v = VID_COMM_NULL;
-    long a[] = {(long)&v};
-    long rc = front_call(CKPT_FN_MPI_COMM_GET_PARENT, a);
+    const struct Comm_get_parent_words a = {.parent = &v};
+    long rc = front_call(CKPT_FN_MPI_COMM_GET_PARENT, &a);
     if (rc != 0) return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_COMM_GET_PARENT, rc);
     *parent = CKPT_VID_INDEX(v) ? out_comm(v) : MPI_COMM_NULL;
     return MPI_SUCCESS;
@@ -76,16 +83,17 @@ static int port_out(unsigned fn, const char *port, char *out, int class) {
 
 FRONT(int, Open_port, (MPI_Info info, char *port_name)) {
     char port[PORT_BYTES] = "";
-    long a[] = {(long)in_info(info), (long)port};
-    long rc = front_call(CKPT_FN_MPI_OPEN_PORT, a);
+    const struct Open_port_words a = {.info = in_info(info), .port_name = port};
+    long rc = front_call(CKPT_FN_MPI_OPEN_PORT, &a);
     if (rc != 0) return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_OPEN_PORT, rc);
     return port_out(CKPT_FN_MPI_OPEN_PORT, port, port_name, CANON_ERRCLASS_ERR_PORT);
 }
 
 FRONT(int, Lookup_name, (const char *service_name, MPI_Info info, char *port_name)) {
     char port[PORT_BYTES] = "";
-    long a[] = {(long)service_name, (long)in_info(info), (long)port};
-    long rc = front_call(CKPT_FN_MPI_LOOKUP_NAME, a);
+    const struct Lookup_name_words a = {
+        .service_name = service_name, .info = in_info(info), .port_name = port};
+    long rc = front_call(CKPT_FN_MPI_LOOKUP_NAME, &a);
     if (rc != 0) return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_LOOKUP_NAME, rc);
     return port_out(CKPT_FN_MPI_LOOKUP_NAME, port, port_name, CANON_ERRCLASS_ERR_NAME);
 }
@@ -103,8 +111,8 @@ static ckpt_mpi_name *name_new(const char *service, const char *info, const char
 
 FRONT(int, Publish_name, (const char *service_name, MPI_Info info, const char *port_name)) {
     ckpt_mpi_name *name = name_new(service_name, in_info(info), port_name);
-    const long a[] = {(long)name};
-    long rc = front_call(CKPT_FN_MPI_PUBLISH_NAME, a);
+    const struct Publish_name_words a = {.name = name};
+    long rc = front_call(CKPT_FN_MPI_PUBLISH_NAME, &a);
     if (rc == 0) return MPI_SUCCESS;
     free(name);
     return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_PUBLISH_NAME, rc);
@@ -112,8 +120,9 @@ FRONT(int, Publish_name, (const char *service_name, MPI_Info info, const char *p
 
 FRONT(int, Unpublish_name, (const char *service_name, MPI_Info info, const char *port_name)) {
     ckpt_mpi_name *gone = NULL;
-    const long a[] = {(long)service_name, (long)in_info(info), (long)port_name, (long)&gone};
-    long rc = front_call(CKPT_FN_MPI_UNPUBLISH_NAME, a);
+    const struct Unpublish_name_words a = {
+        .service_name = service_name, .info = in_info(info), .port_name = port_name, .gone = &gone};
+    long rc = front_call(CKPT_FN_MPI_UNPUBLISH_NAME, &a);
     free(gone);
     if (rc != 0) return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_UNPUBLISH_NAME, rc);
     return MPI_SUCCESS;
@@ -123,8 +132,9 @@ FRONT(int, Unpublish_name, (const char *service_name, MPI_Info info, const char 
 static int meet(unsigned fn, const char *port_name, MPI_Info info, int root, MPI_Comm comm,
                 MPI_Comm *newcomm) {
     ckpt_vid parent = in_comm(comm), v = VID_COMM_NULL;
-    long a[] = {(long)port_name, (long)in_info(info), root, parent, (long)&v};
-    return made(fn, parent, a, &v, newcomm);
+    const struct Comm_accept_words a = {
+        .port_name = port_name, .info = in_info(info), .root = root, .comm = parent, .newcomm = &v};
+    return made(fn, parent, &a, &v, newcomm);
 }
 
 FRONT(int, Comm_accept, (const char *port_name, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *newcomm)) {
@@ -137,6 +147,6 @@ FRONT(int, Comm_connect, (const char *port_name, MPI_Info info, int root, MPI_Co
 
 FRONT(int, Comm_join, (int fd, MPI_Comm *intercomm)) {
     ckpt_vid v = VID_COMM_NULL;
-    long a[] = {fd, (long)&v};
-    return made(CKPT_FN_MPI_COMM_JOIN, VID_COMM_SELF, a, &v, intercomm);
+    const struct Comm_join_words a = {.fd = fd, .intercomm = &v};
+    return made(CKPT_FN_MPI_COMM_JOIN, VID_COMM_SELF, &a, &v, intercomm);
 }

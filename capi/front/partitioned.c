@@ -6,9 +6,15 @@
 static int made(unsigned fn, const void *buf, int partitions, MPI_Count count, MPI_Datatype type, int peer,
                 int tag, MPI_Comm comm, MPI_Request *request) {
     ckpt_vid v = VID_REQUEST_NULL;
-    long a[] = {in_buf(buf),   partitions,  count,         in_type(type),
-                in_rank(peer), in_tag(tag), in_comm(comm), (long)&v};
-    long rc = front_call(fn, a);
+    const struct Psend_init_words a = {.buf = in_buf(buf),
+                                       .partitions = partitions,
+                                       .count = count,
+                                       .datatype = in_type(type),
+                                       .dest = in_rank(peer),
+                                       .tag = in_tag(tag),
+                                       .comm = in_comm(comm),
+                                       .request = &v};
+    long rc = front_call(fn, &a);
     if (rc != 0) return front_error(FRONT_COMM, in_comm(comm), fn, rc);
     *request = out_request(v);
     return MPI_SUCCESS;

@@ -73,16 +73,17 @@ static int finish(struct batch *b, MPI_Request *requests, long rc, unsigned fn, 
 FRONT(int, Waitall, (int count, MPI_Request *requests, MPI_Status *statuses)) {
     struct batch b;
     begin(&b, count, requests);
-    long a[] = {count, (long)b.vids, out_status(statuses)};
-    long rc = front_call(CKPT_FN_MPI_WAITALL, a);
+    const struct Waitall_words a = {.count = count, .requests = b.vids, .statuses = out_status(statuses)};
+    long rc = front_call(CKPT_FN_MPI_WAITALL, &a);
     return finish(&b, requests, rc, CKPT_FN_MPI_WAITALL, errors(statuses, b.n, rc));
 }
 
 FRONT(int, Testall, (int count, MPI_Request *requests, int *flag, MPI_Status *statuses)) {
     struct batch b;
     begin(&b, count, requests);
-    long a[] = {count, (long)b.vids, (long)flag, out_status(statuses)};
-    long rc = front_call(CKPT_FN_MPI_TESTALL, a);
+    const struct Testall_words a = {
+        .count = count, .requests = b.vids, .flag = flag, .statuses = out_status(statuses)};
+    long rc = front_call(CKPT_FN_MPI_TESTALL, &a);
     return finish(&b, requests, rc, CKPT_FN_MPI_TESTALL, errors(statuses, b.n, rc));
 }
 
@@ -91,16 +92,18 @@ FRONT(int, Testall, (int count, MPI_Request *requests, int *flag, MPI_Status *st
 FRONT(int, Waitany, (int count, MPI_Request *requests, int *index, MPI_Status *status)) {
     struct batch b;
     begin(&b, count, requests);
-    long a[] = {count, (long)b.vids, (long)index, out_status(status)};
-    long rc = front_call(CKPT_FN_MPI_WAITANY, a);
+    const struct Waitany_words a = {
+        .count = count, .requests = b.vids, .index = index, .status = out_status(status)};
+    long rc = front_call(CKPT_FN_MPI_WAITANY, &a);
     return finish(&b, requests, rc, CKPT_FN_MPI_WAITANY, *index);
 }
 
 FRONT(int, Testany, (int count, MPI_Request *requests, int *index, int *flag, MPI_Status *status)) {
     struct batch b;
     begin(&b, count, requests);
-    long a[] = {count, (long)b.vids, (long)index, (long)flag, out_status(status)};
-    long rc = front_call(CKPT_FN_MPI_TESTANY, a);
+    const struct Testany_words a = {
+        .count = count, .requests = b.vids, .index = index, .flag = flag, .status = out_status(status)};
+    long rc = front_call(CKPT_FN_MPI_TESTANY, &a);
     return finish(&b, requests, rc, CKPT_FN_MPI_TESTANY, *index);
 }
 
@@ -108,8 +111,12 @@ static int some(unsigned fn, int incount, MPI_Request *requests, int *outcount, 
                 MPI_Status *statuses) {
     struct batch b;
     begin(&b, incount, requests);
-    long a[] = {incount, (long)b.vids, (long)outcount, (long)indices, out_status(statuses)};
-    long rc = front_call(fn, a);
+    const struct Waitsome_words a = {.incount = incount,
+                                     .requests = b.vids,
+                                     .outcount = outcount,
+                                     .indices = indices,
+                                     .statuses = out_status(statuses)};
+    long rc = front_call(fn, &a);
     int failed = *outcount > 0 ? indices[errors(statuses, *outcount, rc)] : 0;
     return finish(&b, requests, rc, fn, failed);
 }
@@ -127,7 +134,7 @@ FRONT(int, Testsome,
 FRONT(int, Startall, (int count, MPI_Request *requests)) {
     struct batch b;
     begin(&b, count, requests);
-    long a[] = {count, (long)b.vids};
-    long rc = front_call(CKPT_FN_MPI_STARTALL, a);
+    const struct Startall_words a = {.count = count, .requests = b.vids};
+    long rc = front_call(CKPT_FN_MPI_STARTALL, &a);
     return finish(&b, requests, rc, CKPT_FN_MPI_STARTALL, 0);
 }

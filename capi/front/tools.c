@@ -40,8 +40,11 @@ FRONT(int, T_cvar_handle_alloc, (int cvar_index, void *obj_handle, void *handle,
     int bind = T_BIND_BASE, none = 0, rc;
     rc = PMPI_T_cvar_get_info(cvar_index, NULL, &none, NULL, NULL, NULL, NULL, &none, &bind, NULL);
     if (rc != MPI_SUCCESS) return rc;
-    long a[] = {cvar_index, object_of(bind, obj_handle), (long)handle, (long)count};
-    return front_code(front_call_always(CKPT_FN_MPI_T_CVAR_HANDLE_ALLOC, a));
+    const struct T_cvar_handle_alloc_words a = {.cvar_index = cvar_index,
+                                                .obj_handle = object_of(bind, obj_handle),
+                                                .handle = handle,
+                                                .count = count};
+    return front_code(front_call_always(CKPT_FN_MPI_T_CVAR_HANDLE_ALLOC, &a));
 }
 
 FRONT(int, T_pvar_handle_alloc, (void *session, int pvar_index, void *obj_handle, void *handle, int *count)) {
@@ -49,8 +52,12 @@ FRONT(int, T_pvar_handle_alloc, (void *session, int pvar_index, void *obj_handle
     rc = PMPI_T_pvar_get_info(pvar_index, NULL, &none, NULL, NULL, NULL, NULL, NULL, &none, &bind, NULL, NULL,
                               NULL);
     if (rc != MPI_SUCCESS) return rc;
-    long a[] = {(long)session, pvar_index, object_of(bind, obj_handle), (long)handle, (long)count};
-    return front_code(front_call_always(CKPT_FN_MPI_T_PVAR_HANDLE_ALLOC, a));
+    const struct T_pvar_handle_alloc_words a = {.session = session,
+                                                .pvar_index = pvar_index,
+                                                .obj_handle = object_of(bind, obj_handle),
+                                                .handle = handle,
+                                                .count = count};
+    return front_code(front_call_always(CKPT_FN_MPI_T_PVAR_HANDLE_ALLOC, &a));
 }
 
 // ---- events: neither of the two MPIs has any ----

@@ -56,6 +56,39 @@ func wordType(p param) string {
 	return strings.ReplaceAll(t, "$", p.name)
 }
 
+// frontWordType declares a word of 8 bytes, as a front that is written by hand fills it in: a number or a
+// virtual id in all its bytes.
+func frontWordType(p param) string {
+	if slices.Contains(intWords, p.kind) || slices.Contains(vidWords, p.kind) {
+		return "long " + p.name
+	}
+	return wordType(p)
+}
+
+// wordsHeader gives the words of each function whose front is written by hand a name there.
+func wordsHeader(fs []*function) []byte {
+	var b bytes.Buffer
+	b.WriteString(banner + `#ifndef CKPT_ZZ_WORDS_H
+#define CKPT_ZZ_WORDS_H
+
+/* The words of each function whose front is written by hand, as that front hands them to the gate. */
+
+`)
+	for _, f := range fs {
+		words := f.gateWords()
+		if f.class != "pair" && f.class != "front" || len(words) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "struct %s_words {\n", f.name)
+		for _, p := range words {
+			fmt.Fprintf(&b, "    %s;\n", frontWordType(p))
+		}
+		fmt.Fprintf(&b, "};\n_Static_assert(sizeof(struct %s_words) == %d, \"the words of MPI_%s\");\n", f.name, 8*len(words), f.name)
+	}
+	b.WriteString("\n#endif\n")
+	return b.Bytes()
+}
+
 // argsHeader gives the words of each function at the gate a name.
 func argsHeader(fs []*function) []byte {
 	var b bytes.Buffer

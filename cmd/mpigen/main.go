@@ -85,6 +85,7 @@ func generate() (map[string][]byte, error) {
 		"capi/canon/gen/zz_args.h":       argsHeader(fs),
 		"capi/canon/gen/zz_shapes.h":     shapes(fs),
 		"capi/front/gen/zz_mpifh.h":      fortranHeader(fs),
+		"capi/front/gen/zz_words.h":      wordsHeader(fs),
 		"capi/front/gen/zz_pmpi.h":       frontHeader(fs),
 		"capi/back/gen/zz_back.h":        backHeader(fs),
 		"capi/back/gen/zz_table.c":       backTable(fs),

@@ -308,3 +308,24 @@ func TestFortranHeader(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// TestWordsOfFronts: a front by hand fills in its words by name: numbers and ids in all bytes, addresses with
+// their types; those of generated fronts have no names there.
+func TestWordsOfFronts(t *testing.T) {
+	fs, err := parseFunctions("1 Foo pair comm:comm | int:n intp:flag comm:comm ostatus:status\n2 Bar front buf:buf ocomm:made\n3 Baz hand int:n\n4 Nil pair\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(wordsHeader(fs))
+	for _, want := range []string{
+		"struct Foo_words {\n    long n;\n    int *flag;\n    long comm;\n    long status;\n};\n_Static_assert(sizeof(struct Foo_words) == 32,",
+		"struct Bar_words {\n    long buf;\n    ckpt_vid *made;\n};\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "Baz") || strings.Contains(text, "Nil") {
+		t.Error(text)
+	}
+}

@@ -884,7 +884,7 @@ struct __attribute__((may_alias)) Comm_free_args {
 ARGS_OF(Comm_free, 1);
 struct __attribute__((may_alias)) Comm_get_attr_args {
     _Alignas(8) int attribute;
-    MPI_Aint *value;
+    int *value;
     int *flag;
 };
 ARGS_OF(Comm_get_attr, 3);

@@ -199,12 +199,12 @@ int front_attrs_copy(int sort, ckpt_vid from, ckpt_vid to) {
 // Predefined attributes: the application gets a pointer to memory of ours, which stays valid.
 static int predefined(int attr, void *value, int *flag) {
     static int values[CANON_ATTRS];
-    long a[] = {attr, (long)&values[attr], (long)flag};
+    const struct Comm_get_attr_words a = {.attribute = attr, .value = &values[attr], .flag = flag};
     *flag = 1;
     if (attr == CANON_ATTR_LASTUSEDCODE)
         values[attr] = front_lastusedcode();
     else {
-        long rc = front_call(CKPT_FN_MPI_COMM_GET_ATTR, a);
+        long rc = front_call(CKPT_FN_MPI_COMM_GET_ATTR, &a);
         if (rc != 0) return front_error(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_COMM_GET_ATTR, rc);
         if (attr == CANON_ATTR_IO || attr == CANON_ATTR_HOST) values[attr] = out_rank(values[attr]);
     }

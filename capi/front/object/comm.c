@@ -33,7 +33,7 @@ MPI_Comm front_comm_made(ckpt_vid parent, ckpt_vid made) {
 }
 
 // A call that makes a communicator from parent; v is where the back put its id.
-static int made(unsigned fn, ckpt_vid parent, const long *a, const ckpt_vid *v, MPI_Comm *newcomm) {
+static int made(unsigned fn, ckpt_vid parent, const void *a, const ckpt_vid *v, MPI_Comm *newcomm) {
     long rc = front_call(fn, a);
     if (rc != 0) return comm_error(parent, fn, rc);
     *newcomm = front_comm_made(parent, *v);
@@ -44,8 +44,8 @@ FRONT(int, Comm_free, (MPI_Comm * comm));
 
 static int dup(unsigned fn, MPI_Comm comm, const char *info, MPI_Comm *newcomm) {
     ckpt_vid parent = in_comm(comm), v = VID_COMM_NULL;
-    long a[] = {parent, (long)&v, (long)info};
-    int rc = made(CKPT_FN_MPI_COMM_DUP, parent, a, &v, newcomm);
+    const struct Comm_dup_words a = {.comm = parent, .newcomm = &v, .info = info};
+    int rc = made(CKPT_FN_MPI_COMM_DUP, parent, &a, &v, newcomm);
     if (rc != MPI_SUCCESS) return rc;
     front_hints_made(FRONT_COMM, v, info);
     rc = front_attrs_copy(FRONT_COMM, parent, v);
@@ -70,8 +70,8 @@ FRONT(int, Comm_dup_with_info, (MPI_Comm comm, MPI_Info info, MPI_Comm *newcomm)
 FRONT(int, Comm_split, (MPI_Comm comm, int color, int key, MPI_Comm *newcomm)) {
     FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_COMM_SPLIT, newcomm != NULL);
     ckpt_vid parent = in_comm(comm), v = VID_COMM_NULL;
-    long a[] = {parent, color, key, (long)&v};
-    return made(CKPT_FN_MPI_COMM_SPLIT, parent, a, &v, newcomm);
+    const struct Comm_split_words a = {.comm = parent, .color = color, .key = key, .newcomm = &v};
+    return made(CKPT_FN_MPI_COMM_SPLIT, parent, &a, &v, newcomm);
 }
 
 FRONT(int, Comm_split_type, (MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm *newcomm)) {
@@ -80,8 +80,13 @@ FRONT(int, Comm_split_type, (MPI_Comm comm, int split_type, int key, MPI_Info in
     const char *content = in_info(info);
     char resource[CANON_HW_RESOURCE_BYTES] = "";
     int type = in_split_type(split_type), named = type == CANON_COMM_TYPE_HW_UNGUIDED && content;
-    long a[] = {parent, type, key, (long)content, (long)&v, named ? (long)resource : 0};
-    int rc = made(CKPT_FN_MPI_COMM_SPLIT_TYPE, parent, a, &v, newcomm);
+    const struct Comm_split_type_words a = {.comm = parent,
+                                            .split_type = type,
+                                            .key = key,
+                                            .info = content,
+                                            .newcomm = &v,
+                                            .resource = named ? resource : NULL};
+    int rc = made(CKPT_FN_MPI_COMM_SPLIT_TYPE, parent, &a, &v, newcomm);
     if (rc == MPI_SUCCESS && *resource) front_info_set(info, CANON_HW_RESOURCE, resource);
     if (rc == MPI_SUCCESS && v != VID_COMM_NULL) front_hints_made(FRONT_COMM, v, content);
     return rc;
@@ -92,8 +97,8 @@ FRONT(int, Comm_create, (MPI_Comm comm, MPI_Group group, MPI_Comm *newcomm)) {
     ckpt_vid parent = in_comm(comm), v = VID_COMM_NULL;
     const ckpt_mpi_group *g = in_group(group);
     if (g == NULL) return comm_error(parent, CKPT_FN_MPI_COMM_CREATE, CANON_ERRCLASS_ERR_GROUP);
-    long a[] = {parent, (long)g, (long)&v};
-    return made(CKPT_FN_MPI_COMM_CREATE, parent, a, &v, newcomm);
+    const struct Comm_create_words a = {.comm = parent, .group = g, .newcomm = &v};
+    return made(CKPT_FN_MPI_COMM_CREATE, parent, &a, &v, newcomm);
 }
 
 FRONT(int, Comm_create_group, (MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *newcomm)) {
@@ -101,24 +106,29 @@ FRONT(int, Comm_create_group, (MPI_Comm comm, MPI_Group group, int tag, MPI_Comm
     ckpt_vid parent = in_comm(comm), v = VID_COMM_NULL;
     const ckpt_mpi_group *g = in_group(group);
     if (g == NULL) return comm_error(parent, CKPT_FN_MPI_COMM_CREATE_GROUP, CANON_ERRCLASS_ERR_GROUP);
-    long a[] = {parent, (long)g, tag, (long)&v};
-    return made(CKPT_FN_MPI_COMM_CREATE_GROUP, parent, a, &v, newcomm);
+    const struct Comm_create_group_words a = {.comm = parent, .group = g, .tag = tag, .newcomm = &v};
+    return made(CKPT_FN_MPI_COMM_CREATE_GROUP, parent, &a, &v, newcomm);
 }
 
 FRONT(int, Cart_create,
       (MPI_Comm old_comm, int ndims, const int *dims, const int *periods, int reorder, MPI_Comm *comm_cart)) {
     FRONT_NEEDS(FRONT_COMM, in_comm(old_comm), CKPT_FN_MPI_CART_CREATE, comm_cart != NULL);
     ckpt_vid parent = in_comm(old_comm), v = VID_COMM_NULL;
-    long a[] = {parent, ndims, (long)dims, (long)periods, reorder, (long)&v};
+    const struct Cart_create_words a = {.old_comm = parent,
+                                        .ndims = ndims,
+                                        .dims = dims,
+                                        .periods = periods,
+                                        .reorder = reorder,
+                                        .comm_cart = &v};
     *comm_cart = MPI_COMM_NULL; // so it stays when there are too few processes
-    return made(CKPT_FN_MPI_CART_CREATE, parent, a, &v, comm_cart);
+    return made(CKPT_FN_MPI_CART_CREATE, parent, &a, &v, comm_cart);
 }
 
 FRONT(int, Cart_sub, (MPI_Comm comm, const int *remain_dims, MPI_Comm *new_comm)) {
     FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_CART_SUB, new_comm != NULL);
     ckpt_vid parent = in_comm(comm), v = VID_COMM_NULL;
-    long a[] = {parent, (long)remain_dims, (long)&v};
-    return made(CKPT_FN_MPI_CART_SUB, parent, a, &v, new_comm);
+    const struct Cart_sub_words a = {.comm = parent, .remain_dims = remain_dims, .new_comm = &v};
+    return made(CKPT_FN_MPI_CART_SUB, parent, &a, &v, new_comm);
 }
 
 FRONT(int, Graph_create,
@@ -126,9 +136,14 @@ FRONT(int, Graph_create,
        MPI_Comm *comm_graph)) {
     FRONT_NEEDS(FRONT_COMM, in_comm(comm_old), CKPT_FN_MPI_GRAPH_CREATE, comm_graph != NULL);
     ckpt_vid parent = in_comm(comm_old), v = VID_COMM_NULL;
-    long a[] = {parent, nnodes, (long)index, (long)edges, reorder, (long)&v};
+    const struct Graph_create_words a = {.comm_old = parent,
+                                         .nnodes = nnodes,
+                                         .index = index,
+                                         .edges = edges,
+                                         .reorder = reorder,
+                                         .comm_graph = &v};
     *comm_graph = MPI_COMM_NULL;
-    return made(CKPT_FN_MPI_GRAPH_CREATE, parent, a, &v, comm_graph);
+    return made(CKPT_FN_MPI_GRAPH_CREATE, parent, &a, &v, comm_graph);
 }
 
 FRONT(int, Dist_graph_create_adjacent,
@@ -138,17 +153,17 @@ FRONT(int, Dist_graph_create_adjacent,
     FRONT_NEEDS(FRONT_COMM, in_comm(comm_old), CKPT_FN_MPI_DIST_GRAPH_CREATE_ADJACENT,
                 comm_dist_graph != NULL);
     ckpt_vid parent = in_comm(comm_old), v = VID_COMM_NULL;
-    long a[] = {parent,
-                indegree,
-                (long)sources,
-                in_weights(sourceweights),
-                outdegree,
-                (long)destinations,
-                in_weights(destweights),
-                (long)in_info(info),
-                reorder,
-                (long)&v};
-    return made(CKPT_FN_MPI_DIST_GRAPH_CREATE_ADJACENT, parent, a, &v, comm_dist_graph);
+    const struct Dist_graph_create_adjacent_words a = {.comm_old = parent,
+                                                       .indegree = indegree,
+                                                       .sources = sources,
+                                                       .sourceweights = in_weights(sourceweights),
+                                                       .outdegree = outdegree,
+                                                       .destinations = destinations,
+                                                       .destweights = in_weights(destweights),
+                                                       .info = in_info(info),
+                                                       .reorder = reorder,
+                                                       .comm_dist_graph = &v};
+    return made(CKPT_FN_MPI_DIST_GRAPH_CREATE_ADJACENT, parent, &a, &v, comm_dist_graph);
 }
 
 FRONT(int, Dist_graph_create,
@@ -156,10 +171,16 @@ FRONT(int, Dist_graph_create,
        MPI_Info info, int reorder, MPI_Comm *newcomm)) {
     FRONT_NEEDS(FRONT_COMM, in_comm(comm_old), CKPT_FN_MPI_DIST_GRAPH_CREATE, newcomm != NULL);
     ckpt_vid parent = in_comm(comm_old), v = VID_COMM_NULL;
-    long a[] = {
-        parent,  n,       (long)nodes, (long)degrees, (long)targets, in_weights(weights), (long)in_info(info),
-        reorder, (long)&v};
-    return made(CKPT_FN_MPI_DIST_GRAPH_CREATE, parent, a, &v, newcomm);
+    const struct Dist_graph_create_words a = {.comm_old = parent,
+                                              .n = n,
+                                              .nodes = nodes,
+                                              .degrees = degrees,
+                                              .targets = targets,
+                                              .weights = in_weights(weights),
+                                              .info = in_info(info),
+                                              .reorder = reorder,
+                                              .newcomm = &v};
+    return made(CKPT_FN_MPI_DIST_GRAPH_CREATE, parent, &a, &v, newcomm);
 }
 
 FRONT(int, Intercomm_create,
@@ -167,15 +188,20 @@ FRONT(int, Intercomm_create,
        MPI_Comm *newintercomm)) {
     FRONT_NEEDS(FRONT_COMM, in_comm(local_comm), CKPT_FN_MPI_INTERCOMM_CREATE, newintercomm != NULL);
     ckpt_vid parent = in_comm(local_comm), v = VID_COMM_NULL;
-    long a[] = {parent, local_leader, in_comm(bridge_comm), in_rank(remote_leader), tag, (long)&v};
-    return made(CKPT_FN_MPI_INTERCOMM_CREATE, parent, a, &v, newintercomm);
+    const struct Intercomm_create_words a = {.local_comm = parent,
+                                             .local_leader = local_leader,
+                                             .bridge_comm = in_comm(bridge_comm),
+                                             .remote_leader = in_rank(remote_leader),
+                                             .tag = tag,
+                                             .newintercomm = &v};
+    return made(CKPT_FN_MPI_INTERCOMM_CREATE, parent, &a, &v, newintercomm);
 }
 
 FRONT(int, Intercomm_merge, (MPI_Comm intercomm, int high, MPI_Comm *newintracomm)) {
     FRONT_NEEDS(FRONT_COMM, in_comm(intercomm), CKPT_FN_MPI_INTERCOMM_MERGE, newintracomm != NULL);
     ckpt_vid parent = in_comm(intercomm), v = VID_COMM_NULL;
-    long a[] = {parent, high, (long)&v};
-    return made(CKPT_FN_MPI_INTERCOMM_MERGE, parent, a, &v, newintracomm);
+    const struct Intercomm_merge_words a = {.intercomm = parent, .high = high, .newintercomm = &v};
+    return made(CKPT_FN_MPI_INTERCOMM_MERGE, parent, &a, &v, newintracomm);
 }
 
 // The request holds the new communicator back until it is complete; its handle is valid then.
@@ -183,8 +209,8 @@ FRONT(int, Comm_idup, (MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request)) 
     FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_COMM_IDUP, newcomm != NULL);
     FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_COMM_IDUP, request != NULL);
     ckpt_vid parent = in_comm(comm), v = VID_COMM_NULL, r = VID_REQUEST_NULL;
-    long a[] = {parent, (long)&v, (long)&r};
-    int rc = made(CKPT_FN_MPI_COMM_IDUP, parent, a, &v, newcomm);
+    const struct Comm_idup_words a = {.comm = parent, .newcomm = &v, .request = &r};
+    int rc = made(CKPT_FN_MPI_COMM_IDUP, parent, &a, &v, newcomm);
     if (rc != MPI_SUCCESS) return rc;
     *request = out_request(r);
     rc = front_attrs_copy(FRONT_COMM, parent, v);
@@ -203,8 +229,8 @@ static int comm_free(unsigned fn, MPI_Comm *comm) {
     if (front_is_null(CKPT_KIND_COMM, front_slot(fn, CKPT_KIND_COMM, v))) return FRONT_ERR(fn, COMM);
     int rc = front_attrs_delete(fn, FRONT_COMM, v);
     if (rc != MPI_SUCCESS) return rc;
-    long a[] = {(long)&v};
-    long below = front_call(fn, a);
+    const struct Comm_free_words a = {.comm = &v};
+    long below = front_call(fn, &a);
     if (below != 0) return comm_error(v, fn, below);
     front_side_drop(FRONT_COMM, in_comm(*comm));
     *comm = MPI_COMM_NULL;
@@ -220,8 +246,8 @@ FRONT(int, Comm_disconnect, (MPI_Comm * comm)) { return comm_free(CKPT_FN_MPI_CO
 FRONT(int, Comm_set_name, (MPI_Comm comm, const char *comm_name)) {
     ckpt_vid v = in_comm(comm);
     char *name = front_strdup(comm_name, MPI_MAX_OBJECT_NAME - 1);
-    long a[] = {v, (long)name};
-    long rc = front_call(CKPT_FN_MPI_COMM_SET_NAME, a);
+    const struct Comm_set_name_words a = {.comm = v, .comm_name = name};
+    long rc = front_call(CKPT_FN_MPI_COMM_SET_NAME, &a);
     if (rc != 0) {
         free(name);
         return comm_error(v, CKPT_FN_MPI_COMM_SET_NAME, rc);

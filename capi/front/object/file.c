@@ -8,8 +8,9 @@
 FRONT(int, File_open, (MPI_Comm comm, const char *filename, int amode, MPI_Info info, MPI_File *fh)) {
     FRONT_NEEDS(FRONT_FILE, VID_FILE_NULL, CKPT_FN_MPI_FILE_OPEN, fh != NULL);
     ckpt_vid v = VID_FILE_NULL;
-    long a[] = {in_comm(comm), (long)filename, amode, (long)in_info(info), (long)&v};
-    long rc = front_call(CKPT_FN_MPI_FILE_OPEN, a);
+    const struct File_open_words a = {
+        .comm = in_comm(comm), .filename = filename, .amode = amode, .info = in_info(info), .fh = &v};
+    long rc = front_call(CKPT_FN_MPI_FILE_OPEN, &a);
     if (rc != 0) // MPI: errors of opening are those of MPI_FILE_NULL
         return front_error(FRONT_FILE, VID_FILE_NULL, CKPT_FN_MPI_FILE_OPEN, rc);
     ckpt_vid handler = front_side(FRONT_FILE, VID_FILE_NULL)->errhandler;
@@ -22,8 +23,8 @@ FRONT(int, File_open, (MPI_Comm comm, const char *filename, int amode, MPI_Info 
 FRONT(int, File_close, (MPI_File * fh)) {
     FRONT_NEEDS(FRONT_FILE, VID_FILE_NULL, CKPT_FN_MPI_FILE_CLOSE, fh != NULL);
     ckpt_vid v = in_file(*fh), id = v;
-    long a[] = {(long)&id};
-    long rc = front_call(CKPT_FN_MPI_FILE_CLOSE, a);
+    const struct File_close_words a = {.fh = &id};
+    long rc = front_call(CKPT_FN_MPI_FILE_CLOSE, &a);
     if (rc != 0) return front_error(FRONT_FILE, v, CKPT_FN_MPI_FILE_CLOSE, rc);
     front_side_drop(FRONT_FILE, v);
     *fh = MPI_FILE_NULL;
@@ -40,8 +41,9 @@ FRONT(int, File_get_info, (MPI_File fh, MPI_Info *info_used)) {
     long room = 1024, bytes;
     for (;;) {
         char *content = front_alloc((size_t)room);
-        long a[] = {in_file(fh), (long)content, room, (long)&bytes};
-        long rc = front_call(CKPT_FN_MPI_FILE_GET_INFO, a);
+        const struct File_get_info_words a = {
+            .fh = in_file(fh), .content = content, .room = room, .bytes = &bytes};
+        long rc = front_call(CKPT_FN_MPI_FILE_GET_INFO, &a);
         if (rc == 0 && bytes <= room) *info_used = front_info_new(content);
         free(content);
         if (rc != 0) return front_error(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_GET_INFO, rc);

@@ -15,8 +15,12 @@ FRONT(int, Type_create_struct,
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_CREATE_STRUCT, newtype != NULL);
     ckpt_vid small[FRONT_SMALL], *vids = front_vids(small, count), v = VID_TYPE_NULL;
     for (int i = 0; i < count; i++) vids[i] = in_type(types[i]);
-    long a[] = {count, (long)block_lengths, (long)displacements, (long)vids, (long)&v};
-    long rc = front_call(CKPT_FN_MPI_TYPE_CREATE_STRUCT, a);
+    const struct Type_create_struct_words a = {.count = count,
+                                               .block_lengths = block_lengths,
+                                               .displacements = displacements,
+                                               .types = vids,
+                                               .newtype = &v};
+    long rc = front_call(CKPT_FN_MPI_TYPE_CREATE_STRUCT, &a);
     front_vids_done(vids, small);
     if (rc != 0) return type_error(CKPT_FN_MPI_TYPE_CREATE_STRUCT, rc);
     *newtype = out_type(v);
@@ -26,8 +30,8 @@ FRONT(int, Type_create_struct,
 FRONT(int, Type_dup, (MPI_Datatype type, MPI_Datatype *newtype)) {
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_DUP, newtype != NULL);
     ckpt_vid old = in_type(type), v = VID_TYPE_NULL;
-    long a[] = {old, (long)&v};
-    long rc = front_call(CKPT_FN_MPI_TYPE_DUP, a);
+    const struct Type_dup_words a = {.type = old, .newtype = &v};
+    long rc = front_call(CKPT_FN_MPI_TYPE_DUP, &a);
     if (rc != 0) return type_error(CKPT_FN_MPI_TYPE_DUP, rc);
     *newtype = out_type(v);
     int failed = front_attrs_copy(FRONT_TYPE, old, v);
@@ -48,8 +52,8 @@ FRONT(int, Type_free, (MPI_Datatype * type)) {
     int rc = front_attrs_delete(CKPT_FN_MPI_TYPE_FREE, FRONT_TYPE, v);
     if (rc != MPI_SUCCESS) return rc;
     front_side_drop(FRONT_TYPE, v);
-    long a[] = {(long)&v};
-    long below = front_call(CKPT_FN_MPI_TYPE_FREE, a);
+    const struct Type_free_words a = {.type = &v};
+    long below = front_call(CKPT_FN_MPI_TYPE_FREE, &a);
     if (below != 0) return type_error(CKPT_FN_MPI_TYPE_FREE, below);
     *type = MPI_DATATYPE_NULL;
     return MPI_SUCCESS;
@@ -60,9 +64,16 @@ FRONT(int, Type_get_contents,
        MPI_Aint *addresses, MPI_Datatype *datatypes)) {
     ckpt_vid small[FRONT_SMALL], *vids = front_vids(small, max_datatypes);
     int count = 0, combiner = 0;
-    long a[] = {in_type(mtype),  max_integers, max_addresses, max_datatypes,  (long)integers,
-                (long)addresses, (long)vids,   (long)&count,  (long)&combiner};
-    long rc = front_call(CKPT_FN_MPI_TYPE_GET_CONTENTS, a);
+    const struct Type_get_contents_words a = {.mtype = in_type(mtype),
+                                              .max_integers = max_integers,
+                                              .max_addresses = max_addresses,
+                                              .max_datatypes = max_datatypes,
+                                              .integers = integers,
+                                              .addresses = addresses,
+                                              .datatypes = vids,
+                                              .types = &count,
+                                              .combiner = &combiner};
+    long rc = front_call(CKPT_FN_MPI_TYPE_GET_CONTENTS, &a);
     for (int i = 0; rc == 0 && i < count; i++) datatypes[i] = out_type(vids[i]);
     front_vids_done(vids, small);
     if (rc != 0) return type_error(CKPT_FN_MPI_TYPE_GET_CONTENTS, rc);
@@ -77,8 +88,12 @@ FRONT(int, Type_get_envelope,
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_GET_ENVELOPE, num_addresses != NULL);
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_GET_ENVELOPE, num_datatypes != NULL);
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_TYPE_GET_ENVELOPE, combiner != NULL);
-    long a[] = {in_type(type), (long)num_integers, (long)num_addresses, (long)num_datatypes, (long)combiner};
-    long rc = front_call(CKPT_FN_MPI_TYPE_GET_ENVELOPE, a);
+    const struct Type_get_envelope_words a = {.type = in_type(type),
+                                              .num_integers = num_integers,
+                                              .num_addresses = num_addresses,
+                                              .num_datatypes = num_datatypes,
+                                              .combiner = combiner};
+    long rc = front_call(CKPT_FN_MPI_TYPE_GET_ENVELOPE, &a);
     if (rc != 0) return type_error(CKPT_FN_MPI_TYPE_GET_ENVELOPE, rc);
     *combiner = out_combiner(*combiner);
     return MPI_SUCCESS;
@@ -94,9 +109,17 @@ FRONT(int, Type_create_darray,
         d[i] = in_distrib(distribs[i]);
         g[i] = in_darg(dargs[i]);
     }
-    long a[] = {size,    rank,         ndims,           (long)gsizes,     (long)d,
-                (long)g, (long)psizes, in_order(order), in_type(oldtype), (long)&v};
-    long rc = front_call(CKPT_FN_MPI_TYPE_CREATE_DARRAY, a);
+    const struct Type_create_darray_words a = {.size = size,
+                                               .rank = rank,
+                                               .ndims = ndims,
+                                               .gsizes = gsizes,
+                                               .distribs = d,
+                                               .dargs = g,
+                                               .psizes = psizes,
+                                               .order = in_order(order),
+                                               .oldtype = in_type(oldtype),
+                                               .newtype = &v};
+    long rc = front_call(CKPT_FN_MPI_TYPE_CREATE_DARRAY, &a);
     free(d);
     if (rc != 0) return type_error(CKPT_FN_MPI_TYPE_CREATE_DARRAY, rc);
     *newtype = out_type(v);

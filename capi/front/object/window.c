@@ -36,8 +36,13 @@ FRONT(int, Win_create,
       (void *base, MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win *win)) {
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_WIN_CREATE, win != NULL);
     ckpt_vid v = VID_WIN_NULL;
-    long a[] = {(long)base, size, disp_unit, (long)in_info(info), in_comm(comm), (long)&v};
-    long rc = front_call(CKPT_FN_MPI_WIN_CREATE, a);
+    const struct Win_create_words a = {.base = base,
+                                       .size = size,
+                                       .disp_unit = disp_unit,
+                                       .info = in_info(info),
+                                       .comm = in_comm(comm),
+                                       .win = &v};
+    long rc = front_call(CKPT_FN_MPI_WIN_CREATE, &a);
     if (rc != 0) return comm_error(comm, CKPT_FN_MPI_WIN_CREATE, rc);
     *win = made(v, base, size, disp_unit, CREATE, info);
     return MPI_SUCCESS;
@@ -56,8 +61,14 @@ FRONT(int, Win_allocate,
         w.area = front_window_area(w.area_bytes, PROT_READ | PROT_WRITE);
         if (w.area == NULL) return comm_error(comm, CKPT_FN_MPI_WIN_ALLOCATE, CANON_ERRCLASS_ERR_NO_MEM);
     }
-    long a[] = {(long)w.area, size, disp_unit, (long)in_info(info), in_comm(comm), (long)&v, (long)&w.base};
-    long rc = front_call(CKPT_FN_MPI_WIN_ALLOCATE, a);
+    const struct Win_allocate_words a = {.area = w.area,
+                                         .size = size,
+                                         .disp_unit = disp_unit,
+                                         .info = in_info(info),
+                                         .comm = in_comm(comm),
+                                         .win = &v,
+                                         .base = &w.base};
+    long rc = front_call(CKPT_FN_MPI_WIN_ALLOCATE, &a);
     if (rc != 0) {
         front_window_unshare(&w);
         if (front_window_below(size, disp_unit, info, comm, &w.base, &v) != 0)
@@ -71,8 +82,8 @@ FRONT(int, Win_allocate,
 FRONT(int, Win_create_dynamic, (MPI_Info info, MPI_Comm comm, MPI_Win *win)) {
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_WIN_CREATE_DYNAMIC, win != NULL);
     ckpt_vid v = VID_WIN_NULL;
-    long a[] = {(long)in_info(info), in_comm(comm), (long)&v};
-    long rc = front_call(CKPT_FN_MPI_WIN_CREATE_DYNAMIC, a);
+    const struct Win_create_dynamic_words a = {.info = in_info(info), .comm = in_comm(comm), .win = &v};
+    long rc = front_call(CKPT_FN_MPI_WIN_CREATE_DYNAMIC, &a);
     if (rc != 0) return comm_error(comm, CKPT_FN_MPI_WIN_CREATE_DYNAMIC, rc);
     *win = made(v, NULL, 0, 1, DYNAMIC, info);
     return MPI_SUCCESS;
@@ -85,8 +96,8 @@ FRONT(int, Win_free, (MPI_Win * win)) {
         return FRONT_ERR(CKPT_FN_MPI_WIN_FREE, WIN);
     int rc = front_attrs_delete(CKPT_FN_MPI_WIN_FREE, FRONT_WIN, v);
     if (rc != MPI_SUCCESS) return rc;
-    long a[] = {(long)&id};
-    long below = front_call(CKPT_FN_MPI_WIN_FREE, a);
+    const struct Win_free_words a = {.win = &id};
+    long below = front_call(CKPT_FN_MPI_WIN_FREE, &a);
     if (below != 0) return front_error(FRONT_WIN, v, CKPT_FN_MPI_WIN_FREE, below);
     struct front_window *w = front_side(FRONT_WIN, v)->window;
     front_window_unshare(w);
@@ -111,8 +122,8 @@ FRONT(int, Win_set_name, (MPI_Win win, const char *win_name)) {
     struct front_side *s = front_side(FRONT_WIN, v);
     free(s->name);
     s->name = front_strdup(win_name, MPI_MAX_OBJECT_NAME - 1);
-    long a[] = {v, (long)s->name};
-    long rc = front_call(CKPT_FN_MPI_WIN_SET_NAME, a);
+    const struct Win_set_name_words a = {.win = v, .win_name = s->name};
+    long rc = front_call(CKPT_FN_MPI_WIN_SET_NAME, &a);
     return rc == 0 ? MPI_SUCCESS : front_error(FRONT_WIN, v, CKPT_FN_MPI_WIN_SET_NAME, rc);
 }
 

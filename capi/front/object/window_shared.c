@@ -32,9 +32,16 @@ static void forget(struct front_window *w) {
 // An area of NULL and no starts: on memory of the real MPI, whose address is then in base.
 static long allocate(const struct front_window *w, MPI_Info info, MPI_Comm comm, int *rank, void *base,
                      ckpt_vid *v) {
-    long a[] = {(long)w->area, (long)w->starts, w->bytes,   w->unit,   (long)in_info(info),
-                in_comm(comm), (long)v,         (long)rank, (long)base};
-    return front_call(CKPT_FN_MPI_WIN_ALLOCATE_SHARED, a);
+    const struct Win_allocate_shared_words a = {.area = w->area,
+                                                .starts = w->starts,
+                                                .size = w->bytes,
+                                                .disp_unit = w->unit,
+                                                .info = in_info(info),
+                                                .comm = in_comm(comm),
+                                                .win = v,
+                                                .rank = rank,
+                                                .base = base};
+    return front_call(CKPT_FN_MPI_WIN_ALLOCATE_SHARED, &a);
 }
 
 long front_window_below(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void *base, ckpt_vid *v) {
@@ -105,8 +112,9 @@ FRONT(int, Win_allocate_shared,
 }
 
 static int query_below(ckpt_vid v, int rank, MPI_Aint *size, int *disp_unit, void *baseptr) {
-    long a[] = {v, in_rank(rank), (long)size, (long)disp_unit, (long)baseptr};
-    long rc = front_call(CKPT_FN_MPI_WIN_SHARED_QUERY, a);
+    const struct Win_shared_query_words a = {
+        .win = v, .rank = in_rank(rank), .size = size, .disp_unit = disp_unit, .baseptr = baseptr};
+    long rc = front_call(CKPT_FN_MPI_WIN_SHARED_QUERY, &a);
     return rc == 0 ? MPI_SUCCESS : front_error(FRONT_WIN, v, CKPT_FN_MPI_WIN_SHARED_QUERY, rc);
 }
 
