@@ -99,32 +99,39 @@ $(BIN)/ckptrun: $(HOST_OBJS)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -pie -Wl,--export-dynamic-symbol=pthread_create -o $@ $^ -ldl -lpthread
 
-# ---- libckpt.so and ckptctl: Go, which decides itself what is stale -----------------------------
+# ---- libckpt.so: small, in C; and its core and ckptctl: Go, which decides itself what is stale ---
 
-LIBCKPT_LD := -Wl,-soname,libckpt.so.1 -Wl,--version-script=$(CURDIR)/capi/libckpt.map
+# What programs are linked with.  It loads the core when a call needs it.
+EMBED_OBJS := $(patsubst %.c,$(OBJ)/%.o,$(wildcard capi/embed/*.c))
+$(EMBED_OBJS): C_EXTRA := -Icapi -fvisibility=hidden
+$(LIB)/libckpt.so: $(EMBED_OBJS) | $(PKG)/libckpt-core.so
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -shared -Wl,-z,defs -Wl,-z,now -Wl,-soname,libckpt.so.1 -o $@ $^
+
+$(LIB)/libckpt.so.1: | $(LIB)/libckpt.so
+	ln -sfn libckpt.so $@
+
+CORE_LD := -Wl,-soname,libckpt-core.so -Wl,--version-script=$(CURDIR)/capi/libckpt.map
 
 # Go does not know that the map is an input: a newer map makes it link again.  Nor does it look at
 # headers of other folders; with their sum among the flags it compiles again when one changes.
-GO_HEADERS = $(shell cat $(wildcard include/*.h include/ckpt/*.h capi/host/hostgo.h) | cksum | cut -d' ' -f1)
-$(LIB)/libckpt.so: FORCE capi/libckpt.map
+GO_HEADERS = $(shell cat $(wildcard include/*.h include/ckpt/*.h include/ckpt/private/*.h capi/host/hostgo.h) | cksum | cut -d' ' -f1)
+CORE_BUILD = CGO_CFLAGS="-O2 -g -DHEADERS=$(GO_HEADERS)" $(GO_BUILD) -buildmode=c-shared \
+             -ldflags "$(GO_LDFLAGS) -extldflags '$(CORE_LD)'"
+$(PKG)/libckpt-core.so: FORCE capi/libckpt.map
 	@mkdir -p $(@D) $(OBJ)/go
-	@if [ capi/libckpt.map -nt $(OBJ)/go/libckpt.so ]; then rm -f $(OBJ)/go/libckpt.so; fi
-	CGO_CFLAGS="-O2 -g -DHEADERS=$(GO_HEADERS)" $(GO_BUILD) -buildmode=c-shared -ldflags "$(GO_LDFLAGS) -extldflags '$(LIBCKPT_LD)'" \
-	    -o $(OBJ)/go/libckpt.so ./capi
-	@$(call replace,$(OBJ)/go/libckpt.so,$@)
+	@if [ capi/libckpt.map -nt $(OBJ)/go/libckpt-core.so ]; then rm -f $(OBJ)/go/libckpt-core.so; fi
+	$(CORE_BUILD) -o $(OBJ)/go/libckpt-core.so ./capi
+	@$(call replace,$(OBJ)/go/libckpt-core.so,$@)
 
-# A tree for tests of whole jobs, whose libckpt.so arms fault points from the environment, and whose backs check
+# A tree for tests of whole jobs, whose core arms fault points from the environment, and whose backs check
 # themselves (capi/back/module.mk). It is not installed.
 FAULTS := $(OBJ)/faults
 faults: all
 	@mkdir -p $(FAULTS)
 	@cp -a --remove-destination $(BIN) $(LIB) $(FAULTS)/
 	@cp -a --remove-destination $(CHECKED)/*.so $(FAULTS)/lib/ckpt/back/
-	CGO_CFLAGS="-O2 -g -DHEADERS=$(GO_HEADERS)" $(GO_BUILD) -tags faults -buildmode=c-shared \
-	    -ldflags "$(GO_LDFLAGS) -extldflags '$(LIBCKPT_LD)'" -o $(FAULTS)/lib/libckpt.so ./capi
-
-$(LIB)/libckpt.so.1: | $(LIB)/libckpt.so
-	ln -sfn libckpt.so $@
+	$(CORE_BUILD) -tags faults -o $(FAULTS)/lib/ckpt/libckpt-core.so ./capi
 
 $(BIN)/ckptctl: FORCE
 	@mkdir -p $(@D) $(OBJ)/go
@@ -169,7 +176,7 @@ $(MAN)/man1/ckptctl.1: $(BIN)/ckptctl
 	@mkdir -p $(@D)
 	$< man $(@D)
 
-PARTS += $(BIN)/ckptrun $(BIN)/ckptctl $(LIB)/libckpt.so $(LIB)/libckpt.so.1 $(HEADERS) \
+PARTS += $(BIN)/ckptrun $(BIN)/ckptctl $(PKG)/libckpt-core.so $(LIB)/libckpt.so $(LIB)/libckpt.so.1 $(HEADERS) \
          $(VERSIONED) $(MAN)/man1/ckptrun.1 $(MAN)/man1/ckptctl.1 $(MAN)/man3/MPIX_Checkpoint.3
 
 all: $(PARTS)

@@ -41,9 +41,9 @@ UNCOUNTED_$(1)_OBJS := $(patsubst %.c,$(OBJ)/uncounted-$(1)/%.o,$(BACK_SRCS))
 $(OBJ)/uncounted-$(1)/%.o: %.c
 	@mkdir -p $$(@D)
 	$(2) $(C_FLAGS) -Icapi $(CFLAGS) -DBACK_COUNTS=0 -fPIC -fvisibility=hidden -c -o $$@ $$<
-$(BENCH_DIR)/libckptback-$(1)-uncounted.so: $$(UNCOUNTED_$(1)_OBJS) | $(LIB)/libckpt.so $(LIB)/libckpt.so.1
+$(BENCH_DIR)/libckptback-$(1)-uncounted.so: $$(UNCOUNTED_$(1)_OBJS) | $(PKG)/libckpt-core.so
 	@mkdir -p $$(@D)
-	$(2) $(CFLAGS) -shared -o $$@ $$^ -L$(LIB) -lckpt -Wl,-rpath,'$$$$ORIGIN/../lib'
+	$(2) $(CFLAGS) -shared -o $$@ $$^ -L$(PKG) -l:libckpt-core.so -Wl,-rpath,'$$$$ORIGIN/../lib/ckpt'
 endef
 $(eval $(call uncounted,mpich,$(MPICC_MPICH)))
 $(eval $(call uncounted,openmpi,$(MPICC_OPENMPI)))

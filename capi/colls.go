@@ -22,8 +22,8 @@ func clockOf(job *C.ckpt_job) *clockwork.Clock {
 	return process.Job.Clock()
 }
 
-//export ckpt_coll_members
-func ckpt_coll_members(job *C.ckpt_job, comm C.ckpt_vid, world *C.int, n C.int, identity C.uint64_t) C.int {
+//export ckpt_comm_set_members
+func ckpt_comm_set_members(job *C.ckpt_job, comm C.ckpt_vid, world *C.int, n C.int, identity C.uint64_t) C.int {
 	if job == nil || n < 0 {
 		return C.CKPT_E_ARG
 	}
@@ -49,8 +49,8 @@ func ranksOf(world *C.int, n C.int) ([]int32, bool) {
 	return ranks, true
 }
 
-//export ckpt_coll_subset
-func ckpt_coll_subset(job *C.ckpt_job, comm C.ckpt_vid, parent C.uint64_t, tag C.int, world *C.int, n C.int, name *C.char) C.uint64_t {
+//export ckpt_group_call_begin
+func ckpt_group_call_begin(job *C.ckpt_job, comm C.ckpt_vid, parent C.uint64_t, tag C.int, world *C.int, n C.int, name *C.char) C.uint64_t {
 	members, ok := ranksOf(world, n)
 	if !ok {
 		return 0
@@ -58,8 +58,8 @@ func ckpt_coll_subset(job *C.ckpt_job, comm C.ckpt_vid, parent C.uint64_t, tag C
 	return C.uint64_t(clockOf(job).Subset(vid.ID(comm), uint64(parent), int(tag), members, C.GoString(name)))
 }
 
-//export ckpt_coll_bridge
-func ckpt_coll_bridge(job *C.ckpt_job, b *C.ckpt_coll_bridge_call, name *C.char) C.uint64_t {
+//export ckpt_intercomm_call_begin
+func ckpt_intercomm_call_begin(job *C.ckpt_job, b *C.ckpt_intercomm_call, name *C.char) C.uint64_t {
 	if b == nil {
 		return 0
 	}
@@ -70,13 +70,13 @@ func ckpt_coll_bridge(job *C.ckpt_job, b *C.ckpt_coll_bridge_call, name *C.char)
 	}, C.GoString(name)))
 }
 
-//export ckpt_coll_met
-func ckpt_coll_met(job *C.ckpt_job, meeting C.uint64_t) C.int {
+//export ckpt_group_call_ready
+func ckpt_group_call_ready(job *C.ckpt_job, meeting C.uint64_t) C.int {
 	return C.int(clockOf(job).Met(uint64(meeting)))
 }
 
-//export ckpt_coll_parted
-func ckpt_coll_parted(job *C.ckpt_job, meeting C.uint64_t) {
+//export ckpt_group_call_end
+func ckpt_group_call_end(job *C.ckpt_job, meeting C.uint64_t) {
 	clockOf(job).Parted(uint64(meeting))
 }
 

@@ -37,6 +37,14 @@ var (
 	_ = zero[C.CKPT_PEER_ANY-where.PeerAny]
 	_ = zero[C.CKPT_PEER_NONE-where.PeerNone]
 
+	// A structure of version 1.0 is today's; when one grows, its line goes and the constant stays.
+	_ = zero[C.sizeof_ckpt_config-configSize10]
+	_ = zero[C.sizeof_ckpt_runtime_ops-opsSize10]
+	_ = zero[C.sizeof_ckpt_object_ops-objectsSize10]
+	_ = zero[C.sizeof_ckpt_message_ops-messagesSize10]
+	_ = zero[C.sizeof_ckpt_sync_ops-syncSize10]
+	_ = zero[C.sizeof_ckpt_state_ops-stateSize10]
+
 	_ = zero[C.CKPT_STATE_ERROR-ckpt.StateError]
 	_ = zero[C.MPIX_CR_STATE_ERROR-ckpt.StateError]
 	_ = zero[C.CKPT_STATE_CHECKPOINT-ckpt.StateCheckpoint]

@@ -8,7 +8,6 @@ package main
 import "C"
 
 import (
-	"errors"
 	"unsafe"
 
 	"github.com/libckpt/libckpt/vid"
@@ -19,16 +18,6 @@ func tablesOf(job *C.ckpt_job) *vid.Tables {
 		return nil
 	}
 	return opened.tables
-}
-
-func vidCode(err error) C.int {
-	switch {
-	case err == nil:
-		return C.CKPT_OK
-	case errors.Is(err, vid.ErrStale):
-		return C.CKPT_E_ARG
-	}
-	return C.CKPT_E_SYSTEM
 }
 
 func cBytes(p unsafe.Pointer, n C.size_t) []byte {
@@ -70,7 +59,7 @@ func ckpt_vid_reserve(job *C.ckpt_job, kind C.ckpt_kind, ids *C.ckpt_vid, n C.in
 	}
 	reserved, err := t.Reserve(vid.Kind(kind), int(n))
 	if err != nil {
-		return vidCode(err)
+		return codeOf(err)
 	}
 	out := unsafe.Slice(ids, int(n))
 	for i, id := range reserved {
@@ -86,7 +75,7 @@ func ckpt_vid_adopt(job *C.ckpt_job, id C.ckpt_vid, desc unsafe.Pointer, bytes C
 	if t == nil {
 		return C.CKPT_E_ARG
 	}
-	return vidCode(t.Adopt(vid.ID(id), cBytes(desc, bytes), cIDs(needs, nneeds)))
+	return codeOf(t.Adopt(vid.ID(id), cBytes(desc, bytes), cIDs(needs, nneeds)))
 }
 
 //export ckpt_vid_bind
@@ -95,7 +84,7 @@ func ckpt_vid_bind(job *C.ckpt_job, id C.ckpt_vid, real C.uint64_t) C.int {
 	if t == nil {
 		return C.CKPT_E_ARG
 	}
-	return vidCode(t.Bind(vid.ID(id), uint64(real)))
+	return codeOf(t.Bind(vid.ID(id), uint64(real)))
 }
 
 //export ckpt_vid_describe
@@ -105,7 +94,7 @@ func ckpt_vid_describe(job *C.ckpt_job, id C.ckpt_vid, desc unsafe.Pointer, byte
 	if t == nil {
 		return C.CKPT_E_ARG
 	}
-	return vidCode(t.Describe(vid.ID(id), cBytes(desc, bytes), cIDs(needs, nneeds)))
+	return codeOf(t.Describe(vid.ID(id), cBytes(desc, bytes), cIDs(needs, nneeds)))
 }
 
 //export ckpt_vid_free
@@ -117,7 +106,7 @@ func ckpt_vid_free(job *C.ckpt_job, id C.ckpt_vid) C.int {
 	if vid.ID(id).Kind() == vid.Comm {
 		clockOf(job).CommFreed(vid.ID(id))
 	}
-	return vidCode(t.Free(vid.ID(id)))
+	return codeOf(t.Free(vid.ID(id)))
 }
 
 //export ckpt_vid_descriptor
@@ -145,8 +134,8 @@ func ckpt_vid_find(job *C.ckpt_job, kind C.ckpt_kind, real C.uint64_t) C.ckpt_vi
 	return C.ckpt_vid(t.Find(vid.Kind(kind), uint64(real)))
 }
 
-//export ckpt_vid_comm
-func ckpt_vid_comm(job *C.ckpt_job, comm C.ckpt_vid, rank, size C.int, world *C.int, npeers C.int,
+//export ckpt_comm_describe
+func ckpt_comm_describe(job *C.ckpt_job, comm C.ckpt_vid, rank, size C.int, world *C.int, npeers C.int,
 	identity C.uint64_t) C.int {
 	t := tablesOf(job)
 	if t == nil || npeers < 0 {
@@ -158,16 +147,16 @@ func ckpt_vid_comm(job *C.ckpt_job, comm C.ckpt_vid, rank, size C.int, world *C.
 			info.World[i] = int32(w)
 		}
 	}
-	return vidCode(t.SetComm(vid.ID(comm), info))
+	return codeOf(t.SetComm(vid.ID(comm), info))
 }
 
-//export ckpt_vid_name
-func ckpt_vid_name(job *C.ckpt_job, id C.ckpt_vid, name *C.char) C.int {
+//export ckpt_vid_set_name
+func ckpt_vid_set_name(job *C.ckpt_job, id C.ckpt_vid, name *C.char) C.int {
 	t := tablesOf(job)
 	if t == nil {
 		return C.CKPT_E_ARG
 	}
-	return vidCode(t.Name(vid.ID(id), C.GoString(name)))
+	return codeOf(t.Name(vid.ID(id), C.GoString(name)))
 }
 
 //export ckpt_vid_grow
@@ -176,5 +165,5 @@ func ckpt_vid_grow(job *C.ckpt_job, kind C.ckpt_kind) C.int {
 	if t == nil {
 		return C.CKPT_E_ARG
 	}
-	return vidCode(t.Grow(vid.Kind(kind)))
+	return codeOf(t.Grow(vid.Kind(kind)))
 }

@@ -359,3 +359,9 @@ func (j *Job) watchNetwork(ended chan<- struct{}) {
 		}
 	}
 }
+
+// LostPeer tells whether err is that another rank is gone.
+func LostPeer(err error) bool {
+	var lost *signaling.LostError
+	return errors.As(err, &lost)
+}

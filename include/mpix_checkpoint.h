@@ -43,13 +43,14 @@ int MPIX_Checkpoint(MPIX_CR_state_t *state);
  * newline; "" otherwise.  Copies at most bytes-1 characters and a NUL.  Thread-safe. */
 int MPIX_Checkpoint_reason(char *text, size_t bytes);
 
-/* Regions mode: the program names the memory that makes up its state.  id is the program's own
- * number of the region, base its first byte, bytes its length; a second call with the same id
- * replaces the first. */
+/* Regions mode, which is not built yet: nothing is saved without ckptrun, and under ckptrun the whole process
+ * is, so that these two calls change nothing.  The program will name the memory that makes up its state: id is
+ * its own number of the region, base its first byte, bytes its length; a second call with the same id replaces
+ * the first.  Returns 0. */
 int MPIX_Checkpoint_protect(int id, void *base, size_t bytes);
 
-/* Regions mode: loads what was protected from the newest committed epoch.  *state is
- * MPIX_CR_STATE_RESTART when it did, MPIX_CR_STATE_IGNORE when there is none. */
+/* Regions mode, see above: will load what was protected from the newest committed epoch.  *state is
+ * MPIX_CR_STATE_IGNORE: nothing was loaded. */
 int MPIX_Checkpoint_recover(MPIX_CR_state_t *state);
 
 #ifdef __cplusplus

@@ -10,7 +10,7 @@
 // returns -ENOSYS.
 #include <errno.h>
 
-#include "ckpt/gate.h"
+#include "ckpt/private/gate.h"
 #include "measure.h"
 
 enum { NOBODY = 63 }; // the last number of the host's own

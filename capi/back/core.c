@@ -129,31 +129,48 @@ static int ops_holds(void *ctx, char *why, size_t bytes) {
     return back_holds(why, bytes) || back_jobs_hold(why, bytes) || back_tools_hold(why, bytes);
 }
 
+static const ckpt_object_ops object_ops = {
+    .size = sizeof object_ops, .bind = ops_bind, .rebuild = ops_rebuild};
+
+static const ckpt_message_ops message_ops = {
+    .size = sizeof message_ops,
+    .one_sided = back_one_sided,
+    .settle = back_settle,
+    .drain = back_drain,
+    .save = back_save,
+    .load = back_load,
+    .start_deferred = ops_start,
+};
+
+static const ckpt_sync_ops sync_ops = {
+    .size = sizeof sync_ops,
+    .pending = back_synchronous,
+    .claims = back_claims,
+    .judge = back_judge,
+    .answered = back_answered,
+};
+
+static const ckpt_state_ops state_ops = {
+    .size = sizeof state_ops,
+    .holds = ops_holds,
+    .inside = back_inside,
+    .waiting = back_list_waiting,
+    .files = back_files,
+    .memory = back_window_memory,
+};
+
 static const ckpt_runtime_ops ops = {
     .size = sizeof ops,
     .rank = ops_rank,
     .ranks = ops_ranks,
     .oob_allgather = ops_allgather,
     .progress = ops_progress,
-    .holds = ops_holds,
-    .rebuild = ops_rebuild,
-    .bind = ops_bind,
-    .drain = back_drain,
-    .save = back_save,
-    .load = back_load,
-    .start = ops_start,
-    .finalize = ops_finalize,
-    .inside = back_inside,
     .failure = back_failure,
-    .files = back_files,
-    .memory = back_window_memory,
-    .waiting = back_list_waiting,
-    .one_sided = back_one_sided,
-    .settle = back_settle,
-    .synchronous = back_synchronous,
-    .claims = back_claims,
-    .judge = back_judge,
-    .answered = back_answered,
+    .finalize = ops_finalize,
+    .objects = &object_ops,
+    .messages = &message_ops,
+    .sync = &sync_ops,
+    .state = &state_ops,
 };
 
 // ---- begin ----
@@ -240,7 +257,7 @@ long back_Init_thread(const long *a) {
     ckpt_vid parent; // gets its id now: whoever started this job may still be connected
     const long parent_out[] = {(long)&parent};
     back_Comm_get_parent(parent_out);
-    back.host->mine();
+    ckpt_thread_is_mine(back.job);
     *p->provided = provided;
     return 0;
 }

@@ -9,9 +9,9 @@ define library
 $(OBJ)/$(3)/%.o: %.c
 	@mkdir -p $$(@D)
 	$(2) $(C_FLAGS) -Icapi $(5) $(CFLAGS) -fPIC -fvisibility=hidden -c -o $$@ $$<
-$(4)/libckptback-$(1).so: $(patsubst %.c,$(OBJ)/$(3)/%.o,$(BACK_SRCS)) | $(LIB)/libckpt.so $(LIB)/libckpt.so.1
+$(4)/libckptback-$(1).so: $(patsubst %.c,$(OBJ)/$(3)/%.o,$(BACK_SRCS)) | $(PKG)/libckpt-core.so
 	@mkdir -p $$(@D)
-	$(2) $(CFLAGS) -shared -o $$@ $$^ -L$(LIB) -lckpt -Wl,-rpath,'$$$$ORIGIN/../..'
+	$(2) $(CFLAGS) -shared -o $$@ $$^ -L$(PKG) -l:libckpt-core.so -Wl,-rpath,'$$$$ORIGIN/..'
 endef
 
 # $(call back,NAME,COMPILER): the back, and another one for the tree for tests, which checks what is true at

@@ -43,7 +43,8 @@ $(PKG)/front/libmpi_cxx.so.40: $(OBJ)/capi/front/abi/openmpi_cxx.o $(PKG)/front/
 	$(CC) $(CFLAGS) $(FRONT_LD) -Wl,--no-as-needed -Wl,-soname,libmpi_cxx.so.40 -o $@ $^
 PARTS += $(PKG)/front/libmpi_cxx.so.40
 
-$(PKG)/front/libckpt.so.1: $(OBJ)/capi/front/stub.o
+$(OBJ)/capi/front/stub.o: C_EXTRA := -Icapi -fvisibility=hidden
+$(PKG)/front/libckpt.so.1: $(OBJ)/capi/front/stub.o $(OBJ)/capi/embed/say.o
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(FRONT_LD) -Wl,-soname,libckpt.so.1 -o $@ $^
 PARTS += $(PKG)/front/libckpt.so.1

@@ -4,7 +4,10 @@
 // when it runs under ckptrun; it hands the calls on.
 #include <stdint.h>
 
-#include "ckpt/gate.h"
+#include "ckpt.h"
+#include "ckpt/clock.h"
+#include "ckpt/private/gate.h"
+#include "embed/functions.h"
 #include "mpix_checkpoint.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -46,4 +49,27 @@ EXPORT int MPIX_Checkpoint_recover(MPIX_CR_state_t *state) {
     if (state == NULL) return ERR_ARG;
     *state = MPIX_CR_STATE_IGNORE;
     return OK;
+}
+
+// ---- ckpt.h ----
+//
+// A runtime in the program's half is part of the image, so its rails must be closed for each checkpoint and opened
+// again: that is whole mode, which is not built yet.  Each call says so instead of ending the program with an undefined symbol.
+
+static const char no_whole[] =
+    "this program opens libckpt itself, as an MPI does, and was started by ckptrun, which saves a runtime with "
+    "its program only in whole mode; this version has none: start the program without ckptrun";
+
+#define REFUSE(result, name, parameters, arguments, error, none) \
+    EXPORT result name parameters {                              \
+        embed_say(error, CKPT_E_NOTSUP, no_whole);               \
+        return none;                                             \
+    }
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+CKPT_FUNCTIONS(REFUSE)
+
+EXPORT int ckpt_checkpoint(ckpt_job *job, int local_task, ckpt_state *state, ckpt_error *error) {
+    if (state != NULL) *state = CKPT_STATE_ERROR;
+    embed_say(error, CKPT_E_NOTSUP, no_whole);
+    return CKPT_E_NOTSUP;
 }

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ckpt/gate.h"
+#include "ckpt/private/gate.h"
 
 // Begins with the gate page.  Package ckpt/snapshot knows these addresses too; its layout_test.go compares.
 #define ARENA CKPT_ARENA_BASE

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // crossing.h: from one half into the other: the code of gate.S, and the page of the arena that holds this
-// code (program.c).  ckpt/gate.h is the part that the upper half knows.
+// code (program.c).  ckpt/private/gate.h is the part that the upper half knows.
 #ifndef CROSSING_H
 #define CROSSING_H
 
@@ -9,7 +9,7 @@
 #include <time.h>
 #include <ucontext.h>
 
-#include "ckpt/gate.h"
+#include "ckpt/private/gate.h"
 
 struct thread;
 

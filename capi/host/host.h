@@ -7,13 +7,13 @@
 // behind struct host_go).
 //
 // Files, by header:
-//   hostgo.h     the interface between ckptrun and libckpt.so
+//   hostgo.h     the interface between ckptrun and libckpt-core.so
 //   host.h       main.c (start), trap.c (seccomp, Syscall User Dispatch)
 //   machine.h    raw system calls, FS and GS bases
 //   arena.h      arena.c (addresses), sys_mem.c (mappings)
 //   crossing.h   gate.S (the way into the lower half and back); vdso.S is the vDSO of the upper half
 //   program.h    program.c (ELF files, initial stack, gate page)
-//   lower.h      lower.c (libckpt.so and the back, functions of the gate)
+//   lower.h      lower.c (libckpt-core.so and the back, functions of the gate)
 //   emulation.h  dispatch.c (a trapped call, and who emulates it), sys_mem.c, sys_proc.c, sys_wait.c (the
 //                emulations), clocks.c (clocks of another machine), timers.c (interval timers); traps.h is
 //                the table of trapped calls

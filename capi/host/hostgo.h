@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// hostgo.h: the interface between ckptrun (C) and libckpt.so (Go).  Private to this release: the
+// hostgo.h: the interface between ckptrun (C) and libckpt-core.so (Go).  Private to this release: the
 // two are always installed together, and check HOSTGO_VERSION.
 #ifndef HOSTGO_H
 #define HOSTGO_H
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HOSTGO_VERSION 7
+#define HOSTGO_VERSION 8
 
 enum plan_action { PLAN_EXIT = 0, PLAN_RUN = 1, PLAN_RESTART = 2 };
 
@@ -110,6 +110,13 @@ struct host_ops {
     int (*errand)(void);
 };
 
+// What ckpt_thread_is_mine, ckpt_hold and ckpt_upcall of ckpt.h do under ckptrun.
+struct host_hooks {
+    void (*mine)(void);
+    void (*hold)(void);
+    long (*upcall)(void *upper_fn, const long args[6]);
+};
+
 // Exported by Go, found by dlsym.
 struct host_go {
     int (*plan)(struct host_plan *plan, int argc, char **argv, const struct host_ops *ops);
@@ -124,6 +131,10 @@ struct host_go {
     void (*ending)(int status, int parent);
     // Work for a stopped thread of the program (errand).
     void (*serve)(void);
+    // Once, before anything else.
+    void (*hooks)(const struct host_hooks *hooks);
 };
+
+void ckpt_host_hooks(const struct host_hooks *hooks);
 
 #endif

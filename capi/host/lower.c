@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// lower.c: loads libckpt.so and the back of the real MPI into the lower half, and holds the table of
+// lower.c: loads libckpt-core.so and the back of the real MPI into the lower half, and holds the table of
 // functions that the gate calls.
 #include "host.h"
 #include "crossing.h"
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../back/back.h"
+#include "ckpt/back.h"
 
 #define FUNCTIONS 1024 // GATE_LIMIT in gate.S
 
@@ -42,13 +42,13 @@ static long fn_missing(const long *a) {
 
 static void *need(void *lib, const char *name) {
     void *p = dlsym(lib, name);
-    if (!p) die(1, "libckpt.so lacks %s: the installation mixes two versions", name);
+    if (!p) die(1, "libckpt-core.so lacks %s: the installation mixes two versions", name);
     return p;
 }
 
 void lower_open(void) {
     char path[4200];
-    snprintf(path, sizeof path, "%s/libckpt.so.1", host.libdir);
+    snprintf(path, sizeof path, "%s/ckpt/libckpt-core.so", host.libdir);
     void *lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
     if (!lib) die(1, "cannot load %s: %s", path, dlerror());
     host.go.plan = need(lib, "ckpt_host_plan");
@@ -57,6 +57,9 @@ void lower_open(void) {
     host.go.checkpoint = need(lib, "ckpt_host_checkpoint");
     host.go.ending = need(lib, "ckpt_host_ending");
     host.go.serve = need(lib, "ckpt_host_serve");
+    host.go.hooks = need(lib, "ckpt_host_hooks");
+    static const struct host_hooks hooks = {.mine = back_mine, .hold = back_hold, .upcall = upcall};
+    host.go.hooks(&hooks);
     for (int i = 0; i < FUNCTIONS; i++) functions[i] = fn_missing;
     functions[CKPT_FN_LOAD_BACK] = fn_load_back;
     functions[CKPT_FN_CHECKPOINT] = fn_checkpoint;
@@ -85,8 +88,7 @@ const char *back_load(const char *name) {
     const struct ckpt_back *(*entry)(const struct ckpt_back_host *) =
         lib ? (const struct ckpt_back *(*)(const struct ckpt_back_host *))dlsym(lib, "ckpt_back_entry")
             : NULL;
-    static struct ckpt_back_host ours = {
-        .size = sizeof ours, .upcall = upcall, .hold = back_hold, .mine = back_mine};
+    static struct ckpt_back_host ours = {.size = sizeof ours};
     ours.two_phase = host.two_phase;
     if (entry) back = entry(&ours);
     set_kernel_mask(old);

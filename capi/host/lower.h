@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// lower.h: what lives in the lower half beside ckptrun: libckpt.so and the back (lower.c).
+// lower.h: what lives in the lower half beside ckptrun: libckpt-core.so and the back (lower.c).
 #ifndef LOWER_H
 #define LOWER_H
 
@@ -13,7 +13,7 @@ const char *back_load(const char *abi); // NULL, or what is wrong
 int back_restart(char **message);
 bool back_calls_up(void); // callbacks of libckpt's may call functions of the application, on a stopped thread
 
-// Functions of the gate (ckpt/gate.h).
+// Functions of the gate (ckpt/private/gate.h).
 long fn_load_back(const long *a);
 long fn_checkpoint(const long *a);
 long fn_reason(const long *a);

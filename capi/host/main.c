@@ -2,7 +2,7 @@
 //
 // main.c: ckptrun.
 //
-//   descriptors out of the way -> libckpt.so (Go) -> options -> run:     gate page, program, trap, go
+//   descriptors out of the way -> the core (Go) -> options -> run:     gate page, program, trap, go
 //                                                            -> restart: gate page, image, trap, go
 // The order matters: descriptors before anything opens some, signals of Go and MPI wrapped
 // before upper code runs, the trap armed last (docs/split-process.md P16, P2).
@@ -116,7 +116,7 @@ int main(int argc, char **argv, char **envp) {
     lower_open();
     struct host_plan plan = {.version = HOSTGO_VERSION, .fs_switched = lower_tls_why()};
     if (host.go.plan(&plan, argc, argv, &host_operations) != 0)
-        die(1, "libckpt.so and ckptrun are of different versions");
+        die(1, "libckpt-core.so and ckptrun are of different versions");
     if (plan.action == PLAN_EXIT) {
         dprintf(plan.exit_status ? 2 : 1, "%s", plan.message);
         // All ranks find other failures (usage, no checkpoint) by themselves.

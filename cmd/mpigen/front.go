@@ -119,7 +119,7 @@ func frontWrapper(b *bytes.Buffer, f *function) {
 // numbers writes the numbering of the functions at the gate and their names.
 func numbers(fs []*function) []byte {
 	var b bytes.Buffer
-	b.WriteString(banner + "#ifndef CKPT_ZZ_NUMBERS_H\n#define CKPT_ZZ_NUMBERS_H\n\n#include \"ckpt/gate.h\"\n\nenum {\n")
+	b.WriteString(banner + "#ifndef CKPT_ZZ_NUMBERS_H\n#define CKPT_ZZ_NUMBERS_H\n\n#include \"ckpt/private/gate.h\"\n\nenum {\n")
 	last := 0
 	for _, f := range fs {
 		fmt.Fprintf(&b, "    %s = CKPT_FN_MPI + %d,\n", f.fnConst(), f.number)

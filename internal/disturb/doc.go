@@ -14,7 +14,7 @@
 // (pidfd_getfd): a filter on it drops what arrives, as a network that is cut in one direction does, and a
 // disconnect resets it.
 //
-// Of a process with libckpt.so in it, the calls that the library's Go code makes are told from those of Go's
+// Of a process with libckpt-core.so in it, the calls that the library's Go code makes are told from those of Go's
 // own runtime, which no program in Go survives the failing of, and from all others.
 //
 // It may not know what the processes do, or what is expected of them. It needs root, or the right to trace

@@ -25,7 +25,7 @@ type Site int
 // Sites.
 const (
 	Other   Site = iota // the program, MPI, C code, the runtime of Go, children
-	Library             // Go code of libckpt.so
+	Library             // Go code of libckpt-core.so
 	Fork                // a copy of the process is made: it is no thread
 )
 
@@ -254,7 +254,7 @@ func (c *code) find(pid int) {
 	}
 	for line := range strings.Lines(string(maps)) {
 		f := strings.Fields(line)
-		if len(f) < 6 || f[2] != "00000000" || !strings.HasPrefix(filepath.Base(f[5]), "libckpt.so") {
+		if len(f) < 6 || f[2] != "00000000" || filepath.Base(f[5]) != "libckpt-core.so" {
 			continue
 		}
 		text, _, _ := strings.Cut(f[0], "-")

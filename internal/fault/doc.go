@@ -10,7 +10,7 @@
 //	}
 //
 // A test arms points with Arm, or, in a copy of itself that it starts, with ArmFromEnvironment and the
-// variable CKPT_FAULT; so does a whole job whose libckpt.so has the build tag faults (`make faults`). What is
+// variable CKPT_FAULT; so does a whole job whose libckpt-core.so has the build tag faults (`make faults`). What is
 // installed does neither: internal/house looks. In such a job Debug tells what else CKPT_DEBUG asks for. The specification is a list separated by commas:
 //
 //	NAME=ACTION      at every visit of the point

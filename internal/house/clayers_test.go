@@ -24,13 +24,16 @@ var cLayers = []cLayer{
 	// Started before anything else, and alone.
 	{part: "capi/enter"},
 
-	// ckptrun. Of a back it knows what back.h says, and of MPI nothing.
-	{part: "capi/host", includes: []string{"capi/back/back.h", "include"}},
+	// ckptrun. Of a back it knows what ckpt/back.h says, and of MPI nothing.
+	{part: "capi/hooks.c", includes: []string{"capi/host", "include"}},
+	{part: "capi/host", includes: []string{"include/ckpt/private", "include"}},
+	{part: "capi/calls.h", includes: []string{"include"}},
 
-	// A back, compiled against one real MPI's header.
+	// A back, compiled against one real MPI's header: a runtime that uses libckpt by its public headers, as any
+	// other could, and canon, what the fronts say to it.
 	{part: "capi/back/*.c", includes: []string{"capi/back/*.h", "capi/back/image", "capi/back/window", "capi/back/file",
 		"capi/back/collective", "capi/back/object", "capi/back/message", "capi/back/request", "capi/back/impl",
-		"capi/back/gen/*.h", "capi/back/back.h"}},
+		"capi/back/gen/*.h"}},
 	{part: "capi/back/gen/*.c", includes: []string{"capi/back/*.h", "capi/back/collective"}},
 	{part: "capi/back/*.h", includes: []string{"capi/back/collective", "capi/back/object", "capi/back/request",
 		"capi/back/impl"}},
@@ -45,11 +48,11 @@ var cLayers = []cLayer{
 	{part: "capi/back/message", includes: []string{"capi/back/request", "capi/back/impl"}},
 	{part: "capi/back/request", includes: []string{"capi/back/impl"}},
 	{part: "capi/back/gen/zz_section.h", includes: []string{"capi/back/impl"}},
-	{part: "capi/back/impl", includes: []string{"capi/back/gen/*.h", "capi/back/back.h", "capi/canon", "include"}},
+	{part: "capi/back/impl", includes: []string{"capi/back/gen/*.h", "capi/canon", "include"}},
 	{part: "capi/back/gen/*.h"},
-	{part: "capi/back/back.h", includes: []string{"include"}},
 
-	// The fronts: one application's ABI each.
+	// The fronts: one application's ABI each; and the program's half of libckpt.so.
+	{part: "capi/front/stub.c", includes: []string{"capi/embed", "include/mpix_checkpoint.h", "include/ckpt/private", "include"}},
 	{part: "capi/front/*.c", includes: []string{"capi/front/object", "capi/front/large", "capi/front/*.h",
 		"capi/front/gen/*.h", "include/mpix_checkpoint.h", "include"}},
 	{part: "capi/front/gen/*.c", includes: []string{"capi/front/large", "capi/front/*.h", "capi/front/gen/*.h"}},
@@ -61,10 +64,14 @@ var cLayers = []cLayer{
 	{part: "capi/front/gen/*.h"},
 
 	// What a front and a back say to each other.
-	{part: "capi/canon", includes: []string{"include"}},
+	{part: "capi/canon", includes: []string{"include/ckpt/private", "include"}},
+
+	// What programs and runtimes are linked with.
+	{part: "capi/embed", includes: []string{"include/mpix_checkpoint.h", "include"}},
 
 	// libckpt: the application's header, runtimes' header, and what those who cross into it see.
 	{part: "include/mpix_checkpoint.h"},
+	{part: "include/ckpt/private"},
 	{part: "include"},
 }
 
@@ -144,7 +151,7 @@ func TestCLayers(t *testing.T) {
 func TestCLayerOf(t *testing.T) {
 	for name, want := range map[string]string{
 		"capi/back/core.c":             "capi/back/*.c",
-		"capi/back/back.h":             "capi/back/back.h",
+		"capi/embed/core.c":            "capi/embed",
 		"capi/back/calls.h":            "capi/back/*.h",
 		"capi/back/gen/zz_back.h":      "capi/back/gen/*.h",
 		"capi/back/gen/zz_coll.c":      "capi/back/gen/*.c",
@@ -152,6 +159,7 @@ func TestCLayerOf(t *testing.T) {
 		"capi/front/abi/mpich_abi.h":   "capi/front/abi/*_abi.h",
 		"capi/canon/gen/zz_numbers.h":  "capi/canon",
 		"include/ckpt/clock.h":         "include",
+		"include/ckpt/private/gate.h":  "include/ckpt/private",
 		"include/ckpt.h":               "include",
 		"include/mpix_checkpoint.h":    "include/mpix_checkpoint.h",
 		"capi/host/signal.c":           "capi/host",

@@ -61,8 +61,8 @@ func TestInstalledTreeWorksElsewhere(t *testing.T) {
 
 	t.Run("ckptrun", func(t *testing.T) {
 		maps := run(t, temp, nil, filepath.Join(prefix, "bin", "ckptrun"), "--", "cat", "/proc/self/maps")
-		if !strings.Contains(maps, filepath.Join(prefix, "lib", "libckpt.so")) {
-			t.Errorf("libckpt.so of the moved tree is not used:\n%s", maps)
+		if !strings.Contains(maps, filepath.Join(prefix, "lib", "ckpt", "libckpt-core.so")) {
+			t.Errorf("the core of the moved tree is not used:\n%s", maps)
 		}
 		if strings.Contains(maps, build+"/") {
 			t.Errorf("something of %s is used:\n%s", build, maps)
@@ -102,12 +102,12 @@ func TestInstalledTreeWorksElsewhere(t *testing.T) {
 // TestNoFaultsInProduction: nothing that is installed reads the variable that makes tests fail on purpose.
 func TestNoFaultsInProduction(t *testing.T) {
 	build := buildDir(t)
-	for _, name := range []string{"lib/libckpt.so", "bin/ckptctl", "bin/ckptrun"} {
+	for _, name := range []string{"lib/libckpt.so", "lib/ckpt/libckpt-core.so", "bin/ckptctl", "bin/ckptrun"} {
 		b, err := os.ReadFile(filepath.Join(build, name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Contains(b, []byte("CKPT_")) && name == "lib/libckpt.so" {
+		if !bytes.Contains(b, []byte("CKPT_")) && name == "lib/ckpt/libckpt-core.so" {
 			t.Errorf("%s names none of the environment's variables: the search is broken", name)
 		}
 		for _, variable := range []string{fault.EnvName, "CKPT_DEBUG"} {

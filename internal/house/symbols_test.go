@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"sort"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -31,17 +32,18 @@ func read(t *testing.T, names ...string) string {
 	return string(text)
 }
 
-// declared returns the functions that the public headers declare, and those that ckptrun, which is
-// always installed with libckpt.so, looks up by name.
-func declared(t *testing.T) []string {
+// declared returns the functions that the public headers declare, of runtimes (ckpt_) and of programs (MPIX_).
+func declared(t *testing.T) (names []string) {
 	t.Helper()
-	var names []string
 	for _, pattern := range []string{"include/*.h", "include/ckpt/*.h"} {
 		headers, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(headers) == 0 {
 			t.Fatalf("%s: no headers (%v)", pattern, err)
 		}
 		for _, header := range headers {
+			if filepath.Base(header) == "back.h" { // declares what a back shows
+				continue
+			}
 			text, err := os.ReadFile(header)
 			if err != nil {
 				t.Fatal(err)
@@ -52,6 +54,13 @@ func declared(t *testing.T) []string {
 			}
 		}
 	}
+	sort.Strings(names)
+	return slices.Compact(names)
+}
+
+// forCkptrun returns the functions of the core that ckptrun, which is always installed with it, looks up.
+func forCkptrun(t *testing.T) (names []string) {
+	t.Helper()
 	private := goStruct.FindStringSubmatch(read(t, "capi", "host", "hostgo.h"))
 	if private == nil {
 		t.Fatal("capi/host/hostgo.h: no struct host_go")
@@ -59,8 +68,7 @@ func declared(t *testing.T) []string {
 	for _, m := range member.FindAllStringSubmatch(cNoCode.ReplaceAllString(private[1], " "), -1) {
 		names = append(names, "ckpt_host_"+m[1])
 	}
-	sort.Strings(names)
-	return slices.Compact(names)
+	return names
 }
 
 // shownBy lists the dynamic symbols that a file defines for others.
@@ -91,19 +99,33 @@ func TestCkptrunShowsOneFunction(t *testing.T) {
 	}
 }
 
-// TestLibraryShowsWhatTheHeadersDeclare compares the two; neither may have more.
-func TestLibraryShowsWhatTheHeadersDeclare(t *testing.T) {
-	lib, err := elf.Open(filepath.Join(buildDir(t), "lib", "libckpt.so"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lib.Close()
-	shown := shownBy(t, lib)
-	sort.Strings(shown)
-	if diff := cmp.Diff(declared(t), shown); diff != "" {
-		t.Errorf("libckpt.so against include/ (-declared +shown):\n%s", diff)
-	}
-	if soname, err := lib.DynString(elf.DT_SONAME); err != nil || !cmp.Equal(soname, []string{"libckpt.so.1"}) {
-		t.Errorf("SONAME %q (%v), want libckpt.so.1", soname, err)
+// TestLibrariesShowWhatTheHeadersDeclare compares the headers with the library that programs are linked with, with
+// the one that takes its place under ckptrun, and with the core behind both; none may have more or less.
+func TestLibrariesShowWhatTheHeadersDeclare(t *testing.T) {
+	all := declared(t)
+	core := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return strings.HasPrefix(name, "MPIX_") })
+	core = append(core, forCkptrun(t)...)
+	sort.Strings(core)
+	for _, c := range []struct {
+		path, soname string
+		want         []string
+	}{
+		{"libckpt.so", "libckpt.so.1", all},
+		{"ckpt/front/libckpt.so.1", "libckpt.so.1", all},
+		{"ckpt/libckpt-core.so", "libckpt-core.so", core},
+	} {
+		lib, err := elf.Open(filepath.Join(buildDir(t), "lib", c.path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lib.Close()
+		shown := shownBy(t, lib)
+		sort.Strings(shown)
+		if diff := cmp.Diff(c.want, shown); diff != "" {
+			t.Errorf("%s against include/ (-declared +shown):\n%s", c.path, diff)
+		}
+		if soname, err := lib.DynString(elf.DT_SONAME); err != nil || !cmp.Equal(soname, []string{c.soname}) {
+			t.Errorf("%s: SONAME %q (%v), want %s", c.path, soname, err, c.soname)
+		}
 	}
 }

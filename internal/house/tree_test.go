@@ -33,7 +33,7 @@ func buildDir(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "lib", "libckpt.so")); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, "lib", "ckpt", "libckpt-core.so")); err != nil {
 		if told {
 			t.Fatalf("LIBCKPT_BUILD names no built tree: %v", err)
 		}

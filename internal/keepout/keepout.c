@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "ckpt/gate.h"
+#include "ckpt/private/gate.h"
 
 enum { FIXED = 0x10, FIXED_NOREPLACE = 0x100000 }; // MAP_FIXED, MAP_FIXED_NOREPLACE
 

@@ -23,12 +23,12 @@ static int sound_tag(long tag) {
 
 static long meet(ckpt_back_fn *fn, const long *a, uint64_t meeting) {
     if (meeting == 0) return fn(a);
-    for (unsigned turn = 0; ckpt_coll_met(back.job, meeting) == CKPT_COLL_WAIT; turn++) {
+    for (unsigned turn = 0; ckpt_group_call_ready(back.job, meeting) == CKPT_COLL_WAIT; turn++) {
         back_progress();
         back_turn(turn + BACK_SPIN + 1);
     }
     long rc = fn(a);
-    ckpt_coll_parted(back.job, meeting);
+    ckpt_group_call_end(back.job, meeting);
     return rc;
 }
 
@@ -39,8 +39,8 @@ long clocked_Comm_create_group(const long *a) {
     const ckpt_mpi_group *g = p->group;
     uint64_t meeting = 0;
     if (g != NULL && real_comm(p->comm) != MPI_COMM_NULL && sound_tag(p->tag))
-        meeting =
-            ckpt_coll_subset(back.job, p->comm, back_comm_identity(p->comm), p->tag, g->world, g->size, name);
+        meeting = ckpt_group_call_begin(back.job, p->comm, back_comm_identity(p->comm), p->tag, g->world,
+                                        g->size, name);
     return meet(back_Comm_create_group, a, meeting);
 }
 
@@ -56,13 +56,13 @@ long clocked_Intercomm_create(const long *a) {
         !inter && MPI_Comm_rank(local, &rank) == MPI_SUCCESS)
         world = back_comm_world(local, 0, &n);
     if (world != NULL && p->local_leader >= 0 && p->local_leader < n) { // else MPI refuses the leader
-        ckpt_coll_bridge_call b = {.comm = p->local_comm,
-                                   .n = n,
-                                   .world = world,
-                                   .identity = back_comm_identity(p->local_comm),
-                                   .leader = world[p->local_leader],
-                                   .remote = -1,
-                                   .tag = p->tag};
+        ckpt_intercomm_call b = {.comm = p->local_comm,
+                                 .n = n,
+                                 .world = world,
+                                 .identity = back_comm_identity(p->local_comm),
+                                 .leader = world[p->local_leader],
+                                 .remote = -1,
+                                 .tag = p->tag};
         if (p->local_leader == rank && peer != MPI_COMM_NULL) {
             MPI_Comm_test_inter(peer, &inter);
             others = back_comm_world(peer, inter, &m);
@@ -70,7 +70,7 @@ long clocked_Intercomm_create(const long *a) {
             if (others != NULL && p->remote_leader >= 0 && p->remote_leader < m)
                 b.remote = others[p->remote_leader];
         }
-        meeting = ckpt_coll_bridge(back.job, &b, name);
+        meeting = ckpt_intercomm_call_begin(back.job, &b, name);
     }
     free(world);
     free(others);

@@ -39,7 +39,7 @@ __attribute__((used, visibility("hidden"))) void back_user_op(void *in, void *in
 
 void back_user_op(void *in, void *inout, int *len, MPI_Datatype *type, int i) {
     const long args[6] = {(long)in, (long)inout, (long)len, (long)type_vid(*type), (long)users[i].function};
-    back.host->upcall(users[i].thunk, args);
+    ckpt_upcall(back.job, users[i].thunk, args);
 }
 
 // The trampolines: each adds its number as the fifth argument to MPI's four.

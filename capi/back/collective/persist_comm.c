@@ -35,7 +35,7 @@ long back_own_comm_new(ckpt_vid comm, const char *name, ckpt_vid *own) {
     }
     MPI_Comm_get_name(real_comm(comm), of, &n);
     snprintf(text, sizeof text, "%s on %s", name, of);
-    ckpt_vid_name(back.job, *own, text);
+    ckpt_vid_set_name(back.job, *own, text);
     return 0;
 }
 

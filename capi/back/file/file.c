@@ -231,7 +231,7 @@ long back_File_open(const long *a) {
     else if (canon == 0)
         canon = f == NULL ? CANON_ERR(NO_MEM) : register_file(file, f, vid, p->fh);
     if (canon == 0) {
-        ckpt_vid_name(back.job, vid, f->path);
+        ckpt_vid_set_name(back.job, vid, f->path);
         return 0;
     }
     file_free(f);

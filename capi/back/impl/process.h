@@ -20,11 +20,10 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "back/back.h"
 #include "back/gen/zz_back.h"
 #include "canon/gen/zz_args.h"
+#include "ckpt/back.h"
 #include "ckpt/clock.h"
-#include "ckpt/gate.h"
 
 #if defined(OPEN_MPI)
 #define BACK_NAME "openmpi"

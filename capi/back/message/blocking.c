@@ -26,7 +26,7 @@ static void hold(struct back_held *send) {
         LIST_INSERT_HEAD(&back_held_sends, send, others);
         back_unlock(LOCK_HELD);
     }
-    back.host->hold();
+    ckpt_hold(back.job);
     if (send != NULL) {
         back_lock(LOCK_HELD);
         LIST_REMOVE(send, others);

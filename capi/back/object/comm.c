@@ -277,13 +277,13 @@ static int by_rank(const void *x, const void *y) { return *(const int *)x - *(co
 // Tells libckpt who takes part in collective calls.  On an intercommunicator these are both groups, in the
 // same order on both sides.
 static int callers(ckpt_job *job, ckpt_vid vid, const struct facts *f, uint64_t identity) {
-    if (!f->inter) return ckpt_coll_members(job, vid, f->local.world, f->local.n, identity);
+    if (!f->inter) return ckpt_comm_set_members(job, vid, f->local.world, f->local.n, identity);
     int n = f->local.n + f->remote.n, *all = malloc((size_t)n * sizeof(int));
     if (all == NULL) return CKPT_E_SYSTEM;
     memcpy(all, f->local.world, (size_t)f->local.n * sizeof(int));
     memcpy(all + f->local.n, f->remote.world, (size_t)f->remote.n * sizeof(int));
     qsort(all, (size_t)n, sizeof(int), by_rank);
-    int rc = ckpt_coll_members(job, vid, all, n, identity);
+    int rc = ckpt_comm_set_members(job, vid, all, n, identity);
     free(all);
     return rc;
 }
@@ -291,7 +291,7 @@ static int callers(ckpt_job *job, ckpt_vid vid, const struct facts *f, uint64_t 
 // Tells libckpt to whom messages on the communicator can be sent.
 static int reach(ckpt_job *job, ckpt_vid vid, const struct facts *f, uint64_t identity) {
     const struct members *peers = f->inter ? &f->remote : &f->local;
-    int rc = ckpt_vid_comm(job, vid, f->rank, f->size, peers->world, peers->n, identity);
+    int rc = ckpt_comm_describe(job, vid, f->rank, f->size, peers->world, peers->n, identity);
     if (rc != 0) return rc;
     *ckpt_clock_of(back.tables, vid) = (ckpt_clock){0, 0, NULL};
     return callers(job, vid, f, identity);
@@ -411,8 +411,8 @@ static int bind(ckpt_job *job, ckpt_vid vid, MPI_Comm comm) {
 
 int back_bind_comms(ckpt_job *job) {
     return bind(job, VID_COMM_WORLD, MPI_COMM_WORLD) || bind(job, VID_COMM_SELF, MPI_COMM_SELF) ||
-           ckpt_vid_name(job, VID_COMM_WORLD, "MPI_COMM_WORLD") ||
-           ckpt_vid_name(job, VID_COMM_SELF, "MPI_COMM_SELF");
+           ckpt_vid_set_name(job, VID_COMM_WORLD, "MPI_COMM_WORLD") ||
+           ckpt_vid_set_name(job, VID_COMM_SELF, "MPI_COMM_SELF");
 }
 
 int back_clock_world(void) {

@@ -20,7 +20,7 @@ struct below {
 
 static long up(const struct below *b, int what, ckpt_mpi_status *status, int complete) {
     const long args[6] = {(long)b->upper, what, (long)status, complete};
-    return back.host->upcall((void *)b->thunk, args);
+    return ckpt_upcall(back.job, (void *)b->thunk, args);
 }
 
 static int to_real(long canon) { return canon == 0 ? MPI_SUCCESS : back_real_class((int)canon); }

@@ -13,7 +13,7 @@ int back_turn(unsigned turn) {
     back_breathe(turn);
     if (!back_pending()) return 0;
     back_attend();
-    if (back_stopping()) back.host->hold();
+    if (back_stopping()) ckpt_hold(back.job);
     return 1;
 }
 

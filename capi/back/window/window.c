@@ -165,7 +165,7 @@ static long duplicate(struct window *w, long parent) {
     w->identity = back_comm_identity(w->comm);
     MPI_Comm_get_name(real_comm(parent), name, &n);
     snprintf(w->name, sizeof w->name, "on %.*s", (int)sizeof w->name - 4, name);
-    ckpt_vid_name(back.job, w->comm, w->name);
+    ckpt_vid_set_name(back.job, w->comm, w->name);
     return 0;
 }
 
@@ -349,7 +349,7 @@ long back_Win_set_name(const long *a) {
     struct window *w = back_window_of(p->win);
     if (w == NULL) return CANON_ERR(WIN);
     snprintf(w->name, sizeof w->name, "%.*s", (int)sizeof w->name - 1, p->win_name);
-    return ckpt_vid_name(back.job, w->comm, w->name) == 0 ? 0 : CANON_ERR(INTERN);
+    return ckpt_vid_set_name(back.job, w->comm, w->name) == 0 ? 0 : CANON_ERR(INTERN);
 }
 
 // ---- making again ----

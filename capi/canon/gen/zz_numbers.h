@@ -2,7 +2,7 @@
 #ifndef CKPT_ZZ_NUMBERS_H
 #define CKPT_ZZ_NUMBERS_H
 
-#include "ckpt/gate.h"
+#include "ckpt/private/gate.h"
 
 enum {
     CKPT_FN_MPI_BSEND = CKPT_FN_MPI + 0,

@@ -32,7 +32,7 @@ func buildTree(t *testing.T) string {
 		t.Fatal(err)
 	}
 	// Looking at each part also tells `go test` that its result depends on them.
-	for _, pattern := range []string{"bin/ckptrun", "lib/libckpt.so", "lib/ckpt/front/*", "lib/ckpt/back/*"} {
+	for _, pattern := range []string{"bin/ckptrun", "lib/libckpt.so", "lib/ckpt/libckpt-core.so", "lib/ckpt/front/*", "lib/ckpt/back/*"} {
 		parts, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil || len(parts) == 0 {
 			t.Fatalf("nothing at %s (%v): run make first", pattern, err)

@@ -95,7 +95,7 @@ func TestAsBinutils(t *testing.T) {
 		"/usr/lib/x86_64-linux-gnu/libucs.so.0", "/usr/lib/x86_64-linux-gnu/libgfortran.so.5", "/usr/lib/x86_64-linux-gnu/libstdc++.so.6",
 	}
 	if build := os.Getenv("LIBCKPT_BUILD"); build != "" {
-		libraries = append(libraries, filepath.Join(build, "lib", "libckpt.so"))
+		libraries = append(libraries, filepath.Join(build, "lib", "ckpt", "libckpt-core.so"))
 	}
 	found, unknown := ours(t, finder(t), libraries)
 	if len(unknown) > 0 {

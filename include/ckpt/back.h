@@ -19,16 +19,6 @@ typedef long ckpt_back_fn(const long *args);
 // What ckptrun gives.  Lives as long as the process.
 typedef struct ckpt_back_host {
     size_t size;
-    // Calls upper-half code on the upper half's stack and returns its result.  Called only by a thread of the
-    // upper half: that came in through the gate, or was stopped and runs a callback of
-    // ckpt_runtime_ops.
-    long (*upcall)(void *upper_fn, const long args[6]);
-    // The calling thread stands in a gate call that can be issued again with the same arguments; a restart
-    // does so.  Returns at once when the process is not being stopped, else when the process runs again;
-    // meanwhile the thread may be asked to run callbacks of ckpt_runtime_ops.
-    void (*hold)(void);
-    // The calling thread initialized MPI, so it is the one that may call MPI while the process is stopped.
-    void (*mine)(void);
     // Blocking collective calls are preceded by a barrier (--safe-state 2pc).
     int two_phase;
 } ckpt_back_host;
