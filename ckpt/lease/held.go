@@ -287,11 +287,17 @@ func (l *Lease) Vanish() error {
 // goneSuffix ends the name of a folder of leases that nobody uses any more.
 const goneSuffix = ".gone"
 
-// removeGone removes such a folder. Processes that began to make a record in it while it left its name may
-// still do so; they find out. What stays after some tries is for the next owner.
+// removeGone removes such a folder, and of what is in it only our own. Processes that began to make a record in it
+// while it left its name may still do so; they find out. What stays after some tries is for the next owner.
 func removeGone(gone string) {
 	for range 10 {
-		if os.RemoveAll(gone) == nil {
+		entries, _ := os.ReadDir(gone)
+		for _, e := range entries {
+			if written(e.Name()) {
+				_ = os.Remove(filepath.Join(gone, e.Name()))
+			}
+		}
+		if err := os.Remove(gone); err == nil || errors.Is(err, os.ErrNotExist) {
 			return
 		}
 	}

@@ -11,7 +11,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -155,6 +157,29 @@ func tokensIn(root *os.Root) ([]uint64, error) {
 	}
 	found, _, err := names(d)
 	return found, err
+}
+
+// ownNames are those of all files that this package makes: records, temporary files, refusals.
+var ownNames = regexp.MustCompile(`^(\d{12}|\d{12}\.[0-9a-f]{16}\.tmp|refused-[0-9a-f]{8}|now\.\d+\.tmp)$`)
+
+// written tells whether a file of this name may be ours, and so may be removed. NFS keeps removed files that are
+// open under names of its own, and removes them itself.
+func written(name string) bool { return ownNames.MatchString(name) }
+
+// strangers returns an error when the folder holds what this package did not make: then it is not a folder of
+// leases, and nothing in it may be touched.
+func strangers(folder string) error {
+	_, other, err := tokens(folder)
+	if err != nil {
+		return fmt.Errorf("who owns %s: %w", filepath.Dir(folder), err)
+	}
+	for _, name := range other {
+		if !written(name) && !strings.HasPrefix(name, ".nfs") {
+			return fmt.Errorf("%s is not a checkpoint directory: %s in it is not libckpt's; nothing was touched; choose another --dir",
+				filepath.Dir(folder), filepath.Join(folderName, name))
+		}
+	}
+	return nil
 }
 
 // names reads an open folder, and closes it.

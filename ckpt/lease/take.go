@@ -123,6 +123,9 @@ func Take(dir string, c Claim) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := strangers(k.folder); err != nil {
+		return nil, err
+	}
 	for {
 		v, pause, err := k.look()
 		if err != nil {
@@ -555,7 +558,9 @@ func (l *Lease) tidy() {
 		}
 	}
 	for _, name := range other {
-		_ = os.Remove(filepath.Join(l.folder, name)) // it counts for nothing
+		if written(name) {
+			_ = os.Remove(filepath.Join(l.folder, name)) // it counts for nothing
+		}
 	}
 	left, _ := os.ReadDir(l.dir) // what cannot be read can stay
 	for _, e := range left {
