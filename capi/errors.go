@@ -75,8 +75,6 @@ func codeOf(err error) C.int {
 	return C.CKPT_E_SYSTEM
 }
 
-func putString(to *C.char, bytes C.size_t, s string) { putText(to, bytes, errors.New(s)) }
-
 // Sizes of the structures in version 1.0 of ckpt.h, the least that a runtime may have. They never change.
 const (
 	configSize10   = 40
