@@ -12,8 +12,14 @@
 #include "traps.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/ipc.h>
+#include <sys/sem.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 
 #define PLAIN(f) \
     { .fn = (f) }
@@ -161,6 +167,100 @@ long sys_blocking(struct call *c) { return blocking(c, c->nr, c->a); }
 
 long blocking(struct call *c, long nr, const long a[6]) { return blocking_masked(c, nr, a, uc_mask(c->uc)); }
 
+static bool is_slow_file(long fd) {
+    struct stat st;
+    return RAW2(SYS_fstat, fd, &st) < 0 ||
+           !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode) || S_ISBLK(st.st_mode));
+}
+
+static bool does_not_wait(long fd) { return RAW2(SYS_fcntl, fd, F_GETFL) & O_NONBLOCK; }
+
+// Opening waits where the file is a FIFO or a device.
+static bool opens_slowly(long dir, long path, long flags) {
+    struct stat st;
+    return RAW4(SYS_newfstatat, dir, path, &st, flags & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0) == 0 &&
+           !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode));
+}
+
+// Whether a signal can end this call before the call has done anything (signal(7)).  A program does not expect
+// EINTR from another one: bash takes a descriptor for closed when F_GETFD fails.
+static bool interruptible(long nr, const long a[6]) {
+    switch (nr) {
+    case SYS_read:
+    case SYS_write:
+    case SYS_readv:
+    case SYS_writev:
+    case SYS_preadv2:
+    case SYS_pwritev2:
+        return is_slow_file(a[0]);
+    case SYS_open:
+        return opens_slowly(AT_FDCWD, a[0], a[1]);
+    case SYS_openat:
+        return opens_slowly(a[0], a[1], a[2]);
+    case SYS_fcntl:
+        return a[1] == F_SETLKW || a[1] == F_OFD_SETLKW;
+    case SYS_wait4:
+        return !(a[2] & WNOHANG);
+    case SYS_waitid:
+        return !(a[3] & WNOHANG);
+    case SYS_accept:
+    case SYS_accept4:
+        return !does_not_wait(a[0]);
+    case SYS_futex:
+        return (a[1] & FUTEX_CMD_MASK) == FUTEX_WAIT || (a[1] & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET ||
+               (a[1] & FUTEX_CMD_MASK) == FUTEX_LOCK_PI || (a[1] & FUTEX_CMD_MASK) == FUTEX_WAIT_REQUEUE_PI;
+    case SYS_semop:
+    case SYS_semtimedop:
+        for (long i = 0; i < a[2]; i++) {
+            struct sembuf op;
+            struct iovec local = {&op, sizeof op}, remote = {(struct sembuf *)a[1] + i, sizeof op};
+            if (RAW6(SYS_process_vm_readv, RAW0(SYS_getpid), &local, 1, &remote, 1, 0) != sizeof op)
+                return false;
+            if (!(op.sem_flg & IPC_NOWAIT)) return true;
+        }
+        return false;
+    case SYS_msgrcv:
+        return !(a[4] & IPC_NOWAIT);
+    case SYS_msgsnd:
+        return !(a[3] & IPC_NOWAIT);
+    case SYS_ioctl: // of terminals
+    case SYS_connect:
+    case SYS_recvfrom:
+    case SYS_recvmsg:
+    case SYS_recvmmsg:
+    case SYS_sendto:
+    case SYS_sendmsg:
+    case SYS_sendmmsg:
+    case SYS_sendfile:
+    case SYS_splice:
+    case SYS_tee:
+    case SYS_vmsplice:
+    case SYS_copy_file_range:
+    case SYS_fallocate:
+    case SYS_flock:
+    case SYS_getrandom:
+    case SYS_io_getevents:
+    case SYS_io_uring_enter:
+    case SYS_mq_timedreceive:
+    case SYS_mq_timedsend:
+    case SYS_nanosleep:
+    case SYS_clock_nanosleep:
+    case SYS_pause:
+    case SYS_poll:
+    case SYS_ppoll:
+    case SYS_select:
+    case SYS_pselect6:
+    case SYS_epoll_wait:
+    case SYS_epoll_pwait:
+    case SYS_epoll_pwait2:
+    case SYS_rt_sigsuspend:
+    case SYS_rt_sigtimedwait:
+        return true;
+    default:
+        return false;
+    }
+}
+
 // Runs a call that may wait, with the application's signals let in.  Our handlers only queue these signals;
 // the attention word ends the call, also when the signal comes just before the call.
 long blocking_masked(struct call *c, long nr, const long a[6], kmask mask) {
@@ -174,7 +274,8 @@ long blocking_masked(struct call *c, long nr, const long a[6], kmask mask) {
         block_all();
         if (r != -EINTR) return r;
         bool restart;
-        if (pending_deliverable(c->t, mask, &restart)) return -EINTR;
+        if (pending_deliverable(c->t, mask, &restart))
+            return interruptible(nr, a) ? -EINTR : raw6(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
         if (c->t->attention & ATTN_PARK) return CUT;
         // The application must not notice a signal of the lower half's own (Go's preemption, a profiler), one
         // that it ignores, or one that came to a stopped thread and that this call does not let in.

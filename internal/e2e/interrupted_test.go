@@ -77,3 +77,16 @@ func TestSignalEndsStoppedCall(t *testing.T) {
 		t.Fatalf("ended with %v %v: %s", exit, err, mustRead(t, run.Stderr))
 	}
 }
+
+// TestCallsThatNoSignalEnds: programs do not expect EINTR from fcntl or from open of a file, and bash loses a
+// descriptor by it. Each call is made thousands of times under a hail of signals.
+func TestCallsThatNoSignalEnds(t *testing.T) {
+	for _, trap := range []string{"seccomp", "sud"} {
+		t.Run(trap, func(t *testing.T) {
+			out := outputOf(t, built.CkptRun(), "--trap", trap, "--dir", filepath.Join(t.TempDir(), "ckpt"), "--", filepath.Join(built.Bin, "nowait"), "3")
+			if out != "nowait: good\n" {
+				t.Error(out)
+			}
+		})
+	}
+}
