@@ -46,7 +46,9 @@ int main(int argc, char **argv) {
     }
     struct sockaddr_un name = {.sun_family = AF_UNIX}; // gets an abstract name
     int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
-    is(listener >= 0 && bind(listener, (void *)&name, sizeof name.sun_family) == 0 && listen(listener, 1) == 0, "listen");
+    is(listener >= 0 && bind(listener, (void *)&name, sizeof name.sun_family) == 0 &&
+           listen(listener, 1) == 0,
+       "listen");
     int sem = semget(IPC_PRIVATE, 1, 0600);
     char file[] = "/tmp/nowait-XXXXXX";
     int fd = mkstemp(file);
