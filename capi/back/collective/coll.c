@@ -14,7 +14,8 @@
 #include "back/request/request.h"
 
 static MPI_Datatype *types_new(const long *a) {
-    return malloc((size_t)(a[10] + a[11] + 1) * sizeof(MPI_Datatype));
+    ARGS(Alltoallw) p = (const void *)a;
+    return malloc(((size_t)p->sends + (size_t)p->receives + 1) * sizeof(MPI_Datatype));
 }
 
 static void fill_types(const long *a, MPI_Datatype *t) {

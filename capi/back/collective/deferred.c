@@ -16,8 +16,9 @@
 #include "back/object/comm.h"
 #include "back/request/done.h"
 
-// Those with a datatype for each peer, in arrays at 3 and 7 whose lengths are 10 and 11.
-enum { W_ARGS = 12 };
+// Those with a datatype for each peer: their arguments are those of MPI_Ialltoallw.
+typedef struct Ialltoallw_args w_args;
+enum { W_ARGS = sizeof(w_args) / sizeof(long) };
 static int is_w(int function) { return clocked_words(function).arrays; }
 
 static struct deferred *deferred; // that have no start yet; under LOCK_DEFERRED
@@ -31,8 +32,9 @@ int back_deferred_sound(const struct deferred *d) {
         return s != NULL && s != back.slots[CKPT_KIND_COMM] && s->extra == 0 &&
                (MPI_Comm)(uintptr_t)s->real == MPI_COMM_NULL;
     }
-    return !is_w(d->function) ||
-           (d->nargs >= W_ARGS && d->a[10] >= 0 && d->a[11] >= 0 && d->a[10] + d->a[11] == d->nargs - W_ARGS);
+    const w_args *p = (const void *)d->a;
+    return !is_w(d->function) || (d->nargs >= W_ARGS && p->sends >= 0 && p->receives >= 0 &&
+                                  (long)p->sends + p->receives == d->nargs - W_ARGS);
 }
 
 struct deferred *back_deferred_new(int function, const long *a, int nargs) {
@@ -62,11 +64,12 @@ void back_deferred_free(struct deferred *d) {
 // From the arguments of the call itself.
 static struct deferred *deferred_of_call(int function, const long *a) {
     if (!is_w(function)) return back_deferred_new(function, a, back_deferred_request_at(function) + 1);
-    long n = W_ARGS + a[10] + a[11], *all = malloc((size_t)n * sizeof(long));
+    const w_args *p = (const void *)a;
+    long n = W_ARGS + (long)p->sends + p->receives, *all = malloc((size_t)n * sizeof(long));
     if (all == NULL) return NULL;
     memcpy(all, a, W_ARGS * sizeof(long));
-    for (long i = 0; i < a[10]; i++) all[W_ARGS + i] = ((const ckpt_vid *)a[3])[i];
-    for (long i = 0; i < a[11]; i++) all[W_ARGS + a[10] + i] = ((const ckpt_vid *)a[7])[i];
+    for (int i = 0; i < p->sends; i++) all[W_ARGS + i] = p->sendtypes[i];
+    for (int i = 0; i < p->receives; i++) all[W_ARGS + p->sends + i] = p->recvtypes[i];
     struct deferred *d = back_deferred_new(function, all, (int)n);
     free(all);
     return d;
@@ -77,9 +80,10 @@ static long call_deferred(struct deferred *d) {
     if (d->function == NUMBER(COMM_IDUP)) return back_idup_promised(d->a);
     if (!is_w(d->function)) return back.calls[d->function](d->a);
     MPI_Datatype *t = d->real_types;
+    w_args *p = (void *)d->a;
     for (int i = 0; i < d->nargs - W_ARGS; i++) d->types[i] = (ckpt_vid)d->a[W_ARGS + i];
-    d->a[3] = (long)d->types;
-    d->a[7] = (long)(d->types + d->a[10]);
+    p->sendtypes = d->types;
+    p->recvtypes = d->types + p->sends;
     d->real_types = NULL; // they go with the request
     return d->function == NUMBER(IALLTOALLW) ? back_start_w(d->a, t) : back_start_neighbor_w(d->a, t);
 }

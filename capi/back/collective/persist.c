@@ -6,6 +6,7 @@
 // call, the inner one, is then waited for instead.  So a start is counted, deferred and drained like any
 // non-blocking collective, above every MPI.  Each request has a communicator of its own (persist_comm.c), so
 // that the starts of different requests need no order.
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "back/collective/clock.h"
@@ -83,18 +84,17 @@ long back_coll_init(int function, const char *name, const long *a, int n, unsign
     return rc;
 }
 
-// Arguments as those of MPI_Ialltoallw (coll.c): arrays of datatypes at 3 and 7, request at 9, lengths of the
-// arrays at 10 and 11.
+// Arguments as those of MPI_Ialltoallw (coll.c).
 static long init_w(int function, const char *name, const long *a) {
     ARGS(Alltoallw_init) p = (const void *)a;
     struct back_coll *c = back_coll_new((int)(p->sends + p->receives));
     long rc = 0;
     if (c == NULL) return CANON_ERR(NO_MEM);
     c->function = function;
-    c->nargs = 12;
-    c->request = 9;
+    c->nargs = sizeof *p / sizeof(long);
+    c->request = offsetof(struct Alltoallw_init_args, request) / sizeof(long);
     c->arrays = 1;
-    memcpy(c->a, a, 12 * sizeof(long));
+    memcpy(c->a, a, sizeof *p);
     for (int i = 0; i < p->sends + p->receives && rc == 0; i++) {
         const ckpt_vid *v = i < p->sends ? p->sendtypes + i : p->recvtypes + i - p->sends;
         rc = own_type(*v, &c->types[i]);
@@ -104,8 +104,9 @@ static long init_w(int function, const char *name, const long *a) {
 }
 
 static long coll_init_w(int function, const char *name, const long *a) {
+    ARGS(Alltoallw_init) p = (const void *)a;
     ckpt_coll call;
-    back_gate(a[8], name, CKPT_COLL_BLOCKING, &call);
+    back_gate(p->comm, name, CKPT_COLL_BLOCKING, &call);
     long rc = init_w(function, name, a);
     back_gate_return(&call, rc);
     return rc;
@@ -124,8 +125,9 @@ long back_coll_start(ckpt_slot *s) {
     long a[14];
     memcpy(a, c->a, sizeof a);
     if (c->arrays) {
-        a[3] = (long)c->types;
-        a[7] = (long)(c->types + a[10]);
+        struct Ialltoallw_args *p = (void *)a;
+        p->sendtypes = c->types;
+        p->recvtypes = c->types + p->sends;
     }
     c->inner = VID_REQUEST_NULL;
     a[c->request] = (long)&c->inner;
