@@ -16,10 +16,10 @@ import (
 	"github.com/libckpt/libckpt/drain"
 )
 
-// captureReport is what a rank says of the state that it stands still in.
+// captureReport is what a rank says of the state in which it was stopped.
 type captureReport struct {
-	Obstacles []string `json:"obstacles,omitempty"` // it cannot be saved now
-	Failure   string   `json:"failure,omitempty"`   // something did not work
+	Obstacles []string `json:"obstacles,omitempty"` // why the rank cannot be saved now
+	Failure   string   `json:"failure,omitempty"`   // what did not work
 	Epoch     int      `json:"epoch,omitempty"`     // rank 0: directory made
 	Files     []string `json:"files,omitempty"`     // files.Table.Shared
 }
@@ -37,7 +37,7 @@ type capture struct {
 	mapped   [][]byte    // by room
 }
 
-// room is memory for what the network held, which may be much. Running out of it is an error here, while
+// room is memory for what the network held, which may be much. If there is not enough, that is an error here;
 // running out of Go's heap would end the process.
 func (c *capture) room(bytes int) ([]byte, error) {
 	if bytes == 0 {
@@ -82,7 +82,7 @@ func (a *attempt) captureHere() {
 	}
 }
 
-// captureStopped describes the stopped program. Obstacles are why it cannot be saved now.
+// captureStopped describes the stopped program. Obstacles say why the program cannot be saved now.
 func (j *Job) captureStopped() (*capture, []string, error) {
 	c := &capture{meta: j.meta}
 	obstacles, err := c.describe(j)
@@ -215,8 +215,8 @@ func kernel() string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
-// keepFiles keeps with the epoch what this rank has to keep of the files that are being written. Ranks
-// that write to one file are all stopped until it is kept. What does not work is told with the image.
+// keepFiles keeps with the epoch those files being written that this rank has to keep. All ranks that write to a
+// file are stopped until the file is kept. An error is reported with the image.
 func (a *attempt) keepFiles(all []captureReport) {
 	j, c := a.j, a.capture
 	lists := make([][]string, len(all))

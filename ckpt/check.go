@@ -14,9 +14,9 @@ import (
 	"github.com/libckpt/libckpt/drain"
 )
 
-// CheckImage says what is wrong with an image as one that a rank can be restarted from: package image knows
-// that its bytes are those that were written, not what they mean. m is the manifest that lists the image as
-// that of rank; nil for an image by itself. The content of pages is not read.
+// CheckImage says why no rank can be restarted from an image. Package image checks that the bytes are those that
+// were written; this checks what they mean. m is the manifest that lists the image as that of rank; nil for an
+// image by itself. The content of pages is not read.
 func CheckImage(f *image.File, m *store.Manifest, rank int) error {
 	meta, err := readMeta(f)
 	if err != nil {
@@ -74,7 +74,7 @@ func decodeMeta(b []byte) (Meta, error) {
 	return m, nil
 }
 
-// check says what in it no rank has written. Of a manifest, it must be the one that lists this image.
+// check says what in m no rank can have written. manifest, if there is one, must list this image.
 func (m *Meta) check(manifest *store.Manifest, rank int) error {
 	switch {
 	case m.Ranks < 1 || m.Rank < 0 || m.Rank >= m.Ranks:

@@ -17,21 +17,21 @@ import (
 	"github.com/libckpt/libckpt/ckpt/where"
 )
 
-// The way of a checkpoint, from who asks to who is told, in the order in which it is gone:
+// The way of a checkpoint, from the request to the answer, in order:
 //
 //	Checkpoint ─► persist ─► safe state ─┐
 //	a safe state, on the other ranks ────┤► run: agree, stop, drain, snapshot, write, commit ─► answer
 //	MPIX_Checkpoint ─────────────────────┘        └► giveUp
 //
-// Threads. A stage runs on the goroutine of who asked, and after the snapshot on one of its own, which leaves
-// the program alone. The runtime may be called on the program's thread only: onProgram takes a function there.
-// In MPIX_Checkpoint that is the thread we are on. Otherwise the program was interrupted, and the thread does
-// errands while it is stopped.
+// Threads. A stage runs on the goroutine of the request. Stages after the snapshot run on a goroutine of their own,
+// beside the program. The runtime may be called on the program's thread only: onProgram runs a function there. In
+// MPIX_Checkpoint that is the calling thread. Otherwise the program was interrupted, and its thread does errands
+// while it is stopped.
 
 // ---- the request -------------------------------------------------------------------------------
 
-// Checkpoint implements control.Job. ctx bounds all stages; --timeout of ckptrun does where it was given, and
-// otherwise the time until the program is stopped: nobody has said then how long a disk may take.
+// Checkpoint implements control.Job. ctx bounds all stages. So does --timeout of ckptrun if it was given; its
+// default only bounds the time until the program is stopped, since then nobody has said how long a disk may take.
 func (c *controlled) Checkpoint(ctx context.Context, r control.Request, progress func(control.Event)) (control.Result, error) {
 	j := (*Job)(c)
 	if err := j.owned.lostTo(); err != nil {
@@ -67,12 +67,12 @@ type request struct {
 const (
 	// backOff is the pause after a try of an MPI job that was refused; it grows.
 	backOff = 20 * time.Millisecond
-	// retryAfter is that of a program without MPI, which is interrupted wherever it is.
+	// retryAfter is the pause for a program without MPI, which is interrupted wherever it is.
 	retryAfter = 5 * time.Millisecond
 )
 
-// persist tries until there is an epoch, or there can be none: a RefusedError says that another try may
-// succeed, as when a child has ended or a window is closed.
+// persist tries until there is an epoch or cannot be one. A RefusedError says that another try may succeed, for
+// example once a child has ended or a window is closed.
 func (j *Job) persist(q *request, try func(*request) outcome, pause func(try int) time.Duration) (control.Result, error) {
 	var last *control.RefusedError
 	for n := 0; ; n++ {
@@ -82,7 +82,7 @@ func (j *Job) persist(q *request, try func(*request) outcome, pause func(try int
 		}
 		var refused *control.RefusedError
 		if !errors.As(o.err, &refused) {
-			if last != nil && q.ctx.Err() != nil { // the time was over in the middle of one more try
+			if last != nil && q.ctx.Err() != nil { // the time ended in the middle of one more try
 				o.err = fmt.Errorf("%w; before that: %s", o.err, strings.Join(last.Reasons, "; "))
 			}
 			if !o.noted {
@@ -124,17 +124,17 @@ func (j *Job) takeTurn(poll func()) {
 // ---- the safe state, on rank 0 -----------------------------------------------------------------
 
 // stallAfter is how long rank 0 waits for a safe state before it gives the epoch up: a program that
-// needs collectives not to synchronize may not reach it. It then goes on, and is asked again.
+// needs collectives not to synchronize may never reach one. The program then goes on, and is asked again.
 const stallAfter = 15 * time.Second
 
 // lookEvery is how often those who asked are told what the ranks are doing while they wait.
 const lookEvery = time.Second
 
-// safeState is an epoch of the collective clock that a request waits for. Each of its channels is closed by an
-// event of the clock (onSafe, onResumed), which finds it in Job.awaited.
+// safeState is an epoch of the collective clock that a request waits for. Events of the clock (onSafe, onResumed)
+// find it in Job.awaited and close its channels.
 type safeState struct {
 	epoch   uint32
-	taken   bool          // reached: who asked makes the attempt; under Job.mu
+	taken   bool          // reached, and the request makes the attempt; under Job.mu
 	reached chan struct{} // closed when taken
 	over    chan struct{} // closed when the epoch has ended
 }
@@ -165,8 +165,8 @@ func (j *Job) atSafeState(q *request) outcome {
 	return o
 }
 
-// awaitSafeState asks the clock for an epoch and waits for its safe state; who gets it has to make the attempt,
-// for which the other ranks stop their programs now.
+// awaitSafeState asks the clock for an epoch and waits for its safe state. A caller that gets one must make the
+// attempt: the other ranks stop their programs for it now.
 func (j *Job) awaitSafeState(q *request) (*safeState, error) {
 	if err := j.net.Err(); err != nil {
 		return nil, err
@@ -228,7 +228,7 @@ func (j *Job) awaitSafeState(q *request) (*safeState, error) {
 	}
 }
 
-// taken tells whether the safe state was reached; when not, it is not waited for any more.
+// taken tells whether the safe state was reached; if not, nobody waits for it any more.
 func (j *Job) taken(s *safeState) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -251,7 +251,7 @@ func (j *Job) withdrawn() error {
 }
 
 // onSafe is called on every rank when the collective clock has stopped: no collective call is under way
-// anywhere. On rank 0 the attempt is made by who asked for it, if he still waits.
+// anywhere. On rank 0 the request makes the attempt, if it still waits.
 func (j *Job) onSafe(epoch uint32) {
 	select {
 	case <-j.serving: // another rank may have been asked before this one is ready
@@ -267,7 +267,7 @@ func (j *Job) onSafe(epoch uint32) {
 		return
 	}
 	j.mu.Unlock()
-	_ = j.runAt(context.Background(), j.newAttemptAt(epoch)) // who asked is told, and says it
+	_ = j.runAt(context.Background(), j.newAttemptAt(epoch)) // the request is told, and reports it
 }
 
 // onResumed is called when the epoch of the collective clock has ended.
@@ -280,15 +280,15 @@ func (j *Job) onResumed() {
 	}
 }
 
-// runAt makes this rank's part of an attempt in a safe state. A program that is to end stands still when it
-// returns, until its last order has come.
+// runAt makes this rank's part of an attempt in a safe state. A program that is to end stays stopped after runAt,
+// until its last order has come.
 func (j *Job) runAt(ctx context.Context, a *attempt) error {
 	j.takeTurn(nil)
 	err := a.run(ctx)
 	if err != nil {
 		var refused *control.RefusedError
 		if !errors.As(err, &refused) {
-			j.log.Info("checkpoint", zap.Error(err)) // who asked is told, and says it
+			j.log.Info("checkpoint", zap.Error(err)) // the request is told, and reports it
 		}
 	}
 	if err != nil || !a.held {
@@ -345,13 +345,13 @@ func (j *Job) Cooperative() (State, error) {
 
 // ---- one attempt -------------------------------------------------------------------------------
 
-// attempt is one try to make an epoch. All ranks go through the same stages, and decide the same after each
-// exchange, since all see what all said.
+// attempt is one try to make an epoch. All ranks go through the same stages and decide the same after each
+// exchange, since each sees what all have said.
 type attempt struct {
 	j      *Job
 	id     tryID           // equal on all ranks; names the exchanges
 	clock  uint32          // async: the epoch of the collective clock
-	ctx    context.Context // ends when the attempt has failed, at its deadline for example; see begin
+	ctx    context.Context // ends when the attempt has failed, for example at its deadline; see begin
 	cancel context.CancelCauseFunc
 	async  bool   // the program was interrupted: the runtime is used by errands of its thread
 	poll   func() // drives the runtime, on the program's thread; nil without one
@@ -382,10 +382,10 @@ type attempt struct {
 	written   chan struct{} // closed when end is valid
 	end       outcome
 
-	// The words of other ranks on how it ends (verdict.go).
+	// What other ranks say of how the attempt ended (verdict.go).
 	told      chan decision // rank 0's, when the attempt is over
 	announced bool          // rank 0 has told how it ended
-	gone      chan int      // rank 0: ranks that have given it up, and go on
+	gone      chan int      // rank 0: ranks that have given the attempt up, and go on
 }
 
 func (j *Job) newAttempt(poll func()) *attempt {
@@ -393,16 +393,16 @@ func (j *Job) newAttempt(poll func()) *attempt {
 		written: make(chan struct{})}
 }
 
-// newAttemptAt is one in the safe state of an epoch of the collective clock.
+// newAttemptAt makes an attempt for the safe state of an epoch of the collective clock.
 func (j *Job) newAttemptAt(epoch uint32) *attempt {
 	a := j.newAttempt(j.runtime.Progress)
 	a.async, a.clock, a.id = true, epoch, momentID(epoch)
 	return a
 }
 
-// run goes through the stages. It returns when the program is captured and runs again, unless a.held; what
-// becomes of the epoch is in outcome. An error says that there is none. ctx ends at the deadline, if there is
-// one: whatever is not done then is given up.
+// run goes through the stages. It returns when the program is captured and, unless a.held, runs again; outcome says
+// what becomes of the epoch. An error says that there is no epoch. ctx ends at the deadline, if there is one:
+// whatever is not done by then is given up.
 func (a *attempt) run(ctx context.Context) error {
 	a.begin(ctx)
 	for s := stageAgree; s <= stageSnapshot; s++ {
@@ -457,14 +457,14 @@ func (a *attempt) giveUp(err error) error {
 		err = fmt.Errorf("%w; and its directory could not be removed: %w", err, uerr)
 	}
 	err = a.failure(err)
-	// Only now: the answer of the others must not be taken for the reason.
+	// Told only now, so that the others' answer is not taken for the reason.
 	if a.stage >= stageWrite && a.j.group.rank() == 0 && !a.announced {
 		a.announce(noEpoch(err))
 	}
 	return err
 }
 
-// goOn lets the program run again, and opens its gates. It may be called again.
+// goOn lets the program run again, and opens its gates right after that. It may be called twice.
 func (a *attempt) goOn() error {
 	if a.parked {
 		a.parked = false
@@ -498,7 +498,7 @@ func (a *attempt) onProgram(f func()) error {
 
 // ---- agree -------------------------------------------------------------------------------------
 
-// agree waits until all ranks are in MPIX_Checkpoint; where they were interrupted, the clock has seen to that.
+// agree waits until all ranks are in MPIX_Checkpoint. Where ranks are interrupted, the clock has brought them here.
 func (a *attempt) agree() error {
 	if !a.meets() {
 		return nil
@@ -537,7 +537,7 @@ func (a *attempt) park() error {
 
 // ---- drain -------------------------------------------------------------------------------------
 
-// quiet receives what is under way between the ranks and captures this one; rank 0 makes the directory of the
+// quiet receives what is under way between the ranks and captures this rank; rank 0 makes the directory of the
 // epoch. A rank that cannot be saved says so when all others are done too.
 func (a *attempt) quiet() error {
 	j, mine := a.j, &a.state
@@ -550,7 +550,7 @@ func (a *attempt) quiet() error {
 	var own error // what kept this rank
 	if j.group.rank() == 0 && mine.good() {
 		if own = a.beginEpoch(); own != nil {
-			mine.Failure = own.Error() // and the directory, if there is one, is somebody else's
+			mine.Failure = own.Error() // if there is a directory of that number, it is somebody else's
 		}
 	}
 	all, err := gather(a, stepBegin, *mine)
@@ -570,7 +570,7 @@ func (a *attempt) quiet() error {
 	return err
 }
 
-// dropCapture gives up what is kept of the program, unless the writer has it, and removes the directory.
+// dropCapture gives up the capture, unless the writer has it, and removes the epoch's directory.
 func (a *attempt) dropCapture() error {
 	a.capture.done()
 	if !a.begun {
@@ -581,8 +581,8 @@ func (a *attempt) dropCapture() error {
 
 // ---- snapshot ----------------------------------------------------------------------------------
 
-// snapshot lets the program go on: a frozen copy stands in its place. It stays stopped when it is to end after
-// the commit, and, until its image is written, when there is no copy.
+// snapshot makes a frozen copy and lets the program go on. A program that is to end after the commit stays stopped.
+// So does one without a copy, until its image is written.
 func (a *attempt) snapshot() error {
 	a.held = a.then != after.Continue
 	if a.held || a.j.options.Snapshot == "stop" {
@@ -600,8 +600,8 @@ func (a *attempt) snapshot() error {
 
 // ---- write -------------------------------------------------------------------------------------
 
-// write writes this rank's image. Then nothing needs the program's memory any more: a copy ends, and a program
-// that stood for it goes on.
+// write writes this rank's image. After that nothing needs the memory any more: the copy ends, or the program that
+// was stopped for the writing goes on.
 func (a *attempt) write() error {
 	sum, err := a.writePatiently()
 	if a.copy != 0 {
@@ -622,7 +622,7 @@ func (a *attempt) write() error {
 
 // ---- commit ------------------------------------------------------------------------------------
 
-// commit returns when the epoch is committed, on all ranks, or is not.
+// commit returns on all ranks when the epoch is committed, or when it is certain that it will not be.
 func (a *attempt) commit() error {
 	// The program runs, or stands until the commit: its thread is not asked.
 	all, err := step(a, stepCommit, nil, a.image)
@@ -641,9 +641,8 @@ func (a *attempt) commit() error {
 	return err
 }
 
-// learn is the part of the others: they wait for rank 0's word. One whose program is held waits for as long
-// as there is a rank 0, since the epoch may be committed, and the program is to end then. Others need not
-// know.
+// learn is the part of the other ranks: they wait for rank 0's word. A rank whose program is held waits for as long
+// as there is a rank 0, since its program must end if the epoch is committed. Other ranks need not know.
 func (a *attempt) learn(err error) error {
 	j := a.j
 	if err != nil {

@@ -10,11 +10,12 @@ import (
 	"github.com/libckpt/libckpt/ckpt/after"
 )
 
-// What happens to the program after the commit. One that is to end stands still until those who asked know of
-// the epoch: the control server has passed the answer on, and calls Finish; rank 0 orders the others to end.
+// What happens to the program after the commit. A program that is to end stays stopped until those who asked know
+// of the epoch: the control server passes the answer on and calls Finish; then rank 0 orders the other ranks to
+// end.
 
-// Finish implements control.Job: the commit is known to those who asked, or they were told that there is
-// none in time: then the program goes on.
+// Finish implements control.Job. Those who asked know of the commit; or they were told that it did not come in
+// time, and then the program goes on.
 func (c *controlled) Finish(then after.Action) {
 	j := (*Job)(c)
 	if j.runtime == nil {
@@ -40,8 +41,8 @@ func (j *Job) finishHere(then after.Action) {
 	}
 }
 
-// endAfterCommit waits, on the program's thread, until those who asked know of the commit, and ends
-// this rank; when they were told otherwise it returns.
+// endAfterCommit waits, on the program's thread, until those who asked know of the commit, and ends this rank. If
+// they were told that there is none, it returns.
 func (j *Job) endAfterCommit(a *attempt) {
 	then := a.then
 	said, _ := await(a.poll, func() (after.Action, error) {

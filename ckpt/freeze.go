@@ -2,7 +2,7 @@
 
 package ckpt
 
-// frozen remembers the child that holds the program's memory: it is none of the program's own.
+// frozen remembers the child that holds the program's memory: this child does not count as one of the program's.
 func (a *attempt) frozen(pid int) {
 	a.copy = pid
 	a.j.mu.Lock()
@@ -18,8 +18,8 @@ func (a *attempt) thaw() {
 	delete(a.j.frozen, a.copy)
 }
 
-// allFrozen waits, where a rank that runs writes to the memory of others, until none of these needs
-// its memory any more. A lost network is found by the exchange that follows.
+// allFrozen waits, where a running rank may write to the memory of others, until all have a copy of their memory or
+// have written it. A lost network is found by the exchange that follows.
 func (a *attempt) allFrozen() {
 	if a.touched {
 		_, _ = step(a, stepFrozen, nil, struct{}{})

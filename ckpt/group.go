@@ -48,8 +48,8 @@ func (n networked) exchange(ctx context.Context, tag uint64, out map[int][]byte)
 // a call that needs it.
 const pollPeriod = 100 * time.Microsecond
 
-// await runs f on another goroutine and calls poll on this one until f is done. The callbacks of a
-// runtime must run on the thread that it called us on, which is this goroutine's.
+// await runs f on another goroutine and calls poll on this one until f is done. Callbacks of a runtime must run on
+// the thread on which the runtime called libckpt: this goroutine's.
 func await[T any](poll func(), f func() (T, error)) (T, error) {
 	if poll == nil {
 		return f()
@@ -111,7 +111,7 @@ const (
 
 func (a *attempt) tag(step int) uint64 { return uint64(a.id)*steps + uint64(step) }
 
-// step is allgatherJSON among the ranks of the attempt; when it fails, so has the attempt.
+// step is allgatherJSON among the ranks of the attempt; if it fails, the attempt has failed.
 func step[T any](a *attempt, no int, poll func(), mine T) ([]T, error) {
 	all, err := allgatherJSON(a.ctx, a.j.group, a.tag(no), poll, mine)
 	if err != nil {
@@ -120,8 +120,8 @@ func step[T any](a *attempt, no int, poll func(), mine T) ([]T, error) {
 	return all, err
 }
 
-// gather tells mine to all ranks and returns what all say. The runtime is driven meanwhile, where that can be:
-// others may be inside a call that needs it. They wait for a word of this rank, whatever happens to it.
+// gather tells mine to all ranks and returns what all say. Meanwhile it drives the runtime where that is possible:
+// other ranks may be inside a call that needs this one. They wait for this rank's word, so it says one in any case.
 func gather[T any](a *attempt, no int, mine T) (all []T, err error) {
 	if a.onProgram(func() { all, err = step(a, no, a.poll, mine) }) != nil {
 		all, err = step(a, no, nil, mine)

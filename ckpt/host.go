@@ -25,8 +25,8 @@ type Host interface {
 	// Freeze makes a child whose memory stays what it is now; Thaw ends it.
 	Freeze() (pid int, err error)
 	Thaw(pid int)
-	// Descriptors lists the program's; Original is the launcher's 0, 1 or 2 above the program's
-	// numbers, -1 when there was none; Place is dup3 into a number of the program's.
+	// Descriptors lists the program's descriptors. Original is a copy, above the program's numbers, of the
+	// launcher's 0, 1 or 2; -1 when there was none. Place is dup3 into a number of the program's.
 	Descriptors() []int
 	Original(i int) int
 	Place(number, from int, cloexec bool) error
@@ -65,26 +65,26 @@ type Runtime interface {
 	// Inside names the call in which a thread of this rank waits for processes outside the job, "" when
 	// none does. Any thread may ask.
 	Inside() string
-	// OneSided says whether other ranks may write to this one's memory without its doing. If so
-	// anywhere, Settle is called on all ranks before they drain, while all programs are stopped: it
-	// completes what was begun, and may wait for the others.
+	// OneSided says whether other ranks may write to this rank's memory by themselves. If any rank says
+	// so, Settle is called on all ranks before they drain, while all programs are stopped: it completes
+	// what was begun, and may wait for the others.
 	OneSided() bool
 	Settle() error
 	// Drain receives what other ranks have sent, completes what it can, and returns how many operations
 	// must still end before this rank can be saved. Only while the program is stopped.
 	Drain() (left int, err error)
 	// Synchronous says whether this rank has synchronous sends that the program has not seen complete. If
-	// any rank has, then all do after Drain: Claims lists them; Judge sets the state of those that other
-	// ranks have made on this one; Answered takes what these said.
+	// any rank has some, all ranks call the next three after Drain: Claims lists these sends; Judge sets the
+	// state of claims that other ranks have on this one; Answered takes what other ranks have judged.
 	Synchronous() bool
 	Claims() []Claim
 	Judge([]Claim)
 	Answered([]Claim)
-	// Save describes messages and requests after Drain, for Load in a fresh runtime, in what room gives it.
+	// Save describes messages and requests after Drain, for Load in a fresh runtime, in memory from room.
 	Save(room func(bytes int) ([]byte, error)) ([]byte, error)
 	Load(state []byte) error
-	// Files lists the files that the runtime has open for the application: all, and those of which this
-	// rank answers for the state on disk. After Save.
+	// Files lists the files that the runtime has open for the application: all, and those whose state on disk
+	// this rank is responsible for. Called after Save.
 	Files() (all, own []files.Named, err error)
 	// Rebuild makes an object again.
 	Rebuild(kind, id uint32, descriptor []byte, real uint64) (uint64, error)

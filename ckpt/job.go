@@ -28,8 +28,7 @@ import (
 
 // Job is this process's part of a running job.
 //
-// Fate at a checkpoint: nothing of it is saved but what capture writes into sections; a restart makes
-// it anew.
+// Fate at a checkpoint: only what capture writes into sections is saved; a restart makes a new Job.
 type Job struct {
 	host    Host
 	options launch.Options
@@ -101,8 +100,8 @@ func describe(o launch.Options, p launch.Program) (Meta, error) {
 	}, nil
 }
 
-// Start begins the job of a program that is about to run, and that runs only when the job owns its
-// directory. Under an MPI launcher the job has no control endpoint before the runtime opens it.
+// Start begins the job of a program that is about to run. The program runs only if the job owns its directory.
+// Under an MPI launcher the job has no control endpoint before the runtime opens it.
 func Start(h Host, o launch.Options, p launch.Program, log *zap.Logger) (*Job, error) {
 	meta, err := describe(o, p)
 	if err != nil {
@@ -209,7 +208,7 @@ func (j *Job) connect(rt Runtime, tables *vid.Tables) error {
 	return nil
 }
 
-// silence is how long a rank may say nothing before it counts as missing, when a test sets it; 0 otherwise.
+// silence is how long a rank may say nothing before it counts as missing, if a test sets that; else 0.
 func silence() (time.Duration, error) {
 	text, ok := fault.Debug("silence")
 	if !ok {
@@ -227,7 +226,7 @@ const (
 	kindWhere    = 5 // rank 0 asks what a rank is doing: number of the question
 	kindStands   = 6 // to rank 0: the answer
 	kindMeet     = 7 // clockwork.Kinds
-	// How an attempt ended: rank 0's word, and that of a rank which has given it up, to rank 0.
+	// How an attempt ended: rank 0's word to all, and to rank 0 the word of a rank that has given the attempt up.
 	kindVerdict   = 8
 	kindSurrender = 9
 	kindUndrained = 10 // id of the attempt: this rank cannot receive what is under way
@@ -375,7 +374,7 @@ func (j *Job) Close() error {
 	return err
 }
 
-// Ending is called when the program ends. whole: it did all its work itself, and well.
+// Ending is called when the program ends. whole: the program did all its work itself, and ended well.
 func (j *Job) Ending(whole bool) {
 	if j.runtime == nil && whole && launch.Launched(os.Getenv) && launch.LauncherRank(os.Getenv) == 0 {
 		j.log.Warn(j.meta.Program + " has ended without a call of MPI_Init, so it could not be saved: of what an MPI launcher starts, only MPI programs are. Without MPI, start it without the launcher: ckptrun --dir " +

@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// NewLog writes to a descriptor: the launcher's stderr, since the program may close or redirect its own. A
-// negative one is none.
+// NewLog writes to a descriptor: the launcher's stderr, since the program may close or redirect its own. If it is
+// negative, nothing is logged.
 func NewLog(level string, stderr int) (*zap.Logger, error) {
 	l, err := zapcore.ParseLevel(level)
 	if err != nil {

@@ -13,10 +13,9 @@ const (
 	nudgePark = 50 * time.Millisecond
 )
 
-// nudge starts deferred collective calls for a program that makes no call of the runtime: it computes, or
-// waits in a way that the runtime does not see (a file, a pipe) for what another rank does after that
-// collective. The program is stopped meanwhile, as for a checkpoint, so that a runtime that is used by
-// one thread at a time is.
+// nudge starts deferred collective calls for a program that makes no call of the runtime: the program computes, or
+// waits in a way that the runtime does not see (a file, a pipe) for what another rank does after that collective.
+// The program is stopped meanwhile, as for a checkpoint, so that only one thread uses the runtime.
 func (j *Job) nudge() {
 	for pause := nudgeAfter; ; pause = min(2*pause, time.Second) {
 		select {

@@ -26,10 +26,10 @@ import (
 	"github.com/libckpt/libckpt/ckpt/store"
 )
 
-// Who owns the checkpoint directory. Rank 0 takes it before anything else is done, for a start and for a
-// restart, and keeps it until its process ends; the other ranks do nothing that anybody else could see
-// before they know that it has. A job that is restarted from one directory and saved into another owns
-// both: a second restart from the first would touch the same files.
+// Who owns the checkpoint directory. Rank 0 takes the directory before a start or restart does anything else, and
+// keeps it until rank 0's process ends. The other ranks do nothing that anybody else could see before they know
+// that rank 0 has the directory. A job that is restarted from one directory and saved into another owns both: a
+// second restart from the first would touch the same files.
 
 // owned is what this process holds for its job. Only rank 0 has one.
 type owned struct {
@@ -43,9 +43,9 @@ type owned struct {
 	record func() // writes job.json again if it is gone; nil while there is none
 }
 
-// own takes the directories that a job with these options uses. from is that of the epoch it continues, ""
-// for a start. heir: also from another process of the job, such as the wrapper of its program; otherwise the
-// result is nil when that has them. On failure none is held.
+// own takes the directories that a job with these options uses. from is the directory of the epoch that the job
+// continues, "" for a start. heir: take them also from another process of the job, such as the wrapper of its
+// program; without heir the result is nil when such a process has them. On failure none is held.
 func own(h Host, o launch.Options, from, program string, heir bool, logger *zap.Logger) (*owned, error) {
 	w := &owned{log: logger}
 	dirs := directories(o, from)
@@ -156,14 +156,14 @@ func answers(dir string) bool {
 // else has.
 const notTakenAfter = 5 * time.Minute
 
-// awaitOwner is for the other ranks than 0: it returns when rank 0 of this job owns the directories. Where
-// the launcher does not tell jobs apart, it returns at once: the ranks meet in MPI_Init.
+// awaitOwner is for ranks other than 0: it returns when rank 0 of this job owns the directories. If the launcher
+// does not tell jobs apart, it returns at once: the ranks meet in MPI_Init.
 func awaitOwner(o launch.Options, from string, logger *zap.Logger) error {
 	c := claim(o.Dir, o, "", logger)
 	if c.Job == "" {
 		return nil
 	}
-	// What rank 0 fails at for this reason would be waited for in vain.
+	// If this fails here, it fails on rank 0 too, and waiting would be in vain.
 	if _, err := store.Create(o.Dir); err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func awaitOwner(o launch.Options, from string, logger *zap.Logger) error {
 	return err
 }
 
-// ownWord is what rank 0 tells the others: whether it owns the directories, and of a restart the epoch.
+// ownWord is what rank 0 tells the others: whether it owns the directories, and the epoch of a restart.
 type ownWord struct {
 	Error string `json:"error,omitempty"`
 	Epoch int    `json:"epoch,omitempty"`
@@ -190,7 +190,7 @@ type ownWord struct {
 // ownWordBytes is room for a sentence; the runtime's all-gather takes the same number from every rank.
 const ownWordBytes = 2048
 
-// ownTogether has rank 0 call take, and returns on every rank what came of it: an error after it was said.
+// ownTogether has rank 0 call take, and returns the result on every rank. An error is told to the user before.
 // Collective.
 func ownTogether(h Host, rt Runtime, take func() (int, error)) (epoch int, err error) {
 	var word ownWord
@@ -231,7 +231,7 @@ func (w *owned) check() error {
 	return nil
 }
 
-// lose says it once, whoever finds it out.
+// lose logs once that a directory is lost, whoever finds it out.
 func (w *owned) lose(err error) {
 	w.mu.Lock()
 	first := w.lost == nil
@@ -244,7 +244,7 @@ func (w *owned) lose(err error) {
 	}
 }
 
-// lostTo is nil while nothing is lost, as far as is known.
+// lostTo is the loss of a directory, nil while none is known.
 func (w *owned) lostTo() error {
 	if w == nil {
 		return nil
@@ -258,7 +258,7 @@ func (w *owned) trouble(err error) {
 	w.log.Warn("the lease of the checkpoint directory could not be renewed; it is tried again", zap.Error(err))
 }
 
-// beat looks after job.json: it is all that ckptctl finds the job by.
+// beat looks after job.json: ckptctl has no other way to find the job.
 func (w *owned) beat() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -267,7 +267,7 @@ func (w *owned) beat() {
 	}
 }
 
-// publish has f called from time to time, until it is replaced; it may not wait for the lease.
+// publish has f called from time to time, until another function replaces it; f may not wait for the lease.
 func (w *owned) publish(f func()) {
 	if w == nil {
 		return
@@ -289,8 +289,8 @@ func (w *owned) mark(s lease.State) {
 	}
 }
 
-// release gives all back. A directory in which nothing was saved is removed; not when the other ranks may
-// not have seen yet that it was this job's, since they did not meet in MPI_Init.
+// release gives all directories back, and removes one in which nothing was saved. It does not remove it when the
+// ranks did not meet in MPI_Init: other ranks may still have to see that it was this job's.
 func (w *owned) release() {
 	if w == nil {
 		return
@@ -361,8 +361,8 @@ func ancestors() []launch.Ancestor {
 	return all
 }
 
-// interrupted tells whether somebody wants this process to end: its signals are blocked before its program
-// runs, and who waits for a directory must see to them.
+// interrupted tells whether somebody wants this process to end: signals are blocked before the program runs, so
+// waiting for a directory must look for them.
 func interrupted() error {
 	var pending uint64
 	if _, _, e := unix.RawSyscall(unix.SYS_RT_SIGPENDING, uintptr(unsafe.Pointer(&pending)), unsafe.Sizeof(pending), 0); e != 0 {
@@ -376,7 +376,7 @@ func interrupted() error {
 	return nil
 }
 
-// absolute is filepath.Abs, of a directory whose name alone is enough when that fails.
+// absolute is filepath.Abs, or dir itself if that fails.
 func absolute(dir string) string {
 	if a, err := filepath.Abs(dir); err == nil {
 		return a

@@ -16,7 +16,7 @@ const (
 	asyncParkTimeout = 2 * time.Second
 )
 
-// parkReport is what a rank says once it stands still, or cannot.
+// parkReport is what a rank says once its program is stopped, or cannot be.
 type parkReport struct {
 	Obstacle string       `json:"obstacle,omitempty"`
 	OneSided bool         `json:"onesided,omitempty"`
@@ -39,7 +39,7 @@ func (a *attempt) parkHere() parkReport {
 	}
 	a.parked = true
 	mine.Obstacle = j.slow.obstacle()
-	// A rank that has withdrawn let its program go on: where that stands now need not be safe.
+	// A rank that has withdrawn has let its program go on, which may be anywhere now.
 	if a.async && !j.clock.Safe(a.clock) {
 		mine.Obstacle = errWithdrawn.Error()
 	}

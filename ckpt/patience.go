@@ -11,8 +11,8 @@ import (
 )
 
 // A step on a disk cannot be interrupted: a call of the kernel waits for as long as the disk, or the server
-// behind it, does. So it is done by another goroutine, which is left to itself when the time is over. Until
-// its call comes back nothing else is begun on that disk.
+// behind it, does. So another goroutine does the step, and is left to itself when the time is over. Until its call
+// returns, nothing else is begun on that disk.
 
 // slow are the steps that were left to themselves on this rank.
 type slow struct {
@@ -25,7 +25,7 @@ type slowStep struct {
 	since time.Time
 }
 
-// obstacle says what is waited for, "" for nothing.
+// obstacle says for which step the disk keeps us waiting, "" for none.
 func (s *slow) obstacle() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,11 +36,11 @@ func (s *slow) obstacle() string {
 	return fmt.Sprintf("the disk has not answered since %s: %s", one.since.Format(time.TimeOnly), one.what)
 }
 
-// headway is how long a step that heeds its context may take to end.
+// headway is how long a step may take to end after its context has ended.
 const headway = 200 * time.Millisecond
 
-// patiently does f, and waits for it until ctx ends. Then f is left to itself, and late is called with what
-// it returns when it does.
+// patiently runs f, and waits for it until ctx ends. Then f is left to itself; when f returns, late is called with
+// the result.
 func patiently[T any](ctx context.Context, s *slow, what string, f func() (T, error), late func(T, error)) (T, error) {
 	type result struct {
 		v   T

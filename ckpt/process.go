@@ -12,8 +12,8 @@ import (
 	"github.com/libckpt/libckpt/vid"
 )
 
-// Process is what this process was started as: by ckptrun, to run a program or to continue one, or by others, with
-// the library as a dependency. Its methods are called in the order in which a process comes to life, by one thread.
+// Process is what this process was started for: by ckptrun, to run or to continue a program; or by others, with the
+// library as a dependency. One thread calls its methods, in the order in which a process comes to life.
 type Process struct {
 	Host    Host // nil: not by ckptrun
 	Options launch.Options
@@ -43,8 +43,8 @@ func (p *Process) Continue() error {
 	return nil
 }
 
-// PlanRestart finds what --restart names and has this rank wait until the job owns it. back is the MPI that is to be
-// started, where no launcher has named one.
+// PlanRestart finds the epoch that --restart names, and waits until the job owns its directory. back is the MPI to
+// start, where no launcher has named one.
 func (p *Process) PlanRestart(getenv func(string) string) (back string, err error) {
 	r, err := OpenRestart(p.Options.Restart)
 	if err != nil {
@@ -55,7 +55,8 @@ func (p *Process) PlanRestart(getenv func(string) string) (back string, err erro
 			return "", err
 		}
 	}
-	// Before anything else, and of an MPI job before MPI is started: who is refused has touched nothing.
+	// This comes before anything else, for an MPI job before MPI is started, so that a refused job has touched
+	// nothing.
 	switch rank := launch.LauncherRank(getenv); {
 	case !r.MPI() || p.Options.MPI == "" || rank == 0:
 		err = r.Own(p.Host, p.Options, p.Log)

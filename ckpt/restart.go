@@ -44,9 +44,9 @@ func OpenRestart(spec string) (*Restart, error) {
 	return &Restart{spec: spec, store: s, manifest: m}, nil
 }
 
-// Own makes this job the owner of the directory that it is restarted from, and of the one that it will be
-// saved into, and finds the epoch again: the former owner may have committed one until then. It is for rank
-// 0, before anything of the epoch is touched; on failure nothing is owned.
+// Own makes this job the owner of the directory that it is restarted from, and of the one that it will be saved
+// into. It finds the epoch again: the former owner may have committed one meanwhile. Rank 0 calls it, before
+// anything of the epoch is touched; on failure nothing is owned.
 func (r *Restart) Own(h Host, o launch.Options, log *zap.Logger) error {
 	if r.owned != nil {
 		return nil
@@ -236,7 +236,7 @@ func ContinueRuntime(h Host, o launch.Options, r *Restart, rt Runtime, tables *v
 }
 
 // RebuildObjects makes every object again in the fresh runtime; the runtime has bound its predefined
-// ones. Collective. Only then can the job be saved: a rank that is still busy here has calls under way
+// ones. Collective. The job can be saved only after this: a rank that is still in here has calls under way
 // that no counter knows.
 func (j *Job) RebuildObjects() error {
 	if err := j.rebuildObjects(); err != nil {
@@ -274,7 +274,7 @@ func beginRestore(h Host, o launch.Options, r *Restart, rank int, log *zap.Logge
 // maxReason bounds what a rank tells the others of its failure.
 const maxReason = 1000
 
-// errorOfAll makes an error of one rank one of all: of the first rank that has one. Collective.
+// errorOfAll returns the same error on all ranks: that of the first rank that has one. Collective.
 func errorOfAll(rt Runtime, err error) error {
 	mine := make([]byte, maxReason)
 	if err != nil {
@@ -292,9 +292,9 @@ func errorOfAll(rt Runtime, err error) error {
 	return nil
 }
 
-// restore brings memory, files and threads of the image into this process. agree gives the error of one
-// rank to all, once all have come to it: no file is touched before every rank has found its own in order,
-// and none is opened before all are back in place.
+// restore brings memory, files and threads of the image into this process. agree waits for all ranks and returns
+// the error of any rank on all of them: no file is touched before every rank has found its own in order, and none
+// is opened before all are back in place.
 func (j *Job) restore(r *Restart, f *image.File, agree func(error) error) error {
 	threads, err := f.Section(sectionThreads)
 	if err != nil {

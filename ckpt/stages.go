@@ -22,14 +22,14 @@ var stageNames = [...]string{"agree", "stop", "drain", "snapshot", "write", "com
 // String is the name in the status, in events and in errors.
 func (s stage) String() string { return stageNames[s] }
 
-// stages says of each stage what it does on this rank, and how that is undone when no epoch comes of it.
+// stages says what each stage does on this rank, and how that is undone if there is no epoch in the end.
 //
-// run returns an error when the attempt is over, and all ranks know or will hear of it (giveUp). What does not
-// work on one rank only, while the others wait for its word, is no such error: it is kept, and told in the
-// next exchange: what drain and capture find by all ranks when they stand still, what write does in commit.
+// run returns an error when the attempt is over, and all ranks know or will hear of it (giveUp). A failure of one
+// rank, for whose word the others wait, is not such an error: it is kept, and told in the next exchange. What drain
+// and capture find is told when all ranks are stopped, what write finds in commit.
 //
-// What was done is undone in the order of the table, since the program is to go on before anything else:
-// the disk may be the reason. An undo may be called of a stage that was not reached, or failed halfway.
+// Stages are undone in the order of the table: the program must go on before anything else, since the disk may be
+// the reason. undo may be called for a stage that was not reached, or that failed halfway.
 var stages = [...]struct {
 	run   func(*attempt) error
 	undo  func(*attempt) error // nil: nothing was done that outlives the attempt

@@ -119,7 +119,7 @@ func (j *Job) recordOutcome(o outcome) {
 	j.status.Last = &control.Outcome{When: time.Now(), Epoch: o.result.Epoch, Bytes: o.result.Bytes, Seconds: o.result.Seconds}
 }
 
-// recordFailure records an attempt that made no epoch. Every rank comes here with the same, or its own end of it.
+// recordFailure records an attempt that made no epoch. Every rank calls it, with the common error or with its own.
 func (j *Job) recordFailure(err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -16,9 +16,9 @@ import (
 	"github.com/libckpt/libckpt/rails/signaling"
 )
 
-// How an attempt ends before its time, on all ranks. A rank gives up for itself: the deadline has come
-// (rank 0 keeps it), a rank cannot be reached, the network is lost. It lets its program go on and tells
-// rank 0; rank 0 tells all. What rank 0 says is final, also for an epoch that was committed.
+// How an attempt ends early, on all ranks. A rank gives the attempt up by itself: the deadline has come (rank 0
+// keeps it), a rank cannot be reached, the network is lost. It lets its program go on and tells rank 0; rank 0
+// tells all. What rank 0 says is final, also for an epoch that was committed.
 
 // tryID names an attempt on all ranks: an epoch of the collective clock, or the n-th MPIX_Checkpoint.
 type tryID uint64
@@ -47,7 +47,7 @@ type verdict struct {
 	decision
 }
 
-// surrender is what a rank that has given an attempt up tells rank 0: its program goes on, or stands until
+// surrender is what a rank that has given an attempt up tells rank 0: its program goes on, or stays stopped until
 // rank 0 has said what became of the epoch.
 type surrender struct {
 	ID     tryID  `json:"id"`
@@ -60,7 +60,7 @@ type tries struct {
 	mu       sync.Mutex
 	open     map[tryID]*attempt
 	verdicts map[tryID]decision // by rank 0, before this rank came to them
-	past     tryID              // the last epoch of the clock for which that is so
+	past     tryID              // the last epoch of the clock with such a verdict
 	calls    uint64             // of MPIX_Checkpoint
 }
 
@@ -114,7 +114,7 @@ func (a *attempt) hear(d decision) {
 // verdictError is rank 0's word.
 type verdictError struct{ error }
 
-// noEpoch is the word about an epoch that there is not.
+// noEpoch is the decision of an attempt that made no epoch.
 func noEpoch(err error) decision {
 	d := decision{Error: err.Error()}
 	var refused *control.RefusedError
@@ -124,7 +124,7 @@ func noEpoch(err error) decision {
 	return d
 }
 
-// err is what failed was given, as far as callers can tell.
+// err is the error from which noEpoch made the decision, as far as callers can tell.
 func (d decision) err() error {
 	if len(d.Refused) > 0 {
 		return &control.RefusedError{Reasons: d.Refused}
@@ -135,8 +135,8 @@ func (d decision) err() error {
 // failedAlone tells whether the attempt ended on this rank in a way of which the others may not know.
 func (a *attempt) failedAlone() bool { return a.j.net != nil && a.ctx.Err() != nil }
 
-// surrender tells that the attempt has ended here and that the program goes on. On rank 0 it tells all, and
-// waits for a moment for all to say the same; it returns who has not.
+// surrender tells rank 0 that the attempt has ended here and that the program goes on. Rank 0 tells all, and waits
+// for a moment until all have said the same; it returns the ranks that have not.
 func (a *attempt) surrender(err error) (silent []int) {
 	j := a.j
 	if !a.failedAlone() {
@@ -174,8 +174,8 @@ func (a *attempt) surrender(err error) (silent []int) {
 	return silent
 }
 
-// surrenderWait is how long rank 0 waits for the others to say that they go on, before it says itself that
-// it does not know. It is less than what control adds to a timeout for such words.
+// surrenderWait is how long rank 0 waits for the others to say that they go on, before it says that it does not
+// know. It is less than what control adds to a timeout for such answers.
 const surrenderWait = time.Second
 
 // announce tells all ranks how the attempt ended. Rank 0 only.
@@ -186,7 +186,7 @@ func (a *attempt) announce(d decision) {
 	}
 }
 
-// tell sends v without waiting: one that cannot be reached hears it when it is back.
+// tell sends v without waiting: a rank that cannot be reached gets it when it is back.
 func (j *Job) tell(to int, kind uint16, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -243,7 +243,7 @@ func (j *Job) heardSurrender(from int, payload []byte) {
 	a.cancel(fmt.Errorf("%w: rank %d: %s", errGaveUp, from, s.Why))
 }
 
-// failure is what is said of an attempt that made no epoch, when the program goes on.
+// failure is the error of an attempt that made no epoch, once the program goes on.
 func (a *attempt) failure(err error) error {
 	if !a.failedAlone() && a.ctx.Err() == nil {
 		return err
@@ -314,8 +314,9 @@ func (e *unreachableError) reasons() []string {
 	return out
 }
 
-// reach is told whenever ranks cannot be reached any more, or can again: what waits for them is withdrawn,
-// so that the program goes on. Whoever it is, is named once: by rank 0, or, if it is that, by rank 1.
+// reach is called whenever ranks cannot be reached any more, or can be reached again. Whatever waits for missing
+// ranks is withdrawn, so that the program goes on. Each of them is logged once: by rank 0, or by rank 1 if it is
+// rank 0.
 func (j *Job) reach(missing []signaling.Missing) {
 	tells := func(r int) bool { return j.group.rank() == 0 && r != 0 || j.group.rank() == 1 && r == 0 }
 	now := map[int]bool{}
@@ -344,8 +345,8 @@ func (j *Job) reach(missing []signaling.Missing) {
 	j.clock.Withdraw()
 }
 
-// watchNetwork opens the gates when the network is lost for good: no checkpoint will need them. It closes
-// ended when it does not touch the clock, and the tables below it, any more.
+// watchNetwork opens the gates when the network is lost for good: no checkpoint will need them. It closes ended
+// when it no longer touches the clock or the clock's tables.
 func (j *Job) watchNetwork(ended chan<- struct{}) {
 	defer close(ended)
 	select {

@@ -30,7 +30,7 @@ type imageReport struct {
 	Stop    float64 `json:"stop"`
 }
 
-// writePatiently writes this rank's image. When its time is over, it is left to the disk, with all that it
+// writePatiently writes this rank's image. When the time is over, the writing is left to itself, with all that it
 // needs of the capture.
 func (a *attempt) writePatiently() (image.Summary, error) {
 	j, c := a.j, a.capture
@@ -116,8 +116,7 @@ func (a *attempt) abandon(epoch int) error {
 	return err
 }
 
-// abandonWait is how long the answer waits for what was written of an epoch to be removed, when its time is
-// over.
+// abandonWait is how long an answer whose time is over waits until the files of the epoch are removed.
 const abandonWait = time.Second
 
 func (j *Job) abandon(epoch int) {
@@ -180,12 +179,12 @@ func (a *attempt) writeImage(ctx context.Context, c *capture) (image.Summary, er
 	if err != nil {
 		return sum, err
 	}
-	// The image tells how much the files held, and a restart counts on it.
+	// The image says how much the files held, and a restart relies on that.
 	return sum, c.held.Sync()
 }
 
-// commitManifest commits the epoch, unless last, which is called just before that cannot be undone any
-// more, has an error.
+// commitManifest commits the epoch. last is called just before the commit can no longer be undone; if it returns an
+// error, there is no commit.
 func (a *attempt) commitManifest(all []imageReport, last func() error) error {
 	j := a.j
 	m := &store.Manifest{Libckpt: Version, Ranks: len(all), MPI: j.meta.MPI, Program: j.meta.Program,

@@ -72,9 +72,9 @@ func (m *Machine) permitted(c *clock, w waiter) bool {
 	return w.k <= c.snap || w.k <= c.lim || c.finKnown && w.k <= c.fin
 }
 
-// Clear tells whether a blocking call on a clock, once permitted, may be entered now. Who is inside it
-// starts no deferred calls, and another member may need one of them before it makes the call. So while
-// calls of this rank are deferred, it enters only what nobody owes any more: that returns by itself.
+// Clear tells whether a blocking call on a clock, once permitted, may be entered now. A rank that is inside a call
+// starts no deferred calls, and another member may need one of these before it makes the call. So while calls of
+// this rank are deferred, the rank enters only a call that nobody owes any more: such a call returns by itself.
 func (m *Machine) Clear(id ID) bool {
 	c := m.live(id)
 	return m.deferred == 0 || c == nil || c.ripe

@@ -37,10 +37,10 @@ type Return struct {
 	Request bool   // it left a request that is not complete
 }
 
-// Withdrawn says that a call, which was permitted, failed before it took part in anything: nobody else
-// makes it, so it is none, and the next one has its number. What was told of it stays told: this rank is
-// taken to have made a call that it will make, as long as the others can make theirs; until then no state
-// is safe. Not needed while nothing is pending, if the caller has counters of its own.
+// Withdrawn says that a permitted call failed before it took part in anything: nobody else makes it, so it does not
+// count, and the next call has its number. Other ranks may have been told of the call: they take this rank to have
+// made one that it will make later, and no state is safe until it has. Not needed while nothing is pending, if the
+// caller has counters of its own.
 type Withdrawn struct {
 	Clock    ID
 	K        uint64

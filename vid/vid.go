@@ -118,9 +118,9 @@ func (t *Tables) New(k Kind, real uint64, desc []byte, needs []ID, order uint64)
 	return id, nil
 }
 
-// Reserve takes ids of free indices for a runtime that gives them out itself, n at most. Such an object
-// lives in its slot alone, which the runtime makes live and stale, until Adopt makes it known here; one
-// that is not known is not in what Save writes.
+// Reserve takes at most n ids of free indices for a runtime that gives them out itself. An object with such an id
+// exists only in its slot, which the runtime makes live and stale, until Adopt makes the object known here. Save
+// does not write objects that are not known.
 func (t *Tables) Reserve(k Kind, n int) ([]ID, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

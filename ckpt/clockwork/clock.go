@@ -21,12 +21,12 @@ const (
 	PendingStop  = 2
 )
 
-// Clock drives the collective clock of this rank: messages come in by the signaling network, calls from the
-// program's threads, requests and their end from who makes the checkpoint. All methods may be called by any
-// thread. A nil Clock is that of a process that has no other ranks to wait for: what the runtime tells of its
-// calls goes nowhere, and all of them may go on.
+// Clock drives the collective clock of this rank: messages come from the signaling network, calls from the
+// program's threads, requests and their end from the code that makes the checkpoint. Any thread may call any
+// method. A nil Clock is for a process that has no other ranks to wait for: it ignores what the runtime tells of
+// its calls, and lets all of them go on.
 //
-// Locks: mu is held while the machine takes one event; nothing is called, and nobody waited for, meanwhile.
+// Locks: mu is held while the machine takes one event. Nothing is called with mu held, and nobody waited for.
 type Clock struct {
 	events Events
 	kinds  Kinds
@@ -51,7 +51,7 @@ type Clock struct {
 	meet     meetings
 }
 
-// Events are what a Clock tells who makes the checkpoint, each on a goroutine of its own.
+// Events are what a Clock tells the code that makes the checkpoint, each on a goroutine of its own.
 type Events struct {
 	Safe     func(epoch uint32) // no collective call is under way on any rank
 	Resumed  func()             // the epoch of the clock is over
@@ -250,7 +250,7 @@ func (w *Clock) counts() []collclock.Count {
 }
 
 // CommMade makes a communicator's clock. members are world ranks, in an order that is the same on all of
-// them. Calls of one member concern nobody else: it gets none.
+// them. A communicator with one member gets no clock: its calls concern nobody else.
 func (w *Clock) CommMade(comm vid.ID, identity uint64, members []int32) {
 	if w == nil || len(members) < 2 {
 		return
@@ -357,8 +357,8 @@ func (w *Clock) Returned(comm vid.ID, k uint64) {
 	}
 }
 
-// Withdrawn says that call k failed before it took part in anything; deferred: that its start did. The next
-// call has its number, and so may be answered as this one was not.
+// Withdrawn says that call k, or with deferred its start, failed before it took part in anything. The next call has
+// the same number, and may get another answer.
 func (w *Clock) Withdrawn(comm vid.ID, k uint64, deferred bool) {
 	if w == nil {
 		return
@@ -418,7 +418,7 @@ func (w *Clock) Started(s DeferredStart) {
 // Request begins an epoch. Rank 0 only, between epochs.
 func (w *Clock) Request() { w.step(collclock.Request{}) }
 
-// Withdraw gives the running epoch up on this rank, whose program goes on: another one cannot be reached.
+// Withdraw gives the running epoch up on this rank, whose program goes on, because another rank cannot be reached.
 func (w *Clock) Withdraw() { w.step(collclock.Withdraw{}) }
 
 // Release ends the stop on this rank; the epoch ends when rank 0 says so.

@@ -8,7 +8,7 @@ import (
 	"github.com/libckpt/libckpt/collclock"
 )
 
-// Position is where a rank stands in the collective calls of one communicator.
+// Position says how far a rank is in the collective calls of one communicator.
 type Position struct {
 	Clock  string
 	Name   string // of the communicator
@@ -63,8 +63,8 @@ func (w *Clock) Positions() ([]Position, []Awaited) {
 	return all[:min(len(all), maxPositions)], waits
 }
 
-// meetingsLocked is where this rank stands in calls that have a clock of their own (meet.go), and in those of
-// which it is not known yet who comes.
+// meetingsLocked says how far this rank is in calls that have a clock of their own (meet.go), and in calls whose
+// members are not known yet.
 func (w *Clock) meetingsLocked(gate map[collclock.ID]bool) (at []Position, waits []Awaited) {
 	for _, m := range w.meet.open {
 		name := w.commNameLocked(m.comm)

@@ -21,8 +21,8 @@ func bytesAt(addr, n uint64) []byte {
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), n)
 }
 
-// CopyShared gives the shared regions their content as it is now: a frozen child shares them with
-// the running program, so they cannot wait. The caller has stopped the program.
+// CopyShared copies the present content of the shared regions. A frozen child shares these regions with the running
+// program, so the copy cannot wait. The caller has stopped the program.
 func CopyShared(regions []image.Region) error {
 	var self *image.ProcessMemory
 	for i := range regions {
@@ -71,11 +71,11 @@ func Children(known map[int]bool) ([]int, error) {
 	return out, nil
 }
 
-// hugeAt is from how many bytes of content on a region is backed by huge pages while it is restored:
-// filling 4 KiB pages is bound by page faults (docs/split-process.md, "Figures").
+// hugeAt is the size of content from which a region gets huge pages while it is restored: filling 4 KiB
+// pages is bound by page faults (docs/split-process.md, "Figures").
 const hugeAt = 2 << 20
 
-// Check refuses an image with a region where no program's memory can be: what is sound in itself may still
+// Check refuses an image with a region where no program's memory can be: an image that is sound in itself may still
 // have been written by somebody else.
 func Check(f *image.File) error {
 	regions := f.Regions()

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// CPUFlags lists the features of this machine's processor. A program chooses code by them once,
-// when it starts (docs/split-process.md P26), so an image needs all of its machine's on the next.
+// CPUFlags lists the features of this machine's processor. A program chooses code by them once, when it starts
+// (docs/split-process.md P26), so the machine of a restart needs all features of the machine of the image.
 func CPUFlags() ([]string, error) {
 	b, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -43,7 +43,7 @@ var irrelevant = map[string]bool{
 	"smep": true, "smap": true, "umip": true, "pcid": true, "invpcid": true, "tsxldtrk": true,
 }
 
-// MissingFlags are features that saved has and this machine has not.
+// MissingFlags are features that are in saved and not in here.
 func MissingFlags(saved, here []string) []string {
 	have := map[string]bool{}
 	for _, f := range here {

@@ -80,8 +80,8 @@ const (
 	peerShared = "/dev/shm/libckpt-peer-"
 )
 
-// Own makes shared mappings, of which addresses tells start and end, memory of this process alone: what a
-// restart finds there is no longer shared, whatever file it was.
+// Own turns the shared mappings whose starts and ends are in addresses into memory of this process alone: a restart
+// restores them without sharing, whatever file they were of.
 func Own(regions []image.Region, addresses []uint64) {
 	for i := range regions {
 		r := &regions[i]

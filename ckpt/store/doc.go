@@ -20,8 +20,8 @@
 //	            was locked (flock) until that name was on stable storage: one whose manifest is locked
 //	            is still incomplete. To remove the epoch, the manifest goes first.
 //
-// One process (that of rank 0, which owns the directory: ckpt/lease) calls Begin, Commit, Abandon and Retire; every process may write its
-// image at ImagePath and read.
+// One process calls Begin, Commit, Abandon and Retire: that of rank 0, which owns the directory (ckpt/lease). Every
+// process may write its image at ImagePath, and read.
 //
 // Owns: names and permissions in the directory, the manifest, the commit, garbage collection.
 // May not know: MPI, sockets, how images are made, when to checkpoint.

@@ -17,10 +17,10 @@ import (
 // fencedSuffix is at the end of the name of an epoch that Fence took away.
 const fencedSuffix = ".fenced"
 
-// Fence takes the folders of all incomplete epochs away. A new owner of the directory calls it when the
-// former one may still live, stopped in the middle of a commit: that one then renames its manifest in a
-// folder that is no epoch, and the commit fails. Numbers of such epochs are not used again, since ranks of
-// the former job may still be writing images there. On failure some are away; call it again.
+// Fence renames the folders of all incomplete epochs. A new owner of the directory calls it because the former
+// owner may still live, stopped in the middle of a commit: it then renames its manifest in a folder that is no
+// epoch any more, and the commit fails. Numbers of such epochs are not used again, since ranks of the former job
+// may still be writing images there. After an error some folders may be renamed; call it again.
 func (s *Store) Fence() error {
 	fail := func(err error) error { return fmt.Errorf("take incomplete epochs away in %s: %w", s.dir, err) }
 	if err := s.Settle(); err != nil {
@@ -60,9 +60,9 @@ func (s *Store) Fence() error {
 	return nil
 }
 
-// Settle commits the epochs whose manifests have their name and are still locked: a former owner was on its last
-// step, and it, or a child of it, may hold the lock for long. A new owner calls it before it chooses an epoch, or
-// one could appear later that is newer than the one chosen.
+// Settle commits the epochs whose manifests have their name and are still locked: the former owner was on its last
+// step, and it, or a child of it, may hold the lock for long. A new owner calls Settle before it chooses an epoch;
+// otherwise an epoch could appear later that is newer than the chosen one.
 func (s *Store) Settle() error {
 	fail := func(err error) error { return fmt.Errorf("take over the last epoch in %s: %w", s.dir, err) }
 	list, err := s.Epochs()

@@ -43,7 +43,7 @@ type Job struct {
 	Key     string `json:"key"`     // what proves knowledge of the job; the reason for mode 0600
 }
 
-// WriteJob records the job, in place of one recorded before. On failure the former record stays.
+// WriteJob records the job, and replaces an older record. On failure the older record stays.
 func (s *Store) WriteJob(j Job) error {
 	j.Format = JobFormat
 	p, err := json.MarshalIndent(j, "", "  ")

@@ -148,8 +148,8 @@ func decodeManifest(path string, p []byte) (*Manifest, error) {
 	return m, nil
 }
 
-// lockPending has a manifest count for nobody until unlock is called or this process ends. The lock is one of the
-// file, so it goes with it when that gets its name. Where there are no locks it does nothing.
+// lockPending locks a manifest, so that it counts for nobody until unlock is called or this process ends. The lock
+// belongs to the file, so it stays when the file gets its name. On a file system without locks this does nothing.
 func lockPending(path string) (unlock func()) {
 	f, err := regular.Open(path, os.O_RDWR)
 	if err != nil {

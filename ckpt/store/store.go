@@ -35,8 +35,9 @@ type Store struct {
 	check func() error // of Guard; nil: nobody is asked
 }
 
-// Guard returns a store that asks check before each step that others see: making, committing, and removing
-// an epoch. An error of check is that of the step, which then is not made: the directory is another's.
+// Guard returns a store that calls check before each step that others see: making, committing and removing an
+// epoch. If check returns an error, the directory belongs to another job; the step is not made and returns that
+// error.
 func (s *Store) Guard(check func() error) *Store { return &Store{s.dir, check} }
 
 func (s *Store) mayChange() error {
@@ -101,9 +102,9 @@ func Resolve(spec string) (*Store, int, error) {
 	return s, epoch, err
 }
 
-// SplitSpec splits DIR[@EPOCH]; epoch is 0 when none is given. Where "job@7" is a directory and "job" is
-// none, it is that directory. Where both are there, it is wrong usage, since one of them would be taken for
-// the other: "job@7/" is the directory, "job/@7" epoch 7 of the other.
+// SplitSpec splits DIR[@EPOCH]; epoch is 0 when none is given. If "job@7" is a directory and "job" is not, "job@7"
+// names that directory. If both are directories, "job@7" is wrong usage, since it could mean either: "job@7/" is
+// the directory, "job/@7" is epoch 7 of the other.
 func SplitSpec(spec string) (dir string, epoch int, err error) {
 	i := strings.LastIndexByte(spec, '@')
 	if i < 0 || strings.Contains(spec[i:], "/") {

@@ -10,7 +10,7 @@ import (
 	"github.com/libckpt/libckpt/ckpt/control"
 )
 
-// Computing is what a rank does of which nothing else is known.
+// Computing is what a rank does if nothing else is known of it.
 const Computing = "computing"
 
 // Words for what else a rank is doing outside of the stages of a checkpoint.
@@ -26,7 +26,7 @@ func Phases() []string {
 	return []string{Computing, phaseInMPI, phaseGate, phaseOwing, phaseSilent}
 }
 
-// explain says of each rank what it is doing, and for whom it waits. It knows what all ranks answered.
+// explain says what each rank is doing and for whom it waits, from the answers of all ranks.
 func explain(all map[int]Rank, ranks int) []control.RankStatus {
 	out := make([]control.RankStatus, ranks)
 	for r := range out {

@@ -48,7 +48,7 @@ type Call struct {
 	For  For    `json:"for"`
 }
 
-// Clock is where a rank stands in the collective calls of one communicator.
+// Clock says how far a rank is in the collective calls of one communicator.
 type Clock struct {
 	Clock  string `json:"clock"`
 	Name   string `json:"name"`
