@@ -9,18 +9,18 @@ import (
 	"slices"
 )
 
-// Claim is what a rank asks another one of a synchronous send, and the answer: whether the program has
-// taken its message. The runtime gives and reads all of it but Rank (ckpt_claim of ckpt.h).
+// Claim is a rank's question to another one about a synchronous send, and the answer: whether the receiving program
+// has taken the message. The runtime writes and reads all fields but Rank (ckpt_claim of ckpt.h).
 type Claim struct {
 	Rank               int // of the other side
 	ID, Comm, Later    uint64
 	Source, Tag, State int32
 }
 
-// claimBytes is how long one is on the network.
+// claimBytes is the length of a claim on the network.
 const claimBytes = 3*8 + 3*4
 
-// ClaimNotices are claims as they go to the ranks that they name.
+// ClaimNotices encodes claims for the ranks that they name.
 func ClaimNotices(claims []Claim) map[int][]byte {
 	notices := map[int][]byte{}
 	for _, c := range claims {
@@ -39,7 +39,7 @@ func ClaimNotices(claims []Claim) map[int][]byte {
 	return notices
 }
 
-// ReadClaims is the inverse: those of each rank in its order.
+// ReadClaims decodes them: the claims of each rank, in that rank's order.
 func ReadClaims(notices map[int][]byte) ([]Claim, error) {
 	var claims []Claim
 	for _, rank := range slices.Sorted(maps.Keys(notices)) {

@@ -9,12 +9,12 @@ import (
 	"slices"
 )
 
-// Section is the section "messages" of an image: what was received and not asked for yet, and what the
-// program has asked for and not got. The runtime's back writes and reads the same bytes
-// (capi/back/image); this is what both are checked against. docs/image-sections.md specifies them; the
-// records (zz_section.go), those in C and that part of the page are written from cmd/mpigen/section.list.
+// Section is the section "messages" of an image: messages that were received and not asked for yet, and requests
+// that the program has not got yet. The runtime's back writes and reads the same bytes (capi/back/image), and is
+// checked against this package. docs/image-sections.md specifies the bytes. The records (zz_section.go), those in C
+// and that part of the page are generated from cmd/mpigen/section.list.
 //
-// No bytes at all are an empty section: that of a runtime that drains nothing.
+// A section without bytes is empty: that of a runtime that drains nothing.
 type Section struct {
 	Drained  []Message // in order of arrival
 	Matched  []Matched
@@ -37,8 +37,8 @@ type Request struct {
 
 func (h *Head) persistent() bool { return h.Flags&FlagPersistent != 0 }
 
-// claims says which version the section needs: one without claims and awaited requests is written as
-// those were that knew of none.
+// claims says which version the section needs: a section without claims and awaited requests is written in the
+// older version, which has neither.
 func (s *Section) claims() bool {
 	return len(s.Held) > 0 || slices.ContainsFunc(s.Requests, func(r Request) bool { return r.State == AwaitedSend })
 }
@@ -97,7 +97,7 @@ func (w *writer) data(b []byte) {
 	w.b = append(append(w.b, b...), make([]byte, -len(b)&7)...)
 }
 
-// Append appends the section as it stands in an image.
+// Append appends the section as an image has it.
 func (s *Section) Append(b []byte) []byte {
 	w := &writer{b}
 	if s.claims() {
@@ -134,8 +134,7 @@ func (s *Section) Append(b []byte) []byte {
 	return w.b
 }
 
-// Decode reads a section. The messages' bytes are those of b. It takes nothing for granted, and fails
-// with a *CorruptError.
+// Decode reads a section. The messages' bytes are those of b. It checks everything, and fails with a *CorruptError.
 func Decode(b []byte) (*Section, error) {
 	s := &Section{}
 	if len(b) == 0 {

@@ -16,7 +16,7 @@ import (
 )
 
 // Address is what a client needs to reach a job. In job.json it is three strings: the name of the host,
-// Control and Token. Who has the token commands the job, so job.json must not be readable by others.
+// Control and Token. Whoever has the token commands the job, so nobody else may read job.json.
 type Address struct {
 	Host      string   // name of the host, for messages
 	HostID    string   // tells whether loopback leads to the job
@@ -30,7 +30,7 @@ func (a Address) Control() string {
 	return strings.Join(append([]string{a.HostID + "@" + a.Loopback}, a.Addresses...), " ")
 }
 
-// ParseAddress puts together what job.json says.
+// ParseAddress makes an Address of the strings in job.json.
 func ParseAddress(host, control, token string) (Address, error) {
 	a := Address{Host: host, Token: token}
 	if _, err := a.identity(); err != nil {
@@ -58,7 +58,7 @@ func (a Address) String() string {
 	return fmt.Sprintf("host %s (%s%v)", a.Host, a.Loopback, a.Addresses)
 }
 
-// tokenKind says what a token is. Before TLS was spoken it had none.
+// tokenKind says what a token is. Tokens of the protocol before TLS had no kind.
 const tokenKind = "ed25519:"
 
 func newToken() string {
@@ -67,7 +67,7 @@ func newToken() string {
 	return tokenKind + hex.EncodeToString(b)
 }
 
-// identity is who has the token: the job, and its operator.
+// identity is that of everybody who has the token: the job and its operator.
 func (a Address) identity() (*handshake.Identity, error) {
 	digits, ok := strings.CutPrefix(a.Token, tokenKind)
 	if !ok {
@@ -80,7 +80,7 @@ func (a Address) identity() (*handshake.Identity, error) {
 	return handshake.IdentityOf(seed)
 }
 
-// hello is how one who has the token introduces himself. The job is known by its public key.
+// hello is the greeting of an end that has the token. The public key names the job.
 func hello(me *handshake.Identity) handshake.Hello {
 	public := me.Public()
 	job := sha256.Sum256(public[:])

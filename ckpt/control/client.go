@@ -20,7 +20,7 @@ const (
 	connectTries   = 5               // a job that is flooded by strangers drops some at random
 )
 
-// Client asks the job at an address. Each call is a connection of its own.
+// Client asks the job at an address. Each call uses a new connection.
 type Client struct{ address Address }
 
 // NewClient returns a client for the job at an address from job.json.
@@ -61,8 +61,8 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	return status, err
 }
 
-// Watch calls f with what the job is doing, once in a period (0: what the job thinks right), until f
-// returns false, ctx ends or the job does; the end of the job is io.EOF.
+// Watch calls f with what the job is doing, once in a period (0: the job chooses it), until f returns false, or ctx
+// or the job ends; the end of the job is io.EOF.
 func (c *Client) Watch(ctx context.Context, period time.Duration, f func(Status) bool) error {
 	return c.watch(ctx, ask{Do: doWatch, PeriodMS: period.Milliseconds()}, f)
 }

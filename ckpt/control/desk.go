@@ -13,8 +13,8 @@ import (
 	"github.com/libckpt/libckpt/ckpt/after"
 )
 
-// grace is how long one whose timeout is over waits for the job to say what held it up, and how long
-// an ending job waits until those who asked for its end were told.
+// grace is how long a request whose timeout is over waits for the job to say what held it up, and how long an
+// ending job waits until those who asked for its end have been told.
 const grace = 3 * time.Second
 
 // desk takes requests for checkpoints from any number of sides and has the job do one at a time.
@@ -48,19 +48,19 @@ func (d *desk) close() {
 // run is one checkpoint that somebody wants. Under desk.mu.
 type run struct {
 	then     after.Action
-	deadline time.Time // zero: one who asked is willing to wait for ever
+	deadline time.Time // zero: somebody who asked is willing to wait for ever
 	tickets  []*ticket
 	cancel   context.CancelCauseFunc // nil before it is under way
 	over     bool                    // the deadline has passed: nobody can join any more
 	last     Event
 }
 
-// ticket is one who waits for a run.
+// ticket is somebody who waits for a run.
 type ticket struct {
 	desk     *desk
 	run      *run
 	joined   bool
-	answered bool          // with the end of its own time, whatever comes later; under desk.mu
+	answered bool          // its own time has ended, and the answer said so, whatever comes later; under desk.mu
 	deadline time.Time     // zero: none
 	events   chan Event    // holds the latest event only: a slow reader misses some
 	done     chan struct{} // closed when result and err are valid
@@ -108,7 +108,7 @@ func (d *desk) ask(r Request) (*ticket, error) {
 	return t, nil
 }
 
-// waiting is how many have asked and have no answer yet.
+// waiting is how many requests have no answer yet.
 func (d *desk) waiting() (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -244,8 +244,8 @@ func (t *ticket) tell(e Event) {
 	t.events <- e
 }
 
-// late answers a ticket whose time, and the grace after it, is over, and says what is the matter; "" when
-// there is an answer already.
+// late answers a ticket whose time, and the grace after it, is over. It says what holds the job up, "" when there
+// is an answer already.
 func (t *ticket) late() string {
 	d := t.desk
 	d.mu.Lock()
@@ -291,7 +291,7 @@ func (t *ticket) wait(ctx context.Context, progress func(Event)) (Result, error)
 			over = nil // it is done
 		case <-ctx.Done():
 			select {
-			case <-t.done: // as well: the answer is more than that nobody waits any longer
+			case <-t.done: // both have ended: the answer says more than ctx
 				return t.result, t.err
 			default:
 				return Result{}, context.Cause(ctx)

@@ -10,7 +10,7 @@
 //
 // It owns the wire format, the rule by which requests are joined and queued, and the types that say
 // what a job is doing. It does not know how a checkpoint is made, and does not read or write job.json:
-// Address is there to be put into it by package store.
+// package store puts an Address into that file.
 //
 // # Requests
 //
@@ -23,11 +23,11 @@
 //	{"do":"watch","period_ms":500}
 //	      {"status":{...}} once a period until the client leaves
 //
-// One checkpoint runs at a time. A request joins one that runs or waits when it wants the same
-// afterwards (continue, exit or kill), and shares its result; otherwise it waits its turn. A client that
-// disappears stops nothing. A checkpoint is given up when the timeouts of all who asked for it are
-// over; a client whose own timeout is over is told so, and leaves the checkpoint to the others. A job is not
-// ended when all who asked for its end have been told that their time is over.
+// One checkpoint runs at a time. A request joins one that runs or waits if both want the same afterwards
+// (continue, exit or kill), and shares its result; otherwise it waits its turn. A client that disappears
+// stops nothing. A client whose timeout is over is told so, and leaves the checkpoint to the others; when
+// the timeouts of all who asked are over, the checkpoint is given up. A job is not ended if all who asked
+// for its end have been told that their time is over.
 //
 // # Locks
 //

@@ -161,8 +161,8 @@ func (s *Server) Serve(job Job) error {
 	return nil
 }
 
-// Request asks for a checkpoint from inside the process (a signal, a timer), under the same rule as
-// requests of clients. progress may be nil. Exit and Kill have Job.Finish called after Request has returned.
+// Request asks for a checkpoint from inside the process (a signal, a timer), under the same rule as requests of
+// clients. progress may be nil. For Exit and Kill, Job.Finish is called after Request has returned.
 func (s *Server) Request(ctx context.Context, r Request, progress func(Event)) (Result, error) {
 	t, err := s.desk.ask(r)
 	if err != nil {
@@ -175,10 +175,10 @@ func (s *Server) Request(ctx context.Context, r Request, progress func(Event)) (
 	return t.wait(ctx, progress)
 }
 
-// Close stops serving. A checkpoint under way has its context cancelled, with ErrEnding as the cause;
-// those who wait for it get what Job.Checkpoint then returns: the epoch, if it could still be committed.
-// Those who watch see the connection end. It returns when no goroutine of the server is left, hence not
-// before Job.Checkpoint and Job.Finish have returned: Finish itself must not call it.
+// Close stops serving. The context of a checkpoint under way is cancelled, with ErrEnding as the cause. Those
+// who wait for it get what Job.Checkpoint then returns: the epoch, if that could still be committed. Those who
+// watch see the connection end. Close returns when no goroutine of the server is left, so only after
+// Job.Checkpoint and Job.Finish have returned: Finish itself must not call Close.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -197,7 +197,7 @@ func (s *Server) Close() {
 	s.wg.Wait()
 }
 
-// accepted gets a client that has proved to know the token.
+// accepted serves a client that has proved that it knows the token.
 func (s *Server) accepted(conn *handshake.Conn, _ handshake.Hello) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,7 +254,7 @@ func (s *Server) serve(conn *handshake.Conn) {
 	<-left
 }
 
-// waitForEnd returns when the client is gone, or sends what it has no reason to send.
+// waitForEnd returns when the client is gone, or sends something, for which it has no reason.
 func waitForEnd(in *bufio.Scanner) {
 	for {
 		if line, err := nextLine(in); err != nil || len(line) > 0 {

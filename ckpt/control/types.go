@@ -57,7 +57,7 @@ type Status struct {
 	Started time.Time `json:"started"`
 	Epoch   int       `json:"epoch"`             // newest committed one; 0: none yet
 	Pending int       `json:"pending,omitempty"` // the one under way
-	// Requests is how many ask for a checkpoint now and have no answer yet.
+	// Requests is how many requests for a checkpoint have no answer yet.
 	Requests int `json:"requests,omitempty"`
 	// Holds are the reasons for which a checkpoint would be refused now, when that is known.
 	Holds    []string     `json:"holds,omitempty"`
@@ -112,21 +112,21 @@ type Job interface {
 	Status() Status
 }
 
-// RefusedError says that no checkpoint was taken, because it could not have been restarted.
+// RefusedError says that no checkpoint was taken, because no job could have been restarted from it.
 type RefusedError struct{ Reasons []string }
 
 func (e *RefusedError) Error() string {
 	return "checkpoint refused: " + strings.Join(e.Reasons, "; ")
 }
 
-// ErrTimeout says that the time which the caller gave was over first. It is the cause of the context's
-// end in Job.Checkpoint; wrap it with what was waited for, and with what the job does now.
+// ErrTimeout says that the caller's time was over first. It is the cause with which the context ends in
+// Job.Checkpoint; wrap it with what was waited for, and with what the job does now.
 var ErrTimeout = errors.New("timeout")
 
 // ErrEnding says that the job is about to end: by itself, or after an earlier request.
 var ErrEnding = errors.New("the job is ending")
 
-// ErrElsewhere says that the job listens on its own host alone, and this is another one.
+// ErrElsewhere says that the job listens on its own host alone, and that this is another host.
 var ErrElsewhere = errors.New("the job can be reached on its own host only")
 
 // ErrNotRunning says that nobody who knows the token answers at the address.

@@ -161,9 +161,9 @@ func (f *heldFile) reader() (int, func(), error) {
 	return r, func() { unix.Close(r) }, err
 }
 
-// Sync returns once the files are on stable storage, with their names: as the application left them
-// when they were held, and whatever it wrote since. On failure nothing can be said of the file that is
-// named; the epoch must not be committed.
+// Sync returns once the files are on stable storage, with their names: as they were when they were held, with
+// whatever the application has written since. After an error the state of the named file is unknown, and the epoch
+// must not be committed.
 func (h *Held) Sync() error {
 	var err error
 	h.do(func() {

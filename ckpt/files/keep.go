@@ -16,13 +16,13 @@ import (
 
 // Ways in which a file is kept with an epoch.
 const (
-	// KeepCopy: the content is in the image. What becomes of the file does not matter.
+	// KeepCopy: the content is in the image. It does not matter what happens to the file.
 	KeepCopy = "copy"
 	// KeepClone: a file beside the image shares the blocks of the file (FICLONE) until one of them is
-	// written to. What becomes of the file does not matter.
+	// written to. It does not matter what happens to the file.
 	KeepClone = "clone"
-	// KeepLink: a second name beside the image. The file may lose its own, but when it is written over,
-	// what it had is gone; Inode.Blocks tell.
+	// KeepLink: a second name beside the image. The file may lose its first name, but if it is written over,
+	// its old content is gone; Inode.Blocks tell.
 	KeepLink = "link"
 	// KeepNot: none of these can be done.
 	KeepNot = "not"
@@ -59,10 +59,10 @@ func (k *Kept) validate(t *Table) error {
 	return nil
 }
 
-// Shared names the regular files of the table in a way that is equal in all processes that have the same
-// file open: on other machines too, and never for different files of one name on different machines.
-// The letters before the colon: w, it is open for writing; m, it is mapped; n, it has no descriptor here, so
-// other processes may have it open that do not tell.
+// Shared gives each regular file of the table a name that is equal in all processes that have the same file open,
+// on other machines too; different files of one path on different machines get different names. Letters before the
+// colon: w, the file is open for writing; m, it is mapped; n, it has no descriptor here, so other processes may
+// have it open without telling.
 func (t *Table) Shared() []string {
 	var list []string
 	numbered := map[int]bool{}
@@ -94,9 +94,9 @@ func (f *File) key() string {
 	return hex.EncodeToString(sum[:12])
 }
 
-// Elect notes, from what Shared said in every process, which files somebody writes to or has mapped, and
-// which process keeps them: the first one that writes. It tells, all processes alike, whether there is a
-// file that several may write to.
+// Elect notes, from the result of Shared in every process, which files somebody writes to or has mapped, and which
+// process keeps each: the first one that writes. several is equal in all processes: whether there is a file that
+// several may write to.
 func (t *Table) Elect(own int, all [][]string) (several bool) {
 	type file struct {
 		keeper int
@@ -142,9 +142,9 @@ type KeepOptions struct {
 	Copy   int64  // bytes that may be copied in all
 }
 
-// Keep keeps the files that the application writes and that no other process keeps, the small ones
-// first. The application must be stopped. A file that cannot be kept is no error: a restart then needs it
-// where it is.
+// Keep keeps the files that the application writes and that no other process keeps, the small ones first. The
+// application must be stopped. A file that cannot be kept is not an error: a restart then needs the file in its
+// place.
 func (h *Held) Keep(t *Table, o KeepOptions) error {
 	var err error
 	h.do(func() { err = h.keep(t, o) })

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keeper is a thread with a descriptor table of its own, which runs what it is given. A process loses its
-// POSIX locks on a file when it closes any descriptor of it, but only one of the table that the lock was
-// taken in: what is opened and closed on a keeper takes no lock from the application.
+// keeper is a thread with a descriptor table of its own, which runs the functions that it is given. A process loses
+// its POSIX locks on a file when it closes any descriptor of the file, but only one in the table in which the lock
+// was taken. So opening and closing a file on a keeper takes no lock from the application.
 //
-// The thread never ends: a thread of Go that ends lets in signal 34, the first real-time one, which the
-// application may have blocked while it is pending, and the signal would end the process. So keepers are
-// used again; there are as many as were ever needed at the same time.
+// The thread never ends: a thread of Go that ends lets in signal 34, the first real-time one. If the application
+// has blocked that signal and it is pending, it would end the process. So keepers are used again; there are as many
+// as were ever needed at the same time.
 type keeper chan func()
 
 // idle are the keepers that nobody uses.

@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newerSuffix is added to the name of a file that stands where another one is put back.
+// newerSuffix is added to the name of a file in whose place another one is put back.
 const newerSuffix = ".newer"
 
-// Prepare looks whether the files are as Restore needs them, or can be put back, and changes nothing.
-// The error is a *ChangedError that lists what is not. What other processes keep is theirs to look at.
+// Prepare checks that the files are as Restore needs them, or can be put back; it changes nothing. The error is a
+// *ChangedError that lists the files that are not. Files that other processes keep are checked there.
 func Prepare(t Table, o Options) error {
 	if err := t.validate(); err != nil {
 		return fmt.Errorf("restore: %w", err)
@@ -31,12 +31,11 @@ func Prepare(t Table, o Options) error {
 	return r.check()
 }
 
-// PutBack makes the files that the table keeps what they were. Afterwards, and when every process has
-// done so, they can be opened.
+// PutBack gives the files that the table keeps their old content. They can be opened once every process has done
+// this.
 //
-// A file that still has its name is written over where it differs; what the application added to it
-// stays for Restore to cut. When another file has the name, that one gets newerSuffix. On failure it
-// may be called again.
+// A file that still has its name is written over where it differs; Restore cuts off what the application appended.
+// If another file has the name, that file gets newerSuffix. After an error PutBack may be called again.
 func PutBack(t Table, o Options) error {
 	r := newRestorer(&t, o)
 	if !r.options.Snapshot {
@@ -120,8 +119,8 @@ func (r *restorer) checkKept(f *File) *Problem {
 	return p
 }
 
-// inPlace tells whether a file that is too big to be copied needs no putting back: it has its name, and
-// is what it was as far as that is compared. A clone that differs in what is not compared is used.
+// inPlace tells whether a file that is too big to be copied is already as it was: it has its name, and is unchanged
+// as far as that is compared. If a clone differs elsewhere, the clone is used.
 func (r *restorer) inPlace(f *File, k *Kept) bool {
 	s, err := openRegular(string(k.Path), unix.O_RDONLY)
 	if err != nil {
@@ -175,7 +174,7 @@ func (r *restorer) putBack(index int) error {
 	return r.replace(k, fill)
 }
 
-// replace makes a new file under the name. What has the name gets another one.
+// replace makes a new file under the name. A file that has the name is renamed.
 func (r *restorer) replace(k *Kept, fill func(*os.File) error) error {
 	path := string(k.Path)
 	if err := makeParent(path); err != nil {
@@ -301,8 +300,8 @@ func linkFD(fd int, path string) error {
 	return unix.Linkat(unix.AT_FDCWD, "/proc/thread-self/fd/"+strconv.Itoa(fd), unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW)
 }
 
-// CheckKept compares what is kept in the folder of an epoch with what was recorded, as far as that is
-// compared, and tells how many files it has looked at. Copies are in the image, whose digests cover them.
+// CheckKept compares the files that are kept in the folder of an epoch with what was recorded of them, and returns
+// how many these are. Copies are in the image, whose digests cover them.
 func CheckKept(t Table, epoch string) (int, error) {
 	r := newRestorer(&t, Options{Epoch: epoch})
 	n := 0

@@ -17,22 +17,22 @@ type Options struct {
 	Inherited [3]int
 	// Keep leaves output files as long as they are.
 	Keep bool
-	// Snapshot: what is kept of files is used. Epoch is the folder where it lies.
+	// Snapshot: files that were kept with the epoch are used. Epoch is its folder.
 	Snapshot bool
 	Epoch    string
 	// IgnoreChanged goes on although files are not as they were.
 	IgnoreChanged bool
 	// Place makes number refer to what from refers to, without closing from; dup3 when nil.
 	Place func(number, from int, cloexec bool) error
-	// Warn is told what went on differently from before but is no error; nil to drop it.
+	// Warn is told what is different from before but not an error; nil: nobody is told.
 	Warn func(message string)
 }
 
 // Restore makes every description of the table again and places it at its numbers.
 //
-// When files are not as they must be it returns a *ChangedError that lists them, and nothing was
-// changed. After any other error files may have been cut back to their saved size, which can be
-// done again; the descriptors are then incomplete, and the process should end.
+// If files are not as they must be, Restore returns a *ChangedError that lists them, and has changed nothing. After
+// any other error files may have been cut back to their saved size, which can be done again; the descriptors are
+// then incomplete, and the process should end.
 func Restore(t Table, o Options) error {
 	if err := t.validate(); err != nil {
 		return fmt.Errorf("restore: %w", err)
@@ -84,7 +84,7 @@ type restorer struct {
 	options Options
 	made    []int // our own descriptor of each file, -1 if none (yet)
 	before  bool  // PutBack is still to come
-	// replaced: what the launcher's descriptor refers to has another content than it had.
+	// replaced: the file behind the launcher's descriptor has another content than before.
 	replaced [3]bool
 }
 
@@ -298,7 +298,7 @@ func reopenLauncher(fd, flags int) (int, error) {
 	return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, MaxNumber+1)
 }
 
-// cut takes off what was written to output files after the checkpoint.
+// cut removes what was appended to output files after the checkpoint.
 func (r *restorer) cut() error {
 	if r.options.Keep {
 		return nil

@@ -20,7 +20,7 @@ type Problem struct {
 	Changed bool `json:"changed,omitempty"`
 }
 
-// ChangedError lists the files that refuse a restart.
+// ChangedError lists the files because of which a restart is refused.
 type ChangedError struct{ Problems []Problem }
 
 func (e *ChangedError) Error() string {
@@ -118,8 +118,8 @@ func (r *restorer) checkRegular(f *File, fd int) *Problem {
 	return r.compare(f, fd, &st)
 }
 
-// compare looks for changes. A file that the application was writing may have grown since, which the
-// application will do again; what it had must still be in it. Options.Keep takes it as it is.
+// compare looks for changes. A file that the application was writing may have grown since: the application will
+// write that again. The old content must still be there. Options.Keep accepts the file as it is.
 func (r *restorer) compare(f *File, fd int, st *unix.Stat_t) *Problem {
 	changed := func(format string, args ...any) *Problem {
 		return &Problem{Path: f.name(), What: fmt.Sprintf(format, args...), Do: doIgnore, Changed: true}

@@ -4,9 +4,9 @@ package launch
 
 import "strings"
 
-// Again returns the options, without a program, with which a program that this one starts comes under
-// ckptrun: own are those of this process, o is what they meant. The program may have gone to another
-// folder, so the directory is absolute; it is started, also by a program that was continued.
+// Again returns the options, without a program, with which ckptrun runs a program that this program starts. own are
+// the options of this process, o is their meaning. The program may have changed its working directory, so Dir is
+// absolute. --restart is left out, also for a program that was continued.
 func Again(own []string, o Options) []string {
 	out := []string{}
 	for i := 0; i < len(own); i++ {

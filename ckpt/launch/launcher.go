@@ -50,8 +50,8 @@ type Ancestor struct {
 	Age     time.Duration // since it was started
 }
 
-// LauncherJob is what the launcher calls the job, the same on all its ranks; "" when it does not say. age is for
-// how long the launcher has run, at most, where a job that it ended before may have had the name; else 0.
+// LauncherJob is the launcher's name of the job, the same on all ranks; "" when the launcher has none. If an
+// earlier job may have had the same name, age is how long the launcher has run, at most; else 0.
 func LauncherJob(getenv func(string) string, above []Ancestor) (name string, age time.Duration) {
 	if name := getenv("PMIX_NAMESPACE"); name != "" {
 		return "pmix " + name + " " + getenv("OMPI_MCA_orte_hnp_uri"), 0

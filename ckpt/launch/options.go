@@ -39,7 +39,7 @@ type Error struct {
 func (e *Error) Error() string { return e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
-// Exit is what ckptrun says, and its exit status, when it does not start anything because of err.
+// Exit is what ckptrun prints, and its exit status, if it starts nothing because of err.
 func Exit(err error, version string) (text string, status int) {
 	var e *Error
 	switch {
@@ -90,8 +90,8 @@ type Options struct {
 	hasArg0 bool
 }
 
-// A setting can come from the command line, the environment or the file; set understands its text. unset is what
-// holds when it is not given. help is the one text for --help, the man page and the manual (help.go).
+// A setting can come from the command line, the environment or the file; set understands its text. unset is the
+// default. help is the one text for --help, the man page and the manual (help.go).
 type setting struct {
 	flag, env, value, unset, help string
 	set                           func(o *Options, v string) error
@@ -228,11 +228,11 @@ var settings = []setting{
 		oneOf(func(o *Options) *string { return &o.Log }, "debug", "info", "warn", "error")},
 }
 
-// controlWords are those that choose no address by themselves.
+// controlWords are the values of --control that are not addresses.
 var controlWords = []string{"auto", "local", "network"}
 
-// ControlAt says where to listen for ckptctl: on this host only, or on which addresses (none: all). A batch
-// system's jobs are steered from a login node, others of one host from there.
+// ControlAt says where to listen for ckptctl: on this host only, or on which addresses (none: all). Jobs of a batch
+// system are controlled from a login node, other jobs on one host from that host.
 func (o *Options) ControlAt(oneHost bool, getenv func(string) string) (local bool, only []string) {
 	switch o.Control {
 	case "auto":
@@ -421,8 +421,8 @@ func Parse(args []string, getenv func(string) string) (o Options, rest []string,
 	return o, rest, own, nil
 }
 
-// place takes what one place gives, over what weaker places gave. An interval and an overhead both say how
-// often: a place may give one of them, which replaces the other one of a weaker place.
+// place takes the settings of one place; they override those of weaker places. An interval and an overhead both say
+// how often: a place may give only one of them, and it also overrides the other one of a weaker place.
 func (o *Options) place(name string, take func() error) error {
 	const notGiven = -1
 	weaker := *o

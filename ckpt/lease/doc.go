@@ -4,12 +4,12 @@
 //
 //	DIR/lease/000000000017   the owner: token 17, who it is, and a beat that it changes while it lives
 //
-// A directory has one owner at most, and every owner has a token greater than all before it. The owner
-// is who made the file with the highest token: the file gets its name by link, which one process of all
-// nodes succeeds in. It is renewed in place, so that a former owner that wakes up again never makes a
-// name anew; readers open the folder, then the file, which is what NFS promises to show them the last
-// state for. Nothing depends on the clocks of different machines being equal: who wants the directory
-// watches whether the beat changes, by its own clock.
+// A directory has one owner at most, and every owner has a token greater than all before it. The owner is the
+// process that made the file with the highest token: the file gets its name by link, and only one process of
+// all nodes succeeds in that. The file is renewed in place, so that a former owner that wakes up again never
+// makes a name anew. Readers open the folder, then the file; NFS promises to show them the last state then.
+// The clocks of different machines need not be equal: a process that wants the directory watches, by its own
+// clock, whether the beat changes.
 //
 //	         Take: there is none, it was released,
 //	         its process is gone (same node),
@@ -24,21 +24,21 @@
 //	ending    MPI is finalized; the program still runs
 //	released  nobody owns the directory. The file stays, so that tokens grow
 //
-// A job may be several processes on the node of rank 0, of which one starts the other: a wrapper, and the MPI
-// program. The one that needs the directory takes it from the other, which then has lost nothing (ErrKin).
+// A job may have two processes on the node of rank 0, one of which starts the other: a wrapper, and the MPI
+// program. The process that needs the directory takes it from the other one; for that one this is no loss (ErrKin).
 //
 // # Who lives
 //
-// On the node of the owner (same boot, same numbers of processes) its process says so: a stopped one
-// lives, a killed one is gone at once. In another container of that node the lock on the file (flock)
-// says so, where the file system has locks. From another node nothing can be known but the beat.
+// On the owner's node (same boot, same numbers of processes) the owner's process tells whether the owner lives:
+// a stopped process lives, a killed one is gone at once. In another container of that node the lock on the file
+// (flock) tells, where the file system has locks. From another node nothing is known but the beat.
 //
 // # Fencing
 //
-// An owner that stood still for longer than the lease, so that another node took the directory, does not
-// know it. Check finds out: it is asked before each step that others see. What can be between the
-// question and the step is closed by package store, see Store.Fence; Lease.Supposed tells the new owner
-// that it is needed.
+// If an owner stood still for longer than the lease and another node took the directory, the owner does not know
+// that. Check finds out: it is called before each step that others see. An owner may also stand still between
+// Check and the step. Package store handles that (Store.Fence); Lease.Supposed tells the new owner that this is
+// needed.
 //
 // Owns: DIR/lease and all in it. May not know: epochs, images, MPI, sockets, what owners do.
 package lease

@@ -62,8 +62,8 @@ func (l *Lease) Supposed() bool { return l.supposed }
 func (l *Lease) Before() Record { return l.before }
 
 // Check returns nil while this process owns the directory, a *LostError when it does not any more, ErrKin when
-// another process of the job has it, and another error when it cannot be found out. A record that somebody deleted is made again when nobody else
-// has one.
+// another process of the job has it, and another error when the owner cannot be found out. If somebody deleted the
+// record and nobody else has one, Check makes it again.
 func (l *Lease) Check() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -154,8 +154,8 @@ func (l *Lease) renew() error {
 	return nil
 }
 
-// local tells whether the file system shows other nodes nothing, or all at once: then a sync of the beat
-// would only cost the program's own output.
+// local tells whether other nodes see nothing of the file system, or see each write at once. Then syncing the beat
+// would only slow down the program's own output.
 func local(f *os.File) bool {
 	var st unix.Statfs_t
 	if unix.Fstatfs(int(f.Fd()), &st) != nil {
@@ -225,8 +225,8 @@ func (l *Lease) Keep(k Keeper) {
 	}()
 }
 
-// Release gives the directory back: anybody may take it at once. When it is lost already, nothing is done.
-// It waits for nothing but the file, and may be called by a Keeper.
+// Release gives the directory back: anybody may take it at once. If it is lost already, nothing is done. Release
+// waits for nothing but the file, and a Keeper may call it.
 func (l *Lease) Release() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -252,12 +252,12 @@ func (l *Lease) release() error {
 	return err
 }
 
-// Vanish gives the directory back and removes the folder of the leases: for a directory in which nothing
-// is kept.
+// Vanish gives the directory back and removes the folder of the leases. It is for a directory in which nothing is
+// kept.
 //
-// Tokens begin anew in the next folder, so nobody may come to own this one meanwhile, and then be hidden by
-// the next: this process stays the owner, which no other replaces, until the folder leaves its name in one
-// step, with its record in it.
+// Tokens begin anew in the next folder, which would hide an owner in this one. So nobody may come to own this
+// folder meanwhile: this process stays the owner, which nobody replaces, until the folder loses its name in one
+// step, with the record in it.
 func (l *Lease) Vanish() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -276,7 +276,8 @@ func (l *Lease) Vanish() error {
 	l.close()
 	if s, err := newest(gone); err == nil && s != nil && s.Token != l.record.Token {
 		// This process stood still for its whole lease, and another node took the directory between the
-		// look and the rename: back, if nobody made another. Its owner makes a new record otherwise.
+		// look and the rename. The folder gets its name back, if nobody has made another one; else the
+		// new owner makes a new record.
 		_ = os.Rename(gone, l.folder)
 		return nil
 	}

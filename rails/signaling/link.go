@@ -271,7 +271,7 @@ func (n *Network) newLink(peer int) *link {
 	return l
 }
 
-// ended takes a connection from its link. Unless that has come to its end, another one is made.
+// ended takes a connection from its link. Unless the link has ended, another connection is made.
 func (n *Network) ended(w *wire, err error) {
 	w.cut()
 	n.mu.Lock()
@@ -290,8 +290,9 @@ func (n *Network) ended(w *wire, err error) {
 	go n.remake(l, causeOf(err))
 }
 
-// over tells whether a link needs no other connection. One of a peer that said goodbye does, until it has this
-// rank's goodbye: it may be waiting for it, and this rank, in a circle, for others that wait. n.mu is held.
+// over tells whether a link needs no other connection. The link of a peer that has said goodbye still needs one
+// until the peer has this rank's goodbye: the peer may wait for it, and this rank, in a circle, for others that
+// wait. n.mu is held.
 func (n *Network) over(l *link) bool {
 	return n.links[l.peer] != l || n.closed || n.lost[l.peer] != nil || l.bye && n.agreed && l.delivered()
 }

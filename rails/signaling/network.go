@@ -231,9 +231,8 @@ func (n *Network) signalBye() {
 	n.allBye = make(chan struct{})
 }
 
-// Shutdown ends the network on all ranks together: it returns when all have called it and nothing of
-// theirs is under way any more. When it fails (a rank is lost, ctx is done) this rank's end is closed
-// all the same.
+// Shutdown ends the network on all ranks together: it returns when all have called it and none of their messages is
+// under way any more. If it fails (a rank is lost, ctx is done), this rank's end is closed nevertheless.
 func (n *Network) Shutdown(ctx context.Context) error {
 	defer n.Close()
 	if err := n.Barrier(ctx, tagShutdown); err != nil {

@@ -55,8 +55,8 @@ func (n *Network) unreachable() []Missing {
 	return slices.CompactFunc(all, func(a, b Missing) bool { return a.Rank == b.Rank })
 }
 
-// OnReach has f called with what Unreachable says now whenever that has changed, one call after the other,
-// on a goroutine of the network. f may be called with the same twice.
+// OnReach has f called with the result of Unreachable whenever that has changed, one call after the other, on a
+// goroutine of the network. f may be called twice with the same result.
 func (n *Network) OnReach(f func([]Missing)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -119,7 +119,7 @@ func (n *Network) learn(p pair, s sight) {
 	n.tellReach()
 }
 
-// news is what one who gets a link to this rank has to know. n.mu is held.
+// news is what a rank that gets a link to this rank has to know. n.mu is held.
 func (n *Network) news() []*frame {
 	var all []*frame
 	for p, s := range n.sights {

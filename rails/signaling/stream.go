@@ -50,9 +50,9 @@ const FirstReservedKind = 0xff00
 
 const kindCollective = 0xff01
 
-// Send sends payload to a rank. It returns when the message is on its way, not when it has arrived;
-// when the receiver does not take messages of this kind and too many are under way, it waits. What it
-// returns an error for may or may not arrive. payload may be reused at once.
+// Send sends payload to a rank. It returns when the message is on its way, not when it has arrived. It waits
+// while the receiver does not take messages of this kind and too many are under way. After an error the
+// message may or may not arrive. payload may be reused at once.
 func (n *Network) Send(ctx context.Context, to int, kind uint16, payload []byte) error {
 	if kind >= FirstReservedKind {
 		return fmt.Errorf("send to rank %d: kind %#x is reserved", to, kind)
