@@ -85,8 +85,8 @@ const (
 	stateSize10    = 48
 )
 
-// taken copies a structure that begins with its size. What the runtime's lacks at its end stays zero; what it
-// has beyond ours must be zero, since nobody here would heed it.
+// taken copies a structure that begins with its size. Fields that the runtime's structure lacks at its end stay
+// zero. Fields that it has beyond ours must be zero, since nobody here would use them.
 func taken(to unsafe.Pointer, mine, least uintptr, from unsafe.Pointer, what string) error {
 	size := uintptr(*(*C.size_t)(from))
 	if size < least {

@@ -14,9 +14,9 @@ import (
 	"github.com/libckpt/libckpt/ckpt/where"
 )
 
-// Numbers that Go writes again and that cross into C or out of it: one that differs is an index out of range,
-// and does not compile. (Of states of claims, Go carries the numbers and knows none; of the tables,
-// vid/layout_test.go compares everything.)
+// Numbers that both Go and C write and that cross the border: if one differs, it makes an index out of range, which
+// does not compile. (Go passes states of claims on without knowing their numbers; vid/layout_test.go compares all
+// of the tables.)
 var (
 	zero [1]struct{}
 

@@ -36,9 +36,9 @@
 // bytes are laid out (ckpt/image) or named (ckpt/store), how ranks talk (rails/signaling) or
 // operators (ckpt/control).
 //
-// checkpoint.go is this way from top to bottom, stages.go the table of the stages; the other files are what they
-// do. The program's thread and ours: see there.
+// checkpoint.go has this way from top to bottom, and says what runs on which thread. stages.go is the table of the
+// stages; the other files have the work of the stages.
 //
-// Locks: Job.asking (one request at a time) before Job.turn (one checkpoint at a time) before Job.tries.mu and Job.mu (status and requests); none
-// is held while calling the control server.
+// Locks: Job.asking (one request at a time) before Job.turn (one checkpoint at a time) before Job.tries.mu and
+// Job.mu (status and requests). None is held while the control server is called.
 package ckpt

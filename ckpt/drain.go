@@ -15,8 +15,8 @@ import (
 	"github.com/libckpt/libckpt/drain"
 )
 
-// drainTimeout bounds one try to receive all messages that are under way. All their senders stand
-// still and drive their communication, so it takes as long as the network does.
+// drainTimeout bounds one try to receive all messages that are under way. All senders are stopped and drive their
+// communication, so this takes as long as the network does.
 const drainTimeout = 30 * time.Second
 
 // tellEvery is how often a rank tells what it has still to do in a stage.
@@ -125,13 +125,13 @@ func (a *attempt) drainAll(ctx context.Context) error {
 	return nil
 }
 
-// undrained is a rank that has given up receiving what is under way, and in which attempt.
+// undrained names a rank that has given up receiving what is under way, and the attempt.
 type undrained struct {
 	id   tryID
 	rank int
 }
 
-// undrainedError is what the others say then: they would wait for it in vain.
+// undrainedError is the error of the other ranks then: they would wait for that rank in vain.
 type undrainedError struct{ rank int }
 
 func (e *undrainedError) Error() string {

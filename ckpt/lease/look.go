@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Sight is what a look at a directory tells, from outside.
+// Sight is what can be seen of a directory's owner from outside.
 type Sight struct {
 	Owned bool // somebody has it, dead or alive
 	Owner Record
@@ -40,8 +40,8 @@ func look(dir string, n *node) (Sight, error) {
 	return s, nil
 }
 
-// Watch is Look that goes on, for an owner of whom nothing is known here, until the beat changes or
-// enough time for two beats has gone by. Life is Alive when it changed; Unknown still when it did not.
+// Watch is Look, but watches an owner of whom nothing is known here, until the beat changes or the time of two
+// beats has passed. Life is Alive if the beat changed, and still Unknown if it did not.
 func Watch(dir string) (Sight, error) { return watchFor(dir, nil) }
 
 func watchFor(dir string, n *node) (Sight, error) {

@@ -55,13 +55,13 @@ type Record struct {
 	Token  uint64 `json:"token"` // of the file's name; greater than that of every owner before
 	Beat   uint64 `json:"beat"`  // changes while the owner lives
 	State  State  `json:"state"`
-	// Brief: the directory is needed for moments; who finds it so waits instead of giving up.
+	// Brief: the owner needs the directory for moments only, so others wait instead of giving up.
 	Brief bool `json:"brief,omitempty"`
 	// Seconds is for how long other nodes watch a beat that does not change before they take the
 	// directory.
 	Seconds float64 `json:"seconds"`
 
-	// Heir: it took the directory from a process of its own job that lived: a wrapper of the program.
+	// Heir: the owner took the directory from a living process of its own job: a wrapper of the program.
 	Heir bool `json:"heir,omitempty"`
 
 	Program string    `json:"program"`
@@ -95,7 +95,7 @@ func (r *Record) sameProcess(o *Record) bool {
 		r.Since.Equal(o.Since)
 }
 
-// encode makes the bytes of a file: JSON, spaces, and a sum that tells a record that was read while it
+// encode makes the bytes of a file: JSON, spaces, and a sum. The sum is wrong in a record that was read while it
 // was being written.
 func (r *Record) encode() ([]byte, error) {
 	p, err := json.Marshal(r)
@@ -136,8 +136,8 @@ func tokenOf(name string) (uint64, bool) {
 	return n, err == nil && n >= 1 && n <= maxToken && nameOf(n) == name
 }
 
-// tokens lists the records of a folder, highest first, and what else is in it. No folder is an empty
-// one. Opening the folder has NFS ask the server whether it has changed.
+// tokens lists the records of a folder, highest first, and what else is in it. A missing folder counts as empty.
+// When the folder is opened, NFS asks the server whether the folder has changed.
 func tokens(folder string) (found []uint64, other []string, err error) {
 	d, err := os.Open(folder)
 	if errors.Is(err, os.ErrNotExist) {
@@ -203,7 +203,7 @@ func names(d *os.File) (found []uint64, other []string, err error) {
 	return found, other, nil
 }
 
-// seen is a record as it was read, with its bytes: of a damaged one the bytes are all there is.
+// seen is a record as it was read, with its bytes. A damaged record has only its bytes.
 type seen struct {
 	Record
 	raw []byte

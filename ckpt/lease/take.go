@@ -32,11 +32,11 @@ type Claim struct {
 	// Kin tells whether an owner that lives on this node is of the same job as this process, such as the
 	// program that started it. May be nil.
 	Kin func(Record) bool
-	// Heir: the directory is taken from one that is. Without it the error is ErrKin.
+	// Heir: the directory is taken from such a process. Without Heir the error is ErrKin.
 	Heir bool
 	// Waiting is called when an owner on another node begins to be watched, and for how long. May be nil.
 	Waiting func(Record, time.Duration)
-	// Answers asks an owner whose beat stood still in another way whether it lives. May be nil.
+	// Answers asks an owner whose beat stood still whether it lives, in another way. May be nil.
 	Answers func(Record) bool
 	// Stop is asked often; an error of it ends the waiting. May be nil.
 	Stop func() error
@@ -65,14 +65,13 @@ func (e *HeldError) Error() string {
 		e.Dir, how, &e.Owner, e.Dir)
 }
 
-// poll is how often an owner is looked at that is about to end.
+// poll is the time between two looks at an owner that is about to end.
 const poll = 20 * time.Millisecond
 
-// noteWithin is how long a process that sees why another one will not get the directory leaves it to that one to
-// say so.
+// noteWithin is how long a process that sees why rank 0 will not get the directory leaves it to rank 0 to say so.
 const noteWithin = 3 * time.Second
 
-// patience is how long an owner may take to end that was killed, or needs the directory for moments.
+// patience is how long an owner may take to end if it was killed, or needs the directory for moments only.
 const patience = 30 * time.Second
 
 // watch remembers since when a record has not changed.
@@ -83,9 +82,9 @@ type watch struct {
 	told  bool
 }
 
-// idle takes what was read between two moments, and returns for how long it is known to stand still.
-// changed: it is the same owner's, and another than before. However long this process itself was stopped
-// in between, the last reading began when the time was over.
+// idle takes the record that was read between two moments, and returns for how long the record is known to stand
+// still. changed: the same owner has a new beat. This process may have been stopped in between for any time, but
+// the last reading began when the time was over.
 func (w *watch) idle(s *seen, before, after time.Time) (still time.Duration, changed bool) {
 	if w.token == s.Token && bytes.Equal(w.raw, s.raw) {
 		return before.Sub(w.since), false
@@ -95,7 +94,7 @@ func (w *watch) idle(s *seen, before, after time.Time) (still time.Duration, cha
 	return 0, changed
 }
 
-// verdict is what becomes of a look at a directory.
+// verdict is the result of a look at a directory.
 type verdict int
 
 const (
@@ -115,9 +114,9 @@ type claimant struct {
 	heir        bool   // its owner lives, and is of the same job
 }
 
-// Take makes this process the owner of dir, which it makes when it is not there. It returns a *HeldError
-// when the directory belongs to somebody who lives; it waits for one on another node of whom nothing is
-// known, see Claim. On failure nobody is the owner who was not, and Take may be tried again.
+// Take makes this process the owner of dir, and makes dir when it is not there. It returns a *HeldError if the
+// directory belongs to an owner that lives. It watches an owner on another node of whom nothing is known, see
+// Claim. After an error the owner is the one of before, and Take may be tried again.
 func Take(dir string, c Claim) (*Lease, error) {
 	k, err := newClaimant(dir, c)
 	if err != nil {
@@ -144,10 +143,10 @@ func Take(dir string, c Claim) (*Lease, error) {
 	}
 }
 
-// Await is for the other processes of a job that takes dirs, the last one of them last: it returns when that
-// belongs to the job that c names, or with the reason for which it will not: a *ToldError when that is from the
-// process that takes them. What this one finds wrong, that one will soon say, too, and is waited for. When limit
-// is over, and nobody is being watched who may live, the error is ErrNotTaken.
+// Await is for the other processes of a job whose rank 0 takes dirs in their order. It returns when the last of
+// dirs belongs to the job that c names, or with the reason why it will not: a *ToldError if rank 0 has told that.
+// If this process finds something wrong, rank 0 will soon say the same, so Await waits for that. When limit is
+// over, and nobody is being watched who may live, the error is ErrNotTaken.
 func Await(dirs []string, c Claim, limit time.Duration) error {
 	c.Waiting, c.Answers, c.Kin = nil, nil, nil // who takes them sees to that
 	all := make([]*claimant, len(dirs))
@@ -203,11 +202,11 @@ func Await(dirs []string, c Claim, limit time.Duration) error {
 	}
 }
 
-// ErrKin says that the directory belongs to the job already, by another process of it.
+// ErrKin says that the directory belongs to another process of this job.
 var ErrKin = errors.New("the directory belongs to another process of this job")
 
-// ToldError is the reason for which the process that should take the directory does not get it, in its words. It
-// has told the user.
+// ToldError is the reason why the process that should take the directory does not get it, in the words in which
+// that process has told the user.
 type ToldError struct{ Why string }
 
 func (e *ToldError) Error() string { return e.Why }
@@ -215,9 +214,9 @@ func (e *ToldError) Error() string { return e.Why }
 // ErrNotTaken says that the process which should take the directory did not.
 var ErrNotTaken = errors.New("rank 0 has not taken it")
 
-// Refuse tells those who Await for the same job that it does not get the directory, and that the user has been
-// told so. They may look when the reason is gone; not all launchers end them when rank 0 ends. It is of no use
-// where nothing can be written.
+// Refuse tells processes of the same job that are in Await that the job does not get the directory, and that the
+// user knows. They may look when the reason is gone; not all launchers end them when rank 0 ends. Refuse does
+// nothing where nothing can be written.
 func Refuse(dir string, c Claim, why error) {
 	if c.Job != "" {
 		_ = os.WriteFile(notePath(dir, c.Job), []byte(why.Error()), 0o600)
@@ -238,7 +237,7 @@ func (k *claimant) refused() string {
 }
 
 // ours tells whether a file of the folder that names our job was written since our launcher began. Both times are
-// of the file system's clock. Where that cannot be read nothing can be written either, and the file is believed.
+// of the file system's clock. Where that clock cannot be read, nothing can be written either, and the file counts.
 func (k *claimant) ours(name string) bool {
 	if k.Age == 0 {
 		return true
@@ -315,7 +314,7 @@ func (k *claimant) look() (v verdict, pause time.Duration, err error) {
 		}
 		return vWait, poll, nil
 	case life.Lives() && k.lived != s.Token:
-		// Looked at twice: what is being killed is not seen as such in every moment.
+		// Two looks are needed: a process that is being killed does not show that at every moment.
 		k.lived = s.Token
 		return vWait, poll, nil
 	case life.Lives():
@@ -404,9 +403,8 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// make writes the record under a name of its own and gives it that of the token, which one process
-// succeeds in. The error is os.ErrExist when it was another, or when the newest record is not the one that
-// was judged any more.
+// make writes the record under a name of its own and then gives it the name of the token; only one process succeeds
+// in that. The error is os.ErrExist if another process did, or if the newest record is not the judged one any more.
 //
 // The folder may be replaced by a new one, in which tokens begin anew, at any moment (Vanish). So all is
 // done in one folder, whatever its name is: what was judged must be the newest in it after it was opened,
@@ -477,7 +475,7 @@ func (l *Lease) make(token uint64, judged *seen) (err error) {
 	return nil
 }
 
-// stillNewest tells by os.ErrExist that another record than the one that was judged is the newest.
+// stillNewest returns os.ErrExist if the newest record is not the judged one any more.
 func (l *Lease) stillNewest(root *os.Root, judged *seen) error {
 	list, err := tokensIn(root)
 	if err != nil {

@@ -10,8 +10,9 @@
 //	}
 //
 // A test arms points with Arm, or, in a copy of itself that it starts, with ArmFromEnvironment and the
-// variable CKPT_FAULT; so does a whole job whose libckpt-core.so has the build tag faults (`make faults`). What is
-// installed does neither: internal/house looks. In such a job Debug tells what else CKPT_DEBUG asks for. The specification is a list separated by commas:
+// variable CKPT_FAULT. A whole job arms them in the same way if its library has the build tag faults (`make
+// faults`); Debug then tells what else CKPT_DEBUG asks for. What is installed does neither, and internal/house
+// checks that. The specification is a list separated by commas:
 //
 //	NAME=ACTION      at every visit of the point
 //	NAME=ACTION:N    at the N-th visit alone, counted from 1

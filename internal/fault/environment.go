@@ -6,7 +6,7 @@ package fault
 
 import "os"
 
-// With this tag, the core arms points from the environment, and heeds what tests ask for otherwise: `make
+// With this tag, the core arms points from the environment, and does what CKPT_DEBUG asks for: `make
 // faults` makes such a tree for tests of whole jobs, beside what is installed.
 func init() {
 	ArmFromEnvironment()

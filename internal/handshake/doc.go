@@ -22,12 +22,12 @@
 //	  ═══════════════════════ records ═══════════════════════
 //
 // The Hello says which protocol is spoken, in which job, from whom and to whom. It travels in the clear, as the
-// one name of the application's protocol (ALPN), and is proved with the rest. From it the server knows which key
-// to expect, and can tell who has another version or looks for another job from who is no libckpt at all.
+// one name of the application's protocol (ALPN), and is proved with the rest. It tells the server which key to
+// expect. It also lets the server tell a client of another version or another job from one that is not libckpt.
 //
-// The first record is there since a client of TLS 1.3 is done before the server has looked at its certificate.
+// The first record is needed because a client of TLS 1.3 is done before the server has looked at its certificate.
 //
-// A record is a 4-byte big-endian length and that many bytes, inside of TLS. One that is forged, dropped,
-// repeated or out of order ends the connection. Who learns a key later cannot read recordings: the keys
-// of each connection are made for it alone.
+// A record is a 4-byte big-endian length and that many bytes, inside of TLS. A record that is forged, dropped,
+// repeated or out of order ends the connection. Whoever learns a key later cannot read recordings: each
+// connection has keys of its own.
 package handshake

@@ -14,9 +14,9 @@ import (
 // Pending descriptors and goroutines, some ten thousand bytes and Patience seconds each; one who knows the
 // number of the job, which is no secret, also has the server prove itself, 0.2 ms of a processor each time.
 //
-// When Pending connections are in their handshake and one more arrives, one of the waiting is closed,
-// picked by chance (Go's order of a map): so silent connections cannot keep others out, and one that
-// belongs here and had bad luck gets in when it tries again. Clients are expected to try again.
+// When Pending connections are in their handshake and one more arrives, one of those is closed, picked by
+// chance (Go's order of a map). So silent connections cannot keep others out. A client that belongs here and
+// had bad luck gets in when it tries again; clients are expected to do so.
 type Guard struct {
 	// Me and KeyOf are those of Server.
 	Me    *Identity

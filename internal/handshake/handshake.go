@@ -112,8 +112,8 @@ func client(conn net.Conn, hello Hello, me *Identity, peer PublicKey) (*Conn, er
 	return c, nil
 }
 
-// KeyOf tells a server which public key the client must have that says hello, or why none is good enough. It
-// is called before anything is proved.
+// KeyOf tells a server which public key a client with this Hello must have, or why the client is refused. It is
+// called before anything is proved.
 type KeyOf func(Hello) (PublicKey, error)
 
 // Server runs the other side of Client. On failure conn is closed, and the client cannot have succeeded.
@@ -186,7 +186,7 @@ func expect(names []string, keyOf KeyOf) (Hello, PublicKey, error) {
 	return hello, peer, err
 }
 
-// maxHandshake is how many bytes a server reads of one who has proved nothing yet. A client sends 600.
+// maxHandshake is how many bytes a server reads from a client that has proved nothing yet. A client sends 600.
 const maxHandshake = 8 << 10
 
 // limited is a connection of which only so many bytes may be read; -1: all.
@@ -207,7 +207,7 @@ func (l *limited) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// formerly is how connections began before TLS was spoken on them.
+// formerly is how connections of the protocol before TLS began.
 const formerly = "ckpth"
 
 // causeOf adds to an error of a handshake whose fault it is, where it is one of the other end.

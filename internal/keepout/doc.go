@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package keepout keeps the memory of Go's runtime out of the addresses that belong to a program under
-// ckptrun: the arena, and what lies below 2 GiB. A program imports it for that alone.
+// ckptrun: the arena, and addresses below 2 GiB. A program imports it for this effect alone.
 //
 // Go places its heap at a random address and asks the kernel for it with a hint. In the arena the heap
 // would be saved as if it were the program's, and a restart would find its addresses taken. Go's runtime
-// calls the C library's mmap when there is C in the program; the one of this package takes its place in
-// the same executable or shared object, and leaves out a hint that lies there. Go takes such an answer as
+// calls the C library's mmap when there is C in the program. The mmap of this package replaces that one in
+// the same executable or shared object, and drops a hint in these addresses. Go takes such an answer as
 // "taken" and tries its next address.
 //
 // A reservation of the whole arena would do the same for all libraries, but its 768 GiB count against a

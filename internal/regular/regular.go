@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kindError says what is there in the place of a regular file.
+// kindError says what is there instead of a regular file.
 type kindError struct{ mode fs.FileMode }
 
 func (e kindError) Error() string {
