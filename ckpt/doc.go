@@ -23,7 +23,7 @@
 //	commit ──────────────────────────────────────────────────────────────► failed
 //	  │ the epoch exists, and rank 0 has said so
 //	  ▼
-//	answer                 who asked is told; the program ends, if it is to
+//	answer                 the request is answered; the program ends, if it is to
 //
 // Every arrow to the right leaves the job running and the last epoch whole. An attempt has one context for
 // all stages, which ends at the deadline (rank 0 keeps it), when a rank cannot be reached, or at rank 0's

@@ -21,8 +21,8 @@ func newDiffCmd() *cobra.Command {
 		Use:     "diff DIR[@EPOCH] [DIR[@EPOCH]]",
 		GroupID: groupSaved,
 		Short:   "Show how much changed between two epochs",
-		Long: `Compare the memory of each rank in two epochs, page by page, however the images were compressed, and
-say which sections differ. With one argument the epoch is compared with the committed one before it.
+		Long: `Compare the memory of each rank in two epochs, page by page, and say which sections differ. The images may
+be compressed in different ways. With one argument, compare the epoch with the committed one before it.
 
 "same" is data that is equal in both; "changed" differs; "added" and "removed" is data in regions that
 only the newer or only the older epoch has. The share that changed is what an incremental checkpoint

@@ -22,13 +22,13 @@ func newGCCmd() *cobra.Command {
 		Use:     "gc DIR[@EPOCH]",
 		GroupID: groupSaved,
 		Short:   "Remove old epochs",
-		Long: `Remove old epochs: all but the newest --keep committed ones, and incomplete ones older than the newest
-committed one. With an epoch, remove that one alone.
+		Long: `Remove old epochs: all committed ones but the newest --keep, and incomplete ones older than the newest
+committed one. With an epoch, remove only that one.
 
-Never removed are the newest committed epoch, epochs that a kept one was built upon, and incomplete
-epochs newer than every committed one, which may be under way. Epochs with a damaged manifest stay
-unless they are named. While a job starts or restarts in the directory nothing is removed: it may be
-reading the epoch.`,
+This command never removes the newest committed epoch, epochs that a kept one was built upon, and incomplete
+epochs newer than every committed one, which may be under way. An epoch with a damaged manifest is removed only
+if it is named. While a job starts or restarts in the directory nothing is removed: the job may be reading the
+epoch.`,
 		Example: `  ckptctl gc ckpt --keep 3 --dry-run
   ckptctl gc ckpt@2`,
 		Args: cobra.ExactArgs(1),

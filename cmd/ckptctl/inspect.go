@@ -24,10 +24,10 @@ func newInspectCmd() *cobra.Command {
 		Use:     "inspect DIR[@EPOCH] | IMAGE",
 		GroupID: groupSaved,
 		Short:   "Show what is in an epoch",
-		Long: `Show the manifest of an epoch, a line for each rank's image, and in detail the image of rank 0 or of
-the ranks given with --rank: sections, metadata, memory regions, sizes and compression, and files that were
-being written with how they are kept. Instead of a directory, the file of a single image may be given. The
-content of pages is not read.`,
+		Long: `Show the manifest of an epoch, a line for each rank's image, and details of the image of rank 0 or of the
+ranks given with --rank: sections, metadata, memory regions, sizes and compression, the files that were being
+written, and how these are kept. Instead of a directory, the file of a single image may be given. The content
+of pages is not read.`,
 		Example: `  ckptctl inspect ckpt
   ckptctl inspect ckpt@3 --rank 2 --rank 3
   ckptctl inspect ckpt --all --json

@@ -23,10 +23,9 @@ func newLsCmd() *cobra.Command {
 		Short:   "List the epochs of a directory",
 		Long: `List the epochs of a directory, oldest first.
 
-An epoch is "committed" when its manifest is there: a job can be restarted from it. It is "incomplete"
-when it is being written or was left behind by a crash: it counts for nothing, and ` + "`ckptctl gc`" + ` removes
-it later. It is "damaged" when its manifest cannot be read as it was written. Images are not read;
-` + "`ckptctl verify`" + ` does that.
+A "committed" epoch has its manifest: a job can be restarted from it. An "incomplete" epoch is being written, or
+was left behind by a crash: it counts for nothing, and ` + "`ckptctl gc`" + ` removes it later. A "damaged" epoch has a
+manifest that is not as it was written. Images are not read; ` + "`ckptctl verify`" + ` does that.
 
 Exit status 3 when no epoch is committed.`,
 		Example: `  ckptctl ls ckpt

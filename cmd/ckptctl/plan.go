@@ -32,9 +32,9 @@ func newPlanCmd() *cobra.Command {
                   and Daly's formulas). The mean time between failures of a job is that of one node
                   divided by the number of nodes.
 
-The cost of a checkpoint is given with --cost, or taken from the epochs in DIR: the median time from
-the request to the commit. That is on the safe side, since the application stands still only for a
-part of it; while the rest is written, writing and application share the processors.`,
+The cost of a checkpoint is given with --cost, or taken from the epochs in DIR: the median time from the
+request to the commit. That is on the safe side, since the application is stopped only for a part of that
+time; in the rest, writing and the application share the processors.`,
 		Example: `  ckptctl plan ckpt --mtbf 12h
   ckptctl plan ckpt --overhead 5%
   ckptctl plan --cost 90s --mtbf 2d --json`,

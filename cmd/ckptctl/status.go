@@ -22,7 +22,7 @@ func newStatusCmd() *cobra.Command {
 		GroupID: groupLive,
 		Short:   "Say what a running job is doing",
 		Long: `Say what the job that runs in a directory is doing: its state, its newest epoch, how the last
-checkpoint ended and why it was refused if it was, and what each rank is doing.`,
+checkpoint ended (and why, if it was refused), and what each rank is doing.`,
 		Example: `  ckptctl status ckpt
   ckptctl status ckpt --json`,
 		Args: cobra.ExactArgs(1),

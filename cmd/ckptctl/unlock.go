@@ -25,8 +25,8 @@ A directory belongs to one job. When that job ends on the same node, however it 
 directory at once. A job on another node is watched first, for the time of its --lease. This command says that
 the job has ended, so that a restart need not wait; a restart that waits already continues.
 
-Nothing is done while the job is seen to live. A job that lives unseen, behind a network that is down, is not
-saved in the directory any more, and says so; but it continues, and writes its own files.`,
+If the job is seen to live, this command does nothing. If the job lives unseen, behind a network that is down, it
+is not saved in the directory any more, and says so; but it continues, and writes its own files.`,
 		Example: `  ckptctl unlock ckpt`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

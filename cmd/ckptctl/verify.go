@@ -23,14 +23,14 @@ func newVerifyCmd() *cobra.Command {
 		Use:     "verify DIR[@EPOCH] | IMAGE",
 		GroupID: groupSaved,
 		Short:   "Check that an epoch is what was written",
-		Long: `Read an epoch and compare every byte with the digests made when it was written: the manifest, and of
-each rank's image header, sections, index and pages. Of files that are kept beside the images, as clones
-or links, length and samples of the content are compared. With --quick the pages' content is left out, so
-that a large epoch is checked in a moment. The meaning of metadata and sections is checked too: whether
-this libckpt can restart a rank of this job from them. Instead of a directory, the file of a single image may be given.
+		Long: `Read an epoch and compare every byte with the digests made when it was written: the manifest, and the
+header, sections, index and pages of each image. Files that are kept beside the images, as clones or links,
+are compared by length and samples of the content. With --quick the content of pages is left out, so that a
+large epoch is checked in a moment. Metadata and sections are also checked for their meaning: whether this
+libckpt can restart a rank of this job from them. Instead of a directory, the file of a single image may be
+given.
 
-Exit status 1 when anything is damaged: the message names file, section and offset. Nothing is
-changed.`,
+Exit status 1 when anything is damaged: the message names file, section and offset. Nothing is changed.`,
 		Example: `  ckptctl verify ckpt
   ckptctl verify ckpt@3 --quick --json
   ckptctl verify ckpt/epoch-000003/rank-00000.ckpt`,

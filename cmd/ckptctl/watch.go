@@ -25,9 +25,9 @@ func newWatchCmd() *cobra.Command {
 		Short:   "Show live what a running job is doing",
 		Long: `Show live what the job that runs in a directory is doing, until it ends or the command is interrupted.
 
-On a terminal: a line for the job and one for each rank, with its phase, progress, rate and what it waits
+On a terminal: a line for the job and one for each rank, with its phase, progress, rate and what the rank waits
 for. Elsewhere: a line for each change. With --json: the status that ` + "`ckptctl status --json`" + ` prints, one
-object a line, once in a period.`,
+object per line, once per period.`,
 		Example: `  ckptctl watch ckpt
   ckptctl watch ckpt --json --period 5s`,
 		Args: cobra.ExactArgs(1),
