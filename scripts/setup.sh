@@ -51,6 +51,14 @@ python3-numpy: /usr/lib/python3/dist-packages/numpy/__init__.py
 libhdf5-mpich-dev: /usr/include/hdf5/mpich/hdf5.h
 libhdf5-openmpi-dev: /usr/include/hdf5/openmpi/hdf5.h
 '
+# Python's own tests come with the version of Python that the distribution has.
+case $(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release) in
+bookworm) python=3.11 ;;
+trixie) python=3.13 ;;
+*) python= ;;
+esac
+[ -z "$python" ] || tested+="libpython$python-testsuite: /usr/lib/python$python/test/test_select.py
+"
 linted='
 clang-format: clang-format
 '

@@ -16,6 +16,7 @@
 #include <linux/futex.h>
 #include <sys/ipc.h>
 #include <sys/sem.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -96,12 +97,17 @@ const struct trap traps[TRAPS] = {
     [SYS_dup3] = PLAIN(sys_dup3),
     [SYS_fcntl] = IF(sys_fcntl),
     [SYS_fstat] = PLAIN(sys_fstat),
+    [SYS_fstatfs] = PLAIN(sys_on_fd),
+    [SYS_fchdir] = PLAIN(sys_on_fd),
     [SYS_newfstatat] = IF(sys_newfstatat),
     [SYS_statx] = IF(sys_statx),
     [SYS_pipe] = PLAIN(sys_pipe),
     [SYS_pipe2] = PLAIN(sys_pipe),
     [SYS_socket] = PLAIN(sys_newfd),
     [SYS_socketpair] = PLAIN(sys_socketpair),
+    [SYS_recvmsg] = AGAIN(sys_recvmsg),
+    [SYS_recvmmsg] = AGAIN(sys_recvmmsg),
+    [SYS_ioctl] = {.fn = sys_ioctl, .when = true, .restartable = true},
     [SYS_accept] = AGAIN(sys_accept),
     [SYS_accept4] = AGAIN(sys_accept),
     [SYS_eventfd] = PLAIN(sys_newfd),
@@ -120,6 +126,11 @@ const struct trap traps[TRAPS] = {
     [SYS_pidfd_open] = PLAIN(sys_newfd),
     [SYS_pidfd_getfd] = PLAIN(sys_newfd),
     [SYS_open_by_handle_at] = PLAIN(sys_newfd),
+    [SYS_open_tree] = PLAIN(sys_newfd),
+    [SYS_fsopen] = PLAIN(sys_newfd),
+    [SYS_fsmount] = PLAIN(sys_newfd),
+    [SYS_fspick] = PLAIN(sys_newfd),
+    [SYS_landlock_create_ruleset] = PLAIN(sys_newfd),
     [SYS_perf_event_open] = PLAIN(sys_newfd),
     [SYS_userfaultfd] = PLAIN(sys_newfd),
     [SYS_mq_open] = PLAIN(sys_newfd),
@@ -226,8 +237,11 @@ static bool interruptible(long nr, const long a[6]) {
     case SYS_ioctl: // of terminals
     case SYS_connect:
     case SYS_recvfrom:
+        return !(a[3] & MSG_DONTWAIT) && !does_not_wait(a[0]);
     case SYS_recvmsg:
+        return !(a[2] & MSG_DONTWAIT) && !does_not_wait(a[0]);
     case SYS_recvmmsg:
+        return !(a[3] & MSG_DONTWAIT) && !does_not_wait(a[0]);
     case SYS_sendto:
     case SYS_sendmsg:
     case SYS_sendmmsg:

@@ -15,6 +15,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/nsfs.h>
 #include <linux/close_range.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -69,6 +71,12 @@ static void know_launcher(void) {
         const char *v = getenv(launcher[i].name);
         if (v && fcntl(atoi(v), F_GETFD) >= 0) launcher[i].from = launcher[i].to = atoi(v);
     }
+}
+
+static bool is_launcher(int fd) {
+    for (int i = 0; i < LAUNCHERS; i++)
+        if (launcher[i].from == fd) return true;
+    return false;
 }
 
 static void launcher_moved(int from, int to) {
@@ -132,7 +140,8 @@ void fds_isolate(bool again) {
         if (fcntl(fd, F_GETFD) < 0) continue;
         open[fd] = true;
         if (fd < 3 || again) continue;
-        int high = fcntl(fd, F_DUPFD, FD_FENCE);
+        // A program that this one starts would find it under a number that nobody named to it.
+        int high = fcntl(fd, is_launcher(fd) ? F_DUPFD : F_DUPFD_CLOEXEC, FD_FENCE);
         if (high >= 0) launcher_moved(fd, high);
     }
     int path = openat(AT_FDCWD, "/dev/null", O_PATH | O_CLOEXEC);
@@ -258,6 +267,57 @@ long sys_newfd(struct call *c) {
 
 long sys_accept(struct call *c) { return settle(c, blocking(c, c->nr, c->a)); }
 
+// Requests that make a descriptor: the other end of a pseudo-terminal, namespaces.
+long sys_ioctl(struct call *c) {
+    switch ((unsigned)c->a[1]) {
+    case TIOCGPTPEER:
+    case NS_GET_USERNS:
+    case NS_GET_PARENT:
+        return settle(c, RAW3(SYS_ioctl, c->a[0], c->a[1], c->a[2]));
+    default: // Syscall User Dispatch traps all
+        return blocking(c, SYS_ioctl, c->a);
+    }
+}
+
+// Descriptors that came in a message get numbers of the application's.  When there are none left the rest is lost,
+// and the message says so, as the kernel does.
+static void settle_message(struct call *c, struct msghdr *m) {
+    bool full = false;
+    size_t end = 0; // of what is left, when something is lost
+    struct cmsghdr *next;
+    for (struct cmsghdr *h = CMSG_FIRSTHDR(m); h != NULL; h = next) {
+        next = CMSG_NXTHDR(m, h);
+        if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS) continue;
+        int *fds = (int *)CMSG_DATA(h);
+        size_t n = (h->cmsg_len - CMSG_LEN(0)) / sizeof *fds, kept = 0;
+        for (size_t i = 0; i < n; i++) {
+            long fd = full ? (RAW1(SYS_close, fds[i]), -EMFILE) : settle(c, fds[i]);
+            if (fd >= 0)
+                fds[kept++] = (int)fd;
+            else
+                full = true;
+        }
+        if (kept == n || end != 0) continue;
+        h->cmsg_len = CMSG_LEN(kept * sizeof *fds);
+        end = (size_t)((char *)h - (char *)m->msg_control) + CMSG_SPACE(kept * sizeof *fds);
+    }
+    if (end == 0) return;
+    if (end < m->msg_controllen) m->msg_controllen = end;
+    m->msg_flags |= MSG_CTRUNC;
+}
+
+long sys_recvmsg(struct call *c) {
+    long r = blocking(c, SYS_recvmsg, c->a);
+    if (r >= 0) settle_message(c, (struct msghdr *)c->a[1]);
+    return r;
+}
+
+long sys_recvmmsg(struct call *c) {
+    long r = blocking(c, SYS_recvmmsg, c->a);
+    for (long i = 0; i < r; i++) settle_message(c, &((struct mmsghdr *)c->a[1])[i].msg_hdr);
+    return r;
+}
+
 long sys_close(struct call *c) {
     if (c->a[0] < 0 || c->a[0] >= FD_FENCE) return -EBADF;
     return release_fd(c, (int)c->a[0]);
@@ -307,7 +367,28 @@ long sys_fcntl(struct call *c) {
     return settle_from(c, RAW3(SYS_fcntl, c->a[0], c->a[1], FD_FENCE), (int)c->a[2]);
 }
 
-// fstat would succeed on a placeholder; the application must see a closed descriptor.
+// These would succeed on a placeholder, or fail in another way; the application must see a closed descriptor.
+long sys_on_fd(struct call *c) {
+    if (!is_used(c, c->a[0])) return -EBADF;
+    return raw6(c->nr, c->a[0], c->a[1], c->a[2], c->a[3], c->a[4], c->a[5]);
+}
+
+// select passes over a placeholder.  True: all descriptors that these sets name are the application's.
+bool fds_select(struct call *c) {
+    long n = c->a[0] < 0 ? 0 : c->a[0];
+    for (int set = 1; set <= 3; set++)
+        for (long at = 0; c->a[set] != 0 && at < n; at += 64) {
+            uint64_t word;
+            struct iovec local = {&word, sizeof word},
+                         remote = {(uint64_t *)c->a[set] + at / 64, sizeof word};
+            if (RAW6(SYS_process_vm_readv, RAW0(SYS_getpid), &local, 1, &remote, 1, 0) != sizeof word) break;
+            for (long bit = 0; bit < 64 && at + bit < n; bit++)
+                if (word >> bit & 1 && !is_used(c, at + bit)) return false;
+        }
+    return true;
+}
+
+// fstat would succeed on a placeholder, too.
 long sys_fstat(struct call *c) {
     if (!is_used(c, c->a[0])) return -EBADF;
     return RAW2(SYS_fstat, c->a[0], c->a[1]);

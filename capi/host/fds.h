@@ -17,7 +17,8 @@ void fds_isolate(bool again); // again: numbers below FD_FENCE are the applicati
 int fds_launcher(struct call *c, const char *entry);
 int fds_used(int *list, int max); // numbers below FD_FENCE that the application has
 int fds_place(int number, int from, bool cloexec);
-int fds_original(int i); // high-numbered dup of the launcher's descriptor i, or -1
+int fds_original(int i);         // high-numbered dup of the launcher's descriptor i, or -1
+bool fds_select(struct call *c); // no set of this select names a closed descriptor
 void fds_forked(void);
 void fds_abort_job(int status); // has MPICH's launcher end the other ranks
 void fds_vfork_begin(struct thread *t);

@@ -7,6 +7,7 @@
 // (docs/split-process.md P9).  The thread record remembers the deadline, and the address of the call.
 #include "host.h"
 #include "emulation.h"
+#include "fds.h"
 #include "thread.h"
 
 #include <errno.h>
@@ -142,6 +143,7 @@ static long select_until(struct call *c, bool forever, int64_t when, kmask mask)
 long sys_select(struct call *c) {
     struct timeval *tv = (struct timeval *)c->a[4];
     if (tv && (tv->tv_sec < 0 || tv->tv_usec < 0)) return -EINVAL;
+    if (!fds_select(c)) return -EBADF;
     int64_t when = 0;
     if (tv) {
         struct timespec ts = {tv->tv_sec + tv->tv_usec / 1000000, tv->tv_usec % 1000000 * 1000};
@@ -163,6 +165,7 @@ long sys_pselect6(struct call *c) {
     struct timespec *ts = (struct timespec *)c->a[4];
     const uint64_t *sig = (const uint64_t *)c->a[5]; // {mask, bytes}
     if (ts && !valid(ts)) return -EINVAL;
+    if (!fds_select(c)) return -EBADF;
     int64_t when = ts ? deadline(c, to_ns(ts)) : 0;
     kmask mask = own_mask(c, sig ? sig[0] : 0);
     long r = own_mask_done(c, select_until(c, !ts, when, mask));

@@ -13,6 +13,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/nsfs.h>
+#include <sys/ioctl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/futex.h>
@@ -34,8 +36,8 @@ static const char *arm_seccomp(void) {
     unsigned n = 0;
     // Layout: head, one test a number, tests of the numbers with conditions, allow, the conditions,
     // test of the address.
-    enum { CONDITIONS = 4 };
-    static const uint32_t numbers[CONDITIONS] = {SYS_futex, SYS_fcntl, SYS_newfstatat, SYS_statx};
+    enum { CONDITIONS = 5 };
+    static const uint32_t numbers[CONDITIONS] = {SYS_futex, SYS_fcntl, SYS_newfstatat, SYS_statx, SYS_ioctl};
     unsigned jump[CONDITIONS];
     struct sock_filter *pending[16];
     unsigned npending = 0;
@@ -84,6 +86,13 @@ static const char *arm_seccomp(void) {
         TRAP_IF(BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, AT_EMPTY_PATH, 0, 0));
         code[n++] = (struct sock_filter)RET(SECCOMP_RET_ALLOW);
     }
+    // ioctl: requests that make a descriptor.
+    code[jump[4]].jt = (uint8_t)(n - jump[4] - 1);
+    code[n++] = (struct sock_filter)LOAD(FIELD(args[1]));
+    TRAP_IF(JEQ(TIOCGPTPEER, 0, 0));
+    TRAP_IF(JEQ(NS_GET_USERNS, 0, 0));
+    TRAP_IF(JEQ(NS_GET_PARENT, 0, 0));
+    code[n++] = (struct sock_filter)RET(SECCOMP_RET_ALLOW);
     if (n - first > 255) return "internal: the filter is too long for its jumps";
     for (unsigned i = first; i < last; i++) code[i].jt = (uint8_t)(n - i - 1);
     for (unsigned i = 0; i < npending; i++) pending[i]->jt = (uint8_t)(&code[n] - pending[i] - 1);
