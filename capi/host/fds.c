@@ -201,12 +201,60 @@ int fds_original(int i) { return i >= 0 && i < 3 ? originals[i] : -1; }
 
 // ---- the calls ---------------------------------------------------------------------------------
 
+// How many the application may have: the kernel's limit is ckptrun's.  The application may lower it, and raise it
+// again.  Not saved: a continued program has the greatest.
+static struct rlimit limit = {FD_FENCE, FD_FENCE};
+
+static rlim_t at_most(rlim_t n) { return n < FD_FENCE ? n : FD_FENCE; }
+
+static long limits(const struct rlimit *new, struct rlimit *old) {
+    struct rlimit real, was = limit;
+    if (new != NULL) {
+        if (new->rlim_cur > new->rlim_max) return -EINVAL;
+        if (RAW2(SYS_getrlimit, RLIMIT_NOFILE, &real) == 0 && new->rlim_max > real.rlim_max) return -EPERM;
+        limit = (struct rlimit){at_most(new->rlim_cur), at_most(new->rlim_max)};
+    }
+    if (old != NULL) *old = was;
+    return 0;
+}
+
+// Reads and writes through the kernel, which knows the addresses that are wrong.
+static long limits_at(long new, long old) {
+    struct rlimit from, to;
+    struct iovec mine = {&from, sizeof from}, theirs = {(void *)new, sizeof from};
+    pid_t self = (pid_t)RAW0(SYS_getpid);
+    if (new != 0 && RAW6(SYS_process_vm_readv, self, &mine, 1, &theirs, 1, 0) != sizeof from) return -EFAULT;
+    lock();
+    long r = limits(new != 0 ? &from : NULL, &to);
+    unlock();
+    if (r != 0 || old == 0) return r;
+    mine.iov_base = &to, theirs.iov_base = (void *)old;
+    return RAW6(SYS_process_vm_writev, self, &mine, 1, &theirs, 1, 0) == sizeof to ? 0 : -EFAULT;
+}
+
+long sys_prlimit64(struct call *c) {
+    pid_t pid = (pid_t)c->a[0], real = pid != 0 ? to_real(pid) : 0;
+    if ((unsigned)c->a[1] != RLIMIT_NOFILE || (real != 0 && real != (pid_t)RAW0(SYS_getpid)))
+        return sys_by_tid(c);
+    return limits_at(c->a[2], c->a[3]);
+}
+
+long sys_getrlimit(struct call *c) {
+    if ((unsigned)c->a[0] != RLIMIT_NOFILE) return RAW2(SYS_getrlimit, c->a[0], c->a[1]);
+    return c->a[1] == 0 ? -EFAULT : limits_at(0, c->a[1]);
+}
+
+long sys_setrlimit(struct call *c) {
+    if ((unsigned)c->a[0] != RLIMIT_NOFILE) return RAW2(SYS_setrlimit, c->a[0], c->a[1]);
+    return c->a[1] == 0 ? -EFAULT : limits_at(c->a[1], 0);
+}
+
 // Moves a descriptor that the kernel just made down to the lowest free number from min on.
 static long settle_from(struct call *c, long high, int min) {
     if (high < FD_FENCE) return high; // an error
     struct fd_table *f = fds_of(c->t);
     lock();
-    for (int fd = min; fd < FD_FENCE; fd++) {
+    for (int fd = min; fd < (int)limit.rlim_cur; fd++) {
         if (f->used[fd]) continue;
         long flags = RAW2(SYS_fcntl, high, F_GETFD);
         long r = RAW3(SYS_dup3, high, fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0);
@@ -342,7 +390,7 @@ long sys_dup(struct call *c) {
 }
 
 static long dup_to(struct call *c, long from, long to, long flags) {
-    if (!is_used(c, from) || to < 0 || to >= FD_FENCE) return -EBADF;
+    if (!is_used(c, from) || to < 0 || to >= (long)limit.rlim_cur) return -EBADF;
     lock();
     long r = RAW3(SYS_dup3, from, to, flags);
     if (r >= 0) fds_of(c->t)->used[to] = true;
@@ -363,7 +411,7 @@ long sys_dup3(struct call *c) {
 long sys_fcntl(struct call *c) {
     if (!is_used(c, c->a[0])) return -EBADF;
     if (c->a[1] != F_DUPFD && c->a[1] != F_DUPFD_CLOEXEC) return blocking(c, SYS_fcntl, c->a);
-    if (c->a[2] < 0 || c->a[2] >= FD_FENCE) return c->a[2] < 0 ? -EINVAL : -EMFILE;
+    if (c->a[2] < 0 || c->a[2] >= (long)limit.rlim_cur) return -EINVAL;
     return settle_from(c, RAW3(SYS_fcntl, c->a[0], c->a[1], FD_FENCE), (int)c->a[2]);
 }
 

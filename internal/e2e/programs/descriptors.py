@@ -3,8 +3,10 @@
 # What a program sees of descriptors: those that it has closed, those that come in messages and from ioctl, those
 # that it inherits and hands on.  Prints what is wrong, and "descriptors: good" when nothing is.
 import errno
+import fcntl
 import os
 import pty
+import resource
 import select
 import socket
 import subprocess
@@ -50,6 +52,24 @@ for flags in 0, socket.MSG_DONTWAIT:
     want(select.select([fds[0]], [], [], 5)[0] == fds[:1] and os.read(fds[0], 5) == b"hello", "a pipe from a message")
     for fd in fds:
         os.close(fd)
+# As many as the system says, and no more than the program asks for.
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+want(soft == os.sysconf("SC_OPEN_MAX") and os.dup2(r, soft - 1) == soft - 1, "the last of %d" % soft)
+os.close(soft - 1)
+fails(errno.EBADF, "one behind the last", os.dup2, r, soft)
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+want(resource.getrlimit(resource.RLIMIT_NOFILE) == (64, hard), "a limit of 64")
+held = []
+try:
+    while True:
+        held.append(os.dup(r))
+except OSError as e:
+    want(e.errno == errno.EMFILE and max(held) == 63, "the last of 64: %s, %s" % (e, held[-1]))
+fails(errno.EINVAL, "F_DUPFD behind the last", fcntl.fcntl, r, fcntl.F_DUPFD, 64)
+for fd in held:
+    os.close(fd)
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
 # More of them than there are numbers left: some come, and the message says that others do not.
 held = []
 try:
