@@ -40,6 +40,7 @@ const struct trap traps[TRAPS] = {
     // thread and process state
     [SYS_arch_prctl] = PLAIN(sys_arch_prctl),
     [SYS_set_tid_address] = PLAIN(sys_set_tid_address),
+    [SYS_prctl] = IF(sys_prctl),
     [SYS_set_robust_list] = PLAIN(sys_zero),
     [SYS_rseq] = PLAIN(sys_enosys),
     [SYS_getpid] = PLAIN(sys_getpid),

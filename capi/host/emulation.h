@@ -72,6 +72,7 @@ EMULATION(sys_shmdt);
 EMULATION(sys_timer_create);
 EMULATION(sys_timer_delete);
 EMULATION(sys_arch_prctl);
+EMULATION(sys_prctl);
 EMULATION(sys_set_tid_address);
 EMULATION(sys_getpid);
 EMULATION(sys_gettid);

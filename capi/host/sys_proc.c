@@ -18,8 +18,10 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -54,6 +56,15 @@ long sys_getpgrp(struct call *c) {
 }
 
 long sys_gettid(struct call *c) { return is_record_of_caller(c->t) ? c->t->vtid : RAW0(SYS_gettid); }
+
+long sys_prctl(struct call *c) {
+    if (c->a[0] != PR_GET_TID_ADDRESS) return raw6(SYS_prctl, c->a[0], c->a[1], c->a[2], c->a[3], c->a[4], 0);
+    struct iovec local = {&c->t->clear_tid, sizeof c->t->clear_tid},
+                 remote = {(void *)c->a[1], sizeof c->t->clear_tid};
+    return RAW6(SYS_process_vm_writev, RAW0(SYS_getpid), &local, 1, &remote, 1, 0) == (long)local.iov_len
+               ? 0
+               : -EFAULT;
+}
 
 long sys_set_tid_address(struct call *c) {
     c->t->clear_tid = (uint64_t)c->a[0];

@@ -36,8 +36,9 @@ static const char *arm_seccomp(void) {
     unsigned n = 0;
     // Layout: head, one test a number, tests of the numbers with conditions, allow, the conditions,
     // test of the address.
-    enum { CONDITIONS = 5 };
-    static const uint32_t numbers[CONDITIONS] = {SYS_futex, SYS_fcntl, SYS_newfstatat, SYS_statx, SYS_ioctl};
+    enum { CONDITIONS = 6 };
+    static const uint32_t numbers[CONDITIONS] = {SYS_futex, SYS_fcntl, SYS_newfstatat,
+                                                 SYS_statx, SYS_ioctl, SYS_prctl};
     unsigned jump[CONDITIONS];
     struct sock_filter *pending[16];
     unsigned npending = 0;
@@ -92,6 +93,11 @@ static const char *arm_seccomp(void) {
     TRAP_IF(JEQ(TIOCGPTPEER, 0, 0));
     TRAP_IF(JEQ(NS_GET_USERNS, 0, 0));
     TRAP_IF(JEQ(NS_GET_PARENT, 0, 0));
+    code[n++] = (struct sock_filter)RET(SECCOMP_RET_ALLOW);
+    // prctl: what the kernel knows of a thread's end is ckptrun's.
+    code[jump[5]].jt = (uint8_t)(n - jump[5] - 1);
+    code[n++] = (struct sock_filter)LOAD(FIELD(args[0]));
+    TRAP_IF(JEQ(PR_GET_TID_ADDRESS, 0, 0));
     code[n++] = (struct sock_filter)RET(SECCOMP_RET_ALLOW);
     if (n - first > 255) return "internal: the filter is too long for its jumps";
     for (unsigned i = first; i < last; i++) code[i].jt = (uint8_t)(n - i - 1);

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -28,6 +29,7 @@ struct self {
     rlim_t stack;
     const char *path;
     unsigned long random;
+    void *ends_at; // where the kernel says that this thread has ended
 };
 
 static void look(struct self *s) {
@@ -47,10 +49,13 @@ static void look(struct self *s) {
     s->stack = limit.rlim_cur;
     s->path = getenv("PATH");
     s->random = getauxval(AT_RANDOM);
+    prctl(PR_GET_TID_ADDRESS, &s->ends_at, 0, 0, 0);
+    if ((pid_t)syscall(SYS_set_tid_address, s->ends_at) != s->tid) printf("set_tid_address is wrong\n");
 }
 
 static void compare(const struct self *a, const struct self *b, const char *who) {
     if (a->pid != b->pid || a->tid != b->tid) printf("%s: ids changed\n", who);
+    if (a->ends_at != b->ends_at) printf("%s: the address of its end changed\n", who);
     if (strcmp(a->exe, b->exe) != 0) printf("%s: executable was %s, is %s\n", who, a->exe, b->exe);
     if (strcmp(a->cwd, b->cwd) != 0) printf("%s: directory was %s, is %s\n", who, a->cwd, b->cwd);
     if (strcmp(a->name, b->name) != 0) printf("%s: name was %s, is %s\n", who, a->name, b->name);
