@@ -17,6 +17,7 @@ long blocking(struct call *c, long nr, const long a[6]) {
     (void)c;
     return raw6(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
+long sys_by_tid(struct call *c) { return RAW4(c->nr, c->a[0], c->a[1], c->a[2], c->a[3]); }
 bool copy_string(char *to, size_t bytes, uint64_t from) {
     return snprintf(to, bytes, "%s", (const char *)from) < (int)bytes;
 }
