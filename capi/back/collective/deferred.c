@@ -6,6 +6,7 @@
 // not complete.  Any thread may start the call; the flag goes last, so that a thread that finds it
 // gone finds the real request too.
 #include <stdlib.h>
+#include <sys/queue.h>
 
 #include "back/collective/clock.h"
 #include "back/collective/clocked.h"
@@ -108,11 +109,13 @@ void back_deferred_bind(struct deferred *d, ckpt_slot *s) {
 // no deferred call names it any more.  An argument that only looks like its id does no harm.  In an image
 // it is an object like others, and stays after a restart.
 
-static struct kept {
-    struct kept *next;
+struct kept {
+    LIST_ENTRY(kept) others;
     ckpt_vid v;
     ckpt_back_fn *free_it;
-} * kept;
+};
+LIST_HEAD(kept_list, kept);
+static struct kept_list kept = LIST_HEAD_INITIALIZER(kept);
 
 static int named_locked(ckpt_vid v) {
     for (const struct deferred *d = deferred; d != NULL; d = d->next)
@@ -128,8 +131,8 @@ static int keeps(ckpt_vid v, ckpt_back_fn *free_it) {
     int named = named_locked(v);
     struct kept *k = named ? malloc(sizeof *k) : NULL;
     if (k != NULL) {
-        *k = (struct kept){kept, v, free_it};
-        kept = k;
+        *k = (struct kept){.v = v, .free_it = free_it};
+        LIST_INSERT_HEAD(&kept, k, others);
     }
     back_unlock(LOCK_DEFERRED);
     return named; // without memory for remembering it, it is never freed
@@ -141,29 +144,25 @@ long clocked_Type_free(const long *a) {
 
 // Forgets a call that was started, and frees what nobody names any more.
 static void forget(struct deferred *done) {
-    struct kept *gone = NULL;
+    struct kept_list gone = LIST_HEAD_INITIALIZER(gone);
+    struct kept *k;
     back_lock(LOCK_DEFERRED);
     for (struct deferred **p = &deferred; *p != NULL; p = &(*p)->next)
         if (*p == done) {
             *p = done->next;
             break;
         }
-    for (struct kept **p = &kept; *p != NULL;) {
-        struct kept *k = *p;
-        if (named_locked(k->v)) {
-            p = &k->next;
-            continue;
-        }
-        *p = k->next;
-        k->next = gone;
-        gone = k;
+    for (struct kept *next = LIST_FIRST(&kept); (k = next) != NULL;) {
+        next = LIST_NEXT(k, others);
+        if (named_locked(k->v)) continue;
+        LIST_REMOVE(k, others);
+        LIST_INSERT_HEAD(&gone, k, others);
     }
     back_unlock(LOCK_DEFERRED);
     back_deferred_free(done);
-    while (gone != NULL) {
-        struct kept *k = gone;
+    while ((k = LIST_FIRST(&gone)) != NULL) {
         const long a[] = {(long)&k->v};
-        gone = k->next;
+        LIST_REMOVE(k, others);
         k->free_it(a);
         free(k);
     }

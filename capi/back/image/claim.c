@@ -236,7 +236,8 @@ static struct drained *last_kept(void) {
         }
     }
     last = sorted(last, n);
-    for (struct drained *m = back_drained_first; m != NULL; m = m->next) {
+    struct drained *m;
+    TAILQ_FOREACH(m, &back_drained_all, others) {
         m->sooner = last;
         last = m;
     }

@@ -82,8 +82,9 @@ static int drain_comms(void) {
 
 static int drain_arriving(void) {
     int left = 0, one = 0;
-    for (struct drained *m = back_drained_first; m != NULL && one >= 0; m = m->next) {
-        one = back_drained_arrive(m);
+    struct drained *m;
+    TAILQ_FOREACH(m, &back_drained_all, others) {
+        if ((one = back_drained_arrive(m)) < 0) break;
         left += one;
     }
     return one < 0 ? one : left;

@@ -130,8 +130,8 @@ static int64_t write_claim(struct out *o, const struct drained *m, int64_t numbe
 static int64_t write_claims(struct out *o) {
     int64_t number = 0, n = 0;
     uint32_t i = 0;
-    for (const struct drained *m = back_drained_first; m != NULL; m = m->next)
-        n += write_claim(o, m, number++);
+    const struct drained *m;
+    TAILQ_FOREACH(m, &back_drained_all, others) n += write_claim(o, m, number++);
     for (const ckpt_slot *s; (s = back_next_slot(CKPT_KIND_MESSAGE, &i)) != NULL;)
         n += write_claim(o, back_matched_of(s), number++);
     return n;
@@ -148,9 +148,10 @@ long back_save(void *ctx, void *buffer, size_t bytes) {
     }
     if (rc != 0) return rc;
     out(&o, version);
-    for (const struct drained *m = back_drained_first; m != NULL; m = m->next) n++;
+    const struct drained *m;
+    TAILQ_FOREACH(m, &back_drained_all, others) n++;
     out(&o, n);
-    for (const struct drained *m = back_drained_first; m != NULL; m = m->next) write_message(&o, m);
+    TAILQ_FOREACH(m, &back_drained_all, others) write_message(&o, m);
     out(&o, live(CKPT_KIND_MESSAGE));
     uint32_t i = 0;
     for (const ckpt_slot *s; (s = back_next_slot(CKPT_KIND_MESSAGE, &i)) != NULL;) {

@@ -8,6 +8,7 @@
 // attaching and detaching return what they would without libckpt.
 #include <limits.h>
 #include <stdlib.h>
+#include <sys/queue.h>
 
 #include "back/impl/counts.h"
 #include "back/impl/error.h"
@@ -36,28 +37,26 @@ struct target {
 };
 
 struct buffered {
-    struct buffered *next;
+    TAILQ_ENTRY(buffered) others;
     MPI_Request request;
     struct target to;
     int64_t room;
     char data[];
 };
 
-static struct buffered *first, **end = &first;
-static int64_t taken; // of the attached buffer
+static TAILQ_HEAD(, buffered) buffered = TAILQ_HEAD_INITIALIZER(buffered); // the oldest first
+static int64_t taken;                                                      // of the attached buffer
 
 // Forgets sends that are complete; all: not only the oldest ones.
 static void reap_locked(int all) {
-    for (struct buffered **p = &first; *p != NULL;) {
-        struct buffered *b = *p;
+    for (struct buffered *b = TAILQ_FIRST(&buffered), *next; b != NULL; b = next) {
+        next = TAILQ_NEXT(b, others);
         int flag = 0, rc = MPI_Test(&b->request, &flag, MPI_STATUS_IGNORE);
         if (!flag && rc == MPI_SUCCESS) {
             if (!all) return;
-            p = &b->next;
             continue;
         }
-        *p = b->next;
-        if (end == &b->next) end = p;
+        TAILQ_REMOVE(&buffered, b, others);
         taken -= b->room;
         free(b);
     }
@@ -101,11 +100,9 @@ static int send_copy(const long *a, int bytes, int64_t room) {
     int rc = b == NULL ? MPI_ERR_NO_MEM : pack_and_send(a, bytes, b);
     back_lock(LOCK_BUFFERED);
     if (rc == MPI_SUCCESS) {
-        b->next = NULL;
         b->to = (struct target){p->comm, p->dest, p->tag};
         b->room = room;
-        *end = b;
-        end = &b->next;
+        TAILQ_INSERT_TAIL(&buffered, b, others);
     } else {
         taken -= room;
         free(b);
@@ -172,8 +169,8 @@ long back_Ibsend(const long *a) {
 static int waits_for(ckpt_vid comm, struct target *t) {
     back_lock(LOCK_BUFFERED);
     reap_locked(1);
-    const struct buffered *b = first;
-    while (b != NULL && comm != CKPT_VID_NONE && b->to.comm != comm) b = b->next;
+    const struct buffered *b = TAILQ_FIRST(&buffered);
+    while (b != NULL && comm != CKPT_VID_NONE && b->to.comm != comm) b = TAILQ_NEXT(b, others);
     if (b != NULL) *t = b->to;
     back_unlock(LOCK_BUFFERED);
     return b != NULL;
@@ -183,7 +180,7 @@ void back_buffered_wait(ckpt_vid comm, const char *call) {
     struct back_waiting w;
     struct target t = {comm, CANON_PROC_NULL, CANON_ANY_TAG};
     unsigned turn = 0;
-    if (__atomic_load_n(&first, __ATOMIC_ACQUIRE) == NULL) return;
+    if (__atomic_load_n(&TAILQ_FIRST(&buffered), __ATOMIC_ACQUIRE) == NULL) return;
     for (; waits_for(comm, &t); turn = back_next(turn)) {
         back_slow(turn, &w, CKPT_WAIT_RECEIVER, call, t.comm, t.dest, t.tag);
         back_turn(turn);
@@ -193,8 +190,10 @@ void back_buffered_wait(ckpt_vid comm, const char *call) {
 
 void back_buffered_gone(ckpt_vid comm) {
     back_lock(LOCK_BUFFERED);
-    for (struct buffered *b = first; b != NULL; b = b->next)
+    struct buffered *b;
+    TAILQ_FOREACH(b, &buffered, others) {
         if (b->to.comm == comm) b->to.comm = VID_COMM_NULL;
+    }
     back_unlock(LOCK_BUFFERED);
 }
 
@@ -202,7 +201,8 @@ int back_buffered_left(void) {
     int n = 0;
     back_lock(LOCK_BUFFERED);
     reap_locked(1);
-    for (const struct buffered *b = first; b != NULL; b = b->next) n++;
+    const struct buffered *b;
+    TAILQ_FOREACH(b, &buffered, others) n++;
     back_unlock(LOCK_BUFFERED);
     return n;
 }

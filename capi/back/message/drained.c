@@ -13,9 +13,8 @@
 #include "back/message/drained.h"
 #include "back/message/sync.h"
 
-struct drained *back_drained_first;                        // under LOCK_DRAINED
-static struct drained **drained_end = &back_drained_first; // where the next one goes: there may be many
-static uint64_t matches;                                   // messages that the application has matched
+struct back_drained_list back_drained_all = TAILQ_HEAD_INITIALIZER(back_drained_all);
+static uint64_t matches; // messages that the application has matched
 
 static void free_message(struct drained *m) {
     if (m->request != MPI_REQUEST_NULL) // the message has still to arrive there
@@ -45,20 +44,23 @@ static void uncount(struct drained *m) {
 }
 
 void back_drained_append(struct drained *m) {
-    m->next = NULL;
-    *drained_end = m;
-    drained_end = &m->next;
+    TAILQ_INSERT_TAIL(&back_drained_all, m, others);
     back.drained++;
 }
 
-static struct drained **find(long source, long tag, long comm) {
-    for (struct drained **p = &back_drained_first; *p != NULL; p = &(*p)->next) {
-        const struct drained *m = *p;
+static struct drained *find(long source, long tag, long comm) {
+    struct drained *m;
+    TAILQ_FOREACH(m, &back_drained_all, others) {
         if (m->comm == (ckpt_vid)comm && ((int)source == CANON_ANY_SOURCE || (int)source == m->source) &&
             ((int)tag == CANON_ANY_TAG || (int)tag == m->tag))
-            return p;
+            return m;
     }
     return NULL;
+}
+
+static void unlink_locked(struct drained *m) {
+    TAILQ_REMOVE(&back_drained_all, m, others);
+    back.drained--;
 }
 
 static void tell(const struct drained *m, ckpt_mpi_status *status) {
@@ -67,22 +69,18 @@ static void tell(const struct drained *m, ckpt_mpi_status *status) {
 
 int back_drained_probe(long source, long tag, long comm, ckpt_mpi_status *status) {
     back_lock(LOCK_DRAINED);
-    struct drained **p = find(source, tag, comm);
-    if (p != NULL) tell(*p, status);
+    const struct drained *m = find(source, tag, comm);
+    if (m != NULL) tell(m, status);
     back_unlock(LOCK_DRAINED);
-    return p != NULL;
+    return m != NULL;
 }
 
 struct drained *back_drained_match(long source, long tag, long comm, ckpt_mpi_status *status) {
     back_lock(LOCK_DRAINED);
-    struct drained **p = find(source, tag, comm), *m = NULL;
-    if (p != NULL) {
-        m = *p;
-        *p = m->next;
-        if (drained_end == &m->next) drained_end = p;
-        m->next = NULL;
+    struct drained *m = find(source, tag, comm);
+    if (m != NULL) {
+        unlink_locked(m);
         m->matched = __atomic_add_fetch(&matches, 1, __ATOMIC_RELAXED);
-        back.drained--;
         if (m->data == NULL) uncount(m);
         tell(m, status);
     }
@@ -204,15 +202,10 @@ void back_drained_gone(ckpt_vid comm) {
             back_matched_of(s)->comm = VID_COMM_NULL;
         }
     back_lock(LOCK_DRAINED);
-    for (struct drained **p = &back_drained_first; *p != NULL;) {
-        struct drained *m = *p;
-        if (m->comm != comm) {
-            p = &m->next;
-            continue;
-        }
-        *p = m->next; // nobody can receive m any more
-        if (drained_end == &m->next) drained_end = p;
-        back.drained--;
+    for (struct drained *m = TAILQ_FIRST(&back_drained_all), *next; m != NULL; m = next) {
+        next = TAILQ_NEXT(m, others);
+        if (m->comm != comm) continue;
+        unlink_locked(m); // nobody can receive m any more
         free_message(m);
     }
     back_unlock(LOCK_DRAINED);
@@ -265,8 +258,10 @@ int back_drained_holds(char *why, size_t bytes) {
     uint32_t i = 0;
     for (ckpt_slot *s; (s = back_next_slot(CKPT_KIND_MESSAGE, &i)) != NULL;)
         if (starves(back_matched_of(s), why, bytes)) return 1;
-    for (struct drained *m = back_drained_first; m != NULL; m = m->next)
+    struct drained *m;
+    TAILQ_FOREACH(m, &back_drained_all, others) {
         if (starves(m, why, bytes)) return 1;
+    }
     return 0;
 }
 

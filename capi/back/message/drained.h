@@ -8,6 +8,8 @@
 #ifndef CKPT_BACK_DRAINED_H
 #define CKPT_BACK_DRAINED_H
 
+#include <sys/queue.h>
+
 #include "back/impl/slots.h"
 
 #pragma GCC visibility push(hidden)
@@ -15,7 +17,7 @@
 // A message that was received as bytes before the application asked for it, or was matched by
 // MPI_Mprobe.  source is a rank of comm (of its remote group).
 struct drained {
-    struct drained *next;
+    TAILQ_ENTRY(drained) others; // in one list at a time: the drained ones, or words (sync.c)
     ckpt_vid comm;
     int source, tag;
     int64_t bytes;
@@ -32,7 +34,8 @@ struct drained {
 };
 
 // Drained messages that the application has not matched, in the order of their arrival.
-extern struct drained *back_drained_first;
+TAILQ_HEAD(back_drained_list, drained);
+extern struct back_drained_list back_drained_all; // under LOCK_DRAINED
 void back_drained_append(struct drained *m);
 
 // What the slot of a matched message points to.

@@ -217,7 +217,7 @@ int back_sync_tag(const struct back_sync *e) { return e->lane->tag; }
 
 // Words that are under way, under LOCK_WORDS.  A word reuses the record of its message, so sending it takes
 // no memory of ours.  `matched` says that the word was sent; 0: the real MPI refused.
-static struct drained *words;
+static TAILQ_HEAD(, drained) words = TAILQ_HEAD_INITIALIZER(words);
 
 static void say_locked(struct drained *w) {
     w->request = MPI_REQUEST_NULL;
@@ -226,15 +226,13 @@ static void say_locked(struct drained *w) {
 }
 
 static void reap_locked(void) {
-    for (struct drained **p = &words; *p != NULL;) {
-        struct drained *w = *p;
+    for (struct drained *w = TAILQ_FIRST(&words), *next; w != NULL; w = next) {
         int flag = 0;
+        next = TAILQ_NEXT(w, others);
         if (!w->matched) say_locked(w);
-        if (!w->matched || (MPI_Test(&w->request, &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS && !flag)) {
-            p = &w->next;
+        if (!w->matched || (MPI_Test(&w->request, &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS && !flag))
             continue;
-        }
-        *p = w->next;
+        TAILQ_REMOVE(&words, w, others);
         back_release(w);
     }
 }
@@ -248,8 +246,7 @@ void back_sync_taken(struct drained *m) {
     back_lock(LOCK_WORDS);
     reap_locked();
     say_locked(m);
-    m->next = words;
-    words = m;
+    TAILQ_INSERT_HEAD(&words, m, others);
     back_unlock(LOCK_WORDS);
 }
 
@@ -274,8 +271,10 @@ void back_sync_finalize(void) {
     back_sync_poll();
     back_lock(LOCK_WORDS);
     reap_locked();
-    for (struct drained *w = words; w != NULL; w = w->next)
+    struct drained *w;
+    TAILQ_FOREACH(w, &words, others) {
         if (w->matched) MPI_Request_free(&w->request);
-    words = NULL;
+    }
+    TAILQ_INIT(&words);
     back_unlock(LOCK_WORDS);
 }

@@ -29,34 +29,37 @@ int back_wait_real(MPI_Request *request, MPI_Status *status) {
 
 // ---- who waits ----
 
-static struct back_waiting *waiting;
+static LIST_HEAD(, back_waiting) waiting = LIST_HEAD_INITIALIZER(waiting);
 
 void back_enlist(struct back_waiting *w) {
     back_lock(LOCK_WAITING);
-    w->next = waiting;
-    waiting = w;
+    LIST_INSERT_HEAD(&waiting, w, others);
     back_unlock(LOCK_WAITING);
 }
 
 void back_delist(struct back_waiting *w) {
+    struct back_waiting *one;
     back_lock(LOCK_WAITING);
-    for (struct back_waiting **p = &waiting; *p != NULL; p = &(*p)->next)
-        if (*p == w) {
-            *p = w->next;
-            break;
-        }
+    LIST_FOREACH(one, &waiting, others) { // the loop may have left out the turn that enlists the call
+        if (one != w) continue;
+        LIST_REMOVE(one, others);
+        break;
+    }
     back_unlock(LOCK_WAITING);
 }
 
 static int list_messages(ckpt_waiting *list, int max) {
     int n = 0;
     back_lock(LOCK_WAITING);
-    for (const struct back_waiting *w = waiting; w != NULL && n < max; w = w->next)
+    const struct back_waiting *w;
+    LIST_FOREACH(w, &waiting, others) {
+        if (n == max) break;
         list[n++] = (ckpt_waiting){w->call, (ckpt_vid)w->comm,
                                    w->peer >= 0                  ? (int)w->peer
                                    : w->peer == CANON_ANY_SOURCE ? CKPT_PEER_ANY
                                                                  : CKPT_PEER_NONE,
                                    w->tag >= 0 ? (int)w->tag : -1, w->what};
+    }
     back_unlock(LOCK_WAITING);
     return n;
 }

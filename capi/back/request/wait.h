@@ -4,6 +4,7 @@
 #ifndef CKPT_BACK_WAIT_H
 #define CKPT_BACK_WAIT_H
 
+#include <sys/queue.h>
 #include <sched.h>
 
 #include "back/request/request.h"
@@ -26,7 +27,7 @@ int back_turn(unsigned turn);
 // A call that waits for long is written down, for people who ask what a rank is doing.
 enum { BACK_SPIN = 200 }; // turns of a loop before the call is written down
 struct back_waiting {
-    struct back_waiting *next;
+    LIST_ENTRY(back_waiting) others;
     const char *call;
     long comm, peer, tag; // virtual id; canonical
     int what;             // CKPT_WAIT_*
@@ -39,7 +40,7 @@ static inline unsigned back_next(unsigned turn) { return turn + (turn <= BACK_SP
 static inline void back_slow(unsigned turn, struct back_waiting *w, int what, const char *call, long comm,
                              long peer, long tag) {
     if (__builtin_expect(turn == BACK_SPIN, 0)) {
-        *w = (struct back_waiting){NULL, call, comm, peer, tag, what};
+        *w = (struct back_waiting){.call = call, .comm = comm, .peer = peer, .tag = tag, .what = what};
         back_enlist(w);
     }
 }

@@ -5,6 +5,7 @@
 
 #include <limits.h>
 #include <stdlib.h>
+#include <sys/queue.h>
 
 // ---- arrays ----
 
@@ -62,11 +63,13 @@ int front_large_block(struct front_large *w, MPI_Count count, MPI_Datatype *type
 // A request's memory is freed when its id is found free, or given to another one of these: looked
 // for when there are twice as many as after the last look.
 
-static struct kept {
-    struct kept *next;
+struct kept {
+    LIST_ENTRY(kept) others;
     ckpt_vid request;
     struct front_large w;
-} * kept;
+};
+LIST_HEAD(kept_list, kept);
+static struct kept_list kept = LIST_HEAD_INITIALIZER(kept);
 static unsigned nkept, look = 64;
 
 static void release(struct front_large *w) {
@@ -74,40 +77,35 @@ static void release(struct front_large *w) {
     for (int i = 0; i < w->ntypes; i++) PMPI_Type_free(&w->types[i]);
 }
 
-// Takes those off the list whose request is gone, or is the one given.
-static struct kept *gone(ckpt_vid request, int all) {
-    struct kept *list = NULL;
-    for (struct kept **p = &kept; *p != NULL;) {
-        struct kept *k = *p;
+// Moves those to old whose request is gone, or is the one given.
+static void take_old(struct kept_list *old, ckpt_vid request, int all) {
+    for (struct kept *k = LIST_FIRST(&kept), *next; k != NULL; k = next) {
+        next = LIST_NEXT(k, others);
         if (k->request != request &&
             !(all && front_is_null(CKPT_KIND_REQUEST,
-                                   ckpt_vid_slot(CKPT_GATE->tables, CKPT_KIND_REQUEST, k->request)))) {
-            p = &k->next;
+                                   ckpt_vid_slot(CKPT_GATE->tables, CKPT_KIND_REQUEST, k->request))))
             continue;
-        }
-        *p = k->next;
-        k->next = list;
-        list = k;
+        LIST_REMOVE(k, others);
+        LIST_INSERT_HEAD(old, k, others);
         nkept--;
     }
-    return list;
 }
 
 static void keep(const struct front_large *w, ckpt_vid request) {
-    struct kept *k = front_alloc(sizeof *k), *old;
-    *k = (struct kept){NULL, request, *w};
+    struct kept_list old = LIST_HEAD_INITIALIZER(old);
+    struct kept *k = front_alloc(sizeof *k);
+    *k = (struct kept){.request = request, .w = *w};
     front_lock();
     int all = nkept >= look;
-    old = gone(request, all);
+    take_old(&old, request, all);
     if (all) look = nkept < 32 ? 64 : 2 * nkept;
-    k->next = kept;
-    kept = k;
+    LIST_INSERT_HEAD(&kept, k, others);
     nkept++;
     front_unlock();
-    for (struct kept *next; old != NULL; old = next) {
-        next = old->next;
-        release(&old->w);
-        free(old);
+    while ((k = LIST_FIRST(&old)) != NULL) {
+        LIST_REMOVE(k, others);
+        release(&k->w);
+        free(k);
     }
 }
 
