@@ -257,6 +257,7 @@ static bool interruptible(long nr, const long a[6]) {
     case SYS_flock:
     case SYS_getrandom:
     case SYS_io_getevents:
+    case SYS_io_pgetevents:
     case SYS_io_uring_enter:
     case SYS_mq_timedreceive:
     case SYS_mq_timedsend:

@@ -28,13 +28,20 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+// limit is how many the application may have: the kernel's limit is ckptrun's.  The application may lower its own,
+// and raise it again.  Not saved: a continued program has that of its new ckptrun.
 struct fd_table {
     bool used[FD_FENCE];
+    struct rlimit limit;
+    rlim_t for_exec; // the soft limit of programs that this process becomes
 };
 
-static struct fd_table table;
+static struct fd_table table = {.limit = {FD_FENCE, FD_FENCE}};
+static rlim_t soft_at_start = FD_FENCE;
 static int placeholder = -1; // high-numbered; O_PATH, so that reads and writes give EBADF
 static int originals[3] = {-1, -1, -1};
+
+static rlim_t at_most(rlim_t n) { return n < FD_FENCE ? n : FD_FENCE; }
 
 // The descriptor table of t: a vfork child has one of its own, in its parent's memory.
 static struct fd_table *fds_of(struct thread *t) {
@@ -124,6 +131,10 @@ static bool kept_for_children(int fd) {
 
 void fds_isolate(bool again) {
     struct rlimit rl;
+    if (getrlimit(RLIMIT_NOFILE, &rl) == 0) {
+        table.for_exec = soft_at_start = rl.rlim_cur;
+        table.limit.rlim_cur = at_most(rl.rlim_cur);
+    }
     if (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < 4096) {
         rl.rlim_cur = rl.rlim_max < 4096 ? rl.rlim_max : 4096;
         setrlimit(RLIMIT_NOFILE, &rl);
@@ -201,52 +212,62 @@ int fds_original(int i) { return i >= 0 && i < 3 ? originals[i] : -1; }
 
 // ---- the calls ---------------------------------------------------------------------------------
 
-// How many the application may have: the kernel's limit is ckptrun's.  The application may lower it, and raise it
-// again.  Not saved: a continued program has the greatest.
-static struct rlimit limit = {FD_FENCE, FD_FENCE};
-
-static rlim_t at_most(rlim_t n) { return n < FD_FENCE ? n : FD_FENCE; }
-
-static long limits(const struct rlimit *new, struct rlimit *old) {
-    struct rlimit real, was = limit;
+static long limits(struct fd_table *f, const struct rlimit *new, struct rlimit *old) {
+    struct rlimit real, was = f->limit;
     if (new != NULL) {
         if (new->rlim_cur > new->rlim_max) return -EINVAL;
         if (RAW2(SYS_getrlimit, RLIMIT_NOFILE, &real) == 0 && new->rlim_max > real.rlim_max) return -EPERM;
-        limit = (struct rlimit){at_most(new->rlim_cur), at_most(new->rlim_max)};
+        f->limit = (struct rlimit){at_most(new->rlim_cur), at_most(new->rlim_max)};
+        // Who sets what it was told leaves it as it is.
+        f->for_exec = new->rlim_cur == FD_FENCE &&soft_at_start > FD_FENCE ? soft_at_start : new->rlim_cur;
     }
     if (old != NULL) *old = was;
     return 0;
 }
 
 // Reads and writes through the kernel, which knows the addresses that are wrong.
-static long limits_at(long new, long old) {
+static long limits_at(struct call *c, long new, long old) {
     struct rlimit from, to;
     struct iovec mine = {&from, sizeof from}, theirs = {(void *)new, sizeof from};
     pid_t self = (pid_t)RAW0(SYS_getpid);
     if (new != 0 && RAW6(SYS_process_vm_readv, self, &mine, 1, &theirs, 1, 0) != sizeof from) return -EFAULT;
     lock();
-    long r = limits(new != 0 ? &from : NULL, &to);
+    long r = limits(fds_of(c->t), new != 0 ? &from : NULL, &to);
     unlock();
     if (r != 0 || old == 0) return r;
     mine.iov_base = &to, theirs.iov_base = (void *)old;
     return RAW6(SYS_process_vm_writev, self, &mine, 1, &theirs, 1, 0) == sizeof to ? 0 : -EFAULT;
 }
 
+// Another program has the soft limit that it would have without ckptrun.  Returns what there was before.
+struct rlimit fds_before_exec(struct thread *t) {
+    struct rlimit was = {0, 0}, then;
+    rlim_t soft = fds_of(t)->for_exec;
+    if (RAW2(SYS_getrlimit, RLIMIT_NOFILE, &was) != 0) return was;
+    then = (struct rlimit){soft < was.rlim_max ? soft : was.rlim_max, was.rlim_max};
+    RAW2(SYS_setrlimit, RLIMIT_NOFILE, &then);
+    return was;
+}
+
+void fds_exec_failed(const struct rlimit *was) {
+    if (was->rlim_max != 0) RAW2(SYS_setrlimit, RLIMIT_NOFILE, was);
+}
+
 long sys_prlimit64(struct call *c) {
     pid_t pid = (pid_t)c->a[0], real = pid != 0 ? to_real(pid) : 0;
     if ((unsigned)c->a[1] != RLIMIT_NOFILE || (real != 0 && real != (pid_t)RAW0(SYS_getpid)))
         return sys_by_tid(c);
-    return limits_at(c->a[2], c->a[3]);
+    return limits_at(c, c->a[2], c->a[3]);
 }
 
 long sys_getrlimit(struct call *c) {
     if ((unsigned)c->a[0] != RLIMIT_NOFILE) return RAW2(SYS_getrlimit, c->a[0], c->a[1]);
-    return c->a[1] == 0 ? -EFAULT : limits_at(0, c->a[1]);
+    return c->a[1] == 0 ? -EFAULT : limits_at(c, 0, c->a[1]);
 }
 
 long sys_setrlimit(struct call *c) {
     if ((unsigned)c->a[0] != RLIMIT_NOFILE) return RAW2(SYS_setrlimit, c->a[0], c->a[1]);
-    return c->a[1] == 0 ? -EFAULT : limits_at(c->a[1], 0);
+    return c->a[1] == 0 ? -EFAULT : limits_at(c, c->a[1], 0);
 }
 
 // Moves a descriptor that the kernel just made down to the lowest free number from min on.
@@ -254,7 +275,7 @@ static long settle_from(struct call *c, long high, int min) {
     if (high < FD_FENCE) return high; // an error
     struct fd_table *f = fds_of(c->t);
     lock();
-    for (int fd = min; fd < (int)limit.rlim_cur; fd++) {
+    for (int fd = min; fd < (int)f->limit.rlim_cur; fd++) {
         if (f->used[fd]) continue;
         long flags = RAW2(SYS_fcntl, high, F_GETFD);
         long r = RAW3(SYS_dup3, high, fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0);
@@ -390,7 +411,7 @@ long sys_dup(struct call *c) {
 }
 
 static long dup_to(struct call *c, long from, long to, long flags) {
-    if (!is_used(c, from) || to < 0 || to >= (long)limit.rlim_cur) return -EBADF;
+    if (!is_used(c, from) || to < 0 || to >= (long)fds_of(c->t)->limit.rlim_cur) return -EBADF;
     lock();
     long r = RAW3(SYS_dup3, from, to, flags);
     if (r >= 0) fds_of(c->t)->used[to] = true;
@@ -411,7 +432,7 @@ long sys_dup3(struct call *c) {
 long sys_fcntl(struct call *c) {
     if (!is_used(c, c->a[0])) return -EBADF;
     if (c->a[1] != F_DUPFD && c->a[1] != F_DUPFD_CLOEXEC) return blocking(c, SYS_fcntl, c->a);
-    if (c->a[2] < 0 || c->a[2] >= (long)limit.rlim_cur) return -EINVAL;
+    if (c->a[2] < 0 || c->a[2] >= (long)fds_of(c->t)->limit.rlim_cur) return -EINVAL;
     return settle_from(c, RAW3(SYS_fcntl, c->a[0], c->a[1], FD_FENCE), (int)c->a[2]);
 }
 

@@ -4,6 +4,7 @@
 #ifndef FDS_H
 #define FDS_H
 
+#include <sys/resource.h>
 #include <stdbool.h>
 
 struct call;
@@ -19,6 +20,8 @@ int fds_used(int *list, int max); // numbers below FD_FENCE that the application
 int fds_place(int number, int from, bool cloexec);
 int fds_original(int i);         // high-numbered dup of the launcher's descriptor i, or -1
 bool fds_select(struct call *c); // no set of this select names a closed descriptor
+struct rlimit fds_before_exec(struct thread *t);
+void fds_exec_failed(const struct rlimit *was);
 void fds_forked(void);
 void fds_abort_job(int status); // has MPICH's launcher end the other ranks
 void fds_vfork_begin(struct thread *t);

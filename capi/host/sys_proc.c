@@ -311,7 +311,9 @@ static long do_exec(struct call *c, const char *path, char *const *argv, char *c
     if (!child) host.ending = 1; // no checkpoint from here on
     signals_before_exec();
     set_kernel_mask(uc_mask(c->uc)); // inherited (docs/split-process.md P14)
+    struct rlimit was = fds_before_exec(c->t);
     long r = child ? exec_child(c, path, argv, envp) : exec_again(c, path, argv, envp);
+    fds_exec_failed(&was);
     block_all();
     if (!borrowed()) signals_reinstall();
     if (!child) host.ending = 0;
@@ -329,7 +331,9 @@ long sys_execveat(struct call *c) {
     if (!host.child && !borrowed()) return -ENOSYS; // glibc's fexecve falls back to execve
     signals_before_exec();
     set_kernel_mask(uc_mask(c->uc));
+    struct rlimit was = fds_before_exec(c->t);
     long r = raw6(SYS_execveat, c->a[0], c->a[1], c->a[2], c->a[3], c->a[4], 0);
+    fds_exec_failed(&was);
     block_all();
     return r;
 }

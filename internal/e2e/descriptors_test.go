@@ -15,7 +15,7 @@ func TestDescriptors(t *testing.T) {
 	for _, trap := range []string{"seccomp", "sud"} {
 		t.Run(trap, func(t *testing.T) {
 			out := outputOf(t, "sh", "-c", inherited, "sh", built.CkptRun(), "--trap", trap, "--dir", filepath.Join(t.TempDir(), "ckpt"),
-				"--", "/usr/bin/python3", program)
+				"--", "/usr/bin/python3", program, "128")
 			if out != "descriptors: good\n" {
 				t.Error(out)
 			}

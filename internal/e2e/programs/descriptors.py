@@ -98,6 +98,19 @@ child = "import os; print([n for n in range(3, 1024) if os.path.exists('/proc/se
 said = subprocess.run([sys.executable, "-c", child], pass_fds=[null], capture_output=True, text=True).stdout
 want(said == "[%d]\n" % null, "a child's descriptors: %s instead of [%d]" % (said.strip(), null))
 
+# With the limit that it would have without ckptrun, or that this program set for it.
+shows = "import resource; print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
+
+
+def limit_of_child(before=None):
+    return subprocess.run([sys.executable, "-c", shows], preexec_fn=before, capture_output=True, text=True).stdout
+
+
+want(limit_of_child() == sys.argv[1] + "\n", "a child's limit: %s instead of %s" % (limit_of_child(), sys.argv[1]))
+lower = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (77, hard))
+want(limit_of_child(lower) == "77\n", "the limit that a child was given: " + limit_of_child(lower))
+want(resource.getrlimit(resource.RLIMIT_NOFILE) == (soft, hard), "the own limit after that")
+
 if not bad:
     print("descriptors: good")
 sys.exit(bad != 0)
