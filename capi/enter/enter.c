@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// enter.c: a program that a wrapper starts as its child comes under ckptrun, if it is the MPI program.
+// enter.c: runs a program that a wrapper starts as its child under ckptrun, if this is the MPI program.
 //
-// ckptrun runs the wrapper, and names this library in LD_PRELOAD of what the wrapper starts before it has
-// called MPI_Init itself.  When the dynamic linker is done, it is known exactly whether the program can
-// call MPI_Init: then the process becomes a ckptrun with the options of the first one.  Everything else,
-// cp and date and other shells, runs on as it is, for the price of one small library.
+// ckptrun runs the wrapper.  As long as the wrapper has not called MPI_Init itself, ckptrun names this library
+// in LD_PRELOAD of the programs that the wrapper starts.  When the dynamic linker is done, it is certain
+// whether the program can call MPI_Init.  If so, the process becomes a ckptrun with the options of the first.
+// All other programs (cp, date, shells) run on unchanged; each loads one small library more.
 //
-// The constructor runs before that of the C library: no malloc, no stdio, no getenv.
+// The constructor runs before that of the C library, so there is no malloc, no stdio and no getenv.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <elf.h>
@@ -17,13 +17,13 @@
 #include <string.h>
 #include <unistd.h>
 
-// What ckptrun says: its path and its options, each ended by SEPARATOR.
+// What ckptrun passes on: its path and its options, each ended by SEPARATOR.
 #define VARIABLE "CKPT_ENTER="
 #define SEPARATOR '\x1f'
 
 enum { MAX_OPTIONS = 256, PATH_BYTES = 4096 };
 
-static bool watching; // the program runs natively, and may come to load an MPI library
+static bool watching; // the program runs without ckptrun, and may still load an MPI library
 
 static bool begins(const char *s, const char *with) { return strncmp(s, with, strlen(with)) == 0; }
 
@@ -110,7 +110,7 @@ static int calls_mpi_init(struct dl_phdr_info *info, size_t size, void *unused) 
     return 0;
 }
 
-// Programs that get MPI by a module which they load later, when it would be too late.
+// Whether the program is one that gets MPI by a module.  Such a program loads the module when it is too late.
 static bool loads_modules(const char *exe) {
     const char *name = last_part(exe);
     return begins(name, "python") || begins(name, "pypy") || begins(name, "octave") ||

@@ -11,7 +11,7 @@
 
 #include "canon/mpi_canon.h"
 
-// Types that all ABIs share.
+// Types that are the same in all ABIs.
 typedef long MPI_Aint, MPI_Count;
 typedef long MPI_Offset;
 typedef int MPI_Fint;
@@ -27,7 +27,7 @@ enum { MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD
 #error "FRONT_ABI: 1 for MPICH, 2 for Open MPI"
 #endif
 
-// The word of a status for the back, which writes it in the application's memory (mpi_status.h).
+// The word that tells the back where to write a status, in the application's memory (mpi_status.h).
 static inline long out_status(const MPI_Status *s) { return is_status(s) ? status_word(FRONT_ABI, s) : 0; }
 
 typedef void(MPI_User_function)(void *, void *, int *, MPI_Datatype *);
@@ -43,15 +43,15 @@ typedef int(MPI_Win_delete_attr_function)(MPI_Win, int, void *, void *);
 
 #include "front/gen/zz_pmpi.h"
 
-// Declares an MPI function: PMPI_name is what follows, MPI_name a weak name of the same, so that a
-// tool can put itself before it.
+// Declares an MPI function: what follows is PMPI_name, and MPI_name is a weak name of it, so that a
+// tool can define MPI_name itself.
 #define FRONT(result, name, params)                                                  \
     __attribute__((visibility("default"))) result PMPI_##name params;                \
     extern __attribute__((visibility("default"), weak,                               \
                           alias("PMPI_" #name))) __typeof__(PMPI_##name) MPI_##name; \
     result PMPI_##name params
 
-// Another two names of it: Open MPI has persistent collectives as an extension.
+// Two more names of a function: Open MPI has persistent collectives as an extension.
 #if FRONT_ABI == 2
 #define FRONT_EXTENSION(name)                                                          \
     extern __attribute__((visibility("default"), weak,                                 \

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// coll.c: operations, and the collectives with an array of datatypes a side.
+// coll.c: operations, and the collectives that take an array of datatypes on each side.
 #include <stdlib.h>
 
 #include "front/front.h"
 
 // ---- operations ----
 
-// Called from below for each piece of a reduction.
+// The lower half calls this for each piece of a reduction.
 static long user_thunk(void *in, void *inout, int *len, long type, void *op) {
     const struct front_op *o = op;
     o->call(o, in, inout, len, out_type((ckpt_vid)type));
     return 0;
 }
 
-// A function with a large count.
+// Calls a function of the application that takes a large count.
 static void call_large(const struct front_op *o, void *in, void *inout, int *len, MPI_Datatype type) {
     MPI_Count n = *len;
     ((void (*)(void *, void *, MPI_Count *, MPI_Datatype *))o->function)(in, inout, &n, &type);
@@ -54,7 +54,7 @@ FRONT(int, Op_create_c, (void *user_fn, int commute, MPI_Op *op)) {
     return front_op_new(call_large, user_fn, commute, CKPT_FN_MPI_OP_CREATE_C, op);
 }
 
-// Of operations that were freed while a reduction was under way: MPI may still call their functions.
+// Operations that were freed while a reduction was under way: MPI may still call their functions.
 static struct front_op *freed_later;
 
 static void free_ops(struct front_op *o) {
@@ -136,7 +136,7 @@ static void convert(struct side *s, const MPI_Datatype *types, int n) {
     for (int i = 0; i < n; i++) s->vids[i] = in_type(types[i]);
 }
 
-// counts and displacements are arrays of int or MPI_Aint, which go through as they are; the back
+// Counts and displacements are arrays of int or MPI_Aint, which are passed on as they are.  The back
 // copies the datatypes when the call is not blocking.
 static int alltoallw(unsigned fn, int neighbors, const void *sendbuf, const void *sendcounts,
                      const void *sdispls, const MPI_Datatype *sendtypes, void *recvbuf,
@@ -206,7 +206,7 @@ FRONT(int, Ineighbor_alltoallw,
     return rc;
 }
 
-// The persistent ones; info holds hints only.
+// The persistent calls.  info holds only hints.
 
 FRONT(int, Alltoallw_init,
       (const void *sendbuf, const int *sendcounts, const int *sdispls, const MPI_Datatype *sendtypes,

@@ -15,8 +15,8 @@ struct front_op {
     struct front_op *next; // among those that are freed later
 };
 int front_op_new(front_op_call *call, void *function, int commute, unsigned fn, MPI_Op *op);
-struct front_op *front_op(MPI_Op op); // NULL of a predefined one
-// How many blocks a collective call moves that has a count for each peer, or for each neighbour.
+struct front_op *front_op(MPI_Op op); // NULL for a predefined one
+// How many blocks a collective call with a count for each peer, or for each neighbour, moves.
 int front_blocks(MPI_Comm comm, int neighbors, int *out, int *in);
 
 #endif

@@ -69,8 +69,8 @@ char *front_strdup(const char *s, size_t max) {
 // ---- tables by virtual id: two levels, so that records never move ----
 //
 // Writers hold the lock.  Readers do not: pages and records are published with release stores, when
-// what they point to is complete.  A record that is dropped beside a reader is one that the program
-// frees and uses at the same time.
+// what they point to is complete.  A record is dropped beside a reader only when the program frees and
+// uses an object at the same time, which is the program's error.
 
 enum { PAGE = 4096, PAGES = 65536 };
 
@@ -78,7 +78,7 @@ struct directory {
     void **page[PAGES];
 };
 
-// With the lock held.
+// The caller holds the lock.
 static void **place(struct directory *d, ckpt_vid vid) {
     uint32_t i = CKPT_VID_INDEX(vid);
     void ***page = &d->page[i / PAGE];
@@ -88,7 +88,7 @@ static void **place(struct directory *d, ckpt_vid vid) {
 
 static void set(void **at, void *record) { __atomic_store_n(at, record, __ATOMIC_RELEASE); }
 
-// Without the lock; NULL: no record.
+// Needs no lock.  NULL: there is no record.
 static void *record_of(const struct directory *d, ckpt_vid vid) {
     uint32_t i = CKPT_VID_INDEX(vid);
     void **page = __atomic_load_n(&d->page[i / PAGE], __ATOMIC_ACQUIRE);
@@ -109,7 +109,7 @@ struct front_side *front_side(int sort, ckpt_vid vid) {
     s = *p;
     if (s == NULL) {
         s = front_alloc(sizeof *s);
-        // MPI: errors of files return by default, all others are fatal.
+        // MPI says that errors of files return by default, and that all others are fatal.
         s->errhandler = CKPT_VID(CKPT_KIND_ERRHANDLER, sort == FRONT_FILE ? ERRH_RETURN : ERRH_DEFAULT);
         set(p, s);
     }
@@ -134,7 +134,7 @@ void front_side_drop(int sort, ckpt_vid vid) {
     free(s);
 }
 
-// ---- objects of the front alone ----
+// ---- objects that only the front has ----
 
 static struct {
     struct directory d;

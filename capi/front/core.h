@@ -27,7 +27,7 @@ __attribute__((noreturn)) void front_not_running(unsigned fn);
 // "MPI_Send"
 const char *front_name(unsigned fn);
 
-// A call that is allowed at any time.
+// Makes a call that is allowed at any time.
 long front_call_again(unsigned fn, const void *args) __attribute__((cold));
 static inline long front_call_always(unsigned fn, const void *args) {
     long rc = CKPT_GATE->gate(fn, args);
@@ -72,15 +72,15 @@ struct front_side {
     struct front_contents *made; // datatypes that were made with large counts: how
 };
 
-// The record of an object, made when it is not there.  Never fails: memory exhaustion ends the
-// process, as MPI's own would.
+// The record of an object, which is made when there is none.  Never fails: the process ends when memory
+// is exhausted, as it would in MPI itself.
 struct front_side *front_side(int sort, ckpt_vid vid);
-// The record if there is one: what was never given any has none.
+// The record if there is one: an object that was never given anything to keep has none.
 struct front_side *front_side_known(int sort, ckpt_vid vid);
-// Frees the record of an object that is gone (attributes have been deleted before).
+// Frees the record of an object that was freed (its attributes have been deleted before).
 void front_side_drop(int sort, ckpt_vid vid);
 
-// Objects that live in the front alone, by virtual id: groups, infos, error handlers, keyvals.
+// Objects that only the front has, by virtual id: groups, infos, error handlers, keyvals.
 ckpt_vid front_object_new(ckpt_kind kind, void *object);
 void *front_object(ckpt_kind kind, ckpt_vid vid); // NULL: no such object
 void front_object_drop(ckpt_kind kind, ckpt_vid vid);

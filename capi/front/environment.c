@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// environment.c: MPI_INFO_ENV, how the program was started.  Open MPI tells; MPICH leaves it empty.
+// environment.c: MPI_INFO_ENV says how the program was started.  Open MPI fills it in; MPICH leaves it empty.
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -11,7 +11,7 @@
 #if FRONT_ABI == 2
 static char **arguments;
 
-// /proc/self/cmdline would be that of ckptrun.
+// The arguments are kept here, since /proc/self/cmdline has those of ckptrun.
 __attribute__((constructor)) static void remember(int argc, char **argv) {
     (void)argc;
     arguments = argv;

@@ -2,13 +2,13 @@
 //
 // error.c: error codes, classes, texts and handlers.
 //
-// The real MPI below always returns errors (the back sees to that); what happens then is decided
-// here, so that it is the same above every MPI and is saved with the application.
+// The real MPI below always returns errors (the back sees to that).  What happens to an error is decided
+// here, so that this is the same above every MPI and is saved with the application.
 //
-// A code that the application sees is a class of its ABI in the low 8 bits and a number in the 22
-// above: 0; the back's number of the real MPI's code; or, with the highest of the 22 set, the
-// function whose count is too large.  Classes and codes that the application added have bit 30 set and
-// are indices into added.
+// A code that the application sees has a class of its ABI in the low 8 bits and a number in the 22 bits
+// above.  The number is 0; or the back's number of the real MPI's code; or, with the highest of the 22
+// bits set, the function whose count is too large.  Classes and codes that the application added have bit
+// 30 set and are indices into added.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,9 +205,9 @@ void front_errhandler_call(MPI_Errhandler errhandler, front_error_call *call) {
 // What raises the exception of C++ for the handler that says so; set by the bindings.
 front_error_throw *front_throw;
 
-// MPICH's C++ bindings call the handler for every error that a function returns, and natively none is
-// returned for which the handler of C++ was called.  Our functions look at each other's results, so they
-// return it, and this is the code for which the bindings ask in vain then; 0: none.
+// MPICH's C++ bindings call the handler for every error that a function returns.  MPICH itself does not
+// return an error for which the handler of C++ was called.  Our functions do, since they look at each other's
+// results.  This is the code of such an error: the call that the bindings then make does nothing; 0: none.
 static _Thread_local int told;
 
 static int was_told(int code) {
@@ -263,9 +263,9 @@ __attribute__((noreturn)) static void fatal(unsigned fn, int code) {
     _Exit(code & 0xff);
 }
 
-// Hands an error to the handler of an object.
+// Calls the handler of an object for an error.
 static int raise(int sort, ckpt_vid vid, unsigned fn, int code) {
-    // An object that is not there has no handler: MPI_COMM_WORLD's then.  MPI_FILE_NULL has one.
+    // An object that does not exist has no handler, so that of MPI_COMM_WORLD is called.  MPI_FILE_NULL has one.
     if (sort != FRONT_FILE && front_state == FRONT_RUNNING &&
         front_is_null(CKPT_VID_KIND(vid), ckpt_vid_slot(CKPT_GATE->tables, CKPT_VID_KIND(vid), vid)))
         sort = FRONT_COMM, vid = VID_COMM_WORLD;
@@ -350,7 +350,7 @@ FRONT(int, File_create_errhandler, (MPI_File_errhandler_function * function, MPI
     return MPI_SUCCESS;
 }
 
-// Generated wrappers know the object; these are called with one that may be wrong.
+// Generated wrappers have checked the object; the functions here may be called with a wrong one.
 static int live(ckpt_kind kind, ckpt_vid vid, unsigned fn) {
     return !front_is_null(kind, front_slot(fn, kind, vid));
 }
@@ -411,7 +411,7 @@ FRONT(int, Win_call_errhandler, (MPI_Win win, int errorcode)) {
     return MPI_SUCCESS;
 }
 
-// MPI_FILE_NULL is allowed: its handler is the default of files opened later.
+// MPI_FILE_NULL is allowed: its handler is the default for files that are opened later.
 FRONT(int, File_set_errhandler, (MPI_File file, MPI_Errhandler errhandler)) {
     return set_handler(FRONT_FILE, in_file(file), errhandler, CKPT_FN_MPI_FILE_SET_ERRHANDLER);
 }

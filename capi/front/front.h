@@ -3,11 +3,11 @@
 // front.h: the application's MPI.
 //
 // A front has the SONAME, symbols and constants of one MPI ABI (mpich_abi.h, openmpi_abi.h; one of
-// them is chosen with -DFRONT_ABI=...), and runs in the upper half.  It answers what it can from
+// them is chosen with -DFRONT_ABI=...), and runs in the upper half.  A front answers what it can from
 // the tables and from its own memory, and sends the rest through the gate.  It includes no mpi.h.
 //
-// Everything here is upper-half memory: an image holds it as it is, and after a restart nothing of
-// it has to be made again.
+// All memory of a front is upper-half memory: an image holds that memory as it is, and a restart has
+// nothing to make again here.
 //
 //   abi.h      types and constants of the ABI; how an MPI function is declared
 //   core.h     init.c, core.c: calls of the MPI below, and what the front keeps beside the tables

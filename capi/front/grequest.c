@@ -18,7 +18,7 @@ struct grequest {
     int fortran;
 };
 
-// Called from below for each of the three.
+// The lower half calls this for each of the three functions.
 static long thunk(struct grequest *g, int what, ckpt_mpi_status *status, int complete) {
     int rc = MPI_SUCCESS;
     if (what == CANON_GREQUEST_QUERY) {
@@ -45,7 +45,7 @@ static long thunk(struct grequest *g, int what, ckpt_mpi_status *status, int com
     return front_canon(rc);
 }
 
-static __thread struct grequest *latest; // that this thread started
+static __thread struct grequest *latest; // the last that this thread started
 
 FRONT(int, Grequest_start,
       (void *query, void *free_request, void *cancel, void *extra_state, MPI_Request *request)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// init.c: begin and end of MPI, and what only asks about the environment.
+// init.c: begin and end of MPI, and functions that only ask about the environment.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ FRONT(int, Init_thread, (int *argc, char ***argv, int required, int *provided)) 
 
 FRONT(int, Finalize, (void)) {
     if (front_state != FRONT_RUNNING) front_not_running(CKPT_FN_MPI_FINALIZE);
-    // MPI: the attributes of MPI_COMM_SELF go first, while everything still works.
+    // MPI says that the attributes of MPI_COMM_SELF are deleted first, while everything still works.
     int rc = front_attrs_delete(CKPT_FN_MPI_FINALIZE, FRONT_COMM, VID_COMM_SELF);
     if (rc != MPI_SUCCESS) return rc;
     front_attrs_delete(CKPT_FN_MPI_FINALIZE, FRONT_COMM, VID_COMM_WORLD);
@@ -136,7 +136,7 @@ FRONT(MPI_Aint, Aint_add, (MPI_Aint base, MPI_Aint disp)) { return base + disp; 
 
 FRONT(MPI_Aint, Aint_diff, (MPI_Aint addr1, MPI_Aint addr2)) { return addr1 - addr2; }
 
-// Upper-half memory: the application keeps pointers into it.
+// The memory is in the upper half, because the application keeps pointers into it.
 FRONT(int, Alloc_mem, (MPI_Aint size, MPI_Info info, void *baseptr)) {
     (void)info;
     void *p = NULL;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// jobs.c: communication with processes of other jobs: those that this one starts, and those that
-// it meets at a port.
+// jobs.c: communication with processes of other jobs: jobs that this one starts, and jobs that this
+// one meets at a port.
 #include <stdlib.h>
 #include <string.h>
 
 #include "front/front.h"
 
-// A call that makes a communicator from parent; v is where the back put its id.
+// Makes a call that makes a communicator from parent; v is where the back put its id.
 static int made(unsigned fn, ckpt_vid parent, const void *a, const ckpt_vid *v, MPI_Comm *newcomm) {
     long rc = front_call(fn, a);
     if (rc != 0) return front_error(FRONT_COMM, parent, fn, rc);
@@ -17,7 +17,7 @@ static int made(unsigned fn, ckpt_vid parent, const void *a, const ckpt_vid *v, 
 
 // ---- starting processes ----
 
-// All that is said of the programs is looked at on the root only.
+// The arguments that describe the programs count on the root only.
 static int spawn(unsigned fn, int count, char **commands, char ***argvs, const int *maxprocs,
                  const MPI_Info *infos, int root, MPI_Comm comm, MPI_Comm *intercomm, int *errcodes) {
     int rank = -1;
@@ -59,7 +59,7 @@ FRONT(int, Comm_spawn_multiple,
                  intercomm, errcodes);
 }
 
-// A new handle of the same communicator each time would be wrong: the back remembers its id.
+// Each call must return the same handle of the communicator, so the back remembers its id.
 FRONT(int, Comm_get_parent, (MPI_Comm * parent)) {
     ckpt_vid v = VID_COMM_NULL;
     const struct Comm_get_parent_words a = {.parent = &v};
@@ -98,7 +98,7 @@ FRONT(int, Lookup_name, (const char *service_name, MPI_Info info, char *port_nam
     return port_out(CKPT_FN_MPI_LOOKUP_NAME, port, port_name, CANON_ERRCLASS_ERR_NAME);
 }
 
-// What is remembered of a name, in one block.
+// A published name and what is kept with it, in one block.
 static ckpt_mpi_name *name_new(const char *service, const char *info, const char *port) {
     size_t s = strlen(service) + 1, p = strlen(port) + 1, i = info_bytes(info);
     ckpt_mpi_name *name = front_alloc(sizeof *name + s + p + i);

@@ -10,14 +10,14 @@
 
 // ---- attr.c ------------------------------------------------------------------------------------
 
-// Copies attributes (with their copy functions) to a duplicate; the ABI's code of the first
-// failure, which no error handler has been given yet.
+// Copies attributes (with their copy functions) to a duplicate.  Returns the ABI's code of the first
+// failure, for which no error handler has been called yet.
 int front_attrs_copy(int sort, ckpt_vid from, ckpt_vid to);
-// Deletes all attributes for fn, newest first; the ABI's code of the first failure, which the object's
-// error handler has been given.
+// Deletes all attributes for fn, newest first.  Returns the ABI's code of the first failure, for which the
+// object's error handler has been called.
 int front_attrs_delete(unsigned fn, int sort, ckpt_vid vid);
 
-// What Fortran does with attributes.  The numbers are MPICH's, whose Fortran library uses them.
+// The forms of attributes in Fortran.  The numbers are MPICH's, whose Fortran library uses them.
 enum { FRONT_ATTR_POINTER = 0, FRONT_ATTR_AINT = 1, FRONT_ATTR_FINT = 3 };
 // Calls a function of Fortran for an attribute; handle is the Fortran one.
 typedef int front_copy_proxy(void *fn, int handle, int keyval, void *extra, int form, void *value,
@@ -34,16 +34,16 @@ MPI_Comm front_comm_made(ckpt_vid parent, ckpt_vid made);
 
 // ---- group.c -----------------------------------------------------------------------------------
 
-// The group that fn (object, size out, members out) tells of.
+// The group that fn (object, size out, members out) returns.
 int front_group_of(int sort, unsigned fn, ckpt_vid object, MPI_Group *group);
 
 const ckpt_mpi_group *in_group(MPI_Group g);
-// A group of no members yet, with room for size.  front_group_new takes it and gives it a handle;
-// front_group_discard is for one that got none.
+// A group without members yet, with room for size.  front_group_new takes the group and gives it a handle;
+// front_group_discard frees a group that got none.
 ckpt_mpi_group *front_group_alloc(int size);
 MPI_Group front_group_new(ckpt_mpi_group *g);
 void front_group_discard(ckpt_mpi_group *g);
-// The communicator that kept a group is gone; g may be NULL.
+// Called when the communicator that kept a group is freed; g may be NULL.
 void front_group_let_go(struct front_group *g);
 
 // ---- hints.c -----------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ MPI_Info front_info_new(const char *content);
 extern ckpt_vid front_info_env;         // the object that MPI_INFO_ENV stands for
 void front_info_environment(int level); // environment.c: makes it
 
-// Makes it the value of key; the key and the value are usable.
+// Sets the value of key.  The caller has checked that key and value are usable.
 void front_info_set(MPI_Info info, const char *key, const char *value);
 void front_info_drop(MPI_Info info);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// partitioned.c: partitioned communication; the calls on a partition are generated.
+// partitioned.c: partitioned communication, except the calls on a partition, which are generated.
 #include "front/front.h"
 
 static int made(unsigned fn, const void *buf, int partitions, MPI_Count count, MPI_Datatype type, int peer,

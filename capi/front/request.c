@@ -31,8 +31,8 @@ static void end(struct batch *b, MPI_Request *requests) {
     front_vids_done(b->vids, b->small_vids);
 }
 
-// After a call whose error is in one of n statuses, which have our codes: makes them the ABI's.  Which is
-// the first with an error; 0 when they do not tell.
+// After a call whose error is in one of n statuses: converts our codes there to those of the ABI.  Returns the
+// index of the first status with an error; 0 when no status has one.
 static int errors(MPI_Status *statuses, int n, long rc) {
     int first = n;
     if (!is_status(statuses) || (rc & 0xff) != CANON_ERRCLASS_ERR_IN_STATUS) return 0;
@@ -43,7 +43,8 @@ static int errors(MPI_Status *statuses, int n, long rc) {
     return first < n ? first : 0;
 }
 
-// The object that a request belongs, or belonged, to: its slot still says so when it is free again.
+// Raises the error on the object that a request belongs, or belonged, to: a slot still has this object when it
+// is free again.
 static int owner_error(ckpt_vid request, unsigned fn, long rc) {
     uint32_t index = CKPT_VID_INDEX(request);
     const ckpt_slot *page = CKPT_VID_KIND(request) == CKPT_KIND_REQUEST
@@ -63,7 +64,7 @@ int front_request_error(MPI_Request *request, ckpt_vid now, unsigned fn, long rc
     return owner_error(was, fn, rc);
 }
 
-// Ends a call on several requests, whose error is that of one of them.
+// Ends a call on several requests; its error is that of the request with index failed.
 static int finish(struct batch *b, MPI_Request *requests, long rc, unsigned fn, int failed) {
     ckpt_vid was = rc != 0 && failed >= 0 && failed < b->n ? in_request(requests[failed]) : VID_REQUEST_NULL;
     end(b, requests);
@@ -87,7 +88,7 @@ FRONT(int, Testall, (int count, MPI_Request *requests, int *flag, MPI_Status *st
     return finish(&b, requests, rc, CKPT_FN_MPI_TESTALL, errors(statuses, b.n, rc));
 }
 
-// Index results: MPI_UNDEFINED is the same number everywhere.
+// Results that are indices need no conversion: MPI_UNDEFINED is the same number in all ABIs.
 
 FRONT(int, Waitany, (int count, MPI_Request *requests, int *index, MPI_Status *status)) {
     struct batch b;

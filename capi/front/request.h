@@ -6,7 +6,7 @@
 
 #include "front/core.h"
 
-// Ids of count handles: in small when they fit, else allocated (front_vids_done frees).
+// The ids of count handles, in small when they fit there, else in memory that front_vids_done frees.
 enum { FRONT_SMALL = 64 };
 ckpt_vid *front_vids(ckpt_vid *small, int count);
 static inline void front_vids_done(ckpt_vid *v, ckpt_vid *small) {
@@ -14,7 +14,7 @@ static inline void front_vids_done(ckpt_vid *v, ckpt_vid *small) {
     if (v != small) free(v);
 }
 
-// The functions of the generalized request that this thread started last are Fortran's.
+// Says that the functions of the generalized request that this thread started last are Fortran's.
 void front_grequest_fortran(void);
 
 #endif

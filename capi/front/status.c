@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// status.c: what a status says.
+// status.c: functions that read or set a status.
 #include <limits.h>
 #include <stddef.h>
 
 #include "front/front.h"
 
-// The size of a datatype in bytes, -1 when it is none.
+// The size of a datatype in bytes, -1 when the handle is not a datatype.
 static int64_t type_size(MPI_Datatype datatype, unsigned fn) {
     const ckpt_slot *s = front_slot(fn, CKPT_KIND_DATATYPE, in_type(datatype));
     return front_is_null(CKPT_KIND_DATATYPE, s) ? -1 : (int64_t)s->extra;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// stub.c: libckpt.so.1 of the upper half.  A program that was linked with -lckpt finds this one
-// when it runs under ckptrun; it hands the calls on.
+// stub.c: libckpt.so.1 of the upper half.  A program that was linked with -lckpt finds this library
+// when the program runs under ckptrun; the library passes the calls on.
 #include <stdint.h>
 
 #include "ckpt.h"
@@ -53,8 +53,9 @@ EXPORT int MPIX_Checkpoint_recover(MPIX_CR_state_t *state) {
 
 // ---- ckpt.h ----
 //
-// A runtime in the program's half is part of the image, so its rails must be closed for each checkpoint and opened
-// again: that is whole mode, which is not built yet.  Each call says so instead of ending the program with an undefined symbol.
+// A runtime in the program's half is part of the image, so its network must be closed for each checkpoint and opened
+// again.  This mode (whole mode) does not exist yet.  Each call says so; without these functions the program would end
+// with an undefined symbol.
 
 static const char no_whole[] =
     "this program opens libckpt itself, as an MPI does, and was started by ckptrun, which saves a runtime with "

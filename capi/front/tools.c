@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// tools.c: what the tools interface does with objects of MPI, and events.  The rest of it is
-// generated.
+// tools.c: functions of the tools interface that take objects of MPI, and events.  The rest of the
+// interface is generated.
 #include "front/front.h"
 
 #define BIND_COMM (T_BIND_BASE + 1)
@@ -12,8 +12,8 @@
 #define BIND_WIN (T_BIND_BASE + 8)
 #define BIND_MESSAGE (T_BIND_BASE + 9)
 
-// The id of the object that a variable is bound to; CKPT_VID_NONE for none, or one that lives in
-// the front alone.
+// The id of the object that a variable is bound to; CKPT_VID_NONE for no object, or for one that only the
+// front has.
 static ckpt_vid object_of(int bind, const void *object) {
     if (object == NULL) return CKPT_VID_NONE;
     switch (bind) {
@@ -60,7 +60,7 @@ FRONT(int, T_pvar_handle_alloc, (void *session, int pvar_index, void *obj_handle
     return front_code(front_call_always(CKPT_FN_MPI_T_PVAR_HANDLE_ALLOC, &a));
 }
 
-// ---- events: neither of the two MPIs has any ----
+// ---- events: neither of the two MPIs has events ----
 
 #define INDEX_ERROR front_code(CANON_ERRCLASS_T_ERR_INVALID_INDEX)
 #define HANDLE_ERROR front_code(CANON_ERRCLASS_T_ERR_INVALID_HANDLE)

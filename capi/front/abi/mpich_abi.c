@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// mpich_abi.c: the data symbols of the MPICH ABI, and functions that only it has.
+// mpich_abi.c: the data symbols of the MPICH ABI, and functions that only this ABI has.
 #include "front/front.h"
 
 const uint32_t mpich_types[CKPT_VID_PREDEFINED] = {[0] = MPI_DATATYPE_NULL,
@@ -17,11 +17,11 @@ int mpich_unweighted, mpich_weights_empty;
 EXPORT int *const MPI_UNWEIGHTED = &mpich_unweighted;
 EXPORT int *const MPI_WEIGHTS_EMPTY = &mpich_weights_empty;
 
-// ---- what libmpichfort, the Fortran companion, uses of libmpich ----
+// ---- what the Fortran companion, libmpichfort, uses of libmpich ----
 
-// It sets these two to its common block when it is first called.
+// The companion sets these two to its common block when it is first called.
 EXPORT MPI_Fint *MPI_F_STATUS_IGNORE, *MPI_F_STATUSES_IGNORE;
-// What the names are in the module mpi_f08.
+// The objects behind these names in the module mpi_f08.
 EXPORT MPI_Status MPIR_F08_MPI_STATUS_IGNORE_OBJ, MPIR_F08_MPI_STATUSES_IGNORE_OBJ;
 EXPORT int MPIR_F08_MPI_BOTTOM, MPIR_F08_MPI_IN_PLACE;
 EXPORT MPI_Status *MPI_F08_STATUS_IGNORE = &MPIR_F08_MPI_STATUS_IGNORE_OBJ;
@@ -33,7 +33,7 @@ EXPORT void MPII_Keyval_set_proxy(int keyval, front_copy_proxy *copy, front_dele
     front_keyval_proxy(keyval, copy, delete);
 }
 
-// Of the predefined ones, the even keyvals are Fortran's.
+// Predefined keyvals come in pairs; the even ones are Fortran's.
 static int c_keyval(int keyval) {
     int predefined = keyval & 0x02000000 ? in_win_attr(keyval - 1) : in_attr(keyval - 1);
     return predefined != 0 ? keyval - 1 : keyval;
@@ -51,13 +51,13 @@ ATTRS(Comm, MPI_Comm, FRONT_COMM, in_comm)
 ATTRS(Type, MPI_Datatype, FRONT_TYPE, in_type)
 ATTRS(Win, MPI_Win, FRONT_WIN, in_win)
 
-// It calls this right after MPI_Grequest_start.
+// The companion calls this right after MPI_Grequest_start.
 EXPORT void MPII_Grequest_set_lang_f77(MPI_Request request) {
     (void)request;
     front_grequest_fortran();
 }
 
-// Stands for the handles of a whole session.
+// This stands for all handles of a session.
 EXPORT void *const MPI_T_PVAR_ALL_HANDLES = (void *)-1l;
 
 // ----

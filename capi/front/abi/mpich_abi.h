@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // mpich_abi.h: the MPICH ABI (libmpich.so.12, libmpi.so.12): types, constants, and how they map to
-// canonical ones.  Handles are ints; that of an object which is not predefined is its virtual id.
+// canonical ones.  Handles are ints; the handle of an object that is not predefined is its virtual id.
 #ifndef CKPT_MPICH_ABI_H
 #define CKPT_MPICH_ABI_H
 
@@ -53,8 +53,8 @@ enum {
     MPI_MAX_PORT_NAME = 256
 };
 
-// A predefined handle of a sort is tag << 24 | low byte; null handles map to index 0, and so does
-// whatever is no handle at all.
+// A predefined handle of a sort is tag << 24 | low byte.  Null handles map to index 0, and so does a
+// value that is not a handle.
 static inline ckpt_vid mpich_in(int handle, ckpt_kind kind, uint32_t tag, uint32_t add) {
     uint32_t h = (uint32_t)handle;
     if (__builtin_expect(h >> 28 == (uint32_t)kind, 1)) return h;
@@ -71,7 +71,7 @@ static inline ckpt_vid in_request(MPI_Request h) { return mpich_in(h, CKPT_KIND_
 static inline ckpt_vid in_message(MPI_Message h) { return mpich_in(h, CKPT_KIND_MESSAGE, 0x6c, 1); }
 static inline ckpt_vid in_win(MPI_Win h) { return mpich_in(h, CKPT_KIND_WIN, ~0u, 0); }
 static inline ckpt_vid in_file(MPI_File h) { return h ? (ckpt_vid)(uintptr_t)h : VID_FILE_NULL; }
-// Objects of the front alone.
+// Objects that only the front has.
 static inline ckpt_vid in_group_vid(MPI_Group h) { return mpich_in(h, CKPT_KIND_GROUP, 0x48, 1); }
 static inline ckpt_vid in_info_vid(MPI_Info h) { return mpich_in(h, CKPT_KIND_INFO, 0x5c, 0); }
 static inline ckpt_vid in_errh(MPI_Errhandler h) { return mpich_in(h, CKPT_KIND_ERRHANDLER, 0x54, 1); }
@@ -113,7 +113,7 @@ static inline MPI_Errhandler out_errh(ckpt_vid v) {
 }
 // Error handlers, by index; the numbers follow from in_errh.
 enum { ERRH_FATAL = 1, ERRH_RETURN = 2, ERRH_THROW = 3, ERRH_ABORT = 4 };
-// A communicator or window for which none was set has the one of MPI_COMM_WORLD at the time of an error.
+// A communicator or window without a handler of its own uses that of MPI_COMM_WORLD when an error occurs.
 enum { ERRH_NONE = 0, ERRH_DEFAULT = ERRH_NONE };
 
 static inline int in_rank(int r) {
@@ -166,7 +166,7 @@ static inline int out_topo(int t) {
     return t; // graph 1, cart 2, dist_graph 3, undefined, as ours
 }
 static inline int out_combiner(int c) { return c; /* ours are MPICH's */ }
-// The predefined attribute of a keyval, 0 when it is none.
+// The predefined attribute of a keyval, 0 when there is none.
 static inline int in_attr(int keyval) {
     switch (keyval) {
     case 0x64400001:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // mpich_companion_abi.c: what the companions of MPICH (libmpichcxx, libmpichfort) use of libmpich
-// besides the functions of MPI, so that they can be bound at once (LD_BIND_NOW), too.
+// besides the functions of MPI.  The companions can thus also be bound at once (LD_BIND_NOW).
 #include <stdlib.h>
 
 #include "front/front.h"
@@ -10,7 +10,7 @@
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 #define EXPORT __attribute__((visibility("default")))
 
-// ---- C++: called right after the object was made in C ----
+// ---- C++: functions that are called right after the object was made in C ----
 
 typedef void op_call(const void *in, void *inout, int len, MPI_Datatype type, void *function);
 
@@ -26,7 +26,7 @@ EXPORT void MPII_Op_set_cxx(MPI_Op op, void (*call)(void)) {
     }
 }
 
-// It is the same function for all handlers.  Sorts are 0 communicator, 1 file, 2 window there.
+// The same function serves all handlers.  Its sorts are 0 communicator, 1 file, 2 window.
 typedef void error_call(int sort, void *handle, int *code, void *function);
 static error_call *cxx_error;
 
@@ -48,7 +48,7 @@ EXPORT void MPII_Errhandler_set_cxx(MPI_Errhandler errhandler, void (*call)(void
 
 enum { MPICH_INT = 0x4c000405, MPICH_BAND = 0x58000006 };
 
-// Processes do not fail one by one here: nobody ever has.
+// Here processes never fail one by one, so no process has failed.
 EXTENSION(Comm_agree, (MPI_Comm comm, int *flag)) {
     return PMPI_Allreduce((void *)-1l, flag, 1, MPICH_INT, MPICH_BAND, comm);
 }
@@ -70,7 +70,7 @@ EXTENSION(Comm_revoke, (MPI_Comm comm)) {
                        CANON_ERRCLASS_ERR_UNSUPPORTED_OPERATION);
 }
 
-// Classes, codes and texts that were added stay until the end.
+// Classes, codes and texts that were added stay until the process ends.
 EXTENSION(Delete_error_class, (int class)) {
     (void)class;
     return MPI_SUCCESS;
@@ -84,7 +84,7 @@ EXTENSION(Delete_error_string, (int code)) {
     return MPI_SUCCESS;
 }
 
-// What lies in a processor of another kind cannot be saved.
+// Memory of a GPU cannot be saved, so none is supported.
 EXTENSION(GPU_query_support, (int kind, int *supported)) {
     (void)kind;
     *supported = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// openmpi_abi.c: the data symbols of the Open MPI ABI, and functions that only it has.
+// openmpi_abi.c: the data symbols of the Open MPI ABI, and functions that only this ABI has.
 #include "front/front.h"
 
 // Programs and other libraries know these by their names: no header of ours declares them.
@@ -52,7 +52,7 @@ static MPI_Fint f_status_ignore[6];
 EXPORT MPI_Fint *MPI_F_STATUS_IGNORE = f_status_ignore;
 EXPORT MPI_Fint *MPI_F_STATUSES_IGNORE = f_status_ignore;
 
-// MPI_COMM_NULL_COPY_FN and its kin: functions here, not null pointers.
+// MPI_COMM_NULL_COPY_FN and its like are functions in this ABI, not null pointers.
 #define ATTR_FNS(object, type)                                                                           \
     EXPORT int OMPI_C_MPI_##object##NULL_DELETE_FN(type h, int k, void *value, void *extra) {            \
         (void)h, (void)k, (void)value, (void)extra;                                                      \
@@ -74,4 +74,4 @@ EXPORT MPI_Fint *MPI_F_STATUSES_IGNORE = f_status_ignore;
 ATTR_FNS(COMM_, MPI_Comm)
 ATTR_FNS(TYPE_, MPI_Datatype)
 ATTR_FNS(WIN_, MPI_Win)
-ATTR_FNS(, MPI_Comm) // MPI_NULL_COPY_FN and its kin, of MPI_Keyval_create
+ATTR_FNS(, MPI_Comm) // MPI_NULL_COPY_FN and its like, for MPI_Keyval_create

@@ -5,8 +5,8 @@
 //
 // Handles are pointers.  Predefined ones are addresses of exported objects, whose first four bytes
 // hold the virtual id; the linker may have copied the objects into the program, so they are reached
-// by name, through the global offset table.  Handles of all others are no addresses: the virtual id
-// with all of the upper 16 bits set, which no program's memory has.
+// by name, through the global offset table.  All other handles are not addresses, but the virtual id
+// with all of the upper 16 bits set: no memory of a program has such an address.
 #ifndef CKPT_OPENMPI_ABI_H
 #define CKPT_OPENMPI_ABI_H
 
@@ -169,7 +169,7 @@ static inline int in_split_type(int t) {
 static inline int in_lock(int l) { return l; /* exclusive 1, shared 2, as ours */ }
 static inline int in_assert(int a) { return a; /* as ours */ }
 static inline int out_topo(int t) { return t == CANON_CART ? 1 : t == CANON_GRAPH ? 2 : t; }
-// Ours are one more than Open MPI's.
+// The canonical numbers are Open MPI's plus one.
 static inline int out_combiner(int c) { return c - 1; }
 static inline int in_attr(int keyval) {
     static const unsigned char ours[7] = {
@@ -180,7 +180,7 @@ static inline int in_attr(int keyval) {
 // Predefined attributes of windows: base 1, size 2, displacement unit 3, flavor 4, model 5.
 static inline int in_win_attr(int keyval) { return keyval >= 7 && keyval <= 11 ? keyval - 6 : 0; }
 enum { MPI_WIN_UNIFIED = 0 };
-// A keyval is an int in every ABI; MPI_KEYVAL_INVALID is negative here, but no virtual id.
+// A keyval is an int in every ABI.  MPI_KEYVAL_INVALID is negative here, and no virtual id is.
 static inline int out_keyval(ckpt_vid v) { return (int)v; }
 
 static inline int is_status(const MPI_Status *s) { return s != MPI_STATUS_IGNORE; }

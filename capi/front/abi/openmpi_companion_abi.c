@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// openmpi_companion_abi.c: what the C++ companion of Open MPI (libmpi_cxx), and our part of it
-// (openmpi_cxx.c), use of libmpi besides the functions of MPI; and what the Fortran one does when
-// everything is bound at once.
+// openmpi_companion_abi.c: what the C++ companion of Open MPI (libmpi_cxx), and our part of that
+// companion (openmpi_cxx.c), use of libmpi besides the functions of MPI; and what the Fortran companion
+// uses when everything is bound at once.
 #include <stdlib.h>
 
 #include "front/abi/openmpi_cxx.h"
@@ -14,7 +14,7 @@
 
 // ---- C++: operations ----
 
-// MPI_Op_create was given the binding's function, which gets the user's as its last argument.
+// MPI_Op_create got the binding's function, which takes the user's function as its last argument.
 static void call_cxx(const struct front_op *o, void *in, void *inout, int *len, MPI_Datatype type) {
     ((void (*)(void *, void *, int *, MPI_Datatype *, void *))o->function)(in, inout, len, &type, o->extra);
 }
@@ -29,7 +29,7 @@ EXPORT void ompi_op_set_cxx_callback(MPI_Op op, void *function) {
 
 // ---- C++: attributes ----
 
-// Sorts are communicator 1, window 2, datatype 3 there.
+// Open MPI's numbers of the sorts: communicator 1, window 2, datatype 3.
 EXPORT int ompi_attr_create_keyval(int sort, void *copy, void *delete, int *keyval, void *extra, int flags,
                                    void *bindings) {
     (void)flags, (void)bindings;

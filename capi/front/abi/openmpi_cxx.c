@@ -2,9 +2,9 @@
 //
 // openmpi_cxx.c: our part of libmpi_cxx.so.40, the C++ companion of Open MPI.
 //
-// It has the real library's name, so that it is found first, and needs the real library, so that
-// that serves whatever is not here.  Here are the functions of it that look into the object behind
-// a handle instead of asking libmpi.
+// This library has the real library's name, so that the linker finds it first, and needs the real
+// library, which has all functions that are not here.  Here are those functions that look into the
+// object behind a handle instead of asking libmpi.
 #include <stdlib.h>
 
 #include "front/abi/openmpi_cxx.h"
@@ -13,7 +13,7 @@
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 #define EXPORT __attribute__((visibility("default")))
 
-// 1 intra, 2 inter, 3 cartesian, 4 graph; 0 what is none of them.
+// Returns 1 for intra, 2 for inter, 3 for cartesian, 4 for graph, and 0 for any other.
 EXPORT int ompi_cxx_comm_get_type(MPI_Comm comm) {
     int inter = 0, topology = MPI_UNDEFINED;
     if (PMPI_Comm_test_inter(comm, &inter) != MPI_SUCCESS) return 0;
@@ -22,7 +22,7 @@ EXPORT int ompi_cxx_comm_get_type(MPI_Comm comm) {
     return topology == out_topo(CANON_CART) ? 3 : topology == out_topo(CANON_GRAPH) ? 4 : 1;
 }
 
-// The real library's.
+// These are in the real library.
 extern __attribute__((weak)) openmpi_cxx_invoke ompi_mpi_cxx_comm_errhandler_invoke,
     ompi_mpi_cxx_win_errhandler_invoke, ompi_mpi_cxx_file_errhandler_invoke;
 
@@ -57,7 +57,7 @@ EXPORT int ompi_cxx_errhandler_invoke_file(MPI_File file, int code, const char *
     return code;
 }
 
-// What a data representation of C++ is called with; it is kept for ever.
+// Makes the state that a data representation of C++ is called with; the state is never freed.
 EXPORT void *ompi_cxx_new_intercept_state(void *read, void *write, void *extent, void *extra) {
     void **state = malloc(4 * sizeof *state);
     if (state == NULL) return NULL;

@@ -6,12 +6,12 @@
 
 #include "front/front.h"
 
-// The binding's, which make an object of C++ from the handle and call the user's function.
+// Functions of the binding, which make a C++ object from the handle and call the user's function.
 typedef void openmpi_cxx_invoke(void *handle, int *code, const char *text, void *function);
 typedef void openmpi_cxx_throw(void *handle, int *code, ...);
 
 MPI_Errhandler ckpt_front_cxx_errhandler(int sort, void *function, openmpi_cxx_invoke *invoke);
-// What MPI::ERRORS_THROW_EXCEPTIONS does for objects of that sort.
+// Sets what MPI::ERRORS_THROW_EXCEPTIONS does for objects of that sort.
 void ckpt_front_cxx_throws(int sort, openmpi_cxx_throw *function);
 
 #endif

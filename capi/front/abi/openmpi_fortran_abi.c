@@ -3,8 +3,8 @@
 // openmpi_fortran_abi.c: what the Fortran companions of Open MPI (libmpi_mpifh, libmpi_usempif08)
 // use of libmpi besides the functions of MPI.
 //
-// The companions stay the real ones; functions of theirs that look into the objects behind handles,
-// of which there are none here, are replaced (openmpi_mpifh.c).
+// The real companions are used.  Handles have no objects behind them here, so openmpi_mpifh.c replaces
+// those functions of the companions that look into such objects.
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,16 +17,16 @@
 
 // ---- data ----
 
-// Common blocks whose addresses stand for special values; the program's own come first.
+// Common blocks whose addresses stand for special values; those of the program are found first.
 EXPORT char mpi_fortran_argv_null_, mpi_fortran_argvs_null_;
 EXPORT int mpi_fortran_bottom_, mpi_fortran_errcodes_ignore_, mpi_fortran_in_place_, mpi_fortran_unweighted_,
     mpi_fortran_weights_empty_;
 EXPORT int *mpi_fortran_status_ignore_, *mpi_fortran_statuses_ignore_;
 
-EXPORT _Bool ompi_mpi_param_check; // false: arguments are checked below
+EXPORT _Bool ompi_mpi_param_check; // false: the lower half checks arguments
 EXPORT int ompi_mpi_state;
 EXPORT MPI_Status ompi_status_empty = {.MPI_SOURCE = MPI_ANY_SOURCE, .MPI_TAG = MPI_ANY_TAG};
-// The table of internal error codes is empty: what is returned here is an MPI code already.
+// The table of internal error codes is empty: functions here return codes of MPI.
 EXPORT int ompi_errcode_intern_lastused;
 EXPORT char ompi_errcodes_intern[0x78], ompi_registered_datareps[0x40];
 
@@ -45,7 +45,7 @@ NAMES(mpi_aint_add_f, mpi_aint_add_f90, MPI_AINT_ADD_F90)
 EXPORT void mpi_aint_diff_f(MPI_Aint *a, MPI_Aint *b, MPI_Aint *diff) { *diff = *a - *b; }
 NAMES(mpi_aint_diff_f, mpi_aint_diff_f90, MPI_AINT_DIFF_F90)
 
-// Never called: its address says that nothing is to be converted.
+// This is never called: its address says that there is nothing to convert.
 EXPORT void mpi_conversion_fn_null_f(void) {}
 NAMES(mpi_conversion_fn_null_f, mpi_conversion_fn_null, MPI_CONVERSION_FN_NULL)
 
@@ -184,7 +184,7 @@ EXPORT MPI_Errhandler ompi_errhandler_create(int sort, void *function, int langu
     return front_errhandler_new(function, sorts[sort & 3], language == 2);
 }
 
-// Called by companions for what they find themselves, on MPI_COMM_WORLD.
+// Companions call this for errors that they find themselves, on MPI_COMM_WORLD.
 EXPORT int ompi_errhandler_invoke(void *handler, void *object, int sort, int code, const char *text) {
     (void)handler, (void)object, (void)sort, (void)text;
     PMPI_Comm_call_errhandler((MPI_Comm)&ompi_mpi_comm_world, code);
@@ -213,7 +213,7 @@ EXPORT int ompi_fortran_string_c2f(const char *c, char *fortran, int len) {
     return 0;
 }
 
-// ---- argument vectors of MPI_Comm_spawn: the companion frees them ----
+// ---- argument vectors of MPI_Comm_spawn, which the companion frees ----
 
 static char *c_string(const char *fortran, int len) {
     while (len > 0 && fortran[len - 1] == ' ') len--;
@@ -225,21 +225,21 @@ static int is_blank(const char *s, int len) {
     return len == 0;
 }
 
-// n strings, one every advance bytes.
+// Takes n strings, one every advance bytes.
 EXPORT int ompi_fortran_argv_count_f2c(char *array, int n, int len, int advance, char ***argv) {
     *argv = front_alloc(((size_t)n + 1) * sizeof **argv);
     for (int i = 0; i < n; i++) (*argv)[i] = c_string(array + (size_t)i * (size_t)advance, len);
     return 0;
 }
 
-// The same, up to a blank one.
+// The same, up to a blank string.
 EXPORT int ompi_fortran_argv_blank_f2c(char *array, int len, int advance, char ***argv) {
     int n = 0;
     while (!is_blank(array + (size_t)n * (size_t)advance, len)) n++;
     return ompi_fortran_argv_count_f2c(array, n, len, advance, argv);
 }
 
-// n programs; the strings of one stand in a row of a matrix that lies by columns.
+// Takes the strings of n programs; those of a program are a row of a matrix that is stored by columns.
 EXPORT int ompi_fortran_multiple_argvs_f2c(int n, char *array, int len, char ****argv) {
     *argv = front_alloc(((size_t)n + 1) * sizeof **argv);
     for (int i = 0; i < n; i++)

@@ -2,9 +2,9 @@
 //
 // openmpi_mpifh.c: our part of libmpi_mpifh.so.40, the Fortran companion of Open MPI.
 //
-// It has the real library's name, so that it is found first, and needs the real library, so that
-// that serves whatever is not here.  Here are the functions of it that look into the object behind
-// a handle instead of asking libmpi.
+// This library has the real library's name, so that the linker finds it first, and needs the real
+// library, which has all functions that are not here.  Here are those functions that look into the
+// object behind a handle instead of asking libmpi.
 #include <stdlib.h>
 
 #include "front/abi/openmpi_fortran.h"
@@ -14,7 +14,7 @@
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 #define EXPORT __attribute__((visibility("default")))
 
-// The error code is left out by calls from the module mpi_f08.
+// Calls from the module mpi_f08 may leave out the error code.
 static void set(MPI_Fint *ierr, int rc) {
     if (ierr != NULL) *ierr = rc;
 }
@@ -93,7 +93,7 @@ EXPORT void ompi_type_match_size_f(MPI_Fint *class, MPI_Fint *size, MPI_Fint *ty
 
 extern void mpi_conversion_fn_null_(void);
 
-// What Fortran calls MPI_CONVERSION_FN_NULL is a function.
+// In Fortran MPI_CONVERSION_FN_NULL is a function.
 static void *conversion(void *function) {
     return function == (void *)mpi_conversion_fn_null_ ? NULL : function;
 }
@@ -111,7 +111,7 @@ EXPORT void ompi_register_datarep_f(char *name, void *read, void *write, void *e
 extern MPI_Fint mpi_fortran_status_ignore_[], mpi_fortran_statuses_ignore_[];
 enum { STATUS_INTS = sizeof(MPI_Status) / sizeof(MPI_Fint) };
 
-// Module mpi_f08 passes these on as the same addresses.
+// The module mpi_f08 passes the same addresses for ignored statuses.
 static int wanted(const MPI_Fint *status) {
     return status != mpi_fortran_status_ignore_ && status != mpi_fortran_statuses_ignore_;
 }
@@ -145,7 +145,7 @@ EXPORT void ompi_test_f(MPI_Fint *request, MPI_Fint *flag, MPI_Fint *status, MPI
     set(ierr, rc);
 }
 
-// Requests of one call as C handles, and statuses when they are wanted.
+// The requests of one call as C handles, and the statuses when the caller wants them.
 struct batch {
     int n;
     MPI_Request *requests, small[16];
@@ -176,7 +176,7 @@ static void end(struct batch *b, MPI_Fint *requests, int n, MPI_Fint *statuses) 
     if (b->statuses != b->small_statuses) free(b->statuses);
 }
 
-// Statuses tell of each request when the call failed for some of them.
+// When the call failed for some requests, the statuses say for each one what happened.
 EXPORT void ompi_waitall_f(MPI_Fint *count, MPI_Fint *requests, MPI_Fint *statuses, MPI_Fint *ierr) {
     struct batch b;
     begin(&b, *count, requests, statuses);
@@ -252,7 +252,7 @@ EXPORT void ompi_testsome_f(MPI_Fint *count, MPI_Fint *requests, MPI_Fint *done,
 
 extern MPI_Fint mpi_fortran_in_place_[], mpi_fortran_bottom_[];
 
-// MPI_IN_PLACE and MPI_BOTTOM as C has them.
+// MPI_IN_PLACE and MPI_BOTTOM in C.
 static void *const in_place = (void *)1, *const bottom = NULL;
 
 static void *address(void *buf) {
@@ -275,7 +275,7 @@ static MPI_Datatype *types_in(int n, const MPI_Fint *types) {
     return t;
 }
 
-// One that does not block has taken over the datatypes when it returns.
+// A call that does not block has its own copy of the datatypes when it returns.
 static int alltoallw(void *sendbuf, const MPI_Fint *sendcounts, const MPI_Fint *sdispls,
                      const MPI_Fint *sendtypes, void *recvbuf, const MPI_Fint *recvcounts,
                      const MPI_Fint *rdispls, const MPI_Fint *recvtypes, MPI_Fint comm,
@@ -283,7 +283,7 @@ static int alltoallw(void *sendbuf, const MPI_Fint *sendcounts, const MPI_Fint *
     MPI_Comm c = PMPI_Comm_f2c(comm);
     void *from = address(sendbuf), *to = address(recvbuf);
     int n = partners(c);
-    // In place there may be one value where an array would be.
+    // With MPI_IN_PLACE the argument may be one value instead of an array.
     MPI_Datatype *s = types_in(from == in_place ? 0 : n, sendtypes), *r = types_in(n, recvtypes);
     int rc;
     if (request == NULL)

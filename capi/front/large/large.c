@@ -60,8 +60,8 @@ int front_large_block(struct front_large *w, MPI_Count count, MPI_Datatype *type
 }
 
 // ---- until the request is complete ----
-// A request's memory is freed when its id is found free, or given to another one of these: looked
-// for when there are twice as many as after the last look.
+// The memory of a request is freed when the request's id is found free, or given to another request
+// here.  A search is made when twice as many requests have memory as after the last search.
 
 struct kept {
     LIST_ENTRY(kept) others;
@@ -77,7 +77,7 @@ static void release(struct front_large *w) {
     for (int i = 0; i < w->ntypes; i++) PMPI_Type_free(&w->types[i]);
 }
 
-// Moves those to old whose request is gone, or is the one given.
+// Moves those to old whose request has ended, or is the given one.
 static void take_old(struct kept_list *old, ckpt_vid request, int all) {
     for (struct kept *k = LIST_FIRST(&kept), *next; k != NULL; k = next) {
         next = LIST_NEXT(k, others);

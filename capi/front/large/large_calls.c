@@ -7,9 +7,9 @@
 
 #include "front/large/large.h"
 
-// ---- packing: element by element gives the same bytes as all at once ----
+// ---- packing: packing element by element gives the same bytes as packing all at once ----
 
-// How many elements go in one call, so that their packed bytes are an int.
+// How many elements one call can pack, so that the number of packed bytes fits an int.
 static int piece(MPI_Datatype type, MPI_Aint *extent, int *elements) {
     MPI_Count bytes;
     MPI_Aint lb;
@@ -148,8 +148,8 @@ FRONT(int, Win_shared_query_c, (MPI_Win win, int rank, MPI_Aint *size, MPI_Aint 
 }
 
 // ---- data representations ----
-// Neither MPI below can convert, nor set a view in a representation that a program has registered: what
-// is left of registering is that each name is good once.  The names are upper-half memory.
+// Neither real MPI can convert, or set a view in a representation that a program has registered.  So
+// registering only checks that each name is used once.  The names are upper-half memory.
 
 enum { DATAREP_NAME = 128 }; // MPI_MAX_DATAREP_STRING, in all ABIs
 

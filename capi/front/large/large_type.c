@@ -3,8 +3,8 @@
 // large_type.c: constructors of datatypes with large counts, and what MPI_Type_get_contents_c says of
 // them.
 //
-// Where the counts are ints the constructor without _c makes the datatype.  Where they are not, it is
-// put together from smaller ones; an image knows it as that, below every MPI.
+// Where the counts fit ints, the constructor without _c makes the datatype.  Where they do not, the
+// datatype is put together from smaller ones, and is so described in images, whichever MPI is below.
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ struct front_contents {
     int *ints;
     MPI_Count *counts;
     MPI_Datatype *types;          // our own duplicates of those that are not predefined
-    struct front_contents **made; // how each of them was made, when with large counts
+    struct front_contents **made; // for each of them made with large counts: how
 };
 
 static int predefined(MPI_Datatype type) { return CKPT_VID_INDEX(in_type(type)) < CKPT_VID_PREDEFINED; }
@@ -46,8 +46,8 @@ void front_contents_release(struct front_contents *c) {
     free(c);
 }
 
-// Takes the values among a constructor's arguments; its arrays have n elements.  The datatypes are the
-// application's own yet.
+// Takes the values among a constructor's arguments; its arrays have n elements.  The datatypes are still
+// those of the application, not duplicates.
 static void take(struct front_contents *c, const char *shape, const long *a, MPI_Count n) {
     int *ints = c->ints;
     MPI_Count *counts = c->counts;
@@ -82,7 +82,7 @@ static void take(struct front_contents *c, const char *shape, const long *a, MPI
     }
 }
 
-// Gives out a datatype, and remembers with which arguments its constructor was called.
+// Returns a datatype to the application, and keeps the arguments of its constructor.
 static int made(int combiner, const long *a, MPI_Datatype made_type, MPI_Datatype *newtype) {
     const char *shape = shape_of_large(combiner), *at = strpbrk(shape, SHAPE_LENGTH);
     MPI_Count n = at != NULL ? a[at - shape] : 0;
@@ -133,7 +133,7 @@ static int *as_ints(const MPI_Count *v, MPI_Count n) {
 
 enum { PIECE = 1 << 30 }; // elements of the pieces that a large one is made of
 
-// count elements, stride bytes apart.
+// Makes a datatype of count elements, stride bytes apart.
 static int spread(MPI_Count count, MPI_Count stride, MPI_Datatype old, MPI_Datatype *newtype) {
     if (fits(count)) return PMPI_Type_create_hvector((int)count, 1, stride, old, newtype);
     MPI_Datatype piece, part[2];
@@ -162,7 +162,7 @@ static int many(MPI_Count count, MPI_Datatype old, MPI_Datatype *newtype) {
     return rc == MPI_SUCCESS ? spread(count, extent, old, newtype) : rc;
 }
 
-// count blocks, stride bytes apart.
+// Makes a datatype of count blocks, stride bytes apart.
 static int blocks(MPI_Count count, MPI_Count length, MPI_Count stride, MPI_Datatype old,
                   MPI_Datatype *newtype) {
     MPI_Datatype block;
@@ -173,7 +173,7 @@ static int blocks(MPI_Count count, MPI_Count length, MPI_Count stride, MPI_Datat
     return rc;
 }
 
-// Blocks of these lengths at these bytes; each: a datatype for each of them, or one for all.
+// Makes blocks of these lengths at these bytes; each: one datatype per block, else one for all.
 static int scattered(int count, const MPI_Count *lengths, const MPI_Aint *at, const MPI_Datatype *types,
                      int each, MPI_Datatype *newtype) {
     MPI_Datatype *block = front_alloc(((size_t)count + 1) * sizeof *block);

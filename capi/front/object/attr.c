@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attr.c: keyvals and attributes.  All of it is the application's own: pointers, and functions that
-// are called when an object is duplicated or freed.  Only the predefined attributes ask below.
+// attr.c: keyvals and attributes.  They consist of the application's own pointers, and functions that
+// are called when an object is duplicated or freed.  Only predefined attributes are asked for below.
 //
-// A value is a pointer when C set it and an integer when Fortran did.  Who asks in the other
-// language gets, as MPI wants it, the pointer as an integer, or a pointer to the integer.
+// A value is a pointer when C set it and an integer when Fortran did.  As MPI demands, a caller in the
+// other language gets the pointer as an integer, or a pointer to the integer.
 #include <stdlib.h>
 
 #include "front/front.h"
@@ -17,7 +17,7 @@ struct keyval {
     front_copy_proxy *copy_proxy; // NULL: functions of C
     front_delete_proxy *delete_proxy;
     int refs; // the application's handle, and every attribute
-    // The handle was given back: attributes may still be there, and it may be given back again.
+    // The handle was freed.  Attributes may still exist, and the handle may be freed again.
     int freed;
 };
 
@@ -112,7 +112,7 @@ static struct front_attr **find(int sort, ckpt_vid object, int keyval) {
     return p;
 }
 
-// What a function of the application's returned is the error, also a class or code that it added.
+// The error is what the application's function returned, which may be a class or code that it added.
 static int attr_error(unsigned fn, int sort, ckpt_vid object, int code) {
     return sort == FRONT_TYPE ? front_error_code(FRONT_COMM, VID_COMM_WORLD, fn, code)
                               : front_error_code(sort, object, fn, code);
@@ -196,7 +196,7 @@ int front_attrs_copy(int sort, ckpt_vid from, ckpt_vid to) {
     return MPI_SUCCESS;
 }
 
-// Predefined attributes: the application gets a pointer to memory of ours, which stays valid.
+// For a predefined attribute the application gets a pointer to our memory, which stays valid.
 static int predefined(int attr, void *value, int *flag) {
     static int values[CANON_ATTRS];
     const struct Comm_get_attr_words a = {.attribute = attr, .value = &values[attr], .flag = flag};

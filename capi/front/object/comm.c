@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// comm.c: communicators are made below; their names, attributes and error handlers are here.
+// comm.c: communicators.  The back makes them; their names, attributes and error handlers are kept here.
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +32,7 @@ MPI_Comm front_comm_made(ckpt_vid parent, ckpt_vid made) {
     return out_comm(made);
 }
 
-// A call that makes a communicator from parent; v is where the back put its id.
+// Makes a call that makes a communicator from parent; v is where the back put its id.
 static int made(unsigned fn, ckpt_vid parent, const void *a, const ckpt_vid *v, MPI_Comm *newcomm) {
     long rc = front_call(fn, a);
     if (rc != 0) return comm_error(parent, fn, rc);
@@ -120,7 +120,7 @@ FRONT(int, Cart_create,
                                         .periods = periods,
                                         .reorder = reorder,
                                         .comm_cart = &v};
-    *comm_cart = MPI_COMM_NULL; // so it stays when there are too few processes
+    *comm_cart = MPI_COMM_NULL; // the result when there are too few processes
     return made(CKPT_FN_MPI_CART_CREATE, parent, &a, &v, comm_cart);
 }
 
@@ -204,7 +204,7 @@ FRONT(int, Intercomm_merge, (MPI_Comm intercomm, int high, MPI_Comm *newintracom
     return made(CKPT_FN_MPI_INTERCOMM_MERGE, parent, &a, &v, newintracomm);
 }
 
-// The request holds the new communicator back until it is complete; its handle is valid then.
+// The handle of the new communicator is valid when the request is complete.
 FRONT(int, Comm_idup, (MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request)) {
     FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_COMM_IDUP, newcomm != NULL);
     FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_COMM_IDUP, request != NULL);

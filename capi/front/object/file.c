@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// file.c: files: opening and closing them.
+// file.c: opening and closing files.
 #include <stdlib.h>
 
 #include "front/front.h"
@@ -11,7 +11,7 @@ FRONT(int, File_open, (MPI_Comm comm, const char *filename, int amode, MPI_Info 
     const struct File_open_words a = {
         .comm = in_comm(comm), .filename = filename, .amode = amode, .info = in_info(info), .fh = &v};
     long rc = front_call(CKPT_FN_MPI_FILE_OPEN, &a);
-    if (rc != 0) // MPI: errors of opening are those of MPI_FILE_NULL
+    if (rc != 0) // MPI says that errors of opening are those of MPI_FILE_NULL
         return front_error(FRONT_FILE, VID_FILE_NULL, CKPT_FN_MPI_FILE_OPEN, rc);
     ckpt_vid handler = front_side(FRONT_FILE, VID_FILE_NULL)->errhandler;
     front_errhandler_hold(handler);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// group.c: groups are lists of world ranks, kept in the application's memory: asking and combining
-// them needs nobody else, and an image holds them as they are.
+// group.c: groups are lists of world ranks in the application's memory.  Functions on groups need no
+// other rank and no call of the real MPI, and an image holds groups as they are.
 #include <stdlib.h>
 #include <string.h>
 
 #include "front/front.h"
 
-// A group never changes, so a communicator keeps its own from the first MPI_Comm_group on, and all of
-// these calls give out the one handle; the group ends with the last of its holders.
+// A group never changes.  So a communicator keeps its group from the first MPI_Comm_group on, and all such
+// calls return the same handle.  The group is freed with the last of its holders.
 struct front_group {
     uint32_t holders; // handles that the application has not freed, and KEPT
     ckpt_vid vid;
@@ -22,7 +22,7 @@ static struct front_group *group_of(const ckpt_mpi_group *g) {
     return (struct front_group *)((char *)(uintptr_t)g - offsetof(struct front_group, members));
 }
 
-// NULL when the application has no handle of it.
+// NULL when the application has no handle of the group.
 static struct front_group *held(ckpt_vid v) {
     struct front_group *g = front_object(CKPT_KIND_GROUP, v);
     return g != NULL && __atomic_load_n(&g->holders, __ATOMIC_RELAXED) & ~KEPT ? g : NULL;
@@ -148,7 +148,7 @@ int front_group_of(int sort, unsigned fn, ckpt_vid object, MPI_Group *group) {
 // The communicator keeps the group that was just made for it, unless another thread was first.
 static void keep(struct front_side *side, MPI_Group group) {
     struct front_group *g = held(in_group_vid(group)), *none = NULL;
-    if (g == NULL) // the empty one
+    if (g == NULL) // the empty group
         return;
     __atomic_add_fetch(&g->holders, KEPT, __ATOMIC_RELAXED);
     if (!__atomic_compare_exchange_n(&side->group, &none, g, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
@@ -218,8 +218,8 @@ FRONT(int, Group_translate_ranks,
     return bad ? FRONT_ERR(CKPT_FN_MPI_GROUP_TRANSLATE_RANKS, RANK) : MPI_SUCCESS;
 }
 
-// The members of a (those that are in b, or not, by want), then those of b that are not in a when
-// both is set.
+// The members of a that are in b if keep_in is set, and those that are not if keep_out is set; then those of b
+// that are not in a if both is set.
 static int combine(unsigned fn, MPI_Group group1, MPI_Group group2, int keep_in, int keep_out, int both,
                    MPI_Group *newgroup) {
     const ckpt_mpi_group *a = in_group(group1), *b = in_group(group2);
@@ -235,7 +235,7 @@ static int combine(unsigned fn, MPI_Group group1, MPI_Group group2, int keep_in,
             if (rank_in(&in_a, b->world[i]) == MPI_UNDEFINED) append(g, b, i);
         free(in_a.at);
     }
-    // I may be in b under a rank that only a lists, or the other way round.
+    // This process may have a rank in only one of the two groups.
     int me = my_world(a) >= 0 ? my_world(a) : my_world(b);
     g->rank = me >= 0 ? find(g, me) : CANON_UNDEFINED;
     *newgroup = front_group_new(g);
@@ -257,7 +257,7 @@ FRONT(int, Group_difference, (MPI_Group group1, MPI_Group group2, MPI_Group *new
     return combine(CKPT_FN_MPI_GROUP_DIFFERENCE, group1, group2, 0, 1, 0, newgroup);
 }
 
-// Takes (or leaves out) the listed members of a group.  Each may be listed once.
+// Takes, or leaves out, the listed members of a group.  A member may be listed only once.
 static int choose(unsigned fn, const ckpt_mpi_group *from, int n, const int *ranks, int exclude,
                   MPI_Group *newgroup) {
     if (from == NULL) return group_error(fn);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// handles.c: handles as Fortran integers: the ABI's own numbers for predefined objects, which are
-// compiled into Fortran programs, and the virtual id for all others.  MPICH's handles are ints.
+// handles.c: handles as Fortran integers.  Predefined objects have the ABI's own numbers, which are
+// compiled into Fortran programs; all others have their virtual id.  MPICH's handles are ints already.
 #include "front/front.h"
 
 #if FRONT_ABI == 1
@@ -36,7 +36,7 @@ static MPI_Fint c2f(ckpt_vid v, ckpt_kind kind) {
     return (MPI_Fint)(i < CKPT_VID_PREDEFINED ? (uint32_t)numbers(kind)->of[i] : v);
 }
 
-// What is no handle becomes the null handle.
+// A number that is not a handle becomes the null handle.
 static ckpt_vid f2c(MPI_Fint f, ckpt_kind kind) {
     if (f >= 0 && f < (MPI_Fint)sizeof comms.index) return CKPT_VID(kind, numbers(kind)->index[f]);
     return CKPT_VID_KIND((ckpt_vid)f) == (uint32_t)kind ? (ckpt_vid)f : CKPT_VID(kind, 0);

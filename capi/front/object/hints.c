@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// hints.c: the hints of communicators and windows (those of files: file.c).  Those given when an object is
-// made go to the MPI below as well; all of them are kept here, and what an object says of itself is what
-// the application's MPI would say: MPICH tells all that it knows and nothing else, Open MPI also what it
-// was given and does not know.  Changing one later changes what is told, and nothing else.
+// hints.c: the hints of communicators and windows (for those of files see file.c).  Hints that are given when
+// an object is made go to the real MPI, too.  All hints are kept here, and asking for them gives what the
+// application's MPI would give: MPICH returns all hints that it knows and no others, Open MPI also returns
+// given hints that it does not know.  Changing a hint later changes only what is returned.
 #include <stdlib.h>
 #include <string.h>
 
 #include "front/object/window.h"
 
-// What has a hint: communicators, and windows by flavor.
+// The objects that have a hint: communicators, and windows by flavor.
 #define OF(flavor) (1 << (flavor))
 enum { COMMS = OF(0), WINDOWS = OF(CREATE) | OF(ALLOCATE) | OF(DYNAMIC) | OF(SHARED) };
 
@@ -17,7 +17,7 @@ enum form { YES_NO, NUMBER, ORDERING, OPS, ANYTHING };
 
 struct hint {
     int of;
-    const char *key, *value; // its value when nobody gave one
+    const char *key, *value; // the value when none was given
     enum form form;
 };
 
@@ -77,8 +77,8 @@ static int usable(enum form form, const char *value) {
     }
 }
 
-// What an object says that has the hints had and is given some more; either may be NULL.  first: it is
-// just being made.
+// The hints that an object returns when it has had and is given given; either may be NULL.  first: the
+// object is just being made.
 static MPI_Info merged(int of, const char *had, const char *given, int first) {
     MPI_Info info = front_info_new(had ? had : KEEPS_ALL && given && first ? given : "");
     for (int i = 0; i < HINTS; i++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// info.c: info objects, kept in the form in which they cross (mpi_canon.h), in the order in which
-// their keys were set.
+// info.c: info objects.  They are kept in the form in which they pass the gate (mpi_canon.h), in the order
+// in which their keys were set.
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,8 +70,8 @@ FRONT(int, Info_free, (MPI_Info * info)) {
     return MPI_SUCCESS;
 }
 
-// Makes content anew: without the pair at old (may be NULL), with key and value at its place or at
-// the end (key may be NULL).
+// Makes content anew, without the pair at old (may be NULL), and with key and value in the place of that
+// pair or at the end (key may be NULL).
 static void replace(struct info *o, const char *old, const char *key, const char *value) {
     size_t n = info_bytes(o->content), k = key ? strlen(key) + 1 : 0;
     size_t v = key ? strlen(value) + 1 : 0;
@@ -126,7 +126,7 @@ FRONT(int, Info_get, (MPI_Info info, const char *key, int valuelen, char *value,
     return MPI_SUCCESS;
 }
 
-// buflen counts the end of the string, on both ways.
+// buflen includes the null character, on input and on output.
 FRONT(int, Info_get_string, (MPI_Info info, const char *key, int *buflen, char *value, int *flag)) {
     const char *content = in_info(info);
     int bad = content == NULL ? CANON_ERRCLASS_ERR_INFO : check_key(key);

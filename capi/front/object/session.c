@@ -2,10 +2,10 @@
 //
 // session.c: sessions.
 //
-// There is one MPI below, which begins with the first session or with MPI_Init, whichever is first,
-// and ends when the process does or with MPI_Finalize.  A session is a record in the application's
-// memory, its process sets are MPI_COMM_WORLD's and MPI_COMM_SELF's members, and communicators made
-// from groups come from MPI_COMM_WORLD, which is there whether the application may see it or not.
+// There is one real MPI.  It starts with the first session or with MPI_Init, whichever comes first, and
+// ends with MPI_Finalize or with the process.  A session is a record in the application's memory.  Its
+// process sets are the members of MPI_COMM_WORLD and of MPI_COMM_SELF.  Communicators from groups are made
+// from MPI_COMM_WORLD, which exists whether the application may see it or not.
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -25,13 +25,13 @@ static struct session *session_of(MPI_Session session) {
     return front_object(CKPT_KIND_SESSION, (ckpt_vid)session);
 }
 
-// The handler of the session is asked; a session that is none has MPI_COMM_SELF's.
+// Calls the handler of the session; for what is not a session, that of MPI_COMM_SELF.
 static int session_error(struct session *s, unsigned fn, long class) {
     if (s != NULL && CKPT_VID_INDEX(s->errhandler) == ERRH_RETURN) return front_code(class);
     return front_error(FRONT_COMM, VID_COMM_SELF, fn, class);
 }
 
-// The process leaves with all sessions finalized, and never called MPI_Finalize.
+// For a process that ends with all sessions finalized, and never called MPI_Finalize.
 static void finalize_at_exit(void) {
     if (front_sessions_only && front_state == FRONT_RUNNING && live == 0)
         front_call(CKPT_FN_MPI_FINALIZE, NULL);
@@ -144,7 +144,7 @@ FRONT(int, Group_from_session_pset, (MPI_Session session, const char *pset_name,
 
 // ---- communicators from groups ----
 
-// Calls that are under way at the same time have different tags.
+// Gives different tags to calls that are under way at the same time.
 static int tag_of(const char *stringtag) {
     uint32_t h = 2166136261u;
     for (const char *p = stringtag; p != NULL && *p; p++) h = (h ^ (unsigned char)*p) * 16777619u;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// type.c: datatypes: what involves arrays of handles, attributes, names, and old names of
+// type.c: functions on datatypes with arrays of handles, attributes and names, and old names of
 // functions.
 #include <stdlib.h>
 #include <string.h>
@@ -148,7 +148,7 @@ FRONT(int, Type_get_name, (MPI_Datatype type, char *type_name, int *resultlen)) 
     };
     ckpt_vid v = in_type(type);
     int predefined = CKPT_VID_INDEX(v) < CKPT_VID_PREDEFINED;
-    // A predefined one has its name although the MPI below may have no such datatype.
+    // A predefined datatype has its name even when the real MPI has no such datatype.
     if (front_is_null(CKPT_KIND_DATATYPE, front_slot(CKPT_FN_MPI_TYPE_GET_NAME, CKPT_KIND_DATATYPE, v)) &&
         type != MPI_DATATYPE_NULL && !(predefined && names[CKPT_VID_INDEX(v)]))
         return FRONT_ERR(CKPT_FN_MPI_TYPE_GET_NAME, TYPE);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// window.c: windows: making and freeing them, their predefined attributes and names.
+// window.c: making and freeing windows, their predefined attributes and names.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -48,9 +48,9 @@ FRONT(int, Win_create,
     return MPI_SUCCESS;
 }
 
-// The memory is the application's, so it must be upper-half memory: ours, with a window on it, or pages of
-// the real MPI that the back maps there, at any place of a page.  Open MPI has no window on memory of others
-// for one rank with MPI_THREAD_MULTIPLE, but shared ones.
+// The application uses the memory, so this must be upper-half memory: either ours, with a window on it, or
+// pages of the real MPI that the back maps there; the memory may begin anywhere in a page.  With
+// MPI_THREAD_MULTIPLE and one rank, Open MPI can make only shared windows, not windows on given memory.
 FRONT(int, Win_allocate,
       (MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void *baseptr, MPI_Win *win)) {
     ckpt_vid v = VID_WIN_NULL;

@@ -14,25 +14,25 @@ struct front_part {
     long unit;
 };
 
-// Attributes point into this.
+// Attributes point into this record.
 struct front_window {
     void *base;
     MPI_Aint bytes;
     int unit, flavor, model;
-    // Of MPI_Win_allocate: this rank's memory, mapped.  Of MPI_Win_allocate_shared: that of all ranks,
-    // and each one's part.
+    // For MPI_Win_allocate, this rank's memory, mapped.  For MPI_Win_allocate_shared, the memory of all
+    // ranks, and the part of each.
     char *area;
     size_t area_bytes;
     int ranks;
     struct front_part *parts;
     MPI_Aint *starts; // offsets in area, one more than ranks
-    int gaps;         // parts need not follow each other
+    int gaps;         // there may be gaps between parts
 };
 
 // The handle of a window that was made below.
 MPI_Win front_window_made(ckpt_vid v, const struct front_window *w, MPI_Info info);
-// A shared window on memory of the real MPI.  It exists as long as the window, which holds a
-// checkpoint back.
+// Makes a shared window on memory of the real MPI.  The memory exists as long as the window, and the window
+// holds a checkpoint back.
 long front_window_below(MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void *base, ckpt_vid *v);
 // Reserves addresses for bytes, PROT_READ and so on; NULL: there are none.
 char *front_window_area(size_t bytes, int protection);

@@ -2,9 +2,9 @@
 //
 // window_shared.c: MPI_Win_allocate_shared and MPI_Win_shared_query.
 //
-// The program keeps pointers into the memory of all ranks, so that is upper-half memory, at
-// addresses of this process's own: reserved here, mapped by the back to files that the ranks share,
-// and again to new ones after a restart.
+// The program keeps pointers into the memory of all ranks, so this memory is in the upper half, at
+// addresses that each process chooses for itself.  The front reserves the addresses, and the back maps
+// them to files that the ranks share; after a restart it maps them to new files.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,7 +15,7 @@ enum { PAGE = 4096 };
 
 static MPI_Aint whole_pages(MPI_Aint bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
 
-// Whether the hints allow parts that do not follow each other without a gap.
+// Whether the hints allow gaps between parts.
 static int apart(const char *info) {
     const char *value = info_value(info, "alloc_shared_noncontig");
     return value != NULL && strcmp(value, "true") == 0;
@@ -29,7 +29,8 @@ static void forget(struct front_window *w) {
     w->starts = NULL;
 }
 
-// An area of NULL and no starts: on memory of the real MPI, whose address is then in base.
+// When the area is NULL and there are no starts, the window is on memory of the real MPI, whose address is
+// then in base.
 static long allocate(const struct front_window *w, MPI_Info info, MPI_Comm comm, int *rank, void *base,
                      ckpt_vid *v) {
     const struct Win_allocate_shared_words a = {.area = w->area,
@@ -75,12 +76,12 @@ static int lay_out(struct front_window *w, MPI_Info info, MPI_Comm comm) {
         w->starts[i + 1] = w->starts[i] + (w->gaps ? whole_pages(w->parts[i].bytes) : w->parts[i].bytes);
     w->area_bytes = (size_t)whole_pages(w->starts[w->ranks]);
     if (w->area_bytes == 0) return MPI_SUCCESS;
-    w->area = front_window_area(w->area_bytes, PROT_NONE); // of NULL the back tells all ranks
+    w->area = front_window_area(w->area_bytes, PROT_NONE); // when it is NULL, the back tells all ranks
     return MPI_SUCCESS;
 }
 
-// Where a rank's part begins.  An empty one is nowhere with MPICH, and with Open MPI where parts need not
-// follow each other.
+// Where a rank's part begins.  An empty part has no address with MPICH, and none with Open MPI where gaps
+// between parts are allowed.
 static void *part(const struct front_window *w, int rank) {
     int nowhere = w->parts[rank].bytes == 0 && (FRONT_ABI == 1 || w->gaps);
     return w->area == NULL || nowhere ? NULL : w->area + w->starts[rank];
@@ -101,7 +102,7 @@ FRONT(int, Win_allocate_shared,
     long below = allocate(&w, info, comm, &rank, &w.base, &v);
     if (below == 0)
         w.base = part(&w, rank);
-    else { // all ranks of comm come here, with the same error
+    else { // all ranks of comm get here, with the same error
         forget(&w);
         if (front_window_below(size, disp_unit, info, comm, &w.base, &v) != 0)
             return front_error(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_WIN_ALLOCATE_SHARED, below);
