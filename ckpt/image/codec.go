@@ -38,7 +38,7 @@ type encoder struct {
 func newEncoder(mode Compression) (*encoder, error) {
 	e := &encoder{mode: mode}
 	if mode == CompressZstd {
-		// The chunk's own digests cover it, so the frame carries none.
+		// The chunk's own digests cover the frame, so the frame has no checksum.
 		z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest),
 			zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false))
 		if err != nil {
@@ -49,8 +49,8 @@ func newEncoder(mode Compression) (*encoder, error) {
 	return e, nil
 }
 
-// encode returns how and as which bytes the content is stored. The bytes are valid until the next
-// call.
+// encode returns the kind and the bytes in which the content is stored. The bytes are valid until the
+// next call.
 func (e *encoder) encode(content []byte) (Kind, []byte) {
 	kind, out := KindRaw, content
 	switch e.mode {

@@ -12,13 +12,13 @@ import (
 // pages.
 type Difference struct {
 	Same     uint64 // data in both images, equal
-	Changed  uint64 // data in both, or zero in one of them, not equal
+	Changed  uint64 // data in at least one image, in regions of both, not equal
 	Added    uint64 // in regions that only the second image has
 	Removed  uint64 // in regions that only the first image has
 	Sections []SectionChange
 }
 
-// SectionChange names a section that differs; a length of -1 stands for a section that is not there.
+// SectionChange names a section that differs; a length of -1 stands for a section that an image lacks.
 type SectionChange struct {
 	Name          string
 	Before, After int64
@@ -66,8 +66,8 @@ func (d *Difference) sections(a, b *File) {
 	}
 }
 
-// windows returns the ranges in which either image has chunks; where both cut alike, each chunk is a
-// range of its own.
+// windows returns the ranges in which either image has chunks. Where the chunks of both have the same
+// bounds, each chunk is a range of its own.
 func windows(a, b *File) []Extent {
 	var cuts []Extent
 	for _, f := range []*File{a, b} {
@@ -101,7 +101,7 @@ func (d *Difference) window(a, b *File, w Extent) error {
 		d.Same += w.End - w.Start
 		return nil
 	}
-	// A range may be long when the cuts of the two interlock, so it is read piece by piece.
+	// A range may be long when chunks of the two images overlap in a chain, so it is read piece by piece.
 	const piece = 1 << 20
 	p, q := make([]byte, piece), make([]byte, piece)
 	for at := w.Start; at < w.End; at += piece {

@@ -10,12 +10,12 @@ import (
 // ErrNoSection is wrapped by File.Section when the image has no section of that name.
 var ErrNoSection = errors.New("no such section")
 
-// CorruptError says that an image is damaged: cut short, or with bytes that are not those written.
+// CorruptError says that an image is damaged: it is cut short, or some bytes are not those that were written.
 type CorruptError struct {
 	File     string
 	Section  string // "header", "footer", "index", "section NAME", "pages ADDR-ADDR", "padding"
 	Offset   int64  // in the file
-	What     string // what was looked at, e.g. "digest"
+	What     string // what was checked, e.g. "digest"
 	Expected string
 	Found    string
 }
@@ -26,8 +26,7 @@ func (e *CorruptError) Error() string {
 		"`ckptctl verify DIR` checks them)", e.File, e.Section, e.Offset, e.What, e.Found, e.Expected)
 }
 
-// VersionError says that an image was written in a version of the format that this program does not
-// know.
+// VersionError says that an image has a version of the format that this program does not know.
 type VersionError struct {
 	File      string
 	Found     uint32

@@ -17,7 +17,7 @@ const Version = 1
 // PageSize is the unit of regions and chunks, in bytes. The format records it.
 const PageSize = 4096
 
-// MaxChunk bounds the content of one chunk, so that a reader knows how much it may have to hold.
+// MaxChunk bounds the content of one chunk, so that a reader knows how much memory it may need.
 const MaxChunk = 4 << 20
 
 // Sizes and marks of docs/image-format.md. All integers are little-endian.
@@ -46,7 +46,7 @@ type Kind uint8
 // Kinds of chunks.
 const (
 	KindZero   Kind = 1 // all zero, not stored
-	KindRaw    Kind = 2 // as it is, at an offset that is a multiple of the page size
+	KindRaw    Kind = 2 // unchanged, at an offset that is a multiple of the page size
 	KindSnappy Kind = 3 // one Snappy block
 	KindZstd   Kind = 4 // one Zstandard frame
 	KindParent Kind = 5 // same as in the parent image; reserved, refused by this version
@@ -81,7 +81,7 @@ func (s Sum) String() string { return hex.EncodeToString(s[:]) }
 
 func sum(p []byte) Sum { return xxh3.Hash128(p).Bytes() }
 
-// Chunk is one entry of the index: where the pages from Addr on are in the file.
+// Chunk is one entry of the index. It says where in the file the pages from Addr on are.
 type Chunk struct {
 	Addr    uint64
 	Offset  int64  // in the file
@@ -92,7 +92,7 @@ type Chunk struct {
 	Data    Sum // digest of the bytes in the file
 }
 
-// End is the address behind the chunk's last byte.
+// End is the address after the chunk's last byte.
 func (c *Chunk) End() uint64 { return c.Addr + uint64(c.Bytes) }
 
 func (c *Chunk) name() string { return fmt.Sprintf("pages 0x%x-0x%x", c.Addr, c.End()) }

@@ -13,18 +13,18 @@ import (
 // Extent is a range of addresses, in whole pages.
 type Extent struct{ Start, End uint64 }
 
-// Memory is where the content of regions comes from. Its methods are called by several goroutines
-// at a time.
+// Memory is where the content of regions comes from. Several goroutines may call its methods at the same
+// time.
 type Memory interface {
 	// ReadAt fills p with the content from addr on, or fails.
 	ReadAt(p []byte, addr uint64) error
 	// Present returns the ranges of pages between start and end that hold data of their own, in
-	// ascending order. The other pages are zero, or, where a file is mapped, the file's.
+	// ascending order. The other pages are zero, or those of the file where one is mapped.
 	Present(start, end uint64) ([]Extent, error)
 }
 
-// ProcessMemory is the memory of a process. The process must not change while it is read: it is
-// stopped, or the caller owns what it reads.
+// ProcessMemory is the memory of a process. The memory must not change while it is read: either the process
+// is stopped, or the caller owns the memory that it reads.
 type ProcessMemory struct {
 	mem     *os.File
 	pagemap *pagemap
@@ -32,8 +32,8 @@ type ProcessMemory struct {
 
 var _ Memory = (*ProcessMemory)(nil)
 
-// OpenProcess opens the memory of process pid. It needs the permission to trace that process: a child
-// of the same user will do.
+// OpenProcess opens the memory of process pid. It needs the permission to trace that process, which a
+// process has for a child of the same user.
 func OpenProcess(pid int) (*ProcessMemory, error) { return openProcess(strconv.Itoa(pid)) }
 
 // OpenSelf opens the memory of this process.
@@ -54,7 +54,7 @@ func openProcess(pid string) (*ProcessMemory, error) {
 // Close closes the process's files.
 func (m *ProcessMemory) Close() error { return errors.Join(m.mem.Close(), m.pagemap.close()) }
 
-// ReadAt implements Memory. It reads pages without access rights (PROT_NONE) too.
+// ReadAt implements Memory. It also reads pages without access rights (PROT_NONE).
 func (m *ProcessMemory) ReadAt(p []byte, addr uint64) error {
 	_, err := m.mem.ReadAt(p, int64(addr))
 	return err

@@ -17,7 +17,7 @@ import (
 	"github.com/libckpt/libckpt/internal/regular"
 )
 
-// File is an open image. Its methods may be called by several goroutines at a time.
+// File is an open image. Several goroutines may call its methods at the same time.
 type File struct {
 	name     string
 	r        io.ReaderAt
@@ -31,8 +31,8 @@ type File struct {
 }
 
 // Open opens an image and checks everything in it but the content of the chunks: header, sections,
-// index and footer, their digests, and that all of it fits together. It fails with *CorruptError,
-// *VersionError or *ArchError.
+// index and footer, their digests, and that these parts agree with each other. It fails with
+// *CorruptError, *VersionError or *ArchError.
 func Open(path string) (*File, error) {
 	f, err := regular.Open(path, os.O_RDONLY)
 	if err != nil {
@@ -51,7 +51,7 @@ func Open(path string) (*File, error) {
 	return img, nil
 }
 
-// OpenReader is Open for size bytes that are not a file; name is for messages.
+// OpenReader is Open for size bytes that are not in a file; name is for messages.
 func OpenReader(name string, r io.ReaderAt, size int64) (*File, error) {
 	f := &File{name: name, r: r, size: size, close: func() error { return nil }}
 	if err := f.load(); err != nil {
@@ -63,13 +63,13 @@ func OpenReader(name string, r io.ReaderAt, size int64) (*File, error) {
 // Close closes the file.
 func (f *File) Close() error { return f.close() }
 
-// Name is the path it was opened by.
+// Name is the path that the file was opened by.
 func (f *File) Name() string { return f.name }
 
 // Bytes is the length of the file.
 func (f *File) Bytes() int64 { return f.size }
 
-// Digest covers the whole file; it is what Write reported.
+// Digest is the digest of the whole file, which Write reported.
 func (f *File) Digest() Digest { return f.seal }
 
 // Regions returns the regions, in order of address. The caller must not change them.
@@ -99,8 +99,8 @@ func (f *File) Sections() []SectionInfo {
 	return list
 }
 
-// Section returns the content of a section, freshly read and checked. It wraps ErrNoSection when
-// there is none of that name.
+// Section reads and checks a section and returns its content. The error wraps ErrNoSection when there is
+// no section of that name.
 func (f *File) Section(name string) ([]byte, error) {
 	for i := range f.sections {
 		if s := &f.sections[i]; s.name == name {
@@ -159,8 +159,8 @@ func (f *File) load() error {
 	if err := f.decodeIndex(&ft, index); err != nil {
 		return err
 	}
-	// One digest over header, sections, index and footer. Their own digests were or will be checked
-	// too, so that a message can name the section.
+	// This is one digest over header, sections, index and footer. Their own digests are checked, too, so
+	// that a message can name the damaged section.
 	seal := blake3.New()
 	seal.Write(header)
 	var regions []byte
@@ -208,7 +208,7 @@ func (f *File) checkHeader(p []byte) error {
 	if ps := le.Uint32(p[20:]); ps != PageSize {
 		return &ArchError{f.name, "page size", fmt.Sprint(ps), fmt.Sprint(PageSize)}
 	}
-	// What is left is constant in this version.
+	// The rest is constant in this version.
 	if !bytes.Equal(p, encodeHeader()) {
 		return f.corrupt("header", 12, "content", "that of version 1", "another")
 	}
@@ -258,7 +258,7 @@ func (f *File) loadFooter() (ft footer, p []byte, err error) {
 		return ft, nil, f.corrupt("footer", at, "offset of the index",
 			fmt.Sprintf("%d to %d", headerBytes, at), ft.indexOffset)
 	}
-	// Divisions, since products of numbers from a file may overflow.
+	// These are divisions, because products of numbers from a file may overflow.
 	if ft.sections > uint64(room)/sectionBytes || ft.chunks > uint64(room)/chunkBytes ||
 		ft.sections*sectionBytes+ft.chunks*chunkBytes != uint64(room) {
 		return ft, nil, f.corrupt("footer", at, "number of index entries",
@@ -347,7 +347,7 @@ func (f *File) checkChunks(indexOffset int64) error {
 		region++
 		f.first[region] = len(f.chunks)
 	}
-	// No two things in the same place.
+	// No two parts may be in the same place.
 	at := int64(headerBytes)
 	for _, s := range f.sections {
 		at = s.offset + s.bytes

@@ -16,10 +16,10 @@ import (
 )
 
 // pagemap finds the pages of a process that hold data of their own, with the ioctl PAGEMAP_SCAN
-// (Linux 6.7) or, where there is none, by reading /proc/PID/pagemap.
+// (Linux 6.7) or, where the kernel lacks it, by reading /proc/PID/pagemap.
 type pagemap struct {
 	f    *os.File
-	scan atomic.Int32 // one of scan*: what the kernel was found to understand
+	scan atomic.Int32 // one of scan*: what the kernel understands, as far as known
 }
 
 const (
@@ -106,7 +106,7 @@ func (m *pagemap) ioctl(start, end uint64, mode int32) ([]Extent, error) {
 		for _, r := range vec[:n] {
 			list = appendExtent(list, Extent{r.start, r.end})
 		}
-		if arg.walkEnd <= start { // cannot be; would be an endless loop
+		if arg.walkEnd <= start { // should not happen, and would make an endless loop
 			return nil, unix.EIO
 		}
 		start = arg.walkEnd

@@ -16,7 +16,7 @@ const DefaultChunk = 512 << 10
 const minZeroRun = 4 * PageSize
 
 // job is what a worker reads at a time: a range of one region that lies in one window. Windows begin
-// at multiples of the chunk size, so that two images of a process cut its memory alike.
+// at multiples of the chunk size, so that chunks of two images of a process have the same bounds.
 type job struct {
 	region     int
 	start, end uint64
@@ -30,7 +30,7 @@ func plan(in *Input, window uint64) (jobs []job, total uint64, err error) {
 			continue
 		}
 		extents := []Extent{{r.Start, r.End}}
-		// What a file or shared memory holds is not told by the page tables of one process.
+		// The page tables of one process do not show the content of a file or of shared memory.
 		if r.Data == nil && r.Flags&(FlagFile|FlagShared) == 0 {
 			if extents, err = in.Memory.Present(r.Start, r.End); err != nil {
 				return nil, 0, fmt.Errorf("region %v: which pages hold data: %w", r, err)
@@ -52,7 +52,7 @@ func plan(in *Input, window uint64) (jobs []job, total uint64, err error) {
 	return jobs, total, nil
 }
 
-// joinNear joins extents with only a few pages between them: one read and one chunk are cheaper
+// joinNear joins extents with only a few pages between them, because one read and one chunk are cheaper
 // than two.
 func joinNear(list []Extent) []Extent {
 	out := list[:0]

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ReadOptions of Read. The zero value is fit for use.
+// ReadOptions are the options of Read. The zero value is ready for use.
 type ReadOptions struct {
 	Workers  int                      // goroutines; at most 4 and at most GOMAXPROCS unless given
 	Progress func(done, total uint64) // bytes of content; called by one goroutine at a time
@@ -21,10 +21,11 @@ type ReadOptions struct {
 
 // Read fills memory with the content of the image, in parallel.
 //
-// dest is asked once for each region that has content and returns the memory to fill: writable, of
-// the region's length, and all zero beforehand (as fresh mappings are), because zero pages are not
-// written. nil leaves the region out. Raw chunks are read straight into that memory. Every chunk's
-// digest is checked; on error (*CorruptError when the image is damaged) the memory holds anything.
+// Read calls dest once for each region that has content. dest returns the memory to fill, which must be
+// writable and of the region's length. It must be all zero beforehand, like a fresh mapping, because zero
+// pages are not written. nil leaves the region out. Raw chunks are read straight into that memory. Read
+// checks every chunk's digest. After an error (*CorruptError when the image is damaged) the content of the
+// memory is undefined.
 func (f *File) Read(ctx context.Context, dest func(i int, r *Region) []byte, opt ReadOptions) error {
 	type task struct {
 		chunk *Chunk
@@ -100,7 +101,7 @@ func (f *File) verifyPadding() error {
 		at = s.offset + s.bytes
 	}
 	gap := func(to int64) error {
-		// At most a page less one byte, else it is none of ours.
+		// Padding is less than a page; a longer gap is not from this package.
 		if to-at >= PageSize {
 			return f.corrupt("padding", at, "length", fmt.Sprintf("less than %d bytes", PageSize), to-at)
 		}
@@ -188,7 +189,7 @@ func (w *chunkReader) load(c *Chunk, dst []byte) error {
 	if err := f.readAt(w.stored, c.Offset, c.name()); err != nil {
 		return err
 	}
-	// Checked before it is decompressed: decompressors see only what a compressor wrote.
+	// The digest is checked first, so that decompressors see only bytes that a compressor wrote.
 	if got := sum(w.stored); got != c.Data {
 		return f.corrupt(c.name(), c.Offset, "digest", c.Data, got)
 	}
@@ -202,8 +203,8 @@ func (w *chunkReader) load(c *Chunk, dst []byte) error {
 	return nil
 }
 
-// ReadAt makes an image a Memory: it fills p with what the process had from addr on. Pages without a
-// chunk are zero; so are addresses outside all regions.
+// ReadAt implements Memory for an image: it fills p with the memory of the process from addr on. Pages
+// without a chunk are zero, and so are addresses outside all regions.
 func (f *File) ReadAt(p []byte, addr uint64) error {
 	clear(p)
 	end := addr + uint64(len(p))
@@ -233,7 +234,7 @@ func (f *File) ReadAt(p []byte, addr uint64) error {
 	return nil
 }
 
-// Present makes an image a Memory: the ranges that have chunks.
+// Present implements Memory for an image: it returns the ranges that have chunks.
 func (f *File) Present(start, end uint64) ([]Extent, error) {
 	var list []Extent
 	for i := range f.chunks {

@@ -12,7 +12,7 @@ import (
 const (
 	FlagShared    uint32 = 1 << 0 // MAP_SHARED
 	FlagAnonymous uint32 = 1 << 1 // no file behind it
-	FlagFile      uint32 = 1 << 2 // a file behind it: pages that are not present are the file's
+	FlagFile      uint32 = 1 << 2 // a file behind it; pages that are not present are those of the file
 	FlagStack     uint32 = 1 << 3 // grows down
 	FlagNoData    uint32 = 1 << 4 // recorded without content (rebuilt by others)
 	flagsKnown           = 1<<5 - 1
@@ -24,11 +24,12 @@ type Region struct {
 	Prot       uint32 // PROT_*
 	Flags      uint32 // Flag*
 	Offset     uint64 // in the file Path
-	Path       string // of the file behind it, "" without
+	Path       string // of the file behind it; "" when there is none
 	Name       string // for people: "[heap]", "[stack]", ...
 
-	// Data, for writing only, is the content when it was copied beforehand (shared mappings, which a
-	// frozen process does not freeze). Its length is that of the region. nil: ask Input.Memory.
+	// Data is used only for writing. It is the content when this was copied beforehand, as for shared
+	// mappings, which others may change while the process is frozen. Data has the length of the region.
+	// nil: the content comes from Input.Memory.
 	Data []byte
 }
 
@@ -46,7 +47,7 @@ func (r *Region) String() string {
 	return s
 }
 
-// checkRegions says what is wrong with a list of regions: it must ascend without overlap, in whole
+// checkRegions says what is wrong with a list of regions, which must ascend without overlap, in whole
 // pages.
 func checkRegions(regions []Region) error {
 	var last uint64
@@ -69,7 +70,7 @@ func checkRegions(regions []Region) error {
 	return nil
 }
 
-// The section "regions": a count, then one entry a region, then the strings.
+// The section "regions" has a count, then one entry per region, then the strings.
 const (
 	regionsHead  = 16 // count u64, bytes of one entry u32, zero u32
 	regionsEntry = 56

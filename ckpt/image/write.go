@@ -23,23 +23,23 @@ type Section struct {
 
 // Input is what an image is made of.
 type Input struct {
-	Meta     []byte // a JSON document of the caller's
+	Meta     []byte // a JSON document of the caller
 	Sections []Section
 	Regions  []Region // ascending, without overlap
-	Memory   Memory   // the content of the regions that do not bring their own
+	Memory   Memory   // the content of the regions without Data
 }
 
-// Options of Write. The zero value is fit for use.
+// Options are the options of Write. The zero value is ready for use.
 type Options struct {
 	Compress Compression // none unless given
 	Workers  int         // goroutines; at most 4 and at most GOMAXPROCS unless given
-	Chunk    int         // bytes of memory a chunk covers at most; DefaultChunk unless given
+	Chunk    int         // most bytes of memory that a chunk covers; DefaultChunk unless given
 
-	// NoSync leaves out both fsyncs: after a power cut the file may be anything. For tests and
-	// measurements.
+	// NoSync leaves out both fsyncs, for tests and measurements: after a power cut the file may have any
+	// content.
 	NoSync bool
 
-	// Progress is called with the bytes of memory done and in all, by one goroutine at a time.
+	// Progress is called with the bytes of memory that are done and their total, by one goroutine at a time.
 	Progress func(done, total uint64)
 }
 
@@ -62,12 +62,11 @@ type Summary struct {
 // Write makes the image of in at path.
 //
 // On success the file at path is complete and, with its name, on stable storage; a file that was
-// there before is replaced. On failure path is as it was before and nothing else is left behind: the
-// image grows under another name in the same directory. One failure is different: when the directory
-// cannot be synced after the rename, the new file is in place but may be gone after a power cut; the
-// caller must then not count on it. After a crash a file named path.*.tmp may remain; it can be
-// removed. Write may be tried again after any error. When the disk is full the error wraps ENOSPC
-// (or EDQUOT).
+// there before is replaced. The image grows under another name in the same directory, so after a failure
+// path is as before and no other file is left. One failure is different: when the directory cannot be
+// synced after the rename, the new file is in place but may be gone after a power cut, so the caller must
+// not rely on the file. After a crash a file named path.*.tmp may remain, and can be removed. Write may be
+// tried again after any error. When the disk is full the error wraps ENOSPC (or EDQUOT).
 func Write(ctx context.Context, path string, in Input, opt Options) (_ Summary, err error) {
 	if err := check(&in); err != nil {
 		return Summary{}, fmt.Errorf("image %s: %w", path, err)
@@ -132,7 +131,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// check finds the mistakes of the caller before anything is created.
+// check looks for mistakes of the caller before any file is created.
 func check(in *Input) error {
 	if err := checkRegions(in.Regions); err != nil {
 		return err

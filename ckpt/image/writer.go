@@ -18,8 +18,8 @@ import (
 	"github.com/libckpt/libckpt/internal/fault"
 )
 
-// writer fills one file. Workers take jobs, read them and write chunks at places that they allocate;
-// the index, written last, puts them in order.
+// writer fills one file. Workers take jobs, read the memory and write chunks at places that they allocate.
+// The index, which is written last, puts the chunks in order.
 type writer struct {
 	file *os.File
 	in   *Input
@@ -31,7 +31,7 @@ type writer struct {
 	total uint64
 	next  atomic.Int64 // job to take
 
-	mu     sync.Mutex // guards what follows, and the calls of Progress
+	mu     sync.Mutex // guards the fields below, and the calls of Progress
 	end    int64      // where the file ends so far
 	chunks []Chunk
 	done   uint64
@@ -60,7 +60,7 @@ func (w *writer) run(ctx context.Context) error {
 	return w.writeTail(sections)
 }
 
-// writeAt writes at an offset; every write of an image passes here.
+// writeAt writes at an offset. Every write of an image goes through writeAt.
 func (w *writer) writeAt(p []byte, at int64) error {
 	if err := fault.Point("image.write.data"); err != nil {
 		return err
@@ -132,7 +132,7 @@ func (w *writer) writeTail(sections []sectionEntry) error {
 	return nil
 }
 
-// work is one worker.
+// work is the loop of one worker.
 func (w *writer) work(ctx context.Context) error {
 	enc, err := newEncoder(w.opt.Compress)
 	if err != nil {
@@ -168,8 +168,8 @@ func (w *writer) work(ctx context.Context) error {
 	}
 }
 
-// read fills p with the job's memory. A page that cannot be read and holds no data of its own is
-// taken as zero: it lies behind the end of a mapped file, or is a guard page.
+// read fills p with the job's memory. A page that cannot be read and holds no data of its own counts as
+// zero: such a page lies behind the end of a mapped file, or is a guard page.
 func (w *writer) read(p []byte, j job) error {
 	r := &w.in.Regions[j.region]
 	var mem Memory = w.in.Memory
@@ -196,8 +196,8 @@ func (w *writer) read(p []byte, j job) error {
 	return nil
 }
 
-// holdsData is Present; of a process it asks the page map's entries, in which more kernels tell guard
-// pages apart than in the answer of the ioctl.
+// holdsData is like Present. For a process it reads the entries of the page map: more kernels mark guard
+// pages there than in the answer of the ioctl.
 func holdsData(mem Memory, start, end uint64) ([]Extent, error) {
 	if p, ok := mem.(*ProcessMemory); ok {
 		return p.pagemap.walk(start, end)
@@ -228,8 +228,8 @@ func (w *writer) writeChunk(enc *encoder, addr uint64, content []byte) error {
 		return fmt.Errorf("%s: %w", c.name(), err)
 	}
 	if !w.opt.NoSync {
-		// Starts the disk while the next chunk is read, which nearly halves the time with fsync. A hint:
-		// where it does not work, or fails, fsync does it all and tells.
+		// This starts writing to disk while the next chunk is read, which nearly halves the time with fsync.
+		// It is only a hint: where it fails or has no effect, fsync writes everything and returns the error.
 		_ = unix.SyncFileRange(int(w.file.Fd()), c.Offset, int64(len(data)), unix.SYNC_FILE_RANGE_WRITE)
 	}
 	return nil

@@ -26,7 +26,7 @@ const CardSize = 256
 //	 64  nonce, 16 bytes
 //	 80  loopback address, 16 bytes (IPv4 mapped)
 //	 96  nine addresses of 16 bytes, unused ones zero
-//	240  first 16 bytes of the SHA-256 of what is before
+//	240  first 16 bytes of the SHA-256 of the bytes before
 const (
 	cardMagic    = "ckptcard"
 	cardVersion  = 2
@@ -102,7 +102,7 @@ func addrAt(b []byte) netip.Addr {
 	return netip.AddrFrom16([16]byte(b[:16])).Unmap()
 }
 
-// ways lists where a process on host may try the owner of the card, best first.
+// ways lists the addresses at which a process on host may reach the owner of the card, best first.
 func (c *card) ways(host hostaddr.ID) []netip.AddrPort {
 	var w []netip.AddrPort
 	if c.host == host && c.loopback.IsValid() {

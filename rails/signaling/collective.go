@@ -9,21 +9,21 @@ import (
 	"fmt"
 )
 
-// Collectives are called by all ranks with the same tag, and match by it: the k-th call with a tag on
-// one rank meets the k-th with that tag on the others. Collectives with different tags may run at the
-// same time and in any order; calls with one tag follow each other. When one rank gives up (its context
-// ends), the others wait until theirs does, and the next call with the tag starts afresh.
+// All ranks call a collective with the same tag. The k-th call with a tag on one rank belongs to the k-th
+// call with that tag on the others. Collectives with different tags may run at the same time and in any
+// order; calls with one tag follow each other. When one rank gives up because its context ends, the others
+// wait until their contexts end, and the next call with the tag starts afresh.
 //
-// All of them fail with a *LostError as soon as any rank is lost, and with a *WaitError that says for
-// whom they waited when ctx ends.
+// All collectives fail with a *LostError as soon as any rank is lost. When ctx ends they fail with a
+// *WaitError, which says for whom they waited.
 
 // FirstReservedTag is the first of the tags that callers may not use.
 const FirstReservedTag = ^uint64(0) - 0xff
 
 const tagShutdown = ^uint64(0)
 
-// operation is what a collective does; it travels along, so that ranks which call different things
-// under one tag find out rather than hang.
+// operation is what a collective does. Messages carry the operation, so that ranks which call different
+// operations with one tag get an error and do not hang.
 type operation uint8
 
 const (
@@ -55,13 +55,13 @@ const (
 	phaseUp     phase = iota + 1 // from the children to the root of the tree
 	phaseDown                    // from the root to the children
 	phaseToRoot                  // from rank 0 to the root that the caller chose, or back
-	phaseItems                   // from anyone to anyone (exchange)
+	phaseItems                   // from any rank to any rank (exchange)
 )
 
 // round is one collective call.
 type round struct{ tag, number uint64 }
 
-// box holds what has arrived for a round. Under Network.mu.
+// box holds the messages that have arrived for a round. Network.mu guards it.
 type box struct {
 	got  map[boxKey]boxed
 	more chan struct{} // closed and replaced when something arrives
@@ -130,7 +130,7 @@ type collective struct {
 	r   round
 }
 
-// run does one collective; f gets the call and returns its error.
+// run runs one collective; f gets the call and returns its error.
 func (n *Network) run(ctx context.Context, op operation, tag uint64, f func(*collective) error) error {
 	n.mu.Lock()
 	c := &collective{n: n, ctx: ctx, op: op, r: round{tag, n.rounds[tag]}}
@@ -150,7 +150,7 @@ func (n *Network) run(ctx context.Context, op operation, tag uint64, f func(*col
 	return nil
 }
 
-// direct waits until there is a link to a rank, or it is known that there will be none.
+// direct waits until there is a link to a rank, or until it is certain that there will be none.
 func (c *collective) direct(to int) error {
 	n := c.n
 	n.mu.Lock()
@@ -216,8 +216,8 @@ func (c *collective) recv(from int, p phase, last int) ([]byte, error) {
 	}
 }
 
-// up combines what the ranks below this one and this one have, and passes it on; at rank 0 it returns
-// the combination of all, elsewhere that of the subtree. combine gets the parts in rank order.
+// up combines the parts of this rank and of the ranks below it, and sends the result up. It returns the
+// combination of all at rank 0, elsewhere that of the subtree. combine gets the parts in rank order.
 func (c *collective) up(mine []byte, combine func(acc, child []byte) ([]byte, error)) ([]byte, error) {
 	n := c.n
 	acc := bytes.Clone(mine)
@@ -236,7 +236,7 @@ func (c *collective) up(mine []byte, combine func(acc, child []byte) ([]byte, er
 	return acc, c.send(treeParent(n.rank), phaseUp, acc)
 }
 
-// down passes what rank 0 has to all.
+// down sends the bytes of rank 0 to all ranks.
 func (c *collective) down(b []byte) ([]byte, error) {
 	n := c.n
 	if n.rank != 0 {
@@ -255,7 +255,7 @@ func (c *collective) down(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// toRoot moves b from rank 0 to root, or back; only the receiver gets a result.
+// toRoot sends b from rank 0 to root, or back. Only the receiver gets a result.
 func (c *collective) toRoot(from, to int, b []byte) ([]byte, error) {
 	switch n := c.n; {
 	case from == to:
@@ -270,7 +270,7 @@ func (c *collective) toRoot(from, to int, b []byte) ([]byte, error) {
 	return nil, nil
 }
 
-// checkRoot refuses a root that is no rank.
+// checkRoot refuses a root that is not a rank.
 func (n *Network) checkRoot(root int) error {
 	if root < 0 || root >= n.size {
 		return fmt.Errorf("root %d: there are only ranks 0 to %d", root, n.size-1)
@@ -378,14 +378,14 @@ func (n *Network) Allreduce(ctx context.Context, tag uint64, mine []byte, combin
 	return all, err
 }
 
-// concat puts what packOne made of several ranks after each other.
+// concat joins what packOne made for several ranks.
 func concat(lower, higher []byte) ([]byte, error) { return append(lower, higher...), nil }
 
 func packOne(b []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...)
 }
 
-// unpack takes apart what count times packOne put together.
+// unpack splits b into the parts that count calls of packOne made.
 func unpack(b []byte, count int) ([][]byte, error) {
 	out := make([][]byte, 0, max(0, min(count, len(b)/4)))
 	for len(b) > 0 {

@@ -15,29 +15,29 @@ import (
 	"github.com/libckpt/libckpt/internal/handshake"
 )
 
-// Connections are always made by the smaller of the two ranks, so that two that want each other at the same
-// time do not make two. The larger asks for one over the ring.
+// The smaller of two ranks always makes their connection, so that two ranks which want each other at the same
+// time do not make two connections. The larger rank asks for a connection over the ring.
 //
 //	smaller                            larger
 //	   handshake            ◄──────►
-//	   ping: number, count  ──────►    the link has it, in the place of an older one
-//	   the link has it      ◄──────    ping: count
+//	   ping: number, count  ──────►    the link takes the connection, which replaces an older one
+//	   the link takes it    ◄──────    ping: count
 //
-// The counts are those of the frames that have arrived on this link before. An attempt that ends halfway
-// is tried again: connections are numbered, so that a late one does not take the place of a newer one.
+// The counts are of the frames that have arrived on this link before. An attempt that ends halfway
+// is tried again. Connections are numbered, so that a late connection does not replace a newer one.
 //
-// When a connection ends, both sides notice, or one. The smaller makes another. The larger, which may be
-// alone in knowing, calls the smaller: it connects, proves who it is, names the connection that it has
-// lost, and leaves. Where the other's host refuses connections for a while its process is gone, and with
-// it the rank.
+// When a connection ends, both ranks notice, or only one of them. The smaller rank makes another connection.
+// The larger rank, which may be the only one to know, calls the smaller: it connects, proves who it is, names
+// the connection that it has lost, and disconnects. When the other's host refuses connections for a while, the
+// other's process has ended, and the rank is lost.
 
 // want is a link that somebody waits for.
 type want struct {
-	done chan struct{} // closed when the link is up, or will not be
-	err  error         // why it will not be; valid after done
+	done chan struct{} // closed when the link is up, or when it failed
+	err  error         // why the link failed; valid after done
 }
 
-// want asks for a link to peer. n.mu is held. The caller has checked that there is none.
+// want asks for a link to peer. n.mu is held. The caller has checked that there is no such link.
 func (n *Network) want(peer int) *want {
 	if w := n.wanted[peer]; w != nil {
 		return w
@@ -89,7 +89,7 @@ func (n *Network) giveUp(peer int, err error) {
 	}
 }
 
-// makeShortcut connects to peer or tells it that this cannot be done.
+// makeShortcut connects to peer, or tells peer that this cannot be done.
 func (n *Network) makeShortcut(peer int) {
 	defer n.wg.Done()
 	ctx, cancel := context.WithTimeout(n.ctx, shortcutTimeout)
@@ -106,15 +106,15 @@ func (n *Network) makeShortcut(peer int) {
 	n.route(&frame{typ: frameNoLink, from: n.rank, to: peer, payload: []byte(clip(err.Error()))})
 }
 
-// errGone says that nobody listens any more where a rank did.
+// errGone says that nobody listens any more at the addresses of a rank.
 var errGone = errors.New("its process is gone: nobody listens there any more")
 
-// made is a connection on which both sides have said their first word.
+// made is a connection on which both sides have sent their first frame.
 type made struct {
 	conn   *handshake.Conn
 	peer   int
 	number uint64
-	has    uint64 // frames that the peer has of this rank
+	has    uint64 // frames of this rank that the peer has
 }
 
 // connect tries all addresses of peer, again and again, until one works or ctx is done.
@@ -127,8 +127,8 @@ func (n *Network) connect(ctx context.Context, peer int) (made, error) {
 	return c, err
 }
 
-// insist calls f with all addresses of peer, again and again, until it succeeds or ctx is done; where gone
-// counts, also until it is known that the peer's process has ended, with errGone.
+// insist calls f with all addresses of peer, again and again, until f succeeds or ctx is done. When gone is
+// set, insist also ends, with errGone, once it is certain that the peer's process has ended.
 func (n *Network) insist(ctx context.Context, peer int, gone bool, f func(ctx context.Context, way string) error) error {
 	ways := n.cards[peer].ways(n.cards[n.rank].host)
 	if len(ways) == 0 {
@@ -150,7 +150,7 @@ func (n *Network) insist(ctx context.Context, peer int, gone bool, f func(ctx co
 		switch {
 		case !all || !gone:
 			refused = time.Time{}
-		case n.parted(): // who refuses has left as agreed
+		case n.parted(): // a peer that refuses has left as agreed
 			return errGone
 		case refused.IsZero():
 			refused = time.Now()
@@ -185,7 +185,7 @@ func (n *Network) dial(ctx context.Context, addr string, peer int) (made, error)
 	c.number = n.dials
 	has := uint64(0)
 	if l := n.links[peer]; l != nil {
-		has = l.received // and stays, since the link is down
+		has = l.received // this does not change, since the link is down
 	}
 	n.mu.Unlock()
 	f := &frame{typ: framePing, from: n.rank, to: peer, seq: has, payload: binary.BigEndian.AppendUint64(nil, c.number)}
@@ -207,7 +207,7 @@ func (n *Network) dial(ctx context.Context, addr string, peer int) (made, error)
 	return c, nil
 }
 
-// greet connects to an address of peer; both prove who they are.
+// greet connects to an address of peer. Both ends prove who they are.
 func (n *Network) greet(ctx context.Context, addr string, peer int, protocol [8]byte) (*handshake.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -222,7 +222,7 @@ func (n *Network) greet(ctx context.Context, addr string, peer int, protocol [8]
 	return handshake.Client(ctx, conn, n.keys.hello(peer, protocol), n.keys.me, n.cards[peer].public)
 }
 
-// firstFrame waits for the other end's first frame, until the network ends or patience does.
+// firstFrame waits for the other end's first frame, until the network ends or firstTimeout has passed.
 func (n *Network) firstFrame(c *handshake.Conn) (*frame, error) {
 	_ = c.SetReadDeadline(time.Now().Add(firstTimeout))
 	stop := context.AfterFunc(n.ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
@@ -240,8 +240,8 @@ func (n *Network) firstFrame(c *handshake.Conn) (*frame, error) {
 	return f, c.SetReadDeadline(time.Time{})
 }
 
-// abandon closes a connection that the other end may have in its link already. It is told when this is the
-// end of all.
+// abandon closes a connection that the other end may have in its link already. When this rank has closed its
+// network, abandon tells the other end so.
 func (n *Network) abandon(c *handshake.Conn, peer int) {
 	n.mu.Lock()
 	closed := n.closed
@@ -253,7 +253,7 @@ func (n *Network) abandon(c *handshake.Conn, peer int) {
 	_ = c.Close()
 }
 
-// join gives a connection that this rank has made to its link.
+// join attaches a connection that this rank has made to its link.
 func (n *Network) join(c made) bool {
 	n.mu.Lock()
 	l, ok := n.attach(c.peer, c.conn, c.number, c.has)
@@ -267,7 +267,7 @@ func (n *Network) join(c made) bool {
 	return ok
 }
 
-// accepted gets a connection whose other end has proved who it is.
+// accepted takes a connection whose other end has proved who it is.
 func (n *Network) accepted(conn *handshake.Conn, h handshake.Hello) {
 	peer := int(h.From)
 	f, err := n.firstFrame(conn)
@@ -318,7 +318,7 @@ func (n *Network) call(ctx context.Context, addr string, l *link) error {
 	return err
 }
 
-// remake gets a link a new connection, unless it or the network comes to its end.
+// remake makes a new connection for a link, unless the link or the network ends.
 func (n *Network) remake(l *link, cause string) {
 	defer n.wg.Done()
 	up := errors.New("the link is up")
@@ -360,14 +360,14 @@ func (n *Network) remake(l *link, cause string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
-	case err == nil, l.wire != nil: // the peer may have connected in this moment
+	case err == nil, l.wire != nil: // the peer may have connected at this moment
 	case errors.Is(err, errGone) && !n.agreed && !l.bye:
 		n.lose(&LostError{Rank: l.peer, By: n.rank, Cause: cause + ", and " + errGone.Error()})
 		n.drop(l)
 	case errors.Is(err, errGone), errors.Is(err, ErrClosed):
-		l.bye = true // all have parted as friends, or it is known
+		l.bye = true // all ranks have agreed to end, or the peer has said goodbye
 		n.drop(l)
-	default: // it can only be waited for: it has no address here, or ctx has ended
+	default: // the peer has no address here, or ctx has ended: this rank can only wait for it
 	}
 }
 
@@ -398,8 +398,8 @@ func (n *Network) buildRing(ctx context.Context) error {
 	return nil
 }
 
-// ringWant is want for a link that the ring cannot do without: nothing can be routed yet, and it is
-// tried for as long as ctx lasts. n.mu is held.
+// ringWant is want for a link that the ring needs: nothing can be routed yet, and the link is tried for as
+// long as ctx lasts. n.mu is held.
 func (n *Network) ringWant(ctx context.Context, peer int) *want {
 	w := n.wanted[peer]
 	if w == nil {

@@ -14,19 +14,19 @@
 //	    ╲        ╲ ╱
 //	      5 ───── 4           Collectives run over one binomial tree rooted at 0, on direct links.
 //
-// It owns its sockets, the bytes on them, and the noticing of lost ranks. It knows nothing of
-// checkpoints, MPI or threads of the application; payloads are bytes, kinds and tags are numbers that
-// the caller chooses. It is pure Go on package net.
+// The package owns its sockets, the bytes on them, and noticing that ranks are lost. It knows nothing of
+// checkpoints, MPI or threads of the application. Payloads are bytes; kinds and tags are numbers that
+// the caller chooses. The package is pure Go on package net.
 //
 // # Trust
 //
-// A card carries a public key (Ed25519), the private half of which never leaves its rank and is new in each
-// start of a job. Links are TLS 1.3 connections on which each end shows a certificate with its key, and takes
-// that of the other's card alone (package handshake). They are bound to the digest of all cards: ranks that
-// were given different ones do not come together. No secret travels, so who reads the cards learns nothing; who can
-// change them while they are gathered can join the job. They travel over the job's own bootstrap,
-// which the job trusts anyway. Strangers can connect to the listening port; they are dropped after a
-// bounded time and at a bounded cost. Ranks of the job trust each other.
+// A card carries a public key (Ed25519). The private half never leaves its rank and is new in each start of
+// a job. Links are TLS 1.3 connections. On a link each end shows a certificate with its key, and accepts only
+// the key of the other's card (package handshake). Links are bound to the digest of all cards, so ranks that
+// were given different cards cannot connect. Cards hold no secret, so whoever reads the cards learns nothing.
+// Whoever can change cards while they are gathered can join the job; but cards travel over the job's own
+// bootstrap, which the job trusts anyway. Strangers can connect to the listening port; they are dropped after
+// a bounded time and at a bounded cost. Ranks of the job trust each other.
 //
 // Endpoints listen on loopback and on all interfaces. When the cards show that all ranks are on one
 // host, the second listener is closed: such a job has no port open to the network.
@@ -40,26 +40,27 @@
 //
 // # Links
 //
-// A link outlives its connections. When one ends another is made, and what had not arrived is sent again:
-// both ends count the frames of the link (link.go), so that they arrive once and in order. All above a
-// link, routes, streams and collectives, sees nothing of it.
+// A link outlives its connections. When a connection ends another is made, and frames that had not arrived
+// are sent again: both ends count the frames of the link (link.go), so that frames arrive once and in order.
+// The layers above a link (routes, streams and collectives) do not notice.
 //
 // # Missing and lost
 //
 // A rank is missing when nothing was heard of it for Config.Silence while this process was running (a
-// process that was stopped does not blame the others for its own absence). Whoever notices tells all, by
-// flooding (reach.go), and again when it is back. Nothing fails: what is sent to it waits. Callers that do
-// not want to wait have OnReach, and contexts.
+// process that was stopped does not blame the others for its own absence). A rank that notices this tells
+// all others by flooding (reach.go), and tells them again when the missing rank is back. Nothing fails:
+// messages to a missing rank wait. Callers that do not want to wait have OnReach, and contexts.
 //
-// A rank is lost when it leaves without the others, or when its host refuses connections where it listened:
-// its process is gone. That too is told to all, and every rank's Network fails: as with MPI, the loss of
-// one rank is the end of the network. All that waits returns a LostError that names the rank.
+// A rank is lost when it leaves without the others, or when its host refuses connections at its addresses,
+// because then its process has ended. All ranks are told of the loss too, and every rank's Network fails: as
+// with MPI, the loss of one rank is the end of the network. All calls that wait return a LostError, which
+// names the rank.
 //
 // # Descriptors
 //
 // All sockets are close-on-exec. Links are shut down, not only closed, so that a forked child which
-// still holds the descriptor does not keep the connection alive. A child that outlives a rank killed
-// without warning does keep it alive: then the rank is missing, not lost.
+// still holds the descriptor does not keep the connection alive. But a child that outlives a rank which was
+// killed without warning does keep its connections alive: then the rank is missing, not lost.
 //
 // # Locks
 //

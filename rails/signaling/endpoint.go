@@ -16,7 +16,7 @@ import (
 	"github.com/libckpt/libckpt/internal/hostaddr"
 )
 
-// Endpoint is one rank before it knows the others: it listens, but accepts nothing yet.
+// Endpoint is one rank before it knows the others: the rank listens, but accepts nothing yet.
 type Endpoint struct {
 	cfg      Config
 	me       *handshake.Identity
@@ -84,11 +84,11 @@ func (e *Endpoint) listenOuter() error {
 	return nil
 }
 
-// Card is what the other ranks need to know of this one: CardSize bytes. It holds no secret, but who
-// can replace it on its way can take this rank's place (see Trust in the package's documentation).
+// Card is what the other ranks need to know of this one, in CardSize bytes. A card holds no secret, but whoever
+// can replace a card on its way can take this rank's place (see Trust in the package's documentation).
 func (e *Endpoint) Card() []byte { return bytes.Clone(e.encoded) }
 
-// Addr is where a process of this host could connect; for logs.
+// Addr is an address at which a process of this host can connect; for logs.
 func (e *Endpoint) Addr() netip.AddrPort { return e.card.loopback }
 
 // Close gives up an endpoint that was not joined. After Join it does nothing.
@@ -103,7 +103,7 @@ func (e *Endpoint) Close() {
 	}
 }
 
-// take gives the listeners to the caller, once.
+// take says whether the caller may have the listeners, which only the first caller may.
 func (e *Endpoint) take() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -113,8 +113,8 @@ func (e *Endpoint) take() bool {
 }
 
 // Join builds the network. cards holds the cards of all ranks in rank order, this one's at rank; every
-// rank must pass the same. It returns when the links to both neighbours on the ring are up. On failure
-// the endpoint is closed. Join may be called once.
+// rank must pass the same cards. Join returns when the links to both neighbours on the ring are up. On
+// failure the endpoint is closed. Join may be called once.
 func (e *Endpoint) Join(ctx context.Context, rank int, cards [][]byte) (*Network, error) {
 	n, err := e.network(rank, cards)
 	if err != nil {
@@ -169,7 +169,7 @@ var (
 	callProtocol = [8]byte{'c', 'k', 'p', 't', 'c', 'a', 'l', '2'} // calls, made by the larger
 )
 
-// keyring is this rank's own key, and what it knows of the others'.
+// keyring is this rank's own key, and the cards with the keys of all ranks.
 type keyring struct {
 	me    *handshake.Identity
 	cards []*card
@@ -182,7 +182,7 @@ func (k *keyring) hello(peer int, protocol [8]byte) handshake.Hello {
 	return handshake.Hello{Protocol: protocol, Job: k.job, From: uint32(k.self), To: uint32(peer)}
 }
 
-// of returns the key that one must have who introduces itself; it is called before anything is proved.
+// of returns the key that the sender of a hello must prove to have. Nothing is proved yet when of is called.
 func (k *keyring) of(h handshake.Hello) (handshake.PublicKey, error) {
 	var none handshake.PublicKey
 	switch {

@@ -7,12 +7,12 @@ import (
 	"fmt"
 )
 
-// ErrClosed is returned by everything that is called on, or waits in, a Network that was closed.
+// ErrClosed is returned by all calls on a Network that was closed, also by those that waited when it was closed.
 var ErrClosed = errors.New("the signaling network is closed")
 
-// LostError says that a rank is gone, and with it the network.
+// LostError says that a rank is lost, and with this rank the network.
 type LostError struct {
-	Rank  int    // who is gone
+	Rank  int    // who is lost
 	By    int    // who noticed
 	Cause string // what was noticed
 }

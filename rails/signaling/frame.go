@@ -7,18 +7,18 @@ import (
 	"fmt"
 )
 
-// frameType says what a frame is for. Numbers are part of the protocol and never reused.
+// frameType is the purpose of a frame. Numbers are part of the protocol and never reused.
 type frameType uint8
 
 const (
 	frameData   frameType = 1 // routed: a piece of a message
-	frameAck    frameType = 2 // routed: frames of a stream up to seq (exclusive) need no room any more
-	framePing   frameType = 3 // link: I am here, and have seq of your frames; the first of the smaller rank has the number of the connection
+	frameAck    frameType = 2 // routed: frames of a stream before seq need no room any more
+	framePing   frameType = 3 // link: I am here, and have seq of your frames; the smaller rank's first ping has the connection's number
 	frameBye    frameType = 4 // link: nothing follows
 	frameLost   frameType = 5 // flooded: a rank is lost; payload is a LostError
 	frameLink   frameType = 6 // routed: please connect to me; in a call (dial.go): connection seq is broken
 	frameNoLink frameType = 7 // routed: I cannot connect to you; payload says why
-	frameReach  frameType = 8 // flooded: a rank misses another, or does no longer (reach.go)
+	frameReach  frameType = 8 // flooded: a rank misses another, or no longer does (reach.go)
 )
 
 const (
@@ -54,7 +54,7 @@ func (f *frame) encode() []byte {
 	return append(b, f.payload...)
 }
 
-// decodeFrame checks what does not depend on the state of the network. The payload is part of b.
+// decodeFrame decodes a frame, and checks what does not depend on the state of the network. The payload is part of b.
 func decodeFrame(b []byte, ranks int) (*frame, error) {
 	if len(b) < frameHeader {
 		return nil, fmt.Errorf("frame has %d bytes, want at least %d", len(b), frameHeader)

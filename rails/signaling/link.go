@@ -18,14 +18,14 @@ import (
 //	(made) ------------> [up] --------------------------------------------> [down]
 //	                       ^                                                  |
 //	                       +--------------------------------------------------+
-//	                         attach: a new connection, or one that takes the place of the old
+//	                         attach: a new connection, or one that replaces the old
 //
 //	[down]  the smaller rank dials, again and again; the larger waits, and calls the smaller (dial.go)
 //	        frames are queued. The link ends when both have said goodbye, or the peer is lost for good
 //
-// Frames arrive once and in order whatever happens to connections: both ends count them. The first frame
-// on a connection, a ping, says how many have arrived; the other end forgets these, and sends the rest,
-// again where need be. Pings are not counted themselves.
+// Frames arrive once and in order whatever happens to connections, because both ends count them. The first
+// frame on a connection, a ping, says how many have arrived. The other end forgets these and sends the rest,
+// again if it has sent them before. Pings themselves are not counted.
 type link struct {
 	n    *Network
 	peer int
@@ -35,8 +35,8 @@ type link struct {
 	last     uint64 // number of the newest connection, given by the smaller rank
 	received uint64 // frames of the peer that were dispatched
 	told     uint64 // of these, how many the peer was told of
-	bye      bool   // the peer said goodbye: its end is no loss
-	quiet    int    // looks at which nothing had arrived; the watchdog's own
+	bye      bool   // the peer said goodbye, so its end is not a loss
+	quiet    int    // for the watchdog: looks in a row at which nothing had arrived
 	missing  bool   // this rank has said that the peer cannot be reached
 
 	mu     sync.Mutex
@@ -45,7 +45,7 @@ type link struct {
 	finish bool // nothing is queued any more
 }
 
-// tellEvery is after how many frames their receiver says that they have arrived.
+// tellEvery is the number of frames after which the receiver says that they have arrived.
 const tellEvery = 64
 
 // send queues f; it never blocks.
@@ -60,9 +60,8 @@ func (l *link) send(f *frame) {
 	}
 }
 
-// end has the link closed once everything queued is written and the peer has closed its side. (To close
-// with unread bytes would have the kernel reset the connection and drop what the peer has not read yet.)
-// n.mu is held.
+// end closes the link once everything queued is written and the peer has closed its side. (If a connection
+// with unread bytes is closed, the kernel resets it and drops what the peer has not read yet.) n.mu is held.
 func (l *link) end() {
 	l.mu.Lock()
 	l.finish = true
@@ -77,7 +76,7 @@ func (l *link) arrived(count uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if count < l.acked {
-		return nil // an older word
+		return nil // an older ping
 	}
 	if count-l.acked > uint64(len(l.queue)) {
 		return errors.New("it says that it has frames which were not sent")
@@ -103,8 +102,8 @@ type wire struct {
 	conn  *handshake.Conn
 	wake  chan struct{} // one token: look at the queue
 	heard bool          // something arrived since the watchdog looked; under Network.mu
-	spoke bool          // a word (ping) is due no sooner than at the next look; under Network.mu
-	words chan []byte   // a ping that is to be written; a newer one takes its place
+	spoke bool          // no ping is due before the next look; under Network.mu
+	words chan []byte   // a ping that is to be written; a newer ping replaces it
 	gone  chan struct{} // closed by cut
 	once  sync.Once
 }
@@ -116,7 +115,7 @@ func (w *wire) poke() {
 	}
 }
 
-// word has a ping written that says what has arrived. n.mu is held.
+// word queues a ping that says what has arrived. n.mu is held.
 func (w *wire) word() {
 	l := w.l
 	l.told, w.spoke = l.received, true
@@ -152,7 +151,7 @@ func (w *wire) write(next uint64) {
 		default:
 		}
 		if err := w.writeAll(batch); err != nil {
-			_ = w.conn.Close() // the reader sees it and reports it, after what had arrived before
+			_ = w.conn.Close() // the reader reads what has arrived, then sees the end and reports it
 			return
 		}
 		if last {
@@ -202,7 +201,7 @@ func causeOf(err error) string {
 	return err.Error()
 }
 
-// take handles a record that arrived over w. An error is the peer's fault: it does not speak as a rank.
+// take handles a record that arrived over w. An error is the peer's fault: the record breaks the protocol.
 func (n *Network) take(w *wire, b []byte) error {
 	f, err := decodeFrame(b, n.size)
 	if err != nil {
@@ -212,7 +211,7 @@ func (n *Network) take(w *wire, b []byte) error {
 	defer n.mu.Unlock()
 	l := w.l
 	if l.wire != w {
-		return nil // another connection has taken its place, on which the frame comes again
+		return nil // another connection has replaced this one, and the frame comes again there
 	}
 	n.hear(w)
 	if f.typ == framePing {
@@ -224,9 +223,9 @@ func (n *Network) take(w *wire, b []byte) error {
 	return n.dispatch(l, f)
 }
 
-// attach gives a link a connection, the number of which the smaller rank has chosen: what the peer has
-// of this rank's frames is known, and this rank's first word is on its way or still to be said. It returns
-// false when the connection is of no use. n.mu is held.
+// attach gives a link a connection, whose number the smaller rank has chosen. It is known how many of this
+// rank's frames the peer has; this rank's first ping was sent or is still to be sent. attach returns false
+// when the connection is of no use. n.mu is held.
 func (n *Network) attach(peer int, conn *handshake.Conn, number, has uint64) (*link, bool) {
 	l := n.links[peer]
 	if n.closed || l != nil && (number <= l.last || l.arrived(has) != nil) || l == nil && has != 0 {
@@ -271,7 +270,7 @@ func (n *Network) newLink(peer int) *link {
 	return l
 }
 
-// ended takes a connection from its link. Unless the link has ended, another connection is made.
+// ended removes a connection from its link. Unless the link has ended, another connection is made.
 func (n *Network) ended(w *wire, err error) {
 	w.cut()
 	n.mu.Lock()
@@ -290,9 +289,9 @@ func (n *Network) ended(w *wire, err error) {
 	go n.remake(l, causeOf(err))
 }
 
-// over tells whether a link needs no other connection. The link of a peer that has said goodbye still needs one
-// until the peer has this rank's goodbye: the peer may wait for it, and this rank, in a circle, for others that
-// wait. n.mu is held.
+// over tells whether a link needs no other connection. When the peer has said goodbye, the link still needs a
+// connection until the peer has this rank's goodbye. Otherwise the peer might wait for this goodbye while this
+// rank waits, in a circle, for others that wait. n.mu is held.
 func (n *Network) over(l *link) bool {
 	return n.links[l.peer] != l || n.closed || n.lost[l.peer] != nil || l.bye && n.agreed && l.delivered()
 }
@@ -304,7 +303,7 @@ func (l *link) delivered() bool {
 	return len(l.queue) == 0
 }
 
-// drop takes the link out, which is down. n.mu is held.
+// drop removes a link that is down. n.mu is held.
 func (n *Network) drop(l *link) {
 	if n.links[l.peer] == l {
 		delete(n.links, l.peer)
@@ -312,7 +311,7 @@ func (n *Network) drop(l *link) {
 	n.signalBye()
 }
 
-// nonsense ends the network for a peer that does not speak as a rank does: no new connection helps.
+// nonsense ends the network for a peer that breaks the protocol: a new connection would not help.
 func (n *Network) nonsense(w *wire, err error) {
 	n.mu.Lock()
 	n.lose(&LostError{Rank: w.l.peer, By: n.rank, Cause: err.Error()})
@@ -329,9 +328,9 @@ func (n *Network) hear(w *wire) {
 	}
 }
 
-// watch looks at all links, several times in Config.Silence: it says something where nothing was said
-// lately, and gives connections up that were silent at so many looks in a row. It counts looks rather
-// than time: a process that was stopped for an hour wakes up to one look, not to an hour of silence.
+// watch looks at all links, several times in Config.Silence. It sends a ping where nothing was sent since the
+// last look, and closes connections that were silent at that many looks in a row. It counts looks, not
+// time: for a process that was stopped for an hour, this hour is one look.
 func (n *Network) watch() {
 	defer n.wg.Done()
 	t := time.NewTicker(max(n.cfg.Silence/ticks, time.Millisecond))
@@ -372,6 +371,6 @@ func (n *Network) look(l *link) {
 		n.miss(l.peer)
 	}
 	if w != nil {
-		w.cut() // it may be half open; a peer that was only paused takes a new one
+		w.cut() // the connection may be half open; a peer that was only paused takes a new one
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/libckpt/libckpt/internal/handshake"
 )
 
-// Network is one rank's end of the signaling network. All methods may be called at the same time.
+// Network is one rank's end of the signaling network. All methods may be called concurrently.
 type Network struct {
 	cfg       Config
 	rank      int
@@ -42,7 +42,7 @@ type Network struct {
 	rounds     map[uint64]uint64 // number of collectives begun with a tag
 	lost       map[int]*LostError
 	onLost     []func(rank int, err error)
-	dials      uint64 // connections that this rank has tried to make: their numbers
+	dials      uint64 // how many connections this rank has tried to make: the number of the last
 	sights     map[pair]sight
 	onReach    []func([]Missing)
 	reachNews  bool          // the handlers of onReach have not been told yet
@@ -84,7 +84,7 @@ func (n *Network) OneHost() bool {
 	return !slices.ContainsFunc(n.cards, func(c *card) bool { return c.host != here })
 }
 
-// listen starts to accept links, on loopback alone when all ranks share this host.
+// listen starts to accept links, only on loopback when all ranks share this host.
 func (n *Network) listen(loopback, outer net.Listener) {
 	n.strangers = handshake.NewStrangers(n.cfg.Log, "signaling port")
 	n.guard = &handshake.Guard{
@@ -117,7 +117,7 @@ func (n *Network) listen(loopback, outer net.Listener) {
 func (n *Network) Rank() int { return n.rank }
 func (n *Network) Size() int { return n.size }
 
-// Err is nil while the network works; then a *LostError, or ErrClosed.
+// Err is nil while the network works; after that it is a *LostError or ErrClosed.
 func (n *Network) Err() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -127,8 +127,8 @@ func (n *Network) Err() error {
 // Failed is closed when the network stops working; Err says why.
 func (n *Network) Failed() <-chan struct{} { return n.failed }
 
-// OnLost has f called once for each rank that is lost, on a goroutine of its own; for one that is lost
-// already, at once. f may call Close.
+// OnLost arranges that f is called once for each rank that is lost, on a goroutine of its own. For a rank that
+// is lost already, f is called at once. f may call Close.
 func (n *Network) OnLost(f func(rank int, err error)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -138,7 +138,7 @@ func (n *Network) OnLost(f func(rank int, err error)) {
 	}
 }
 
-// lose records that a rank is gone and tells everybody. n.mu is held.
+// lose records that a rank is lost and tells all ranks. n.mu is held.
 func (n *Network) lose(e *LostError) {
 	if n.closed || n.lost[e.Rank] != nil {
 		return
@@ -147,8 +147,8 @@ func (n *Network) lose(e *LostError) {
 	n.lost[e.Rank] = e
 	n.tellReach()
 	n.fail(e)
-	// Flooding: every rank passes on what it hears first over all its links. The ring without the
-	// lost ranks falls into pieces at worst, and each piece has an end that noticed by itself.
+	// Flooding: a rank that hears of a loss for the first time passes it on over all its links. Without the
+	// lost ranks, the ring at worst falls into pieces, and each piece has an end that noticed by itself.
 	f := &frame{typ: frameLost, from: n.rank, to: n.rank, payload: encodeLost(e)}
 	for _, l := range n.links {
 		l.send(f)
@@ -158,7 +158,7 @@ func (n *Network) lose(e *LostError) {
 	}
 }
 
-// fail ends all that waits, with err. n.mu is held.
+// fail ends all calls that wait, with err. n.mu is held.
 func (n *Network) fail(err error) {
 	if n.err == nil {
 		n.err = err
@@ -172,7 +172,7 @@ func (n *Network) dispatch(l *link, f *frame) error {
 	case frameBye:
 		l.bye = true
 		if l.wire != nil {
-			l.wire.word() // it need not connect again for want of it
+			l.wire.word() // without this ping the peer might connect again
 		}
 		n.signalBye()
 		if f.flags&flagQuiet == 0 {
@@ -213,8 +213,8 @@ func (n *Network) dispatch(l *link, f *frame) error {
 	return nil
 }
 
-// route sends f on its way. n.mu is held. It never blocks and never fails: while the ring is not
-// closed yet, f waits for it; after a loss it is dropped, since the network is at its end.
+// route sends f towards its target. n.mu is held. route never blocks and never fails: while the ring is not
+// closed yet, f waits for the ring; after a loss f is dropped, since the network has failed.
 func (n *Network) route(f *frame) {
 	if hop, ok := nextHop(n.rank, f.to, n.size, maps.Keys(n.links)); ok {
 		n.links[hop].send(f)
@@ -231,8 +231,8 @@ func (n *Network) signalBye() {
 	n.allBye = make(chan struct{})
 }
 
-// Shutdown ends the network on all ranks together: it returns when all have called it and none of their messages is
-// under way any more. If it fails (a rank is lost, ctx is done), this rank's end is closed nevertheless.
+// Shutdown ends the network on all ranks together. It returns when all ranks have called it and none of their messages
+// is under way any more. If Shutdown fails (a rank is lost, ctx is done), this rank's end is closed nevertheless.
 func (n *Network) Shutdown(ctx context.Context) error {
 	defer n.Close()
 	if err := n.Barrier(ctx, tagShutdown); err != nil {
@@ -268,9 +268,9 @@ func (n *Network) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// Close ends this rank's part at once. Unless the network failed before, or Shutdown agreed on the
-// end, the others see it as a loss: use Shutdown to part as friends. Everything that waits returns
-// ErrClosed. A handler that is running may still run when Close returns; no other starts.
+// Close ends this rank's part at once. Unless the network failed before, or all ranks agreed on the end by
+// Shutdown, the others see a loss; use Shutdown for an orderly end. All calls that wait return ErrClosed. A
+// handler that is running may still run when Close returns; no other handler starts.
 func (n *Network) Close() {
 	n.closeOnce.Do(n.close)
 }
@@ -296,8 +296,8 @@ func (n *Network) close() {
 		n.guard.Close()
 		n.strangers.Close()
 	}
-	// What is queued (a goodbye, the news of a loss) gets its time: each link ends when the peer has read
-	// everything and closed its side too. A peer that does not read does not hold us longer.
+	// Queued frames (a goodbye, the news of a loss) are still sent: each link ends when the peer has read
+	// everything and has closed its side, too. A peer that does not read delays Close by flushTimeout at most.
 	timer := time.AfterFunc(flushTimeout, func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()

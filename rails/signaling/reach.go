@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Missing is a rank that cannot be reached now: it is paused, or the network to it is cut. Nothing is lost:
-// what was sent to it arrives when it is back.
+// Missing is a rank that cannot be reached now: the rank is paused, or the network to it is cut. Nothing is
+// lost: messages to a missing rank arrive when it is back.
 type Missing struct {
 	Rank  int // who
 	By    int // who noticed
@@ -26,8 +26,8 @@ func (m Missing) String() string {
 // pair is who misses whom.
 type pair struct{ by, rank int }
 
-// sight is the last that was heard of a pair. News go round by flooding and may overtake each other; those
-// of a pair are numbered.
+// sight is the latest news of a pair. News spread by flooding and may overtake each other, so the news of a
+// pair are numbered.
 type sight struct {
 	number  uint64
 	missing bool
@@ -55,8 +55,8 @@ func (n *Network) unreachable() []Missing {
 	return slices.CompactFunc(all, func(a, b Missing) bool { return a.Rank == b.Rank })
 }
 
-// OnReach has f called with the result of Unreachable whenever that has changed, one call after the other, on a
-// goroutine of the network. f may be called twice with the same result.
+// OnReach arranges that f is called with the result of Unreachable whenever this has changed, one call after the
+// other, on a goroutine of the network. f may be called twice with the same result.
 func (n *Network) OnReach(f func([]Missing)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -66,7 +66,7 @@ func (n *Network) OnReach(f func([]Missing)) {
 	}
 }
 
-// tellReach has the handlers of OnReach called. n.mu is held.
+// tellReach starts the calls of the handlers of OnReach. n.mu is held.
 func (n *Network) tellReach() {
 	n.reachNews = true
 	if n.reachTells {
@@ -89,7 +89,7 @@ func (n *Network) tellReach() {
 	}()
 }
 
-// miss and found say that this rank hears nothing of a peer, and that it does again. n.mu is held.
+// miss says that this rank hears nothing of a peer, and found that it hears the peer again. n.mu is held.
 func (n *Network) miss(peer int) {
 	n.see(pair{n.rank, peer}, sight{missing: true,
 		cause: fmt.Sprintf("nothing was heard of it for %v", n.cfg.Silence)})
@@ -102,7 +102,7 @@ func (n *Network) see(p pair, s sight) {
 	n.learn(p, s)
 }
 
-// learn takes news in and passes them on, once. n.mu is held.
+// learn records news and passes them on, once. n.mu is held.
 func (n *Network) learn(p pair, s sight) {
 	if s.number <= n.sights[p].number || n.closed {
 		return
@@ -119,7 +119,7 @@ func (n *Network) learn(p pair, s sight) {
 	n.tellReach()
 }
 
-// news is what a rank that gets a link to this rank has to know. n.mu is held.
+// news are the frames for a rank that gets a link to this rank. n.mu is held.
 func (n *Network) news() []*frame {
 	var all []*frame
 	for p, s := range n.sights {

@@ -7,7 +7,7 @@ import (
 	"math/bits"
 )
 
-// distance is the number of steps between two ranks on a ring of size ranks, the shorter way round.
+// distance is the number of steps between two ranks on a ring of size ranks, by the shorter way.
 func distance(a, b, size int) int {
 	d := a - b
 	if d < 0 {
@@ -17,9 +17,9 @@ func distance(a, b, size int) int {
 }
 
 // nextHop picks, among the ranks that self has links to, the one nearest to the target. It returns
-// false when none is nearer than self: with both links of the ring in place that cannot happen, and
-// since every hop comes nearer, no message goes round in circles. Of two that are equally near the
-// smaller rank is taken, so that the choice does not depend on the order of links.
+// false when none is nearer than self, which cannot happen when both links of the ring are up. Every hop
+// comes nearer, so no message goes round in circles. Of two ranks that are equally near, the smaller is
+// taken, so that the choice does not depend on the order of links.
 func nextHop(self, to, size int, links iter.Seq[int]) (int, bool) {
 	best, nearest := -1, distance(self, to, size)
 	for peer := range links {
@@ -43,8 +43,8 @@ func ringPeers(self, size int) []int {
 	return []int{prev, next}
 }
 
-// The tree of the collectives: binomial, rooted at 0. The ranks below v, with v itself, are
-// v to v+span(v)-1, so what is gathered comes in rank order by itself.
+// The tree of the collectives is binomial, with root 0. The subtree of v has the ranks v to v+span(v)-1, so
+// gathered parts come in rank order.
 
 func treeParent(v int) int { return v & (v - 1) }
 

@@ -9,8 +9,9 @@ import (
 )
 
 // A stream is all messages of one kind from one rank to another. Its frames are numbered from 0. The
-// receiver acknowledges a frame when it needs no memory any more: a piece of an unfinished message
-// once it is put in its place, the last piece once the message was taken from its queue.
+// receiver acknowledges a frame when the frame needs no memory any more. For a piece of an unfinished
+// message this is when the piece is in its place; for the last piece, when the message was taken from its
+// queue.
 type streamID struct {
 	peer int
 	kind uint16
@@ -50,9 +51,9 @@ const FirstReservedKind = 0xff00
 
 const kindCollective = 0xff01
 
-// Send sends payload to a rank. It returns when the message is on its way, not when it has arrived. It waits
-// while the receiver does not take messages of this kind and too many are under way. After an error the
-// message may or may not arrive. payload may be reused at once.
+// Send sends payload to a rank. Send returns when the message is on its way, not when the message has arrived.
+// Send waits while the receiver does not take messages of this kind and too many are under way. After an error
+// the message may or may not arrive. payload may be reused at once.
 func (n *Network) Send(ctx context.Context, to int, kind uint16, payload []byte) error {
 	if kind >= FirstReservedKind {
 		return fmt.Errorf("send to rank %d: kind %#x is reserved", to, kind)
@@ -137,7 +138,7 @@ func (n *Network) sendFrame(ctx context.Context, s *outStream, f *frame) error {
 	}
 }
 
-// push numbers f and routes it; when many frames have gone to a rank over others, it asks for a
+// push numbers f and routes it. When many frames have gone to a rank over others, push asks for a
 // shortcut. n.mu is held.
 func (n *Network) push(s *outStream, f *frame) {
 	f.seq = s.next
@@ -149,7 +150,7 @@ func (n *Network) push(s *outStream, f *frame) {
 	n.route(f)
 }
 
-// outStreamOf returns the stream, which it makes when this is its first message.
+// outStreamOf returns a stream, and makes it for its first message.
 func (n *Network) outStreamOf(id streamID) *outStream {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -184,7 +185,7 @@ func (n *Network) arrive(f *frame) error {
 		s = &inStream{early: make(map[uint64]*frame)}
 		n.in[id] = s
 	}
-	// One more than the window: a flagDrop frame needs no room.
+	// One frame more than the window is allowed: a flagDrop frame needs no room.
 	if f.seq < s.next || f.seq-s.next > window+1 || s.early[f.seq] != nil {
 		return fmt.Errorf("rank %d sent frame %d of kind %#x, want %d or a few after it", f.from, f.seq, f.kind, s.next)
 	}
@@ -215,7 +216,7 @@ func (n *Network) arrive(f *frame) error {
 	return nil
 }
 
-// acknowledge tells the sender of free room, when there is enough of it to be worth a frame. n.mu is
+// acknowledge tells the sender of free room, when there is enough room to be worth a frame. n.mu is
 // held.
 func (n *Network) acknowledge(id streamID, s *inStream) {
 	free := s.next
@@ -244,7 +245,7 @@ func (q *queue) put(a arrival) {
 }
 
 // Recv takes the next message of a kind, from any rank. Messages that had arrived before the network
-// failed are still delivered. Several may wait for the same kind; each message goes to one of them.
+// failed are still delivered. Several callers may wait for the same kind; each message goes to one of them.
 func (n *Network) Recv(ctx context.Context, kind uint16) (from int, payload []byte, err error) {
 	for {
 		n.mu.Lock()
@@ -276,7 +277,7 @@ func (n *Network) Recv(ctx context.Context, kind uint16) (from int, payload []by
 	}
 }
 
-// removeFirst takes seq out of waiting: it is at the front, as messages are taken in order.
+// removeFirst takes seq out of waiting, where it is at the front, since messages are taken in order.
 func removeFirst(waiting []uint64, seq uint64) []uint64 {
 	if len(waiting) > 0 && waiting[0] == seq {
 		return waiting[1:]
@@ -284,9 +285,9 @@ func removeFirst(waiting []uint64, seq uint64) []uint64 {
 	return waiting
 }
 
-// Handle has f called for each message of a kind, one after the other, on a goroutine of the network,
-// until it fails or is closed. f may send, and may take part in collectives. Use either Handle or Recv
-// for a kind.
+// Handle arranges that f is called for each message of a kind, one after the other, on a goroutine of the
+// network, until the network fails or is closed. f may send, and may take part in collectives. Use either
+// Handle or Recv for a kind.
 func (n *Network) Handle(kind uint16, f func(from int, payload []byte)) {
 	go func() {
 		for {

@@ -8,8 +8,8 @@ import (
 	"fmt"
 )
 
-// AllreduceUint64 combines vectors of numbers element by element; all ranks give the same length. op is
-// for example Max.
+// AllreduceUint64 combines vectors of numbers element by element. All ranks pass vectors of the same length. op
+// is for example Max.
 func (n *Network) AllreduceUint64(ctx context.Context, tag uint64, mine []uint64, op func(a, b uint64) uint64) ([]uint64, error) {
 	b, err := n.Allreduce(ctx, tag, packVector(mine), elementwise(op))
 	if err != nil {
@@ -22,9 +22,9 @@ func (n *Network) AllreduceUint64(ctx context.Context, tag uint64, mine []uint64
 func Max(a, b uint64) uint64 { return max(a, b) }
 func Sum(a, b uint64) uint64 { return a + b }
 
-// Exchange delivers to each rank what others have for it: out and the result map ranks to payloads.
-// Each rank first learns how many messages to expect, so nothing is sent between ranks that have
-// nothing for each other.
+// Exchange delivers to each rank what the others have for it; out and the result map ranks to payloads. Each
+// rank first learns how many messages to expect, so ranks that have nothing for each other send nothing to
+// each other.
 func (n *Network) Exchange(ctx context.Context, tag uint64, out map[int][]byte) (in map[int][]byte, err error) {
 	counts := make([]uint64, n.size)
 	for to := range out {
