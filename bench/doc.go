@@ -2,15 +2,15 @@
 
 // Bench measures what libckpt costs, against the same program without it.
 //
-// It owns the questions: a small C program for each (bench/programs), which times short pieces of code
-// and prints nanoseconds, and the way in which they are asked. The ways of running a program (natively,
-// under ckptrun, ...) take turns, so that whatever else the machine does meets all of them; each
-// difference and ratio is taken between neighbours in time, and the median over the rounds is told with its
-// spread. A goal of a difference is compared with the quickest batches of calls, one of a ratio with the quick
-// runs (speed.go). What was found goes to bench/results, one Markdown table for people and one JSON file with
-// every round for programs.
+// It owns the questions, and the way in which they are asked. Each question has a small C program
+// (bench/programs), which times short pieces of code and prints nanoseconds. The ways of running a program
+// (natively, under ckptrun, ...) take turns, so that other load of the machine affects all of them. Each
+// difference and ratio is taken between runs that are neighbours in time, and the median over the rounds is
+// given with its spread. A goal for a difference is compared with the quickest batches of calls, a goal for a
+// ratio with the quick runs (speed.go). Results go to bench/results: one Markdown table for people, and one
+// JSON file with every round for programs.
 //
-// A program that fails, or finds a wrong result, fails the run; a slow one never does. Goals stand
+// A program that fails, or finds a wrong result, fails the run; a slow program never does. Goals are shown
 // beside the figures and decide nothing.
 //
 // It may not know what the answers should be, nor how libckpt works inside: it runs programs, and reads

@@ -14,7 +14,7 @@ import (
 	"github.com/libckpt/libckpt/vid"
 )
 
-// clockOf is the collective clock of a job, nil (which takes and answers everything) where there is none.
+// clockOf is the collective clock of a job; nil where there is none. A nil clock accepts all calls.
 func clockOf(job *C.ckpt_job) *clockwork.Clock {
 	if job == nil || process.Job == nil {
 		return nil
@@ -33,8 +33,8 @@ func ckpt_comm_set_members(job *C.ckpt_job, comm C.ckpt_vid, world *C.int, n C.i
 	return C.CKPT_OK
 }
 
-// ranksOf is a list of ranks of the world, never nil; false when there is a process outside the job: its
-// calls cannot be known.
+// ranksOf is a list of ranks of the world, never nil. It returns false when one is a process outside the job,
+// whose calls cannot be known.
 func ranksOf(world *C.int, n C.int) ([]int32, bool) {
 	ranks := make([]int32, max(0, n))
 	if n <= 0 {

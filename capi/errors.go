@@ -20,7 +20,7 @@ import (
 	"github.com/libckpt/libckpt/vid"
 )
 
-// Error is one whose code C is told.
+// Error is an error with the code that C gets.
 type Error struct {
 	code C.int
 	text string
@@ -86,7 +86,7 @@ const (
 )
 
 // taken copies a structure that begins with its size. Fields that the runtime's structure lacks at its end stay
-// zero. Fields that it has beyond ours must be zero, since nobody here would use them.
+// zero. Fields that the runtime's structure has beyond ours must be zero, since nothing here would use them.
 func taken(to unsafe.Pointer, mine, least uintptr, from unsafe.Pointer, what string) error {
 	size := uintptr(*(*C.size_t)(from))
 	if size < least {

@@ -96,7 +96,7 @@ func (h host) Say(line string) bool {
 	if _, err := unix.Write(fd, []byte(strings.ReplaceAll(line, "\n", "; ")+"\n")); err != nil {
 		return false
 	}
-	// What is in the pipe when a launcher ends the job may never be read.
+	// When a launcher ends the job, it may never read the bytes that are still in the pipe.
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO {
 		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -142,7 +142,7 @@ func (h host) Load(state []byte) error {
 	return nil
 }
 
-// errand is what a stopped thread of the program is to run. One at a time.
+// errand is the function that a stopped thread of the program is to run. There is one at a time.
 var errand struct {
 	sync.Mutex
 	f func()

@@ -20,7 +20,7 @@ import (
 
 const withoutCkptrun = "the program was not started by ckptrun"
 
-// opened is the job that C holds. One a process: a second ckpt_open fails.
+// opened is the job that C holds. A process has one: a second ckpt_open fails.
 var opened struct {
 	mu      sync.Mutex // of opening and closing; callbacks come while it is held
 	c       *C.ckpt_job
@@ -76,7 +76,7 @@ func open(config *C.ckpt_config, ops *C.ckpt_runtime_ops, ctx unsafe.Pointer) (*
 	return c, nil
 }
 
-// takeRuntime copies what the runtime says of itself, whichever version of ckpt.h it was compiled against.
+// takeRuntime copies the structures of the runtime, whichever version of ckpt.h the runtime was compiled against.
 func takeRuntime(config *C.ckpt_config, ops *C.ckpt_runtime_ops, ctx unsafe.Pointer) (*mpiRuntime, error) {
 	if config == nil || ops == nil {
 		return nil, errOf(C.CKPT_E_ARG, "ckpt_open was given no config or no ops")

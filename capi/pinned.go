@@ -14,9 +14,9 @@ import (
 	"github.com/libckpt/libckpt/ckpt/where"
 )
 
-// Numbers that both Go and C write and that cross the border: if one differs, it makes an index out of range, which
-// does not compile. (Go passes states of claims on without knowing their numbers; vid/layout_test.go compares all
-// of the tables.)
+// Numbers that stand in both Go and C and that cross the border. A number that differs makes an index out of range,
+// which does not compile. (Go passes states of claims on without knowing their numbers; vid/layout_test.go compares
+// all of the tables.)
 var (
 	zero [1]struct{}
 
@@ -37,7 +37,7 @@ var (
 	_ = zero[C.CKPT_PEER_ANY-where.PeerAny]
 	_ = zero[C.CKPT_PEER_NONE-where.PeerNone]
 
-	// A structure of version 1.0 is today's; when one grows, its line goes and the constant stays.
+	// Today the structures are those of version 1.0. When one grows, remove its line and keep the constant.
 	_ = zero[C.sizeof_ckpt_config-configSize10]
 	_ = zero[C.sizeof_ckpt_runtime_ops-opsSize10]
 	_ = zero[C.sizeof_ckpt_object_ops-objectsSize10]

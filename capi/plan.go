@@ -22,7 +22,7 @@ import (
 	"github.com/libckpt/libckpt/internal/fault"
 )
 
-// process is what this process was started as. Written by ckpt_host_plan, before anything else runs.
+// process says how this process was started. ckpt_host_plan writes it before anything else runs.
 var process = ckpt.Process{Log: zap.NewNop()}
 
 func cArgs(argc C.int, argv **C.char) []string {
@@ -129,8 +129,8 @@ func openTriggers(o launch.Options) (C.int, C.uint64_t, error) {
 	return C.int(fd), mask, err
 }
 
-// sentence makes an error one line of C memory, never freed: the process ends with it. It is empty when nothing
-// is left to say.
+// sentence makes an error one line in C memory, which is never freed because the process then ends. The line is
+// empty when there is no message to print.
 func sentence(err error) *C.char { return C.CString(line(err)) }
 
 func line(err error) string {

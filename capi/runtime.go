@@ -201,7 +201,7 @@ func (r *mpiRuntime) Rebuild(kind, id uint32, descriptor []byte, real uint64) (u
 	return uint64(out), nil
 }
 
-// maxWaiting bounds how many calls a rank tells of.
+// maxWaiting bounds the number of waiting calls that a rank reports.
 const maxWaiting = 16
 
 func (r *mpiRuntime) Waiting() []where.Waiting {

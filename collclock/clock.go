@@ -7,23 +7,23 @@ package collclock
 type clock struct {
 	id ID
 
-	// Who and where. A clock that only messages know of yet (a member was faster than this rank in
-	// creating it) has created unset and no place.
+	// Who and where. When another member has created the clock before this rank, the clock is known only from
+	// messages: created is false, and the clock has no place yet.
 	created, freed bool
 	group          Group
 	place          place
 
 	// The application's side.
 	call uint64 // calls made
-	ent  uint64 // calls permitted: inside MPI, or about to be
+	ent  uint64 // calls permitted: inside MPI, or about to enter
 	ret  uint64 // calls whose real call, or real start, has returned
 	open uint64 // started requests not yet found complete
 	wait []waiter
 
 	// Facts that stay true for ever.
 	lim    uint64 // calls that may start: everybody has made them, or somebody has started them
-	ann    uint64 // calls that this member has told of
-	annUp  uint64 // smallest count in my subtree that I told my parent of
+	ann    uint64 // calls that this member has announced
+	annUp  uint64 // smallest count of this subtree that the parent was told
 	childs [arity]child
 	heard  int        // home: members that have freed the clock
 	before []Received // what the children told before the clock was created here
@@ -64,8 +64,8 @@ type waiter struct {
 
 func (c *clock) home() bool { return c.created && c.place.parent < 0 }
 
-// gatedWaiter is the always-gated call that waits here, or 0. It is the last one: whoever made it
-// waits for its return.
+// gatedWaiter is the always-gated call that waits here, or 0. This call is the last one, because its caller
+// waits for it to return.
 func (c *clock) gatedWaiter() uint64 {
 	if n := len(c.wait); n > 0 && c.wait[n-1].mode == Gated {
 		return c.wait[n-1].k
@@ -73,7 +73,7 @@ func (c *clock) gatedWaiter() uint64 {
 	return 0
 }
 
-// announced is the smallest count that every member of my subtree has reached, me included.
+// announced is the count that every member of this subtree has reached, this rank included.
 func (c *clock) announced() uint64 {
 	least := c.ann
 	for i := range c.place.children {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package collclock finds a safe state: a moment in which no rank is inside a collective, none will
-// enter one, and all members of every communicator have begun equally many. It is the refined
-// rendezvous-gated collective clock (RCC): debts are fixed when the checkpoint is asked for; nobody is
+// enter one, and all members of every communicator have begun equally many. The protocol is the refined
+// rendezvous-gated collective clock (RCC): debts are fixed when the checkpoint is asked for; no rank is
 // parked; a collective beyond the debts is entered only once all its members have called it, and a
-// non-blocking one is started later; when every debt is paid the gates freeze, what was permitted
-// completes, and the state is safe.
+// non-blocking one is started then; when every debt is paid the gates freeze, the calls that were
+// permitted complete, and the state is safe.
 //
 // The package owns the clocks of one rank and the decisions about them: a [Machine], which takes
-// events and returns actions. It may not know MPI, sockets, files, threads or time; it imports neither
-// net, os, time nor C. Who uses it holds one lock around [Machine.Step], sends its messages, and wakes
-// its threads.
+// events and returns actions. The package may not know MPI, sockets, files, threads or time; it imports
+// neither net, os, time nor C. The caller holds one lock around [Machine.Step], sends the messages, and
+// wakes the threads.
 //
 //	include/ckpt/clock.h   the hot path in C: counts a call and looks at the pending word
 //	collclock/scenario     runs small programs over a protocol, and explores all their schedules
@@ -76,16 +76,17 @@
 //
 // # What may surprise
 //
-// An always-gated call (Finalize) meets all members before it starts, checkpoint or not. Its waiting is no
-// debt: SNAP does not count it.
+// An always-gated call (Finalize) meets all members before it starts, checkpoint or not. While such a call
+// waits it is not a debt: SNAP does not count it.
 //
-// A clock is created before the call that made it returns, but MPI_Comm_create_group is called by its
-// members only and so counts on the clock of what it makes, which exists before the call. Therefore a
-// clock may appear that nobody waited for: created after FREEZE it gets no INIT, so its home lets
-// nobody in; a rank that is frozen and does not know a clock answers those who ask with FIN(0).
+// A clock is created before the call that made it returns. But only the members call
+// MPI_Comm_create_group, so this call counts on the clock of the communicator that it makes, which exists
+// before the call. Therefore a clock may appear that nobody waited for. A clock that is created after
+// FREEZE gets no INIT, so its home lets nobody in. A rank that is frozen and does not know a clock answers
+// those who ask with FIN(0).
 //
-// When an epoch ends, deferred starts are done before the pending word is cleared: a call on the fast
-// path would overtake them.
+// When an epoch ends, deferred starts are done before the pending word is cleared: otherwise a call on the
+// fast path could overtake them.
 //
 // A freed clock stays as a tombstone until all members have freed it (FREE to the home, DROP from it),
 // because others may still owe calls on it.

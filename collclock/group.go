@@ -16,7 +16,7 @@ type Group struct {
 // Everybody is the group of the ranks 0 to n-1.
 func Everybody(n int) Group { return Group{size: n} }
 
-// Members is a group of these world ranks, in this order. It keeps the slice, which must not change.
+// Members is a group of these world ranks, in this order. The group keeps the slice, which must not change.
 func Members(ranks []int32) Group { return Group{size: len(ranks), ranks: ranks} }
 
 // Size is the number of members.
@@ -46,8 +46,8 @@ func (g Group) Index(rank int32) int {
 	return -1
 }
 
-// Home is the member that collects what the others know about a clock. Taking it from the identity
-// spreads the homes of many communicators over the ranks.
+// Home is the member that collects what the others know about a clock. The home follows from the identity,
+// which spreads the homes of many communicators over the ranks.
 func (g Group) Home(id ID) int {
 	return int(binary.LittleEndian.Uint64(id[8:]) % uint64(g.size))
 }

@@ -2,7 +2,7 @@
 
 package collclock
 
-// What the members of one clock tell each other, in the tree over them whose root is the clock's home.
+// Messages between the members of one clock, in the tree over them whose root is the clock's home.
 
 // fromChild takes INIT, ANN or ASK.
 func (m *Machine) fromChild(r Received) {
@@ -37,9 +37,9 @@ func (m *Machine) fromChild(r Received) {
 	}
 }
 
-// refuse answers a child that this rank, frozen, did not know the clock in time. Then INIT can never be
+// refuse answers a child that this rank was frozen before it knew the clock. Then INIT can never be
 // complete at the home, so nothing of the clock starts in this epoch. Waiting until the clock is
-// created here instead could take for ever: the creating call may lie behind a frozen gate.
+// created here could take for ever: the creating call may be behind a frozen gate.
 func (m *Machine) refuse(r Received) {
 	m.send(r.From, Message{Kind: MsgFin, Epoch: m.epoch, Clock: r.Message.Clock, A: 0})
 }
@@ -61,7 +61,7 @@ func (m *Machine) askFin(c *clock) {
 	}
 }
 
-// tryInit tells the parent the snapshots of this subtree, once all of them are there.
+// tryInit tells the parent the snapshots of this subtree, once all of them are known.
 func (m *Machine) tryInit(c *clock) {
 	if c.initSent || c.late || !c.created || m.phase < Open {
 		return
@@ -83,8 +83,8 @@ func (m *Machine) tryInit(c *clock) {
 	}
 	c.allInit, c.t0 = true, smax
 	if smin < smax && !c.frozen {
-		// Somebody has a debt. It is the smallest snapshot that counts, not the smallest announcement:
-		// a rank at the gate may have announced the very call that it owes.
+		// Some member has a debt. The smallest snapshot counts here, not the smallest announcement: a rank at
+		// the gate may have announced the call that it owes.
 		m.limit(c, smax)
 	}
 	m.eval(c)
@@ -115,7 +115,7 @@ func (m *Machine) announce(c *clock) {
 	m.send(c.place.parent, msg)
 }
 
-// eval decides at home.
+// eval makes the decisions of the home.
 func (m *Machine) eval(c *clock) {
 	least := c.announced()
 	if m.phase < Open {
@@ -161,8 +161,8 @@ func (m *Machine) ripe(c *clock) {
 	}
 }
 
-// freeze, at home, makes the limit final. A clock that not all members have told of has none: nobody
-// knew it at the snapshot, or it would be ripe.
+// freeze, at home, makes the limit final. A clock without INIT from all members has no limit: nobody knew
+// such a clock at the snapshot, since otherwise it would be ripe.
 func (m *Machine) freeze(c *clock) {
 	c.frozen = true
 	v := c.snap // before INIT is complete
@@ -179,7 +179,7 @@ func (m *Machine) fin(c *clock, v uint64) {
 	}
 	c.finKnown, c.fin = true, v
 	if !c.created {
-		return // sent on when it is
+		return // the limit is sent on when it is complete
 	}
 	m.sendAll(c.place.children, Message{Kind: MsgFin, Epoch: m.epoch, Clock: c.id, A: v})
 	m.pump(c)

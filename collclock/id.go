@@ -8,9 +8,9 @@ import (
 	"encoding/hex"
 )
 
-// ID names a clock. Every member computes the same ID without a message, and two clocks of a job
-// never share one, also when their groups are equal: a clock belongs to a communicator (or window,
-// file, persistent request), never to a group.
+// ID names a clock. Every member computes the same ID without a message. Two clocks of a job never have
+// the same ID, even when their groups are equal: a clock belongs to a communicator (or window, file,
+// persistent request), never to a group.
 type ID [16]byte
 
 // String is the first half of the ID in hexadecimal; enough for messages to people.
@@ -53,14 +53,14 @@ func Child(parent ID, call uint64, kind CreateKind, members []int32) ID {
 }
 
 // Subset is the identity of a communicator made by MPI_Comm_create_group, which only the members
-// call: it cannot depend on the parent's count. n says the how many-eth such call it is for the same
-// parent, tag and members.
+// call, so the identity cannot depend on the parent's count. n counts such calls with the same parent,
+// tag and members.
 func Subset(parent ID, tag int, members []int32, n uint64) ID {
 	return digestMembers(members, 'G', words(parent), uint64(int64(tag)), n)
 }
 
 // Intercomm is the identity of an intercommunicator. Neither side knows the other's local
-// communicator, so the leaders exchange its ID before the call. The order of the sides is immaterial.
+// communicator, so the leaders exchange its ID before the call. The order of the sides does not matter.
 func Intercomm(a, b ID, tag int, n uint64) ID {
 	if string(b[:]) < string(a[:]) {
 		a, b = b, a

@@ -25,13 +25,13 @@ func (p Phase) String() string {
 // Config says who a machine is.
 type Config struct {
 	Rank, Ranks int
-	// Epoch is the last epoch used before; the first one here is the next.
+	// Epoch is the last epoch that was used before; the first epoch of this machine is the next.
 	Epoch uint32
 	// Stall is how many ticks rank 0 waits for the debts to be paid before it gives an epoch up; 0: for
-	// ever. Backoff is how many ticks it then waits before it tries again, twice as many each time;
-	// Tries is how often it tries (0 is once).
+	// ever. Backoff is how many ticks rank 0 then waits before it tries again, twice as many each time.
+	// Tries is how often rank 0 tries (0 is once).
 	Stall, Backoff, Tries int
-	// Trace, when set, is told every step that the model knows too.
+	// Trace, when set, is called with every step that the model has, too.
 	Trace func(TraceEvent)
 }
 
@@ -69,7 +69,7 @@ func New(cfg Config) *Machine {
 	return m
 }
 
-// Step takes one event and returns what is to be done now. The slice is valid until the next Step.
+// Step takes one event and returns the actions to be done now. The slice is valid until the next Step.
 func (m *Machine) Step(e Event) []Action {
 	m.out = m.out[:0]
 	switch e := e.(type) {
@@ -135,7 +135,7 @@ func (m *Machine) sendAll(to []int32, msg Message) {
 	}
 }
 
-// known returns the clock, which a message may make known before the application does.
+// known returns a clock. A message may name a clock before the application has created it here.
 func (m *Machine) known(id ID) *clock {
 	c := m.clocks[id]
 	if c == nil {

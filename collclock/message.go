@@ -113,8 +113,8 @@ func AppendMessage(dst []byte, m Message) []byte {
 	return dst
 }
 
-// DecodeMessage is the inverse of AppendMessage. It accepts exactly what that writes: one message, no
-// byte more, every number in its shortest form.
+// DecodeMessage is the inverse of AppendMessage. It accepts exactly what AppendMessage writes: one message
+// without further bytes, and every number in its shortest form.
 func DecodeMessage(b []byte) (Message, error) {
 	var m Message
 	if len(b) < 2 {

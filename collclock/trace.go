@@ -4,8 +4,8 @@ package collclock
 
 import "fmt"
 
-// TraceKind is a step that the Promela model knows too (model/rcc.pml). Sending and receiving
-// messages are not traced: the model may take them whenever it likes.
+// TraceKind is a step that is also in the Promela model (model/rcc.pml). Sending and receiving messages
+// are not traced: the model may do these steps at any time.
 type TraceKind uint8
 
 // Steps.

@@ -36,7 +36,7 @@ func (m *Machine) received(r Received) {
 	case msg.Epoch > m.epoch || msg.Epoch == m.epoch && m.phase == Raised:
 		m.early = append(m.early, r)
 	case msg.Epoch < m.epoch || m.phase < Open:
-		// Left over from an epoch that was given up.
+		// This message is left over from an epoch that was given up.
 	default:
 		m.ofEpoch(r)
 	}
@@ -123,7 +123,7 @@ func (m *Machine) snapshot(e Snapshot) {
 	}
 	for _, n := range e.Counts {
 		if c := m.live(n.Clock); c != nil {
-			// A call that was withdrawn when nobody was told leaves the counter behind what was known.
+			// When a call was withdrawn without an event, the counter is less than the value known here.
 			c.call, c.ret, c.open = n.Call, max(c.ret, n.Ret), n.Open
 		} else {
 			m.fault("the counters speak of clock %v, which does not exist here", n.Clock)
@@ -136,7 +136,7 @@ func (m *Machine) snapshot(e Snapshot) {
 		if !c.created {
 			continue
 		}
-		// What waits at an always-gated call was made, but is nobody's debt.
+		// An always-gated call that waits was made, but is nobody's debt.
 		c.snap = c.call
 		if k := c.gatedWaiter(); k != 0 {
 			c.snap = k - 1
@@ -298,8 +298,8 @@ func (m *Machine) heardFree(r Received) {
 }
 
 // tick counts time at rank 0: an epoch whose debts are not paid in time is given up, and tried again
-// after a while. Programs that rely on collectives that do not synchronize (which MPI does not
-// promise) may need it.
+// after a while. This may be needed for programs that rely on collectives which do not synchronize; MPI
+// does not promise that.
 func (m *Machine) tick() {
 	if !m.root() {
 		return

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command safestate simulates how long a job of many ranks takes to reach a safe state, and what it
-// costs, with the refined protocol (the very code of package collclock, one machine a rank) and with
-// the published one (idealised: its targets and its detection take no time and no message).
+// Command safestate simulates how long a job of many ranks takes to reach a safe state, and at what cost.
+// It compares the refined protocol (the code of package collclock itself, one machine per rank) with the
+// published one (idealised: its targets and its detection take no time and no message).
 //
 //	go run ./bench/safestate -ranks 65536
 //
@@ -17,9 +17,9 @@
 // Columns: unmet, communicators whose members had not all made the same calls at the request; ready,
 // time until all debts are paid (the application's own work, whatever the protocol); safe, until the
 // state is safe; tail, the difference, which is the protocol's; rounds, longest chain of messages
-// from the request, and in the tail; msgs, messages a rank; gated, collectives begun while pending
-// beyond the debts. For the published protocol: safe, the time a rank stands parked, and messages a
-// rank for raised targets alone.
+// from the request, and in the tail; msgs, messages per rank; gated, collectives begun while pending
+// beyond the debts. For the published protocol: safe, the time that a rank is parked, and messages per
+// rank, only those for raised targets.
 //
 // It owns the simulation and its model of an application. It may not know MPI, sockets or real time.
 // sim.go is the event loop, pattern.go what ranks do, refined.go and published.go the two protocols.

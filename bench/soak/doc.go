@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command soak is `make soak`: it lets programs live under ckptrun for so many cycles of saving, killing
-// and going on (internal/soak), and prints what went wrong, and how long checkpoints took.
+// Command soak is `make soak`. It runs programs under ckptrun for a number of cycles of saving, killing and
+// restarting (internal/soak), and prints what went wrong, and how long checkpoints took.
 //
 //	go run ./bench/soak -build build -cycles 500
 //	go run ./bench/soak -build build -life 0x1234 -only heat   one life again, as a failure named it

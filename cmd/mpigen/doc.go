@@ -6,16 +6,18 @@
 //	go run ./cmd/mpigen          write the generated files
 //	go run ./cmd/mpigen -check   exit 1 when one of them is stale, and name it
 //
-// From a third, section.list, it writes what reads and writes the section "messages" of images, in C and in Go.
+// From a third list, section.list, it writes the code that reads and writes the section "messages" of images,
+// in C and in Go.
 //
 // It owns capi/canon/gen, capi/front/gen, capi/back/gen, drain/zz_section.go, docs/coverage.md and
-// a part of docs/image-sections.md. It may not know any MPI's header: what
-// differs between MPIs is a macro or inline function of capi/front (per application ABI) and of
-// capi/back (compiled against the real mpi.h), which the generated code calls by kind.
+// a part of docs/image-sections.md. It may not know the header of any MPI: what differs between MPIs is a
+// macro or an inline function of capi/front (per application ABI) and of capi/back (compiled against the
+// real mpi.h). The generated code calls these by kind.
 //
 // A wrapper in the front turns its arguments into an array of 8-byte words, handles into virtual ids,
 // special values into canonical ones (capi/canon/mpi_canon.h), and calls through the gate. The wrapper in
-// the back turns them into what the real MPI wants. One text serves all ABIs, one all real MPIs.
+// the back turns the words into arguments of the real MPI. One text of the front serves all ABIs, and one text
+// of the back all real MPIs.
 package main
 
 //go:generate go run . -root ../..

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package disturb hurts living processes from the outside. They are those that users run: nothing in them
-// knows of it.
+// Package disturb makes faults in living processes from the outside. The processes are those that users run,
+// and nothing in them is prepared for it.
 //
 //	mpiexec ... TEST-BINARY ckptrun ...       Listen's address is in the environment
 //	               │ Enter: a seccomp filter, whose listener goes to the test; then exec
@@ -14,8 +14,8 @@
 // (pidfd_getfd): a filter on it drops what arrives, as a network that is cut in one direction does, and a
 // disconnect resets it.
 //
-// Of a process with libckpt-core.so in it, the calls that the library's Go code makes are told from those of Go's
-// own runtime, which no program in Go survives the failing of, and from all others.
+// In a process with libckpt-core.so, calls of the library's Go code are told apart from those of Go's own runtime,
+// and from all others. When a call of Go's runtime fails, no program in Go survives.
 //
 // It may not know what the processes do, or what is expected of them. It needs root, or the right to trace
 // the processes.

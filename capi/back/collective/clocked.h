@@ -2,8 +2,8 @@
 //
 // clocked.h: a collective call between its two counters.
 //
-// Included where the calls are too (gen/zz_coll.c), so that the compiler makes one function of the
-// counting and the call.  What is done only while a checkpoint is pending is in clock.c and
+// This header is included where the calls are (gen/zz_coll.c), so that the compiler makes one function of
+// the counting and the call.  Code that runs only while a checkpoint is pending is in clock.c and
 // deferred.c.
 #ifndef CKPT_BACK_CLOCKED_H
 #define CKPT_BACK_CLOCKED_H
@@ -15,18 +15,18 @@
 
 #pragma GCC visibility push(hidden)
 
-// Asks libckpt, and waits until the k-th call on comm may go on.  Takes values, not the call: what has an
-// address is in memory, on the hot path too.
+// Asks libckpt, and waits until the k-th call on comm may go on.  It takes values, not a pointer to the call:
+// a variable whose address is taken would be in memory, also on the hot path.
 __attribute__((cold)) void clocked_ask(ckpt_vid comm, uint64_t k, int mode);
 // Waits until the answer to such a question is no longer CKPT_COLL_WAIT.
 __attribute__((cold)) void clocked_await(ckpt_vid comm, uint64_t k, int mode, int answer);
-// The same for a call that must never wait.  1: it is started later, and *rc is what it returns now.
+// The same for a call that must never wait.  1: the call is started later, and returns *rc now.
 __attribute__((cold)) int clocked_deferred(int function, const long *a, ckpt_vid comm, uint64_t k, long *rc);
 
 #define NUMBER(NAME) (CKPT_FN_MPI_##NAME - CKPT_FN_MPI)
 
-// What is among the words of a call that may be deferred: where the id of its request goes, and its
-// operation (-1: none is), and whether arrays of datatypes are.
+// The words of a call that may be deferred: the index of the word for its request's id, the index of its
+// operation (-1: it has none), and whether there are arrays of datatypes.
 struct clocked_words {
     int request, op, arrays;
 };

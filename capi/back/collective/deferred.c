@@ -2,9 +2,9 @@
 //
 // deferred.c: collective calls that were made while a checkpoint was pending, and are started later.
 //
-// The application's request has no real one meanwhile: whoever tests it sees the flag and finds it
-// not complete.  Any thread may start the call; the flag goes last, so that a thread that finds it
-// gone finds the real request too.
+// Until then the application's request has no real request: a test of the request sees the flag and finds
+// the request not complete.  Any thread may start the call.  The flag is cleared last, so that a thread
+// which finds the flag cleared finds the real request, too.
 #include <stdlib.h>
 #include <sys/queue.h>
 
@@ -17,7 +17,7 @@
 #include "back/object/comm.h"
 #include "back/request/done.h"
 
-// Those with a datatype for each peer: their arguments are those of MPI_Ialltoallw.
+// Calls with a datatype for each peer: their arguments are those of MPI_Ialltoallw.
 typedef struct Ialltoallw_args w_args;
 enum { W_ARGS = sizeof(w_args) / sizeof(long) };
 static int is_w(int function) { return clocked_words(function).arrays; }
@@ -62,7 +62,7 @@ void back_deferred_free(struct deferred *d) {
     free(d);
 }
 
-// From the arguments of the call itself.
+// Makes the record from the arguments of the call itself.
 static struct deferred *deferred_of_call(int function, const long *a) {
     if (!is_w(function)) return back_deferred_new(function, a, back_deferred_request_at(function) + 1);
     const w_args *p = (const void *)a;
@@ -85,7 +85,7 @@ static long call_deferred(struct deferred *d) {
     for (int i = 0; i < d->nargs - W_ARGS; i++) d->types[i] = (ckpt_vid)d->a[W_ARGS + i];
     p->sendtypes = d->types;
     p->recvtypes = d->types + p->sends;
-    d->real_types = NULL; // they go with the request
+    d->real_types = NULL; // they now belong to the request
     return d->function == NUMBER(IALLTOALLW) ? back_start_w(d->a, t) : back_start_neighbor_w(d->a, t);
 }
 
@@ -105,9 +105,9 @@ void back_deferred_bind(struct deferred *d, ckpt_slot *s) {
 }
 
 // ---- what deferred calls use ----
-// The application may free a datatype or an operation at once; the real call needs it.  It is freed when
-// no deferred call names it any more.  An argument that only looks like its id does no harm.  In an image
-// it is an object like others, and stays after a restart.
+// The application may free a datatype or an operation at once, but the real call needs this object.  So the
+// object is freed when no deferred call names it any more.  An argument that only looks like the object's id
+// does no harm.  In an image the object is like others, and it stays after a restart.
 
 struct kept {
     LIST_ENTRY(kept) others;
@@ -135,7 +135,7 @@ static int keeps(ckpt_vid v, ckpt_back_fn *free_it) {
         LIST_INSERT_HEAD(&kept, k, others);
     }
     back_unlock(LOCK_DEFERRED);
-    return named; // without memory for remembering it, it is never freed
+    return named; // when there was no memory to remember the object, it is never freed
 }
 
 long clocked_Type_free(const long *a) {
@@ -224,7 +224,7 @@ void back_start_deferred(void) {
     struct deferred *d;
     if (__builtin_expect(__atomic_load_n(&deferred, __ATOMIC_ACQUIRE) == NULL, 1) ||
         !back_trylock(LOCK_STARTING))
-        return; // another thread is at it
+        return; // another thread is doing it
     while ((d = next_start(&comm, &k)) != NULL) {
         ckpt_clock *c = ckpt_clock_of(back.tables, comm);
         long rc = back_deferred_start(d);
@@ -238,7 +238,7 @@ void back_start_deferred(void) {
     back_unlock(LOCK_STARTING);
 }
 
-// What a deferred call needs, taken before anybody relies on it; NULL when memory is out.
+// Allocates what a deferred call needs, before anybody relies on the call; NULL when memory is exhausted.
 static struct deferred *prepare(int function, const long *a, ckpt_vid comm, uint64_t k) {
     struct deferred *d = deferred_of_call(function, a);
     if (d == NULL) return NULL;
@@ -275,8 +275,8 @@ static long defer_locked(struct deferred *d, const long *a) {
 int clocked_deferred(int function, const long *a, ckpt_vid comm, uint64_t k, long *rc) {
     struct deferred *d = prepare(function, a, comm, k);
     back_lock(LOCK_DEFERRED);
-    // Without memory it waits like a blocking call: a program to which that matters makes the clock give
-    // up, by which it goes on.
+    // Without memory the call waits like a blocking one.  If this stops the program, the clock gives the epoch
+    // up, and the program goes on.
     int mode = d != NULL ? CKPT_COLL_NONBLOCKING : CKPT_COLL_BLOCKING;
     int answer = ckpt_coll_call(back.job, comm, k, mode);
     if (answer == CKPT_COLL_DEFER) *rc = defer_locked(d, a);

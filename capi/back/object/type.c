@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // type.c: datatypes.  Each constructor's arguments become the descriptor (describe.h), and the
-// datatype itself is made from the descriptor, now and after a restart alike.  What each constructor's
-// arguments are, its shape tells (canon/shape.h).
+// datatype itself is made from the descriptor, now and after a restart alike.  The shape of a constructor
+// (canon/shape.h) says what its arguments are.
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static void contents_done(struct contents *c) {
     if (c->addresses != c->few) free(c->addresses);
 }
 
-// Why fresh_descriptor gave none.
+// Why fresh_descriptor returned no descriptor.
 static int undescribed(size_t bytes) { return bytes != 0 ? MPI_ERR_NO_MEM : MPI_ERR_TYPE; }
 
 // MPI_SUCCESS, MPI_ERR_ARG for what describes no datatype, MPI_ERR_NO_MEM.
@@ -59,14 +59,14 @@ static int parse(const void *descriptor, size_t bytes, struct contents *c) {
 // Negative counts are the real MPI's to refuse; no array is read for them.
 static int count_of(long n) { return n > 0 ? (int)n : 0; }
 
-// How long the arrays are that the constructor got; only integers come before that.
+// The length of the arrays of the constructor; only integers come before this length.
 static int array_length(const char *shape, const struct contents *c) {
     const char *at = strpbrk(shape, SHAPE_LENGTH);
     return at != NULL && c->ni > at - shape ? count_of(c->ints[at - shape]) : 0;
 }
 
-// The descriptor has as many integers, addresses and datatypes as its constructor reads: it may come
-// from a damaged image.
+// Whether the descriptor has as many integers, addresses and datatypes as its constructor reads.  A
+// descriptor from a damaged image may not.
 static int is_whole(const struct contents *c) {
     const char *shape = shape_of(c->combiner);
     if (shape == NULL) return 0;
@@ -81,8 +81,8 @@ static _Thread_local int depth;
 
 static int build(const void *descriptor, size_t bytes, MPI_Datatype *type);
 
-// The real datatype of a vid that a descriptor names; *temporary when it was made for this use
-// because the application has freed it.
+// The real datatype of a vid that a descriptor names.  *temporary is set when the application has freed the
+// datatype and it was made again for this use.
 static int inner(ckpt_vid vid, MPI_Datatype *type, int *temporary) {
     const ckpt_slot *s = back_slot(CKPT_KIND_DATATYPE, vid);
     *temporary = 0;
@@ -227,7 +227,7 @@ static struct writer head(int combiner, int64_t ni, int64_t na, int64_t nt) {
     return w;
 }
 
-// What is made of no datatype is predefined: never freed, so each is registered once.
+// A datatype that is made from no other is predefined.  It is never freed, so it is registered only once.
 static long make_predefined(struct writer *w, ckpt_vid *vid) {
     MPI_Datatype type;
     int rc = w->failed ? MPI_ERR_NO_MEM : build(w->word, 4 * w->n, &type);
