@@ -97,7 +97,7 @@ func (o *options) run() error {
 			return err
 		}
 	}
-	// A run that has not time for all takes of each folder some.
+	// A run without time for all programs takes some of each folder.
 	slices.SortStableFunc(list, func(a, b *program) int { return cmp.Compare(a.number(), b.number()) })
 	if results, err = o.through(list, results); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (o *options) run() error {
 	return o.write(list, results)
 }
 
-// leaveOut says of programs why they are not run.
+// leaveOut marks programs that are not run, with the reason.
 func (o *options) leaveOut(list []*program) {
 	for _, p := range list {
 		path := filepath.Join(o.suite[p.ABI], p.Folder, p.Name)
@@ -121,8 +121,8 @@ func (o *options) leaveOut(list []*program) {
 	}
 }
 
-// anew forgets what did not pass under ckptrun, also in the file of results. It returns the programs that are
-// concerned, and what is left of the results.
+// anew forgets the results that did not pass under ckptrun, also in the file of results. It returns the programs
+// of these results, and the remaining results.
 func anew(state string, list []*program, results []result) ([]*program, []result, error) {
 	concerned := map[string]bool{}
 	for _, r := range results {
@@ -143,7 +143,7 @@ func anew(state string, list []*program, results []result) ([]*program, []result
 	return list, results, nil
 }
 
-// through runs what has no result yet, as long as there is time.
+// through runs the programs that have no result yet, as long as there is time.
 func (o *options) through(list []*program, results []result) ([]result, error) {
 	had := map[string]result{}
 	for _, r := range results {

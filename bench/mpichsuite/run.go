@@ -36,7 +36,7 @@ var ways = []way{
 	{Name: "kill-other", What: "saved and killed, goes on above the other MPI", then: "kill", other: true},
 }
 
-// result is what became of a program in one way.
+// result is the result of a program in one way.
 type result struct {
 	program
 	Env     string  `json:"env,omitempty"`
@@ -50,7 +50,7 @@ type result struct {
 	Seconds float64 `json:"seconds,omitempty"`
 }
 
-// differs is whether a program that passes natively does not.
+// differs tells whether a program that passes natively does not pass in this way.
 func (res result) differs() bool { return res.Way != "native" && res.Outcome != passes }
 
 const (
@@ -195,7 +195,7 @@ func (res *result) judge(out, said string, exit e2e.Exit, hung bool) {
 	}
 }
 
-// short is the first of what a job said, in one line, without what launchers say about ranks that end.
+// short is the beginning of a job's messages, in one line, without those of launchers about ranks that end.
 func short(text string) string {
 	var lines []string
 	for l := range strings.Lines(text) {

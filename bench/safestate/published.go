@@ -2,9 +2,9 @@
 
 package main
 
-// published is the published algorithm as it could be at best: at the request all ranks know all
-// targets at once, a raised target is known at once, and the safe state is seen the moment it holds.
-// (The machine in collclock/published, which sends messages for all that, may deadlock.)
+// published is the published algorithm at its best: at the request all ranks know all targets at once,
+// a raised target is known at once, and the safe state is noticed at the moment when it is reached.
+// (The machine in collclock/published, which sends messages for all this, may deadlock.)
 type published struct {
 	s      *sim
 	seq    []map[int]int // calls begun, by rank and communicator

@@ -4,13 +4,13 @@ package main
 
 import "github.com/libckpt/libckpt/collclock"
 
-// What control messages cost: microseconds on the way, and of the helper at either end.
+// The cost of control messages: microseconds on the way, and for the helper at either end.
 const (
 	onTheWay micros = 2
 	handling micros = 1
 )
 
-// refined runs one collclock.Machine a rank.
+// refined runs one collclock.Machine per rank.
 type refined struct {
 	s        *sim
 	machines []*collclock.Machine

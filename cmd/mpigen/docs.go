@@ -14,7 +14,7 @@ var chapterTitles = [][2]string{{"p2p", "Point to point"}, {"coll", "Collectives
 	{"env", "Environment, info, errors"}, {"rma", "Windows"}, {"io", "Files"}, {"tools", "Tools"},
 	{"large", "MPI 4: large counts"}, {"mpi4", "MPI 4: others"}}
 
-// The implementations of the table's columns: a program built against one, above the same one.
+// The implementations of the table's columns: a program that was built against an MPI runs above the same MPI.
 const (
 	mpich = iota
 	openmpi
@@ -81,18 +81,18 @@ func noEvents(f *function) bool {
 // makes lists the kinds of parameters in which a function leaves what is made again.
 var makes = []string{"ocomm", "otype", "oop", "oinfo", "ogroup", "oerrh", "ofile", "owin", "orequest", "omessage"}
 
-// saved lists what changes something that is made again, or makes it, besides what its name and its
-// parameters tell.
+// saved lists functions that make or change something that a restart makes again, where neither the function's
+// name nor its parameters show this.
 var saved = []string{"Win_attach", "Win_detach", "Win_lock_all", "Start", "Startall", "Buffer_attach", "Buffer_detach",
 	"Init", "Init_thread", "Session_init", "Publish_name", "Unpublish_name", "T_init_thread", "Type_commit", "Alloc_mem", "Attr_put", "Attr_delete",
 	"Info_set", "Info_delete", "Errhandler_set", "File_seek", "File_seek_shared", "Register_datarep"}
 
-// leaves holds parts of the names of what changes an object, or what the process knows.
+// leaves holds parts of the names of functions that change an object, or what the process knows.
 var leaves = []string{"keyval", "Keyval", "_set_attr", "_delete_attr", "_set_name", "_set_info", "_set_errhandler",
 	"_set_view", "_set_atomicity", "Add_error_"}
 
-// held lists what leaves something pending that is not saved, and until when: requests of the program's
-// own, other jobs, sessions of tools, epochs of windows that belong to single ranks.
+// held lists functions that leave something pending that is not saved, and until when: generalized requests,
+// other jobs, sessions of tools, epochs of windows that belong to single ranks.
 var held = map[string]string{
 	"Grequest_start": "until MPI_Grequest_complete",
 	"Comm_spawn":     untilFreed, "Comm_spawn_multiple": untilFreed, "Comm_accept": untilFreed, "Comm_connect": untilFreed,
@@ -109,7 +109,7 @@ const (
 	untilUnlocked = "in an epoch of MPI_Win_lock, until that is over"
 )
 
-// remark says what the fate alone does not.
+// remark adds what the fate does not say.
 func remark(f *function) string {
 	n, large := f.name, ""
 	if f.class == "large" || strings.HasSuffix(n, "_c") {
@@ -138,13 +138,13 @@ func remark(f *function) string {
 	return strings.Trim(text+"; "+large, "; ")
 }
 
-// userOp reports whether a function leaves a request that may call an operation of the program.
+// userOp reports whether a function makes a request that may call an operation of the program.
 func (f *function) userOp() bool {
 	n := strings.ToLower(f.name)
 	return f.has("op") && f.has("orequest") && !f.has("win") && !strings.Contains(n, "local")
 }
 
-// largeLimits says where functions with large counts that are written by hand end.
+// largeLimits gives the limits of functions with large counts that are written by hand.
 var largeLimits = map[string]string{
 	"Buffer_attach_c": "a size above 2147483647 is an error", "Type_create_darray_c": "a size above 2147483647 is an error",
 	"Win_create_c": unitLimit, "Win_allocate_c": unitLimit, "Win_allocate_shared_c": unitLimit,

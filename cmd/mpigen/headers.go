@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// listed reports whether the list has the parameters of a function; of those that only say that there is
-// nothing it has none.
+// listed reports whether the list has the parameters of a function. It has none for functions that only say that
+// there is nothing.
 func (f *function) listed() bool {
 	return len(f.params) > 0 || f.class != "ask" || f.result != ""
 }
@@ -40,7 +40,7 @@ func (f *function) parameters() string {
 	return strings.Join(ps, ", ")
 }
 
-// frontHeader declares the functions of the front by the names that no tool puts itself before.
+// frontHeader declares the functions of the front by their PMPI names, which no tool replaces.
 func frontHeader(fs []*function) []byte {
 	var b bytes.Buffer
 	b.WriteString(banner + "#ifndef CKPT_ZZ_PMPI_H\n#define CKPT_ZZ_PMPI_H\n\n")

@@ -19,12 +19,12 @@ type kind struct {
 
 	backFinally string // statement after the call in any case
 
-	// written: the front writes through the address, so it looks whether there is one; a real MPI looks
-	// at what it is handed itself.
+	// written: the front writes through the address, so it checks that there is one. A real MPI checks the
+	// addresses that it gets itself.
 	written bool
 }
 
-// plain is a parameter that goes through as it is.
+// plain is a parameter that is passed on unchanged.
 func plain(ctype string) kind {
 	t := strings.TrimSpace(strings.ReplaceAll(ctype, "$", ""))
 	return kind{ctype: ctype, in: "(long)$", arg: "(" + strings.ReplaceAll(t, "[]", "*") + ")$"}

@@ -19,8 +19,8 @@ import (
 // addressName is the variable that says where a listener is expected.
 const addressName = "CKPT_DISTURB"
 
-// names are the system calls that are asked about: those that touch disk, network, memory and processes on
-// the way of a checkpoint. Those that only wait, or end something (close), are not among them.
+// names are the system calls that the kernel asks the test about: those of a checkpoint that touch disk, network,
+// memory and processes. Calls that only wait, or end something (close), are not among them.
 var names = map[int32]string{
 	unix.SYS_READ: "read", unix.SYS_WRITE: "write", unix.SYS_PREAD64: "pread64", unix.SYS_PWRITE64: "pwrite64",
 	unix.SYS_OPENAT: "openat", unix.SYS_MKDIRAT: "mkdirat", unix.SYS_RENAMEAT: "renameat",
@@ -62,8 +62,8 @@ func program() []unix.SockFilter {
 }
 
 // Enter is for the first line of a program's main, or TestMain. In a process that was started to be
-// disturbed it gives the kernel's questions to the test and becomes what its arguments say; elsewhere it
-// does nothing. An error says that it was to be disturbed and cannot: the process ends then.
+// disturbed, Enter gives the kernel's questions to the test and executes the command in the arguments;
+// elsewhere it does nothing. When Enter cannot do this, the process ends with an error.
 func Enter() error {
 	address := os.Getenv(addressName)
 	if address == "" {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The connections between the ranks of a field are those of which both ends are descriptors of its processes.
+// A connection between ranks of a field is one whose two ends are both descriptors of the field's processes.
 
 // end is one end of a TCP connection.
 type end struct {
@@ -24,8 +24,8 @@ type end struct {
 	listens     bool
 }
 
-// Cut has nothing that rank from sends arrive at rank to, until Heal: what is sent over a connection that
-// there is gets lost, and none can be made, in either direction.
+// Cut cuts the way from rank from to rank to, until Heal: bytes that are sent that way over an existing
+// connection are lost, and no connection can be made in either direction.
 func (f *Field) Cut(from, to int) error {
 	f.mu.Lock()
 	f.cuts[[2]int{from, to}] = true
@@ -33,7 +33,7 @@ func (f *Field) Cut(from, to int) error {
 	return f.filter(from, to, true)
 }
 
-// Heal undoes Cut. What was lost on the way the kernel sends again, soon.
+// Heal undoes Cut. The kernel soon sends again what was lost.
 func (f *Field) Heal(from, to int) error {
 	f.mu.Lock()
 	delete(f.cuts, [2]int{from, to})

@@ -19,14 +19,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Site is whose code makes a call.
+// Site says whose code makes a call.
 type Site int
 
 // Sites.
 const (
 	Other   Site = iota // the program, MPI, C code, the runtime of Go, children
 	Library             // Go code of libckpt-core.so
-	Fork                // a copy of the process is made: it is no thread
+	Fork                // the call makes a copy of the process, not a thread
 )
 
 // Call is a system call that waits for an answer.
@@ -38,7 +38,7 @@ type Call struct {
 	Args   [6]uint64
 }
 
-// Text says what is called, with the path or address if there is one.
+// Text is the name of the call, with the path or address if there is one.
 func (c *Call) Text() string {
 	what := c.Name
 	switch c.Number {
@@ -109,12 +109,12 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Trap is what happens at a call.
 type Trap struct {
-	// Want tells for which calls it is; nil: all of the library.
+	// Want selects the calls of the trap; nil: all calls of the library.
 	Want func(*Call) bool
-	// At is at which of them it acts, counted from 1; 0: at each.
+	// At is the number of the call at which the trap acts, counted from 1; 0: at each.
 	At int
-	// Act is called, at a call that waits for as long as Act runs. The error, an unix.Errno, becomes the
-	// call's result; nil lets it be made.
+	// Act is called for a system call, which waits as long as Act runs. Its error, a unix.Errno, becomes the
+	// result of the call; with nil the call is made.
 	Act func(*Process, *Call) error
 
 	seen int
@@ -137,7 +137,7 @@ func (p *Process) Set(t *Trap) (remove func()) {
 	}
 }
 
-// Calls is how many calls of the library there were.
+// Calls is the number of calls that the library has made.
 func (p *Process) Calls() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -291,7 +291,7 @@ func symbol(path string) (at, size uint64, err error) {
 	return 0, 0, fmt.Errorf("%s has no %s", path, callFunction)
 }
 
-// Field is where processes are disturbed: those of one job, say.
+// Field is a set of processes that are disturbed, for example those of one job.
 type Field struct {
 	// Started is called with each process before it runs what it is to run.
 	Started func(*Process)
@@ -300,7 +300,7 @@ type Field struct {
 	address  string
 	mu       sync.Mutex
 	all      []*Process
-	cuts     map[[2]int]bool // ranks: what the first sends does not reach the second
+	cuts     map[[2]int]bool // pairs of ranks: bytes from the first do not reach the second
 }
 
 // Listen makes a field. started may be nil.
@@ -317,10 +317,10 @@ func Listen(name string, started func(*Process)) (*Field, error) {
 // Variable is to be in the environment of processes that call Enter.
 func (f *Field) Variable() string { return addressName + "=" + f.address }
 
-// Close takes no more processes. Those that live are served to their end.
+// Close accepts no more processes. Living processes are served to their end.
 func (f *Field) Close() { _ = f.listener.Close() }
 
-// Processes are those that live.
+// Processes are the living processes.
 func (f *Field) Processes() []*Process {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// Run is one execution of a program: where it ran and what came of it.
+// Run is one execution of a program: where the program ran, and its result.
 type Run struct {
-	Dir            string // everything of the run lies below
+	Dir            string // all files of the run are below
 	Exit           Exit
 	Stdout, Stderr string // files
 	Time           time.Duration
@@ -59,10 +59,10 @@ func (r *Run) Once(limit time.Duration, argv ...string) error {
 	return noneLeft(mark)
 }
 
-// patience is what a small thing may take on a loaded machine. Nothing is decided by it.
+// patience is the time that a small step may take on a loaded machine. No result depends on it.
 const patience = 2 * time.Minute
 
-// noneLeft allows what was killed a moment to disappear.
+// noneLeft gives killed processes a moment to disappear.
 func noneLeft(mark Mark) error {
 	if Poll(patience, nil, func() bool { return len(mark.Processes()) == 0 }) {
 		return nil
@@ -118,12 +118,12 @@ type Chain struct {
 	Random *rand.Rand
 	// Options of ckptrun, such as --trap.
 	Options []string
-	// Machines are commands that play other machines: the restarts are put behind them in turn. Without
-	// any all is on this one.
+	// Machines are commands that play other machines: each restart is started by the next of them in turn.
+	// Without any, all runs on this machine.
 	Machines [][]string
 
-	// Late is how many chains of the program came too late before this one: it asks sooner. The program is
-	// faster than natively if that was measured while the machine had other things to do.
+	// Late is how many chains of the program came too late before this one; with more, this chain asks sooner.
+	// The program can be faster than its native time when that was measured while the machine was busy.
 	Late int
 
 	Cycles  int // committed, killed and restarted
@@ -220,7 +220,7 @@ func (c *Chain) cycle(p *Process, mark Mark, delay time.Duration) (bool, error) 
 	}
 	said, _ := os.ReadFile(control.Stderr)
 	if exit != (Exit{}) {
-		// Refused or lost: normal only if the program has come to its end meanwhile.
+		// The request was refused or lost: this is normal only if the program has ended meanwhile.
 		if Poll(30*time.Second, p.Done(), p.Ended) {
 			return false, nil
 		}

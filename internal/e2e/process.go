@@ -51,8 +51,8 @@ func (m Mark) Processes() []int {
 	return pids
 }
 
-// Ranks lists those that run ckptrun. The frozen copy of a rank, which its image is written from, is none:
-// without it a checkpoint fails, and the job goes on.
+// Ranks lists the processes that run ckptrun. The frozen copy of a rank, from which the image is written, is not
+// listed: without the copy a checkpoint fails, and the job goes on.
 func (m Mark) Ranks() []int {
 	all := map[int]bool{}
 	for _, pid := range m.Processes() {
@@ -159,7 +159,7 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 // Exit is how a process ended.
 type Exit struct {
 	Code   int
-	Signal syscall.Signal // not 0: it was killed by it, and Code has no meaning
+	Signal syscall.Signal // not 0: this signal killed the process, and Code has no meaning
 }
 
 func (e Exit) String() string {

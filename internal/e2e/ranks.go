@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// RankFiles are files that the ranks of a job write to, two for each: this path, ".out." or ".err.", and the
-// rank. Between a rank and its launcher nobody knows how much was on its way, and what was printed before the
-// last checkpoint is another incarnation's; a file of the rank's own is cut back by a restart to what it held
-// when the image was made, so that in the end it holds all that the program printed, once.
+// RankFiles are files that the ranks of a job write to, two for each rank: this path, ".out." or ".err.", and the
+// rank. Nobody knows how much output was on its way to a launcher that is killed, and output from before the last
+// checkpoint went to another incarnation's launcher. But a restart cuts a file of the rank back to its length when the image
+// was made, so in the end the file holds all that the program printed, once.
 type RankFiles string
 
 // Argv is a command for the launchers of both MPIs that writes there.

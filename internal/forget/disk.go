@@ -86,7 +86,7 @@ func (o *object) sync() {
 	o.synced, o.shared = o.live, true
 }
 
-// Moment is what there was at one step.
+// Moment is the state of the disk at one step.
 type Moment struct {
 	What    string // the step
 	objects map[uint64]object
@@ -116,7 +116,7 @@ func (d *Disk) moment(what string) Moment {
 	return m
 }
 
-// Loss is what a power cut takes of what was not synced. POSIX allows each of them.
+// Loss says what a power cut takes of the data that was not synced. POSIX allows each of these losses.
 type Loss int
 
 // Losses.

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Rules is what is expected of a job.
+// Rules say what is expected of a job.
 type Rules struct {
 	Ranks int
 	Keep  int                               // epochs that are kept
@@ -19,10 +19,10 @@ type Rules struct {
 	Open  func(answer string) (undone bool) // whether it leaves open if there is an epoch
 }
 
-// Violation is what must not be.
+// Violation is a rule that a history breaks.
 type Violation struct {
 	Rule  string // I1 ...
-	Event int    // at which of them it was noticed; the number of events: at the end
+	Event int    // index of the event at which it was noticed; the number of events: at the end
 	Text  string
 }
 
@@ -48,8 +48,8 @@ type run struct {
 	missing       map[int]bool
 }
 
-// window is where the program was when an epoch was made, by rank: it had made these steps, or one of those
-// after, but not more than the last.
+// window is where the program was when an epoch was made: for each rank the fewest and the most steps that it
+// had made.
 type window struct{ least, most []int }
 
 // promise is that the program goes on from where it was.
@@ -80,7 +80,7 @@ type checker struct {
 	lastHurtAt int
 }
 
-// Check returns what is wrong with a history.
+// Check returns the rules that a history breaks.
 func Check(r Rules, events []Event) []Violation {
 	c := &checker{Rules: r, events: events, disk: map[int]bool{}, reported: map[int]bool{}, appeared: map[int]int{}, windows: map[int]*window{},
 		requests: map[int]*request{}, finals: map[int]Event{}, runs: map[int]*run{}, hurting: map[string]bool{},
@@ -215,8 +215,8 @@ func (c *checker) broken(run int) {
 	})
 }
 
-// deaf tells whether a run came to nothing: a start that failed, or was refused. Ranks may have gone on with the
-// program before that was known.
+// deaf tells whether a run was a start that failed or was refused. Ranks may have continued the program before
+// that was known.
 func (r *run) deaf() bool { return !r.opened }
 
 // open lists the runs that own the directory.

@@ -11,7 +11,7 @@ import (
 // Kind is what an event is.
 type Kind string
 
-// Kinds. In brackets what an event of the kind has besides.
+// Kinds. In brackets are the further fields of an event of the kind.
 const (
 	Start    Kind = "start"    // [Run, Epoch] a job is started, from an epoch if it is not 0
 	Opened   Kind = "opened"   // [Run, Token] it owns the directory and can be asked
@@ -32,7 +32,7 @@ const (
 	Unnamed  Kind = "unnamed"  // [Rank] a rank was away for long, and nobody says so
 )
 
-// Event is one thing that was seen.
+// Event is one observation.
 type Event struct {
 	At      time.Time
 	Kind    Kind
@@ -46,7 +46,7 @@ type Event struct {
 	Text    string
 	Code    int
 	Fine    bool
-	Deadly  bool // the job may end of it
+	Deadly  bool // the job may end because of it
 }
 
 func (e Event) String() string {

@@ -22,10 +22,10 @@ type Result struct {
 	Name    string  `json:"name"`
 	Outcome Outcome `json:"outcome"`
 	Detail  string  `json:"detail,omitempty"` // what was seen
-	For     string  `json:"for"`              // what libckpt uses it for
+	For     string  `json:"for"`              // what libckpt uses the feature for
 	Advice  string  `json:"advice,omitempty"` // what to do about it; only when there is something to do
 
-	// Needed tells that ckptrun does not work without; the others have a slower or smaller substitute.
+	// Needed says that ckptrun does not work without the feature; the others have a slower or smaller substitute.
 	Needed bool `json:"needed"`
 }
 

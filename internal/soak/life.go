@@ -17,7 +17,7 @@ import (
 	"github.com/libckpt/libckpt/internal/suites"
 )
 
-// Limits of what a loaded machine may need. None of them decides whether an answer is right.
+// Limits for a loaded machine. None of them decides whether an answer is right.
 const (
 	nativeLimit  = 5 * time.Minute  // a program without ckptrun
 	endLimit     = 10 * time.Minute // a program under ckptrun, from its last start on
@@ -27,7 +27,7 @@ const (
 	answerLimit  = 15 * time.Second // ckptctl, after the job has ended
 )
 
-// mostEvents bounds what happens in one life, so that it ends.
+// mostEvents bounds the number of events in one life, so that a life ends.
 const mostEvents = 40
 
 // Life is one program from its start to its end, with all that happened to it.
@@ -37,11 +37,11 @@ type Life struct {
 	Ranks   int
 	Argv    []string // with BIN
 	First   string   // the MPI that the program was built with
-	Dir     string   // everything of the life lies below
-	Most    int      // so many events at most
+	Dir     string   // all files of the life are below
+	Most    int      // the most events
 	Disk    bool     // the checkpoints are on a file system of their own
 
-	Cycles       int // saved or killed, and gone on
+	Cycles       int // times saved or killed, and continued
 	Events       map[string]int
 	Safe, Commit Durations
 	Err          error
@@ -80,7 +80,7 @@ func NewLife(seed uint64, tree *Tree, from []Program, dir string) *Life {
 	return l
 }
 
-// someMPI draws one of some; nil: of all.
+// someMPI draws one MPI of some; nil: of all.
 func (l *Life) someMPI(mpis []string) string {
 	if mpis == nil {
 		mpis = MPIs
@@ -88,12 +88,12 @@ func (l *Life) someMPI(mpis []string) string {
 	return mpis[l.random.IntN(len(mpis))]
 }
 
-// String says what is run, as one would type it.
+// String is the command, as one would type it.
 func (l *Life) String() string {
 	return fmt.Sprintf("%#x %s on %d ranks, built with %s: %s", l.Seed, l.Program.Name, l.Ranks, l.First, strings.Join(l.Argv, " "))
 }
 
-// Story tells what happened, an event a line.
+// Story says what happened, with one line per event.
 func (l *Life) Story() string { return strings.Join(l.story, "\n") }
 
 func (l *Life) tell(format string, args ...any) {
@@ -102,7 +102,7 @@ func (l *Life) tell(format string, args ...any) {
 
 func (l *Life) count(event string) { l.Events[event]++ }
 
-// Go leads the life. The error is in l.Err, too.
+// Go runs the life. The error is in l.Err, too.
 func (l *Life) Go() error {
 	l.mark = e2e.NewMark()
 	defer l.mark.KillAll()
@@ -183,7 +183,7 @@ type start struct {
 	env, argv       []string
 }
 
-// learn finds out what the program comes to natively, and how long it takes.
+// learn finds the program's native result, and how long the program takes.
 func (l *Life) learn() error {
 	command := fmt.Sprint(l.First, l.Ranks, l.Argv)
 	if l.native = l.tree.natives[command]; l.native != nil {
@@ -218,7 +218,7 @@ func (l *Life) learn() error {
 	return nil
 }
 
-// start begins the program, or goes on from the newest epoch if there is one, which must be good.
+// start starts the program, or continues it from the newest epoch if there is one. This epoch must be good.
 func (l *Life) start() error {
 	var argv, env []string
 	mpi, how := l.First, "start"
@@ -237,7 +237,7 @@ func (l *Life) start() error {
 		argv = l.first()
 	}
 	l.count(how + " under " + mpi)
-	// A record of the former incarnation must not be taken for one of the next.
+	// A record of the former incarnation must not be taken for a record of the next.
 	if err := os.Remove(filepath.Join(l.checkpoints(), "job.json")); err != nil && !os.IsNotExist(err) {
 		return err
 	}
@@ -270,7 +270,7 @@ func (l *Life) saved() bool {
 	return len(epochs) > 0
 }
 
-// ready waits until the job can be asked. It is false when the program has ended first.
+// ready waits until the job accepts requests. It returns false when the program has ended first.
 func (l *Life) ready() (bool, error) {
 	record := filepath.Join(l.checkpoints(), "job.json")
 	there := func() bool { _, err := os.Stat(record); return err == nil }
@@ -283,7 +283,7 @@ func (l *Life) ready() (bool, error) {
 	return false, l.hang("the job does not say where it listens")
 }
 
-// pause waits for a random time of at most d, or until the program has ended: it is true then.
+// pause waits for a random time of at most d, or until the program has ended; then it returns true.
 func (l *Life) pause(d time.Duration) bool {
 	select {
 	case <-l.now.process.Done():
@@ -305,8 +305,8 @@ func (l *Life) kill(one bool) error {
 	return l.dead()
 }
 
-// dead waits until nothing of the incarnation is left. Open MPI's mpiexec now and then locks itself up when
-// its ranks die, and is killed after them then, as users have to.
+// dead waits until no process of the incarnation is left. Open MPI's mpiexec sometimes hangs when its ranks
+// die; then dead kills it, as users have to.
 func (l *Life) dead() error {
 	launcher := l.now.process.PID()
 	select {
@@ -325,7 +325,7 @@ func (l *Life) dead() error {
 	return nil
 }
 
-// await waits for the end of a process; if it takes too long, the error says where everything stands.
+// await waits for the end of a process; if this takes too long, the error says what all processes are doing.
 func (l *Life) await(p *e2e.Process, limit time.Duration, what string) (e2e.Exit, error) {
 	select {
 	case <-p.Done():
@@ -335,7 +335,7 @@ func (l *Life) await(p *e2e.Process, limit time.Duration, what string) (e2e.Exit
 	}
 }
 
-// hang describes where everything stands.
+// hang describes what all processes are doing.
 func (l *Life) hang(what string) error {
 	return fmt.Errorf("HANG: %s\n%s\nstderr: %s", what, l.where(), tail(l.now.stderr))
 }

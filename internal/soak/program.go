@@ -31,12 +31,12 @@ type Program struct {
 	Argv func(r *rand.Rand) []string
 	// MPIs with which it is built; nil: all. Each image goes on under any.
 	MPIs []string
-	// Options of ckptrun. Links: its files are kept as links, so its checkpoints need their file system.
+	// Options of ckptrun. Links: files are kept as links, so checkpoints must be on the same file system.
 	Options []string
 	Links   bool
-	// other is the program as internal/suites knows it, by the MPI that it is built with: it has files
-	// beside what it prints, prints on the way, and only a part of that is a result. nil: it prints its
-	// result in the end.
+	// other is the program in internal/suites, by the MPI that it is built with. Such a program also writes
+	// files and prints while it runs, and only a part of its output is a result. nil: the program prints its
+	// result at the end.
 	other map[string]suites.Program
 }
 
@@ -54,7 +54,7 @@ var Programs = append([]Program{
 	heat(),
 }, others()...)
 
-// sized is a program whose only argument says how much it does.
+// sized is a program whose only argument is its amount of work.
 func sized(name string, least, most int) Program {
 	return Program{Name: name, Weight: 1, Ranks: []int{2, 2, 3}, Argv: func(r *rand.Rand) []string {
 		return []string{"BIN/" + name, fmt.Sprint(least + r.IntN(most-least))}

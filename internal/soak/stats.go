@@ -24,7 +24,7 @@ func (d Durations) String() string {
 	return fmt.Sprintf("median %v, 99%% within %v, worst %v (%d)", at(0.5), at(0.99), at(1), len(s))
 }
 
-// Totals is what came of many lives.
+// Totals are the results of many lives.
 type Totals struct {
 	Lives, Cycles, Failures int
 	Events                  map[string]int     // what was done, and how often

@@ -13,8 +13,8 @@ import (
 	"github.com/libckpt/libckpt/internal/suites"
 )
 
-// Tree is what was built, and what is known of programs that run the same way each time. Lives share it,
-// one after the other.
+// Tree is the built tree, and what is known of programs that run the same way each time. Lives use it one
+// after the other.
 type Tree struct {
 	build   string
 	scratch string             // programs of internal/suites, and what their compilers leave
@@ -23,13 +23,13 @@ type Tree struct {
 	natives map[string]*native // what they come to, by command
 }
 
-// native is what a program comes to by itself.
+// native is the result of a program without ckptrun.
 type native struct {
 	outcome ending
 	took    time.Duration
 }
 
-// Open returns the tree in a folder, and says what is missing there. The scratch folder must exist.
+// Open returns the tree in a folder. The error says what is missing there. The scratch folder must exist.
 func Open(build, scratch string) (*Tree, error) {
 	build, err := filepath.Abs(build)
 	if err != nil {

@@ -30,7 +30,7 @@ func breaks(r *rand.Rand) []string {
 	return []string{"CKPT_FAULT=" + strings.Join(faults, ",")}
 }
 
-// verify has every byte of the newest epoch read, if there is one. Nobody may be running.
+// verify checks every byte of the newest epoch, if there is one. No rank may be running.
 func (l *Life) verify() error {
 	if !l.saved() {
 		return nil
@@ -57,7 +57,7 @@ func (l *Life) refused(a answer, words ...string) (bool, error) {
 	return false, fmt.Errorf("ckptctl: %v: %q, expected one of %q\n%s\nstderr of the job: %s", a.exit, a.stdout+a.stderr, words, l.where(), tail(l.now.stderr))
 }
 
-// pauseRank stops a rank for longer than a request waits: that is given up, and the next one is not.
+// pauseRank stops a rank for longer than a request waits: this request is given up, and the next one is not.
 func (l *Life) pauseRank() error {
 	pids := l.mark.Ranks()
 	if len(pids) == 0 {
@@ -100,8 +100,8 @@ func (l *Life) owner() int {
 	return record.PID
 }
 
-// second starts the program once more in the directory of the living job. It must be refused. Rank 0 of the
-// job is stopped meanwhile, so that it cannot come to its end and leave the directory to the second.
+// second starts the program once more in the directory of the living job. This start must be refused. Rank 0
+// of the job is stopped meanwhile, so that the job cannot end and leave the directory to the second.
 func (l *Life) second() error {
 	pid := l.owner()
 	if pid == 0 || !slices.Contains(l.mark.Ranks(), pid) {
@@ -139,8 +139,8 @@ func (l *Life) second() error {
 	return nil
 }
 
-// killCopy kills the frozen copy of a rank, from which its image is written. The checkpoint fails unless it
-// was too late for that; the job goes on, and the next one is made.
+// killCopy kills the frozen copy of a rank, from which the image is written. The checkpoint fails, unless the
+// kill came too late. The job goes on, and the next checkpoint is made.
 func (l *Life) killCopy() error {
 	p, name, err := l.ask(0, "--timeout", requestLimit.String())
 	if err != nil {
@@ -190,7 +190,7 @@ func copiesOf(ranks []int) []int {
 	return pids
 }
 
-// deleteRecord removes what tells where the job listens: the job writes it again.
+// deleteRecord removes the record that says where the job listens. The job writes the record again.
 func (l *Life) deleteRecord() error {
 	pid := l.owner()
 	record := filepath.Join(l.checkpoints(), "job.json")
@@ -206,8 +206,8 @@ func (l *Life) deleteRecord() error {
 	return l.save("continue")
 }
 
-// fillDisk lets a checkpoint find no room. It fails with that reason, and the job goes on, whatever was to
-// follow.
+// fillDisk makes a checkpoint find no room. The checkpoint fails with that reason, and the job goes on,
+// whatever was to follow.
 func (l *Life) fillDisk() error {
 	if err := l.disk.fill(); err != nil {
 		return err

@@ -14,14 +14,14 @@ import (
 	"strings"
 )
 
-// Program is one that is run.
+// Program is a program that is run.
 type Program struct {
 	Name string
-	// MPI is that of the launcher and of the program: mpich or openmpi.
+	// MPI is the MPI of the launcher and of the program: mpich or openmpi.
 	MPI   string
 	Ranks int
-	// Build compiles the program; empty when it is there already. $IN is the folder of the inputs, $BIN
-	// an empty one for what is built.
+	// Build compiles the program; empty when the program is installed already. $IN is the folder of the inputs,
+	// $BIN an empty folder for what is built.
 	Build []string
 	// Argv starts a rank.
 	Argv []string
@@ -37,7 +37,7 @@ type Program struct {
 	Blank *regexp.Regexp
 	// Bytes are files that must be the same to the last bit.
 	Bytes []string
-	// Order: the last digits depend on the order in which the MPI adds, and so on which MPI it is.
+	// Order: the last digits depend on the order in which the MPI adds, and so on the MPI.
 	Order bool
 	// Proof is a line of the result without which the program did not do its work.
 	Proof string
@@ -52,7 +52,7 @@ func Inputs() (string, error) {
 	return filepath.Join(filepath.Dir(file), "testdata"), nil
 }
 
-// In is the program with its inputs in a folder, and what is built of it in another.
+// In is the program with its inputs in one folder, and its built files in another.
 func (p Program) In(in, bin string) Program {
 	names := strings.NewReplacer("$IN", in, "$BIN", bin)
 	for _, words := range []*[]string{&p.Build, &p.Argv, &p.Inputs} {
@@ -65,7 +65,7 @@ func (p Program) In(in, bin string) Program {
 	return p
 }
 
-// Compile builds the program, if it is not there already; scratch is for what compilers leave behind.
+// Compile builds the program, if it is not built already; scratch is for files that compilers leave behind.
 func (p *Program) Compile(scratch string) error {
 	if len(p.Build) == 0 {
 		return nil
@@ -92,7 +92,7 @@ func (p *Program) Supply(work string) error {
 	return nil
 }
 
-// Outcome is what a run came to.
+// Outcome is the result of a run.
 type Outcome struct {
 	Text  string
 	Bytes map[string][]byte
@@ -147,7 +147,7 @@ func (o *Outcome) Same(here *Outcome) error {
 	return nil
 }
 
-// Result is what of a program's text can be compared.
+// Result is the part of a program's text that can be compared.
 func (p *Program) Result(text string) (string, error) {
 	var kept strings.Builder
 	proved := false

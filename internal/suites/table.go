@@ -52,7 +52,7 @@ func Programs() []Program {
 	return append(all, hpcc("hpcc"), melt(100), peptide(20), mpi4py("messages", 1), mpi4py("storage", 1, "storage.bin"))
 }
 
-// Long are programs that take seconds, so that much can happen to them meanwhile.
+// Long are programs that take seconds, so that much can happen while they run.
 func Long() []Program {
 	var all []Program
 	for _, mpi := range []string{"mpich", "openmpi"} {
@@ -85,9 +85,9 @@ func blacs(mpi, program, folder, proof string) Program {
 	return p
 }
 
-// netpipe sends messages of growing length to and fro, each length so many times, and looks whether they
-// arrive whole. Measuring is no test: it stops early on a slow machine, and not all ranks in the same
-// place.
+// netpipe sends messages of growing length to and fro, each length a number of times, and checks that they
+// arrive whole. Its measuring mode is no test: on a slow machine it stops early, and not all ranks stop in the
+// same place.
 func netpipe(mpi string, times int) Program {
 	program := map[string]string{"mpich": "NPmpich2", "openmpi": "NPopenmpi"}[mpi]
 	return Program{Name: "NetPIPE", MPI: mpi, Ranks: 2, Argv: []string{program, "-i", "-n", strconv.Itoa(times), "-u", "100000"},
