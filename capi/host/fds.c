@@ -129,7 +129,27 @@ static bool kept_for_children(int fd) {
     return false;
 }
 
-void fds_isolate(bool again) {
+// The descriptor that a path stands for; -1: none.
+static int in_path(const char *path) {
+    static const char *const before[] = {"/dev/fd/", "/proc/self/fd/"};
+    for (int i = 0; i < 2; i++) {
+        size_t n = strlen(before[i]);
+        char *end;
+        if (strncmp(path, before[i], n) || path[n] < '0' || path[n] > '9') continue;
+        long fd = strtol(path + n, &end, 10);
+        if (*end == 0 && fd < FD_FENCE) return (int)fd;
+    }
+    return -1;
+}
+
+// Whether an argument of the program names this descriptor, as a shell's <(command) does.
+static bool named(char *const *argv, int fd) {
+    for (; *argv; argv++)
+        if (in_path(*argv) == fd) return true;
+    return false;
+}
+
+void fds_isolate(bool again, char *const *argv) {
     struct rlimit rl;
     if (getrlimit(RLIMIT_NOFILE, &rl) == 0) {
         table.for_exec = soft_at_start = rl.rlim_cur;
@@ -150,7 +170,7 @@ void fds_isolate(bool again) {
     for (int fd = 0; fd < FD_FENCE; fd++) {
         if (fcntl(fd, F_GETFD) < 0) continue;
         open[fd] = true;
-        if (fd < 3 || again) continue;
+        if (fd < 3 || again || named(argv, fd)) continue;
         // A program that this one starts would find it under a number that nobody named to it.
         int high = fcntl(fd, is_launcher(fd) ? F_DUPFD : F_DUPFD_CLOEXEC, FD_FENCE);
         if (high >= 0) launcher_moved(fd, high);
@@ -159,7 +179,7 @@ void fds_isolate(bool again) {
     placeholder = fcntl(path, F_DUPFD_CLOEXEC, FD_FENCE);
     if (path < FD_FENCE) close(path);
     for (int fd = 0; fd < FD_FENCE; fd++) {
-        if (open[fd] && (fd < 3 || again)) {
+        if (open[fd] && (fd < 3 || again || named(argv, fd))) {
             table.used[fd] = true;
             if (fd < 3) originals[fd] = fcntl(fd, F_DUPFD_CLOEXEC, FD_FENCE);
         } else {
@@ -315,6 +335,8 @@ static long open_at(struct call *c, long dir, long path, long flags, long mode) 
         const char *front = front_for(name);
         if (front) a[1] = (long)front;
         if (!strcmp(name, "/proc/self/exe")) a[1] = (long)host.exe;
+        int fd = in_path(name); // a placeholder would open as /dev/null
+        if (fd >= 0 && !is_used(c, fd)) return -ENOENT;
     }
     return settle(c, blocking(c, SYS_openat, a));
 }

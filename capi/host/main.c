@@ -100,7 +100,7 @@ int main(int argc, char **argv, char **envp) {
     know_ids();
     know_signals();
     find_parts();
-    fds_isolate(wrap_arrived(environment));
+    fds_isolate(wrap_arrived(environment), argv);
     arena_init();
     struct thread *t = thread_new();
     if (!t) die(1, "no memory");

@@ -11,10 +11,10 @@ import (
 // ckptrun two that nobody asked for, as launchers and batch systems do.
 func TestDescriptors(t *testing.T) {
 	program := filepath.Join(built.Src, "descriptors.py")
-	const inherited = `ulimit -Sn 128; exec "$@" 3</dev/null 9</dev/null`
+	const inherited = `ulimit -Sn 128; exec "$@" <(echo from the shell) 3</dev/null 9</dev/null`
 	for _, trap := range []string{"seccomp", "sud"} {
 		t.Run(trap, func(t *testing.T) {
-			out := outputOf(t, "sh", "-c", inherited, "sh", built.CkptRun(), "--trap", trap, "--dir", filepath.Join(t.TempDir(), "ckpt"),
+			out := outputOf(t, "bash", "-c", inherited, "bash", built.CkptRun(), "--trap", trap, "--dir", filepath.Join(t.TempDir(), "ckpt"),
 				"--", "/usr/bin/python3", program, "128")
 			if out != "descriptors: good\n" {
 				t.Error(out)

@@ -147,7 +147,8 @@ int main(void) {
         if (fcntl(fd, F_GETFD) < 0) open("/dev/null", O_RDWR);
     host.pid = getpid();
     host.libdir = "/nowhere";
-    fds_isolate(false);
+    char *const none[] = {NULL};
+    fds_isolate(false, none);
     for (int fd = 0; fd < 3; fd++) model[fd] = inode(fd);
     compare();
     CHECK(open("/dev/null", O_RDONLY | O_CLOEXEC) >= FD_FENCE); // of the lower half
