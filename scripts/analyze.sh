@@ -24,6 +24,7 @@ capi/back/message/sync.c acknowledge null-dereference: as in acknowledge_locked
 capi/back/object/comm_calls.c back_Comm_idup malloc-leak: d is in extra of the slot, as a number
 capi/back/object/comm_calls.c back_idup_promised malloc-leak: as in back_Comm_idup
 capi/back/request/grequest.c back_Grequest_start malloc-leak: MPI has b as the extra state, and gives it to release
+capi/canon/shape.h shape_convert null-dereference: the front keeps contents of constructors alone, and each of them has a shape
 capi/front/object/info.c replace null-argument: an info that there is has content, if only the last NUL
 capi/front/object/attr.c front_attr_get use-of-uninitialized-value: predefined sets p whenever it sets *flag
 '
