@@ -326,7 +326,7 @@ __attribute__((noinline)) static void lower_signal(struct thread *t, siginfo_t *
     // block it.  This thread lets it in no more, except SIGURG, which Go needs.
     if (sig != SIGURG) {
         *(kmask *)&uc->uc_sigmask |= KBIT(sig);
-        RAW3(SYS_rt_sigqueueinfo, host.pid, sig, si);
+        signal_process(si);
         return;
     }
     struct thread *to = host.threads;

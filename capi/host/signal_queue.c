@@ -74,11 +74,17 @@ void signals_collect_shared(struct thread *t) {
     if (pending_masks(&own, &process) && (process & ~OURS & ~own)) take(t, process & ~OURS & ~own, true);
 }
 
+// Sends a signal to the process as it came.  The kernel lets only the main thread send those that are from itself
+// (SIGCHLD, timers) or from kill; another thread sends the signal without its details, so that it is not lost.
+void signal_process(const siginfo_t *si) {
+    if (RAW3(SYS_rt_sigqueueinfo, host.pid, si->si_signo, si) < 0) RAW2(SYS_kill, host.pid, si->si_signo);
+}
+
 void signals_requeue(struct thread *t) {
     for (uint32_t i = 0; i < t->kept.count; i++) {
         siginfo_t *si = &t->kept.at[i].info;
         if (t->kept.at[i].shared)
-            RAW3(SYS_rt_sigqueueinfo, host.pid, si->si_signo, si);
+            signal_process(si);
         else
             RAW4(SYS_rt_tgsigqueueinfo, host.pid, t->tid, si->si_signo, si);
     }

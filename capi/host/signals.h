@@ -84,7 +84,8 @@ bool signal_room(struct signal_list *l);                                  // for
 void signal_add(struct signal_list *l, const siginfo_t *si, bool shared); // when there is room
 void signals_collect(struct thread *t, bool shared);                      // all signals blocked
 void signals_collect_shared(struct thread *t); // for a stopped t, by another thread
-void signals_requeue(struct thread *t);        // all signals blocked
+void signals_requeue(struct thread *t);
+void signal_process(const siginfo_t *si); // all signals blocked
 
 // ---- hush.c: threads of the lower half do not hear the application's signals --------------------
 void hush_all(void);                    // Go's threads, once SIGURG is wrapped
