@@ -22,6 +22,9 @@
  *                [stopped]  one of the program's threads while all of them are stopped: the one that called
  *                           ckpt_thread_is_mine, else the one inside ckpt_checkpoint
  *                [any]      any thread, libckpt's own too, at any time: may only look at memory
+ *                [task]     the task (ckpt_checkpoint) that came last, on its own stack and with no frame of
+ *                           libckpt's core below it, so the callback may switch: it may have a user-level
+ *                           scheduler run other tasks before it returns
  *   Processes  A process has one job at a time; ckpt_open fails with CKPT_E_STATE while one is open.  After
  *              a fork that no exec follows, every call fails with CKPT_E_NOTSUP.
  */
@@ -39,7 +42,7 @@ extern "C" {
 
 /* Versions a runtime was compiled against; ckpt_open refuses another major number. */
 #define CKPT_API_MAJOR 1
-#define CKPT_API_MINOR 0
+#define CKPT_API_MINOR 1
 
 /* Errors.  Numbers are never used again for something else. */
 enum {
@@ -50,7 +53,8 @@ enum {
     CKPT_E_CORRUPT = -4, /* an image or table is damaged */
     CKPT_E_PEER = -5,    /* another rank is lost or failed */
     CKPT_E_NOTSUP = -6,  /* not supported here (the message says what and why) */
-    CKPT_E_VERSION = -7  /* made for another version */
+    CKPT_E_VERSION = -7, /* made for another version */
+    CKPT_E_AGAIN = -8    /* not yet: ask again after ckpt_poll */
 };
 
 typedef struct ckpt_error {
@@ -113,6 +117,23 @@ typedef struct ckpt_runtime_ops {
     const ckpt_message_ops *messages;
     const ckpt_sync_ops *sync;
     const ckpt_state_ops *state;
+
+    /* Version 1.1: runtimes whose ranks are tasks (user-level threads) of one process; rank and ranks then
+     * count processes.  All of these may be NULL: one rank a process. */
+    /* [any] How many ranks live in this process: that many tasks must call ckpt_checkpoint. */
+    int (*local_tasks)(void *ctx);
+    /* On the calling task, and with nothing of libckpt's below it but C of the caller's own half.  park returns
+     * when the task was unparked, also when that came first; it may return early.  NULL park: yield is called
+     * in a loop; NULL yield: sched_yield.  Both may switch. */
+    void (*park)(void *ctx, int local_task);
+    void (*unpark)(void *ctx, int local_task);
+    void (*yield)(void *ctx);
+    /* The rank in the job of a local task; NULL: rank(). */
+    int (*task_rank)(void *ctx, int local_task);
+    /* [task] 1: no thread of the runtime is inside a rail, or comes there, before quiesce(0).  Called before
+     * rails are closed and before threads are stopped.  NULL: the runtime has no threads of its own and makes
+     * progress in calls only. */
+    int (*quiesce)(void *ctx, int on);
 } ckpt_runtime_ops;
 
 /* A call of the application that waits. */
@@ -197,6 +218,55 @@ int ckpt_hold(ckpt_job *job);
  * own, attribute callbacks.  Only by a thread of the application: in a call that it made, or stopped and in a
  * callback. */
 long ckpt_upcall(ckpt_job *job, void *function, const long args[6]);
+
+/* ---- requests from outside --------------------------------------------------------------------- */
+
+enum {
+    CKPT_POLL_NOTHING = 0,
+    CKPT_POLL_CHECKPOINT = 1 /* call ckpt_checkpoint, on every local task */
+};
+/* What ckpt_poll does when there is something: calls the handlers of signals that have come, and returns
+ * CKPT_POLL_*. */
+int ckpt_attend(ckpt_job *job);
+
+/* For the progress loop of a runtime that is saved with its program (ckptrun --whole), whose threads nobody
+ * interrupts: one load when there is nothing. */
+static inline int ckpt_poll(ckpt_job *job) {
+    if (__builtin_expect(__atomic_load_n(&job->tables->attention, __ATOMIC_RELAXED) == 0, 1))
+        return CKPT_POLL_NOTHING;
+    return ckpt_attend(job);
+}
+
+/* ---- the signaling network, for runtimes ---------------------------------------------------------
+ *
+ * libckpt's own network between the processes of the job; ranks here are rank() of ckpt_runtime_ops.  It is there
+ * from ckpt_open on, also after a restart, when the runtime has no other: in ckpt_rail_ops.reopen, for example. */
+
+/* Collective over processes.  tag: the runtime's own number, below 2^62; calls with one tag follow each other. */
+int ckpt_allgather(ckpt_job *job, uint64_t tag, const void *mine, void *all, size_t bytes, ckpt_error *error);
+int ckpt_barrier(ckpt_job *job, uint64_t tag, ckpt_error *error);
+
+/* Signals: small messages to a process, in order per kind and sender, each once; those that nobody has taken are
+ * saved with the process.  At most CKPT_SIGNAL_BYTES.  ckpt_signal_send does not wait for the receiver to look,
+ * unless many signals wait for it. */
+#define CKPT_SIGNAL_FIRST 0x1000u /* kinds that are the runtime's */
+#define CKPT_SIGNAL_LAST 0xfeffu
+#define CKPT_SIGNAL_BYTES 65536u
+int ckpt_signal_send(ckpt_job *job, int process, unsigned kind, const void *bytes, size_t n, ckpt_error *error);
+/* f is called for each signal of the kind, in ckpt_poll, ckpt_route and in ckpt_checkpoint; it may send, and may
+ * switch.  NULL: there is no handler any more. */
+int ckpt_signal_handle(ckpt_job *job, unsigned kind, void (*f)(void *ctx, int from, const void *bytes, size_t n),
+                       void *ctx);
+/* Without a handler: takes the next one.  *n is the room at bytes, and becomes the length.  Returns 1, 0 when
+ * there is none, or a negative CKPT_E code. */
+int ckpt_signal_recv(ckpt_job *job, unsigned kind, int *from, void *bytes, size_t *n, ckpt_error *error);
+
+/* A variable of the environment that the launcher gave to this start of the process; after a restart environ
+ * is the former launcher's.  Copies at most bytes-1 characters and a NUL, and returns the length; 0: not set. */
+size_t ckpt_launch_env(ckpt_job *job, const char *name, char *text, size_t bytes);
+
+/* The local task ends: nobody waits for it in ckpt_checkpoint any more. */
+int ckpt_task_leave(ckpt_job *job, int local_task);
 
 #endif
 

@@ -76,7 +76,7 @@ type header struct {
 	magic          uint64
 	version, bytes uint32
 	pending        uint32
-	reserved       uint32
+	attention      uint32
 	pages          [kinds]uintptr
 	free           [kinds]uint64
 }

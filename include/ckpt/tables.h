@@ -78,7 +78,7 @@ typedef struct ckpt_tables {
     uint64_t magic;          /* CKPT_TABLES_MAGIC */
     uint32_t version, bytes; /* CKPT_TABLES_VERSION, sizeof(ckpt_tables) */
     uint32_t pending;        /* CKPT_PENDING_* while a checkpoint is asked for (plain load) */
-    uint32_t reserved;
+    uint32_t attention;      /* CKPT_ATTEND_*: what ckpt_poll looks at (plain load) */
     ckpt_slot **pages[CKPT_KINDS]; /* pages[kind][index / CKPT_PAGE_SLOTS], NULL: no such page */
     uint64_t free[CKPT_KINDS];     /* requests and messages, whose ids C gives out itself
                                       (ckpt/vid.h): a stack of free slots, index of the first in the
@@ -88,12 +88,16 @@ typedef struct ckpt_tables {
 #define CKPT_PENDING_CLOCK 1u /* collective calls ask before they go on (ckpt_coll_call) */
 #define CKPT_PENDING_STOP 2u  /* and calls that wait are to hold (struct ckpt_back_host) */
 
+#define CKPT_ATTEND_CHECKPOINT 1u /* somebody asks for a checkpoint */
+#define CKPT_ATTEND_SIGNAL 2u     /* signals have come */
+
 #define CKPT_TABLES_MAGIC 0x31424154544b5043ull /* "CPKTTAB1" */
 #define CKPT_TABLES_VERSION 1u
 
 /* What C may know of a job. */
 typedef struct ckpt_job {
     ckpt_tables *tables;
+    const struct ckpt_routes *routes; /* ckpt/rail.h; NULL before the first rail */
 } ckpt_job;
 
 #endif
