@@ -6,6 +6,8 @@
 //	DIR/epoch-000003/rank-00000.ckpt  one image a rank (ckpt/image)
 //	DIR/epoch-000003/manifest.json    written last
 //
+// Other names in it are not its own and left alone: DIR/lease (ckpt/lease), DIR/.meet (ckpt/meeting), ckpt.toml.
+//
 // An epoch is a set of images that belong together. It goes through these states:
 //
 //	            Begin               Commit

@@ -96,7 +96,7 @@ func testSections(t *testing.T) []image.Section {
 		{Name: "messages", Data: messages}, {Name: "objects"}, {Name: "runtime"}}
 }
 
-// testStore has epochs 1 and 2 committed and 3 incomplete.
+// testStore has epochs 1 and 2 committed and 3 incomplete, and what ranks of a killed job left that met there.
 func testStore(t *testing.T) *store.Store {
 	t.Helper()
 	s, err := store.Create(filepath.Join(t.TempDir(), "ckpt"))
@@ -107,6 +107,11 @@ func testStore(t *testing.T) *store.Store {
 	makeEpoch(t, s, 2, 3, 4*time.Second)
 	if err := s.Begin(3); err != nil {
 		t.Fatal(err)
+	}
+	for _, name := range []string{".meet", ".meet.17.tmp"} {
+		if err := os.WriteFile(filepath.Join(s.Dir(), name), []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return s
 }
@@ -241,6 +246,9 @@ func TestGC(t *testing.T) {
 	ctlJSON(t, &r, exitOK, "gc", s.Dir())
 	if !slices.Equal(r.Removed, []int{1}) || !slices.Equal(r.Kept, []int{2, 3}) {
 		t.Errorf("%+v", r)
+	}
+	if _, err := os.Stat(filepath.Join(s.Dir(), ".meet")); err != nil {
+		t.Errorf("gc removes epochs only: %v", err)
 	}
 	for _, args := range [][]string{{"--keep", "0"}, {"--keep", "x"}} {
 		if status, _, _ := ctl(t, append([]string{"gc", s.Dir()}, args...)...); status != exitUsage {

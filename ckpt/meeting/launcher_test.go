@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package meeting
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// asRank makes the test program a rank of a test's job.
+const asRank = "MEETING_TEST_RANK"
+
+func TestMain(m *testing.M) {
+	if do := os.Getenv(asRank); do != "" {
+		if err := runRank(do); err != nil {
+			fmt.Fprintln(os.Stderr, "rank:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// runRank is what a rank does: it meets the others, and does it again if the launcher lets it.
+func runRank(do string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	o := Options{Getenv: os.Getenv, Dir: os.Getenv("MEETING_TEST_DIR")}
+	for range strings.Count(do, "meet") {
+		m, err := Find(ctx, o)
+		if err != nil {
+			return err
+		}
+		for round, size := range []int{256, 0, 1, 5000} {
+			give := func(rank int) []byte { return bytes.Repeat([]byte{byte(rank), byte(round), ' ', '\n'}, size) }
+			all, err := m.Allgather(give(m.Rank()))
+			if err != nil {
+				return err
+			}
+			for r, b := range all {
+				if !bytes.Equal(b, give(r)) {
+					return fmt.Errorf("round %d: rank %d gave other bytes", round, r)
+				}
+			}
+		}
+		fmt.Printf("met %d of %d\n", m.Rank(), m.Ranks())
+		if strings.Contains(do, "stay") {
+			return nil
+		}
+		if err := m.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// job runs ranks under a launcher and returns what they print, one line each.
+func job(t *testing.T, do string, argv ...string) (string, error) {
+	t.Helper()
+	if _, err := exec.LookPath(argv[0]); err != nil {
+		t.Skip(err)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, argv[0], append(argv[1:], exe)...)
+	c.Env = append(os.Environ(), asRank+"="+do)
+	c.WaitDelay = 5 * time.Second
+	out, err := c.CombinedOutput()
+	return string(out), err
+}
+
+func TestUnderHydra(t *testing.T) {
+	for name, c := range map[string]struct {
+		do   string
+		argv []string
+	}{
+		"descriptor": {"meet", []string{"mpiexec.mpich", "-n", "4"}},
+		"one rank":   {"meet", []string{"mpiexec.mpich", "-n", "1"}},
+		"port":       {"meet", []string{"mpiexec.mpich", "-pmi-port", "-n", "4"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := job(t, c.do, c.argv...)
+			n := c.argv[len(c.argv)-1]
+			if err != nil || strings.Count(out, "met ") != int(n[0]-'0') || strings.Count(out, " of "+n+"\n") != int(n[0]-'0') {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
