@@ -63,8 +63,8 @@ func runRank(do string) error {
 // job runs ranks under a launcher and returns what they print, one line each.
 func job(t *testing.T, do string, argv ...string) (string, error) {
 	t.Helper()
-	if _, err := exec.LookPath(argv[0]); err != nil {
-		t.Skip(err)
+	if testing.Short() {
+		t.Skip("starts an MPI job")
 	}
 	exe, err := os.Executable()
 	if err != nil {
@@ -96,4 +96,45 @@ func TestUnderHydra(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Processes meet in a directory in which a job was killed while its ranks came together.
+func TestProcessesMeetAfterAKill(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	rank := func(r int) (*exec.Cmd, *bytes.Buffer) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		t.Cleanup(cancel)
+		c := exec.CommandContext(ctx, exe)
+		var out bytes.Buffer
+		c.Stdout, c.Stderr = &out, &out
+		c.Env = append(os.Environ(), asRank+"=meet", "MEETING_TEST_DIR="+dir, fmt.Sprint("CKPT_RANK=", r), "CKPT_SIZE=3")
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return c, &out
+	}
+	zero, _ := rank(0)
+	stale := awaitNote(t, dir, anyNote)
+	if err := zero.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = zero.Wait()
+	if n, err := readNote(dir); err != nil || n == nil || n.Key != stale.Key {
+		t.Fatalf("the note of the killed job is gone: %v", err)
+	}
+	var all [3]*exec.Cmd
+	var outs [3]*bytes.Buffer
+	for _, r := range []int{2, 1, 0} {
+		all[r], outs[r] = rank(r)
+	}
+	for r, c := range all {
+		if err := c.Wait(); err != nil || outs[r].String() != fmt.Sprintf("met %d of 3\n", r) {
+			t.Errorf("rank %d: %v, %s", r, err, outs[r])
+		}
+	}
+	noNote(t, dir)
 }

@@ -26,6 +26,7 @@ var cLayers = []cLayer{
 
 	// ckptrun. Of a back it knows what ckpt/back.h says, and of MPI nothing.
 	{part: "capi/hooks.c", includes: []string{"capi/host", "include"}},
+	{part: "capi/pmix*"},
 	{part: "capi/host", includes: []string{"include/ckpt/private", "include"}},
 	{part: "capi/calls.h", includes: []string{"include"}},
 
