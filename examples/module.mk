@@ -20,3 +20,20 @@ $(BUILD)/examples/heat.mpich: $(HEAT_DEPS)
 $(BUILD)/examples/heat.openmpi: $(HEAT_DEPS)
 	@mkdir -p $(@D)
 	$(MPICC_OPENMPI) $(HEAT_FLAGS) -o $@ $(HEAT_SRCS) $(HEAT_LIBS)
+
+# ---- tmpi: a runtime with ranks that are user-level threads, and its programs -------------------
+
+TMPI := $(BUILD)/examples/tmpi
+TMPI_PROGRAMS := $(TMPI)/cg $(TMPI)/heat $(TMPI)/tmpirun
+TMPI_SRCS := $(filter-out %/cg.c %/heat.c %/tmpirun.c,$(wildcard examples/tmpi/*.c))
+TMPI_FLAGS = -std=gnu11 -Wall -Wextra -Wmissing-prototypes -Wshadow -Werror $(CFLAGS) -ffp-contract=off \
+             -I$(BUILD)/include
+
+$(TMPI)/cg $(TMPI)/heat: $(TMPI)/%: examples/tmpi/%.c $(TMPI_SRCS) $(wildcard examples/tmpi/*.h) $(HEADERS) \
+                         | $(LIB)/libckpt.so $(LIB)/libckpt.so.1
+	@mkdir -p $(@D)
+	$(CC) $(TMPI_FLAGS) -o $@ $< $(TMPI_SRCS) -L$(LIB) -lckpt -pthread -lm '-Wl,-rpath,$$ORIGIN/../../lib'
+
+$(TMPI)/tmpirun: examples/tmpi/tmpirun.c
+	@mkdir -p $(@D)
+	$(CC) $(TMPI_FLAGS) -o $@ $<

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// embed.c: all that tmpi does for libckpt, and with it.  The page to read for those who have a runtime of their own.
+//
+// libckpt calls up for five things, in the order of this file:
+//
+//   who we are      rank and ranks count processes; the first start's all-gather goes over files
+//   tasks           each rank calls ckpt_checkpoint; libckpt gathers those of one process by park and unpark
+//   quiet           quiesce(1): from now on no worker touches a rail; then libckpt asks the rails themselves
+//                   whether they are quiet, closes them, saves the process, and opens them again (rail_*.c)
+//   requests        ckpt_poll, in the progress loop, says that somebody outside asks for a checkpoint
+//   the job         ckpt_open at the start, ckpt_close at the end
+//
+// No message is counted for libckpt: a rail is quiet when the other side has acknowledged all that was sent, and
+// whatever has arrived is in the lists of match.c, which are saved with all other memory.
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "inside.h"
+
+static struct rail *const rails[] = {&rail_tcp, &rail_shm};
+enum { RAILS = sizeof rails / sizeof *rails };
+
+// Who holds progress may touch rails.  After quiesce(1) nobody does but libckpt, by the rails' own callbacks.
+static struct {
+    pthread_mutex_t lock;
+    bool quiesced;
+    int done;   // checkpoints that a task of this process has come back from
+    int wanted; // the number of the one that is asked for; atomic
+} progress = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+// ---- who we are ---------------------------------------------------------------------------------
+
+static int op_rank(void *ctx) {
+    (void)ctx;
+    return tmpi.process;
+}
+
+static int op_ranks(void *ctx) {
+    (void)ctx;
+    return tmpi.processes;
+}
+
+// The environment in an image is that of the launcher of then.
+const char *embed_env(const char *name, char text[256]) {
+    text[0] = 0;
+    if (tmpi.job != NULL)
+        ckpt_launch_env(tmpi.job, name, text, 256);
+    else if (getenv(name) != NULL)
+        snprintf(text, 256, "%s", getenv(name));
+    return text;
+}
+
+static bool read_whole(const char *path, void *bytes, size_t n) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool good = fd >= 0 && read(fd, bytes, n) == (ssize_t)n;
+    if (fd >= 0) close(fd);
+    return good;
+}
+
+// Over files in the folder that tmpirun made: ROUND.PROCESS appears by a rename, so it is whole when it is there.
+// Another folder is another launcher's, and its rounds begin anew.
+static int op_allgather(void *ctx, const void *mine, void *all, size_t bytes) {
+    static char folder[256];
+    static int round;
+    char now[256], path[400], made[420];
+    (void)ctx;
+    if (tmpi.processes == 1) return memcpy(all, mine, bytes), 0;
+    if (*embed_env("TMPI_MEET", now) == 0) return CKPT_E_ARG;
+    if (strcmp(now, folder) != 0) strcpy(folder, now), round = 0;
+    round++;
+    snprintf(path, sizeof path, "%s/%d.%d", folder, round, tmpi.process);
+    snprintf(made, sizeof made, "%s.new", path);
+    int fd = open(made, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    bool good = fd >= 0 && write(fd, mine, bytes) == (ssize_t)bytes;
+    if (fd >= 0) close(fd);
+    if (!good || rename(made, path) != 0) return CKPT_E_SYSTEM;
+    for (int i = 0; i < tmpi.processes; i++) {
+        snprintf(path, sizeof path, "%s/%d.%d", folder, round, i);
+        while (!read_whole(path, (char *)all + (size_t)i * bytes, bytes)) {
+            if (access(folder, F_OK) != 0) return CKPT_E_PEER; // tmpirun has given up
+            usleep(1000);
+        }
+    }
+    return 0;
+}
+
+// ---- tasks --------------------------------------------------------------------------------------
+//
+// Tasks that wait in ckpt_checkpoint wait as in tmpi_recv.  So other ranks go on meanwhile, on the same workers, until
+// the last one has come.
+
+static int op_local_tasks(void *ctx) {
+    (void)ctx;
+    return tmpi.local;
+}
+
+static int op_task_rank(void *ctx, int local_task) {
+    (void)ctx;
+    return tmpi.tasks[local_task].rank;
+}
+
+static void op_park(void *ctx, int local_task) {
+    (void)ctx, (void)local_task;
+    task_park();
+}
+
+static void op_unpark(void *ctx, int local_task) {
+    (void)ctx;
+    task_unpark(&tmpi.tasks[local_task]);
+}
+
+// A worker's own stack has no other task to go to.
+static void op_yield(void *ctx) {
+    (void)ctx;
+    if (task_self() != NULL)
+        task_yield();
+    else
+        sched_yield();
+}
+
+// ---- quiet --------------------------------------------------------------------------------------
+
+static int op_quiesce(void *ctx, int on) {
+    (void)ctx;
+    pthread_mutex_lock(&progress.lock); // whoever is inside a rail comes out first
+    progress.quiesced = on;
+    pthread_mutex_unlock(&progress.lock);
+    return 0;
+}
+
+static bool move(void) {
+    bool moved = false;
+    for (int i = 0; i < RAILS; i++) moved |= rails[i]->poll();
+    return moved;
+}
+
+// While the last task waits for other processes they may wait for its messages.
+static int op_progress(void *ctx) {
+    (void)ctx;
+    if (pthread_mutex_trylock(&progress.lock) != 0) return 0; // somebody else does it
+    if (!progress.quiesced) move();
+    pthread_mutex_unlock(&progress.lock);
+    return 0;
+}
+
+// ---- requests -----------------------------------------------------------------------------------
+//
+// Checkpoints have numbers, which are the same for all ranks, since each takes part in all of them.  Who asks for a
+// checkpoint asks for a number: one that was asked for twice, from the outside and by the program, is made once.
+
+static void want(int checkpoint) {
+    if (__atomic_exchange_n(&progress.wanted, checkpoint, __ATOMIC_SEQ_CST) == checkpoint) return;
+    for (int i = 0; i < tmpi.local; i++) task_unpark(&tmpi.tasks[i]); // those that wait for messages
+}
+
+bool embed_progress(void) {
+    if (pthread_mutex_trylock(&progress.lock) != 0) return false;
+    bool moved = false;
+    if (!progress.quiesced && tmpi.job != NULL) {
+        moved = move();
+        // The next after those that are over.  When this one is nearly over, and somebody asks for another one, then
+        // ckpt_poll says so again.
+        if (ckpt_poll(tmpi.job) == CKPT_POLL_CHECKPOINT) want(progress.done + 1);
+    }
+    pthread_mutex_unlock(&progress.lock);
+    return moved;
+}
+
+static void take_part(struct task *t) {
+    ckpt_error error = {.size = sizeof error};
+    ckpt_state state = CKPT_STATE_ERROR;
+    if (ckpt_checkpoint(tmpi.job, t->index, &state, &error) != 0 && t->index == 0)
+        fprintf(stderr, "tmpi: process %d: checkpoint: %s\n", tmpi.process, error.message);
+    t->taken++;
+    t->state = state;
+    pthread_mutex_lock(&progress.lock);
+    if (progress.done < t->taken) progress.done = t->taken;
+    pthread_mutex_unlock(&progress.lock);
+}
+
+void embed_serve(struct task *t) {
+    while (__atomic_load_n(&progress.wanted, __ATOMIC_SEQ_CST) > t->taken) take_part(t);
+}
+
+// Rank 0 says which checkpoint it is to be.  Those that took part in it already, because it was also asked for from
+// the outside, have nothing left to do.
+int tmpi_checkpoint(void) {
+    struct task *t = task_self();
+    embed_serve(t);
+    int number = t->taken + 1;
+    coll_broadcast(&number, sizeof number, CONTEXT_CHECKPOINT);
+    while (t->taken < number) take_part(t);
+    return (int)t->state;
+}
+
+// ---- the job ------------------------------------------------------------------------------------
+
+static const ckpt_runtime_ops ops = {.size = sizeof ops,
+                                     .rank = op_rank,
+                                     .ranks = op_ranks,
+                                     .oob_allgather = op_allgather,
+                                     .progress = op_progress,
+                                     .local_tasks = op_local_tasks,
+                                     .park = op_park,
+                                     .unpark = op_unpark,
+                                     .yield = op_yield,
+                                     .task_rank = op_task_rank,
+                                     .quiesce = op_quiesce};
+
+void embed_open(void) {
+    ckpt_error error = {.size = sizeof error};
+    const ckpt_config config = {.size = sizeof config,
+                                .api_major = CKPT_API_MAJOR,
+                                .api_minor = CKPT_API_MINOR,
+                                .runtime = "tmpi",
+                                .thread_level = CKPT_THREAD_MULTIPLE};
+    tmpi.job = ckpt_open(&config, &ops, NULL, &error);
+    if (tmpi.job == NULL) tmpi_die("ckpt_open: %s", error.message);
+
+    int all[tmpi.processes]; // each process finds ranks by division
+    if (ckpt_allgather(tmpi.job, TAG_START, &tmpi.local, all, sizeof *all, &error) != 0)
+        tmpi_die("%s", error.message);
+    for (int i = 0; i < tmpi.processes; i++)
+        if (all[i] != tmpi.local) tmpi_die("%d ranks here, and %d in process %d", tmpi.local, all[i], i);
+
+    char text[256];
+    for (int i = 0; i < RAILS; i++) {
+        struct rail *r = rails[i];
+        if (*embed_env("TMPI_RAILS", text) != 0 && strstr(text, r->ops.name) == NULL) continue;
+        if (ckpt_rail_register(tmpi.job, &r->ops, r, &r->known, &error) != 0) tmpi_die("%s", error.message);
+        if (!r->open()) tmpi_die("rail %s cannot be opened", r->ops.name);
+    }
+}
+
+void embed_leave(struct task *t) { ckpt_task_leave(tmpi.job, t->index); }
+
+void embed_close(void) {
+    ckpt_error error = {.size = sizeof error};
+    if (ckpt_barrier(tmpi.job, TAG_END, &error) != 0)
+        tmpi_die("%s", error.message); // nobody reads from rails now
+    for (int i = 0; i < RAILS; i++)
+        if (rails[i]->known != NULL) rails[i]->ops.close(rails[i]);
+    if (ckpt_close(tmpi.job, &error) != 0) tmpi_die("ckpt_close: %s", error.message);
+}
