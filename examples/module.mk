@@ -37,3 +37,11 @@ $(TMPI)/cg $(TMPI)/heat: $(TMPI)/%: examples/tmpi/%.c $(TMPI_SRCS) $(wildcard ex
 $(TMPI)/tmpirun: examples/tmpi/tmpirun.c
 	@mkdir -p $(@D)
 	$(CC) $(TMPI_FLAGS) -o $@ $<
+
+# Tasks, matching and collective calls without libckpt, under ThreadSanitizer.
+TMPI_TEST := $(OBJ)/examples/tmpi/test/tasks
+TMPI_TESTED := $(addprefix examples/tmpi/,test/tasks.c sched.c match.c coll.c tmpi.c)
+$(TMPI_TEST): $(TMPI_TESTED) $(wildcard examples/tmpi/*.h) $(HEADERS)
+	@mkdir -p $(@D)
+	$(CC) $(TMPI_FLAGS) -O1 -fsanitize=thread -o $@ $(TMPI_TESTED) -pthread
+C_TESTS += $(TMPI_TEST)
