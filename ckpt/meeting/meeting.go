@@ -21,8 +21,11 @@ type Meeting interface {
 	// Allgather returns what every rank gave, by rank. Collective; each rank gives the same number of bytes. A
 	// failed all-gather ends the meeting: all later ones fail too.
 	Allgather(mine []byte) ([][]byte, error)
-	// Close leaves the meeting, and tells the launcher so where that is its way. A rank leaves when it needs no
-	// further all-gather; the others can end theirs without it.
+	// Close leaves the meeting, and tells the launcher that this process has ended its part of the job. So it is
+	// called when the program ends as it should. A process that fails ends without Close: the launcher, which
+	// takes the loss of the connection for a failure, then ends the other ranks. After Close it does not, if the
+	// process ends by itself. A process meets once: Hydra's mpiexec does not survive a second connection after
+	// the first has taken leave.
 	Close() error
 }
 

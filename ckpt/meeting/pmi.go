@@ -229,16 +229,21 @@ func (p *pmi) begin() error {
 	if _, err = l.number("keylen_max", maxKey, 1<<20); err != nil {
 		return err
 	}
-	if p.maxValue, err = l.number("vallen_max", 32, 1<<30); err != nil {
+	if p.maxValue, err = l.number("vallen_max", 2*minValue, 1<<30); err != nil {
 		return err
 	}
-	p.maxValue = min(p.maxValue, maxPMIValue)
 	if l, err = p.ask("my_kvsname", "cmd=get_my_kvsname"); err != nil {
 		return err
 	}
 	p.space, err = l.text("kvsname")
+	if err == nil && p.room() < minValue {
+		err = fmt.Errorf("the launcher's space has a name of %d bytes", len(p.space))
+	}
 	return err
 }
+
+// minValue is room for the length of what a rank gives.
+const minValue = 16
 
 func (p *pmi) Rank() int  { return p.rank }
 func (p *pmi) Ranks() int { return p.ranks }
@@ -271,7 +276,7 @@ func (p *pmi) allgather(mine []byte) ([][]byte, error) {
 		mine = nil
 	}
 	text := strconv.Itoa(len(mine)) + "." + base64.RawURLEncoding.EncodeToString(mine)
-	step := p.maxValue - 1 // some launchers count the NUL
+	step := p.room()
 	for i := 0; i*step < len(text); i++ {
 		value := text[i*step : min((i+1)*step, len(text))]
 		if _, err := p.ask("put_result", "cmd=put", "kvsname="+p.space, "key="+p.key(round, p.rank, i), "value="+value); err != nil {
@@ -293,6 +298,14 @@ func (p *pmi) allgather(mine []byte) ([][]byte, error) {
 		all = append(all, b)
 	}
 	return all, nil
+}
+
+// maxRequest is how long a line of ours may be: Slurm takes what one read of 1024 bytes gives for one request.
+const maxRequest = 1024
+
+// room is how much of a text one value holds. Some launchers count the NUL.
+func (p *pmi) room() int {
+	return min(p.maxValue-1, maxRequest-maxKey-len(p.space)-len("cmd=put kvsname= key= value=\n"))
 }
 
 // fetch returns what a rank gave, which must have size bytes and is a text of length bytes.

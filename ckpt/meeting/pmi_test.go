@@ -3,7 +3,6 @@
 package meeting
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -23,6 +22,7 @@ import (
 // launcher is a fake one: one space of keys, and a barrier.
 type launcher struct {
 	ranks, maxValue int
+	maxName         int // bytes of the name of the space
 	replies         int // how many it gives before it goes away; -1: all
 
 	mu      sync.Mutex
@@ -31,16 +31,22 @@ type launcher struct {
 }
 
 func newLauncher(ranks, maxValue int) *launcher {
-	return &launcher{ranks: ranks, maxValue: maxValue, replies: -1, values: map[string]string{}}
+	return &launcher{ranks: ranks, maxValue: maxValue, maxName: 256, replies: -1, values: map[string]string{}}
 }
 
 // serve answers one process.
 func (l *launcher) serve(conn net.Conn, rank int) {
 	defer conn.Close()
-	in := bufio.NewReaderSize(conn, maxPMILine)
+	var b [1024]byte // a request is what one read gives, as for Slurm
 	for given := 0; ; given++ {
-		q, err := readPMI(in)
+		n, err := conn.Read(b[:])
 		if err != nil || given == l.replies {
+			return
+		}
+		text, whole := strings.CutSuffix(string(b[:n]), "\n")
+		q, err := parsePMI(text)
+		if err != nil || !whole || strings.Contains(text, "\n") {
+			_, _ = fmt.Fprintf(conn, "not one request: %.40q of %d bytes\n", text, n)
 			return
 		}
 		if answer := l.answer(conn, q, rank); answer != "" {
@@ -63,7 +69,7 @@ func (l *launcher) answer(conn net.Conn, q pmiLine, rank int) string {
 	case "get_maxes":
 		return fmt.Sprintf("cmd=maxes vallen_max=%d keylen_max=64 kvsname_max=256", l.maxValue)
 	case "get_my_kvsname":
-		return "cmd=my_kvsname kvsname=kvs_1_0"
+		return "cmd=my_kvsname kvsname=" + strings.Repeat("k", l.maxName)
 	case "put":
 		if _, twice := l.values[key]; twice || len(q.fields["value"]) >= l.maxValue {
 			return "cmd=put_result rc=-1 msg=duplicate key or too long"
@@ -207,6 +213,7 @@ func TestPMIErrors(t *testing.T) {
 		"no limits":        {begin + "cmd=maxes\n", "keylen_max"},
 		"tiny values":      {begin + "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1\n", "vallen_max=\"1\""},
 		"negative":         {begin + "cmd=maxes kvsname_max=256 keylen_max=-64 vallen_max=1024\n", "keylen_max=\"-64\""},
+		"long name":        {maxes + "cmd=my_kvsname kvsname=" + strings.Repeat("k", 1000) + "\n", "name of 1000 bytes"},
 		"no name":          {maxes + "cmd=my_kvsname\n", "has no kvsname"},
 		"put fails":        {named + "cmd=put_result rc=-1 msg=no space left\n", `put_result says rc="-1" "no space left"`},
 		"abort at barrier": {put + "cmd=abort exitcode=1\n", "ends the job"},

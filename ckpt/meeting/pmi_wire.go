@@ -11,11 +11,8 @@ import (
 	"strings"
 )
 
-// maxPMILine bounds a line of the launcher. The longest has a value of at most maxPMIValue bytes.
-const (
-	maxPMILine  = 32 << 10
-	maxPMIValue = 16 << 10
-)
+// maxPMILine bounds a line of the launcher. The longest has one of our values, which are shorter than maxRequest.
+const maxPMILine = 8 << 10
 
 // pmiLine is what the launcher says: "cmd=get_result rc=0 msg=success value=abc".
 type pmiLine struct {
