@@ -134,7 +134,14 @@ func gather(all []Meeting, give func(rank int) []byte) ([][][]byte, []error) {
 // wantGather makes all-gathers of several sizes, several times.
 func wantGather(t *testing.T, all []Meeting) {
 	t.Helper()
-	for round, size := range []int{0, 1, 256, 100_000} {
+	wantGatherOf(t, all, gatherSizes...)
+}
+
+var gatherSizes = []int{0, 1, 64, 25_000}
+
+func wantGatherOf(t *testing.T, all []Meeting, sizes ...int) {
+	t.Helper()
+	for round, size := range sizes {
 		give := func(rank int) []byte { return bytes.Repeat([]byte{byte(rank), byte(round), '\n', '='}, size) }
 		got, errs := gather(all, give)
 		for i := range all {

@@ -4,10 +4,11 @@
 // rank this process is, how many there are, and gives them an all-gather. A runtime that is saved with its program
 // cannot tell this after a restart, since its memory is that of the former job. So the launcher is asked:
 //
-//	PMI_FD, or PMI_PORT and PMI_ID       PMI-1: lines of text to the launcher (Hydra; Slurm's pmi2)     pmi.go
-//	PMIX_RANK, PMIX_NAMESPACE            PMIx: a library, which Options.PMIx reaches (prterun, Slurm)   pmix.go
-//	CKPT_RANK and CKPT_SIZE, else srun's nobody; rank 0 listens, and the others find it through a file  directory.go
-//	none of them                         one process
+//	PMI_FD, or PMI_PORT and PMI_ID   PMI version 1, lines of text: Hydra, Slurm's pmi2                   pmi.go
+//	PMIX_RANK or PMIX_NAMESPACE      PMIx, a library behind Options.PMIx: Open MPI, PRRTE, Slurm's pmix  pmix.go
+//	CKPT_RANK and CKPT_SIZE,         nobody is there to ask: the ranks meet in the checkpoint directory  directory.go
+//	or Slurm's numbers
+//	none of them                     one process
 //
 // # The directory
 //
@@ -27,7 +28,7 @@
 //
 // One rank 0 at a time meets in a directory: another one that finds .meet of a live job is refused. The names of two
 // jobs (Slurm's, or CKPT_JOB) keep the ranks of one from the meeting of the other; without names two jobs that start
-// in one directory at the same moment are noticed when a rank comes twice.
+// in one directory at the same moment are noticed when a rank comes twice, or by their numbers of ranks.
 //
 // # Locks
 //

@@ -99,6 +99,7 @@ func (h *host) open() error {
 		},
 		Accepted: h.accepted,
 		Rejected: h.strangers.Rejected,
+		Pending:  min(max(64, h.me.Ranks), 512), // all come at once
 	}
 	for _, ln := range h.listeners {
 		h.guard.Serve(ln)

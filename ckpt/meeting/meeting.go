@@ -75,6 +75,10 @@ func Find(ctx context.Context, o Options) (Meeting, error) {
 func find(ctx context.Context, o Options) (m Meeting, how string, err error) {
 	env := o.Getenv
 	switch {
+	case env("OMPI_COMM_WORLD_RANK") != "" && env("PMIX_RANK") != "":
+		// Open MPI's launcher leaves what another launcher above it has set.
+		m, err = findPMIx(o)
+		return m, "PMIx", err
 	case env("PMI_FD") != "" || env("PMI_PORT") != "":
 		m, err = findPMI(ctx, o)
 		return m, "PMI", err

@@ -66,10 +66,7 @@ const highNumber = 256
 
 // inherited is a descriptor of our own for a socket that the launcher opened. Go's runtime reads it without blocking,
 // which is a property of the socket and so of the launcher's descriptor too: Close undoes it.
-type inherited struct {
-	*os.File
-	from int
-}
+type inherited struct{ *os.File }
 
 // inherit opens the socket of a descriptor again. The descriptor itself stays as it is.
 func inherit(number string) (*inherited, error) {
@@ -94,11 +91,13 @@ func inherit(number string) (*inherited, error) {
 	if err != nil {
 		return nil, fmt.Errorf("PMI_FD %d: %w", from, err)
 	}
-	return &inherited{os.NewFile(uintptr(fd), "PMI_FD"), from}, nil
+	return &inherited{os.NewFile(uintptr(fd), "PMI_FD")}, nil
 }
 
 func (i *inherited) Close() error {
-	_ = unix.SetNonblock(i.from, false)
+	if c, err := i.SyscallConn(); err == nil {
+		_ = c.Control(func(fd uintptr) { _ = unix.SetNonblock(int(fd), false) })
+	}
 	return i.File.Close()
 }
 

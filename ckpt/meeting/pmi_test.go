@@ -23,6 +23,7 @@ import (
 type launcher struct {
 	ranks, maxValue int
 	maxName         int // bytes of the name of the space
+	dribbles        bool
 	replies         int // how many it gives before it goes away; -1: all
 
 	mu      sync.Mutex
@@ -50,11 +51,21 @@ func (l *launcher) serve(conn net.Conn, rank int) {
 			return
 		}
 		if answer := l.answer(conn, q, rank); answer != "" {
-			if _, err := fmt.Fprintln(conn, answer); err != nil {
-				return
+			for _, piece := range l.pieces(answer + "\n") {
+				if _, err := conn.Write(piece); err != nil {
+					return
+				}
 			}
 		}
 	}
+}
+
+// pieces is how an answer is written: at once, or byte by byte.
+func (l *launcher) pieces(answer string) [][]byte {
+	if !l.dribbles {
+		return [][]byte{[]byte(answer)}
+	}
+	return bytes.SplitAfter([]byte(answer), nil)
 }
 
 func (l *launcher) answer(conn net.Conn, q pmiLine, rank int) string {
@@ -130,9 +141,18 @@ func TestPMI(t *testing.T) {
 	for name, c := range map[string]struct {
 		maxValue int
 		port     bool
-	}{"descriptor": {1024, false}, "port": {1024, true}, "short values": {200, false}, "long values": {1 << 29, false}} {
+		dribbles bool
+		sizes    []int
+	}{
+		"descriptor":   {1024, false, false, gatherSizes},
+		"port":         {1024, true, false, gatherSizes},
+		"short values": {200, false, false, gatherSizes},
+		"long values":  {1 << 29, false, false, gatherSizes},
+		"byte by byte": {1024, true, true, []int{64, 500}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLauncher(3, c.maxValue)
+			l.dribbles = c.dribbles
 			var all []Meeting
 			for r := range 3 {
 				id := ""
@@ -145,7 +165,7 @@ func TestPMI(t *testing.T) {
 				}
 				all = append(all, m)
 			}
-			wantGather(t, all)
+			wantGatherOf(t, all, c.sizes...)
 			for _, m := range all {
 				if err := errors.Join(m.Close(), m.Close()); err != nil {
 					t.Error(err)

@@ -139,3 +139,14 @@ func TestPMIxErrors(t *testing.T) {
 		t.Errorf("%d are not finalized", s.open)
 	}
 }
+
+// Open MPI's launcher inside a job of Hydra's, and Hydra's inside a step of Slurm's with PMIx.
+func TestNestedLaunchers(t *testing.T) {
+	for want, e := range map[string]env{
+		"PMIx": {"OMPI_COMM_WORLD_RANK": "1", "PMIX_RANK": "1", "PMI_FD": "x", "PMI_RANK": "0", "PMI_SIZE": "1"},
+		"PMI":  {"PMIX_RANK": "0", "PMIX_NAMESPACE": "slurm", "PMI_FD": "x", "PMI_RANK": "1", "PMI_SIZE": "2", "SLURM_PROCID": "0"},
+	} {
+		_, err := Find(t.Context(), Options{Getenv: e.get})
+		wantError(t, want, err, "which rank this is ("+want+")")
+	}
+}
