@@ -102,7 +102,8 @@ $(BIN)/ckptrun: $(HOST_OBJS)
 # ---- libckpt.so: small, in C; and its core and ckptctl: Go, which decides itself what is stale ---
 
 # What programs are linked with.  It loads the core when a call needs it.
-EMBED_OBJS := $(patsubst %.c,$(OBJ)/%.o,$(wildcard capi/embed/*.c))
+# Tasks and rails wait for the core's side of them (embed_checkpoint, embed_ignore_fd, ckpt_attend).
+EMBED_OBJS := $(patsubst %.c,$(OBJ)/%.o,$(filter-out %/tasks.c %/rails.c,$(wildcard capi/embed/*.c)))
 $(EMBED_OBJS): C_EXTRA := -Icapi -fvisibility=hidden
 $(LIB)/libckpt.so: $(EMBED_OBJS) | $(PKG)/libckpt-core.so
 	@mkdir -p $(@D)
@@ -140,7 +141,7 @@ $(BIN)/ckptctl: FORCE
 
 # ---- MPI: fronts and backs, from generated sources ----------------------------------------------
 
-include capi/canon/module.mk capi/front/module.mk capi/back/module.mk capi/enter/module.mk
+include capi/embed/module.mk capi/canon/module.mk capi/front/module.mk capi/back/module.mk capi/enter/module.mk
 
 # ---- what else is installed ---------------------------------------------------------------------
 
