@@ -7,7 +7,10 @@ BENCH_DIR := $(BUILD)/bench
 BENCH_FLAGS := -std=gnu11 -Wall -Wextra -Werror -Wno-stringop-overflow -O2 -Iinclude
 # Only the one that needs it: a native run shall not have libckpt.so in its process.
 $(BENCH_DIR)/checkpoint.%: BENCH_LIBS = -L$(LIB) -lckpt '-Wl,-rpath,$$ORIGIN/../lib'
-BENCH_PLAIN := gate syscall
+BENCH_PLAIN := gate syscall elect
+# It has the rails of a runtime in it.
+$(BENCH_DIR)/elect: BENCH_FLAGS += -Icapi
+$(BENCH_DIR)/elect: capi/embed/rails.c capi/embed/say.c $(wildcard capi/embed/*.h)
 BENCH_MPI := crossing query blocking triple window counting safestate groups startup checkpoint
 
 BENCHES := $(BENCH_PLAIN:%=$(BENCH_DIR)/%) \

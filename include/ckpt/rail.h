@@ -14,13 +14,19 @@
  *                        ^   ^                | refused             | given up: FAILED        |
  *                        |   `----------------'                     v                         v
  *                        `------- reopen() == 0 ---------------- [Opening] <-- CONTINUED or RESTARTED
- *                                                                   | != 0
- *                                                                   v
- *                                                                [Broken]
+ *                                                                   | != 0      ^
+ *                                                                   v           | at the next reopening
+ *                                                                [Broken] ------'
  *
- * While a rail is draining it is still elected, and asks for new endpoints are answered with CKPT_E_AGAIN.
- * A CHECKPOINTABLE rail goes from Draining to Open.  A LAZY one stays closed, and is opened by the first
- * ckpt_route that needs it.  A broken one is elected no more; ckpt_route names it.
+ * A CHECKPOINTABLE rail goes from Draining to Open, and a LAZY one from Closed to [Due]: the first ckpt_route that
+ * needs it opens it.  What an election finds, and what ckpt_route does with a rail whose gate is open:
+ *
+ *   Open       its endpoints are elected; new ones are made
+ *   Draining   its endpoints are elected; later (CKPT_E_AGAIN, when no other rail has an endpoint)
+ *   Closed     it has no endpoints; later
+ *   Due        it has no endpoints; opens it
+ *   Opening    endpoints that reopen has added are elected; later
+ *   Broken     it has no endpoints; passes it over, and names it when there is no route
  */
 #ifndef CKPT_RAIL_H
 #define CKPT_RAIL_H
@@ -40,10 +46,13 @@ enum { /* kinds of traffic, bits; a runtime adds its own from CKPT_MSG_OWN on */
 };
 enum {                               /* flags of a rail */
        CKPT_RAIL_CHECKPOINTABLE = 1, /* stays open over a checkpoint: its memory and descriptors are all saved,
-                                        or registered; its static endpoints stay listed */
+                                        or registered; its endpoints stay listed, close and reopen are not
+                                        called */
        CKPT_RAIL_ON_DEMAND = 2,      /* connect may be called for any process */
        CKPT_RAIL_NODE = 4,           /* reaches processes of the same node only */
-       CKPT_RAIL_LAZY = 8            /* opened again by the first message that elects it, not at once */
+       CKPT_RAIL_LAZY = 8            /* opened again by the first ckpt_route that needs it, not at once; or by
+                                        the rail itself, when another process asks for an endpoint: then
+                                        ckpt_endpoint_add says so */
 };
 enum {                          /* why a rail is opened again */
        CKPT_WHY_CONTINUED = 1,  /* in the same process, after an image was taken */
@@ -73,26 +82,33 @@ typedef struct ckpt_rail_ops {
     int (*gate)(void *ctx, size_t bytes, int kind);
     /* Makes an endpoint to a process: 0 and *out; CKPT_E_AGAIN while it is being made (elect again after
      * ckpt_poll); CKPT_E_NOTSUP: this rail cannot reach the process (not asked again until it is opened again).
-     * May use ckpt_signal_send to talk to its other end. */
+     * May use ckpt_signal_send to talk to its other end.  On the task that sends; while it is inside, others that
+     * want the same process get CKPT_E_AGAIN.  *out is listed then; a rail where the other side's endpoint may be
+     * listed meanwhile lists its own one itself before it returns, and so hears of that. */
     int (*connect)(void *ctx, int process, ckpt_endpoint **out);
     /* 1 when nothing of this process is under way on the rail: what was sent was acknowledged by the peer's rail,
      * nothing is unread.  Called in turns with drain until all rails say 1.  NULL: counts alone decide. */
     int (*quiet)(void *ctx);
-    /* Frees all that is not memory: sockets, registrations, mappings of devices.  libckpt has taken dynamic
-     * endpoints off its lists; the rail frees them here.  Must not need a peer: after quiet nobody is
-     * there to answer. */
+    /* Frees all that is not memory: sockets, registrations, mappings of devices.  libckpt has taken the rail's
+     * endpoints off its lists; the rail frees dynamic ones here.  Must not need a peer: after quiet nobody is
+     * there to answer.  One that failed is followed by reopen, as one that succeeded. */
     int (*close)(void *ctx);
-    /* Opens it again.  Collective over all processes, rails in ascending priority, so that a later one may use
-     * an earlier one.  The signaling network works here. */
+    /* Opens it again, and adds static endpoints again.  Collective over all processes, which give the same
+     * reason; rails in ascending priority, so that a later one may use an earlier one.  Also after a reopen that
+     * failed, which has therefore freed what it had made.  Of a LAZY rail: on the task that sends, at each
+     * process when it needs the rail, with the gravest reason since it was open (RESTARTED).  The signaling
+     * network works here. */
     int (*reopen)(void *ctx, int why);
 } ckpt_rail_ops;
 
+/* The rail is open.  ops is copied.  CKPT_E_ARG: a callback is missing; CHECKPOINTABLE rails alone may have
+ * neither close nor reopen, and those without ON_DEMAND no connect.  Calls ranks of ckpt_runtime_ops. */
 int ckpt_rail_register(ckpt_job *job, const ckpt_rail_ops *ops, void *ctx, ckpt_rail **rail, ckpt_error *error);
-/* No message may be on its way to an election meanwhile. */
+/* No message may be on its way to an election meanwhile.  CKPT_E_STATE: a checkpoint is under way. */
 int ckpt_rail_unregister(ckpt_job *job, ckpt_rail *rail);
 
 /* Lists an endpoint: a static one, or one that the other side asked for.  CKPT_E_STATE: there is one to this
- * process over this rail already.  When two processes connect to each other at once, each rail keeps the
+ * process over this rail already, or the rail is closed or broken.  When two processes connect to each other at once, each rail keeps the
  * endpoint that the lower process asked for. */
 int ckpt_endpoint_add(ckpt_job *job, ckpt_endpoint *endpoint);
 /* Takes it off the list: between quiesce(1) and quiesce(0), or under a lock that every sender holds. */
@@ -103,13 +119,13 @@ void ckpt_endpoint_remove(ckpt_job *job, ckpt_endpoint *endpoint);
 int ckpt_rail_fd(ckpt_rail *rail, int fd);
 
 /* The second pass of an election: rails in order of priority whose gate is open and which connect on demand.
- * 0 and *out; CKPT_E_AGAIN; or CKPT_E_PEER with the reason of each rail: "no route to process 7: tcp: gate closed for
- * 12 bytes; ib: broken". */
+ * Handlers of signals that have come are called first.  0 and *out; CKPT_E_AGAIN; or CKPT_E_PEER with the reason of
+ * each rail: "no route to process 7: tcp: gate closed for 12 bytes; ib: broken: no device". */
 int ckpt_route(ckpt_job *job, int process, size_t bytes, int kind, ckpt_endpoint **out, ckpt_error *error);
 
 /* What ckpt_elect looks at; libckpt's own. */
 struct ckpt_rail_head {
-    ckpt_rail_ops ops;
+    int (*gate)(void *ctx, size_t bytes, int kind);
     void *ctx;
 };
 struct ckpt_routes {
@@ -118,12 +134,12 @@ struct ckpt_routes {
 };
 /* The first pass, inline: the first listed endpoint whose gate is open; NULL: ask ckpt_route. */
 static inline ckpt_endpoint *ckpt_elect(const ckpt_job *job, int process, size_t bytes, int kind) {
-    const struct ckpt_routes *routes = job->routes;
+    const struct ckpt_routes *routes = __atomic_load_n(&job->routes, __ATOMIC_ACQUIRE);
     if (__builtin_expect(routes == NULL || (unsigned)process >= (unsigned)routes->processes, 0)) return NULL;
     ckpt_endpoint *e = __atomic_load_n(&routes->first[process], __ATOMIC_ACQUIRE);
     for (; e != NULL; e = __atomic_load_n(&e->next, __ATOMIC_ACQUIRE)) {
         const struct ckpt_rail_head *rail = (const struct ckpt_rail_head *)e->rail;
-        if (rail->ops.gate == NULL || rail->ops.gate(rail->ctx, bytes, kind)) return e;
+        if (rail->gate == NULL || rail->gate(rail->ctx, bytes, kind)) return e;
     }
     return NULL;
 }
