@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -34,9 +35,13 @@ func TestMain(m *testing.M) {
 func meetAll() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+	before := links()
 	m, err := meeting.Find(ctx, meeting.Options{Getenv: os.Getenv, PMIx: launcherPMIx})
 	if err != nil {
 		return err
+	}
+	if os.Getenv(asRank) == "fail" && m.Rank() == 1 {
+		return errors.New("rank 1 fails")
 	}
 	for round, size := range []int{256, 0, 1, 50_000} {
 		give := func(rank int) []byte { return bytes.Repeat([]byte{byte(rank), byte(round), 0, '\n'}, size) }
@@ -50,12 +55,30 @@ func meetAll() error {
 			}
 		}
 	}
+	if err := m.Close(); err != nil {
+		return err
+	}
+	if after := links(); after != before {
+		return fmt.Errorf("descriptors before: %s; after: %s", before, after)
+	}
 	fmt.Printf("met %d of %d\n", m.Rank(), m.Ranks())
-	return m.Close()
+	return nil
+}
+
+// links are the sockets and pipes that are open.
+func links() string {
+	names, _ := filepath.Glob("/proc/self/fd/*")
+	var out []string
+	for _, name := range names {
+		if to, _ := os.Readlink(name); strings.HasPrefix(to, "socket:") || strings.HasPrefix(to, "pipe:") {
+			out = append(out, filepath.Base(name)+" "+to)
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // underOpenMPI runs this test program as ranks.
-func underOpenMPI(t *testing.T, argv ...string) (string, error) {
+func underOpenMPI(t *testing.T, do string, argv ...string) (string, error) {
 	t.Helper()
 	launcher := []string{"mpiexec.openmpi", "--allow-run-as-root", "--oversubscribe"}
 	if testing.Short() {
@@ -68,20 +91,30 @@ func underOpenMPI(t *testing.T, argv ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	c := exec.CommandContext(ctx, launcher[0], append(append(launcher[1:], argv...), exe)...)
-	c.Env = append(os.Environ(), asRank+"=1")
+	c.Env = append(os.Environ(), asRank+"="+do)
 	c.WaitDelay = 5 * time.Second
 	out, err := c.CombinedOutput()
+	if ctx.Err() != nil {
+		t.Error("the job did not end")
+	}
 	return string(out), err
 }
 
 func TestMeetingThroughPMIx(t *testing.T) {
 	for _, n := range []int{1, 4} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			out, err := underOpenMPI(t, "-n", fmt.Sprint(n))
+			out, err := underOpenMPI(t, "meet", "-n", fmt.Sprint(n))
 			if err != nil || strings.Count(out, "met ") != n || strings.Count(out, fmt.Sprintf(" of %d\n", n)) != n {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})
+	}
+}
+
+// A rank that ends without Close ends the others, which wait for it.
+func TestRankFailsUnderPMIx(t *testing.T) {
+	if out, err := underOpenMPI(t, "fail", "-n", "3"); err == nil || strings.Contains(out, "met ") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

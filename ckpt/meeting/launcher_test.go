@@ -5,6 +5,7 @@ package meeting
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -27,37 +28,32 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runRank is what a rank does: it meets the others, and does it again if the launcher lets it.
+// runRank is what a rank does: it meets the others, or fails while they wait for it.
 func runRank(do string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	o := Options{Getenv: os.Getenv, Dir: os.Getenv("MEETING_TEST_DIR")}
-	for range strings.Count(do, "meet") {
-		m, err := Find(ctx, o)
+	m, err := Find(ctx, o)
+	if err != nil {
+		return err
+	}
+	if do == "fail" && m.Rank() == 1 {
+		return errors.New("rank 1 fails")
+	}
+	for round, size := range []int{256, 0, 1, 5000} {
+		give := func(rank int) []byte { return bytes.Repeat([]byte{byte(rank), byte(round), ' ', '\n'}, size) }
+		all, err := m.Allgather(give(m.Rank()))
 		if err != nil {
 			return err
 		}
-		for round, size := range []int{256, 0, 1, 5000} {
-			give := func(rank int) []byte { return bytes.Repeat([]byte{byte(rank), byte(round), ' ', '\n'}, size) }
-			all, err := m.Allgather(give(m.Rank()))
-			if err != nil {
-				return err
+		for r, b := range all {
+			if !bytes.Equal(b, give(r)) {
+				return fmt.Errorf("round %d: rank %d gave other bytes", round, r)
 			}
-			for r, b := range all {
-				if !bytes.Equal(b, give(r)) {
-					return fmt.Errorf("round %d: rank %d gave other bytes", round, r)
-				}
-			}
-		}
-		fmt.Printf("met %d of %d\n", m.Rank(), m.Ranks())
-		if strings.Contains(do, "stay") {
-			return nil
-		}
-		if err := m.Close(); err != nil {
-			return err
 		}
 	}
-	return nil
+	fmt.Printf("met %d of %d\n", m.Rank(), m.Ranks())
+	return m.Close()
 }
 
 // job runs ranks under a launcher and returns what they print, one line each.
@@ -76,6 +72,9 @@ func job(t *testing.T, do string, argv ...string) (string, error) {
 	c.Env = append(os.Environ(), asRank+"="+do)
 	c.WaitDelay = 5 * time.Second
 	out, err := c.CombinedOutput()
+	if ctx.Err() != nil {
+		t.Errorf("the job did not end")
+	}
 	return string(out), err
 }
 
@@ -92,6 +91,18 @@ func TestUnderHydra(t *testing.T) {
 			out, err := job(t, c.do, c.argv...)
 			n := c.argv[len(c.argv)-1]
 			if err != nil || strings.Count(out, "met ") != int(n[0]-'0') || strings.Count(out, " of "+n+"\n") != int(n[0]-'0') {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// A rank that ends without Close ends the others, which wait for it.
+func TestRankFailsUnderHydra(t *testing.T) {
+	for name, argv := range map[string][]string{"descriptor": {"mpiexec.mpich", "-n", "3"}, "port": {"mpiexec.mpich", "-pmi-port", "-n", "3"}} {
+		t.Run(name, func(t *testing.T) {
+			out, err := job(t, "fail", argv...)
+			if err == nil || strings.Contains(out, "met ") {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})
