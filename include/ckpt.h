@@ -120,7 +120,8 @@ typedef struct ckpt_runtime_ops {
 
     /* Version 1.1: runtimes whose ranks are tasks (user-level threads) of one process; rank and ranks then
      * count processes.  All of these may be NULL: one rank a process. */
-    /* [any] How many ranks live in this process: that many tasks must call ckpt_checkpoint. */
+    /* [any] How many ranks live in this process, those that have left among them: tasks 0 to that number - 1.  All
+     * but those that have left must call ckpt_checkpoint; the first one to come counts them. */
     int (*local_tasks)(void *ctx);
     /* On the calling task, and with nothing of libckpt's below it but C of the caller's own half.  park returns
      * when the task was unparked, also when that came first; it may return early.  NULL park: yield is called
@@ -252,11 +253,12 @@ int ckpt_barrier(ckpt_job *job, uint64_t tag, ckpt_error *error);
 #define CKPT_SIGNAL_FIRST 0x1000u /* kinds that are the runtime's */
 #define CKPT_SIGNAL_LAST 0xfeffu
 #define CKPT_SIGNAL_BYTES 65536u
-int ckpt_signal_send(ckpt_job *job, int process, unsigned kind, const void *bytes, size_t n, ckpt_error *error);
+int ckpt_signal_send(ckpt_job *job, int process, unsigned kind, const void *bytes, size_t n,
+                     ckpt_error *error);
 /* f is called for each signal of the kind, in ckpt_poll, ckpt_route and in ckpt_checkpoint; it may send, and may
  * switch.  NULL: there is no handler any more. */
-int ckpt_signal_handle(ckpt_job *job, unsigned kind, void (*f)(void *ctx, int from, const void *bytes, size_t n),
-                       void *ctx);
+int ckpt_signal_handle(ckpt_job *job, unsigned kind,
+                       void (*f)(void *ctx, int from, const void *bytes, size_t n), void *ctx);
 /* Without a handler: takes the next one.  *n is the room at bytes, and becomes the length.  Returns 1, 0 when
  * there is none, or a negative CKPT_E code. */
 int ckpt_signal_recv(ckpt_job *job, unsigned kind, int *from, void *bytes, size_t *n, ckpt_error *error);
@@ -265,7 +267,8 @@ int ckpt_signal_recv(ckpt_job *job, unsigned kind, int *from, void *bytes, size_
  * is the former launcher's.  Copies at most bytes-1 characters and a NUL, and returns the length; 0: not set. */
 size_t ckpt_launch_env(ckpt_job *job, const char *name, char *text, size_t bytes);
 
-/* The local task ends: nobody waits for it in ckpt_checkpoint any more. */
+/* The local task ends: nobody waits for it in ckpt_checkpoint any more, and when this returns nobody will unpark it.
+ * CKPT_E_STATE: it has left already, or is in ckpt_checkpoint.  May switch. */
 int ckpt_task_leave(ckpt_job *job, int local_task);
 
 #endif
