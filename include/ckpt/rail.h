@@ -44,20 +44,23 @@ enum { /* kinds of traffic, bits; a runtime adds its own from CKPT_MSG_OWN on */
        CKPT_MSG_CONTROL = 8,
        CKPT_MSG_OWN = 256
 };
-enum {                               /* flags of a rail */
-       CKPT_RAIL_CHECKPOINTABLE = 1, /* stays open over a checkpoint: its memory and descriptors are all saved,
-                                        or registered; its endpoints stay listed, close and reopen are not
-                                        called */
-       CKPT_RAIL_ON_DEMAND = 2,      /* connect may be called for any process */
-       CKPT_RAIL_NODE = 4,           /* reaches processes of the same node only */
-       CKPT_RAIL_LAZY = 8            /* opened again by the first ckpt_route that needs it, not at once; or by
-                                        the rail itself, when another process asks for an endpoint: then
-                                        ckpt_endpoint_add says so */
+/* Flags of a rail. */
+enum {
+    /* It stays open over a checkpoint: its memory and descriptors are all saved, or registered.  Its endpoints
+     * stay listed; close and reopen are not called. */
+    CKPT_RAIL_CHECKPOINTABLE = 1,
+    /* connect may be called for any process. */
+    CKPT_RAIL_ON_DEMAND = 2,
+    /* It reaches processes of the same node only. */
+    CKPT_RAIL_NODE = 4,
+    /* It is opened again by the first ckpt_route that needs it, not at once; or by the rail itself, when another
+     * process asks for an endpoint: then ckpt_endpoint_add says so. */
+    CKPT_RAIL_LAZY = 8
 };
-enum {                          /* why a rail is opened again */
-       CKPT_WHY_CONTINUED = 1,  /* in the same process, after an image was taken */
-       CKPT_WHY_RESTARTED = 2,  /* in another process: other hosts, numbers and descriptors */
-       CKPT_WHY_FAILED = 3      /* in the same process: there is no image, the checkpoint was given up */
+enum {                         /* why a rail is opened again */
+       CKPT_WHY_CONTINUED = 1, /* in the same process, after an image was taken */
+       CKPT_WHY_RESTARTED = 2, /* in another process: other hosts, numbers and descriptors */
+       CKPT_WHY_FAILED = 3     /* in the same process: there is no image, the checkpoint was given up */
 };
 enum { CKPT_EP_STATIC = 1 };
 
@@ -66,8 +69,8 @@ typedef struct ckpt_rail ckpt_rail;
 /* Memory of the rail's own; it may stand first in a larger struct. */
 typedef struct ckpt_endpoint {
     ckpt_rail *rail;
-    int process;    /* the peer */
-    unsigned flags; /* CKPT_EP_STATIC */
+    int process;                /* the peer */
+    unsigned flags;             /* CKPT_EP_STATIC */
     struct ckpt_endpoint *next; /* libckpt's: same process, next in the order of election */
 } ckpt_endpoint;
 
@@ -103,7 +106,8 @@ typedef struct ckpt_rail_ops {
 
 /* The rail is open.  ops is copied.  CKPT_E_ARG: a callback is missing; CHECKPOINTABLE rails alone may have
  * neither close nor reopen, and those without ON_DEMAND no connect.  Calls ranks of ckpt_runtime_ops. */
-int ckpt_rail_register(ckpt_job *job, const ckpt_rail_ops *ops, void *ctx, ckpt_rail **rail, ckpt_error *error);
+int ckpt_rail_register(ckpt_job *job, const ckpt_rail_ops *ops, void *ctx, ckpt_rail **rail,
+                       ckpt_error *error);
 /* No message may be on its way to an election meanwhile.  CKPT_E_STATE: a checkpoint is under way. */
 int ckpt_rail_unregister(ckpt_job *job, ckpt_rail *rail);
 

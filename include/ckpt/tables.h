@@ -75,10 +75,10 @@ typedef struct ckpt_comm_counters {
 #define CKPT_KINDS 16u
 
 typedef struct ckpt_tables {
-    uint64_t magic;          /* CKPT_TABLES_MAGIC */
-    uint32_t version, bytes; /* CKPT_TABLES_VERSION, sizeof(ckpt_tables) */
-    uint32_t pending;        /* CKPT_PENDING_* while a checkpoint is asked for (plain load) */
-    uint32_t attention;      /* CKPT_ATTEND_*: what ckpt_poll looks at (plain load) */
+    uint64_t magic;                /* CKPT_TABLES_MAGIC */
+    uint32_t version, bytes;       /* CKPT_TABLES_VERSION, sizeof(ckpt_tables) */
+    uint32_t pending;              /* CKPT_PENDING_* while a checkpoint is asked for (plain load) */
+    uint32_t attention;            /* CKPT_ATTEND_*: what ckpt_poll looks at (plain load) */
     ckpt_slot **pages[CKPT_KINDS]; /* pages[kind][index / CKPT_PAGE_SLOTS], NULL: no such page */
     uint64_t free[CKPT_KINDS];     /* requests and messages, whose ids C gives out itself
                                       (ckpt/vid.h): a stack of free slots, index of the first in the
