@@ -105,9 +105,15 @@ $(BIN)/ckptrun: $(HOST_OBJS)
 # Tasks and rails wait for the core's side of them (embed_checkpoint, embed_ignore_fd, ckpt_attend).
 EMBED_OBJS := $(patsubst %.c,$(OBJ)/%.o,$(filter-out %/tasks.c %/rails.c,$(wildcard capi/embed/*.c)))
 $(EMBED_OBJS): C_EXTRA := -Icapi -fvisibility=hidden
-$(LIB)/libckpt.so: $(EMBED_OBJS) | $(PKG)/libckpt-core.so
+$(LIB)/libckpt.so: $(filter-out %/gated.o,$(EMBED_OBJS)) | $(PKG)/libckpt-core.so
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -shared -Wl,-z,defs -Wl,-z,now -Wl,-soname,libckpt.so.1 -o $@ $^
+
+# The same under ckptrun, which looks here first.
+$(PKG)/front/libckpt.so.1: $(filter-out %/core.o,$(EMBED_OBJS))
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -shared -Wl,-z,defs -Wl,-z,now -Wl,-soname,libckpt.so.1 -o $@ $^
+PARTS += $(PKG)/front/libckpt.so.1
 
 $(LIB)/libckpt.so.1: | $(LIB)/libckpt.so
 	ln -sfn libckpt.so $@

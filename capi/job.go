@@ -9,12 +9,10 @@ package main
 import "C"
 
 import (
-	"errors"
 	"sync"
 	"unsafe"
 
 	"github.com/libckpt/libckpt/ckpt"
-	"github.com/libckpt/libckpt/ckpt/snapshot"
 	"github.com/libckpt/libckpt/vid"
 )
 
@@ -52,20 +50,10 @@ func open(config *C.ckpt_config, ops *C.ckpt_runtime_ops, ctx unsafe.Pointer) (*
 	if err != nil {
 		return nil, err
 	}
-	var at uintptr
-	if process.Host != nil {
-		at = snapshot.Tables
-	}
-	tables, err := vid.Open(at, snapshot.TablesBytes)
+	tables, c, err := newTables()
 	if err != nil {
 		return nil, err
 	}
-	c := (*C.ckpt_job)(C.calloc(1, C.sizeof_ckpt_job))
-	if c == nil {
-		return nil, errors.Join(errOf(C.CKPT_E_SYSTEM, "memory is out"), tables.Close())
-	}
-	a := tables.Address()
-	c.tables = *(**C.ckpt_tables)(unsafe.Pointer(&a))
 	opened.c, opened.tables, opened.runtime = c, tables, rt
 	if err := process.Open(rt, tables, func() error { return rt.bind(c) }); err != nil {
 		_ = tables.Close()
@@ -81,15 +69,11 @@ func takeRuntime(config *C.ckpt_config, ops *C.ckpt_runtime_ops, ctx unsafe.Poin
 	if config == nil || ops == nil {
 		return nil, errOf(C.CKPT_E_ARG, "ckpt_open was given no config or no ops")
 	}
-	var c C.ckpt_config
 	rt := &mpiRuntime{ctx: ctx}
 	r := &rt.calls
-	if err := taken(unsafe.Pointer(&c), C.sizeof_ckpt_config, configSize10, unsafe.Pointer(config), "ckpt_config"); err != nil {
+	c, err := takeConfig(config)
+	if err != nil {
 		return nil, err
-	}
-	if c.api_major != C.CKPT_API_MAJOR {
-		return nil, errOf(C.CKPT_E_VERSION, "the runtime was compiled against version %d.%d of ckpt.h, and this is version %d.%d",
-			c.api_major, c.api_minor, C.CKPT_API_MAJOR, C.CKPT_API_MINOR)
 	}
 	if err := taken(unsafe.Pointer(&r.ops), C.sizeof_ckpt_runtime_ops, opsSize10, unsafe.Pointer(ops), "ckpt_runtime_ops"); err != nil {
 		return nil, err
@@ -115,11 +99,23 @@ func takeRuntime(config *C.ckpt_config, ops *C.ckpt_runtime_ops, ctx unsafe.Poin
 	if r.ops.rank == nil || r.ops.ranks == nil || r.ops.oob_allgather == nil {
 		return nil, errOf(C.CKPT_E_ARG, "ckpt_runtime_ops lacks rank, ranks or oob_allgather, which every runtime needs")
 	}
-	if c.runtime == nil {
-		return nil, errOf(C.CKPT_E_ARG, "ckpt_config.runtime is NULL: the runtime needs a name")
-	}
 	rt.name, rt.version, rt.threads = C.GoString(c.runtime), C.GoString(c.runtime_version), int(c.thread_level)
 	return rt, nil
+}
+
+// takeConfig copies the runtime's ckpt_config.
+func takeConfig(config *C.ckpt_config) (c C.ckpt_config, err error) {
+	if err := taken(unsafe.Pointer(&c), C.sizeof_ckpt_config, configSize10, unsafe.Pointer(config), "ckpt_config"); err != nil {
+		return c, err
+	}
+	if c.api_major != C.CKPT_API_MAJOR {
+		return c, errOf(C.CKPT_E_VERSION, "the runtime was compiled against version %d.%d of ckpt.h, and this is version %d.%d",
+			c.api_major, c.api_minor, C.CKPT_API_MAJOR, C.CKPT_API_MINOR)
+	}
+	if c.runtime == nil {
+		return c, errOf(C.CKPT_E_ARG, "ckpt_config.runtime is NULL: the runtime needs a name")
+	}
+	return c, nil
 }
 
 // isOpen tells whether job is what ckpt_open returned.

@@ -80,6 +80,9 @@ func makePlan(plan *C.struct_host_plan, args []string) error {
 	if o.SafeState == "2pc" {
 		plan.two_phase = 1
 	}
+	if o.Whole {
+		plan.whole = 1
+	}
 	plan.back = C.CString(o.MPI)
 	plan.again = cStrings(launch.Again(args[1:1+own], o))
 	if launch.Launched(os.Getenv) {
@@ -108,7 +111,10 @@ func planRestart(plan *C.struct_host_plan) error {
 		return err
 	}
 	plan.action = C.PLAN_RESTART
-	if process.Restart.MPI() {
+	switch {
+	case process.Restart.Whole():
+		plan.whole = 1
+	case process.Restart.MPI():
 		plan.restart_mpi = 1
 	}
 	if back != "" {
@@ -152,7 +158,11 @@ func ckpt_host_start(message **C.char) C.int {
 
 //export ckpt_host_restore
 func ckpt_host_restore(message **C.char, status *C.int) C.int {
-	if err := process.Continue(); err != nil {
+	next := process.Continue
+	if process.Restart.Whole() {
+		next = continueWhole
+	}
+	if err := next(); err != nil {
 		*message = sentence(err)
 		*status = launch.ExitFailed
 		return 1

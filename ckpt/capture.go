@@ -121,7 +121,7 @@ func (c *capture) describe(j *Job) (obstacles []string, err error) {
 	}
 	var messages []byte
 	var named []files.Named
-	if j.tables != nil {
+	if j.tables != nil && j.embedded == nil { // an embedded runtime is in the memory
 		if messages, err = j.runtime.Save(c.room); err != nil {
 			return nil, err
 		}
@@ -147,15 +147,16 @@ func (c *capture) describe(j *Job) (obstacles []string, err error) {
 	}
 	c.sections = []image.Section{{Name: sectionThreads, Data: threads}}
 	if j.tables != nil {
-		c.sections = append(c.sections, image.Section{Name: sectionMessages, Data: messages})
-		c.sections = append(c.sections,
-			image.Section{Name: sectionObjects, Data: j.tables.Save()},
+		c.sections = append(c.sections, image.Section{Name: sectionObjects, Data: j.tables.Save()})
+	}
+	if j.tables != nil && j.embedded == nil {
+		c.sections = append(c.sections, image.Section{Name: sectionMessages, Data: messages},
 			image.Section{Name: sectionRuntime, Data: append([]byte(nil), j.state...)})
 	}
 	if c.regions, err = snapshot.Regions(); err != nil {
 		return nil, err
 	}
-	if j.tables != nil {
+	if j.tables != nil && j.embedded == nil {
 		snapshot.Own(c.regions, j.runtime.Memory())
 	}
 	for i := range c.regions {

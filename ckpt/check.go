@@ -38,8 +38,12 @@ func CheckImage(f *image.File, m *store.Manifest, rank int) error {
 	if _, err := readFiles(f); err != nil {
 		return err
 	}
-	if meta.MPI.Name == "none" {
+	switch {
+	case meta.MPI.Name == "none":
 		return nil
+	case meta.MPI.ABI == abiWhole:
+		_, err := f.Section(sectionObjects)
+		return err
 	}
 	for _, name := range []string{sectionObjects, sectionRuntime} {
 		if _, err := f.Section(name); err != nil {

@@ -146,13 +146,20 @@ func (j *Job) atSafeState(q *request) outcome {
 	if err != nil {
 		return outcome{err: err}
 	}
-	a := j.newAttemptAt(s.epoch)
-	a.then, a.asked, a.notify = q.then, q.asked, q.progress
-	o := outcome{err: j.runAt(q.ctx, a)}
-	if o.err == nil {
-		o = a.outcome()
+	var o outcome
+	held := false
+	if j.embedded != nil {
+		o = j.wholeAtSafeState(q, s)
+		held = q.then != after.Continue
+	} else {
+		a := j.newAttemptAt(s.epoch)
+		a.then, a.asked, a.notify = q.then, q.asked, q.progress
+		if o = (outcome{err: j.runAt(q.ctx, a)}); o.err == nil {
+			o = a.outcome()
+		}
+		held = a.held
 	}
-	if o.err == nil && a.held { // the epoch of the clock ends with the program, or when that goes on
+	if o.err == nil && held { // the epoch of the clock ends with the program, or when that goes on
 		return o
 	}
 	select {
@@ -267,7 +274,9 @@ func (j *Job) onSafe(epoch uint32) {
 		return
 	}
 	j.mu.Unlock()
-	_ = j.runAt(context.Background(), j.newAttemptAt(epoch)) // the request is told, and reports it
+	if j.embedded == nil {
+		_ = j.runAt(context.Background(), j.newAttemptAt(epoch)) // the request is told, and reports it
+	}
 }
 
 // onResumed is called when the epoch of the collective clock has ended.
@@ -350,16 +359,19 @@ func (j *Job) Cooperative() (State, error) {
 type attempt struct {
 	j      *Job
 	id     tryID           // equal on all ranks; names the exchanges
-	clock  uint32          // async: the epoch of the collective clock
+	clock  uint32          // the epoch of the collective clock; 0: none, all ranks have called
 	ctx    context.Context // ends when the attempt has failed, for example at its deadline; see begin
 	cancel context.CancelCauseFunc
 	async  bool   // the program was interrupted: the runtime is used by errands of its thread
+	open   start  // with an embedded runtime
 	poll   func() // drives the runtime, on the program's thread; nil without one
 	notify func(control.Event)
 	then   after.Action // what was asked for
 	asked  time.Time
 	stage  stage
 
+	// close, with an embedded runtime
+	closing bool // its rails are closed, or are being closed
 	// stop
 	parked     bool // the program is stopped, by us
 	stoppedAt  time.Time
@@ -471,7 +483,7 @@ func (a *attempt) goOn() error {
 		a.j.host.Release()
 		a.stoppedFor = time.Since(a.stoppedAt)
 	}
-	if a.async && !a.resumed {
+	if (a.async || a.clock != 0) && !a.resumed {
 		a.resumed = true
 		a.j.clock.Release()
 		if a.j.group.rank() == 0 {
@@ -503,6 +515,7 @@ func (a *attempt) agree() error {
 	if !a.meets() {
 		return nil
 	}
+	defer a.notCome()()
 	all, err := gather(a, stepAgree, a.then)
 	if err == nil {
 		a.then = all[0]
@@ -541,7 +554,7 @@ func (a *attempt) park() error {
 // epoch. A rank that cannot be saved says so when all others are done too.
 func (a *attempt) quiet() error {
 	j, mine := a.j, &a.state
-	if a.hasRuntime() {
+	if a.hasRuntime() && a.j.embedded == nil {
 		a.drainHere()
 	}
 	if mine.good() {

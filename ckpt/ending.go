@@ -56,7 +56,7 @@ func (j *Job) endAfterCommit(a *attempt) {
 	if said == after.Continue {
 		return
 	}
-	if then == after.Exit && j.runtime != nil {
+	if then == after.Exit && j.runtime != nil && j.embedded == nil { // an embedded runtime is stopped, too
 		if err := j.runtime.Finalize(); err != nil {
 			j.log.Warn("MPI_Finalize", zap.Error(err))
 		}

@@ -106,6 +106,11 @@ const (
 	stepFrozen
 	stepCommit
 	stepKept
+	stepReopened // of no attempt: their numbers begin at 1
+	stepQuiesced
+	stepQuiet
+	stepSignals
+	stepClosed
 	steps
 )
 

@@ -43,6 +43,9 @@ type Job struct {
 	clock    *clockwork.Clock   // nil without MPI
 	asker    *where.Asker       // nil without MPI; asked on rank 0 only
 	messages []byte             // restart: of the image, until the runtime has them
+	embedded Embedded           // the runtime, when it is in the program's half; else nil
+	turns    turns              // with embedded
+	signals  *Signals           // with embedded
 
 	owned   *owned          // rank 0: the directories that are this job's
 	store   *store.Store    // rank 0 commits; all write images
@@ -108,7 +111,7 @@ func Start(h Host, o launch.Options, p launch.Program, log *zap.Logger) (*Job, e
 		return nil, err
 	}
 	j := newJob(h, o, meta, log)
-	launched, rank := launch.Launched(os.Getenv), launch.LauncherRank(os.Getenv)
+	launched, rank := o.Whole || launch.Launched(os.Getenv), launch.LauncherRank(os.Getenv)
 	switch {
 	case !launched || rank == 0:
 		j.owned, err = own(h, o, "", meta.Program, false, log)
@@ -158,21 +161,9 @@ func (j *Job) connect(rt Runtime, tables *vid.Tables) error {
 	if err != nil {
 		return err
 	}
-	ep, err := signaling.Listen(signaling.Config{Silence: silence, Log: structured(j.log)})
+	net, err := join(rt, signaling.Config{Silence: silence, Log: structured(j.log)})
 	if err != nil {
-		return fmt.Errorf("signaling network: %w", err)
-	}
-	cards, err := rt.Allgather(ep.Card())
-	if err != nil {
-		ep.Close()
-		return fmt.Errorf("all-gather of the signaling network's addresses: %w", err)
-	}
-	rank := rt.Rank() // here: await runs its function on another thread, where no callback may be made
-	net, err := await(rt.Progress, func() (*signaling.Network, error) {
-		return ep.Join(context.Background(), rank, cards)
-	})
-	if err != nil {
-		return fmt.Errorf("signaling network: %w", err)
+		return err
 	}
 	j.runtime, j.net, j.tables, j.group = rt, net, tables, networked{net}
 	j.meta.Rank, j.meta.Ranks = rt.Rank(), rt.Ranks()
@@ -180,6 +171,9 @@ func (j *Job) connect(rt Runtime, tables *vid.Tables) error {
 	j.meta.MPI.Threads = threadLevel(rt.Threads())
 	if j.meta.MPI.ABI == "none" {
 		j.meta.MPI.ABI = rt.Name()
+	}
+	if _, whole := rt.(Embedded); whole {
+		j.meta.MPI.ABI = abiWhole
 	}
 	net.Handle(kindEnd, func(_ int, payload []byte) { j.finishHere(after.Action(payload)) })
 	net.Handle(kindTrigger, func(from int, payload []byte) {
@@ -195,6 +189,7 @@ func (j *Job) connect(rt Runtime, tables *vid.Tables) error {
 	if err != nil {
 		return err
 	}
+	j.listenEmbedded(rt)
 	net.Handle(kindVerdict, j.heardVerdict)
 	net.Handle(kindSurrender, j.heardSurrender)
 	j.clock.Listen(net)
@@ -230,6 +225,8 @@ const (
 	kindVerdict   = 8
 	kindSurrender = 9
 	kindUndrained = 10 // id of the attempt: this rank cannot receive what is under way
+	kindStart     = 11 // rank 0: start, with an embedded runtime
+	kindCalled    = 12 // to rank 0: the program has called ckpt_checkpoint
 )
 
 // serve opens the directory and, on rank 0, the way for operators.

@@ -30,7 +30,7 @@ func (a *attempt) parkHere() parkReport {
 	mine := parkReport{Then: a.then}
 	if err := j.host.Park(a.parkTimeout()); err != nil {
 		mine.Obstacle = err.Error()
-		if j.runtime != nil {
+		if j.runtime != nil && j.embedded == nil {
 			if call := j.runtime.Inside(); call != "" {
 				mine.Obstacle += "; it waits for processes of another job in " + call
 			}
@@ -43,7 +43,7 @@ func (a *attempt) parkHere() parkReport {
 	if a.async && !j.clock.Safe(a.clock) {
 		mine.Obstacle = errWithdrawn.Error()
 	}
-	if j.runtime == nil {
+	if j.runtime == nil || j.embedded != nil { // an embedded one was asked before
 		return mine
 	}
 	err := a.onProgram(func() {

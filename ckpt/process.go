@@ -43,12 +43,33 @@ func (p *Process) Continue() error {
 	return nil
 }
 
+// ContinueWhole is the first step of a restart in whole mode: memory, files and threads, and the ranks join. rt
+// knows this rank, and can all-gather, by the launcher; the runtime itself is asked in Job.Reopen. Collective.
+func (p *Process) ContinueWhole(rt Runtime, tables *vid.Tables) error {
+	job, err := ContinueRuntime(p.Host, p.Options, p.Restart, rt, tables, p.Log)
+	if err != nil {
+		return err
+	}
+	p.Job = job
+	return nil
+}
+
 // PlanRestart finds the epoch that --restart names, and waits until the job owns its directory. back is the MPI to
 // start, where no launcher has named one.
 func (p *Process) PlanRestart(getenv func(string) string) (back string, err error) {
 	r, err := OpenRestart(p.Options.Restart)
 	if err != nil {
 		return "", err
+	}
+	if r.Whole() { // rank 0 takes the directory when the processes have met, before anything is touched
+		p.Restart, p.Options.Whole = r, true
+		if n := launch.LauncherRanks(getenv); n > 0 {
+			return "", r.CheckRanks(n)
+		}
+		return "", nil
+	}
+	if p.Options.Whole {
+		return "", fmt.Errorf("epoch %d of %s is of a program whose MPI was not saved with it: leave --whole out", r.manifest.Epoch, r.store.Dir())
 	}
 	if n := launch.LauncherRanks(getenv); n > 0 || !r.MPI() {
 		if err := r.CheckRanks(max(n, 1)); err != nil {

@@ -97,6 +97,9 @@ func (r *Restart) Ranks() int { return r.manifest.Ranks }
 // MPIName is the MPI that the epoch was made under.
 func (r *Restart) MPIName() string { return r.manifest.MPI.Name }
 
+// MPIVersion is its version.
+func (r *Restart) MPIVersion() string { return r.manifest.MPI.Version }
+
 // Threads is the highest thread level that a rank of the job asked for, as MPI numbers them.
 func (r *Restart) Threads() int {
 	if i := slices.Index(threadLevels, r.manifest.MPI.Threads); i >= 0 {
@@ -216,7 +219,7 @@ func ContinueRuntime(h Host, o launch.Options, r *Restart, rt Runtime, tables *v
 		return nil, err
 	}
 	defer f.Close()
-	if err := j.restore(r, f, func(err error) error { return errorOfAll(rt, err) }); err != nil {
+	if err = j.restore(r, f, func(err error) error { return errorOfAll(rt, err) }); err != nil {
 		return nil, err
 	}
 	objects, err := f.Section(sectionObjects)
@@ -226,13 +229,53 @@ func ContinueRuntime(h Host, o launch.Options, r *Restart, rt Runtime, tables *v
 	if err := tables.Load(objects); err != nil {
 		return nil, fmt.Errorf("%s: section %q: %w", f.Name(), sectionObjects, err)
 	}
-	if j.messages, err = readMessages(f); err != nil {
-		return nil, err
+	if !r.Whole() { // else both are in the memory
+		if j.messages, err = readMessages(f); err != nil {
+			return nil, err
+		}
+		if j.state, err = f.Section(sectionRuntime); err != nil {
+			return nil, err
+		}
 	}
-	if j.state, err = f.Section(sectionRuntime); err != nil {
-		return nil, err
+	err = j.connect(rt, tables)
+	return j, err
+}
+
+// Whole tells whether the runtime is in the program's half, and so in the image.
+func (r *Restart) Whole() bool { return r.manifest.MPI.ABI == abiWhole }
+
+// abiWhole stands for the ABI of a job whose runtime is saved with the program.
+const abiWhole = "whole"
+
+// Reopen is the second step of a restart with an embedded runtime, whose memory is there and whose threads run: it
+// binds its predefined objects and makes the others again, and its rails are opened. Collective.
+func (j *Job) Reopen(bind func() error) error {
+	if j.embedded == nil {
+		return errors.New("this process was not restarted in whole mode")
 	}
-	return j, j.connect(rt, tables)
+	err := bind()
+	if err == nil {
+		err = j.tables.Rebuild(func(k vid.Kind, id vid.ID, desc []byte, real uint64) (uint64, error) {
+			return j.runtime.Rebuild(uint32(k), uint32(id), desc, real)
+		})
+	}
+	if err == nil {
+		err = openRails(j.embedded, WhyRestarted)
+	}
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	all, gerr := allgatherJSON(context.Background(), j.group, stepReopened, j.runtime.Progress, text)
+	if err != nil || gerr != nil {
+		return cmp.Or(err, gerr)
+	}
+	for rank, why := range all {
+		if why != "" {
+			return fmt.Errorf("rank %d: %s", rank, why)
+		}
+	}
+	return j.serve()
 }
 
 // RebuildObjects makes every object again in the fresh runtime; the runtime has bound its predefined

@@ -10,6 +10,7 @@ type stage uint8
 // The stages, in order; doc.go draws them.
 const (
 	stageAgree stage = iota
+	stageClose
 	stageStop
 	stageDrain
 	stageSnapshot
@@ -17,7 +18,7 @@ const (
 	stageCommit
 )
 
-var stageNames = [...]string{"agree", "stop", "drain", "snapshot", "write", "commit"}
+var stageNames = [...]string{"agree", "close", "stop", "drain", "snapshot", "write", "commit"}
 
 // String is the name in the status, in events and in errors.
 func (s stage) String() string { return stageNames[s] }
@@ -38,6 +39,8 @@ var stages = [...]struct {
 }{
 	stageAgree: {run: (*attempt).agree, shown: (*attempt).meets,
 		done: "all ranks are in MPIX_Checkpoint, or no collective is under way"},
+	stageClose: {run: (*attempt).quiesce, undo: (*attempt).failRails, shown: (*attempt).closes,
+		done: "an embedded runtime has nothing under way, and its rails are closed, on all ranks"},
 	stageStop: {run: (*attempt).park, undo: (*attempt).goOn,
 		done: "no thread of the program runs, on any rank"},
 	stageDrain: {run: (*attempt).quiet, undo: (*attempt).dropCapture, shown: (*attempt).hasRuntime,
@@ -51,6 +54,7 @@ var stages = [...]struct {
 }
 
 func (a *attempt) meets() bool      { return a.hasRuntime() && !a.async }
+func (a *attempt) closes() bool     { return a.j.embedded != nil }
 func (a *attempt) hasRuntime() bool { return a.j.runtime != nil }
 func (a *attempt) wrote() bool      { return a.unwritten == nil }
 

@@ -68,9 +68,18 @@ func (a *attempt) enter(s stage) {
 const newsWait = 10 * time.Millisecond
 
 func (a *attempt) progress(rs control.RankStatus) {
-	j := a.j
-	rs.Rank, rs.Host, rs.PID = j.group.rank(), j.meta.Host, os.Getpid()
 	a.notify(control.Event{Epoch: a.epoch, Phase: rs.Phase, Done: rs.Done, Total: rs.Total, Detail: rs.Detail})
+	if a.j.group.rank() == 0 {
+		a.j.mu.Lock()
+		a.j.status.State, a.j.status.Phase, a.j.status.Pending = control.Checkpointing, rs.Phase, a.epoch
+		a.j.mu.Unlock()
+	}
+	a.j.tellStatus(rs)
+}
+
+// tellStatus tells rank 0 what this rank does.
+func (j *Job) tellStatus(rs control.RankStatus) {
+	rs.Rank, rs.Host, rs.PID = j.group.rank(), j.meta.Host, os.Getpid()
 	if j.group.rank() != 0 {
 		b, err := json.Marshal(rs)
 		if err == nil {
@@ -81,9 +90,6 @@ func (a *attempt) progress(rs control.RankStatus) {
 		}
 		return
 	}
-	j.mu.Lock()
-	j.status.State, j.status.Phase, j.status.Pending = control.Checkpointing, rs.Phase, a.epoch
-	j.mu.Unlock()
 	j.note(rs)
 }
 

@@ -92,6 +92,10 @@ func (t *Tables) Address() uintptr { return uintptr(t.mem.base) }
 // SetPending sets the word that the hot path looks at: CKPT_PENDING_* of tables.h, or 0.
 func (t *Tables) SetPending(v uint32) { atomic.StoreUint32(&t.mem.header().pending, v) }
 
+// Attend sets bits of the word that ckpt_poll looks at (CKPT_ATTEND_* of tables.h); Ignore takes them back.
+func (t *Tables) Attend(bits uint32) { atomic.OrUint32(&t.mem.header().attention, bits) }
+func (t *Tables) Ignore(bits uint32) { atomic.AndUint32(&t.mem.header().attention, ^bits) }
+
 // New gives an object an id and keeps its descriptor. needs lists the ids that the descriptor
 // refers to; order is 0 for an object that is made locally (see the package comment).
 func (t *Tables) New(k Kind, real uint64, desc []byte, needs []ID, order uint64) (ID, error) {

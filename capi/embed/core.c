@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// core.c: libckpt.so.1, which programs and runtimes are linked with.  It is small: the core, which is written in
-// Go and brings threads and signal handlers of its own, is loaded by the first call that needs it, from the folder
+// core.c: libckpt.so.1, which programs and runtimes are linked with, and its way to the core, which is written in Go
+// and brings threads and signal handlers of its own.  It is loaded by the first call that needs it, from the folder
 // ckpt beside this library.  A program that makes no such call has nothing of it, and may fork.
 //
 // The core does not live in a forked child, where its threads are missing: there each call fails, and says so.
-// Under ckptrun the loader finds another library of this name in the program's half (front/stub.c), and the core is
+// Under ckptrun the loader finds another library of this name in the program's half (gated.c), and the core is
 // in the other half.
 #define _GNU_SOURCE // dladdr
 #include <dlfcn.h>
@@ -16,8 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ckpt.h"
-#include "ckpt/clock.h"
+#include "embed/embed.h"
 #include "embed/functions.h"
 #include "mpix_checkpoint.h"
 
@@ -53,8 +52,8 @@ static void *load(ckpt_error *error) {
     return lib;
 }
 
-// The core's function of this name, which is looked up once; NULL: there is none to be had, and error says why.
-static void *find(void **known, const char *name, ckpt_error *error) {
+// The core's function of this name; NULL: there is none to be had, and error says why.
+static void *find(const char *name, ckpt_error *error) {
     pid_t by = __atomic_load_n(&owner, __ATOMIC_ACQUIRE);
     if (by == 0) {
         pthread_mutex_lock(&loading);
@@ -69,30 +68,64 @@ static void *find(void **known, const char *name, ckpt_error *error) {
             "this process was forked after libckpt was loaded, whose threads it does not have: exec first");
         return NULL;
     }
-    void *f = __atomic_load_n(known, __ATOMIC_RELAXED);
-    if (f != NULL) return f;
-    f = dlsym(core, name);
+    void *f = dlsym(core, name);
     if (f == NULL)
         embed_say(error, CKPT_E_VERSION, "the core of libckpt is of another version than libckpt.so");
-    __atomic_store_n(known, f, __ATOMIC_RELAXED);
     return f;
 }
 
-#define FORWARD(result, name, parameters, arguments, error, none)            \
-    EXPORT result name parameters {                                          \
-        static void *known;                                                  \
-        __typeof__(&name) f = (__typeof__(&name))find(&known, #name, error); \
-        if (f == NULL) return none;                                          \
-        return f arguments;                                                  \
-    }
-CKPT_FUNCTIONS(FORWARD)
+enum { MOST_FUNCTIONS = 64, MOST_ARGUMENTS = 8 };
 
-EXPORT int ckpt_checkpoint(ckpt_job *job, int local_task, ckpt_state *state, ckpt_error *error) {
-    static void *known;
-    __typeof__(&ckpt_checkpoint) f = (__typeof__(&ckpt_checkpoint))find(&known, "ckpt_checkpoint", error);
-    if (f != NULL) return f(job, local_task, state, error);
-    if (state != NULL) *state = CKPT_STATE_ERROR;
-    return CKPT_E_NOTSUP;
+bool embed_below(int n, const char *name, const long *args, int nargs, ckpt_error *error, long *result) {
+    static void *known[MOST_FUNCTIONS];
+    long a[MOST_ARGUMENTS] = {0};
+    if (__atomic_load_n(&owner, __ATOMIC_ACQUIRE) != getpid()) known[n] = NULL; // find says why
+    void *f = __atomic_load_n(&known[n], __ATOMIC_RELAXED);
+    if (f == NULL) f = find(name, error);
+    if (f == NULL) return false;
+    __atomic_store_n(&known[n], f, __ATOMIC_RELAXED);
+    memcpy(a, args, (size_t)nargs * sizeof *a);
+    if (a[0] != 0) a[0] = (long)embed_of((ckpt_job *)a[0])->core;
+    *result = ((long (*)(long, long, long, long, long, long, long, long))f)(a[0], a[1], a[2], a[3], a[4], a[5],
+                                                                            a[6], a[7]);
+    return true;
+}
+
+int embed_open(struct embed_job *job, const ckpt_config *config, ckpt_error *error) {
+    __typeof__(&ckpt_open) f = (__typeof__(&ckpt_open))find("ckpt_open", error);
+    if (f == NULL) return CKPT_E_NOTSUP;
+    // The core would give bind its own job.
+    ckpt_object_ops objects = job->all.objects;
+    ckpt_runtime_ops ops = job->all.runtime;
+    objects.bind = NULL;
+    if (ops.objects) ops.objects = &objects;
+    job->core = f(config, &ops, job->ctx, error);
+    if (job->core == NULL) return CKPT_E_SYSTEM;
+    job->seen.tables = job->core->tables;
+    if (job->all.objects.bind == NULL || job->all.objects.bind(job->ctx, &job->seen) == 0) return 0;
+    char text[800];
+    const char *why = job->ops.failure ? job->ops.failure(job->ctx) : "";
+    snprintf(text, sizeof text, "the runtime could not bind its predefined objects: %s",
+             why && *why ? why : "it does not say why");
+    embed_close(job, NULL);
+    embed_say(error, CKPT_E_SYSTEM, text);
+    return CKPT_E_SYSTEM;
+}
+
+int embed_close(struct embed_job *job, ckpt_error *error) {
+    __typeof__(&ckpt_close) f = (__typeof__(&ckpt_close))find("ckpt_close", error);
+    return f == NULL ? CKPT_E_NOTSUP : f(job->core, error);
+}
+
+// Without ckptrun nothing is saved.
+int embed_save(struct embed_job *job, ckpt_state *state, ckpt_error *error) {
+    __typeof__(&ckpt_checkpoint) f = (__typeof__(&ckpt_checkpoint))find("ckpt_checkpoint", error);
+    return f == NULL ? CKPT_E_NOTSUP : f(job->core, 0, state, error);
+}
+
+void *embed_runtime_state(struct embed_job *job, size_t bytes) {
+    __typeof__(&ckpt_runtime_state) f = (__typeof__(&ckpt_runtime_state))find("ckpt_runtime_state", NULL);
+    return f == NULL ? NULL : f(job->core, bytes);
 }
 
 // ---- mpix_checkpoint.h, for a program that was not started by ckptrun ----

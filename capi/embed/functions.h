@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// functions.h: the functions of ckpt.h that the core of libckpt has, for those who stand in its place: the library
-// that programs are linked with (core.c), and the program's half of a process under ckptrun (front/stub.c).
+// functions.h: the functions of the core of libckpt that the runtime's half calls: by name from the library that
+// programs are linked with (core.c), by number through the gate under ckptrun (gated.c).
 //
 // F(result, name, parameters, arguments, the error that is to be filled, result of a call that cannot be made)
-// Types are compared with ckpt.h by the compiler, names by a house test.
+// The number of a function is its place in CKPT_FORWARDED, which images rely on: new ones come at the end.  The first
+// argument is always the job, which is another one on the core's side.  Types are compared with ckpt.h by the
+// compiler, names by a house test.
 #ifndef EMBED_FUNCTIONS_H
 #define EMBED_FUNCTIONS_H
 
+#include "ckpt.h"
+
 // clang-format off
-#define CKPT_FUNCTIONS(F) \
-    F(ckpt_job *, ckpt_open, (const ckpt_config *config, const ckpt_runtime_ops *ops, void *ctx, ckpt_error *error), (config, ops, ctx, error), error, NULL) \
-    F(int, ckpt_close, (ckpt_job *job, ckpt_error *error), (job, error), error, CKPT_E_NOTSUP) \
-    F(int, ckpt_restart_thread_level, (void), (), NULL, -1) \
-    F(int, ckpt_restarted, (ckpt_job *job), (job), NULL, 0) \
-    F(void *, ckpt_runtime_state, (ckpt_job *job, size_t bytes), (job, bytes), NULL, NULL) \
-    F(int, ckpt_thread_is_mine, (ckpt_job *job), (job), NULL, CKPT_E_NOTSUP) \
-    F(int, ckpt_hold, (ckpt_job *job), (job), NULL, CKPT_E_NOTSUP) \
-    F(long, ckpt_upcall, (ckpt_job *job, void *function, const long args[6]), (job, function, args), NULL, CKPT_E_NOTSUP) \
+#define CKPT_FORWARDED(F) \
     F(ckpt_vid, ckpt_vid_new, (ckpt_job *job, ckpt_kind kind, uint64_t real, const void *descriptor, size_t bytes, const ckpt_vid *needs, size_t nneeds, uint64_t order), (job, kind, real, descriptor, bytes, needs, nneeds, order), NULL, CKPT_VID_NONE) \
     F(int, ckpt_vid_reserve, (ckpt_job *job, ckpt_kind kind, ckpt_vid *ids, int n), (job, kind, ids, n), NULL, CKPT_E_NOTSUP) \
     F(int, ckpt_vid_adopt, (ckpt_job *job, ckpt_vid vid, const void *descriptor, size_t bytes, const ckpt_vid *needs, size_t nneeds), (job, vid, descriptor, bytes, needs, nneeds), NULL, CKPT_E_NOTSUP) \
@@ -39,10 +35,27 @@
     F(uint64_t, ckpt_group_call_begin, (ckpt_job *job, ckpt_vid comm, uint64_t parent, int tag, const int *world, int n, const char *name), (job, comm, parent, tag, world, n, name), NULL, 0) \
     F(uint64_t, ckpt_intercomm_call_begin, (ckpt_job *job, const ckpt_intercomm_call *call, const char *name), (job, call, name), NULL, 0) \
     F(int, ckpt_group_call_ready, (ckpt_job *job, uint64_t number), (job, number), NULL, CKPT_COLL_ENTER) \
-    F(void, ckpt_group_call_end, (ckpt_job *job, uint64_t number), (job, number), NULL, (void)0)
+    F(void, ckpt_group_call_end, (ckpt_job *job, uint64_t number), (job, number), NULL, (void)0) \
+    F(int, ckpt_allgather, (ckpt_job *job, uint64_t tag, const void *mine, void *all, size_t bytes, ckpt_error *error), (job, tag, mine, all, bytes, error), error, CKPT_E_NOTSUP) \
+    F(int, ckpt_barrier, (ckpt_job *job, uint64_t tag, ckpt_error *error), (job, tag, error), error, CKPT_E_NOTSUP) \
+    F(int, ckpt_signal_send, (ckpt_job *job, int process, unsigned kind, const void *bytes, size_t n, ckpt_error *error), (job, process, kind, bytes, n, error), error, CKPT_E_NOTSUP) \
+    F(size_t, ckpt_launch_env, (ckpt_job *job, const char *name, char *text, size_t bytes), (job, name, text, bytes), NULL, 0) \
+    CKPT_CORE_ONLY(F)
+
+// The runtime does not see these.
+#define CKPT_CORE_ONLY(F) \
+    F(int, ckpt_core_signal_next, (ckpt_job *job, unsigned *kind, int *from, void *bytes, size_t *n), (job, kind, from, bytes, n), NULL, 0) \
+    F(int, ckpt_core_ignore_fd, (ckpt_job *job, int fd, int on), (job, fd, on), NULL, CKPT_E_NOTSUP)
+
+// What the runtime calls by other ways: names only.
+#define CKPT_BY_HAND(N) \
+    N(ckpt_open) N(ckpt_close) N(ckpt_checkpoint) N(ckpt_restarted) N(ckpt_restart_thread_level) \
+    N(ckpt_runtime_state) N(ckpt_thread_is_mine) N(ckpt_hold) N(ckpt_upcall)
 // clang-format on
 
-// What a call that cannot be made leaves in its error.
-void embed_say(ckpt_error *error, int code, const char *why);
+// The oldest signal that has come, as ckpt_signal_recv; *kind is set.  When it does not fit, CKPT_E_ARG and its length.
+int ckpt_core_signal_next(ckpt_job *job, unsigned *kind, int *from, void *bytes, size_t *n);
+// The descriptor is left out of images, or no more.
+int ckpt_core_ignore_fd(ckpt_job *job, int fd, int on);
 
 #endif

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The fronts: one library per application ABI, under that library's SONAME, in the directory where
-# ckptrun looks first; and the upper-half stub of libckpt itself.
+# ckptrun looks first.
 
 # What is in abi/ belongs to one ABI, or to a companion of it.
-FRONT_SRCS := $(filter-out capi/front/abi/% %/stub.c,$(wildcard capi/front/*.c capi/front/*/*.c))
+FRONT_SRCS := $(filter-out capi/front/abi/%,$(wildcard capi/front/*.c capi/front/*/*.c))
 FRONT_LD   := -shared -Wl,-z,defs -Wl,-z,now
 
 # $(call front,ABI,NUMBER,SONAME): objects in their own directory, since each ABI compiles the same
@@ -43,8 +43,3 @@ $(PKG)/front/libmpi_cxx.so.40: $(OBJ)/capi/front/abi/openmpi_cxx.o $(PKG)/front/
 	$(CC) $(CFLAGS) $(FRONT_LD) -Wl,--no-as-needed -Wl,-soname,libmpi_cxx.so.40 -o $@ $^
 PARTS += $(PKG)/front/libmpi_cxx.so.40
 
-$(OBJ)/capi/front/stub.o: C_EXTRA := -Icapi -fvisibility=hidden
-$(PKG)/front/libckpt.so.1: $(OBJ)/capi/front/stub.o $(OBJ)/capi/embed/say.o
-	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(FRONT_LD) -Wl,-soname,libckpt.so.1 -o $@ $^
-PARTS += $(PKG)/front/libckpt.so.1

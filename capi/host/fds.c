@@ -568,6 +568,7 @@ void fronts_scan(void) {
     if (!d) return;
     for (struct dirent *e; (e = readdir(d)) && nfronts < 64;) {
         if (!strstr(e->d_name, ".so")) continue;
+        if (host.whole && strncmp(e->d_name, "libckpt", 7)) continue; // its MPI is the program's own
         snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
         fronts[nfronts].name = strdup(e->d_name);
         fronts[nfronts++].path = strdup(path);

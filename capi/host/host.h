@@ -13,7 +13,8 @@
 //   arena.h      arena.c (addresses), sys_mem.c (mappings)
 //   crossing.h   gate.S (the way into the lower half and back); vdso.S is the vDSO of the upper half
 //   program.h    program.c (ELF files, initial stack, gate page)
-//   lower.h      lower.c (libckpt-core.so and the back, functions of the gate)
+//   lower.h      lower.c (libckpt-core.so and the back, functions of the gate), whole.c (those of ckpt.h for
+//                a runtime in the upper half)
 //   emulation.h  dispatch.c (a trapped call, and who emulates it), sys_mem.c, sys_proc.c, sys_wait.c (the
 //                emulations), clocks.c (clocks of another machine), timers.c (interval timers); traps.h is
 //                the table of trapped calls
@@ -94,6 +95,7 @@ struct host {
     bool mpi;       // the program has called MPI_Init
     bool sud;       // --trap sud
     bool two_phase; // what the back is told
+    bool whole;     // --whole
 };
 extern struct host host;
 

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HOSTGO_VERSION 8
+#define HOSTGO_VERSION 9
 
 enum plan_action { PLAN_EXIT = 0, PLAN_RUN = 1, PLAN_RESTART = 2 };
 
@@ -28,6 +28,7 @@ struct host_plan {
     int two_phase;         // --safe-state 2pc
     char *back;            // "mpich", "openmpi", a path, or "" when no launcher is seen
     int restart_mpi;       // PLAN_RESTART: the image is of an MPI program
+    int whole;             // --whole, or PLAN_RESTART of such an image: MPI is the program's own
     uint64_t trigger_mask; // --signal: these signals do not reach the program; the handler writes their
     int trigger_fd;        // numbers to this descriptor
     // Set by ckptrun: why each crossing writes the FS base (lower_tls.c), NULL when none does.
@@ -129,6 +130,10 @@ struct host_go {
     // The program ends with this status; parent: it has started other processes.  Returns when nothing is
     // left to be written.
     void (*ending)(int status, int parent);
+    // A call of a runtime in the program's half (ckpt/private/talk.h).  On a thread that is held.
+    void (*talk)(void *talk);
+    // The job of that runtime as the functions of ckpt.h know it; NULL: none is open.
+    void *(*job)(void);
     // Work for a stopped thread of the program (errand).
     void (*serve)(void);
     // Once, before anything else.

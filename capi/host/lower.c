@@ -46,11 +46,16 @@ static void *need(void *lib, const char *name) {
     return p;
 }
 
+static void *core; // libckpt-core.so
+
+void *core_function(const char *name) { return dlsym(core, name); }
+
 void lower_open(void) {
     char path[4200];
     snprintf(path, sizeof path, "%s/ckpt/libckpt-core.so", host.libdir);
     void *lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
     if (!lib) die(1, "cannot load %s: %s", path, dlerror());
+    core = lib;
     host.go.plan = need(lib, "ckpt_host_plan");
     host.go.start = need(lib, "ckpt_host_start");
     host.go.restore = need(lib, "ckpt_host_restore");
@@ -58,12 +63,16 @@ void lower_open(void) {
     host.go.ending = need(lib, "ckpt_host_ending");
     host.go.serve = need(lib, "ckpt_host_serve");
     host.go.hooks = need(lib, "ckpt_host_hooks");
+    host.go.talk = need(lib, "ckpt_host_talk");
+    host.go.job = need(lib, "ckpt_host_job");
     static const struct host_hooks hooks = {.mine = back_mine, .hold = back_hold, .upcall = upcall};
     host.go.hooks(&hooks);
     for (int i = 0; i < FUNCTIONS; i++) functions[i] = fn_missing;
     functions[CKPT_FN_LOAD_BACK] = fn_load_back;
     functions[CKPT_FN_CHECKPOINT] = fn_checkpoint;
     functions[CKPT_FN_REASON] = fn_reason;
+    functions[CKPT_FN_API] = fn_api;
+    functions[CKPT_FN_TALK] = fn_talk;
     gate_page_set_functions(functions);
 }
 

@@ -17,5 +17,8 @@ bool back_calls_up(void); // callbacks of libckpt's may call functions of the ap
 long fn_load_back(const long *a);
 long fn_checkpoint(const long *a);
 long fn_reason(const long *a);
+long fn_api(const long *a);  // whole.c
+long fn_talk(const long *a); // whole.c
+void *core_function(const char *name);
 
 #endif

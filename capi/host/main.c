@@ -132,6 +132,7 @@ int main(int argc, char **argv, char **envp) {
     wrap_begin();
     host.sud = plan.sud;
     host.two_phase = plan.two_phase;
+    host.whole = plan.whole;
     host.trigger_mask = plan.trigger_mask;
     host.trigger_fd = plan.trigger_fd;
     signals_wrap_lower();

@@ -85,6 +85,7 @@ type Options struct {
 	Bound     bool          // ... or, when it was given as an option, until the commit
 	Lease     time.Duration // without a sign of life for so long, another node may take Dir
 
+	Whole   bool   // the runtime is in the program's half and is saved with it
 	Restart string // DIR[@EPOCH], "" to start a program
 	Argv0   string // the program's argv[0] when it differs; internal
 	hasArg0 bool
@@ -355,9 +356,7 @@ func Parse(args []string, getenv func(string) string) (o Options, rest []string,
 		own--
 	}
 	o.Restart, o.Argv0, o.hasArg0 = *restart, *argv0, fs.Changed("argv0")
-	if *whole {
-		return o, nil, 0, &Error{ExitFailed, errors.New("--whole is not supported yet: it is for MPI runtimes that link libckpt themselves; leave it out to save the application alone")}
-	}
+	o.Whole = *whole
 	if fs.Changed("restart") && *restart == "" {
 		return o, nil, 0, usage("--restart needs the directory of the checkpoints, as DIR or DIR@EPOCH")
 	}

@@ -38,6 +38,7 @@ type Network struct {
 	out        map[streamID]*outStream
 	in         map[streamID]*inStream
 	queues     map[uint16]*queue
+	span       span
 	boxes      map[round]*box
 	rounds     map[uint64]uint64 // number of collectives begun with a tag
 	lost       map[int]*LostError

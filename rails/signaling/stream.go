@@ -42,6 +42,7 @@ type queue struct {
 
 type arrival struct {
 	from    int
+	kind    uint16
 	seq     uint64 // number of the last frame
 	payload []byte
 }
@@ -78,7 +79,7 @@ func (n *Network) send(ctx context.Context, to int, kind uint16, parts ...[]byte
 		if n.err != nil {
 			return n.err
 		}
-		n.queueOf(kind).put(arrival{from: to, payload: payload})
+		n.queueOf(kind).put(arrival{from: to, kind: kind, payload: payload})
 		return nil
 	}
 	s := n.outStreamOf(streamID{to, kind})
@@ -210,7 +211,7 @@ func (n *Network) arrive(f *frame) error {
 			s.partial = nil
 		}
 		s.waiting = append(s.waiting, f.seq)
-		n.queueOf(f.kind).put(arrival{from: f.from, seq: f.seq, payload: message})
+		n.queueOf(f.kind).put(arrival{from: f.from, kind: f.kind, seq: f.seq, payload: message})
 	}
 	n.acknowledge(id, s)
 	return nil
@@ -230,6 +231,9 @@ func (n *Network) acknowledge(id streamID, s *inStream) {
 }
 
 func (n *Network) queueOf(kind uint16) *queue {
+	if n.span.last != 0 && kind >= n.span.first && kind <= n.span.last {
+		kind = n.span.first
+	}
 	q := n.queues[kind]
 	if q == nil {
 		q = &queue{more: make(chan struct{})}
@@ -247,6 +251,11 @@ func (q *queue) put(a arrival) {
 // Recv takes the next message of a kind, from any rank. Messages that had arrived before the network
 // failed are still delivered. Several callers may wait for the same kind; each message goes to one of them.
 func (n *Network) Recv(ctx context.Context, kind uint16) (from int, payload []byte, err error) {
+	a, err := n.next(ctx, kind)
+	return a.from, a.payload, err
+}
+
+func (n *Network) next(ctx context.Context, kind uint16) (arrival, error) {
 	for {
 		n.mu.Lock()
 		q := n.queueOf(kind)
@@ -255,24 +264,24 @@ func (n *Network) Recv(ctx context.Context, kind uint16) (from int, payload []by
 			q.messages[0] = arrival{}
 			q.messages = q.messages[1:]
 			if a.from != n.rank {
-				id := streamID{a.from, kind}
+				id := streamID{a.from, a.kind}
 				s := n.in[id]
 				s.waiting = removeFirst(s.waiting, a.seq)
 				n.acknowledge(id, s)
 			}
 			n.mu.Unlock()
-			return a.from, a.payload, nil
+			return a, nil
 		}
 		more, err := q.more, n.err
 		n.mu.Unlock()
 		if err != nil {
-			return -1, nil, err
+			return arrival{from: -1}, err
 		}
 		select {
 		case <-more:
 		case <-n.failed:
 		case <-ctx.Done():
-			return -1, nil, context.Cause(ctx)
+			return arrival{from: -1}, context.Cause(ctx)
 		}
 	}
 }
@@ -296,6 +305,37 @@ func (n *Network) Handle(kind uint16, f func(from int, payload []byte)) {
 				return
 			}
 			f(from, payload)
+		}
+	}()
+}
+
+// span is the kinds that share one queue; last is 0 when there is none. Under Network.mu.
+type span struct{ first, last uint16 }
+
+// HandleSpan is Handle for all kinds from first to last, in one order: messages of one kind and sender stay in
+// theirs. A network has at most one span; messages of these kinds that came earlier are handled, too.
+func (n *Network) HandleSpan(first, last uint16, f func(from int, kind uint16, payload []byte)) {
+	n.mu.Lock()
+	early := make([]*queue, 0, 1)
+	for kind, q := range n.queues {
+		if kind >= first && kind <= last {
+			early = append(early, q)
+			delete(n.queues, kind)
+		}
+	}
+	n.span = span{first, last}
+	q := n.queueOf(first)
+	for _, e := range early {
+		q.messages = append(q.messages, e.messages...)
+	}
+	n.mu.Unlock()
+	go func() {
+		for {
+			a, err := n.next(n.ctx, first)
+			if err != nil {
+				return
+			}
+			f(a.from, a.kind, a.payload)
 		}
 	}()
 }

@@ -40,6 +40,7 @@ typedef struct ckpt_gate_page {
 /* Results that no function returns by itself. */
 #define CKPT_GATE_RETRY (INT64_MIN + 1)   /* make the same call again */
 #define CKPT_GATE_RESTART (INT64_MIN + 2) /* the process was continued from an image inside this call */
+#define CKPT_GATE_REFUSED (INT64_MIN + 3) /* CKPT_FN_API: the function cannot be called in this process */
 
 /* Functions of the host; those of MPI follow from CKPT_FN_MPI on. */
 enum {
@@ -47,6 +48,8 @@ enum {
     CKPT_FN_CHECKPOINT = 2,  /* int *state: MPIX_Checkpoint of a process */
     CKPT_FN_REASON = 3,      /* char *text, size_t bytes: MPIX_Checkpoint_reason */
     CKPT_FN_UPCALL_DONE = 4, /* private: end of a callback of the lower half into the upper */
+    CKPT_FN_API = 5,         /* a function of ckpt.h by its number (embed/functions.h), then its arguments */
+    CKPT_FN_TALK = 6,        /* ckpt_talk *: a function of ckpt.h that calls the runtime back (talk.h) */
     CKPT_FN_MPI = 64
 };
 

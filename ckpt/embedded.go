@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ckpt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/libckpt/libckpt/ckpt/control"
+)
+
+// Whole mode: the runtime lies in the program's half and is saved with it. Nobody interrupts it: its threads make
+// progress for its messages, so nothing may be stopped before the messages are drained and its rails are closed,
+// and only the runtime knows where it can call. So a checkpoint is always made inside ckpt_checkpoint, on all ranks.
+//
+// Two ask for one: the program, by calling it on all ranks, and others (operators, the interval, a signal), for whom the
+// runtime's ckpt_poll says so. Both may happen at once, and ranks see them in different orders. So rank 0 says which
+// comes next, to all ranks in one order:
+//
+//	program calls ──called(n)──► rank 0: all ranks have called for the n-th time ──┐
+//	a request: safe state of the collective clock ─────────────────────────────────┴─► start ──► all ranks
+//
+// A rank whose program has called takes part in a start for others too, and then waits on for its own.
+
+// Embedded is a runtime in the program's half. All methods are called on the thread that is inside ckpt_checkpoint or
+// ckpt_open, while the program is not stopped.
+type Embedded interface {
+	Runtime
+	// Quiesce keeps the runtime's threads out of its rails, or lets them in again.
+	Quiesce(on bool) error
+	// Drain also receives signals, and counts rails that are not quiet.
+	CloseRails() error
+	// ReopenRails is collective.
+	ReopenRails(why Why) error
+}
+
+// Why says why rails are opened again; the numbers are those of ckpt/rail.h.
+type Why int
+
+// Reasons.
+const (
+	WhyContinued Why = 1
+	WhyRestarted Why = 2
+	WhyFailed    Why = 3
+)
+
+// start is rank 0's word that a checkpoint begins.
+type start struct {
+	Seq     uint64 `json:"seq"`
+	Program bool   `json:"program"`         // the programs have called
+	Clock   uint32 `json:"clock,omitempty"` // epoch of the collective clock, for others
+
+	request *request     // rank 0, for others: who asks
+	done    chan outcome // and who waits
+}
+
+// turns is which checkpoint comes next.
+type turns struct {
+	mu     sync.Mutex
+	starts []start       // not begun here
+	come   chan struct{} // closed and replaced when a start comes
+	calls  uint64        // of the program
+	called []uint64      // rank 0: of each rank's program
+	said   uint64        // rank 0: starts for the program
+	seq    uint64        // rank 0
+}
+
+// attend raises the word that ckpt_poll looks at, or takes it back.
+const attendCheckpoint = 1
+
+func (j *Job) listenEmbedded(rt Runtime) {
+	e, ok := rt.(Embedded)
+	if !ok {
+		return
+	}
+	j.embedded, j.signals = e, NewSignals(j.net, j.tables)
+	j.turns.come, j.turns.called = make(chan struct{}), make([]uint64, j.net.Size())
+	j.net.Handle(kindStart, func(_ int, payload []byte) {
+		var s start
+		if json.Unmarshal(payload, &s) == nil {
+			j.heardStart(s)
+		}
+	})
+	if j.net.Rank() == 0 {
+		j.net.Handle(kindCalled, func(from int, _ []byte) { j.heardCalled(from) })
+	}
+}
+
+// call says that the program of this rank has called.
+func (j *Job) call() error {
+	if j.net.Rank() == 0 {
+		j.heardCalled(0)
+		return nil
+	}
+	return j.net.Send(context.Background(), 0, kindCalled, nil)
+}
+
+func (j *Job) heardCalled(from int) {
+	t := &j.turns
+	t.mu.Lock()
+	t.called[from]++
+	all := true
+	for _, n := range t.called {
+		all = all && n > t.said
+	}
+	if all {
+		t.said++
+	}
+	t.mu.Unlock()
+	if all {
+		j.begin(start{Program: true})
+	}
+}
+
+// begin tells all ranks of a start. Rank 0 only.
+func (j *Job) begin(s start) {
+	t := &j.turns
+	t.mu.Lock()
+	defer t.mu.Unlock() // starts arrive in the order of their numbers
+	t.seq++
+	s.Seq = t.seq
+	b, err := json.Marshal(s)
+	if err != nil {
+		j.log.Error("a start", zap.Error(err)) // cannot be: these are plain values
+		return
+	}
+	for r := 1; r < j.net.Size(); r++ {
+		_ = j.net.Send(context.Background(), r, kindStart, b) // fails with the network, as all
+	}
+	j.putStart(s)
+}
+
+func (j *Job) heardStart(s start) {
+	j.turns.mu.Lock()
+	defer j.turns.mu.Unlock()
+	j.putStart(s)
+}
+
+// putStart has the program come. turns.mu is held.
+func (j *Job) putStart(s start) {
+	t := &j.turns
+	t.starts = append(t.starts, s)
+	close(t.come)
+	t.come = make(chan struct{})
+	j.attend()
+	if !s.Program {
+		go j.remind(s, time.Now())
+	}
+}
+
+// attend shows the runtime whether others wait for it. turns.mu is held.
+func (j *Job) attend() {
+	for _, s := range j.turns.starts {
+		if !s.Program {
+			j.tables.Attend(attendCheckpoint)
+			return
+		}
+	}
+	j.tables.Ignore(attendCheckpoint)
+}
+
+// remind tells those who look at the status how long the runtime has not looked for a request.
+func (j *Job) remind(s start, since time.Time) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-j.done:
+			return
+		case <-j.net.Failed():
+			return
+		case <-tick.C:
+		}
+		waits := false
+		j.turns.mu.Lock()
+		for _, other := range j.turns.starts {
+			waits = waits || other.Seq == s.Seq
+		}
+		j.turns.mu.Unlock()
+		if !waits {
+			return
+		}
+		j.tellStatus(control.RankStatus{Phase: stageAgree.String(),
+			Detail: fmt.Sprintf("the runtime has not looked for %v (ckpt_poll)", time.Since(since).Round(time.Second))})
+	}
+}
+
+// nextStart waits for a start, or takes one that has come. Without wait it returns false when there is none.
+func (j *Job) nextStart(wait bool) (start, bool, error) {
+	t := &j.turns
+	for {
+		t.mu.Lock()
+		if len(t.starts) > 0 {
+			s := t.starts[0]
+			t.starts = t.starts[1:]
+			j.attend()
+			t.mu.Unlock()
+			return s, true, nil
+		}
+		come := t.come
+		t.mu.Unlock()
+		if !wait {
+			return start{}, false, nil
+		}
+		select {
+		case <-come:
+		case <-j.net.Failed():
+			return start{}, false, j.net.Err()
+		case <-j.done:
+			return start{}, false, control.ErrEnding
+		}
+	}
+}
+
+// Whole is ckpt_checkpoint of a runtime in the program's half; asked says that ckpt_poll has asked for it, else the
+// program has. Collective.
+func (j *Job) Whole(asked bool) (State, error) {
+	if j.embedded == nil {
+		return StateIgnore, errors.New("the job is not open yet: call it after ckpt_open")
+	}
+	if !asked {
+		if err := j.call(); err != nil {
+			return StateError, err
+		}
+	}
+	poll := j.embedded.Progress
+	for {
+		type come struct {
+			s  start
+			ok bool
+		}
+		c, err := await(poll, func() (come, error) { s, ok, err := j.nextStart(!asked); return come{s, ok}, err })
+		if err != nil {
+			return StateError, err
+		}
+		if !c.ok {
+			return StateIgnore, errors.New("nobody asks for a checkpoint any more")
+		}
+		state, err := j.wholeAttempt(c.s)
+		if asked || c.s.Program {
+			return state, err
+		}
+	}
+}
+
+// wholeAttempt makes this rank's part of a checkpoint.
+func (j *Job) wholeAttempt(s start) (State, error) {
+	a := j.newAttempt(nil)
+	a.poll = func() {
+		if !a.parked { // the runtime may not run
+			j.embedded.Progress()
+		}
+	}
+	a.id, a.clock, a.open = cooperativeID(s.Seq), s.Clock, s
+	ctx := context.Background()
+	if q := s.request; q != nil {
+		ctx, a.then, a.asked, a.notify = q.ctx, q.then, q.asked, q.progress
+	}
+	j.takeTurn(a.poll)
+	defer j.turn.Unlock()
+	err := a.run(ctx)
+	if err != nil {
+		_ = a.goOn()
+		a.answer(outcome{err: err})
+		if s.request == nil {
+			j.recordFailure(err)
+		}
+		var refused *control.RefusedError
+		if errors.As(err, &refused) {
+			return StateIgnore, err
+		}
+		return StateError, err
+	}
+	if s.done != nil {
+		go func() { a.answer(a.outcome()) }()
+	}
+	if a.held {
+		o, _ := await(a.poll, func() (outcome, error) { return a.outcome(), nil })
+		if o.err == nil {
+			j.endAfterCommit(a)
+			o.err = errors.New("those who asked were told that there is no epoch in time")
+		}
+		return StateError, errors.Join(o.err, a.openRails(WhyFailed))
+	}
+	if err := a.openRails(WhyContinued); err != nil {
+		return StateError, err
+	}
+	return StateCheckpoint, nil
+}
+
+// answer tells the request on rank 0.
+func (a *attempt) answer(o outcome) {
+	if a.open.done != nil {
+		a.open.done <- o
+	}
+}
+
+// wholeAtSafeState is one try for others, in a safe state of the clock.
+func (j *Job) wholeAtSafeState(q *request, s *safeState) outcome {
+	done := make(chan outcome, 1)
+	j.begin(start{Clock: s.epoch, request: q, done: done})
+	select {
+	case o := <-done:
+		return o
+	case <-j.done:
+		return outcome{err: control.ErrEnding}
+	case <-j.net.Failed():
+		return outcome{err: epochLost(j.net.Err())}
+	}
+}
+
+// notCome gives the attempt up when the program of a rank does not come: it was asked by ckpt_poll.
+func (a *attempt) notCome() (stop func()) {
+	if a.open.request == nil {
+		return func() {}
+	}
+	t := time.AfterFunc(stallAfter, func() {
+		a.cancel(fmt.Errorf("a runtime has not come to the checkpoint in %v (it does so when ckpt_poll says that somebody asks; `ckptctl status` shows who has not looked)", stallAfter))
+	})
+	return func() { t.Stop() }
+}
+
+// ---- the stages before the program is stopped --------------------------------------------------
+
+// closeReport is what a rank says of a step that closes its rails.
+type closeReport struct {
+	Obstacle string `json:"obstacle,omitempty"`
+	Failure  string `json:"failure,omitempty"`
+	OneSided bool   `json:"onesided,omitempty"`
+}
+
+// quiesce drains what is under way and closes the rails, on all ranks. When it returns nil, all ranks have closed
+// theirs: who captures before that saves a closed rail and loses the bytes that a peer still sends.
+func (a *attempt) quiesce() error {
+	e := a.j.embedded
+	if e == nil {
+		return nil
+	}
+	a.closing = true
+	var mine closeReport
+	if err := e.Quiesce(true); err != nil {
+		mine.Failure = err.Error()
+	} else {
+		mine.Obstacle, mine.OneSided = e.Holds(), e.OneSided()
+	}
+	all, err := a.together(stepQuiesced, a.poll, mine)
+	if err != nil {
+		return err
+	}
+	for _, r := range all {
+		a.touched = a.touched || r.OneSided
+	}
+	err = a.drain(a.ctx)
+	// Others may need this rank's acknowledgements until they are quiet, too.
+	if _, err := a.together(stepQuiet, func() { _, _ = e.Drain() }, reportOf(err)); err != nil {
+		return err
+	}
+	a.touched = false // nobody writes to this rank's memory any more
+	if err = a.drainSignals(); err == nil {
+		err = e.CloseRails()
+	}
+	_, err = a.together(stepClosed, nil, reportOf(err))
+	return err
+}
+
+func reportOf(err error) (r closeReport) {
+	if err != nil {
+		r.Obstacle = err.Error()
+	}
+	return r
+}
+
+// together tells what each rank says; all return the same error.
+func (a *attempt) together(no int, poll func(), mine closeReport) ([]closeReport, error) {
+	all, err := step(a, no, poll, mine)
+	if err != nil {
+		return nil, err
+	}
+	var reasons []string
+	for r, one := range all {
+		if one.Failure != "" {
+			return nil, fmt.Errorf("%s%s", a.prefix(r), one.Failure)
+		}
+		if one.Obstacle != "" {
+			reasons = append(reasons, a.prefix(r)+one.Obstacle)
+		}
+	}
+	if len(reasons) > 0 {
+		return nil, &control.RefusedError{Reasons: reasons}
+	}
+	return all, nil
+}
+
+// failRails opens the rails of an attempt that made no epoch.
+func (a *attempt) failRails() error {
+	_ = a.goOn()
+	if err := a.openRails(WhyFailed); err != nil {
+		a.j.log.Error("the runtime's rails", zap.Error(err))
+	}
+	return nil
+}
+
+// openRails opens what quiesce has closed, and lets the runtime's threads go on.
+func (a *attempt) openRails(why Why) error {
+	if !a.closing {
+		return nil
+	}
+	a.closing = false
+	return openRails(a.j.embedded, why)
+}
+
+func openRails(e Embedded, why Why) error {
+	var failed []string
+	if err := e.ReopenRails(why); err != nil {
+		failed = append(failed, err.Error())
+	}
+	if err := e.Quiesce(false); err != nil {
+		failed = append(failed, err.Error())
+	}
+	if len(failed) > 0 {
+		return errors.New(strings.Join(failed, "; "))
+	}
+	return nil
+}
