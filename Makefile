@@ -86,6 +86,7 @@ C_TESTS :=
 include capi/host/module.mk
 
 HOST_SRCS := $(filter-out %/vdso.S,$(wildcard capi/host/*.c capi/host/*.S))
+$(OBJ)/capi/host/whole.o: C_EXTRA := -Icapi
 HOST_OBJS := $(patsubst %,$(OBJ)/%.o,$(basename $(HOST_SRCS)))
 
 # The vDSO that the upper half sees; an image of one segment, which no loader touches.

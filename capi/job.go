@@ -9,7 +9,9 @@ package main
 import "C"
 
 import (
+	"context"
 	"sync"
+	"time"
 	"unsafe"
 
 	"github.com/libckpt/libckpt/ckpt"
@@ -26,6 +28,8 @@ var opened struct {
 	runtime *mpiRuntime
 	state   unsafe.Pointer // of ckpt_runtime_state
 	bytes   C.size_t
+	signals *ckpt.Signals // of a runtime that ckptrun has not started; nil in a process of its own
+	leave   func(context.Context) error
 }
 
 //export ckpt_open
@@ -60,6 +64,14 @@ func open(config *C.ckpt_config, ops *C.ckpt_runtime_ops, ctx unsafe.Pointer) (*
 		C.free(unsafe.Pointer(c))
 		opened.c, opened.tables, opened.runtime = nil, nil, nil
 		return nil, err
+	}
+	if process.Host == nil {
+		if opened.signals, opened.leave, err = ckpt.JoinSignals(rt, tables); err != nil {
+			_ = tables.Close()
+			C.free(unsafe.Pointer(c))
+			opened.c, opened.tables, opened.runtime = nil, nil, nil
+			return nil, err
+		}
 	}
 	return c, nil
 }
@@ -135,6 +147,12 @@ func ckpt_close(job *C.ckpt_job, e *C.ckpt_error) C.int {
 	var err error
 	if process.Job != nil {
 		err = process.Job.Close()
+	}
+	if opened.signals != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		err = opened.leave(ctx)
+		cancel()
+		opened.signals = nil
 	}
 	// The tables stay mapped: the application may still hold ids.
 	opened.c = nil

@@ -10,12 +10,15 @@ package main
 import "C"
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os"
 	"unsafe"
 
 	"github.com/libckpt/libckpt/ckpt"
 	"github.com/libckpt/libckpt/ckpt/files"
+	"github.com/libckpt/libckpt/ckpt/meeting"
 	"github.com/libckpt/libckpt/ckpt/snapshot"
 	"github.com/libckpt/libckpt/ckpt/where"
 	"github.com/libckpt/libckpt/vid"
@@ -165,11 +168,12 @@ func talkOpen(config *C.ckpt_config, has C.uint64_t) (func() (int64, error), err
 
 // continueWhole is the first step of a restart.
 func continueWhole() error {
-	boot, err := findBootstrap()
+	boot, err := meeting.Find(context.Background(), meeting.Options{
+		Getenv: os.Getenv, Dir: process.Options.Dir, Ranks: process.Restart.Ranks(), PMIx: launcherPMIx, Log: ckpt.Structured(process.Log)})
 	if err != nil {
 		return err
 	}
-	defer boot.Close()
+	defer func() { _ = boot.Close() }() // the network is there by then
 	tables, job, err := newTables()
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ package ckpt
 import (
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -93,6 +94,28 @@ func (j *Job) captureStopped() (*capture, []string, error) {
 	return c, nil, nil
 }
 
+// IgnoreFD leaves a descriptor out of images, or no more: it is neither saved nor in the way.
+func (j *Job) IgnoreFD(fd int, on bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ignored == nil {
+		j.ignored = map[int]bool{}
+	}
+	j.ignored[fd] = on
+}
+
+func (j *Job) ignoredFDs() []int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	list := slices.Clone(j.options.IgnoreFD)
+	for fd, on := range j.ignored {
+		if on {
+			list = append(list, fd)
+		}
+	}
+	return list
+}
+
 func (c *capture) describe(j *Job) (obstacles []string, err error) {
 	j.mu.Lock()
 	known := make(map[int]bool, len(j.frozen))
@@ -109,7 +132,7 @@ func (c *capture) describe(j *Job) (obstacles []string, err error) {
 	}
 	fds := j.host.Descriptors()
 	inherited := [3]int{j.host.Original(0), j.host.Original(1), j.host.Original(2)}
-	table, open, err := files.Capture(fds, inherited, j.options.IgnoreFD...)
+	table, open, err := files.Capture(fds, inherited, j.ignoredFDs()...)
 	if err != nil {
 		return nil, fmt.Errorf("open files: %w", err)
 	}

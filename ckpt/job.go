@@ -45,6 +45,7 @@ type Job struct {
 	messages []byte             // restart: of the image, until the runtime has them
 	embedded Embedded           // the runtime, when it is in the program's half; else nil
 	turns    turns              // with embedded
+	ignored  map[int]bool       // descriptors of the runtime; under mu
 	signals  *Signals           // with embedded
 
 	owned   *owned          // rank 0: the directories that are this job's

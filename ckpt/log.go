@@ -27,7 +27,9 @@ func NewLog(level string, stderr int) (*zap.Logger, error) {
 	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(enc), sink, l)).Named("ckptrun"), nil
 }
 
-// structured is the job's log for packages that write to the standard library's: they do not know this one.
+// Structured is the job's log for packages that write to the standard library's: they do not know this one.
+func Structured(log *zap.Logger) *slog.Logger { return structured(log) }
+
 func structured(log *zap.Logger) *slog.Logger { return slog.New(zapHandler{log}) }
 
 type zapHandler struct{ log *zap.Logger }

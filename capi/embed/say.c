@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ckpt.h"
-#include "embed/functions.h"
+#include "embed/embed.h"
 
 void embed_say(ckpt_error *error, int code, const char *why) {
     const size_t text = offsetof(ckpt_error, message);
