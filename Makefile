@@ -103,8 +103,7 @@ $(BIN)/ckptrun: $(HOST_OBJS)
 # ---- libckpt.so: small, in C; and its core and ckptctl: Go, which decides itself what is stale ---
 
 # What programs are linked with.  It loads the core when a call needs it.
-# Tasks and rails wait for the core's side of them (embed_checkpoint, embed_ignore_fd, ckpt_attend).
-EMBED_OBJS := $(patsubst %.c,$(OBJ)/%.o,$(filter-out %/tasks.c %/rails.c,$(wildcard capi/embed/*.c)))
+EMBED_OBJS := $(patsubst %.c,$(OBJ)/%.o,$(wildcard capi/embed/*.c))
 $(EMBED_OBJS): C_EXTRA := -Icapi -fvisibility=hidden
 $(LIB)/libckpt.so: $(filter-out %/gated.o,$(EMBED_OBJS)) | $(PKG)/libckpt-core.so
 	@mkdir -p $(@D)

@@ -185,6 +185,11 @@ func ckpt_host_ending(status, parent C.int) {
 	if process.Job != nil {
 		process.Job.Ending(status == 0 && parent == 0)
 	}
+	if status == 0 {
+		if err := leaveLauncher(); err != nil {
+			process.Log.Info("leaving the launcher", zap.Error(err))
+		}
+	}
 }
 
 func putText(to *C.char, bytes C.size_t, err error) {

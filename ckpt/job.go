@@ -112,7 +112,10 @@ func Start(h Host, o launch.Options, p launch.Program, log *zap.Logger) (*Job, e
 		return nil, err
 	}
 	j := newJob(h, o, meta, log)
-	launched, rank := o.Whole || launch.Launched(os.Getenv), launch.LauncherRank(os.Getenv)
+	launched, rank := launch.Launched(os.Getenv), launch.LauncherRank(os.Getenv)
+	if o.Whole { // the runtime says who the ranks are, when it opens the job
+		launched, rank = true, launch.WholeRank(os.Getenv)
+	}
 	switch {
 	case !launched || rank == 0:
 		j.owned, err = own(h, o, "", meta.Program, false, log)

@@ -63,7 +63,7 @@ func (p *Process) PlanRestart(getenv func(string) string) (back string, err erro
 	}
 	if r.Whole() { // rank 0 takes the directory when the processes have met, before anything is touched
 		p.Restart, p.Options.Whole = r, true
-		if n := launch.LauncherRanks(getenv); n > 0 {
+		if n := launch.WholeRanks(getenv); n > 0 {
 			return "", r.CheckRanks(n)
 		}
 		return "", nil

@@ -86,8 +86,8 @@ bool embed_below(int n, const char *name, const long *args, int nargs, ckpt_erro
     __atomic_store_n(&known[n], f, __ATOMIC_RELAXED);
     memcpy(a, args, (size_t)nargs * sizeof *a);
     if (a[0] != 0) a[0] = (long)embed_of((ckpt_job *)a[0])->core;
-    *result = ((long (*)(long, long, long, long, long, long, long, long))f)(a[0], a[1], a[2], a[3], a[4], a[5],
-                                                                            a[6], a[7]);
+    *result = ((long (*)(long, long, long, long, long, long, long, long))f)(a[0], a[1], a[2], a[3], a[4],
+                                                                            a[5], a[6], a[7]);
     return true;
 }
 

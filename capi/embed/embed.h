@@ -33,8 +33,8 @@ struct embed_ops {
 };
 
 struct embed_job {
-    ckpt_job seen;  // what the runtime holds; first
-    ckpt_job *core; // the core's; NULL under ckptrun, where the other side knows it
+    ckpt_job seen;        // what the runtime holds; first
+    ckpt_job *core;       // the core's; NULL under ckptrun, where the other side knows it
     ckpt_runtime_ops ops; // all.runtime
     void *ctx;
     struct embed_ops all;

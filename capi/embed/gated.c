@@ -45,27 +45,42 @@ static long answer(struct embed_job *job, ckpt_talk *t) {
     const struct embed_ops *o = &job->all;
     void *ctx = job->ctx;
     switch (t->ask) {
-    case CKPT_ASK_RANK: return o->runtime.rank(ctx);
-    case CKPT_ASK_RANKS: return o->runtime.ranks(ctx);
+    case CKPT_ASK_RANK:
+        return o->runtime.rank(ctx);
+    case CKPT_ASK_RANKS:
+        return o->runtime.ranks(ctx);
     case CKPT_ASK_ALLGATHER:
         return o->runtime.oob_allgather(ctx, (const void *)t->a[0], (void *)t->a[1], t->a[2]);
-    case CKPT_ASK_PROGRESS: return o->runtime.progress ? o->runtime.progress(ctx) : 0;
-    case CKPT_ASK_FAILURE: say_failure(job, (char *)t->a[0], t->a[1]); return 0;
+    case CKPT_ASK_PROGRESS:
+        return o->runtime.progress ? o->runtime.progress(ctx) : 0;
+    case CKPT_ASK_FAILURE:
+        say_failure(job, (char *)t->a[0], t->a[1]);
+        return 0;
     case CKPT_ASK_BIND:
         job->seen.tables = (ckpt_tables *)t->a[0];
         return o->objects.bind ? o->objects.bind(ctx, &job->seen) : 0;
     case CKPT_ASK_REBUILD:
         return o->objects.rebuild(ctx, (ckpt_kind)t->a[0], (ckpt_vid)t->a[1], (const void *)t->a[2], t->a[3],
                                   (uint64_t *)t->a[4]);
-    case CKPT_ASK_HOLDS: return o->state.holds(ctx, (char *)t->a[0], t->a[1]);
-    case CKPT_ASK_ONE_SIDED: return o->messages.one_sided(ctx);
-    case CKPT_ASK_SETTLE: return o->messages.settle ? o->messages.settle(ctx) : 0;
-    case CKPT_ASK_DRAIN: return o->messages.drain(ctx);
-    case CKPT_ASK_QUIESCE: return o->runtime.quiesce ? o->runtime.quiesce(ctx, (int)t->a[0]) : 0;
-    case CKPT_ASK_RAILS_QUIET: embed_signals_take(job); return embed_rails_quiet(job, (ckpt_error *)t->a[0]);
-    case CKPT_ASK_RAILS_CLOSE: return embed_rails_close(job, (ckpt_error *)t->a[0]);
-    case CKPT_ASK_RAILS_REOPEN: return embed_rails_reopen(job, (int)t->a[0], (ckpt_error *)t->a[1]);
-    default: return CKPT_E_NOTSUP;
+    case CKPT_ASK_HOLDS:
+        return o->state.holds(ctx, (char *)t->a[0], t->a[1]);
+    case CKPT_ASK_ONE_SIDED:
+        return o->messages.one_sided(ctx);
+    case CKPT_ASK_SETTLE:
+        return o->messages.settle ? o->messages.settle(ctx) : 0;
+    case CKPT_ASK_DRAIN:
+        return o->messages.drain(ctx);
+    case CKPT_ASK_QUIESCE:
+        return o->runtime.quiesce ? o->runtime.quiesce(ctx, (int)t->a[0]) : 0;
+    case CKPT_ASK_RAILS_QUIET:
+        embed_signals_take(job);
+        return embed_rails_quiet(job, (ckpt_error *)t->a[0]);
+    case CKPT_ASK_RAILS_CLOSE:
+        return embed_rails_close(job, (ckpt_error *)t->a[0]);
+    case CKPT_ASK_RAILS_REOPEN:
+        return embed_rails_reopen(job, (int)t->a[0], (ckpt_error *)t->a[1]);
+    default:
+        return CKPT_E_NOTSUP;
     }
 }
 
@@ -112,7 +127,8 @@ int embed_close(struct embed_job *job, ckpt_error *error) {
 }
 
 int embed_save(struct embed_job *job, ckpt_state *state, ckpt_error *error) {
-    ckpt_talk t = {.subject = CKPT_TALK_CHECKPOINT, .a = {__atomic_exchange_n(&job->asked, false, __ATOMIC_RELAXED)}};
+    ckpt_talk t = {.subject = CKPT_TALK_CHECKPOINT,
+                   .a = {__atomic_exchange_n(&job->asked, false, __ATOMIC_RELAXED)}};
     if (talk(job, &t) == 0) {
         *state = (ckpt_state)t.result;
         int code = pass(&t, error);

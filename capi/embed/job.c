@@ -28,12 +28,13 @@ enum { CKPT_FORWARDED(NUMBER) };
 #define NTH(_1, _2, _3, _4, _5, _6, _7, _8, n, ...) LONGS##n
 #define LONGS(...) NTH(__VA_ARGS__, 8, 7, 6, 5, 4, 3, 2, 1)(__VA_ARGS__)
 
-#define FORWARD(result, name, parameters, arguments, error, none)                                          \
-    EXPORT result name parameters {                                                                        \
-        const long args[] = {LONGS arguments};                                                             \
-        long r = 0;                                                                                        \
-        if (!embed_below(NUMBER_##name, #name, args, (int)(sizeof args / sizeof *args), error, &r)) return none; \
-        return (result)r;                                                                                  \
+#define FORWARD(result, name, parameters, arguments, error, none)                                   \
+    EXPORT result name parameters {                                                                 \
+        const long args[] = {LONGS arguments};                                                      \
+        long r = 0;                                                                                 \
+        if (!embed_below(NUMBER_##name, #name, args, (int)(sizeof args / sizeof *args), error, &r)) \
+            return none;                                                                            \
+        return (result)r;                                                                           \
     }
 CKPT_FORWARDED(FORWARD)
 
@@ -48,20 +49,22 @@ static int take(void *to, size_t mine, size_t least, const void *from, const cha
     char text[400];
     memcpy(&size, from, sizeof size);
     if (size < least) {
-        snprintf(text, sizeof text,
-                 "the runtime's %s has %zu bytes, and version 1.0 of ckpt.h has %zu: its size is not set, or it was "
-                 "compiled against an older header",
-                 what, size, least);
+        snprintf(
+            text, sizeof text,
+            "the runtime's %s has %zu bytes, and version 1.0 of ckpt.h has %zu: its size is not set, or it was "
+            "compiled against an older header",
+            what, size, least);
         embed_say(error, CKPT_E_VERSION, text);
         return CKPT_E_VERSION;
     }
     memcpy(to, from, size < mine ? size : mine);
     for (size_t i = mine; i < size; i++)
         if (((const char *)from)[i] != 0) {
-            snprintf(text, sizeof text,
-                     "the runtime uses a part of %s (at byte %zu) that this libckpt does not know: it was compiled "
-                     "against a newer ckpt.h than %d.%d",
-                     what, i, CKPT_API_MAJOR, CKPT_API_MINOR);
+            snprintf(
+                text, sizeof text,
+                "the runtime uses a part of %s (at byte %zu) that this libckpt does not know: it was compiled "
+                "against a newer ckpt.h than %d.%d",
+                what, i, CKPT_API_MAJOR, CKPT_API_MINOR);
             embed_say(error, CKPT_E_VERSION, text);
             return CKPT_E_VERSION;
         }
@@ -72,10 +75,10 @@ static int take(void *to, size_t mine, size_t least, const void *from, const cha
 // Sizes in version 1.0, the least that a runtime may have.  They never change.
 static int take_ops(struct embed_ops *to, const ckpt_runtime_ops *from, ckpt_error *error) {
     int e = take(&to->runtime, sizeof to->runtime, 88, from, "ckpt_runtime_ops", error);
-#define LAYER(name, least)                                                                                   \
-    if (!e && to->runtime.name) {                                                                            \
-        e = take(&to->name, sizeof to->name, least, to->runtime.name, LAYER_NAME(name), error);              \
-        to->runtime.name = &to->name;                                                                        \
+#define LAYER(name, least)                                                                      \
+    if (!e && to->runtime.name) {                                                               \
+        e = take(&to->name, sizeof to->name, least, to->runtime.name, LAYER_NAME(name), error); \
+        to->runtime.name = &to->name;                                                           \
     }
 #define LAYER_NAME(name) LAYER_NAME_##name
 #define LAYER_NAME_objects "ckpt_object_ops"
@@ -95,7 +98,8 @@ static ckpt_job *refuse(struct embed_job *job, int code, const char *why, ckpt_e
     return NULL;
 }
 
-EXPORT ckpt_job *ckpt_open(const ckpt_config *config, const ckpt_runtime_ops *ops, void *ctx, ckpt_error *error) {
+EXPORT ckpt_job *ckpt_open(const ckpt_config *config, const ckpt_runtime_ops *ops, void *ctx,
+                           ckpt_error *error) {
     if (config == NULL || ops == NULL)
         return refuse(NULL, CKPT_E_ARG, "ckpt_open was given no config or no ops", error);
     struct embed_job *job = calloc(1, sizeof *job);
@@ -104,7 +108,8 @@ EXPORT ckpt_job *ckpt_open(const ckpt_config *config, const ckpt_runtime_ops *op
     const ckpt_runtime_ops *r = &job->all.runtime;
     if (!r->rank || !r->ranks || !r->oob_allgather)
         return refuse(job, CKPT_E_ARG,
-                      "ckpt_runtime_ops lacks rank, ranks or oob_allgather, which every runtime needs", error);
+                      "ckpt_runtime_ops lacks rank, ranks or oob_allgather, which every runtime needs",
+                      error);
     job->ops = *r;
     job->ctx = ctx;
     if (!__sync_bool_compare_and_swap(&open_job, NULL, job))
@@ -122,7 +127,10 @@ EXPORT int ckpt_close(ckpt_job *job, ckpt_error *error) {
         return CKPT_E_ARG;
     }
     int e = embed_close(embed_of(job), error);
-    if (e != CKPT_E_STATE) open_job = NULL; // its tables stay mapped: the application may still hold ids
+    if (e == CKPT_E_STATE) return e;
+    open_job = NULL; // its tables stay mapped, and this memory stays: the application may still hold ids
+    embed_rails_end(embed_of(job));
+    embed_tasks_end(embed_of(job));
     return e;
 }
 
@@ -164,6 +172,10 @@ EXPORT long ckpt_upcall(ckpt_job *job, void *function, const long args[6]) {
                                                                     args[4], args[5]);
 }
 
-int embed_ignore_fd(struct embed_job *job, int fd, bool on) { return ckpt_core_ignore_fd(&job->seen, fd, on); }
+int embed_ignore_fd(struct embed_job *job, int fd, bool on) {
+    return ckpt_core_ignore_fd(&job->seen, fd, on);
+}
 
-struct embed_job *embed_job_open(void) { return open_job; }
+struct embed_job *embed_job_open(void) {
+    return open_job;
+}

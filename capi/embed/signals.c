@@ -114,7 +114,8 @@ EXPORT int ckpt_signal_recv(ckpt_job *job, unsigned kind, int *from, void *bytes
         return CKPT_E_ARG;
     }
     struct embed_job *j = embed_of(job);
-    if (__atomic_load_n(&job->tables->attention, __ATOMIC_RELAXED) & CKPT_ATTEND_SIGNAL) embed_signals_take(j);
+    if (__atomic_load_n(&job->tables->attention, __ATOMIC_RELAXED) & CKPT_ATTEND_SIGNAL)
+        embed_signals_take(j);
     struct embed_signal *one = get(j, kind, false);
     if (!one) return 0;
     if (one->n > *n) {

@@ -42,14 +42,17 @@ static long refuse(ckpt_talk *t, int code, const char *why) {
 long fn_talk(const long *a) {
     struct thread *t = self();
     ckpt_talk *talk = (ckpt_talk *)a[0];
-    if (talk->bytes != sizeof *talk) return refuse(talk, CKPT_E_VERSION, "libckpt.so and ckptrun are of different versions");
+    if (talk->bytes != sizeof *talk)
+        return refuse(talk, CKPT_E_VERSION, "libckpt.so and ckptrun are of different versions");
     if (!host.whole)
-        return refuse(talk, CKPT_E_NOTSUP,
-                      "this program opens libckpt itself, as an MPI does, and was started by ckptrun, which saves "
-                      "a runtime with its program only with --whole: start it as `ckptrun --whole`");
+        return refuse(
+            talk, CKPT_E_NOTSUP,
+            "this program opens libckpt itself, as an MPI does, and was started by ckptrun, which saves "
+            "a runtime with its program only with --whole: start it as `ckptrun --whole`");
     if (host.child)
-        return refuse(talk, CKPT_E_NOTSUP,
-                      "this process was forked after libckpt was loaded, whose threads it does not have: exec first");
+        return refuse(
+            talk, CKPT_E_NOTSUP,
+            "this process was forked after libckpt was loaded, whose threads it does not have: exec first");
     if (t->upcalls) return refuse(talk, CKPT_E_STATE, "called from a callback of the lower half");
     // This thread is at a place from which it can be continued.
     thread_hold(t);

@@ -22,7 +22,7 @@
 
 /* What is called. */
 enum {
-    CKPT_TALK_OPEN = 1,       /* a: const ckpt_config *, bits of CKPT_HAS_*; result: address of the tables */
+    CKPT_TALK_OPEN = 1, /* a: const ckpt_config *, bits of CKPT_HAS_*; result: address of the tables */
     CKPT_TALK_CLOSE = 2,
     CKPT_TALK_CHECKPOINT = 3, /* a: 1 when ckpt_poll has asked; result: ckpt_state */
     CKPT_TALK_REOPEN = 4      /* a: as OPEN: the second step of a restart */

@@ -6,7 +6,7 @@
 //
 // Processes stand in a ring; in each of STEPS steps each sends a number over a TCP connection to the next one, and
 // mixes what comes from the one before into its own.  Every EVERY-th step the program calls ckpt_checkpoint (0:
-// never); in each it looks whether somebody else asks.  The last line is the number, the same on each run.
+// never); in its waits it looks whether somebody else asks.  The last line is the number, the same on each run.
 //
 // FAULT names a callback that fails once on rank 1: quiesce, close, reopen, holds; "mute": rank 1 never polls.
 #include <arpa/inet.h>
@@ -25,7 +25,10 @@ static const char *meet, *fault = "";
 static ckpt_job *job;
 static ckpt_error error = {.size = sizeof error};
 static int opened_for, closes, reopens;
-static uint64_t sent, received; // bytes of the rail, in this process's life as in its memory
+// What came before the program wanted it.  Counts are of the connections of now.
+static char in[4096];
+static size_t in_n;
+static uint64_t sent, acked, received, told;
 
 static void die(const char *what) {
     fprintf(stderr, "ring: rank %d: %s: %s\n", rank, what, error.message);
@@ -51,7 +54,8 @@ static int op_allgather(void *ctx, const void *mine, void *all, size_t bytes) {
     snprintf(path, sizeof path, "%s/%d.%d", meet, round, rank);
     snprintf(new, sizeof new, "%s.new", path);
     FILE *f = fopen(new, "w");
-    if (!f || (bytes && fwrite(mine, bytes, 1, f) != 1) || fclose(f) || rename(new, path)) return CKPT_E_SYSTEM;
+    if (!f || (bytes && fwrite(mine, bytes, 1, f) != 1) || fclose(f) || rename(new, path))
+        return CKPT_E_SYSTEM;
     for (int r = 0; r < size; r++) {
         snprintf(path, sizeof path, "%s/%d.%d", meet, round, r);
         while (!(f = fopen(path, "r"))) nanosleep(&(struct timespec){0, 1000000}, NULL);
@@ -78,12 +82,33 @@ static int op_quiesce(void *ctx, int on) {
 
 // ---- its rail ----------------------------------------------------------------------------------
 
-static void transfer(int fd, void *bytes, size_t n, int out) {
-    for (size_t done = 0; done < n;) {
-        ssize_t k = out ? send(fd, (char *)bytes + done, n - done, MSG_NOSIGNAL) : recv(fd, (char *)bytes + done, n - done, 0);
-        if (k <= 0) die(out ? "send" : "recv");
-        done += (size_t)k;
+static void checkpoint(const char *who);
+
+// Reads what has come from the one before, and how much the next one has read.
+static void progress(void) {
+    ssize_t k = in_n < sizeof in ? recv(before, in + in_n, sizeof in - in_n, MSG_DONTWAIT) : 0;
+    if (k > 0) in_n += (size_t)k, received += (uint64_t)k;
+    uint64_t a;
+    while (recv(next, &a, sizeof a, MSG_DONTWAIT | MSG_PEEK) == sizeof a) {
+        if (recv(next, &a, sizeof a, 0) != sizeof a) die("an acknowledgement");
+        acked = a;
     }
+}
+
+static void put(const uint64_t *x) {
+    if (send(next, x, sizeof *x, MSG_NOSIGNAL) != sizeof *x) die("send");
+    sent += sizeof *x;
+}
+
+// A wait is where others are heard: they may wait for this process in ckpt_checkpoint.
+static void get(uint64_t *y) {
+    int mute = rank == 1 && !strcmp(fault, "mute");
+    while (in_n < sizeof *y) {
+        progress();
+        if (!mute && ckpt_poll(job) == CKPT_POLL_CHECKPOINT) checkpoint("asked");
+    }
+    memcpy(y, in, sizeof *y);
+    memmove(in, in + sizeof *y, in_n -= sizeof *y);
 }
 
 // Collective: all listen, tell their ports, and connect to the next one.
@@ -95,7 +120,8 @@ static int rail_open(void *ctx, int why) {
     opened_for = why;
     reopens++;
     if (why && faulty("reopen")) return close(listener), CKPT_E_SYSTEM;
-    if (bind(listener, (void *)&at, n) || listen(listener, 4) || getsockname(listener, (void *)&at, &n)) return CKPT_E_SYSTEM;
+    if (bind(listener, (void *)&at, n) || listen(listener, 4) || getsockname(listener, (void *)&at, &n))
+        return CKPT_E_SYSTEM;
     int mine = at.sin_port;
     if (ckpt_allgather(job, 7, &mine, ports, sizeof mine, &error)) return error.code;
     at.sin_port = (in_port_t)ports[(rank + 1) % size];
@@ -114,11 +140,17 @@ static int rail_close(void *ctx) {
     close(before);
     close(next);
     before = next = -1;
+    sent = acked = received = told = 0;
     return 0;
 }
 
-// All that the one before has sent was received: the steps are in step.
-static int rail_quiet(void *ctx) { return (void)ctx, 1; }
+static int rail_quiet(void *ctx) {
+    (void)ctx;
+    progress();
+    if (told != received && send(before, &received, sizeof received, MSG_NOSIGNAL) == sizeof received)
+        told = received;
+    return acked == sent;
+}
 
 static ckpt_endpoint endpoint;
 
@@ -133,12 +165,14 @@ static void checkpoint(const char *who) {
                 s == CKPT_STATE_ERROR || s == CKPT_STATE_IGNORE ? ": " : "",
                 s == CKPT_STATE_ERROR || s == CKPT_STATE_IGNORE ? error.message : "");
     }
-    if (s == CKPT_STATE_RESTART && (rank != atoi(getenv("CKPT_RANK")) || ckpt_restarted(job) != 1)) die("restarted");
+    if (s == CKPT_STATE_RESTART && (rank != atoi(getenv("CKPT_RANK")) || ckpt_restarted(job) != 1))
+        die("restarted");
 }
 
 int main(int argc, char **argv) {
     if (argc < 3) return 2;
-    rank = getenv("CKPT_RANK") ? atoi(getenv("CKPT_RANK")) : 0, size = getenv("CKPT_SIZE") ? atoi(getenv("CKPT_SIZE")) : 1;
+    rank = getenv("CKPT_RANK") ? atoi(getenv("CKPT_RANK")) : 0,
+    size = getenv("CKPT_SIZE") ? atoi(getenv("CKPT_SIZE")) : 1;
     meet = getenv("RING_MEET");
     long steps = atol(argv[1]), every = atol(argv[2]);
     if (argc > 3) fault = argv[3];
@@ -155,7 +189,8 @@ int main(int argc, char **argv) {
                           .api_minor = CKPT_API_MINOR,
                           .runtime = "ring",
                           .runtime_version = "1"};
-    ckpt_rail_ops rail = {.size = sizeof rail, .name = "tcp", .quiet = rail_quiet, .close = rail_close, .reopen = rail_open};
+    ckpt_rail_ops rail = {
+        .size = sizeof rail, .name = "tcp", .quiet = rail_quiet, .close = rail_close, .reopen = rail_open};
     ckpt_rail *r;
     job = ckpt_open(&config, &ops, NULL, &error);
     if (!job) die("ckpt_open");
@@ -164,12 +199,10 @@ int main(int argc, char **argv) {
     endpoint = (ckpt_endpoint){.rail = r, .process = (rank + 1) % size, .flags = CKPT_EP_STATIC};
     uint64_t x = 0x9e3779b97f4a7c15u * (uint64_t)(rank + 1), y;
     for (long i = 1; i <= steps; i++) {
-        transfer(next, &x, sizeof x, 1);
-        transfer(before, &y, sizeof y, 0);
-        sent += sizeof x, received += sizeof y;
+        put(&x);
+        get(&y);
         for (int k = 0; k < 2000; k++) x = (x ^ (x >> 29)) * 0xbf58476d1ce4e5b9u + y + (uint64_t)i;
         if (every && i % every == 0) checkpoint("called");
-        if (!(rank == 1 && !strcmp(fault, "mute")) && ckpt_poll(job) == CKPT_POLL_CHECKPOINT) checkpoint("asked");
     }
     (void)endpoint;
     printf("ring: rank %d: %016llx after %ld steps\n", rank, (unsigned long long)x, steps);
