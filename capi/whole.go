@@ -115,7 +115,7 @@ func beginTalk(t *C.ckpt_talk) error {
 func subject(t *C.ckpt_talk) (func() (int64, error), error) {
 	switch t.subject {
 	case C.CKPT_TALK_OPEN:
-		return talkOpen((*C.ckpt_config)(unsafe.Pointer(uintptr(t.a[0]))), t.a[1])
+		return talkOpen(*(**C.ckpt_config)(unsafe.Pointer(&t.a[0])), t.a[1])
 	case C.CKPT_TALK_REOPEN:
 		return talkReopen(t.a[1])
 	}

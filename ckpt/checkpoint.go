@@ -363,7 +363,7 @@ type attempt struct {
 	ctx    context.Context // ends when the attempt has failed, for example at its deadline; see begin
 	cancel context.CancelCauseFunc
 	async  bool   // the program was interrupted: the runtime is used by errands of its thread
-	open   start  // with an embedded runtime
+	open   order  // with an embedded runtime
 	poll   func() // drives the runtime, on the program's thread; nil without one
 	notify func(control.Event)
 	then   after.Action // what was asked for

@@ -25,9 +25,9 @@ import (
 // comes next, to all ranks in one order:
 //
 //	program calls ──called(n)──► rank 0: all ranks have called for the n-th time ──┐
-//	a request: safe state of the collective clock ─────────────────────────────────┴─► start ──► all ranks
+//	a request: safe state of the collective clock ─────────────────────────────────┴─► order ──► all ranks
 //
-// A rank whose program has called takes part in a start for others too, and then waits on for its own.
+// A rank whose program has called takes part in an order of others too, and then waits on for its own.
 
 // Embedded is a runtime in the program's half. All methods are called on the thread that is inside ckpt_checkpoint or
 // ckpt_open, while the program is not stopped.
@@ -51,8 +51,8 @@ const (
 	WhyFailed    Why = 3
 )
 
-// start is rank 0's word that a checkpoint begins.
-type start struct {
+// order is rank 0's word that a checkpoint begins.
+type order struct {
 	Seq     uint64 `json:"seq"`
 	Program bool   `json:"program"`         // the programs have called
 	Clock   uint32 `json:"clock,omitempty"` // epoch of the collective clock, for others
@@ -64,11 +64,11 @@ type start struct {
 // turns is which checkpoint comes next.
 type turns struct {
 	mu     sync.Mutex
-	starts []start       // not begun here
-	come   chan struct{} // closed and replaced when a start comes
+	orders []order       // not begun here
+	come   chan struct{} // closed and replaced when an order comes
 	calls  uint64        // of the program
 	called []uint64      // rank 0: of each rank's program
-	said   uint64        // rank 0: starts for the program
+	said   uint64        // rank 0: orders for the program
 	seq    uint64        // rank 0
 }
 
@@ -82,10 +82,10 @@ func (j *Job) listenEmbedded(rt Runtime) {
 	}
 	j.embedded, j.signals = e, NewSignals(j.net, j.tables)
 	j.turns.come, j.turns.called = make(chan struct{}), make([]uint64, j.net.Size())
-	j.net.Handle(kindStart, func(_ int, payload []byte) {
-		var s start
+	j.net.Handle(kindOrder, func(_ int, payload []byte) {
+		var s order
 		if json.Unmarshal(payload, &s) == nil {
-			j.heardStart(s)
+			j.heardOrder(s)
 		}
 	})
 	if j.net.Rank() == 0 {
@@ -115,38 +115,38 @@ func (j *Job) heardCalled(from int) {
 	}
 	t.mu.Unlock()
 	if all {
-		j.begin(start{Program: true})
+		j.begin(order{Program: true})
 	}
 }
 
-// begin tells all ranks of a start. Rank 0 only.
-func (j *Job) begin(s start) {
+// begin gives all ranks an order. Rank 0 only.
+func (j *Job) begin(s order) {
 	t := &j.turns
 	t.mu.Lock()
-	defer t.mu.Unlock() // starts arrive in the order of their numbers
+	defer t.mu.Unlock() // orders arrive by their numbers
 	t.seq++
 	s.Seq = t.seq
 	b, err := json.Marshal(s)
 	if err != nil {
-		j.log.Error("a start", zap.Error(err)) // cannot be: these are plain values
+		j.log.Error("an order", zap.Error(err)) // cannot be: these are plain values
 		return
 	}
 	for r := 1; r < j.net.Size(); r++ {
-		_ = j.net.Send(context.Background(), r, kindStart, b) // fails with the network, as all
+		_ = j.net.Send(context.Background(), r, kindOrder, b) // fails with the network, as all
 	}
-	j.putStart(s)
+	j.putOrder(s)
 }
 
-func (j *Job) heardStart(s start) {
+func (j *Job) heardOrder(s order) {
 	j.turns.mu.Lock()
 	defer j.turns.mu.Unlock()
-	j.putStart(s)
+	j.putOrder(s)
 }
 
-// putStart has the program come. turns.mu is held.
-func (j *Job) putStart(s start) {
+// putOrder has the program come. turns.mu is held.
+func (j *Job) putOrder(s order) {
 	t := &j.turns
-	t.starts = append(t.starts, s)
+	t.orders = append(t.orders, s)
 	close(t.come)
 	t.come = make(chan struct{})
 	j.attend()
@@ -157,7 +157,7 @@ func (j *Job) putStart(s start) {
 
 // attend shows the runtime whether others wait for it. turns.mu is held.
 func (j *Job) attend() {
-	for _, s := range j.turns.starts {
+	for _, s := range j.turns.orders {
 		if !s.Program {
 			j.tables.Attend(attendCheckpoint)
 			return
@@ -167,7 +167,7 @@ func (j *Job) attend() {
 }
 
 // remind tells those who look at the status how long the runtime has not looked for a request.
-func (j *Job) remind(s start, since time.Time) {
+func (j *Job) remind(s order, since time.Time) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
@@ -180,7 +180,7 @@ func (j *Job) remind(s start, since time.Time) {
 		}
 		waits := false
 		j.turns.mu.Lock()
-		for _, other := range j.turns.starts {
+		for _, other := range j.turns.orders {
 			waits = waits || other.Seq == s.Seq
 		}
 		j.turns.mu.Unlock()
@@ -192,14 +192,14 @@ func (j *Job) remind(s start, since time.Time) {
 	}
 }
 
-// nextStart waits for a start, or takes one that has come. Without wait it returns false when there is none.
-func (j *Job) nextStart(wait bool) (start, bool, error) {
+// nextOrder waits for an order, or takes one that has come. Without wait it returns false when there is none.
+func (j *Job) nextOrder(wait bool) (order, bool, error) {
 	t := &j.turns
 	for {
 		t.mu.Lock()
-		if len(t.starts) > 0 {
-			s := t.starts[0]
-			t.starts = t.starts[1:]
+		if len(t.orders) > 0 {
+			s := t.orders[0]
+			t.orders = t.orders[1:]
 			j.attend()
 			t.mu.Unlock()
 			return s, true, nil
@@ -207,14 +207,14 @@ func (j *Job) nextStart(wait bool) (start, bool, error) {
 		come := t.come
 		t.mu.Unlock()
 		if !wait {
-			return start{}, false, nil
+			return order{}, false, nil
 		}
 		select {
 		case <-come:
 		case <-j.net.Failed():
-			return start{}, false, j.net.Err()
+			return order{}, false, j.net.Err()
 		case <-j.done:
-			return start{}, false, control.ErrEnding
+			return order{}, false, control.ErrEnding
 		}
 	}
 }
@@ -233,10 +233,10 @@ func (j *Job) Whole(asked bool) (State, error) {
 	poll := j.embedded.Progress
 	for {
 		type come struct {
-			s  start
+			s  order
 			ok bool
 		}
-		c, err := await(poll, func() (come, error) { s, ok, err := j.nextStart(!asked); return come{s, ok}, err })
+		c, err := await(poll, func() (come, error) { s, ok, err := j.nextOrder(!asked); return come{s, ok}, err })
 		if err != nil {
 			return StateError, err
 		}
@@ -251,7 +251,7 @@ func (j *Job) Whole(asked bool) (State, error) {
 }
 
 // wholeAttempt makes this rank's part of a checkpoint.
-func (j *Job) wholeAttempt(s start) (State, error) {
+func (j *Job) wholeAttempt(s order) (State, error) {
 	a := j.newAttempt(nil)
 	a.poll = func() {
 		if !a.parked { // the runtime may not run
@@ -305,7 +305,7 @@ func (a *attempt) answer(o outcome) {
 // wholeAtSafeState is one try for others, in a safe state of the clock.
 func (j *Job) wholeAtSafeState(q *request, s *safeState) outcome {
 	done := make(chan outcome, 1)
-	j.begin(start{Clock: s.epoch, request: q, done: done})
+	j.begin(order{Clock: s.epoch, request: q, done: done})
 	select {
 	case o := <-done:
 		return o

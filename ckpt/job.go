@@ -229,7 +229,7 @@ const (
 	kindVerdict   = 8
 	kindSurrender = 9
 	kindUndrained = 10 // id of the attempt: this rank cannot receive what is under way
-	kindStart     = 11 // rank 0: start, with an embedded runtime
+	kindOrder     = 11 // rank 0: order, with an embedded runtime
 	kindCalled    = 12 // to rank 0: the program has called ckpt_checkpoint
 )
 

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/libckpt/libckpt/ckpt/launch"
+	"github.com/libckpt/libckpt/ckpt/store"
 	"github.com/libckpt/libckpt/vid"
 )
 
@@ -63,6 +64,9 @@ func (p *Process) PlanRestart(getenv func(string) string) (back string, err erro
 	}
 	if r.Whole() { // rank 0 takes the directory when the processes have met, before anything is touched
 		p.Restart, p.Options.Whole = r, true
+		if _, err := store.Create(p.Options.Dir); err != nil { // the processes may meet there
+			return "", err
+		}
 		if n := launch.WholeRanks(getenv); n > 0 {
 			return "", r.CheckRanks(n)
 		}
