@@ -2,7 +2,7 @@
 //
 // ring.c: a runtime in the program's half, and a program on it (ckptrun --whole).
 //
-//   CKPT_RANK=r CKPT_SIZE=n RING_MEET=folder ring STEPS EVERY [FAULT]
+//   CKPT_RANK=r CKPT_SIZE=n RING_MEET=folder ring STEPS EVERY [FAULT]      (or under an MPI launcher)
 //
 // Processes stand in a ring; in each of STEPS steps each sends a number over a TCP connection to the next one, and
 // mixes what comes from the one before into its own.  Every EVERY-th step the program calls ckpt_checkpoint (0:
@@ -165,14 +165,18 @@ static void checkpoint(const char *who) {
                 s == CKPT_STATE_ERROR || s == CKPT_STATE_IGNORE ? ": " : "",
                 s == CKPT_STATE_ERROR || s == CKPT_STATE_IGNORE ? error.message : "");
     }
-    if (s == CKPT_STATE_RESTART && (rank != atoi(getenv("CKPT_RANK")) || ckpt_restarted(job) != 1))
-        die("restarted");
+    if (s == CKPT_STATE_RESTART && ckpt_restarted(job) != 1) die("restarted");
+}
+
+static int number(const char *a, const char *b, const char *c, int none) {
+    const char *v = getenv(a) ? getenv(a) : getenv(b) ? getenv(b) : getenv(c);
+    return v ? atoi(v) : none;
 }
 
 int main(int argc, char **argv) {
     if (argc < 3) return 2;
-    rank = getenv("CKPT_RANK") ? atoi(getenv("CKPT_RANK")) : 0,
-    size = getenv("CKPT_SIZE") ? atoi(getenv("CKPT_SIZE")) : 1;
+    rank = number("CKPT_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", 0);
+    size = number("CKPT_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", 1);
     meet = getenv("RING_MEET");
     long steps = atol(argv[1]), every = atol(argv[2]);
     if (argc > 3) fault = argv[3];
