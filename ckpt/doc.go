@@ -7,6 +7,9 @@
 //	  ▼        nobody waits any longer, a rank cannot be reached
 //	agree ───────────────────────────────────────────────────────────────► ignored
 //	  │ all ranks are in MPIX_Checkpoint, or no collective is under way
+//	  ▼        a callback fails, something does not become quiet: rails opened
+//	close ───────────────────────────────────────────────────────────────► ignored
+//	  │ an embedded runtime has nothing under way, and its rails are closed, on all ranks
 //	  ▼        a thread cannot be stopped, the runtime holds it back: released
 //	stop ────────────────────────────────────────────────────────────────► ignored
 //	  │ no thread of the program runs, on any rank
@@ -24,6 +27,9 @@
 //	  │ the epoch exists, and rank 0 has said so
 //	  ▼
 //	answer                 the request is answered; the program ends, if it is to
+//
+// Only a runtime in the program's half (whole mode, embedded.go) has rails to close; they are opened when the program
+// goes on.
 //
 // Every arrow to the right leaves the job running and the last epoch whole. An attempt has one context for
 // all stages, which ends at the deadline (rank 0 keeps it), when a rank cannot be reached, or at rank 0's

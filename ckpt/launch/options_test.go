@@ -403,7 +403,6 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"--restart", "d", "app"}, ExitUsage, []string{"--restart", "app"}},
 		{[]string{"--restart=", "app"}, ExitUsage, []string{"--restart", "DIR"}},
 		{[]string{"--restart="}, ExitUsage, []string{"--restart", "DIR"}},
-		{[]string{"--whole", "app"}, ExitFailed, []string{"--whole"}},
 	} {
 		_, _, _, err := Parse(c.args, environment(nil))
 		wantStatus(t, err, c.status, c.words...)
