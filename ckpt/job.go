@@ -377,7 +377,9 @@ func (j *Job) Close() error {
 
 // Ending is called when the program ends. whole: the program did all its work itself, and ended well.
 func (j *Job) Ending(whole bool) {
-	if j.runtime == nil && whole && launch.Launched(os.Getenv) && launch.LauncherRank(os.Getenv) == 0 {
+	if j.runtime == nil && whole && j.options.Whole && launch.WholeRank(os.Getenv) <= 0 {
+		j.log.Warn(j.meta.Program + " has ended and has not called ckpt_open, so it could not be saved: --whole is for programs whose MPI, or other runtime, calls libckpt itself; leave it out to save a program without its MPI")
+	} else if j.runtime == nil && whole && launch.Launched(os.Getenv) && launch.LauncherRank(os.Getenv) == 0 {
 		j.log.Warn(j.meta.Program + " has ended without a call of MPI_Init, so it could not be saved: of what an MPI launcher starts, only MPI programs are. Without MPI, start it without the launcher: ckptrun --dir " +
 			j.options.Dir + " " + j.meta.Program)
 	}

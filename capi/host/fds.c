@@ -96,6 +96,26 @@ static void launcher_moved(int from, int to) {
     }
 }
 
+// A runtime in the program's half talks to the launcher itself, under the numbers that its environment names.
+void fds_give_back(void) {
+    for (int i = 0; i < LAUNCHERS; i++) {
+        int from = launcher[i].from, to = launcher[i].to;
+        if (from < 0 || from >= FD_FENCE || to < FD_FENCE) continue;
+        if (dup3(to, from, 0) >= 0) table.used[from] = true;
+    }
+}
+
+// Whether it is one of these, and not another file under its number.  It is neither saved nor in the way of a
+// checkpoint, and reads as closed in a continued program: the launcher is another one then.
+static bool given_back(int fd) {
+    struct stat mine, theirs;
+    for (int i = 0; host.whole && i < LAUNCHERS; i++)
+        if (launcher[i].from == fd && launcher[i].to >= FD_FENCE && fstat(fd, &mine) == 0 &&
+            fstat(launcher[i].to, &theirs) == 0)
+            return mine.st_dev == theirs.st_dev && mine.st_ino == theirs.st_ino;
+    return false;
+}
+
 int fds_launcher(struct call *c, const char *entry) {
     for (int i = 0; i < LAUNCHERS; i++) {
         size_t n = strlen(launcher[i].name);
@@ -208,7 +228,7 @@ void fds_forked(void) {
 int fds_used(int *list, int max) {
     int n = 0;
     for (int fd = 0; fd < FD_FENCE; fd++)
-        if (table.used[fd] && n < max) list[n++] = fd;
+        if (table.used[fd] && n < max && !given_back(fd)) list[n++] = fd;
     return n;
 }
 

@@ -13,6 +13,7 @@ struct thread;
 #define FD_FENCE 256 // numbers below are the application's
 #define FD_OWN 64    // descriptors that ckptrun and the real MPI need at least, from FD_FENCE on
 // again: numbers below FD_FENCE are the application's already; argv: it has those that an argument names, too.
+void fds_give_back(void); // the launcher's descriptors, to a runtime in the upper half
 void fds_isolate(bool again, char *const *argv);
 // entry: NAME=NUMBER of an environment.  If it names a descriptor of the launcher, returns the new number,
 // else -1.

@@ -133,6 +133,7 @@ int main(int argc, char **argv, char **envp) {
     host.sud = plan.sud;
     host.two_phase = plan.two_phase;
     host.whole = plan.whole;
+    if (plan.whole && plan.action == PLAN_RUN) fds_give_back();
     host.trigger_mask = plan.trigger_mask;
     host.trigger_fd = plan.trigger_fd;
     signals_wrap_lower();
