@@ -65,7 +65,7 @@ func open(config *C.ckpt_config, ops *C.ckpt_runtime_ops, ctx unsafe.Pointer) (*
 		opened.c, opened.tables, opened.runtime = nil, nil, nil
 		return nil, err
 	}
-	if process.Host == nil {
+	if process.Host == nil && rt.signals {
 		if opened.signals, opened.leave, err = ckpt.JoinSignals(rt, tables); err != nil {
 			_ = tables.Close()
 			C.free(unsafe.Pointer(c))
@@ -111,6 +111,7 @@ func takeRuntime(config *C.ckpt_config, ops *C.ckpt_runtime_ops, ctx unsafe.Poin
 	if r.ops.rank == nil || r.ops.ranks == nil || r.ops.oob_allgather == nil {
 		return nil, errOf(C.CKPT_E_ARG, "ckpt_runtime_ops lacks rank, ranks or oob_allgather, which every runtime needs")
 	}
+	rt.signals = c.api_minor >= 1 // older ones do not know them, and open without an all-gather
 	rt.name, rt.version, rt.threads = C.GoString(c.runtime), C.GoString(c.runtime_version), int(c.thread_level)
 	return rt, nil
 }

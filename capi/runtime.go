@@ -25,6 +25,7 @@ type mpiRuntime struct {
 	ctx           unsafe.Pointer
 	name, version string
 	threads       int
+	signals       bool // wants the signaling network for messages of its own
 }
 
 func (r *mpiRuntime) Name() string    { return r.name }

@@ -91,6 +91,8 @@ bool embed_below(int n, const char *name, const long *args, int nargs, ckpt_erro
     return true;
 }
 
+int embed_usable(ckpt_error *error) { return find("ckpt_open", error) ? 0 : CKPT_E_NOTSUP; }
+
 int embed_open(struct embed_job *job, const ckpt_config *config, ckpt_error *error) {
     __typeof__(&ckpt_open) f = (__typeof__(&ckpt_open))find("ckpt_open", error);
     if (f == NULL) return CKPT_E_NOTSUP;

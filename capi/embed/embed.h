@@ -59,6 +59,8 @@ int embed_ignore_fd(struct embed_job *job, int fd, bool on);
 // Calls function number n of embed/functions.h, whose first argument is the job.  False: it cannot be called, and
 // error says why.
 bool embed_below(int n, const char *name, const long *args, int nargs, ckpt_error *error, long *result);
+// 0, or why no call can be made in this process.
+int embed_usable(ckpt_error *error);
 // Opens job, whose callbacks are set; config is the runtime's.  0, or a CKPT_E code and error.
 int embed_open(struct embed_job *job, const ckpt_config *config, ckpt_error *error);
 int embed_close(struct embed_job *job, ckpt_error *error);

@@ -102,6 +102,7 @@ EXPORT ckpt_job *ckpt_open(const ckpt_config *config, const ckpt_runtime_ops *op
                            ckpt_error *error) {
     if (config == NULL || ops == NULL)
         return refuse(NULL, CKPT_E_ARG, "ckpt_open was given no config or no ops", error);
+    if (embed_usable(error) != 0) return NULL;
     struct embed_job *job = calloc(1, sizeof *job);
     if (job == NULL) return refuse(job, CKPT_E_SYSTEM, "no memory", error);
     if (take_ops(&job->all, ops, error) != 0) return refuse(job, 0, NULL, error);

@@ -149,7 +149,7 @@ int embed_meet(struct embed_job *job, int task, ckpt_state *state, ckpt_error *e
     *state = CKPT_STATE_ERROR;
     if (job->ops.local_tasks == NULL) {
         if (task == 0) return embed_checkpoint(job, state, error);
-        return refuse(error, CKPT_E_ARG,
+        return refuse(error, CKPT_E_NOTSUP,
                       "there is no local task %d: this process has one rank, whose task is 0", task);
     }
     struct embed_tasks *t = &job->tasks;

@@ -277,7 +277,9 @@ int main(int argc, char **argv) {
             // The answers above need a peer for those that succeed.
             ckpt_error error;
             for (int i = 0; i < 2; i++) {
-                ckpt_job *job = open_job(&config, &full, &error);
+                ckpt_config other_minor = config;
+                if (i == 1) other_minor.api_minor += 7; // as on the other process, and as in each job
+                ckpt_job *job = open_job(&other_minor, &full, &error);
                 if (job != NULL) ckpt_close(job, NULL);
             }
         }
