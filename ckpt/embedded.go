@@ -66,7 +66,6 @@ type turns struct {
 	mu     sync.Mutex
 	orders []order       // not begun here
 	come   chan struct{} // closed and replaced when an order comes
-	calls  uint64        // of the program
 	called []uint64      // rank 0: of each rank's program
 	said   uint64        // rank 0: orders for the program
 	seq    uint64        // rank 0

@@ -3,17 +3,18 @@
 // functions.h: the functions of the core of libckpt that the runtime's half calls: by name from the library that
 // programs are linked with (core.c), by number through the gate under ckptrun (gated.c).
 //
-// F(result, name, parameters, arguments, the error that is to be filled, result of a call that cannot be made)
-// The number of a function is its place in CKPT_FORWARDED, which images rely on: new ones come at the end.  The first
-// argument is always the job, which is another one on the core's side.  Types are compared with ckpt.h by the
-// compiler, names by a house test.
+// F(result, name, parameters, arguments, the error that is to be filled, result of a call that cannot be made), and C
+// the same of those that ckpt.h does not have.
+// The number of a function is its place in CKPT_FORWARDED, which images rely on: new ones come at the end, behind
+// CKPT_CORE_ONLY (internal/house/testdata/functions.txt).  The first argument is always the job, which is another
+// one on the core's side.  Types are compared with ckpt.h by the compiler, names by a house test.
 #ifndef EMBED_FUNCTIONS_H
 #define EMBED_FUNCTIONS_H
 
 #include "ckpt.h"
 
 // clang-format off
-#define CKPT_FORWARDED(F) \
+#define CKPT_FORWARDED(F, C) \
     F(ckpt_vid, ckpt_vid_new, (ckpt_job *job, ckpt_kind kind, uint64_t real, const void *descriptor, size_t bytes, const ckpt_vid *needs, size_t nneeds, uint64_t order), (job, kind, real, descriptor, bytes, needs, nneeds, order), NULL, CKPT_VID_NONE) \
     F(int, ckpt_vid_reserve, (ckpt_job *job, ckpt_kind kind, ckpt_vid *ids, int n), (job, kind, ids, n), NULL, CKPT_E_NOTSUP) \
     F(int, ckpt_vid_adopt, (ckpt_job *job, ckpt_vid vid, const void *descriptor, size_t bytes, const ckpt_vid *needs, size_t nneeds), (job, vid, descriptor, bytes, needs, nneeds), NULL, CKPT_E_NOTSUP) \
@@ -40,7 +41,7 @@
     F(int, ckpt_barrier, (ckpt_job *job, uint64_t tag, ckpt_error *error), (job, tag, error), error, CKPT_E_NOTSUP) \
     F(int, ckpt_signal_send, (ckpt_job *job, int process, unsigned kind, const void *bytes, size_t n, ckpt_error *error), (job, process, kind, bytes, n, error), error, CKPT_E_NOTSUP) \
     F(size_t, ckpt_launch_env, (ckpt_job *job, const char *name, char *text, size_t bytes), (job, name, text, bytes), NULL, 0) \
-    CKPT_CORE_ONLY(F)
+    CKPT_CORE_ONLY(C)
 
 // The runtime does not see these.
 #define CKPT_CORE_ONLY(F) \

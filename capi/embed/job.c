@@ -14,7 +14,7 @@
 // ---- by number -----------------------------------------------------------------------------------
 
 #define NUMBER(result, name, parameters, arguments, error, none) NUMBER_##name,
-enum { CKPT_FORWARDED(NUMBER) };
+enum { CKPT_FORWARDED(NUMBER, NUMBER) };
 
 // LONGS(a, b) is (long)a, (long)b: all arguments are words.
 #define LONGS1(a) (long)(a)
@@ -28,15 +28,16 @@ enum { CKPT_FORWARDED(NUMBER) };
 #define NTH(_1, _2, _3, _4, _5, _6, _7, _8, n, ...) LONGS##n
 #define LONGS(...) NTH(__VA_ARGS__, 8, 7, 6, 5, 4, 3, 2, 1)(__VA_ARGS__)
 
-#define FORWARD(result, name, parameters, arguments, error, none)                                   \
-    EXPORT result name parameters {                                                                 \
+#define OWN(result, name, parameters, arguments, error, none)                                       \
+    result name parameters {                                                                        \
         const long args[] = {LONGS arguments};                                                      \
         long r = 0;                                                                                 \
         if (!embed_below(NUMBER_##name, #name, args, (int)(sizeof args / sizeof *args), error, &r)) \
             return none;                                                                            \
         return (result)r;                                                                           \
     }
-CKPT_FORWARDED(FORWARD)
+#define FORWARD(...) EXPORT OWN(__VA_ARGS__)
+CKPT_FORWARDED(FORWARD, OWN)
 
 // ---- opening -------------------------------------------------------------------------------------
 

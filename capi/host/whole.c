@@ -16,7 +16,7 @@
 typedef long (*function)(long, long, long, long, long, long, long, long);
 
 #define NAME(result, name, parameters, arguments, error, none) #name,
-static const char *const names[] = {CKPT_FORWARDED(NAME)};
+static const char *const names[] = {CKPT_FORWARDED(NAME, NAME)};
 enum { FUNCTIONS = sizeof names / sizeof *names };
 
 // a: the number of a function, then its arguments.

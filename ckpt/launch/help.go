@@ -36,6 +36,7 @@ Options (command line over environment over ckpt.toml in DIR):
 		b.WriteString(helpRow("--"+s.flag+" "+s.value, fmt.Sprintf("%s (default: %s) [%s]", s.help, s.unset, s.env)))
 	}
 	b.WriteString(helpRow("--restart DIR[@EPOCH]", "continue what was saved there"))
+	b.WriteString(helpRow("--whole", "save the MPI or other runtime with the program: for one that is linked with libckpt; a restart knows it"))
 	b.WriteString(helpRow("--version", "print the version"))
 	b.WriteString(`
 Exit status: that of the program; 1 failed, nothing lost; 2 wrong usage; 3 no committed checkpoint.

@@ -21,6 +21,10 @@ var (
 	inline      = regexp.MustCompile(`(?m)^static [^;{]*`)
 	goStruct    = regexp.MustCompile(`(?s)struct host_go \{(.*?)\n\};`)
 	member      = regexp.MustCompile(`\(\*(\w+)\)`)
+	// What capi/embed/functions.h lists: macros of many lines, functions with a number, and others by name.
+	macro    = regexp.MustCompile(`(?m)^#define (CKPT_\w+)\([\w, ]+\) \\\n((?:.*\\\n)*.*)$`)
+	numbered = regexp.MustCompile(`\bF\([^,]+, (ckpt_\w+), \(`)
+	named    = regexp.MustCompile(`\bN\((ckpt_\w+)\)`)
 )
 
 func read(t *testing.T, names ...string) string {
@@ -71,6 +75,28 @@ func forCkptrun(t *testing.T) (names []string) {
 	return names
 }
 
+// below returns the functions of the core that the runtime's half calls: those with a number, in its order, and those
+// that it calls by name.
+func below(t *testing.T) (byNumber, byName []string) {
+	t.Helper()
+	list := cNoCode.ReplaceAllString(read(t, "capi", "embed", "functions.h"), " ")
+	lists := map[string]string{}
+	for _, m := range macro.FindAllStringSubmatch(list, -1) {
+		lists[m[1]] = m[2]
+	}
+	all := strings.Replace(lists["CKPT_FORWARDED"], "CKPT_CORE_ONLY(C)", lists["CKPT_CORE_ONLY"], 1)
+	for _, m := range numbered.FindAllStringSubmatch(all, -1) {
+		byNumber = append(byNumber, m[1])
+	}
+	for _, m := range named.FindAllStringSubmatch(lists["CKPT_BY_HAND"], -1) {
+		byName = append(byName, m[1])
+	}
+	if len(byNumber) < 25 || len(byName) < 9 {
+		t.Fatalf("found only %d and %d functions in capi/embed/functions.h: the search is broken", len(byNumber), len(byName))
+	}
+	return byNumber, byName
+}
+
 // shownBy lists the dynamic symbols that a file defines for others.
 func shownBy(t *testing.T, f *elf.File) (shown []string) {
 	t.Helper()
@@ -99,13 +125,17 @@ func TestCkptrunShowsOneFunction(t *testing.T) {
 	}
 }
 
-// TestLibrariesShowWhatTheHeadersDeclare compares the headers with the library that programs are linked with, with
-// the one that takes its place under ckptrun, and with the core behind both; none may have more or less.
+// TestLibrariesShowWhatTheHeadersDeclare compares the headers with the library that programs are linked with and with
+// the one that takes its place under ckptrun; and the core behind both with what those two, and ckptrun, look up in it.
+// None may have more or less.
 func TestLibrariesShowWhatTheHeadersDeclare(t *testing.T) {
 	all := declared(t)
-	core := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return strings.HasPrefix(name, "MPIX_") })
-	core = append(core, forCkptrun(t)...)
+	byNumber, byName := below(t)
+	core := slices.Concat(byNumber, byName, forCkptrun(t))
 	sort.Strings(core)
+	if twice := len(core) - len(slices.Compact(slices.Clone(core))); twice > 0 {
+		t.Errorf("%d functions of the core are listed twice: %q", twice, core)
+	}
 	for _, c := range []struct {
 		path, soname string
 		want         []string
@@ -122,10 +152,24 @@ func TestLibrariesShowWhatTheHeadersDeclare(t *testing.T) {
 		shown := shownBy(t, lib)
 		sort.Strings(shown)
 		if diff := cmp.Diff(c.want, shown); diff != "" {
-			t.Errorf("%s against include/ (-declared +shown):\n%s", c.path, diff)
+			t.Errorf("%s (-declared +shown):\n%s", c.path, diff)
 		}
 		if soname, err := lib.DynString(elf.DT_SONAME); err != nil || !cmp.Equal(soname, []string{c.soname}) {
 			t.Errorf("%s: SONAME %q (%v), want %s", c.path, soname, err, c.soname)
 		}
+	}
+}
+
+// TestNumbersOfFunctions: the numbers of functions are in images, whose library calls the core of the day by them. So
+// testdata/functions.txt, in order, only grows at its end.
+func TestNumbersOfFunctions(t *testing.T) {
+	byNumber, _ := below(t)
+	kept := strings.Fields(read(t, "internal", "house", "testdata", "functions.txt"))
+	if len(kept) < 25 {
+		t.Fatalf("testdata/functions.txt has only %d names", len(kept))
+	}
+	if diff := cmp.Diff(kept, byNumber); diff != "" {
+		t.Errorf("capi/embed/functions.h: a number means another function than in images that are kept, or a new one is to be "+
+			"added at the end of testdata/functions.txt (-kept +now):\n%s", diff)
 	}
 }
