@@ -297,6 +297,8 @@ void phase_inter(void) {
         int how = pick(&script, 5), n = 1 + some_size(2000), root_side = pick(&script, 2);
         int later = pick(&script, 2);
         int root = c ? pick(&script, c->n[root_side]) : 0;
+        // MPICH 4.0.2 delivers nothing of an MPI_Ibcast between groups whose root is not the first of its group.
+        if (how == 1 && later) root = 0;
         if (c == NULL || !member(c)) continue;
         int side = side_of(c), me = seat(c, side);
         size_t words = (size_t)n * RANKS;
