@@ -39,7 +39,7 @@ static void reduce(double *all, int n, enum tmpi_op op, int context) {
     if (part != few) tmpi_free(part);
 }
 
-void coll_broadcast(void *data, size_t bytes, int context) {
+static void broadcast(void *data, size_t bytes, int context) {
     int rank = tmpi_rank(), bit = 1;
     while (bit < tmpi.size && !(rank & bit)) bit *= 2;
     if (rank != 0) match_recv(data, bytes, rank - bit, 0, context, NULL);
@@ -49,7 +49,7 @@ void coll_broadcast(void *data, size_t bytes, int context) {
 
 void coll_barrier(int context) {
     reduce(NULL, 0, TMPI_SUM, context);
-    coll_broadcast(NULL, 0, context);
+    broadcast(NULL, 0, context);
 }
 
 void tmpi_barrier(void) { coll_barrier(CONTEXT_COLLECTIVE); }
@@ -57,5 +57,5 @@ void tmpi_barrier(void) { coll_barrier(CONTEXT_COLLECTIVE); }
 void tmpi_allreduce(const double *in, double *out, int n, enum tmpi_op op) {
     if (in != out) memcpy(out, in, (size_t)n * sizeof *in);
     reduce(out, n, op, CONTEXT_COLLECTIVE);
-    coll_broadcast(out, (size_t)n * sizeof *out, CONTEXT_COLLECTIVE);
+    broadcast(out, (size_t)n * sizeof *out, CONTEXT_COLLECTIVE);
 }

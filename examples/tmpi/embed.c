@@ -26,12 +26,14 @@
 static struct rail *const rails[] = {&rail_tcp, &rail_shm};
 enum { RAILS = sizeof rails / sizeof *rails };
 
-// Who holds progress may touch rails.  After quiesce(1) nobody does but libckpt, by the rails' own callbacks.
+// Who holds the lock may touch rails.  After quiesce(1) nobody does but libckpt, by the rails' own callbacks.
 static struct {
     pthread_mutex_t lock;
     bool quiesced;
-    int done;   // checkpoints that a task of this process has come back from
-    int wanted; // the number of the one that is asked for; atomic
+    // Checkpoints of this process: over for one of its tasks at least, and asked for from the outside (atomic).
+    int done, wanted;
+    int called;    // tasks that are in tmpi_checkpoint
+    bool together; // all are, and it is their turn
 } progress = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 // ---- who we are ---------------------------------------------------------------------------------
@@ -140,33 +142,49 @@ static bool move(void) {
     return moved;
 }
 
-// While the last task waits for other processes they may wait for its messages.
+// Calls the handlers of signals, as ckpt_poll does, but does not ask whether a checkpoint is due.
+static void hear(void) {
+    size_t none = 0;
+    ckpt_signal_recv(tmpi.job, SIGNAL_NONE, NULL, NULL, &none, NULL);
+}
+
+// While the last task waits for other processes, they may wait for its messages, or for a connection.
 static int op_progress(void *ctx) {
     (void)ctx;
-    if (pthread_mutex_trylock(&progress.lock) != 0) return 0; // somebody else does it
-    if (!progress.quiesced) move();
+    if (tmpi.job == NULL || pthread_mutex_trylock(&progress.lock) != 0) return 0; // or another worker does it
+    if (!progress.quiesced) move(), hear();
     pthread_mutex_unlock(&progress.lock);
     return 0;
 }
 
 // ---- requests -----------------------------------------------------------------------------------
 //
-// Checkpoints have numbers, which are the same for all ranks, since each takes part in all of them.  Who asks for a
-// checkpoint asks for a number: one that was asked for twice, from the outside and by the program, is made once.
+// A checkpoint is asked for from the outside, or by the program on all ranks.  For libckpt these are two: it waits
+// until the programs of all processes have called, and meanwhile makes those of others.  So the tasks of a process
+// always come for the same one.  For one of others they come from wherever they are, tmpi_checkpoint too.  For the
+// program's they come when all of them are in tmpi_checkpoint and no other is due; from then on nobody looks for
+// others, until it is over.
 
-static void want(int checkpoint) {
-    if (__atomic_exchange_n(&progress.wanted, checkpoint, __ATOMIC_SEQ_CST) == checkpoint) return;
-    for (int i = 0; i < tmpi.local; i++) task_unpark(&tmpi.tasks[i]); // those that wait for messages
+static void wake_all(void) {
+    for (int i = 0; i < tmpi.local; i++) task_unpark(&tmpi.tasks[i]);
+}
+
+// With progress locked.
+static void look(void) {
+    if (progress.together || progress.wanted > progress.done)
+        hear();
+    else if (ckpt_poll(tmpi.job) == CKPT_POLL_CHECKPOINT) {
+        __atomic_store_n(&progress.wanted, progress.done + 1, __ATOMIC_SEQ_CST);
+        wake_all(); // those that wait for messages, too
+    }
 }
 
 bool embed_progress(void) {
     if (pthread_mutex_trylock(&progress.lock) != 0) return false;
     bool moved = false;
-    if (!progress.quiesced && tmpi.job != NULL) {
+    if (!progress.quiesced) {
         moved = move();
-        // The next after those that are over.  When this one is nearly over, and somebody asks for another one, then
-        // ckpt_poll says so again.
-        if (ckpt_poll(tmpi.job) == CKPT_POLL_CHECKPOINT) want(progress.done + 1);
+        look();
     }
     pthread_mutex_unlock(&progress.lock);
     return moved;
@@ -180,7 +198,11 @@ static void take_part(struct task *t) {
     t->taken++;
     t->state = state;
     pthread_mutex_lock(&progress.lock);
-    if (progress.done < t->taken) progress.done = t->taken;
+    if (progress.done < t->taken) { // it is the first one to come back
+        progress.done = t->taken;
+        if (progress.together) progress.called = 0;
+        progress.together = false;
+    }
     pthread_mutex_unlock(&progress.lock);
 }
 
@@ -188,14 +210,25 @@ void embed_serve(struct task *t) {
     while (__atomic_load_n(&progress.wanted, __ATOMIC_SEQ_CST) > t->taken) take_part(t);
 }
 
-// Rank 0 says which checkpoint it is to be.  Those that took part in it already, because it was also asked for from
-// the outside, have nothing left to do.
+static bool all_called(void) {
+    pthread_mutex_lock(&progress.lock);
+    if (!progress.together && progress.called == tmpi.local) {
+        look();
+        progress.together = progress.wanted <= progress.done;
+        if (progress.together) wake_all();
+    }
+    bool together = progress.together;
+    pthread_mutex_unlock(&progress.lock);
+    return together;
+}
+
 int tmpi_checkpoint(void) {
     struct task *t = task_self();
-    embed_serve(t);
-    int number = t->taken + 1;
-    coll_broadcast(&number, sizeof number, CONTEXT_CHECKPOINT);
-    while (t->taken < number) take_part(t);
+    pthread_mutex_lock(&progress.lock);
+    progress.called++;
+    pthread_mutex_unlock(&progress.lock);
+    while (embed_serve(t), !all_called()) task_park();
+    take_part(t);
     return (int)t->state;
 }
 
@@ -242,9 +275,7 @@ void embed_leave(struct task *t) { ckpt_task_leave(tmpi.job, t->index); }
 
 void embed_close(void) {
     ckpt_error error = {.size = sizeof error};
-    if (ckpt_barrier(tmpi.job, TAG_END, &error) != 0)
-        tmpi_die("%s", error.message); // nobody reads from rails now
+    if (ckpt_close(tmpi.job, &error) != 0) tmpi_die("ckpt_close: %s", error.message); // all ranks have ended
     for (int i = 0; i < RAILS; i++)
         if (rails[i]->known != NULL) rails[i]->ops.close(rails[i]);
-    if (ckpt_close(tmpi.job, &error) != 0) tmpi_die("ckpt_close: %s", error.message);
 }

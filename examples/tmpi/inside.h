@@ -49,7 +49,7 @@ struct task {
     // match.c
     struct messages *messages;
     // embed.c
-    int taken; // checkpoints that it took part in
+    int taken; // part in so many checkpoints
     ckpt_state state;
 };
 
@@ -66,7 +66,7 @@ void task_unpark(struct task *t); // any thread
 
 // ---- messages (match.c) ----
 
-enum { CONTEXT_PROGRAM, CONTEXT_COLLECTIVE, CONTEXT_CHECKPOINT }; // contexts do not match each other
+enum { CONTEXT_PROGRAM, CONTEXT_COLLECTIVE }; // contexts do not match each other
 
 struct header {
     uint32_t bytes;
@@ -90,7 +90,6 @@ void match_arrived(struct message *m);
 // ---- collective calls (coll.c) ----
 
 void coll_barrier(int context);
-void coll_broadcast(void *data, size_t bytes, int context); // from rank 0
 
 // ---- libckpt (embed.c) ----
 
@@ -120,8 +119,8 @@ struct endpoint {
 extern struct rail rail_tcp, rail_shm;
 
 // Tags of ckpt_allgather and ckpt_barrier, kinds of signals, priorities of rails: all in one place.
-enum { TAG_START = 1, TAG_TCP_OPEN, TAG_SHM_NAMES, TAG_SHM_MAPPED, TAG_END };
-enum { SIGNAL_TCP_ASK = CKPT_SIGNAL_FIRST };
+enum { TAG_START = 1, TAG_TCP_OPEN, TAG_SHM_NAMES, TAG_SHM_MAPPED };
+enum { SIGNAL_TCP_ASK = CKPT_SIGNAL_FIRST, SIGNAL_NONE };
 enum { PRIORITY_TCP = 10, PRIORITY_SHM = 20 };
 
 #endif

@@ -50,8 +50,7 @@ void tmpi_allreduce(const double *in, double *out, int n, enum tmpi_op op);
 void tmpi_yield(void);
 
 // Saves the job.  Collective; switches.  Returns what a checkpoint did (enum ckpt_state of ckpt.h): 1 saved, 2 this is
-// the continued run, 3 nothing was done, as in a job without ckptrun, 0 it failed and the job goes on.  One that was
-// asked for from the outside at the same time is the same one.
+// the continued run, 3 nothing was done, as in a job without ckptrun, 0 it failed and the job goes on.
 int tmpi_checkpoint(void);
 
 // Memory of the calling rank, zeroed.  Never NULL.
