@@ -25,6 +25,7 @@ $(BUILD)/examples/heat.openmpi: $(HEAT_DEPS)
 
 TMPI := $(BUILD)/examples/tmpi
 TMPI_PROGRAMS := $(TMPI)/cg $(TMPI)/heat $(TMPI)/tmpirun
+EXAMPLES += $(TMPI_PROGRAMS)
 TMPI_SRCS := $(filter-out %/cg.c %/heat.c %/tmpirun.c,$(wildcard examples/tmpi/*.c))
 TMPI_FLAGS = -std=gnu11 -Wall -Wextra -Wmissing-prototypes -Wshadow -Werror $(CFLAGS) -ffp-contract=off \
              -I$(BUILD)/include
