@@ -215,10 +215,10 @@ func asked(t *testing.T, c *Chain, p *Process, mark Mark) bool {
 // processes were killed, on other ports and over other rails. Nothing of what they print differs.
 func TestTmpiContinues(t *testing.T) {
 	for name, s := range map[string]tmpiCycles{
-		"killed-cg":      {job: tmpiJob{4, 128, 2, []string{"cg", "512", "3000", "50", "20"}}, interrupt: killed, cycles: 6},
+		"killed-cg":      {job: tmpiJob{4, 128, 2, []string{"cg", "512", "1500", "50", "20"}}, interrupt: killed, cycles: 6},
 		"killed-heat":    {job: tmpiJob{4, 8, 2, []string{"heat", "64", "6000", "3000", "50", "40"}}, interrupt: killed, cycles: 6, again: []string{"env", "TMPI_RAILS=tcp"}},
-		"killed-workers": {job: tmpiJob{3, 16, 1, []string{"cg", "256", "6000", "50", "30"}}, interrupt: killed, cycles: 6, again: []string{"env", "TMPI_RAILS=tcp"}},
-		"asked-cg":       {job: tmpiJob{4, 128, 2, []string{"cg", "512", "3000", "50"}}, interrupt: asked, cycles: 6},
+		"killed-workers": {job: tmpiJob{3, 16, 1, []string{"cg", "256", "2500", "50", "30"}}, interrupt: killed, cycles: 6, again: []string{"env", "TMPI_RAILS=tcp"}},
+		"asked-cg":       {job: tmpiJob{4, 128, 2, []string{"cg", "512", "1500", "50"}}, interrupt: asked, cycles: 6},
 		"asked-heat":     {job: tmpiJob{2, 16, 1, []string{"heat", "64", "6000", "3000", "50"}}, interrupt: asked, cycles: 6},
 	} {
 		t.Run(name, s.run)
