@@ -184,7 +184,8 @@ $(MAN)/man1/ckptctl.1: $(BIN)/ckptctl
 	$< man $(@D)
 
 PARTS += $(BIN)/ckptrun $(BIN)/ckptctl $(PKG)/libckpt-core.so $(LIB)/libckpt.so $(LIB)/libckpt.so.1 $(HEADERS) \
-         $(VERSIONED) $(MAN)/man1/ckptrun.1 $(MAN)/man1/ckptctl.1 $(MAN)/man3/MPIX_Checkpoint.3
+         $(VERSIONED) $(MAN)/man1/ckptrun.1 $(MAN)/man1/ckptctl.1 $(MAN)/man3/MPIX_Checkpoint.3 \
+         $(MAN)/man3/ckpt.h.3
 
 all: $(PARTS)
 

@@ -25,6 +25,8 @@
  *                [task]     the task (ckpt_checkpoint) that came last, on its own stack and with no frame of
  *                           libckpt's core below it, so the callback may switch: it may have a user-level
  *                           scheduler run other tasks before it returns
+ *              Where the runtime is saved with its program (ckptrun --whole), [caller] and [stopped] come as
+ *              [task] too, and nothing is stopped meanwhile.
  *   Processes  A process has one job at a time; ckpt_open fails with CKPT_E_STATE while one is open.  After
  *              a fork that no exec follows, every call fails with CKPT_E_NOTSUP.
  */
@@ -180,9 +182,10 @@ struct ckpt_state_ops {
 #ifndef CKPT_TYPES_ONLY /* libckpt itself defines the functions */
 
 /* Opens the job.  Collective over all ranks.  In a process that ckptrun restarted it reads this rank's image
- * and rebuilds every object before it returns; ckpt_restarted tells.  Outside of ckptrun there are tables
- * alone: ckpt_checkpoint then answers CKPT_STATE_IGNORE.  NULL on error: CKPT_E_VERSION, CKPT_E_ARG (a
- * callback is missing), CKPT_E_STATE (a job is open), CKPT_E_PEER, CKPT_E_CORRUPT, CKPT_E_SYSTEM. */
+ * and rebuilds every object before it returns; ckpt_restarted tells.  (One that is saved with its program is
+ * inside ckpt_checkpoint then.)  Outside of ckptrun nothing is saved: ckpt_checkpoint answers
+ * CKPT_STATE_IGNORE.  NULL on error: CKPT_E_VERSION, CKPT_E_ARG (a callback is missing), CKPT_E_STATE (a job is
+ * open), CKPT_E_NOTSUP, CKPT_E_PEER, CKPT_E_CORRUPT, CKPT_E_SYSTEM. */
 ckpt_job *ckpt_open(const ckpt_config *config, const ckpt_runtime_ops *ops, void *ctx, ckpt_error *error);
 
 /* Closes the job: waits until an epoch that is being written is committed or given up.  Collective. */

@@ -43,6 +43,7 @@ func TestOutsideModule(t *testing.T) {
 		before := (i + 3) % 4 * 10
 		want += fmt.Sprintf("rank %d: safe, with [%d %d %d]\n", i, before, before+1, before+2)
 	}
+	want += "64 bytes: near\n65 bytes: far\nno route to process 1: near: gate closed for 65 bytes; far: broken: unplugged\n"
 	if got := outputOf(t, filepath.Join(dir, "outside")); got != want+"outside: good 7 <nil>\n" {
 		t.Errorf("%s", got)
 	}

@@ -82,6 +82,18 @@ func TestInstalledTreeWorksElsewhere(t *testing.T) {
 		}
 	})
 
+	t.Run("headers and manual pages", func(t *testing.T) {
+		for _, name := range []string{"include/mpix_checkpoint.h", "include/ckpt.h", "include/ckpt/rail.h", "share/man/man1/ckptrun.1",
+			"share/man/man3/MPIX_Checkpoint.3", "share/man/man3/ckpt.h.3"} {
+			if text, err := os.ReadFile(filepath.Join(prefix, name)); err != nil || strings.Contains(string(text), "@VERSION@") {
+				t.Errorf("%s is missing, or was not filled in (%v)", name, err)
+			}
+		}
+		if _, err := os.Stat(filepath.Join(prefix, "include", "ckpt", "private")); !os.IsNotExist(err) {
+			t.Errorf("private headers are installed (%v)", err)
+		}
+	})
+
 	t.Run("no path of the build", func(t *testing.T) {
 		texts, err := filepath.Glob(filepath.Join(prefix, "lib", "*", "*", "*.cmake"))
 		if err != nil || len(texts) == 0 {

@@ -67,3 +67,39 @@ func TestEveryFunctionIsExplained(t *testing.T) {
 		}
 	}
 }
+
+// TestEveryFunctionOfRuntimesIsExplained compares what runtimes may call with the page that is built: name, type and
+// arguments of each function, those that are inline in the two headers too.
+func TestEveryFunctionOfRuntimesIsExplained(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(buildDir(t), "share", "man", "man3", "ckpt.h.3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := map[string]bool{}
+	for _, line := range regexp.MustCompile(`(?m)^\.BI (.*)$`).FindAllStringSubmatch(string(text), -1) {
+		page[strings.NewReplacer(`"`, "", " ", "").Replace(line[1])] = true // words and quotes alternate
+	}
+	prototype := regexp.MustCompile(`(?m)^(?:static inline )?([a-z][\w \t*]*?\bckpt_\w+\([^{};]*\)) ?[;{]`)
+	found := 0
+	for _, name := range []string{"ckpt.h", "ckpt/rail.h"} {
+		for _, m := range prototype.FindAllStringSubmatch(cNoCode.ReplaceAllString(read(t, "include", name), " "), -1) {
+			found++
+			if want := strings.Join(strings.Fields(m[1]), ""); !page[want] {
+				t.Errorf("ckpt.h(3) does not explain, or in another form, %s", strings.Join(strings.Fields(m[1]), " "))
+			}
+			delete(page, strings.Join(strings.Fields(m[1]), ""))
+		}
+	}
+	if found < 45 {
+		t.Errorf("found only %d functions in ckpt.h and ckpt/rail.h: the search is broken", found)
+	}
+	for left := range page {
+		t.Errorf("ckpt.h(3) explains %s, which is not there", left)
+	}
+	header := read(t, "include", "ckpt.h")
+	for _, code := range regexp.MustCompile(`CKPT_E_[A-Z]+\b`).FindAllString(header, -1) {
+		if !strings.Contains(string(text), ".B "+code+"\n") {
+			t.Errorf("ckpt.h(3) does not explain %s", code)
+		}
+	}
+}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command outside is a program of another module, without cgo: ranks are goroutines, and pass numbers around a ring over
-// the signaling network. It uses what a runtime in Go would: ids, the collective clock, and draining.
+// the signaling network. It uses what a runtime in Go would: ids, the collective clock, draining, and the election of a
+// network for each message.
 package main
 
 import (
@@ -13,6 +14,7 @@ import (
 
 	"github.com/libckpt/libckpt/collclock"
 	"github.com/libckpt/libckpt/drain"
+	"github.com/libckpt/libckpt/rails"
 	"github.com/libckpt/libckpt/rails/signaling"
 	"github.com/libckpt/libckpt/vid"
 )
@@ -112,6 +114,31 @@ func (r *rank) run(ctx context.Context) error {
 	return r.net.Barrier(ctx, 2) // here an image would be written
 }
 
+// driver makes endpoints.
+type driver struct{}
+
+func (driver) Connect(*rails.Rail, int) error { return nil }
+func (driver) Reopen(*rails.Rail) error       { return nil }
+
+// networks says which network takes a message of each size, before one of them is broken and after it.
+func networks() {
+	all := []*rails.Rail{
+		{Name: "far", Priority: 1, Flags: rails.OnDemand},
+		{Name: "near", Priority: 2, Flags: rails.OnDemand, Gate: func(bytes uint64, _ rails.Kind) bool { return bytes <= 64 }},
+	}
+	rails.Order(all)
+	for _, bytes := range []uint64{64, 65} {
+		r, err := rails.Elect(all, rails.Message{Process: 1, Bytes: bytes}, driver{})
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%d bytes: %s\n", bytes, r.Name)
+	}
+	all[1].State, all[1].Why, all[1].Endpoints = rails.Broken, "unplugged", nil
+	_, err := rails.Elect(all, rails.Message{Process: 1, Bytes: 65}, driver{})
+	fmt.Println(err)
+}
+
 func main() {
 	ctx := context.Background()
 	tables, err := vid.Open(0, vid.MinWindow)
@@ -155,6 +182,7 @@ func main() {
 		}
 		fmt.Printf("rank %d: safe, with %v\n", i, all[i].received)
 	}
+	networks()
 	real, err := tables.Real(ring)
 	fmt.Println("outside: good", real, err)
 }
