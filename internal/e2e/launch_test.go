@@ -9,12 +9,6 @@ import (
 	"testing"
 )
 
-// launchers start ranks with the two MPIs of the distribution.
-var launchers = map[string][]string{
-	"mpich":   {"mpiexec.mpich"},
-	"openmpi": {"mpiexec.openmpi", "--oversubscribe"},
-}
-
 // buildMPI compiles a program of this package against one of the MPIs.
 func buildMPI(t *testing.T, mpi, name string, flags ...string) string {
 	t.Helper()

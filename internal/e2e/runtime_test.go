@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -13,13 +14,22 @@ import (
 // buildRuntime compiles programs/runtime.c, an outsider's runtime, against the headers in a folder.
 func buildRuntime(t *testing.T, name, headers string) string {
 	t.Helper()
-	out, lib := filepath.Join(t.TempDir(), name), filepath.Join(built.Root, "build", "lib")
-	cmd := exec.Command("gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-I", headers, "-o", out,
-		filepath.Join(built.Src, "runtime.c"), "-L", lib, "-lckpt", "-Wl,-rpath,"+lib, "-pthread")
-	if b, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", cmd.Args, err, b)
+	out, err := compileRuntime(t.TempDir(), name, headers)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return out
+}
+
+// compileRuntime compiles a program of that name, which is linked with libckpt and no MPI.
+func compileRuntime(dir, name, headers string) (string, error) {
+	out, lib := filepath.Join(dir, name), filepath.Join(built.Root, "build", "lib")
+	cmd := exec.Command("gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-I", headers, "-o", out,
+		filepath.Join(built.Src, name+".c"), "-L", lib, "-lckpt", "-Wl,-rpath,"+lib, "-pthread")
+	if b, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%v: %w\n%s", cmd.Args, err, b)
+	}
+	return out, nil
 }
 
 func outputOf(t *testing.T, argv ...string) string {

@@ -2,17 +2,20 @@
 //
 // ring.c: a runtime in the program's half, and a program on it (ckptrun --whole).
 //
-//   CKPT_RANK=r CKPT_SIZE=n RING_MEET=folder ring STEPS EVERY [FAULT]      (or under an MPI launcher)
+//   CKPT_RANK=r CKPT_SIZE=n RING_MEET=folder ring STEPS EVERY [FAULT [CALL]]     (or under an MPI launcher)
 //
 // Processes stand in a ring; in each of STEPS steps each sends a number over a TCP connection to the next one, and
 // mixes what comes from the one before into its own.  Every EVERY-th step the program calls ckpt_checkpoint (0:
-// never); in its waits it looks whether somebody else asks.  The last line is the number, the same on each run.
+// never), and again when all are told that it failed; in its waits it looks whether somebody else asks.  Each tells
+// on stderr what it was told.  The last line is the number, the same on each run.
 //
-// FAULT names a callback that fails once on rank 1: quiesce, close, reopen, holds; "mute": rank 1 never polls.
+// FAULT is what goes wrong once on rank 1, in the CALL-th call (1): the callback quiesce, drain, quiet, close, reopen or
+// holds fails; "mute": rank 1 never polls; "leave": it ends there without a word.
 #include <arpa/inet.h>
 #include <ckpt.h>
 #include <ckpt/rail.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +25,7 @@
 
 static int rank, size, before = -1, next = -1;
 static const char *meet, *fault = "";
+static long call, fault_at = 1;
 static ckpt_job *job;
 static ckpt_error error = {.size = sizeof error};
 static int opened_for, closes, reopens;
@@ -36,7 +40,7 @@ static void die(const char *what) {
 }
 
 static int faulty(const char *name) {
-    if (rank != 1 || strcmp(fault, name)) return 0;
+    if (rank != 1 || call < fault_at || strcmp(fault, name)) return 0;
     fault = "";
     return 1;
 }
@@ -72,6 +76,7 @@ static int op_holds(void *ctx, char *why, size_t n) {
     if (faulty("holds")) return snprintf(why, n, "the test holds it back"), 1;
     return 0;
 }
+static int op_drain(void *ctx) { return (void)ctx, faulty("drain") ? CKPT_E_SYSTEM : 0; }
 static int quiet_now;
 static int op_quiesce(void *ctx, int on) {
     (void)ctx;
@@ -106,6 +111,7 @@ static void get(uint64_t *y) {
     while (in_n < sizeof *y) {
         progress();
         if (!mute && ckpt_poll(job) == CKPT_POLL_CHECKPOINT) checkpoint("asked");
+        sched_yield();
     }
     memcpy(y, in, sizeof *y);
     memmove(in, in + sizeof *y, in_n -= sizeof *y);
@@ -119,7 +125,6 @@ static int rail_open(void *ctx, int why) {
     (void)ctx;
     opened_for = why;
     reopens++;
-    if (why && faulty("reopen")) return close(listener), CKPT_E_SYSTEM;
     if (bind(listener, (void *)&at, n) || listen(listener, 4) || getsockname(listener, (void *)&at, &n))
         return CKPT_E_SYSTEM;
     int mine = at.sin_port;
@@ -129,6 +134,10 @@ static int rail_open(void *ctx, int why) {
     if (connect(next, (void *)&at, sizeof at)) return CKPT_E_SYSTEM;
     before = accept(listener, NULL, NULL);
     close(listener);
+    if (why && faulty("reopen")) { // the others have connected
+        close(before), close(next);
+        before = next = -1;
+    }
     return before < 0 ? CKPT_E_SYSTEM : 0;
 }
 
@@ -146,6 +155,7 @@ static int rail_close(void *ctx) {
 
 static int rail_quiet(void *ctx) {
     (void)ctx;
+    if (faulty("quiet")) return CKPT_E_SYSTEM;
     progress();
     if (told != received && send(before, &received, sizeof received, MSG_NOSIGNAL) == sizeof received)
         told = received;
@@ -157,14 +167,18 @@ static ckpt_endpoint endpoint;
 // ---- the program -------------------------------------------------------------------------------
 
 static void checkpoint(const char *who) {
+    static const char *const names[] = {"error", "checkpoint", "restart", "ignore"};
     ckpt_state s;
-    int e = ckpt_checkpoint(job, 0, &s, &error);
-    if (rank == 0 || e) {
-        static const char *const names[] = {"error", "checkpoint", "restart", "ignore"};
-        fprintf(stderr, "ring: rank %d: %s: %s, opened for %d%s%s\n", rank, who, names[s], opened_for,
-                s == CKPT_STATE_ERROR || s == CKPT_STATE_IGNORE ? ": " : "",
-                s == CKPT_STATE_ERROR || s == CKPT_STATE_IGNORE ? error.message : "");
-    }
+    int tries = 0;
+    if (*who == 'c') call++;
+    if (faulty("leave")) _exit(9);
+    do {
+        error.message[0] = 0;
+        ckpt_checkpoint(job, 0, &s, &error);
+        fprintf(stderr, "ring: rank %d: %s: %s, opened for %d: %s\n", rank, who, names[s], opened_for,
+                error.message);
+        // All are told the same, so all come again.
+    } while (s == CKPT_STATE_ERROR && *who == 'c' && ++tries < 3);
     if (s == CKPT_STATE_RESTART && ckpt_restarted(job) != 1) die("restarted");
 }
 
@@ -180,12 +194,15 @@ int main(int argc, char **argv) {
     meet = getenv("RING_MEET");
     long steps = atol(argv[1]), every = atol(argv[2]);
     if (argc > 3) fault = argv[3];
+    if (argc > 4) fault_at = atol(argv[4]);
     ckpt_state_ops state = {.size = sizeof state, .holds = op_holds};
+    ckpt_message_ops messages = {.size = sizeof messages, .drain = op_drain};
     ckpt_runtime_ops ops = {.size = sizeof ops,
                             .rank = op_rank,
                             .ranks = op_ranks,
                             .oob_allgather = op_allgather,
                             .failure = op_failure,
+                            .messages = &messages,
                             .state = &state,
                             .quiesce = op_quiesce};
     ckpt_config config = {.size = sizeof config,

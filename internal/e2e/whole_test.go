@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// wholeLimit is what a whole job may take on a loaded machine. No result depends on it.
+const wholeLimit = 2 * time.Minute
+
+// ring compiles ring.c against today's headers, once.
+var ring = sync.OnceValues(func() (string, error) {
+	return compileRuntime(built.Bin, "ring", filepath.Join(built.Root, "build", "include"))
+})
+
+// newWhole prepares a job of ring.c with these arguments.
+func newWhole(t *testing.T, args ...any) *Whole {
+	t.Helper()
+	needCommands(t)
+	program, err := ring()
+	if err != nil {
+		t.Fatal(err)
+	}
+	argv := []string{program}
+	for _, a := range args {
+		argv = append(argv, fmt.Sprint(a))
+	}
+	w, err := NewWhole(built, t.TempDir(), argv...)
+	must(t, err)
+	t.Cleanup(w.Mark.KillAll)
+	return w
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ringNatively runs ring.c by itself.
+func ringNatively(t *testing.T, args ...any) *Whole {
+	t.Helper()
+	w := newWhole(t, args...)
+	must(t, w.Natively())
+	must(t, w.MustEnd(wholeLimit))
+	return w
+}
+
+func epochOf(t *testing.T, w *Whole) int {
+	t.Helper()
+	n, err := w.Epoch()
+	must(t, err)
+	return n
+}
+
+// awaitEpochAfter waits until there is a newer epoch. It returns false when the job has ended before.
+func awaitEpochAfter(t *testing.T, w *Whole, epoch int) bool {
+	t.Helper()
+	if !Poll(wholeLimit, nil, func() bool { return epochOf(t, w) > epoch || w.Ended() }) {
+		t.Fatalf("no epoch after %d\n%s\n%s", epoch, w.Said(), Dump(w.Mark.Processes()))
+	}
+	return epochOf(t, w) > epoch
+}
+
+// keepAsking asks for checkpoints until stop is called, which returns how many were made. Other answers are
+// errors in words; none takes longer than its time.
+func keepAsking(t *testing.T, w *Whole) (stop func() int) {
+	end, made := make(chan struct{}), make(chan int)
+	dir := t.TempDir()
+	go func() {
+		n := 0
+		for i := 0; ; i++ {
+			select {
+			case <-end:
+				made <- n
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+			exit, said, err := w.Ckptctl(filepath.Join(dir, fmt.Sprint(i)), wholeLimit, "checkpoint", w.Run.Checkpoints(), "--timeout", "20s")
+			switch {
+			case err != nil:
+				t.Error(err)
+			case exit == (Exit{}):
+				n++
+			case said == "":
+				t.Errorf("ckptctl checkpoint: %v, without a word", exit)
+			}
+		}
+	}()
+	return func() int { close(end); return <-made }
+}
+
+// TestWhole kills jobs with kill -9 at random moments, in several generations, each under another launcher than the
+// one before. The program saves itself, and operators ask at the same time.
+func TestWhole(t *testing.T) {
+	const generations, steps, every = 6, 3000, 50 // checkpoints take the time
+	native := ringNatively(t, steps, every)
+	names := []string{"shell", "mpich", "openmpi"}
+	for first, name := range names {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWhole(t, steps, every)
+			must(t, w.Start(name))
+			asked, generation := 0, 0
+			for ; generation < generations; generation++ {
+				before := epochOf(t, w)
+				stop := keepAsking(t, w)
+				// An odd one is killed wherever it is, perhaps in the middle of its restart.
+				saved := generation%2 == 1 || awaitEpochAfter(t, w, before)
+				if saved {
+					time.Sleep(rand.N(400 * time.Millisecond)) // the random moment
+				}
+				ended := w.Ended()
+				if !ended {
+					must(t, w.Kill(wholeLimit, rand.N(2) == 0))
+				}
+				asked += stop()
+				if ended {
+					break
+				}
+				must(t, w.Restart(names[(first+generation+1)%len(names)]))
+			}
+			if err := w.MustEnd(wholeLimit); err != nil {
+				t.Fatalf("generation %d: %v", generation, err)
+			}
+			if err := w.Same(native); err != nil {
+				t.Errorf("%v\n%s", err, w.Said())
+			}
+			said := w.Said()
+			called := strings.Count(said, "called: checkpoint") // since the last restart, and before it what is in the image
+			t.Logf("%d generations; the program saved itself %d times, others %d", generation, called, asked)
+			if generation < generations-2 || called == 0 || asked == 0 {
+				t.Errorf("%d generations, of %d; the program saved itself %d times, others %d", generation, generations, called, asked)
+			}
+			if bad := strings.Count(said, ": error,"); bad > 0 {
+				t.Errorf("%d checkpoints ended in an error:\n%s", bad, said)
+			}
+		})
+	}
+}
