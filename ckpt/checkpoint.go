@@ -372,6 +372,7 @@ type attempt struct {
 
 	// close, with an embedded runtime
 	closing bool // its rails are closed, or are being closed
+	closed  bool // on all ranks
 	// stop
 	parked     bool // the program is stopped, by us
 	stoppedAt  time.Time

@@ -3,6 +3,7 @@
 package ckpt
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/libckpt/libckpt/ckpt/control"
+	"github.com/libckpt/libckpt/internal/fault"
 )
 
 // Whole mode: the runtime lies in the program's half and is saved with it. Nobody interrupts it: its threads make
@@ -337,6 +339,10 @@ type closeReport struct {
 
 // quiesce drains what is under way and closes the rails, on all ranks. When it returns nil, all ranks have closed
 // theirs: who captures before that saves a closed rail and loses the bytes that a peer still sends.
+//
+// Closing and opening are collective, so either all ranks close their rails or none does, whatever becomes of the
+// attempt meanwhile: from stepQuiet on, ranks wait for each other until all have spoken (surely). None is missing there:
+// who is in stepQuiet has heard all in stepQuiesced, and who spoke there, and then gave the attempt up, says so.
 func (a *attempt) quiesce() error {
 	e := a.j.embedded
 	if e == nil {
@@ -349,8 +355,12 @@ func (a *attempt) quiesce() error {
 	} else {
 		mine.Obstacle, mine.OneSided = e.Holds(), e.OneSided()
 	}
-	all, err := a.together(stepQuiesced, a.poll, mine)
+	all, err := step(a, stepQuiesced, a.poll, mine)
 	if err != nil {
+		go func() { _, _ = a.surely(stepQuiet, nil, closeReport{Failure: errGaveUp.Error()}) }() // ends with the network
+		return err
+	}
+	if err := a.verdictOf(all); err != nil {
 		return err
 	}
 	for _, r := range all {
@@ -358,14 +368,21 @@ func (a *attempt) quiesce() error {
 	}
 	err = a.drain(a.ctx)
 	// Others may need this rank's acknowledgements until they are quiet, too.
-	if _, err := a.together(stepQuiet, func() { _, _ = e.Drain() }, reportOf(err)); err != nil {
+	if all, err = a.surely(stepQuiet, func() { _, _ = e.Drain() }, reportOf(err)); err == nil {
+		err = a.verdictOf(all)
+	}
+	if err != nil {
 		return err
 	}
 	a.touched = false // nobody writes to this rank's memory any more
-	if err = a.drainSignals(); err == nil {
-		err = e.CloseRails()
+	a.closed = true
+	err = cmp.Or(a.drainSignals(), e.CloseRails())
+	if all, err = a.surely(stepClosed, nil, reportOf(err)); err == nil {
+		err = a.verdictOf(all)
 	}
-	_, err = a.together(stepClosed, nil, reportOf(err))
+	if lost := fault.Point("ckpt.closed"); lost != nil {
+		a.cancel(lost)
+	}
 	return err
 }
 
@@ -376,25 +393,26 @@ func reportOf(err error) (r closeReport) {
 	return r
 }
 
-// together tells what each rank says; all return the same error.
-func (a *attempt) together(no int, poll func(), mine closeReport) ([]closeReport, error) {
-	all, err := step(a, no, poll, mine)
-	if err != nil {
-		return nil, err
-	}
+// surely is step that does not end with the attempt, but with the network.
+func (a *attempt) surely(no int, poll func(), mine closeReport) ([]closeReport, error) {
+	return allgatherJSON(context.Background(), a.j.group, a.tag(no), poll, mine)
+}
+
+// verdictOf is the same error on all ranks.
+func (a *attempt) verdictOf(all []closeReport) error {
 	var reasons []string
 	for r, one := range all {
 		if one.Failure != "" {
-			return nil, fmt.Errorf("%s%s", a.prefix(r), one.Failure)
+			return fmt.Errorf("%s%s", a.prefix(r), one.Failure)
 		}
 		if one.Obstacle != "" {
 			reasons = append(reasons, a.prefix(r)+one.Obstacle)
 		}
 	}
 	if len(reasons) > 0 {
-		return nil, &control.RefusedError{Reasons: reasons}
+		return &control.RefusedError{Reasons: reasons}
 	}
-	return all, nil
+	return nil
 }
 
 // failRails opens the rails of an attempt that made no epoch.
@@ -406,13 +424,27 @@ func (a *attempt) failRails() error {
 	return nil
 }
 
-// openRails opens what quiesce has closed, and lets the runtime's threads go on.
+// openRails opens what quiesce has closed, and lets the runtime's threads go on. Where all had closed, all are told the
+// same.
 func (a *attempt) openRails(why Why) error {
 	if !a.closing {
 		return nil
 	}
 	a.closing = false
-	return openRails(a.j.embedded, why)
+	err := openRails(a.j.embedded, why)
+	if !a.closed {
+		return err
+	}
+	a.closed = false
+	var mine closeReport
+	if err != nil {
+		mine.Failure = err.Error()
+	}
+	all, gerr := a.surely(stepOpened, a.poll, mine)
+	if gerr != nil {
+		return cmp.Or(err, gerr)
+	}
+	return a.verdictOf(all)
 }
 
 func openRails(e Embedded, why Why) error {

@@ -111,6 +111,7 @@ const (
 	stepQuiet
 	stepSignals
 	stepClosed
+	stepOpened
 	steps
 )
 

@@ -52,7 +52,7 @@ func overlay(lines, doing []control.RankStatus) {
 		if d.PID != 0 {
 			s.Host, s.PID = d.Host, d.PID
 		}
-		if s.Phase == where.Computing || s.Phase == stageAgree.String() {
+		if (s.Phase == where.Computing || s.Phase == stageAgree.String()) && s.Detail == "" { // remind has one
 			s.Phase, s.Detail, s.WaitsFor = d.Phase, d.Detail, d.WaitsFor
 		}
 	}

@@ -11,6 +11,7 @@
 //
 // FAULT is what goes wrong once on rank 1, in the CALL-th call (1): the callback quiesce, drain, quiet, close, reopen or
 // holds fails; "mute": rank 1 never polls; "leave": it ends there without a word.
+// RING_TELL=n: it says on stdout that n steps are done, and n more.
 #include <arpa/inet.h>
 #include <ckpt.h>
 #include <ckpt/rail.h>
@@ -32,6 +33,7 @@ static int opened_for, closes, reopens;
 // What came before the program wanted it.  Counts are of the connections of now.
 static char in[4096];
 static size_t in_n;
+static int ended; // the one before has closed the connection
 static uint64_t sent, acked, received, told;
 
 static void die(const char *what) {
@@ -93,6 +95,7 @@ static void checkpoint(const char *who);
 static void progress(void) {
     ssize_t k = in_n < sizeof in ? recv(before, in + in_n, sizeof in - in_n, MSG_DONTWAIT) : 0;
     if (k > 0) in_n += (size_t)k, received += (uint64_t)k;
+    if (k == 0 && in_n < sizeof in) ended = 1;
     uint64_t a;
     while (recv(next, &a, sizeof a, MSG_DONTWAIT | MSG_PEEK) == sizeof a) {
         if (recv(next, &a, sizeof a, 0) != sizeof a) die("an acknowledgement");
@@ -110,6 +113,7 @@ static void get(uint64_t *y) {
     int mute = rank == 1 && !strcmp(fault, "mute");
     while (in_n < sizeof *y) {
         progress();
+        if (ended && in_n < sizeof *y) die("the one before has ended");
         if (!mute && ckpt_poll(job) == CKPT_POLL_CHECKPOINT) checkpoint("asked");
         sched_yield();
     }
@@ -145,12 +149,12 @@ static int rail_close(void *ctx) {
     (void)ctx;
     closes++;
     if (!quiet_now) die("the rail is closed before quiesce");
-    if (faulty("close")) return CKPT_E_SYSTEM;
     close(before);
     close(next);
     before = next = -1;
+    ended = 0;
     sent = acked = received = told = 0;
-    return 0;
+    return faulty("close") ? CKPT_E_SYSTEM : 0;
 }
 
 static int rail_quiet(void *ctx) {
@@ -193,6 +197,7 @@ int main(int argc, char **argv) {
     size = number("CKPT_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", 1);
     meet = getenv("RING_MEET");
     long steps = atol(argv[1]), every = atol(argv[2]);
+    long tell = getenv("RING_TELL") ? atol(getenv("RING_TELL")) : 0;
     if (argc > 3) fault = argv[3];
     if (argc > 4) fault_at = atol(argv[4]);
     ckpt_state_ops state = {.size = sizeof state, .holds = op_holds};
@@ -223,6 +228,7 @@ int main(int argc, char **argv) {
         put(&x);
         get(&y);
         for (int k = 0; k < 2000; k++) x = (x ^ (x >> 29)) * 0xbf58476d1ce4e5b9u + y + (uint64_t)i;
+        if (tell && i % tell == 0) printf("ring: rank %d: step %ld\n", rank, i), fflush(stdout);
         if (every && i % every == 0) checkpoint("called");
     }
     (void)endpoint;
