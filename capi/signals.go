@@ -71,9 +71,9 @@ func ckpt_barrier(job *C.ckpt_job, tag C.uint64_t, e *C.ckpt_error) C.int {
 //export ckpt_signal_send
 func ckpt_signal_send(job *C.ckpt_job, to C.int, kind C.uint, bytes unsafe.Pointer, n C.size_t, e *C.ckpt_error) C.int {
 	s, err := signalsOf(job)
-	if err == nil && (kind > ckpt.SignalLast || n > ckpt.SignalBytes || to < 0) {
-		err = errOf(C.CKPT_E_ARG, "a signal of kind %#x with %d bytes to process %d: kinds are %#x to %#x, and at most %d bytes", uint(kind),
-			uint64(n), int(to), ckpt.SignalFirst, ckpt.SignalLast, ckpt.SignalBytes)
+	if err == nil && (kind < ckpt.SignalFirst || kind > ckpt.SignalLast || n > ckpt.SignalBytes || to < 0 || int(to) >= s.Processes()) {
+		err = errOf(C.CKPT_E_ARG, "a signal of kind %#x with %d bytes to process %d of %d: kinds are %#x to %#x, and at most %d bytes", uint(kind),
+			uint64(n), int(to), s.Processes(), ckpt.SignalFirst, ckpt.SignalLast, ckpt.SignalBytes)
 	}
 	if err == nil {
 		err = s.Send(context.Background(), int(to), uint16(kind), cBytes(bytes, n))

@@ -415,6 +415,17 @@ func (a *attempt) verdictOf(all []closeReport) error {
 	return nil
 }
 
+// warn tells the others that the attempt has ended here, before the rails are opened: the others must come to that, too.
+func (a *attempt) warn(err error) {
+	switch {
+	case !a.closed || !a.failedAlone():
+	case a.j.group.rank() != 0:
+		a.j.tell(0, kindSurrender, surrender{ID: a.id, Why: err.Error(), Stands: true}) // until the rails are open
+	case !a.announced:
+		a.announce(noEpoch(a.reason(err)))
+	}
+}
+
 // failRails opens the rails of an attempt that made no epoch.
 func (a *attempt) failRails() error {
 	_ = a.goOn()

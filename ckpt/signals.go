@@ -58,6 +58,9 @@ func (s *Signals) heard(from int, kind uint16, payload []byte) {
 	s.tables.Attend(attendSignal)
 }
 
+// Processes is how many can be sent to.
+func (s *Signals) Processes() int { return s.net.Size() }
+
 // Send sends a signal. It waits while the receiver has many that it has not looked at.
 func (s *Signals) Send(ctx context.Context, to int, kind uint16, payload []byte) error {
 	switch {

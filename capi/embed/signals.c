@@ -60,10 +60,9 @@ void embed_signals_take(struct embed_job *job) {
     for (;;) {
         unsigned kind = 0;
         int from = -1;
-        size_t n = 0;
+        size_t n = SIZE_MAX;
         int r = ckpt_core_signal_next(&job->seen, &kind, &from, NULL, &n);
-        if (r == 0) break;
-        if (r < 0 && n == 0) break;
+        if (r == 0 || n == SIZE_MAX) break; // none, or nobody to ask
         struct embed_signal *one = malloc(sizeof *one + n + 1);
         if (!one) break; // it stays where it is, and is tried again
         if (r < 0 && ckpt_core_signal_next(&job->seen, &kind, &from, one->bytes, &n) != 1) {

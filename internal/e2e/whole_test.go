@@ -20,11 +20,21 @@ var ring = sync.OnceValues(func() (string, error) {
 	return compileRuntime(built.Bin, "ring", filepath.Join(built.Root, "build", "include"))
 })
 
+// letters is letters.c.
+var letters = sync.OnceValues(func() (string, error) {
+	return compileRuntime(built.Bin, "letters", filepath.Join(built.Root, "build", "include"))
+})
+
 // newWhole prepares a job of ring.c with these arguments.
 func newWhole(t *testing.T, args ...any) *Whole {
 	t.Helper()
+	return newWholeOf(t, ring, args...)
+}
+
+func newWholeOf(t *testing.T, compile func() (string, error), args ...any) *Whole {
+	t.Helper()
 	needCommands(t)
-	program, err := ring()
+	program, err := compile()
 	if err != nil {
 		t.Fatal(err)
 	}
