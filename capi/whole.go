@@ -302,7 +302,7 @@ func (r *wholeRuntime) Allgather(mine []byte) ([][]byte, error) {
 }
 
 func (r *wholeRuntime) Progress() {
-	if r.has&C.CKPT_HAS_PROGRESS != 0 {
+	if r.has&C.CKPT_HAS_PROGRESS != 0 || process.Job != nil && process.Job.Signals().Waiting() {
 		r.ask(C.CKPT_ASK_PROGRESS)
 	}
 }
@@ -361,12 +361,15 @@ func (r *wholeRuntime) Drain() (int, error) {
 	return int(left), nil
 }
 
-func (r *wholeRuntime) Quiesce(on bool) error {
-	n := uint64(0)
+func (r *wholeRuntime) Quiesce(on, program bool) error {
+	var n, calls uint64
 	if on {
 		n = 1
 	}
-	return r.result("keeping the runtime out of its rails (quiesce)", r.ask(C.CKPT_ASK_QUIESCE, n))
+	if program {
+		calls = 1
+	}
+	return r.result("keeping the runtime out of its rails (quiesce)", r.ask(C.CKPT_ASK_QUIESCE, n, calls))
 }
 
 func (r *wholeRuntime) CloseRails() error {

@@ -35,8 +35,9 @@ import (
 // ckpt_open, while the program is not stopped.
 type Embedded interface {
 	Runtime
-	// Quiesce keeps the runtime's threads out of its rails, or lets them in again.
-	Quiesce(on bool) error
+	// Quiesce keeps the runtime's threads out of its rails, or lets them in again. program: what follows answers the
+	// programs' calls, and not only a request of others.
+	Quiesce(on, program bool) error
 	// Drain also receives signals, and counts rails that are not quiet.
 	CloseRails() error
 	// ReopenRails is collective.
@@ -255,7 +256,7 @@ func (j *Job) Whole(asked bool) (State, error) {
 func (j *Job) wholeAttempt(s order) (State, error) {
 	a := j.newAttempt(nil)
 	a.poll = func() {
-		if !a.parked { // the runtime may not run
+		if !a.parked && !a.closed { // the runtime may not run, or has closed its rails
 			j.embedded.Progress()
 		}
 	}
@@ -350,7 +351,7 @@ func (a *attempt) quiesce() error {
 	}
 	a.closing = true
 	var mine closeReport
-	if err := e.Quiesce(true); err != nil {
+	if err := e.Quiesce(true, a.open.Program); err != nil {
 		mine.Failure = err.Error()
 	} else {
 		mine.Obstacle, mine.OneSided = e.Holds(), e.OneSided()
@@ -375,7 +376,7 @@ func (a *attempt) quiesce() error {
 		return err
 	}
 	a.touched = false // nobody writes to this rank's memory any more
-	a.closed = true
+	a.closed = true // from here on nobody polls
 	err = cmp.Or(a.drainSignals(), e.CloseRails())
 	if all, err = a.surely(stepClosed, nil, reportOf(err)); err == nil {
 		err = a.verdictOf(all)
@@ -463,7 +464,7 @@ func openRails(e Embedded, why Why) error {
 	if err := e.ReopenRails(why); err != nil {
 		failed = append(failed, err.Error())
 	}
-	if err := e.Quiesce(false); err != nil {
+	if err := e.Quiesce(false, false); err != nil {
 		failed = append(failed, err.Error())
 	}
 	if len(failed) > 0 {

@@ -77,6 +77,16 @@ func (s *Signals) Send(ctx context.Context, to int, kind uint16, payload []byte)
 	return s.net.Send(ctx, to, kind, payload)
 }
 
+// Waiting tells whether some have come that nobody has taken.
+func (s *Signals) Waiting() bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.inbox) > 0
+}
+
 // Next takes the oldest signal that has come, when take is true and it fits into room bytes. Else ok is false and the
 // signal stays; length says how long it is, -1 when there is none.
 func (s *Signals) Next(room int, take bool) (one Signal, length int, ok bool) {

@@ -39,6 +39,7 @@ struct embed_job {
     void *ctx;
     struct embed_ops all;
     bool asked;     // ckpt_poll has said CKPT_POLL_CHECKPOINT, and nobody has come since
+    bool answers;   // the checkpoint that is being made answers calls of the programs, not only a request
     bool restarted; // the process was continued from an image since ckpt_open
     struct embed_tasks tasks;
     struct embed_rails rails;

@@ -52,6 +52,7 @@ static long answer(struct embed_job *job, ckpt_talk *t) {
     case CKPT_ASK_ALLGATHER:
         return o->runtime.oob_allgather(ctx, (const void *)t->a[0], (void *)t->a[1], t->a[2]);
     case CKPT_ASK_PROGRESS:
+        embed_signals_take(job); // the others may need an answer
         return o->runtime.progress ? o->runtime.progress(ctx) : 0;
     case CKPT_ASK_FAILURE:
         say_failure(job, (char *)t->a[0], t->a[1]);
@@ -71,6 +72,7 @@ static long answer(struct embed_job *job, ckpt_talk *t) {
     case CKPT_ASK_DRAIN:
         return o->messages.drain(ctx);
     case CKPT_ASK_QUIESCE:
+        if (t->a[0]) job->answers = t->a[1] != 0;
         return o->runtime.quiesce ? o->runtime.quiesce(ctx, (int)t->a[0]) : 0;
     case CKPT_ASK_RAILS_QUIET:
         embed_signals_take(job);
@@ -129,8 +131,10 @@ int embed_close(struct embed_job *job, ckpt_error *error) {
 }
 
 int embed_save(struct embed_job *job, ckpt_state *state, ckpt_error *error) {
-    ckpt_talk t = {.subject = CKPT_TALK_CHECKPOINT,
-                   .a = {__atomic_exchange_n(&job->asked, false, __ATOMIC_RELAXED)}};
+    bool asked = __atomic_exchange_n(&job->asked, false, __ATOMIC_RELAXED);
+    ckpt_talk t;
+again:
+    t = (ckpt_talk){.subject = CKPT_TALK_CHECKPOINT, .a = {asked}};
     if (talk(job, &t) == 0) {
         *state = (ckpt_state)t.result;
         int code = pass(&t, error);
@@ -140,6 +144,8 @@ int embed_save(struct embed_job *job, ckpt_state *state, ckpt_error *error) {
     t = (ckpt_talk){.subject = CKPT_TALK_REOPEN, .a = {0, callbacks(job)}};
     job->restarted = true;
     talk(job, &t);
+    // The image was made for others, while the program's call waited for those of other ranks, as it does still.
+    if (t.error.code == 0 && !asked && !job->answers) goto again;
     *state = t.error.code == 0 ? CKPT_STATE_RESTART : CKPT_STATE_ERROR;
     return pass(&t, error);
 }

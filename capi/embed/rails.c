@@ -430,7 +430,7 @@ EXPORT int ckpt_route(ckpt_job *seen, int process, size_t bytes, int kind, ckpt_
     *out = NULL;
     if (seen->tables != NULL &&
         __atomic_load_n(&seen->tables->attention, __ATOMIC_RELAXED) & CKPT_ATTEND_SIGNAL)
-        ckpt_attend(seen);
+        embed_signals_take(embed_of(seen)); // and no more: the runtime is not told of requests here
     const struct ckpt_routes *routes = __atomic_load_n(&seen->routes, __ATOMIC_ACQUIRE);
     if (routes == NULL)
         return refuse(error, CKPT_E_PEER, "no route to process %d: the runtime has registered no rail",

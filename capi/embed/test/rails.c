@@ -27,11 +27,10 @@ static char calls[2000]; // callbacks since the last look
 static const char *why_failed;
 
 static void (*handler)(void); // of the signals that have come
-int ckpt_attend(ckpt_job *seen) {
-    CHECK(seen == &job.seen);
+void embed_signals_take(struct embed_job *of) {
+    CHECK(of == &job);
     tables.attention = 0;
     handler();
-    return CKPT_POLL_NOTHING;
 }
 
 // A rail that notes what it is asked for, and answers as it is told.
