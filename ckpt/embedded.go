@@ -376,7 +376,7 @@ func (a *attempt) quiesce() error {
 		return err
 	}
 	a.touched = false // nobody writes to this rank's memory any more
-	a.closed = true // from here on nobody polls
+	a.closed = true   // from here on nobody polls
 	err = cmp.Or(a.drainSignals(), e.CloseRails())
 	if all, err = a.surely(stepClosed, nil, reportOf(err)); err == nil {
 		err = a.verdictOf(all)

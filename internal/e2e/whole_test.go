@@ -156,3 +156,39 @@ func TestWhole(t *testing.T) {
 		})
 	}
 }
+
+// TestWholeAskedDuringCall: while some ranks are in the program's call and one is not, others ask for a checkpoint, and
+// the job ends and is continued from it. The ranks in the call must wait on for the late one.
+func TestWholeAskedDuringCall(t *testing.T) {
+	t.Parallel()
+	const steps, every = 300, 100
+	native := ringNatively(t, steps, every)
+	w := newWhole(t, steps, every, "late")
+	must(t, w.Start("shell"))
+	killed, dir := 0, t.TempDir()
+	for range 3 {
+		if !Poll(wholeLimit, nil, func() bool {
+			exit, _, err := w.Ckptctl(dir, wholeLimit, "status", w.Run.Checkpoints())
+			return err == nil && exit == Exit{} || w.Ended()
+		}) {
+			t.Fatalf("the job does not answer\n%s", w.Said())
+		}
+		time.Sleep(300 * time.Millisecond) // most of its time is in the call; when it is not, the test is only weaker
+		exit, said, err := w.Ckptctl(dir, wholeLimit, "checkpoint", "--then", "kill", "--timeout", "60s", w.Run.Checkpoints())
+		must(t, err)
+		if w.Ended() && exit != (Exit{}) {
+			break
+		}
+		if exit != (Exit{}) {
+			t.Fatalf("ckptctl: %v\n%s\n%s", exit, said, w.Said())
+		}
+		killed++
+		_, err = w.Wait(wholeLimit)
+		must(t, err)
+		must(t, w.Restart("shell"))
+	}
+	must(t, w.MustEnd(wholeLimit))
+	if err := w.Same(native); err != nil || killed == 0 {
+		t.Errorf("%v, %d requests\n%s", err, killed, w.Said())
+	}
+}

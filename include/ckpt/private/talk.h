@@ -42,7 +42,8 @@ enum {
     CKPT_ASK_ONE_SIDED = 9,
     CKPT_ASK_SETTLE = 10,
     CKPT_ASK_DRAIN = 11,
-    CKPT_ASK_QUIESCE = 12,     /* on; 1 when the calls of the programs are answered, not only a request of others */
+    CKPT_ASK_QUIESCE =
+        12, /* on; 1 when the calls of the programs are answered, not only a request of others */
     CKPT_ASK_RAILS_QUIET = 13, /* signals that have come are taken, too */
     CKPT_ASK_RAILS_CLOSE = 14, /* ckpt_error * */
     CKPT_ASK_RAILS_REOPEN = 15 /* why, ckpt_error * */

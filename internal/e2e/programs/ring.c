@@ -10,7 +10,8 @@
 // on stderr what it was told.  The last line is the number, the same on each run.
 //
 // FAULT is what goes wrong once on rank 1, in the CALL-th call (1): the callback quiesce, drain, quiet, close, reopen or
-// holds fails; "mute": rank 1 never polls; "leave": it ends there without a word.
+// holds fails; "mute": rank 1 never polls; "leave": it ends there without a word; "late": it
+// comes a second late to each call.
 // RING_TELL=n: it says on stdout that n steps are done, and n more.
 #include <arpa/inet.h>
 #include <ckpt.h>
@@ -191,6 +192,18 @@ static int number(const char *a, const char *b, const char *c, int none) {
     return v ? atoi(v) : none;
 }
 
+// Comes late to the program's call, while the others wait in theirs.
+static void linger(void) {
+    struct timespec t, end;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_sec++;
+    do {
+        progress();
+        if (ckpt_poll(job) == CKPT_POLL_CHECKPOINT) checkpoint("asked");
+        clock_gettime(CLOCK_MONOTONIC, &t);
+    } while (t.tv_sec < end.tv_sec || (t.tv_sec == end.tv_sec && t.tv_nsec < end.tv_nsec));
+}
+
 int main(int argc, char **argv) {
     if (argc < 3) return 2;
     rank = number("CKPT_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", 0);
@@ -229,6 +242,7 @@ int main(int argc, char **argv) {
         get(&y);
         for (int k = 0; k < 2000; k++) x = (x ^ (x >> 29)) * 0xbf58476d1ce4e5b9u + y + (uint64_t)i;
         if (tell && i % tell == 0) printf("ring: rank %d: step %ld\n", rank, i), fflush(stdout);
+        if (every && i % every == 0 && rank == 1 && !strcmp(fault, "late")) linger();
         if (every && i % every == 0) checkpoint("called");
     }
     (void)endpoint;
