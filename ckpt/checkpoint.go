@@ -466,7 +466,9 @@ func (a *attempt) outcome() outcome {
 
 // giveUp undoes all stages, tells the other ranks what they do not know, and says why there is no epoch.
 func (a *attempt) giveUp(err error) error {
-	a.warn(err)
+	if a.closed && a.failedAlone() {
+		a.warn(err)
+	}
 	if uerr := a.undo(); uerr != nil {
 		err = fmt.Errorf("%w; and its directory could not be removed: %w", err, uerr)
 	}

@@ -343,12 +343,14 @@ type closeReport struct {
 //
 // Closing and opening are collective, so either all ranks close their rails or none does, whatever becomes of the
 // attempt meanwhile: from stepQuiet on, ranks wait for each other until all have spoken (surely). None is missing there:
-// who is in stepQuiet has heard all in stepQuiesced, and who spoke there, and then gave the attempt up, says so.
+// who is in stepQuiet has heard all in stepQuiesced, and who spoke there, and then gave the attempt up, says so. What
+// ends the attempt on one rank ends, on all, the waits before they speak.
 func (a *attempt) quiesce() error {
 	e := a.j.embedded
 	if e == nil {
 		return nil
 	}
+	defer a.warnAtOnce()()
 	a.closing = true
 	var mine closeReport
 	if err := e.Quiesce(true, a.open.Program); err != nil {
@@ -416,14 +418,30 @@ func (a *attempt) verdictOf(all []closeReport) error {
 	return nil
 }
 
-// warn tells the others that the attempt has ended here, before the rails are opened: the others must come to that, too.
+// warn tells the others that the attempt has ended here, so that they come to where rails are opened again, with this
+// rank.
 func (a *attempt) warn(err error) {
+	var word *verdictError
 	switch {
-	case !a.closed || !a.failedAlone():
+	case errors.As(context.Cause(a.ctx), &word): // all have been told
 	case a.j.group.rank() != 0:
 		a.j.tell(0, kindSurrender, surrender{ID: a.id, Why: err.Error(), Stands: true}) // until the rails are open
 	case !a.announced:
 		a.announce(noEpoch(a.reason(err)))
+	}
+}
+
+// warnAtOnce warns when the attempt ends, until stop is called: the caller may be waiting for the others meanwhile.
+func (a *attempt) warnAtOnce() (stop func()) {
+	warned := make(chan struct{})
+	over := context.AfterFunc(a.ctx, func() {
+		defer close(warned)
+		a.warn(context.Cause(a.ctx))
+	})
+	return func() {
+		if !over() {
+			<-warned
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -85,6 +86,40 @@ func TestWholeCallbacks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Requests whose time ends at any moment of a checkpoint: none makes the ranks disagree, so the job goes on.
+func TestWholeDeadlines(t *testing.T) {
+	t.Parallel()
+	const steps, every = 2000, 100
+	native := ringNatively(t, steps, every)
+	w := newWhole(t, steps, every)
+	must(t, w.Start("shell"))
+	if !awaitEpochAfter(t, w, 0) {
+		t.Fatalf("it ended before it was saved:\n%s", w.Said())
+	}
+	made, refused, dir := 0, 0, t.TempDir()
+	for n := 0; !w.Ended(); n++ {
+		limit := rand.N(200 * time.Millisecond)
+		exit, said, err := w.Ckptctl(filepath.Join(dir, fmt.Sprint(n)), wholeLimit, "checkpoint", w.Run.Checkpoints(), "--timeout", limit.String())
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case exit == (Exit{}):
+			made++
+		case strings.Contains(said, "given up in stage"):
+			refused++
+		}
+	}
+	must(t, w.MustEnd(wholeLimit))
+	if err := w.Same(native); err != nil {
+		t.Errorf("%v\n%s", err, w.Said())
+	}
+	t.Logf("%d requests were in time, %d were not", made, refused)
+	if refused == 0 {
+		t.Error("no time was over")
+	}
+	verifies(t, w)
 }
 
 // A runtime that never looks whether somebody asks is named, the request ends, and the job goes on.

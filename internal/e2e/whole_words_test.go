@@ -186,3 +186,66 @@ func TestWholeRequests(t *testing.T) {
 		})
 	}
 }
+
+// A runtime that was compiled against the headers of version 1.0 is saved with its program, as one of today is.
+func TestWholeOutsidersRuntime(t *testing.T) {
+	t.Parallel()
+	for name, headers := range outsidersHeaders() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, err := NewWhole(built, t.TempDir(), buildRuntime(t, "runtime", headers), "alone")
+			must(t, err)
+			t.Cleanup(w.Mark.KillAll)
+			w.Ranks = 1
+			printed := func(want string) {
+				t.Helper()
+				if !Poll(wholeLimit, nil, func() bool { text, _ := w.Printed("out"); return text == want }) {
+					text, _ := w.Printed("out")
+					t.Fatalf("it prints %q, want %q\n%s", text, want, w.Said())
+				}
+			}
+			must(t, w.Start("shell"))
+			printed("alone: 0 checkpoint, restarted 0, 4711 \n")
+			if !awaitEpochAfter(t, w, 0) {
+				t.Fatalf("it has ended\n%s", w.Said())
+			}
+			must(t, w.Kill(wholeLimit, true))
+			must(t, w.Restart("shell"))
+			must(t, w.MustEnd(wholeLimit))
+			printed("alone: 0 restart, restarted 1, 1 \n") // rebuild has given the handle
+		})
+	}
+}
+
+// What --whole is not for is said: a program that opens no job, and an epoch of a program without its MPI.
+func TestWholeOfOthers(t *testing.T) {
+	t.Parallel()
+	w, err := NewWhole(built, t.TempDir(), "/bin/true")
+	must(t, err)
+	t.Cleanup(w.Mark.KillAll)
+	w.Ranks = 1
+	must(t, w.Start("shell"))
+	must(t, w.MustEnd(wholeLimit))
+	if said := w.Said(); !strings.Contains(said, "/true has ended and has not called ckpt_open, so it could not be saved") {
+		t.Errorf("it ends with %q", said)
+	}
+
+	w, err = NewWhole(built, t.TempDir(), "/bin/sleep", "1000")
+	must(t, err)
+	t.Cleanup(w.Mark.KillAll)
+	w.Ranks = 1
+	p, err := w.Run.Start(w.Mark, built.CkptRun(), "--dir", w.Run.Checkpoints(), "--", "/bin/sleep", "1000")
+	must(t, err)
+	exit, said, err := w.Ckptctl(t.TempDir(), wholeLimit, "checkpoint", w.Run.Checkpoints(), "--timeout", "60s", "--then", "kill")
+	if err != nil || exit != (Exit{}) {
+		t.Fatalf("%v %s %v", exit, said, err)
+	}
+	_, err = p.Wait(wholeLimit)
+	must(t, err)
+	must(t, w.Restart("shell"))
+	exits, err := w.Wait(wholeLimit)
+	must(t, err)
+	if said := w.Said(); exits[0] == (Exit{}) || !strings.Contains(said, "is of a program whose MPI was not saved with it: leave --whole out") {
+		t.Errorf("%v: %q", exits, said)
+	}
+}

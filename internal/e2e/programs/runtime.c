@@ -12,6 +12,8 @@
 //   fork       opens a job, forks, and has the child try; then the parent goes on
 //   versions   opens with structures of other sizes and versions; prints what each is answered
 //   open       opens a job and prints the answer, under ckptrun too
+//   alone      one rank, which saves itself once, under ckptrun --whole too, and prints what that did; then it waits
+//              for its end, if it has been saved and not continued
 #include <ckpt.h>
 #include <ckpt/clock.h>
 #include <ckpt/vid.h>
@@ -26,7 +28,7 @@
 #include <unistd.h>
 
 enum { RANKS = 2 };
-static int me, wire[RANKS], bad;
+static int me, ranks = RANKS, wire[RANKS], bad;
 static pthread_t caller; // the thread that is inside a ckpt call
 static int binds, callbacks;
 
@@ -49,13 +51,14 @@ static int op_rank(void *ctx) {
 static int op_ranks(void *ctx) {
     (void)ctx;
     here();
-    return RANKS;
+    return ranks;
 }
 
 static int op_allgather(void *ctx, const void *mine, void *all, size_t bytes) {
     int rank = *(int *)ctx;
     here();
     memcpy((char *)all + (size_t)rank * bytes, mine, bytes);
+    if (ranks == 1) return 0;
     if (write(wire[rank], mine, bytes) != (ssize_t)bytes) return CKPT_E_PEER;
     for (size_t got = 0; got < bytes;) {
         ssize_t n = read(wire[rank], (char *)all + (size_t)(1 - rank) * bytes + got, bytes - got);
@@ -186,7 +189,7 @@ static void a_job(void) {
 static void versions(void) {
     struct {
         ckpt_runtime_ops ops;
-        void *more[4];
+        void *more[64]; // newer than what libckpt was compiled from, whichever headers this was
     } newer = {.ops = full};
     struct {
         ckpt_config c;
@@ -200,7 +203,7 @@ static void versions(void) {
     if (job != NULL) ckpt_close(job, NULL)
     newer.ops.size = sizeof newer, config_newer.c.size = sizeof config_newer;
     TRY("newer, unused", &config_newer.c, &newer.ops);
-    newer.more[2] = &newer;
+    newer.more[63] = &newer;
     TRY("newer, used", &config, &newer.ops);
     ckpt_config other = config;
     other.api_major++;
@@ -260,11 +263,31 @@ static void forked(void) {
           "the parent");
 }
 
+static void alone(void) {
+    static const char *const names[] = {"error", "checkpoint", "restart", "ignore"};
+    ckpt_error error;
+    ckpt_state state = CKPT_STATE_ERROR;
+    ranks = 1;
+    ckpt_job *job = open_job(&config, &full, &error);
+    check(job != NULL, error.message);
+    if (job == NULL) return;
+    ckpt_vid comm = ckpt_vid_new(job, CKPT_KIND_COMM, 4711, "world", 5, NULL, 0, 1);
+    caller = pthread_self();
+    error = (ckpt_error){.size = sizeof error};
+    int code = ckpt_checkpoint(job, 0, &state, &error);
+    printf("alone: %d %s, restarted %d, %llu %s\n", code, names[state], ckpt_restarted(job),
+           (unsigned long long)ckpt_vid_real(job, CKPT_KIND_COMM, comm), error.message);
+    fflush(stdout);
+    while (state == CKPT_STATE_CHECKPOINT) pause();
+    check(ckpt_close(job, &error) == 0, "closing");
+}
+
 // ---- main ----
 
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "job";
     if (strcmp(what, "idle") == 0) return idle(), 0;
+    if (strcmp(what, "alone") == 0) return alone(), bad;
     int pair[2], status = 0;
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) return 2;
     wire[0] = pair[0], wire[1] = pair[1];
