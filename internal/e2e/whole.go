@@ -18,7 +18,7 @@ import (
 type Whole struct {
 	Built *Built
 	Run   *Run
-	Mark  Mark
+	Mark  Mark     // asking commands have marks of their own
 	Argv  []string // the program and its arguments
 	Ranks int
 	Env   []string // of all processes
@@ -127,12 +127,12 @@ func (w *Whole) MustEnd(limit time.Duration) error {
 
 // Kill ends all at once, the launcher too, or the ranks alone, so that the launcher has to end by itself.
 func (w *Whole) Kill(limit time.Duration, launcherToo bool) error {
-	if launcherToo {
+	ranks := w.Mark.Ranks()
+	for _, pid := range ranks {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+	}
+	if launcherToo || len(ranks) < w.Ranks { // not all were there yet
 		w.Mark.KillAll()
-	} else {
-		for _, pid := range w.Mark.Ranks() {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
-		}
 	}
 	_, err := w.Wait(limit)
 	return err

@@ -94,7 +94,7 @@ func keepAsking(t *testing.T, w *Whole) (stop func() int) {
 				return
 			case <-time.After(20 * time.Millisecond):
 			}
-			exit, said, err := w.Ckptctl(filepath.Join(dir, fmt.Sprint(i)), wholeLimit, "checkpoint", w.Run.Checkpoints(), "--timeout", "20s")
+			exit, said, err := w.Ckptctl(filepath.Join(dir, fmt.Sprint(i)), wholeLimit, "checkpoint", w.Run.Checkpoints(), "--timeout", "10s")
 			switch {
 			case err != nil:
 				t.Error(err)
@@ -105,7 +105,9 @@ func keepAsking(t *testing.T, w *Whole) (stop func() int) {
 			}
 		}
 	}()
-	return func() int { close(end); return <-made }
+	stop = sync.OnceValue(func() int { close(end); return <-made })
+	t.Cleanup(func() { stop() })
+	return stop
 }
 
 // TestWhole kills jobs with kill -9 at random moments, in several generations, each under another launcher than the
@@ -119,26 +121,24 @@ func TestWhole(t *testing.T) {
 			t.Parallel()
 			w := newWhole(t, steps, every)
 			must(t, w.Start(name))
-			asked, generation := 0, 0
+			generation := 0
+			stop := keepAsking(t, w)
 			for ; generation < generations; generation++ {
 				before := epochOf(t, w)
-				stop := keepAsking(t, w)
 				// An odd one is killed wherever it is, perhaps in the middle of its restart.
 				saved := generation%2 == 1 || awaitEpochAfter(t, w, before)
 				if saved {
 					time.Sleep(rand.N(400 * time.Millisecond)) // the random moment
 				}
-				ended := w.Ended()
-				if !ended {
-					must(t, w.Kill(wholeLimit, rand.N(2) == 0))
-				}
-				asked += stop()
-				if ended {
+				if w.Ended() {
 					break
 				}
+				must(t, w.Kill(wholeLimit, rand.N(2) == 0))
 				must(t, w.Restart(names[(first+generation+1)%len(names)]))
 			}
-			if err := w.MustEnd(wholeLimit); err != nil {
+			err := w.MustEnd(wholeLimit)
+			asked := stop()
+			if err != nil {
 				t.Fatalf("generation %d: %v", generation, err)
 			}
 			if err := w.Same(native); err != nil {
