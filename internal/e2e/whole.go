@@ -134,9 +134,19 @@ func (w *Whole) Kill(limit time.Duration, launcherToo bool) error {
 	if launcherToo || len(ranks) < w.Ranks { // not all were there yet
 		w.Mark.KillAll()
 	}
+	if !Poll(launcherPatience, nil, w.Ended) {
+		if left := w.Mark.Ranks(); len(left) > 0 {
+			return fmt.Errorf("killed, and still there:\n%s", Dump(left))
+		}
+		w.Mark.KillAll()
+	}
 	_, err := w.Wait(limit)
 	return err
 }
+
+// launcherPatience is how long a launcher whose ranks are all dead may take. Open MPI's sometimes never ends when that
+// happens while they start.
+const launcherPatience = 20 * time.Second
 
 // Printed is what all ranks wrote to a stream of their own.
 func (w *Whole) Printed(stream string) (string, error) { return w.Files.Printed(stream, w.Ranks) }
