@@ -205,8 +205,8 @@ func TestWholeKilledRank(t *testing.T) {
 	}{
 		{"closed", "shell", func(w *Whole) { w.RankEnv = map[int][]string{1: {"CKPT_FAULT=ckpt.closed=kill:2"}} }},
 		{"closed0", "shell", func(w *Whole) { w.RankEnv = map[int][]string{0: {"CKPT_FAULT=ckpt.closed=kill:2"}} }},
-		{"left", "shell", func(w *Whole) { w.Argv = append(w.Argv, "leave", "2") }},
-		{"left", "mpich", func(w *Whole) { w.Argv = append(w.Argv, "leave", "2") }},
+		{"left", "shell", func(w *Whole) { w.Argv = append(w.Argv, "leave", "3") }},
+		{"left", "mpich", func(w *Whole) { w.Argv = append(w.Argv, "leave", "3") }},
 	} {
 		t.Run(c.name+"/"+c.launcher, func(t *testing.T) {
 			t.Parallel()
@@ -225,7 +225,8 @@ func TestWholeKilledRank(t *testing.T) {
 			if !strings.Contains(said, "rank 1") && !strings.Contains(said, "rank 0") {
 				t.Errorf("nobody says who is lost:\n%s", said)
 			}
-			if n := epochOf(t, w); n != 1 {
+			// A call waits for the epoch before, so the one before that was committed when a rank left.
+			if n := epochOf(t, w); n != 1 && (c.name != "left" || n != 2) {
 				t.Errorf("the last epoch is %d, not the first\n%s", n, said)
 			}
 			verifies(t, w)
