@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Whole is a job of a runtime that is saved with its program (ckptrun --whole): ring.c, started by a shell or by the
+// Whole is a job of a runtime that is saved with its program (ckptrun --whole): relay.c, started by a shell or by the
 // launcher of one of the MPIs.
 type Whole struct {
 	Built *Built
@@ -64,7 +64,7 @@ func (w *Whole) launch(launcher string, argv []string) error {
 	if err := os.Mkdir(meet, 0o755); err != nil {
 		return err
 	}
-	env := append([]string{"TMPDIR=" + w.Run.Work(), "LC_ALL=C", "RING_MEET=" + meet, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}, w.Env...)
+	env := append([]string{"TMPDIR=" + w.Run.Work(), "LC_ALL=C", "RELAY_MEET=" + meet, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}, w.Env...)
 	argv = w.Files.Argv(argv...)
 	c := Command{Argv: argv, Dir: w.Run.Work(), Mark: w.Mark, Stdout: w.Run.Stdout, Stderr: w.Run.Stderr, Env: env}
 	w.launched = nil

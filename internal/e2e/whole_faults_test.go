@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// told is what ring.c says that a rank was told of a checkpoint.
+// told is what relay.c says that a rank was told of a checkpoint.
 type told struct{ who, state, opened, text string }
 
-var toldLine = regexp.MustCompile(`(?m)^ring: rank \d+: (\w+): (\w+), opened for (\d+): (.*)$`)
+var toldLine = regexp.MustCompile(`(?m)^relay: rank \d+: (\w+): (\w+), opened for (\d+): (.*)$`)
 
 // toldTo lists what a rank was told, in order.
 func toldTo(t *testing.T, w *Whole, rank int) []told {
@@ -42,7 +42,7 @@ func verifies(t *testing.T, w *Whole) {
 // does one that continues the last epoch.
 func TestWholeCallbacks(t *testing.T) {
 	const steps, every = 400, 100
-	native := ringNatively(t, steps, every)
+	native := relayNatively(t, steps, every)
 	for _, c := range []struct{ fault, state, opened, text string }{ // opened: the last reason to open the rail
 		{"holds", "ignore", "1", "rank 1: the test holds it back"},
 		{"quiesce", "error", "1", "rank 1: keeping the runtime out of its rails (quiesce): the test wants it so"},
@@ -92,7 +92,7 @@ func TestWholeCallbacks(t *testing.T) {
 func TestWholeDeadlines(t *testing.T) {
 	t.Parallel()
 	const steps, every = 2000, 100
-	native := ringNatively(t, steps, every)
+	native := relayNatively(t, steps, every)
 	w := newWhole(t, steps, every)
 	must(t, w.Start("shell"))
 	if !awaitEpochAfter(t, w, 0) {
@@ -128,7 +128,7 @@ func TestWholeMute(t *testing.T) {
 		t.Run(option, func(t *testing.T) {
 			t.Parallel()
 			w := newWhole(t, 1<<40, 0, "mute")
-			w.Env = append(w.Env, "RING_TELL=50")
+			w.Env = append(w.Env, "RELAY_TELL=50")
 			must(t, w.Start("shell"))
 			argv := []string{"checkpoint", w.Run.Checkpoints(), "--timeout", "4s"}
 			want := regexp.MustCompile(`no epoch within \d.*rank 1 is not done; the job goes on`)
@@ -160,7 +160,7 @@ func TestWholeMute(t *testing.T) {
 			case <-time.After(wholeLimit):
 				t.Fatalf("the request does not end\n%s", w.Said())
 			}
-			// The others were there, and the ring turns on with all of them.
+			// The others were there, and the relay goes on with all of them.
 			before := stepsOf(t, w)
 			if !Poll(wholeLimit, nil, func() bool { return w.Ended() || stepsOf(t, w) > before+2 }) || w.Ended() {
 				t.Errorf("the job does not go on\n%s", w.Said())
@@ -198,7 +198,7 @@ func awaitJob(t *testing.T, w *Whole) {
 // There is no epoch of that checkpoint, the others end, with words, and the one before restarts.
 func TestWholeKilledRank(t *testing.T) {
 	const steps, every = 400, 100
-	native := ringNatively(t, steps, every)
+	native := relayNatively(t, steps, every)
 	for _, c := range []struct {
 		name, launcher string
 		arm            func(*Whole)

@@ -15,9 +15,9 @@ import (
 // wholeLimit is what a whole job may take on a loaded machine. No result depends on it.
 const wholeLimit = 2 * time.Minute
 
-// ring compiles ring.c against today's headers, once.
-var ring = sync.OnceValues(func() (string, error) {
-	return compileRuntime(built.Bin, "ring", filepath.Join(built.Root, "build", "include"))
+// relay compiles relay.c against today's headers, once.
+var relay = sync.OnceValues(func() (string, error) {
+	return compileRuntime(built.Bin, "relay", filepath.Join(built.Root, "build", "include"))
 })
 
 // letters is letters.c.
@@ -25,10 +25,10 @@ var letters = sync.OnceValues(func() (string, error) {
 	return compileRuntime(built.Bin, "letters", filepath.Join(built.Root, "build", "include"))
 })
 
-// newWhole prepares a job of ring.c with these arguments.
+// newWhole prepares a job of relay.c with these arguments.
 func newWhole(t *testing.T, args ...any) *Whole {
 	t.Helper()
-	return newWholeOf(t, ring, args...)
+	return newWholeOf(t, relay, args...)
 }
 
 func newWholeOf(t *testing.T, compile func() (string, error), args ...any) *Whole {
@@ -55,8 +55,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// ringNatively runs ring.c by itself.
-func ringNatively(t *testing.T, args ...any) *Whole {
+// relayNatively runs relay.c by itself.
+func relayNatively(t *testing.T, args ...any) *Whole {
 	t.Helper()
 	w := newWhole(t, args...)
 	must(t, w.Natively())
@@ -114,7 +114,7 @@ func keepAsking(t *testing.T, w *Whole) (stop func() int) {
 // one before. The program saves itself, and operators ask at the same time.
 func TestWhole(t *testing.T) {
 	const generations, steps, every = 6, 3000, 50 // checkpoints take the time
-	native := ringNatively(t, steps, every)
+	native := relayNatively(t, steps, every)
 	names := []string{"shell", "mpich", "openmpi"}
 	for first, name := range names {
 		t.Run(name, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestWhole(t *testing.T) {
 func TestWholeAskedDuringCall(t *testing.T) {
 	t.Parallel()
 	const steps, every = 300, 100
-	native := ringNatively(t, steps, every)
+	native := relayNatively(t, steps, every)
 	w := newWhole(t, steps, every, "late")
 	must(t, w.Start("shell"))
 	killed, dir := 0, t.TempDir()

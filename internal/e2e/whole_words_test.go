@@ -76,7 +76,7 @@ func TestWholeSignalsWrong(t *testing.T) {
 func TestWholeWords(t *testing.T) {
 	t.Parallel()
 	const steps, every = 400, 50
-	native := ringNatively(t, steps, every)
+	native := relayNatively(t, steps, every)
 	w := newWhole(t, steps, every)
 	must(t, w.Start("shell", "--keep", "4"))
 	must(t, w.MustEnd(wholeLimit))
@@ -90,9 +90,9 @@ func TestWholeWords(t *testing.T) {
 		return text
 	}
 	for _, c := range []struct{ argv, want string }{
-		{"ls", fmt.Sprintf(`(?m)^%d +committed .* 4 .*ring 1 `, last)},
+		{"ls", fmt.Sprintf(`(?m)^%d +committed .* 4 .*relay 1 `, last)},
 		{"verify", `.`},
-		{"inspect", `(?s)ranks +4 on .*MPI +ring 1 .*whole`},
+		{"inspect", `(?s)ranks +4 on .*MPI +relay 1 .*whole`},
 		{"plan --mtbf 1h", `.`},
 	} {
 		if text := said(append(strings.Fields(c.argv), dir)...); !regexp.MustCompile(c.want).MatchString(text) {

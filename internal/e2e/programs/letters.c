@@ -2,7 +2,7 @@
 //
 // letters.c: the signals, all-gathers and barriers of ckpt.h, in a runtime in the program's half or without ckptrun.
 //
-//   CKPT_RANK=r CKPT_SIZE=n RING_MEET=folder letters ROUNDS EVERY      (or under an MPI launcher)
+//   CKPT_RANK=r CKPT_SIZE=n RELAY_MEET=folder letters ROUNDS EVERY      (or under an MPI launcher)
 //   ... letters wrong
 //
 // In each round each process sends to each, itself too, letters of two kinds, whose lengths differ: those of one kind
@@ -166,7 +166,7 @@ int main(int argc, char **argv) {
     if (argc < 2) return 2;
     rank = number("CKPT_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", 0);
     size = number("CKPT_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", 1);
-    meet = getenv("RING_MEET");
+    meet = getenv("RELAY_MEET");
     ckpt_runtime_ops ops = {
         .size = sizeof ops, .rank = op_rank, .ranks = op_ranks, .oob_allgather = op_allgather};
     ckpt_config config = {.size = sizeof config,
