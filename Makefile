@@ -232,7 +232,7 @@ campaign: all
 
 # Every parser of bytes from disk or wire; scripts/fuzz.sh has more variables.
 fuzz:
-	GO=$(GO) FUZZTIME='$(or $(FUZZTIME),30s)' FUZZ='$(FUZZ)' FUZZPROCS='$(FUZZPROCS)' FUZZKEEP='$(FUZZKEEP)' scripts/fuzz.sh
+	GO=$(GO) FUZZTIME='$(or $(FUZZTIME),30s)' FUZZ='$(FUZZ)' FUZZPROCS='$(FUZZPROCS)' FUZZKEEP='$(FUZZKEEP)' FUZZLOG='$(FUZZLOG)' FUZZGOAL='$(FUZZGOAL)' scripts/fuzz.sh
 
 lint: all examples
 	GO=$(GO) scripts/lint.sh

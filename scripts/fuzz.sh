@@ -8,6 +8,12 @@
 #   FUZZPROCS=N    workers at a time (all processors)
 #   FUZZKEEP=N     copies up to N small inputs that reached new code into the target's testdata/fuzz, where
 #                  every `go test` runs them from then on
+#   FUZZLOG=FILE   adds a line for each run of a target: when, commit, sources, processor seconds, package.Target
+#   FUZZGOAL=N     with FUZZLOG: passes a target over that has N processor minutes there, of the same sources, and
+#                  goes round until all have them
+#
+# Sources are a digest of all files of this module that the target's package is made of, tests apart: minutes that
+# a parser was given stay its own for as long as nothing of it is changed.
 #
 # What makes a target fail is written to its testdata/fuzz too.  Go keeps all that reached new code in its
 # cache, and begins with it the next time.
@@ -20,6 +26,8 @@ procs=${FUZZPROCS:-$(nproc)}
 keep=${FUZZKEEP:-0}
 cache=$($go env GOCACHE)/fuzz
 largest=600 # bytes of an input that is kept
+log_to=${FUZZLOG:-}
+goal=${FUZZGOAL:-0}
 
 # keep_some PACKAGE FOLDER TARGET: some of all sizes, those that are not there yet.
 keep_some() {
@@ -37,22 +45,59 @@ keep_some() {
 # Go calls it a failure when the time is over in the middle of an input.
 over() { grep -q 'context deadline exceeded' "$1" && ! grep -q 'Failing input' "$1"; }
 
+# sources PACKAGE: the digest of what it is made of.
+sources() {
+    $go list -deps -test -f '{{if .Module}}{{if .Module.Main}}{{$d := .Dir}}{{range .GoFiles}}{{$d}}/{{.}}
+{{end}}{{range .CgoFiles}}{{$d}}/{{.}}
+{{end}}{{range .CFiles}}{{$d}}/{{.}}
+{{end}}{{range .HFiles}}{{$d}}/{{.}}
+{{end}}{{range .SFiles}}{{$d}}/{{.}}
+{{end}}{{end}}{{end}}' "$1" | grep "^$PWD/" | grep -v -e '_test\.go$' -e // | sort -u | xargs cat | sha256sum | cut -c1-16
+}
+
+# given DIGEST TARGET: the processor seconds that the log has for it.
+given() { awk -v d="$1" -v t="$2" '$3 == d && $5 == t { n += $4 } END { printf "%d", n }' "$log_to" 2>/dev/null || echo 0; }
+
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+used=$(mktemp)
+trap 'rm -f "$log" "$used"' EXIT
+TIMEFORMAT='%U %S'
+commit=$(git rev-parse --short HEAD 2>/dev/null || echo -)
+
+# run PACKAGE FOLDER TARGET: for the time of one run.
+run() {
+    printf '\n== %s.%s, %s\n' "$1" "$3" "$time"
+    # Making an input smaller may take for ever: so many tries show what there is to see.
+    { time $go test -run '^$' -fuzz "^$3\$" -fuzztime "$time" -fuzzminimizetime 200x -parallel "$procs" -timeout 0 "$1" >"$log" 2>&1; } 2>"$used" ||
+        over "$log" || failed+=("$1.$3")
+    cat "$log"
+    [ -z "$log_to" ] || printf '%s %s %s %s %s\n' "$(date -u +%FT%TZ)" "$commit" "$(sources "$1")" \
+        "$(awk '{ printf "%.0f", $1 + $2 }' "$used")" "$1.$3" >>"$log_to"
+    [ "$keep" -gt 0 ] && keep_some "$1" "$2" "$3"
+}
+
 targets=0
 failed=()
+list=()
 while read -r package folder; do
-    mapfile -t names < <($go test -list '^Fuzz' "$package" 2>/dev/null | grep '^Fuzz')
-    for name in "${names[@]}"; do
-        [[ $package.$name =~ ${FUZZ:-.} ]] || continue
-        targets=$((targets + 1))
-        printf '\n== %s.%s, %s\n' "$package" "$name" "$time"
-        # Making an input smaller may take for ever: so many tries show what there is to see.
-        $go test -run '^$' -fuzz "^$name\$" -fuzztime "$time" -fuzzminimizetime 200x -parallel "$procs" -timeout 0 "$package" 2>&1 | tee "$log" ||
-            over "$log" || failed+=("$package.$name")
-        [ "$keep" -gt 0 ] && keep_some "$package" "$folder" "$name"
-    done
+    while read -r name; do
+        [[ $package.$name =~ ${FUZZ:-.} ]] && list+=("$package $folder $name")
+    done < <($go test -list '^Fuzz' "$package" 2>/dev/null | grep '^Fuzz')
 done < <($go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' ./...)
+
+targets=${#list[@]}
+while :; do
+    short=0
+    for entry in "${list[@]}"; do
+        read -r package folder name <<<"$entry"
+        if [ -n "$log_to" ] && [ "$goal" -gt 0 ]; then
+            [ "$(given "$(sources "$package")" "$package.$name")" -ge $((60 * goal)) ] && continue
+            short=1
+        fi
+        run "$package" "$folder" "$name"
+    done
+    [ "$short" = 1 ] && [ ${#failed[@]} -eq 0 ] || break
+done
 
 echo
 [ "$targets" -gt 0 ] || { echo "fuzz: no target matches ${FUZZ:-.}" && exit 1; }
