@@ -2,6 +2,7 @@
 #
 #   make            build everything into build/, a tree that can be moved anywhere
 #   make demo       kill -9 a running MPI job and continue it: the short proof
+#   make demo-embed  the same for a runtime that is saved with its program (examples/tmpi)
 #   make check      build, lint, and the tests that start no MPI job: what to run before each commit
 #   make test       all tests; ONLY=REGEXP those with such names, ONLY=./ckpt/... or ONLY=packages a part
 #   make bench      measure; results go to bench/results/
@@ -200,6 +201,9 @@ examples: $(EXAMPLES)
 demo: all examples
 	scripts/demo.sh $(BUILD)
 
+demo-embed: all examples
+	scripts/demo-embed.sh $(BUILD)
+
 # No fault points, no programs of other people: what a change needs before it is committed.
 check: all examples $(C_TESTS)
 	GO=$(GO) scripts/lint.sh
@@ -253,7 +257,7 @@ install: all
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all faults setup examples demo check test bench soak soak-programs campaign fuzz lint analyze format generate install clean FORCE
+.PHONY: all faults setup examples demo demo-embed check test bench soak soak-programs campaign fuzz lint analyze format generate install clean FORCE
 FORCE:
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)
