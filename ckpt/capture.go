@@ -12,6 +12,7 @@ import (
 	"github.com/libckpt/libckpt/ckpt/control"
 	"github.com/libckpt/libckpt/ckpt/files"
 	"github.com/libckpt/libckpt/ckpt/image"
+	"github.com/libckpt/libckpt/ckpt/shm"
 	"github.com/libckpt/libckpt/ckpt/snapshot"
 	"github.com/libckpt/libckpt/ckpt/store"
 	"github.com/libckpt/libckpt/drain"
@@ -71,7 +72,7 @@ func (a *attempt) captureHere() {
 	mine := &a.state
 	err := a.onProgram(func() {
 		var err error
-		a.capture, mine.Obstacles, err = a.j.captureStopped()
+		a.capture, mine.Obstacles, err = a.j.captureStopped(a.segments)
 		if err != nil {
 			mine.Failure = err.Error()
 		} else if a.capture != nil {
@@ -83,10 +84,11 @@ func (a *attempt) captureHere() {
 	}
 }
 
-// captureStopped describes the stopped program. Obstacles say why the program cannot be saved now.
-func (j *Job) captureStopped() (*capture, []string, error) {
+// captureStopped describes the stopped program. Obstacles say why the program cannot be saved now. segments are the
+// shared ones of all processes.
+func (j *Job) captureStopped(segments [][]string) (*capture, []string, error) {
 	c := &capture{meta: j.meta}
-	obstacles, err := c.describe(j)
+	obstacles, err := c.describe(j, segments)
 	if err != nil || len(obstacles) > 0 {
 		c.done()
 		return nil, obstacles, err
@@ -116,7 +118,7 @@ func (j *Job) ignoredFDs() []int {
 	return list
 }
 
-func (c *capture) describe(j *Job) (obstacles []string, err error) {
+func (c *capture) describe(j *Job, segments [][]string) (obstacles []string, err error) {
 	j.mu.Lock()
 	known := make(map[int]bool, len(j.frozen))
 	for pid := range j.frozen {
@@ -182,6 +184,8 @@ func (c *capture) describe(j *Job) (obstacles []string, err error) {
 	if j.tables != nil && j.embedded == nil {
 		snapshot.Own(c.regions, j.runtime.Memory())
 	}
+	shared, held := j.signals.Segments().Save(c.regions, segments)
+	obstacles = append(obstacles, held...)
 	for i := range c.regions {
 		if r := &c.regions[i]; j.host.Foreign(r.Start, r.End) {
 			obstacles = append(obstacles, fmt.Sprintf("memory %s lies among the program's and is not its own: "+
@@ -194,6 +198,13 @@ func (c *capture) describe(j *Job) (obstacles []string, err error) {
 	}
 	if len(obstacles) > 0 {
 		return obstacles, nil
+	}
+	if len(shared) > 0 {
+		b, err := shm.Encode(shared)
+		if err != nil {
+			return nil, err
+		}
+		c.sections = append(c.sections, image.Section{Name: shm.Section, Data: b})
 	}
 	if err := snapshot.CopyShared(c.regions); err != nil {
 		return nil, err

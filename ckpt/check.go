@@ -42,7 +42,10 @@ func CheckImage(f *image.File, m *store.Manifest, rank int) error {
 	case meta.MPI.Name == "none":
 		return nil
 	case meta.MPI.ABI == abiWhole:
-		_, err := f.Section(sectionObjects)
+		if _, err := f.Section(sectionObjects); err != nil {
+			return err
+		}
+		_, err := readSegments(f, meta.Rank, meta.Ranks)
 		return err
 	}
 	for _, name := range []string{sectionObjects, sectionRuntime} {

@@ -377,9 +377,10 @@ type attempt struct {
 	parked     bool // the program is stopped, by us
 	stoppedAt  time.Time
 	stoppedFor time.Duration
-	touched    bool // some rank's memory may be written to by others as long as those run
-	synced     bool // some rank has synchronous sends that its program has not seen complete
-	resumed    bool // async: the gates of this rank are open again
+	touched    bool       // some rank's memory may be written to by others as long as those run
+	segments   [][]string // shared segments, by process (shm.Segments.Held)
+	synced     bool       // some rank has synchronous sends that its program has not seen complete
+	resumed    bool       // async: the gates of this rank are open again
 	// drain, snapshot
 	state   captureReport // what this rank has to say of itself
 	capture *capture
@@ -549,6 +550,9 @@ func (a *attempt) park() error {
 	a.then = all[0].Then
 	a.touched = slices.ContainsFunc(all, func(p parkReport) bool { return p.OneSided })
 	a.synced = slices.ContainsFunc(all, func(p parkReport) bool { return p.Synced })
+	for _, p := range all {
+		a.segments = append(a.segments, p.Segments)
+	}
 	return nil
 }
 

@@ -82,7 +82,7 @@ func (j *Job) listenEmbedded(rt Runtime) {
 	if !ok {
 		return
 	}
-	j.embedded, j.signals = e, NewSignals(j.net, j.tables)
+	j.embedded, j.signals = e, NewSignals(j.net, j.tables, j.remade)
 	j.turns.come, j.turns.called = make(chan struct{}), make([]uint64, j.net.Size())
 	j.net.Handle(kindOrder, func(_ int, payload []byte) {
 		var s order

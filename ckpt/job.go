@@ -18,6 +18,7 @@ import (
 	"github.com/libckpt/libckpt/ckpt/control"
 	"github.com/libckpt/libckpt/ckpt/launch"
 	"github.com/libckpt/libckpt/ckpt/lease"
+	"github.com/libckpt/libckpt/ckpt/shm"
 	"github.com/libckpt/libckpt/ckpt/snapshot"
 	"github.com/libckpt/libckpt/ckpt/store"
 	"github.com/libckpt/libckpt/ckpt/where"
@@ -47,6 +48,7 @@ type Job struct {
 	turns    turns              // with embedded
 	ignored  map[int]bool       // descriptors of the runtime; under mu
 	signals  *Signals           // with embedded
+	remade   *shm.Restored      // restart in whole mode: shared segments of the image
 
 	owned   *owned          // rank 0: the directories that are this job's
 	store   *store.Store    // rank 0 commits; all write images
@@ -231,6 +233,7 @@ const (
 	kindUndrained = 10 // id of the attempt: this rank cannot receive what is under way
 	kindOrder     = 11 // rank 0: order, with an embedded runtime
 	kindCalled    = 12 // to rank 0: the program has called ckpt_checkpoint
+	kindSegment   = 13 // of a shared segment, between its processes (ckpt/shm)
 )
 
 // serve opens the directory and, on rank 0, the way for operators.

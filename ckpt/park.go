@@ -22,6 +22,7 @@ type parkReport struct {
 	OneSided bool         `json:"onesided,omitempty"`
 	Synced   bool         `json:"synced,omitempty"`
 	Then     after.Action `json:"then,omitempty"` // rank 0: what was asked for
+	Segments []string     `json:"segments,omitempty"`
 }
 
 // parkHere stops the program on this rank, and finds out what is in the way.
@@ -38,6 +39,7 @@ func (a *attempt) parkHere() parkReport {
 		return mine
 	}
 	a.parked = true
+	mine.Segments = j.signals.Segments().Held()
 	mine.Obstacle = j.slow.obstacle()
 	// A rank that has withdrawn has let its program go on, which may be anywhere now.
 	if a.async && !j.clock.Safe(a.clock) {

@@ -192,7 +192,7 @@ func Continue(h Host, o launch.Options, r *Restart, log *zap.Logger) (*Job, erro
 		return nil, err
 	}
 	defer f.Close()
-	if err = j.restore(r, f, func(err error) error { return err }); err != nil {
+	if err = j.restore(r, f, func(err error) error { return err }, nil); err != nil {
 		return nil, err
 	}
 	err = j.serve()
@@ -219,7 +219,7 @@ func ContinueRuntime(h Host, o launch.Options, r *Restart, rt Runtime, tables *v
 		return nil, err
 	}
 	defer f.Close()
-	if err = j.restore(r, f, func(err error) error { return errorOfAll(rt, err) }); err != nil {
+	if err = j.restore(r, f, func(err error) error { return errorOfAll(rt, err) }, rt.Allgather); err != nil {
 		return nil, err
 	}
 	objects, err := f.Section(sectionObjects)
@@ -337,8 +337,8 @@ func errorOfAll(rt Runtime, err error) error {
 
 // restore brings memory, files and threads of the image into this process. agree waits for all ranks and returns
 // the error of any rank on all of them: no file is touched before every rank has found its own in order, and none
-// is opened before all are back in place.
-func (j *Job) restore(r *Restart, f *image.File, agree func(error) error) error {
+// is opened before all are back in place. gather gives all ranks what each says.
+func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather func([]byte) ([][]byte, error)) error {
 	threads, err := f.Section(sectionThreads)
 	if err != nil {
 		return err
@@ -365,10 +365,25 @@ func (j *Job) restore(r *Restart, f *image.File, agree func(error) error) error 
 	if err := agree(err); err != nil {
 		return err
 	}
+	if r.Whole() {
+		if err := j.placeSegments(f, agree, gather); err != nil {
+			return err
+		}
+		defer j.remade.Close()
+	}
 	if err := agree(files.PutBack(table, options)); err != nil {
 		return err
 	}
-	if err := snapshot.Map(context.Background(), f, 0, nil); err != nil {
+	if r.Whole() {
+		if err := j.remakeSegments(agree); err != nil {
+			return err
+		}
+	}
+	err = snapshot.Map(context.Background(), f, snapshot.Options{Shared: j.remade.File})
+	if r.Whole() { // others may map what this rank has filled
+		err = agree(err)
+	}
+	if err != nil {
 		return r.advise(err)
 	}
 	err = files.Restore(table, options)

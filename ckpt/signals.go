@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/libckpt/libckpt/ckpt/shm"
 	"github.com/libckpt/libckpt/drain"
 	"github.com/libckpt/libckpt/rails/signaling"
 	"github.com/libckpt/libckpt/vid"
@@ -17,8 +18,9 @@ import (
 // have come wait here until the runtime's half takes them (ckpt_poll), and are counted on both sides, so that none
 // is under way when an image is made. Any thread may call any method.
 type Signals struct {
-	net    *signaling.Network
-	tables *vid.Tables
+	net      *signaling.Network
+	tables   *vid.Tables
+	segments *shm.Segments
 
 	mu             sync.Mutex
 	inbox          []Signal
@@ -43,9 +45,9 @@ const (
 // runtimeTags keeps the runtime's tags apart from those of attempts.
 const runtimeTags = 1 << 63
 
-// NewSignals begins to hear signals.
-func NewSignals(net *signaling.Network, tables *vid.Tables) *Signals {
-	s := &Signals{net: net, tables: tables, sent: make([]uint64, net.Size()), received: make([]uint64, net.Size())}
+// NewSignals begins to hear signals. segments are those that the process has from an image.
+func NewSignals(net *signaling.Network, tables *vid.Tables, segments *shm.Restored) *Signals {
+	s := &Signals{net: net, tables: tables, segments: shm.New(net, kindSegment, segments), sent: make([]uint64, net.Size()), received: make([]uint64, net.Size())}
 	net.HandleSpan(SignalFirst, SignalLast, s.heard)
 	return s
 }
@@ -56,6 +58,14 @@ func (s *Signals) heard(from int, kind uint16, payload []byte) {
 	s.inbox = append(s.inbox, Signal{from, kind, payload})
 	s.received[from]++
 	s.tables.Attend(attendSignal)
+}
+
+// Segments are the shared segments of this process.
+func (s *Signals) Segments() *shm.Segments {
+	if s == nil {
+		return nil
+	}
+	return s.segments
 }
 
 // Processes is how many can be sent to.
@@ -167,7 +177,7 @@ func JoinSignals(rt Runtime, tables *vid.Tables) (*Signals, func(context.Context
 	if err != nil {
 		return nil, nil, err
 	}
-	return NewSignals(net, tables), net.Shutdown, nil
+	return NewSignals(net, tables, nil), net.Shutdown, nil
 }
 
 // join makes the signaling network of all ranks. Collective.

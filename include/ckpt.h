@@ -276,6 +276,38 @@ int ckpt_task_leave(ckpt_job *job, int local_task);
 
 #endif
 
+/* ---- memory that processes of one node share ------------------------------------------------------
+ *
+ * For memory whose content is the application's or the runtime's state: windows, heaps.  Queues that are empty when
+ * their rail is quiet need none of this: the rail unmaps them in close, and makes them anew in reopen. */
+
+#define CKPT_SHM_ZERO 1u /* the content need not be saved: after a restart it is zeros */
+
+typedef struct ckpt_shm {
+    size_t size;
+    const char
+        *name; /* at most 63 letters, digits, and characters . _ -; a process has one segment of a name */
+    size_t bytes;
+    const int *processes; /* who shares it, ascending, this one among them; the first one makes it */
+    int n;
+    unsigned flags; /* CKPT_SHM_* */
+} ckpt_shm;
+
+#ifndef CKPT_TYPES_ONLY
+
+/* Makes a segment of zeros, and maps it, for reading and writing: *at may differ from process to process.  Collective
+ * over its processes, all of which give the same; waits for them as ckpt_barrier does.  Its memory is there: who uses it
+ * is not killed for lack of it.  It has no name that outlives the call, and ends with the last process that has it.
+ * A checkpoint saves the content once.  After a restart it is mapped where it was before any thread runs; processes
+ * that shared it must then be on one node again.  On error nobody has it: CKPT_E_ARG (also when others give
+ * something else), CKPT_E_STATE (a process has one of this name), CKPT_E_SYSTEM (also: /dev/shm has no room),
+ * CKPT_E_PEER, CKPT_E_NOTSUP (its processes are on several nodes), CKPT_E_VERSION. */
+int ckpt_shm_map(ckpt_job *job, const ckpt_shm *shm, void **at, ckpt_error *error);
+/* Unmaps it in this process.  Not collective: the others keep it.  CKPT_E_ARG: there is none of this name. */
+int ckpt_shm_unmap(ckpt_job *job, const char *name);
+
+#endif
+
 /* ---- objects: virtual ids (vid/doc.go; inline look-up in ckpt/vid.h) ---------------------------- */
 
 struct ckpt_object_ops {

@@ -11,6 +11,7 @@
 //   tasks.c    the tasks of one process meet in ckpt_checkpoint
 //   rails.c    rails, endpoints, routes, and their way through a checkpoint
 //   signals.c  signals that have come, and ckpt_poll
+//   shm.c      memory that processes share
 //   say.c      fills a ckpt_error
 #ifndef EMBED_H
 #define EMBED_H
@@ -50,6 +51,11 @@ static inline struct embed_job *embed_of(const ckpt_job *job) { return (struct e
 
 // What a call that cannot be made leaves in its error.
 void embed_say(ckpt_error *error, int code, const char *why);
+
+// Copies a structure that begins with its size.  What the runtime's lacks at its end stays zero; what it has beyond
+// ours must be zero, since nothing here would use it.  least is its size in the version that it came with.
+int embed_take(void *to, size_t mine, size_t least, const void *from, const char *what, const char *since,
+               ckpt_error *error);
 
 // The master's part of ckpt_checkpoint: all local tasks have come.
 int embed_checkpoint(struct embed_job *job, ckpt_state *state, ckpt_error *error);

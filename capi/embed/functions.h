@@ -46,7 +46,11 @@
 // The runtime does not see these.
 #define CKPT_CORE_ONLY(F) \
     F(int, ckpt_core_signal_next, (ckpt_job *job, unsigned *kind, int *from, void *bytes, size_t *n), (job, kind, from, bytes, n), NULL, 0) \
-    F(int, ckpt_core_ignore_fd, (ckpt_job *job, int fd, int on), (job, fd, on), NULL, CKPT_E_NOTSUP)
+    F(int, ckpt_core_ignore_fd, (ckpt_job *job, int fd, int on), (job, fd, on), NULL, CKPT_E_NOTSUP) \
+    F(int, ckpt_core_shm_make, (ckpt_job *job, const ckpt_shm *shm, char *path, size_t bytes, ckpt_error *error), (job, shm, path, bytes, error), error, CKPT_E_NOTSUP) \
+    F(int, ckpt_core_shm_mapped, (ckpt_job *job, const char *name, void *at, int failure, ckpt_error *error), (job, name, at, failure, error), error, CKPT_E_NOTSUP) \
+    F(int, ckpt_core_shm_unmapping, (ckpt_job *job, const char *name, void **at, size_t *bytes), (job, name, at, bytes), NULL, CKPT_E_NOTSUP) \
+    F(int, ckpt_core_shm_unmapped, (ckpt_job *job, const char *name), (job, name), NULL, CKPT_E_NOTSUP)
 
 // What the runtime calls by other ways: names only.
 #define CKPT_BY_HAND(N) \
@@ -58,5 +62,11 @@
 int ckpt_core_signal_next(ckpt_job *job, unsigned *kind, int *from, void *bytes, size_t *n);
 // The descriptor is left out of images, or no more.
 int ckpt_core_ignore_fd(ckpt_job *job, int fd, int on);
+// ckpt_shm_map in two steps: the path of the segment's file, which the caller maps; then where it is, or why (errno)
+// it could not be.  ckpt_shm_unmap, too: where it is, which the caller unmaps; then that it is gone.
+int ckpt_core_shm_make(ckpt_job *job, const ckpt_shm *shm, char *path, size_t bytes, ckpt_error *error);
+int ckpt_core_shm_mapped(ckpt_job *job, const char *name, void *at, int failure, ckpt_error *error);
+int ckpt_core_shm_unmapping(ckpt_job *job, const char *name, void **at, size_t *bytes);
+int ckpt_core_shm_unmapped(ckpt_job *job, const char *name);
 
 #endif

@@ -43,18 +43,17 @@ CKPT_FORWARDED(FORWARD, OWN)
 
 static struct embed_job *volatile open_job; // of this process
 
-// Copies a structure that begins with its size.  What the runtime's lacks at its end stays zero; what it has beyond
-// ours must be zero, since nothing here would use it.
-static int take(void *to, size_t mine, size_t least, const void *from, const char *what, ckpt_error *error) {
+int embed_take(void *to, size_t mine, size_t least, const void *from, const char *what, const char *since,
+               ckpt_error *error) {
     size_t size;
     char text[400];
     memcpy(&size, from, sizeof size);
     if (size < least) {
         snprintf(
             text, sizeof text,
-            "the runtime's %s has %zu bytes, and version 1.0 of ckpt.h has %zu: its size is not set, or it was "
+            "the runtime's %s has %zu bytes, and version %s of ckpt.h has %zu: its size is not set, or it was "
             "compiled against an older header",
-            what, size, least);
+            what, size, since, least);
         embed_say(error, CKPT_E_VERSION, text);
         return CKPT_E_VERSION;
     }
@@ -75,11 +74,11 @@ static int take(void *to, size_t mine, size_t least, const void *from, const cha
 
 // Sizes in version 1.0, the least that a runtime may have.  They never change.
 static int take_ops(struct embed_ops *to, const ckpt_runtime_ops *from, ckpt_error *error) {
-    int e = take(&to->runtime, sizeof to->runtime, 88, from, "ckpt_runtime_ops", error);
-#define LAYER(name, least)                                                                      \
-    if (!e && to->runtime.name) {                                                               \
-        e = take(&to->name, sizeof to->name, least, to->runtime.name, LAYER_NAME(name), error); \
-        to->runtime.name = &to->name;                                                           \
+    int e = embed_take(&to->runtime, sizeof to->runtime, 88, from, "ckpt_runtime_ops", "1.0", error);
+#define LAYER(name, least)                                                                                   \
+    if (!e && to->runtime.name) {                                                                            \
+        e = embed_take(&to->name, sizeof to->name, least, to->runtime.name, LAYER_NAME(name), "1.0", error); \
+        to->runtime.name = &to->name;                                                                        \
     }
 #define LAYER_NAME(name) LAYER_NAME_##name
 #define LAYER_NAME_objects "ckpt_object_ops"

@@ -89,20 +89,28 @@ func Check(f *image.File) error {
 	return nil
 }
 
+// Options of Map.
+type Options struct {
+	Workers  int // 0: as many as there are processors
+	Progress func(done, total uint64)
+	// Shared is the file that a shared anonymous region is a part of, from its offset on; nil: it is of none.
+	Shared func(*image.Region) (*os.File, error)
+}
+
 // Map makes the regions of the image in this process and fills them. Nothing may be mapped at
 // their addresses yet. An image that Check refuses is refused before anything is mapped.
-func Map(ctx context.Context, f *image.File, workers int, progress func(done, total uint64)) error {
+func Map(ctx context.Context, f *image.File, o Options) error {
 	if err := Check(f); err != nil {
 		return err
 	}
 	regions := f.Regions()
 	for i := range regions {
-		if err := mapRegion(f, i); err != nil {
+		if err := mapRegion(f, i, o.Shared); err != nil {
 			return fmt.Errorf("%s: memory %s: %w", f.Name(), &regions[i], err)
 		}
 	}
 	err := f.Read(ctx, func(i int, r *image.Region) []byte { return bytesAt(r.Start, r.Bytes()) },
-		image.ReadOptions{Workers: workers, Progress: progress})
+		image.ReadOptions{Workers: o.Workers, Progress: o.Progress})
 	if err != nil {
 		return err
 	}
@@ -115,9 +123,17 @@ func Map(ctx context.Context, f *image.File, workers int, progress func(done, to
 	return nil
 }
 
-func mapRegion(f *image.File, i int) error {
+func mapRegion(f *image.File, i int, shared func(*image.Region) (*os.File, error)) error {
 	r := &f.Regions()[i]
 	prot := unix.PROT_READ | unix.PROT_WRITE
+	if shared != nil && r.Flags&image.FlagShared != 0 && r.Flags&image.FlagAnonymous != 0 {
+		if file, err := shared(r); err != nil || file != nil {
+			if err != nil {
+				return err
+			}
+			return mapAt(r.Start, r.Bytes(), prot, unix.MAP_SHARED, int(file.Fd()), int64(r.Offset))
+		}
+	}
 	if r.Flags&image.FlagShared == 0 || r.Flags&image.FlagAnonymous != 0 {
 		flags := unix.MAP_PRIVATE
 		if r.Flags&image.FlagShared != 0 {

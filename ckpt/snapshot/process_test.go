@@ -161,7 +161,7 @@ func TestMapAgain(t *testing.T) {
 	}
 	defer saved.Close()
 
-	if err := Map(context.Background(), saved, 0, nil); !errors.Is(err, unix.EEXIST) {
+	if err := Map(context.Background(), saved, Options{}); !errors.Is(err, unix.EEXIST) {
 		t.Errorf("over the mappings themselves: %v", err)
 	}
 	copy(onFile, "changed")
@@ -169,7 +169,7 @@ func TestMapAgain(t *testing.T) {
 	unmap(t, free, n)
 	unmap(t, free+10*page, 1)
 	unmap(t, free+20*page, 1)
-	if err := Map(context.Background(), saved, 0, nil); err != nil {
+	if err := Map(context.Background(), saved, Options{}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range regions {
@@ -189,7 +189,7 @@ func TestMapAgain(t *testing.T) {
 	if err := os.Remove(f.Name()); err != nil {
 		t.Fatal(err)
 	}
-	if err := Map(context.Background(), saved, 0, nil); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), f.Name()) {
+	if err := Map(context.Background(), saved, Options{}); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), f.Name()) {
 		t.Errorf("without the shared file: %v", err)
 	}
 }
@@ -222,7 +222,7 @@ func TestMapOutside(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer f.Close()
-			if err := Map(t.Context(), f, 0, nil); err == nil || !strings.Contains(err.Error(), "outside") || !strings.Contains(err.Error(), out.String()) {
+			if err := Map(t.Context(), f, Options{}); err == nil || !strings.Contains(err.Error(), "outside") || !strings.Contains(err.Error(), out.String()) {
 				t.Errorf("%v", err)
 			}
 			// What could have been mapped is not.
