@@ -4,6 +4,7 @@
 // here, in the runtime's half.  What is mapped is known to the core alone: nothing of it is kept here.
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 enum { SIZE_1_1 = 40 }; // of ckpt_shm, when it came; it never changes
+_Static_assert(offsetof(ckpt_shm, flags) + sizeof(unsigned) == SIZE_1_1, "ckpt_shm of 1.1");
 
 static int refuse(int code, const char *why, ckpt_error *error) {
     embed_say(error, code, why);

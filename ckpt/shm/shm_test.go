@@ -90,12 +90,15 @@ func mapAll(all []*Segments, spec func(rank int) Spec, failure func(rank int) er
 	})
 }
 
+// unique keeps tests apart that others run on this machine.
+var unique = fmt.Sprint("unittest-", os.Getpid())
+
 func fine(int) error { return nil }
 
 func clean(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() {
-		if left, _ := filepath.Glob(Dir + "/libckpt-*-unittest*"); len(left) > 0 {
+		if left, _ := filepath.Glob(Dir + "/libckpt-*-" + unique); len(left) > 0 {
 			t.Errorf("%v is left", left)
 		}
 	})
@@ -104,14 +107,14 @@ func clean(t *testing.T) {
 func TestMapTogether(t *testing.T) {
 	clean(t)
 	all := processes(3)
-	whole := func(int) Spec { return Spec{Name: "unittest", Bytes: 5000, Processes: []int{0, 1, 2}} }
+	whole := func(int) Spec { return Spec{Name: unique, Bytes: 5000, Processes: []int{0, 1, 2}} }
 	for _, err := range mapAll(all, whole, fine) {
 		if err != nil {
 			t.Error(err)
 		}
 	}
 	held := all[0].Held()
-	if len(held) != 1 || !strings.HasSuffix(held[0], "-unittest") || fmt.Sprint(all[2].Held()) != fmt.Sprint(held) {
+	if len(held) != 1 || !strings.HasSuffix(held[0], "-"+unique) || fmt.Sprint(all[2].Held()) != fmt.Sprint(held) {
 		t.Errorf("held: %v, %v", held, all[2].Held())
 	}
 	for rank, err := range mapAll(all, whole, fine) {
@@ -120,20 +123,20 @@ func TestMapTogether(t *testing.T) {
 		}
 	}
 	for i, s := range all {
-		at, bytes, err := s.Unmapping("unittest")
+		at, bytes, err := s.Unmapping(unique)
 		if err != nil || at != uint64(i+1)<<20 || bytes != 8192 {
 			t.Errorf("process %d: %#x %d %v", i, at, bytes, err)
 		}
-		if _, _, err := s.Unmapping("unittest"); !errors.Is(err, ErrState) {
+		if _, _, err := s.Unmapping(unique); !errors.Is(err, ErrState) {
 			t.Errorf("two threads unmap it: %v", err)
 		}
 		if why := s.Busy(); len(why) != 1 {
 			t.Errorf("busy: %v", why)
 		}
-		if err := s.Unmapped("unittest"); err != nil || len(s.Busy()) > 0 || len(s.Held()) > 0 {
+		if err := s.Unmapped(unique); err != nil || len(s.Busy()) > 0 || len(s.Held()) > 0 {
 			t.Errorf("%v %v %v", err, s.Busy(), s.Held())
 		}
-		if _, _, err := s.Unmapping("unittest"); !errors.Is(err, ErrArgument) {
+		if _, _, err := s.Unmapping(unique); !errors.Is(err, ErrArgument) {
 			t.Errorf("it is gone: %v", err)
 		}
 	}
@@ -148,7 +151,7 @@ func TestMapTogether(t *testing.T) {
 func TestMapDiffering(t *testing.T) {
 	clean(t)
 	all := processes(4)
-	good := func(int) Spec { return Spec{Name: "unittest", Bytes: 1, Processes: []int{0, 1, 2, 3}} }
+	good := func(int) Spec { return Spec{Name: unique, Bytes: 1, Processes: []int{0, 1, 2, 3}} }
 	for name, c := range map[string]struct {
 		spec    func(sp *Spec, rank int)
 		failure func(rank int) error
@@ -203,15 +206,15 @@ func TestMapOtherLeader(t *testing.T) {
 	all := processes(3)
 	errs := make(chan error, 3)
 	go func() {
-		_, err := all[1].Make(Spec{Name: "unittest", Bytes: 1, Processes: []int{1, 2}})
+		_, err := all[1].Make(Spec{Name: unique, Bytes: 1, Processes: []int{1, 2}})
 		errs <- err
 	}()
-	_, err := all[0].Make(Spec{Name: "unittest", Bytes: 1, Processes: []int{0, 1}})
+	_, err := all[0].Make(Spec{Name: unique, Bytes: 1, Processes: []int{0, 1}})
 	if !errors.Is(err, ErrArgument) || !strings.Contains(err.Error(), "process 0 shares it among processes 0, 1, process 1 among 1, 2") {
 		t.Errorf("process 0: %v", err)
 	}
 	go func() {
-		_, err := all[2].Make(Spec{Name: "unittest", Bytes: 1, Processes: []int{1, 2}})
+		_, err := all[2].Make(Spec{Name: unique, Bytes: 1, Processes: []int{1, 2}})
 		errs <- err
 	}()
 	for range 2 {
@@ -219,8 +222,8 @@ func TestMapOtherLeader(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	go func() { errs <- all[1].Mapped("unittest", 1<<20, nil) }()
-	go func() { errs <- all[2].Mapped("unittest", 1<<20, nil) }()
+	go func() { errs <- all[1].Mapped(unique, 1<<20, nil) }()
+	go func() { errs <- all[2].Mapped(unique, 1<<20, nil) }()
 	for range 2 {
 		if err := <-errs; err != nil {
 			t.Error(err)
@@ -241,18 +244,18 @@ func TestMapLost(t *testing.T) {
 		m.err = errors.New("process 0 is lost")
 		done := make(chan error, 1)
 		go func() {
-			_, err := all[1].Make(Spec{Name: "unittest", Bytes: 1, Processes: []int{0, 1}})
+			_, err := all[1].Make(Spec{Name: unique, Bytes: 1, Processes: []int{0, 1}})
 			done <- err
 		}()
 		// The leader, up to where it dies.
-		call := &message{Step: stepCall, Name: "unittest", Spec: &Spec{Name: "unittest", Bytes: 1, Processes: []int{0, 1}}, Path: path(nonce(), "unittest")}
+		call := &message{Step: stepCall, Name: unique, Spec: &Spec{Name: unique, Bytes: 1, Processes: []int{0, 1}}, Path: path(nonce(), unique)}
 		if err := all[0].send(1, call); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := all[0].read("unittest", func(m *message) bool { return m.Step == stepWord }); err != nil {
+		if _, err := all[0].read(unique, func(m *message) bool { return m.Step == stepWord }); err != nil {
 			t.Fatal(err)
 		}
-		f, err := create(&Spec{Name: "unittest", Bytes: 1}, call.Path)
+		f, err := create(&Spec{Name: unique, Bytes: 1}, call.Path)
 		if point == "shm.made" {
 			if err != nil {
 				t.Fatal(err)
@@ -360,7 +363,7 @@ func TestSave(t *testing.T) {
 // What is restored is shared again, by those on the leader's node alone.
 func TestRestore(t *testing.T) {
 	clean(t)
-	saved := []Saved{{Spec: Spec{Name: "unittest", Bytes: 5000, Processes: []int{0, 1, 2}}, Holders: []int{1, 2}}}
+	saved := []Saved{{Spec: Spec{Name: unique, Bytes: 5000, Processes: []int{0, 1, 2}}, Holders: []int{1, 2}}}
 	all := []*Restored{Restore(nil, 0), Restore(saved, 1), Restore(saved, 2)}
 	words := func() (list [][]byte) {
 		for _, r := range all {
@@ -381,7 +384,7 @@ func TestRestore(t *testing.T) {
 			}
 		}
 	}
-	region := image.Region{Start: 0, End: pageSize, Offset: pageSize, Name: regionName("unittest"), Flags: image.FlagShared | image.FlagAnonymous}
+	region := image.Region{Start: 0, End: pageSize, Offset: pageSize, Name: regionName(unique), Flags: image.FlagShared | image.FlagAnonymous}
 	a, err := all[1].File(&region)
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,17 +20,19 @@ var commons = sync.OnceValues(func() (string, error) {
 	return compileRuntime(built.Bin, "commons", filepath.Join(built.Root, "build", "include"))
 })
 
-// noSegments fails the test when files of segments are left at the end. Tests that use it do not run beside each other,
-// since they share /dev/shm.
+// noSegments fails the test when files of segments are left at the end. Others on this machine may be making theirs:
+// those go away.
 func noSegments(t *testing.T) {
 	t.Helper()
-	left := func() []string { return segmentFiles(t) }
-	before := left()
+	before := segmentFiles(t)
 	t.Cleanup(func() {
-		for _, name := range left() {
-			if !strings.Contains(strings.Join(before, " "), name) {
-				t.Errorf("%s is left", name)
-			}
+		var left []string
+		Poll(20*time.Second, nil, func() bool {
+			left = slices.DeleteFunc(segmentFiles(t), func(name string) bool { return slices.Contains(before, name) })
+			return len(left) == 0
+		})
+		if len(left) > 0 {
+			t.Errorf("%v is left", left)
 		}
 	})
 }
@@ -49,10 +52,10 @@ func segmentFiles(t *testing.T) (files []string) {
 }
 
 // TestSharedSegments kills jobs with kill -9 at random moments, in several generations. Their processes share memory,
-// which each of them changes in every step; the program saves itself, and operators ask at the same time.
+// which each of them changes in every step; the program saves itself, and operators ask at the same time. A job that is
+// killed as a whole in the moment in which its files have names leaves them (docs/limits.md), so nobody looks here.
 func TestSharedSegments(t *testing.T) {
-	noSegments(t)
-	const generations, steps, every = 5, 3000, 60
+	const generations, steps, every = 5, 2000, 60
 	native := newWholeOf(t, commons, "run", steps, every)
 	must(t, native.Natively())
 	must(t, native.MustEnd(wholeLimit))
@@ -266,14 +269,14 @@ func TestSharedSegmentKilled(t *testing.T) {
 }
 
 // A process is killed, or has no room, while segments are made again: all end, all say who it was or hear it from
-// the launcher, no file is left, and the next restart goes on.
+// the launcher, no file is left, and the next restart goes on, and makes a segment more.
 func TestSharedSegmentRestartFails(t *testing.T) {
 	noSegments(t)
 	const steps, every = 300, 50
-	native := newWholeOf(t, commons, "run", steps, every)
+	native := newWholeOf(t, commons, "run", steps, every, "late")
 	must(t, native.Natively())
 	must(t, native.MustEnd(wholeLimit))
-	w := newWholeOf(t, commons, "run", steps, every)
+	w := newWholeOf(t, commons, "run", steps, every, "late")
 	w.CkptRun = filepath.Join(built.Root, "build/obj/faults/bin/ckptrun")
 	must(t, w.Start("shell"))
 	if !awaitEpochAfter(t, w, 0) {

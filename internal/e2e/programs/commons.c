@@ -2,13 +2,13 @@
 //
 // commons.c: processes that share memory (ckpt_shm_map), and are saved with it (ckptrun --whole).
 //
-//   CKPT_RANK=r CKPT_SIZE=n RELAY_MEET=folder commons run STEPS EVERY
+//   CKPT_RANK=r CKPT_SIZE=n RELAY_MEET=folder commons run STEPS EVERY [late]
 //
 // "pasture" is shared by all, "half" by the upper half of the processes, "scratch" (CKPT_SHM_ZERO) by all.  In each of
 // STEPS steps each process mixes what its neighbour wrote in the last step into the words that are its own in the one
 // of two fields, and all wait for each other on words of the segment: so a word that is lost, old or not shared any more
 // changes the result, or ends the program.  Every EVERY-th step the program saves itself.  The last line is the
-// checksum, the same on each run.
+// checksum, the same on each run.  late: all map one more after three quarters of the steps.
 //
 //   commons wrong           each wrong call, and what it is answered
 //   commons once [BYTES]    maps one segment in all processes, says so, and ends
@@ -80,7 +80,7 @@ struct pasture {
 };
 
 static struct pasture *pasture;
-static uint64_t *half, *scratch;
+static uint64_t *half, *scratch, *late;
 
 static void checkpoint(const char *who) {
     static const char *const names[] = {"error", "checkpoint", "restart", "ignore"};
@@ -101,7 +101,7 @@ static void await(uint64_t steps) {
         }
 }
 
-static void run(uint64_t steps, uint64_t every) {
+static void run(uint64_t steps, uint64_t every, int more) {
     const int *upper = everybody + size / 2;
     if (map("pasture", sizeof *pasture, everybody, size, 0, &pasture)) die("pasture");
     if (rank >= size / 2 && map("half", 100000, upper, size - size / 2, 0, &half)) die("half");
@@ -111,6 +111,10 @@ static void run(uint64_t steps, uint64_t every) {
         const uint64_t *theirs = pasture->field[(i + 1) % 2] + (size_t)((rank + 1) % size) * WORDS;
         for (size_t k = 0; k < WORDS; k++)
             mine[k] = (theirs[k] ^ (theirs[k] >> 29)) * 0xbf58476d1ce4e5b9u + i + k + (uint64_t)rank;
+        if (more && i == steps * 3 / 4) {
+            if (map("late", 4096, everybody, size, 0, &late)) die("late");
+            late[rank] = mine[1];
+        }
         if (half) half[rank] += mine[i % WORDS];
         if (half && rank == size / 2) half[12000]++;
         scratch[rank] = i;
@@ -126,6 +130,7 @@ static void run(uint64_t steps, uint64_t every) {
     for (int f = 0; f < 2; f++)
         for (size_t k = 0; k < 64 * WORDS; k++) sum = (sum ^ pasture->field[f][k]) * 0x100000001b3u;
     if (half) sum += half[rank] * 31 + half[size / 2] + half[12000];
+    for (int r = 0; late && r < size; r++) sum = sum * 31 + late[r];
     printf("commons: rank %d: %016llx after %llu steps\n", rank, (unsigned long long)sum,
            (unsigned long long)steps);
 }
@@ -199,7 +204,7 @@ int main(int argc, char **argv) {
     job = ckpt_open(&config, &ops, NULL, &error);
     if (!job) die("ckpt_open");
     if (!strcmp(argv[1], "run") && argc > 3) {
-        run(strtoull(argv[2], NULL, 10), strtoull(argv[3], NULL, 10));
+        run(strtoull(argv[2], NULL, 10), strtoull(argv[3], NULL, 10), argc > 4);
     } else if (!strcmp(argv[1], "wrong")) {
         wrong();
     } else if (!strcmp(argv[1], "once")) {
