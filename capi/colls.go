@@ -4,10 +4,13 @@ package main
 
 /*
 #include "ckpt.h"
+
+int ckpt_core_vid_task(ckpt_job *job, ckpt_vid comm, int local_task);
 */
 import "C"
 
 import (
+	"errors"
 	"unsafe"
 
 	"github.com/libckpt/libckpt/ckpt/clockwork"
@@ -28,9 +31,35 @@ func ckpt_comm_set_members(job *C.ckpt_job, comm C.ckpt_vid, world *C.int, n C.i
 		return C.CKPT_E_ARG
 	}
 	if members, ok := ranksOf(world, n); ok {
-		clockOf(job).CommMade(vid.ID(comm), uint64(identity), members)
+		if err := clockOf(job).CommMade(vid.ID(comm), uint64(identity), members); err != nil {
+			return C.CKPT_E_ARG
+		}
 	}
 	return C.CKPT_OK
+}
+
+//export ckpt_vid_task
+func ckpt_vid_task(job *C.ckpt_job, comm C.ckpt_vid, task C.int) C.int {
+	t := tablesOf(job)
+	if t == nil || task < 0 {
+		return C.CKPT_E_ARG
+	}
+	w := clockOf(job)
+	if w == nil { // nothing is saved, and the caller knows its tasks
+		return codeOf(t.SetTask(vid.ID(comm), int(task)))
+	}
+	switch err := w.Owned(vid.ID(comm), int(task)); {
+	case err == nil:
+		return C.CKPT_OK
+	case errors.Is(err, vid.ErrOwned):
+		return C.CKPT_E_STATE
+	}
+	return C.CKPT_E_ARG
+}
+
+//export ckpt_core_vid_task
+func ckpt_core_vid_task(job *C.ckpt_job, comm C.ckpt_vid, task C.int) C.int {
+	return ckpt_vid_task(job, comm, task)
 }
 
 // ranksOf is a list of ranks of the world, never nil. It returns false when one is a process outside the job,

@@ -8,6 +8,7 @@ package main
 
 int ckpt_core_signal_next(ckpt_job *job, unsigned *kind, int *from, void *bytes, size_t *n);
 int ckpt_core_ignore_fd(ckpt_job *job, int fd, int on);
+int ckpt_core_tasks_left(ckpt_job *job);
 */
 import "C"
 
@@ -112,6 +113,17 @@ func ckpt_core_ignore_fd(job *C.ckpt_job, fd, on C.int) C.int {
 		process.Job.IgnoreFD(int(fd), on != 0)
 	}
 	return C.CKPT_OK
+}
+
+//export ckpt_core_tasks_left
+func ckpt_core_tasks_left(job *C.ckpt_job) C.int {
+	if !isOpen(job) {
+		return C.CKPT_E_ARG
+	}
+	if process.Job == nil {
+		return C.CKPT_OK
+	}
+	return codeOf(process.Job.TasksLeft())
 }
 
 //export ckpt_launch_env

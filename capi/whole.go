@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"unsafe"
 
@@ -282,6 +283,29 @@ func (r *wholeRuntime) Ranks() int {
 	}
 	return int(r.ask(C.CKPT_ASK_RANKS))
 }
+
+// Tasks asks which ranks live here.
+func (r *wholeRuntime) Tasks() ([]int32, error) {
+	if r.has&C.CKPT_HAS_TASKS == 0 {
+		return nil, nil
+	}
+	n := r.ask(C.CKPT_ASK_LOCAL_TASKS)
+	if n < 1 || n > mostTasks {
+		return nil, errOf(C.CKPT_E_ARG, "the runtime says that this process has %d local tasks, and has task_rank: all must be there in ckpt_open", n)
+	}
+	tasks := make([]int32, n)
+	for i := range tasks {
+		rank := r.ask(C.CKPT_ASK_TASK_RANK, uint64(i))
+		if rank < 0 || rank > math.MaxInt32 {
+			return nil, errOf(C.CKPT_E_ARG, "the runtime says that local task %d is rank %d (task_rank)", i, rank)
+		}
+		tasks[i] = int32(rank)
+	}
+	return tasks, nil
+}
+
+// mostTasks is beyond what a process can have.
+const mostTasks = 1 << 24
 
 func (r *wholeRuntime) Allgather(mine []byte) ([][]byte, error) {
 	if r.boot != nil {

@@ -98,9 +98,9 @@ func (m *Meta) check(manifest *store.Manifest, rank int) error {
 		return fmt.Errorf("the umask is %o", m.Umask)
 	case manifest == nil:
 		return nil
-	case m.Rank != rank || m.Ranks != manifest.Ranks || m.Epoch != manifest.Epoch:
+	case m.Rank != rank || m.Ranks != manifest.ProcessCount() || m.Epoch != manifest.Epoch:
 		return fmt.Errorf("is of rank %d of %d in epoch %d; by the manifest it is of rank %d of %d in epoch %d",
-			m.Rank, m.Ranks, m.Epoch, rank, manifest.Ranks, manifest.Epoch)
+			m.Rank, m.Ranks, m.Epoch, rank, manifest.ProcessCount(), manifest.Epoch)
 	case m.MPI.Name != manifest.MPI.Name:
 		return fmt.Errorf("is of a job with the MPI %q, by the manifest %q", m.MPI.Name, manifest.MPI.Name)
 	}

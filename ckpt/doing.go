@@ -14,13 +14,33 @@ import (
 // Clock is the collective clock of this rank, nil without a runtime.
 func (j *Job) Clock() *clockwork.Clock { return j.clock }
 
+// rankCount is how many ranks the job has; without a runtime it is one.
+func (j *Job) rankCount() int {
+	if j.places == nil {
+		return j.group.size()
+	}
+	return j.places.Ranks()
+}
+
+// tasksOf are the ranks of a process, where some process has several.
+func (j *Job) tasksOf(process int) []int {
+	if j.places == nil || !j.places.Several() {
+		return nil
+	}
+	var ranks []int
+	for _, r := range j.places.Of(process) {
+		ranks = append(ranks, int(r))
+	}
+	return ranks
+}
+
 // doing says what each rank is doing; rank 0 of an MPI job only.
 func (j *Job) doing() []control.RankStatus { return j.asker.Doing() }
 
 // here is what this rank answers: where it stands in its collective calls, and what else its program waits for.
 func (j *Job) here() where.Rank {
 	at := where.Rank{Host: j.meta.Host, PID: os.Getpid()}
-	positions, awaited := j.clock.Positions()
+	positions, awaited := j.clock.Positions(0)
 	for _, p := range positions {
 		at.Clocks = append(at.Clocks, where.Clock(p))
 	}

@@ -27,17 +27,27 @@ func (j *Job) marks() []drain.Mark {
 	all := j.tables.Bookmarks()
 	out := make([]drain.Mark, len(all))
 	for i, m := range all {
-		out[i] = drain.Mark{Comm: m.Comm, Name: m.Name, Peer: int(m.Peer), Sent: m.Sent, Received: m.Received}
+		out[i] = drain.Mark{Owner: int(j.places.Of(j.group.rank())[m.Task]), Comm: m.Comm, Name: m.Name, Peer: int(m.Peer), Sent: m.Sent, Received: m.Received}
 	}
 	return out
 }
 
 // owed learns from the ranks that have ever sent to this one how many messages. Collective.
 func (a *attempt) owed(ctx context.Context) (*drain.Ledger, error) {
-	out := drain.Notices(a.j.marks())
+	at := a.j.places
+	several := at.Several()
+	var out map[int][]byte
+	if several {
+		out = drain.TaskNotices(a.j.marks(), at.Process)
+	} else {
+		out = drain.Notices(a.j.marks())
+	}
 	in, err := await(a.poll, func() (map[int][]byte, error) { return a.j.group.exchange(ctx, a.tag(stepOwed), out) })
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case several:
+		return drain.NewTaskLedger(in, a.j.group.rank(), at.Process)
 	}
 	return drain.NewLedger(in)
 }

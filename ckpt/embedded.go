@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/libckpt/libckpt/ckpt/clockwork"
 	"github.com/libckpt/libckpt/ckpt/control"
 	"github.com/libckpt/libckpt/internal/fault"
 )
@@ -35,6 +36,8 @@ import (
 // ckpt_open, while the program is not stopped.
 type Embedded interface {
 	Runtime
+	// Tasks are the ranks of this process, by local task; nil: one, whose number is Rank. Not asked in a restart.
+	Tasks() ([]int32, error)
 	// Quiesce keeps the runtime's threads out of its rails, or lets them in again. program: what follows answers the
 	// programs' calls, and not only a request of others.
 	Quiesce(on, program bool) error
@@ -69,7 +72,9 @@ type turns struct {
 	mu     sync.Mutex
 	orders []order       // not begun here
 	come   chan struct{} // closed and replaced when an order comes
-	called []uint64      // rank 0: of each rank's program
+	left   bool          // all local tasks have: ckpt_poll is to answer the programs of others, too
+	called []uint64      // rank 0: of each process's program
+	gone   []bool        // rank 0: processes that have left
 	said   uint64        // rank 0: orders for the program
 	seq    uint64        // rank 0
 }
@@ -83,7 +88,7 @@ func (j *Job) listenEmbedded(rt Runtime) {
 		return
 	}
 	j.embedded, j.signals = e, NewSignals(j.net, j.tables, j.remade)
-	j.turns.come, j.turns.called = make(chan struct{}), make([]uint64, j.net.Size())
+	j.turns.come, j.turns.called, j.turns.gone = make(chan struct{}), make([]uint64, j.net.Size()), make([]bool, j.net.Size())
 	j.net.Handle(kindOrder, func(_ int, payload []byte) {
 		var s order
 		if json.Unmarshal(payload, &s) == nil {
@@ -92,7 +97,50 @@ func (j *Job) listenEmbedded(rt Runtime) {
 	})
 	if j.net.Rank() == 0 {
 		j.net.Handle(kindCalled, func(from int, _ []byte) { j.heardCalled(from) })
+		j.net.Handle(kindLeft, func(from int, _ []byte) { j.heardLeft(from) })
 	}
+}
+
+// findPlaces finds out which ranks live where. Collective.
+func (j *Job) findPlaces(rt Runtime) error {
+	j.places = clockwork.OneEach(j.net.Size())
+	e, ok := rt.(Embedded)
+	if !ok {
+		return nil
+	}
+	type report struct {
+		Tasks []int32 `json:"tasks,omitempty"`
+		Error string  `json:"error,omitempty"`
+	}
+	mine := report{Tasks: j.meta.Tasks} // of an image
+	if !j.Restarted() {
+		var err error
+		if mine.Tasks, err = e.Tasks(); err != nil {
+			mine.Error = err.Error()
+		}
+	}
+	all, err := allgatherJSON(context.Background(), j.group, stepTasks, rt.Progress, mine)
+	if err != nil {
+		return err
+	}
+	local, some := make([][]int32, len(all)), false
+	for p, one := range all {
+		if one.Error != "" {
+			return fmt.Errorf("process %d: %s", p, one.Error)
+		}
+		local[p] = one.Tasks
+		some = some || one.Tasks != nil
+	}
+	if !some {
+		return nil
+	}
+	if j.places, err = clockwork.NewPlaces(local); err != nil {
+		return err
+	}
+	if j.places.Several() {
+		j.meta.Tasks = mine.Tasks
+	}
+	return nil
 }
 
 // call says that the program of this rank has called.
@@ -105,20 +153,51 @@ func (j *Job) call() error {
 }
 
 func (j *Job) heardCalled(from int) {
+	j.turns.mu.Lock()
+	j.turns.called[from]++
+	j.turns.mu.Unlock()
+	j.beginCalled()
+}
+
+// beginCalled gives the order when all programs have called, but those of processes that have left.
+func (j *Job) beginCalled() {
 	t := &j.turns
 	t.mu.Lock()
-	t.called[from]++
-	all := true
-	for _, n := range t.called {
-		all = all && n > t.said
+	all, some := true, false
+	for p, n := range t.called {
+		all = all && (t.gone[p] || n > t.said)
+		some = some || n > t.said
 	}
-	if all {
+	if all && some {
 		t.said++
 	}
 	t.mu.Unlock()
-	if all {
+	if all && some {
 		j.begin(order{Program: true})
 	}
+}
+
+// TasksLeft says that all local tasks have left, so that no call will come from this process's program.
+func (j *Job) TasksLeft() error {
+	if j.embedded == nil {
+		return nil
+	}
+	j.turns.mu.Lock()
+	j.turns.left = true
+	j.attend()
+	j.turns.mu.Unlock()
+	if j.net.Rank() == 0 {
+		j.heardLeft(0)
+		return nil
+	}
+	return j.net.Send(context.Background(), 0, kindLeft, nil)
+}
+
+func (j *Job) heardLeft(from int) {
+	j.turns.mu.Lock()
+	j.turns.gone[from] = true
+	j.turns.mu.Unlock()
+	j.beginCalled()
 }
 
 // begin gives all ranks an order. Rank 0 only.
@@ -160,7 +239,7 @@ func (j *Job) putOrder(s order) {
 // attend shows the runtime whether others wait for it. turns.mu is held.
 func (j *Job) attend() {
 	for _, s := range j.turns.orders {
-		if !s.Program {
+		if !s.Program || j.turns.left {
 			j.tables.Attend(attendCheckpoint)
 			return
 		}

@@ -112,6 +112,7 @@ const (
 	stepSignals
 	stepClosed
 	stepOpened
+	stepTasks // of no attempt
 	steps
 )
 

@@ -40,6 +40,7 @@ type Job struct {
 	runtime  Runtime            // nil without MPI
 	net      *signaling.Network // nil without MPI
 	tables   *vid.Tables        // nil without MPI
+	places   *clockwork.Places  // nil without MPI
 	state    []byte             // the runtime's own bytes, in memory that C sees
 	clock    *clockwork.Clock   // nil without MPI
 	asker    *where.Asker       // nil without MPI; asked on rank 0 only
@@ -187,8 +188,11 @@ func (j *Job) connect(rt Runtime, tables *vid.Tables) error {
 	})
 	net.Handle(kindProgress, j.heard)
 	net.Handle(kindUndrained, j.heardUndrained)
+	if err := j.findPlaces(rt); err != nil {
+		return err
+	}
 	j.clock, err = clockwork.New(clockwork.Config{
-		Rank: net.Rank(), Ranks: net.Size(), Tables: tables, Log: j.log,
+		Process: net.Rank(), Places: j.places, Tables: tables, Log: j.log,
 		Events: clockwork.Events{Safe: j.onSafe, Resumed: j.onResumed, Deferred: j.nudge},
 		Kinds:  clockwork.Kinds{Clock: kindClock, Meet: kindMeet},
 	})
@@ -234,6 +238,7 @@ const (
 	kindOrder     = 11 // rank 0: order, with an embedded runtime
 	kindCalled    = 12 // to rank 0: the program has called ckpt_checkpoint
 	kindSegment   = 13 // of a shared segment, between its processes (ckpt/shm)
+	kindLeft      = 14 // to rank 0: all local tasks have left
 )
 
 // serve opens the directory and, on rank 0, the way for operators.
@@ -274,7 +279,7 @@ func (j *Job) serveControl() error {
 	j.server = server
 	a := server.Address()
 	record := store.Job{
-		Libckpt: Version, Program: j.meta.Program, Args: j.meta.Args, Ranks: j.group.size(),
+		Libckpt: Version, Program: j.meta.Program, Args: j.meta.Args, Ranks: j.rankCount(),
 		MPI: j.meta.MPI, Host: a.Host, PID: os.Getpid(), Started: j.status.Started,
 		Control: a.Control(), Key: a.Token,
 	}

@@ -28,6 +28,7 @@ type Meta struct {
 	Epoch   int       `json:"epoch"`
 	Rank    int       `json:"rank"`
 	Ranks   int       `json:"ranks"`
+	Tasks   []int32   `json:"tasks,omitempty"` // ranks of a process that has several; then Rank and Ranks count processes
 	MPI     store.MPI `json:"mpi"`
 	Program string    `json:"program"`
 	Args    []string  `json:"args"`

@@ -91,8 +91,8 @@ func (r *Restart) sameEpoch(h Host, o launch.Options, rt Runtime, log *zap.Logge
 // MPI tells whether the job was an MPI job.
 func (r *Restart) MPI() bool { return r.manifest.MPI.Name != "none" }
 
-// Ranks is how many ranks the epoch has.
-func (r *Restart) Ranks() int { return r.manifest.Ranks }
+// Ranks is how many processes the epoch has, each of which has one rank but in jobs of a runtime with tasks.
+func (r *Restart) Ranks() int { return r.manifest.ProcessCount() }
 
 // MPIName is the MPI that the epoch was made under.
 func (r *Restart) MPIName() string { return r.manifest.MPI.Name }
@@ -120,12 +120,15 @@ func threadLevel(n int) string {
 
 // CheckRanks refuses another number of ranks than the epoch's.
 func (r *Restart) CheckRanks(ranks int) error {
-	if ranks == r.manifest.Ranks {
+	n := r.manifest.ProcessCount()
+	if ranks == n {
 		return nil
 	}
-	n := r.manifest.Ranks
 	if !r.MPI() {
 		return fmt.Errorf("epoch %d is of a program without MPI, but %d processes were started: run `ckptrun --restart` without mpiexec", r.manifest.Epoch, ranks)
+	}
+	if n != r.manifest.Ranks {
+		return fmt.Errorf("epoch %d has %d processes (with %d ranks), but %d were started", r.manifest.Epoch, n, r.manifest.Ranks, ranks)
 	}
 	return fmt.Errorf("epoch %d has %d ranks, but %d were started: run `mpiexec -n %d ckptrun --restart ...`", r.manifest.Epoch, n, ranks, n)
 }
@@ -229,7 +232,9 @@ func ContinueRuntime(h Host, o launch.Options, r *Restart, rt Runtime, tables *v
 	if err := tables.Load(objects); err != nil {
 		return nil, fmt.Errorf("%s: section %q: %w", f.Name(), sectionObjects, err)
 	}
-	if !r.Whole() { // else both are in the memory
+	if r.Whole() {
+		tables.ForgetCalls()
+	} else { // in whole mode both are in the memory
 		if j.messages, err = readMessages(f); err != nil {
 			return nil, err
 		}

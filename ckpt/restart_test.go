@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/libckpt/libckpt/ckpt/image"
@@ -112,6 +113,19 @@ func TestCheckRanks(t *testing.T) {
 			t.Errorf("%d ranks in place of 4", n)
 		} else {
 			names(t, err.Error(), "epoch 5 has 4 ranks", "mpiexec -n 4")
+		}
+	}
+}
+
+// TestRestartOfTasks: as many processes are needed as there were, however many ranks they have.
+func TestRestartOfTasks(t *testing.T) {
+	r := &Restart{manifest: &store.Manifest{Epoch: 3, Ranks: 64, Processes: 4, MPI: store.MPI{Name: "tmpi"}}}
+	if err := r.CheckRanks(4); err != nil || r.Ranks() != 4 {
+		t.Errorf("%v, %d processes", err, r.Ranks())
+	}
+	for _, n := range []int{1, 64} {
+		if err := r.CheckRanks(n); err == nil || !strings.Contains(err.Error(), "4 processes (with 64 ranks)") {
+			t.Errorf("%d: %v", n, err)
 		}
 	}
 }

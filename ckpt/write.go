@@ -187,14 +187,17 @@ func (a *attempt) writeImage(ctx context.Context, c *capture) (image.Summary, er
 // error, there is no commit.
 func (a *attempt) commitManifest(all []imageReport, last func() error) error {
 	j := a.j
-	m := &store.Manifest{Libckpt: Version, Ranks: len(all), MPI: j.meta.MPI, Program: j.meta.Program,
+	m := &store.Manifest{Libckpt: Version, Ranks: j.rankCount(), MPI: j.meta.MPI, Program: j.meta.Program,
 		Args: j.meta.Args, TotalSeconds: time.Since(a.asked).Seconds()}
+	if m.Ranks != len(all) {
+		m.Processes = len(all)
+	}
 	seen := map[string]bool{}
 	for r, one := range all {
 		if one.Error != "" {
 			return fmt.Errorf("epoch %d given up: rank %d: %s", a.epoch, r, one.Error)
 		}
-		m.Images = append(m.Images, store.Image{Rank: r, File: store.ImageName(r), Bytes: one.Bytes,
+		m.Images = append(m.Images, store.Image{Rank: r, Tasks: j.tasksOf(r), File: store.ImageName(r), Bytes: one.Bytes,
 			Digest: one.Digest, Payload: one.Payload, Host: one.Host})
 		if !seen[one.Host] {
 			seen[one.Host] = true

@@ -34,7 +34,7 @@ func exchange(t *testing.T, all [][]Mark) []*Ledger {
 
 func TestMissing(t *testing.T) {
 	mark := func(comm uint64, name string, peer int, sent, received uint64) Mark {
-		return Mark{comm, name, peer, sent, received}
+		return Mark{Comm: comm, Name: name, Peer: peer, Sent: sent, Received: received}
 	}
 	ranks := func(marks ...[]Mark) [][]Mark { return marks }
 	for _, c := range []struct {
@@ -140,11 +140,55 @@ func TestLanes(t *testing.T) {
 	}
 }
 
+// TestTaskLanes: with several ranks a process, messages between two ranks are compared with those of these two alone,
+// also where both live in one process, and a process tells another one everything in one message.
+func TestTaskLanes(t *testing.T) {
+	const each = 2 // ranks 0 and 1 live in process 0
+	process := func(rank int) int { return rank / each }
+	mark := func(owner, peer int, sent, received uint64) Mark {
+		return Mark{Owner: owner, Comm: 7, Name: "w", Peer: peer, Sent: sent, Received: received}
+	}
+	all := [][]Mark{
+		{mark(0, 1, 4, 0), mark(0, 2, 3, 0), mark(1, 0, 0, 3), mark(1, 3, 1, 0)},
+		{mark(2, 0, 0, 3), mark(3, 0, 0, 1)},
+	}
+	var got []string
+	for here := range all {
+		in := map[int][]byte{}
+		for from := range all {
+			if b, ok := TaskNotices(all[from], process)[here]; ok {
+				in[from] = b
+			}
+		}
+		l, err := NewTaskLedger(in, here, process)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range l.Missing(all[here]) {
+			got = append(got, fmt.Sprintf("%v, %v", g, g.Wrong()))
+		}
+	}
+	want := []string{
+		`rank 0 sent rank 1 4 messages on communicator "w", of which 3 are received, false`,
+		`rank 0 sent rank 3 0 messages on communicator "w", of which 1 are received, true`,
+		`rank 1 sent rank 3 1 messages on communicator "7", of which 0 are received, false`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	// A process speaks for its own ranks, and to those of the other one.
+	for _, wrong := range [][]Mark{{mark(2, 1, 1, 0)}, {mark(0, 2, 1, 0)}} {
+		if _, err := NewTaskLedger(map[int][]byte{0: TaskNotices(wrong, func(int) int { return 0 })[0]}, 0, process); err == nil {
+			t.Errorf("%v was believed", wrong)
+		}
+	}
+}
+
 func FuzzNotice(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(Notices([]Mark{{Comm: 1, Peer: 0, Sent: 3}, {Comm: 1 << 63, Peer: 0, Sent: 1 << 40}})[0])
 	f.Fuzz(func(t *testing.T, b []byte) {
-		sent, err := decodeNotice(b)
+		sent, rest, err := decodeNotice(b)
 		if err != nil || len(sent) == 0 {
 			return
 		}
@@ -152,12 +196,39 @@ func FuzzNotice(f *testing.F) {
 		for comm, n := range sent {
 			marks = append(marks, Mark{Comm: comm, Sent: n})
 		}
-		again, err := decodeNotice(Notices(marks)[0])
+		again, _, err := decodeNotice(Notices(marks)[0])
 		if diff := cmp.Diff(sent, again); err != nil || diff != "" {
 			t.Errorf("%v\n%s", err, diff)
 		}
-		if len(Notices(marks)[0]) > len(b) {
+		if len(Notices(marks)[0]) > len(b)-len(rest) {
 			t.Errorf("%x is written as %x", b, Notices(marks)[0])
+		}
+	})
+}
+
+// FuzzTaskNotices takes a message as what another process says of its ranks' messages.
+func FuzzTaskNotices(f *testing.F) {
+	one := func(int) int { return 0 }
+	f.Add([]byte{})
+	f.Add(TaskNotices([]Mark{{Comm: 1, Peer: 0, Sent: 3}, {Owner: 5, Comm: 1 << 63, Peer: 2, Sent: 1 << 40}}, one)[0])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		sent, err := decodeTaskNotices(b)
+		if err != nil || len(sent) == 0 {
+			return
+		}
+		var marks []Mark
+		for at, n := range sent {
+			marks = append(marks, Mark{Owner: at.from, Peer: at.to, Comm: at.comm, Sent: n})
+		}
+		written := TaskNotices(marks, one)[0]
+		again, err := decodeTaskNotices(written)
+		if err != nil || len(again) != len(sent) || len(written) > len(b) {
+			t.Errorf("%x is written as %x: %v", b, written, err)
+		}
+		for at, n := range sent {
+			if again[at] != n {
+				t.Errorf("%v: %d, was %d", at, again[at], n)
+			}
 		}
 	})
 }

@@ -131,7 +131,10 @@ typedef struct ckpt_runtime_ops {
     void (*park)(void *ctx, int local_task);
     void (*unpark)(void *ctx, int local_task);
     void (*yield)(void *ctx);
-    /* The rank in the job of a local task; NULL: rank(). */
+    /* [caller] The rank in the job of a local task, asked in ckpt_open for all of them, which must be there by then;
+     * local task 0 of process 0 is rank 0.  With it each task has collective clocks and message counts of its own
+     * (ckpt_vid_task), and ranks in the lists of ckpt_comm_describe and ckpt_comm_set_members are those of tasks.
+     * NULL: they are processes. */
     int (*task_rank)(void *ctx, int local_task);
     /* [task] 1: no thread of the runtime is inside a rail, or comes there, before quiesce(0).  Called before
      * rails are closed and before threads are stopped.  NULL: the runtime has no threads of its own and makes
@@ -271,7 +274,9 @@ int ckpt_signal_recv(ckpt_job *job, unsigned kind, int *from, void *bytes, size_
 size_t ckpt_launch_env(ckpt_job *job, const char *name, char *text, size_t bytes);
 
 /* The local task ends: nobody waits for it in ckpt_checkpoint any more, and when this returns nobody will unpark it.
- * CKPT_E_STATE: it has left already, or is in ckpt_checkpoint.  May switch. */
+ * CKPT_E_STATE: it has left already, or is in ckpt_checkpoint.  May switch.
+ * When all of them have left, none can be added.  From then on ckpt_poll takes part in checkpoints itself, and [task]
+ * callbacks come inside it: a thread of the runtime calls it, with no lock held, until ckpt_close. */
 int ckpt_task_leave(ckpt_job *job, int local_task);
 
 #endif
@@ -367,6 +372,11 @@ ckpt_vid ckpt_vid_find(ckpt_job *job, ckpt_kind kind, uint64_t real);
 /* Adds a page of free slots of a kind whose ids are given out in C (ckpt/vid.h). */
 int ckpt_vid_grow(ckpt_job *job, ckpt_kind kind);
 
+/* Says that the communicator is the view of this local task; before ckpt_comm_describe, and not again after a restart.
+ * Without this call it is that of task 0.  Each task has ids of its own for its views, so its counters are its own.
+ * CKPT_E_ARG: there is no such task, or no such communicator.  CKPT_E_STATE: the view is that of another task. */
+int ckpt_vid_task(ckpt_job *job, ckpt_vid comm, int local_task);
+
 /* Says who can be reached over a communicator, and gives it its counters (slot.extra).  rank and size go to
  * the slot; world holds the world rank of each of the npeers processes that messages are sent to (the remote
  * group of an intercommunicator), -1 for one outside the world of this job; identity is equal on all members
@@ -374,7 +384,8 @@ int ckpt_vid_grow(ckpt_job *job, ckpt_kind kind);
 int ckpt_comm_describe(ckpt_job *job, ckpt_vid comm, int rank, int size, const int *world, int npeers,
                        uint64_t identity);
 
-/* Who takes part in collective calls on comm: world ranks, in an order that is equal on all members. */
+/* Who takes part in collective calls on comm: world ranks, in an order that is equal on all members.  Again after a
+ * restart, in rebuild. */
 int ckpt_comm_set_members(ckpt_job *job, ckpt_vid comm, const int *world, int n, uint64_t identity);
 
 #endif

@@ -13,6 +13,7 @@ import (
 type Bookmark struct {
 	Comm     uint64 // identity of the communicator
 	Name     string // its name, "" when it has none
+	Task     int    // whose view of the communicator it is (SetTask)
 	Peer     int32  // world rank
 	Sent     uint64
 	Received uint64
@@ -31,12 +32,12 @@ func (t *Tables) Bookmarks() []Bookmark {
 			b := t.bookmark(o.comm, i)
 			sent, received := atomic.LoadUint64(&b.sent), atomic.LoadUint64(&b.received)
 			if sent|received != 0 {
-				all = append(all, Bookmark{o.comm.identity, o.name, o.comm.world[i], sent, received})
+				all = append(all, Bookmark{o.comm.identity, o.name, o.task, o.comm.world[i], sent, received})
 			}
 		}
 	}
 	slices.SortFunc(all, func(x, y Bookmark) int {
-		return cmp.Or(cmp.Compare(x.Comm, y.Comm), cmp.Compare(x.Peer, y.Peer))
+		return cmp.Or(cmp.Compare(x.Comm, y.Comm), cmp.Compare(x.Task, y.Task), cmp.Compare(x.Peer, y.Peer))
 	})
 	return all
 }
@@ -57,20 +58,48 @@ type Calls struct {
 	Made, Returned uint64
 }
 
-// Calls lists the counts of all communicators. They are read while the program runs: of each,
-// Returned first, so that no call counts as returned that was not made.
+// Calls lists the counts of all communicators.
 func (t *Tables) Calls() []Calls {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var all []Calls
 	for _, o := range t.objects {
-		if o.comm != nil {
-			c := &t.counters(o.comm).clock
-			returned := atomic.LoadUint64(&c.ret)
-			all = append(all, Calls{o.id, atomic.LoadUint64(&c.call), returned})
-		}
+		all = t.appendCalls(all, o)
 	}
 	return all
+}
+
+// CallsOf lists the counts of those communicators that are keys of a map.
+func CallsOf[V any](t *Tables, comms map[ID]V) []Calls {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make([]Calls, 0, len(comms))
+	for id := range comms {
+		all = t.appendCalls(all, t.objects[id])
+	}
+	return all
+}
+
+// appendCalls reads counts while the program runs: Returned first, so that no call counts as returned that was not
+// made.
+func (t *Tables) appendCalls(all []Calls, o *object) []Calls {
+	if o == nil || o.comm == nil {
+		return all
+	}
+	c := &t.counters(o.comm).clock
+	returned := atomic.LoadUint64(&c.ret)
+	return append(all, Calls{o.id, atomic.LoadUint64(&c.call), returned})
+}
+
+// ForgetCalls has the collective calls of all communicators counted from 0.
+func (t *Tables) ForgetCalls() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, o := range t.objects {
+		if o.comm != nil {
+			t.counters(o.comm).clock = clock{}
+		}
+	}
 }
 
 // CallsOn is how many collective calls were made on one communicator; 0 for what has no counters.

@@ -20,6 +20,7 @@ import (
 //	  name: length, bytes
 //	  descriptor, if flagged: length, bytes
 //	  needs: count, ids (4 bytes LE each)
+//	  local task, if flagged
 //	  communicator, if flagged: identity (8 bytes LE), rank, size, children, collectives,
 //	    peers: count, world rank + 1 each
 //	    counters that are not zero: count, (peer, sent, received) each, by peer
@@ -31,8 +32,12 @@ const (
 	flagLive = 1 << 0
 	flagDesc = 1 << 1
 	flagComm = 1 << 2
-	flagsAll = flagLive | flagDesc | flagComm
+	flagTask = 1 << 3 // of another local task than 0
+	flagsAll = flagLive | flagDesc | flagComm | flagTask
 )
+
+// maxTask is beyond what a process can have.
+const maxTask = 1 << 24
 
 // ErrCorrupt marks saved bytes that Load cannot have got from Save.
 var ErrCorrupt = errors.New("damaged virtual ids")
@@ -70,6 +75,9 @@ func (t *Tables) appendObject(b []byte, o *object) []byte {
 	if o.comm != nil {
 		flags |= flagComm
 	}
+	if o.task != 0 {
+		flags |= flagTask
+	}
 	b = binary.LittleEndian.AppendUint32(b, uint32(o.id))
 	b = binary.LittleEndian.AppendUint32(b, s.generation)
 	b = append(b, flags)
@@ -84,6 +92,9 @@ func (t *Tables) appendObject(b []byte, o *object) []byte {
 	b = binary.AppendUvarint(b, uint64(len(o.needs)))
 	for _, n := range o.needs {
 		b = binary.LittleEndian.AppendUint32(b, uint32(n))
+	}
+	if o.task != 0 {
+		b = binary.AppendUvarint(b, uint64(o.task))
 	}
 	if o.comm == nil {
 		return b
@@ -191,6 +202,13 @@ func (t *Tables) loadObject(r *reader) error {
 	}
 	for n := r.uvarint(); n > 0 && r.err == nil; n-- {
 		o.needs = append(o.needs, ID(r.uint32()))
+	}
+	if flags[0]&flagTask != 0 {
+		n := r.uvarint()
+		if r.err == nil && (n == 0 || n > maxTask || k != Comm) {
+			return fmt.Errorf("%w: %v %#x is of local task %d", ErrCorrupt, k, uint32(id), n)
+		}
+		o.task = int(n)
 	}
 	if r.err != nil {
 		return r.err

@@ -14,6 +14,9 @@ import (
 // ErrStale marks a call with an id that names no live object.
 var ErrStale = errors.New("stale or unknown id")
 
+// ErrOwned marks a communicator that counts for another local task already.
+var ErrOwned = errors.New("vid: the view of another task")
+
 // object is what Go knows of one id. Saved whole, but for real (which lies in the slot).
 type object struct {
 	id    ID
@@ -25,6 +28,7 @@ type object struct {
 	needs []ID
 	name  string
 	comm  *comm // communicators only
+	task  int   // communicators only: the local task whose view it is
 }
 
 // comm is what Go knows of a communicator.
@@ -249,6 +253,34 @@ func (t *Tables) SetComm(id ID, info CommInfo) error {
 	s := t.mem.slot(id)
 	s.a, s.b = int32(info.Rank), int32(info.Size)
 	return nil
+}
+
+// SetTask says of which local task a communicator is the view, before SetComm; 0 is said of all others.
+func (t *Tables) SetTask(id ID, task int) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if id.Kind() != Comm {
+		return fmt.Errorf("vid: %#x is no communicator", uint32(id))
+	}
+	o, err := t.object(id)
+	if err != nil {
+		return err
+	}
+	if o.comm != nil && o.task != task {
+		return fmt.Errorf("%w: communicator %#x, local task %d", ErrOwned, uint32(id), o.task)
+	}
+	o.task = task
+	return nil
+}
+
+// TaskOf is what SetTask said.
+func (t *Tables) TaskOf(id ID) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if o := t.objects[id]; o != nil {
+		return o.task
+	}
+	return 0
 }
 
 // attach gives o its counters.

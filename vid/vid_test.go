@@ -451,3 +451,59 @@ func FuzzLoad(f *testing.F) {
 		}
 	})
 }
+
+// TestTask: a communicator counts for one local task, which is saved with it.
+func TestTask(t *testing.T) {
+	a, err := Open(0, 1<<24)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = a.Close() }()
+	var ids []ID
+	for task := range 3 {
+		id, err := a.New(Comm, uint64(task+1), []byte("x"), nil, 0)
+		if err == nil && task > 0 {
+			err = a.SetTask(id, task)
+		}
+		if err == nil {
+			err = a.SetComm(id, CommInfo{Rank: task, Size: 3, Identity: 9, World: []int32{0, 1, 2}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		*a.bookmark(a.objects[id].comm, 0) = bookmark{sent: uint64(10 + task)}
+		a.counters(a.objects[id].comm).clock = clock{call: 5, ret: 5}
+		ids = append(ids, id)
+	}
+	if err := a.SetTask(ids[2], 1); !errors.Is(err, ErrOwned) {
+		t.Errorf("another task: %v", err)
+	}
+	if err := a.SetTask(ids[2], 2); err != nil {
+		t.Errorf("the same task: %v", err)
+	}
+	if err := a.SetTask(MakeID(Group, Predefined), 1); err == nil {
+		t.Error("a group has a task")
+	}
+	b, err := Open(0, 1<<24)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = b.Close() }()
+	if err := b.Load(a.Save()); err != nil {
+		t.Fatal(err)
+	}
+	for task, id := range ids {
+		if got := b.TaskOf(id); got != task {
+			t.Errorf("%#x is the view of task %d, was %d", uint32(id), got, task)
+		}
+	}
+	for i, m := range b.Bookmarks() {
+		if m.Task != i || m.Sent != uint64(10+i) {
+			t.Errorf("%+v", m)
+		}
+	}
+	b.ForgetCalls()
+	if got := CallsOf(b, map[ID]bool{ids[1]: true}); len(got) != 1 || got[0] != (Calls{Comm: ids[1]}) {
+		t.Errorf("counts %+v after they were forgotten", got)
+	}
+}

@@ -50,12 +50,14 @@
     F(int, ckpt_core_shm_make, (ckpt_job *job, const ckpt_shm *shm, char *path, size_t bytes, ckpt_error *error), (job, shm, path, bytes, error), error, CKPT_E_NOTSUP) \
     F(int, ckpt_core_shm_mapped, (ckpt_job *job, const char *name, void *at, int failure, ckpt_error *error), (job, name, at, failure, error), error, CKPT_E_NOTSUP) \
     F(int, ckpt_core_shm_unmapping, (ckpt_job *job, const char *name, void **at, size_t *bytes), (job, name, at, bytes), NULL, CKPT_E_NOTSUP) \
-    F(int, ckpt_core_shm_unmapped, (ckpt_job *job, const char *name), (job, name), NULL, CKPT_E_NOTSUP)
+    F(int, ckpt_core_shm_unmapped, (ckpt_job *job, const char *name), (job, name), NULL, CKPT_E_NOTSUP) \
+    F(int, ckpt_core_vid_task, (ckpt_job *job, ckpt_vid comm, int local_task), (job, comm, local_task), NULL, CKPT_E_NOTSUP) \
+    F(int, ckpt_core_tasks_left, (ckpt_job *job), (job), NULL, CKPT_E_NOTSUP)
 
 // What the runtime calls by other ways: names only.
 #define CKPT_BY_HAND(N) \
     N(ckpt_open) N(ckpt_close) N(ckpt_checkpoint) N(ckpt_restarted) N(ckpt_restart_thread_level) \
-    N(ckpt_runtime_state) N(ckpt_thread_is_mine) N(ckpt_hold) N(ckpt_upcall)
+    N(ckpt_runtime_state) N(ckpt_thread_is_mine) N(ckpt_hold) N(ckpt_upcall) N(ckpt_vid_task)
 // clang-format on
 
 // The oldest signal that has come, as ckpt_signal_recv; *kind is set.  When it does not fit, CKPT_E_ARG and its length.
@@ -68,5 +70,9 @@ int ckpt_core_shm_make(ckpt_job *job, const ckpt_shm *shm, char *path, size_t by
 int ckpt_core_shm_mapped(ckpt_job *job, const char *name, void *at, int failure, ckpt_error *error);
 int ckpt_core_shm_unmapping(ckpt_job *job, const char *name, void **at, size_t *bytes);
 int ckpt_core_shm_unmapped(ckpt_job *job, const char *name);
+// ckpt_vid_task, for a task that there is.
+int ckpt_core_vid_task(ckpt_job *job, ckpt_vid comm, int local_task);
+// All local tasks have left: checkpoints of the programs do not wait for a call of this process.
+int ckpt_core_tasks_left(ckpt_job *job);
 
 #endif

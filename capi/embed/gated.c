@@ -81,6 +81,10 @@ static long answer(struct embed_job *job, ckpt_talk *t) {
         return embed_rails_close(job, (ckpt_error *)t->a[0]);
     case CKPT_ASK_RAILS_REOPEN:
         return embed_rails_reopen(job, (int)t->a[0], (ckpt_error *)t->a[1]);
+    case CKPT_ASK_LOCAL_TASKS:
+        return o->runtime.local_tasks(ctx);
+    case CKPT_ASK_TASK_RANK:
+        return o->runtime.task_rank(ctx, (int)t->a[0]);
     default:
         return CKPT_E_NOTSUP;
     }
@@ -90,7 +94,8 @@ static uint64_t callbacks(const struct embed_job *job) {
     const struct embed_ops *o = &job->all;
     return (o->runtime.progress ? CKPT_HAS_PROGRESS : 0) | (o->objects.rebuild ? CKPT_HAS_REBUILD : 0) |
            (o->messages.drain ? CKPT_HAS_DRAIN : 0) | (o->messages.one_sided ? CKPT_HAS_ONE_SIDED : 0) |
-           (o->state.holds ? CKPT_HAS_HOLDS : 0);
+           (o->state.holds ? CKPT_HAS_HOLDS : 0) |
+           (o->runtime.local_tasks && o->runtime.task_rank ? CKPT_HAS_TASKS : 0);
 }
 
 // Makes a call.  1: the process was continued from an image inside it.  Else 0, and t has the result.
@@ -144,6 +149,7 @@ again:
     t = (ckpt_talk){.subject = CKPT_TALK_REOPEN, .a = {0, callbacks(job)}};
     job->restarted = true;
     talk(job, &t);
+    if (t.error.code == 0 && job->tasks.gone) ckpt_core_tasks_left(&job->seen);
     // The image was made for others, while the program's call waited for those of other ranks, as it does still.
     if (t.error.code == 0 && !asked && !job->answers) goto again;
     *state = t.error.code == 0 ? CKPT_STATE_RESTART : CKPT_STATE_ERROR;

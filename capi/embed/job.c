@@ -156,6 +156,13 @@ EXPORT int ckpt_task_leave(ckpt_job *job, int local_task) {
     return job == NULL ? CKPT_E_ARG : embed_task_leave(embed_of(job), local_task);
 }
 
+EXPORT int ckpt_vid_task(ckpt_job *job, ckpt_vid comm, int local_task) {
+    if (job == NULL || local_task < 0) return CKPT_E_ARG;
+    const struct embed_job *j = embed_of(job);
+    int n = j->ops.local_tasks != NULL ? j->ops.local_tasks(j->ctx) : 1;
+    return local_task < n ? ckpt_core_vid_task(job, comm, local_task) : CKPT_E_ARG;
+}
+
 EXPORT int ckpt_restarted(ckpt_job *job) { return job != NULL && embed_of(job)->restarted; }
 // A process that is continued has its runtime in its memory, as far as it was started.
 EXPORT int ckpt_restart_thread_level(void) { return -1; }

@@ -85,7 +85,7 @@ EXPORT int ckpt_attend(ckpt_job *job) {
     if (bits & CKPT_ATTEND_SIGNAL) embed_signals_take(j);
     if (!(bits & CKPT_ATTEND_CHECKPOINT)) return CKPT_POLL_NOTHING;
     __atomic_store_n(&j->asked, true, __ATOMIC_RELAXED);
-    return CKPT_POLL_CHECKPOINT;
+    return embed_tasks_answer(j) ? CKPT_POLL_NOTHING : CKPT_POLL_CHECKPOINT;
 }
 
 EXPORT int ckpt_signal_handle(ckpt_job *job, unsigned kind,

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "embed/embed.h"
+#include "embed/functions.h"
 #include "embed/lock.h"
 
 #define TASK_LEFT UINT64_MAX
@@ -82,12 +83,13 @@ static int arrive(struct embed_job *job, int task, uint64_t *generation, ckpt_er
         return refuse(error, CKPT_E_ARG, "there is no local task %d: this process has %d", task, n);
 
     embed_lock(&t->lock);
+    bool gone = t->gone;
     if (t->arrived == 0) begin(t, n);
     bool known = task < t->n, left = known && t->mark[task] == TASK_LEFT;
     *generation = t->generation;
     bool twice = known && t->mark[task] == *generation + 1, last = false;
     n = t->n;
-    if (known && !left && !twice) {
+    if (known && !left && !twice && !gone) {
         t->mark[task] = *generation + 1;
         t->arrived++;
         last = complete(t);
@@ -98,6 +100,7 @@ static int arrive(struct embed_job *job, int task, uint64_t *generation, ckpt_er
         return refuse(error, CKPT_E_STATE,
                       "local task %d was added while %d tasks meet: it can save the next time", task, n);
     if (left) return refuse(error, CKPT_E_STATE, "local task %d has left", task);
+    if (gone) return refuse(error, CKPT_E_STATE, "local task %d was added after all others had left", task);
     if (twice) return refuse(error, CKPT_E_STATE, "local task %d is in ckpt_checkpoint already", task);
     return last;
 }
@@ -162,6 +165,22 @@ int embed_meet(struct embed_job *job, int task, ckpt_state *state, ckpt_error *e
     return t->code;
 }
 
+static bool all_left(const struct embed_tasks *t, int n) {
+    for (int i = 0; i < n; i++)
+        if (t->mark[i] != TASK_LEFT) return false;
+    return true;
+}
+
+bool embed_tasks_answer(struct embed_job *job) {
+    struct embed_tasks *t = &job->tasks;
+    if (!__atomic_load_n(&t->gone, __ATOMIC_ACQUIRE)) return false;
+    if (__atomic_exchange_n(&t->answering, 1, __ATOMIC_ACQUIRE)) return true;
+    ckpt_state nobody = CKPT_STATE_ERROR;
+    embed_checkpoint(job, &nobody, NULL); // the others are told what became of it
+    __atomic_store_n(&t->answering, 0, __ATOMIC_RELEASE);
+    return true;
+}
+
 int embed_task_leave(struct embed_job *job, int task) {
     struct embed_tasks *t = &job->tasks;
     if (job->ops.local_tasks == NULL) return task == 0 ? 0 : CKPT_E_ARG;
@@ -188,8 +207,11 @@ int embed_task_leave(struct embed_job *job, int task) {
         __atomic_fetch_add(&t->waking, 1, __ATOMIC_RELAXED);
         __atomic_store_n(&t->chosen, chosen + 1, __ATOMIC_RELEASE);
     }
+    bool gone = !here && all_left(t, n);
+    if (gone) __atomic_store_n(&t->gone, true, __ATOMIC_RELEASE);
     embed_unlock(&t->lock);
     if (here) return CKPT_E_STATE;
+    if (gone) ckpt_core_tasks_left(&job->seen);
     if (chosen >= 0) {
         if (job->ops.unpark != NULL) job->ops.unpark(job->ctx, chosen);
         __atomic_fetch_sub(&t->waking, 1, __ATOMIC_RELEASE);

@@ -20,6 +20,7 @@
 #ifndef EMBED_TASKS_H
 #define EMBED_TASKS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "ckpt.h"
@@ -35,6 +36,8 @@ struct embed_tasks {
     int left;            // how many of them have left; under lock
     int arrived;         // how many have come; under lock
     int chosen;          // task + 1 of the one that waits and is to be master, 0: none; read without lock
+    bool gone;           // all have left; under lock, never false again
+    int answering;       // a thread takes part in a checkpoint for them; read without lock
     int waking;          // how many tasks are in calls of unpark; read without lock
     uint64_t generation; // meetings that are over; read without lock
     // The result of the last meeting.  Written by its master before generation, read after it.
@@ -48,6 +51,9 @@ struct embed_tasks {
 int embed_meet(struct embed_job *job, int local_task, ckpt_state *state, ckpt_error *error);
 // ckpt_task_leave.  When it returns nobody will unpark the task any more.
 int embed_task_leave(struct embed_job *job, int local_task);
+// When all tasks have left: takes part in the checkpoint that somebody asks for, and returns true.  One thread does; for
+// others there is nothing to do.
+bool embed_tasks_answer(struct embed_job *job);
 // Frees what the meetings of a job have taken; nobody is in one.
 void embed_tasks_end(struct embed_job *job);
 

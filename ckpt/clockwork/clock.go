@@ -4,6 +4,7 @@ package clockwork
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -21,40 +22,64 @@ const (
 	PendingStop  = 2
 )
 
-// Clock drives the collective clock of this rank: messages come from the signaling network, calls from the
-// program's threads, requests and their end from the code that makes the checkpoint. Any thread may call any
-// method. A nil Clock is for a process that has no other ranks to wait for: it ignores what the runtime tells of
+// Clock drives the collective clocks of the ranks of this process, of which most jobs have one: messages come from the
+// signaling network, calls from the program's threads, requests and their end from the code that makes the checkpoint.
+// Any thread may call any method. A nil Clock is for a process that has no other ranks to wait for: it ignores what the runtime tells of
 // its calls, and lets all of them go on.
 //
-// Locks: mu is held while the machine takes one event. Nothing is called with mu held, and nobody waited for.
+// Locks: mu is held while the machines take one event. Nothing is called with mu held, and nobody waited for.
 type Clock struct {
-	events Events
-	kinds  Kinds
-	log    *zap.Logger
-	tables *vid.Tables
-	fence  func() error // on all threads of the process
-	trace  *trace       // nil: none is asked for
-	rank   int
+	events  Events
+	kinds   Kinds
+	log     *zap.Logger
+	tables  *vid.Tables
+	fence   func() error // on all threads of the process
+	places  *Places
+	process int
 
 	mu       sync.Mutex
-	machine  *collclock.Machine
+	tasks    []*task
+	by       map[int32]*task // by rank
+	local    []passed        // messages between ranks of this process
+	passing  bool            // they are being delivered
+	raised   int             // machines that want the pending word
+	fenced   bool            // since the pending word was set
 	stopping bool
-	lost     bool // the network is: nobody waits for anybody here
-	ids      map[vid.ID]collclock.ID
-	comms    map[collclock.ID]vid.ID
-	granted  map[collclock.ID]uint64 // highest call that was let in
-	deferred map[collclock.ID]uint64 // highest call that was deferred
-	starts   []DeferredStart         // asked for, not done yet
-	nudging  bool                    // Events.Deferred runs
+	told     uint32 // the last epoch whose end was told
+	lost     bool   // the network is: nobody waits for anybody here
+	ids      map[vid.ID]clockKey
+	comms    map[clockKey]vid.ID
+	asked    map[clockKey]uint64 // highest call that the machine was told of
+	granted  map[clockKey]uint64 // highest call that was let in
+	deferred map[clockKey]uint64 // highest call that was deferred
+	starts   []DeferredStart     // asked for, not done yet
+	nudging  bool                // Events.Deferred runs
 	outbox   []outgoing
 	wake     chan struct{} // the outbox has something
-	meet     meetings
+	meetings map[uint64]*meeting
+	ticket   uint64 // of the last meeting
+}
+
+// task is a rank of this process.
+type task struct {
+	rank    int
+	machine *collclock.Machine
+	trace   *trace // nil: none is asked for
+	comms   map[vid.ID]collclock.ID
+	over    uint32 // the last epoch that has ended
+	meet    meetings
+}
+
+// clockKey is one rank's part of a clock.
+type clockKey struct {
+	of *task
+	id collclock.ID
 }
 
 // Events are what a Clock tells the code that makes the checkpoint, each on a goroutine of its own.
 type Events struct {
 	Safe     func(epoch uint32) // no collective call is under way on any rank
-	Resumed  func()             // the epoch of the clock is over
+	Resumed  func()             // the epoch of the clock is over, for all ranks of this process
 	Deferred func()             // deferred calls may start, until Unstarted says that there are none
 }
 
@@ -66,18 +91,25 @@ type Kinds struct {
 
 // Config says whose clock it is.
 type Config struct {
-	Rank, Ranks int
-	Tables      *vid.Tables
-	Log         *zap.Logger
-	Events      Events
-	Kinds       Kinds
+	Process int // this one
+	Places  *Places
+	Tables  *vid.Tables
+	Log     *zap.Logger
+	Events  Events
+	Kinds   Kinds
 }
 
 // outgoing is a message of the signaling network.
 type outgoing struct {
-	to      int
+	to      int // process
 	kind    uint16
 	payload []byte
+}
+
+// passed is a message from one rank of this process to another one.
+type passed struct {
+	to *task
+	e  collclock.Received
 }
 
 // DeferredStart is a non-blocking collective call that may now be started.
@@ -93,35 +125,46 @@ func New(c Config) (*Clock, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := collclock.Config{Rank: c.Rank, Ranks: c.Ranks}
-	record, err := openTrace(c.Rank)
-	if err != nil {
-		return nil, err
+	w := &Clock{
+		events: c.Events, kinds: c.Kinds, log: c.Log, tables: c.Tables, fence: fence, places: c.Places, process: c.Process,
+		by: map[int32]*task{}, ids: map[vid.ID]clockKey{}, comms: map[clockKey]vid.ID{}, asked: map[clockKey]uint64{},
+		granted: map[clockKey]uint64{}, deferred: map[clockKey]uint64{},
+		wake: make(chan struct{}, 1), meetings: map[uint64]*meeting{},
 	}
-	if record != nil {
-		config.Trace = record.step
+	for _, rank := range c.Places.Of(c.Process) {
+		t := &task{rank: int(rank), comms: map[vid.ID]collclock.ID{}, meet: newMeetings()}
+		config := collclock.Config{Rank: t.rank, Ranks: c.Places.Ranks()}
+		if t.trace, err = openTrace(t.rank); err != nil {
+			return nil, err
+		}
+		if t.trace != nil {
+			config.Trace = t.trace.step
+		}
+		t.machine = collclock.New(config)
+		w.tasks = append(w.tasks, t)
+		w.by[rank] = t
 	}
-	return &Clock{
-		events: c.Events, kinds: c.Kinds, log: c.Log, tables: c.Tables, fence: fence, trace: record, rank: c.Rank,
-		machine: collclock.New(config),
-		ids:     map[vid.ID]collclock.ID{}, comms: map[collclock.ID]vid.ID{},
-		granted: map[collclock.ID]uint64{}, deferred: map[collclock.ID]uint64{},
-		wake: make(chan struct{}, 1), meet: newMeetings(),
-	}, nil
+	return w, nil
 }
 
 // Listen takes messages from now on: other ranks may have sent some already.
 func (w *Clock) Listen(net *signaling.Network) {
 	net.Handle(w.kinds.Meet, w.heardMeet)
-	net.Handle(w.kinds.Clock, func(from int, payload []byte) {
-		m, err := collclock.DecodeMessage(payload)
-		if err != nil {
-			w.log.Error("collective clock", zap.Int("from", from), zap.Error(err))
-			return
-		}
-		w.step(collclock.Received{From: int32(from), Message: m})
-	})
+	net.Handle(w.kinds.Clock, w.heardClock)
 	go w.post(net)
+}
+
+func (w *Clock) heardClock(process int, payload []byte) {
+	from, to, payload, err := w.opened(process, payload)
+	var m collclock.Message
+	if err == nil {
+		m, err = collclock.DecodeMessage(payload)
+	}
+	if err != nil {
+		w.log.Error("collective clock", zap.Int("from", process), zap.Error(err))
+		return
+	}
+	w.step(to, collclock.Received{From: from, Message: m})
 }
 
 // linux/membarrier.h: MEMBARRIER_CMD_PRIVATE_EXPEDITED and its registration.
@@ -165,106 +208,208 @@ func (w *Clock) post(net *signaling.Network) {
 	}
 }
 
-func (w *Clock) step(e collclock.Event) {
+func (w *Clock) step(t *task, e collclock.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stepLocked(e)
+	w.stepLocked(t, e)
 }
 
-func (w *Clock) stepLocked(e collclock.Event) {
-	for _, a := range append([]collclock.Action(nil), w.machine.Step(e)...) {
-		w.act(a)
+func (w *Clock) stepLocked(t *task, e collclock.Event) {
+	w.feed(t, e)
+	if !w.passing { // else who does delivers these, too
+		w.passing = true
+		for ; len(w.local) > 0; w.local = w.local[1:] {
+			w.feed(w.local[0].to, w.local[0].e)
+		}
+		w.local, w.passing = nil, false
 	}
 	w.setPending()
 }
 
+// feed gives one event to one machine.
+func (w *Clock) feed(t *task, e collclock.Event) {
+	before := t.machine.Pending()
+	actions := append([]collclock.Action(nil), t.machine.Step(e)...)
+	if now := t.machine.Pending(); now != before {
+		w.raised--
+		if now {
+			w.raised += 2
+		}
+	}
+	for _, a := range actions {
+		w.act(t, a)
+	}
+}
+
 func (w *Clock) setPending() {
 	v := uint32(0)
-	if w.machine.Pending() {
+	if w.raised > 0 {
 		v = PendingClock
 	}
 	if w.stopping {
 		v = PendingStop
 	}
+	w.fenced = w.fenced && v != 0
 	w.tables.SetPending(v)
 }
 
-func (w *Clock) sendLocked(to int, kind uint16, payload []byte) {
-	w.outbox = append(w.outbox, outgoing{to, kind, payload})
+// sendLocked sends to a rank of another process.
+func (w *Clock) sendLocked(from *task, to int32, kind uint16, payload []byte) {
+	w.outbox = append(w.outbox, outgoing{w.places.Process(int(to)), kind, appendEnvelope(from.rank, int(to), payload)})
 	select {
 	case w.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (w *Clock) act(a collclock.Action) {
+func (w *Clock) act(t *task, a collclock.Action) {
 	switch a := a.(type) {
 	case collclock.Send:
-		w.sendLocked(int(a.To), w.kinds.Clock, collclock.AppendMessage(nil, a.Message))
+		if to := w.by[a.To]; to != nil {
+			w.local = append(w.local, passed{to, collclock.Received{From: int32(t.rank), Message: a.Message}})
+			return
+		}
+		w.sendLocked(t, a.To, w.kinds.Clock, collclock.AppendMessage(nil, a.Message))
 	case collclock.Raise:
-		w.raise(a.Epoch)
+		w.raise(t, a.Epoch)
 	case collclock.Permit:
-		w.granted[a.Clock] = max(w.granted[a.Clock], a.K)
+		at := clockKey{t, a.Clock}
+		w.granted[at] = max(w.granted[at], a.K)
 	case collclock.Defer:
-		w.deferred[a.Clock] = max(w.deferred[a.Clock], a.K)
+		at := clockKey{t, a.Clock}
+		w.deferred[at] = max(w.deferred[at], a.K)
 	case collclock.Start:
-		w.starts = append(w.starts, DeferredStart{w.comms[a.Clock], a.K})
+		w.starts = append(w.starts, DeferredStart{w.comms[clockKey{t, a.Clock}], a.K})
 		if !w.nudging {
 			w.nudging = true
 			go w.events.Deferred()
 		}
 	case collclock.Stop:
-		w.stopping = true
-		go w.events.Safe(a.Epoch)
+		if w.safe(a.Epoch) {
+			w.stopping = true
+			go w.events.Safe(a.Epoch)
+		}
 	case collclock.Resumed:
-		go w.events.Resumed()
+		t.over = max(t.over, a.Epoch)
+		w.tellOver()
 	case collclock.Report:
 		if a.What == collclock.ReportFault {
-			w.log.Error("collective clock", zap.String("fault", a.Text))
+			w.log.Error("collective clock", zap.Int("rank", t.rank), zap.String("fault", a.Text))
 		}
 	}
 }
 
-// raise begins an epoch on this rank.
-func (w *Clock) raise(epoch uint32) {
-	w.stepLocked(collclock.Snapshot{Epoch: epoch, Counts: w.counts()})
+// safe tells whether all ranks of this process have stopped in an epoch.
+func (w *Clock) safe(epoch uint32) bool {
+	for _, t := range w.tasks {
+		if t.machine.Phase() != collclock.Stopped || t.machine.Epoch() != epoch {
+			return false
+		}
+	}
+	return true
 }
 
-// counts sets the pending word and reads the counters behind a barrier on all threads: a call that was
-// not counted yet will see the word.
-func (w *Clock) counts() []collclock.Count {
-	w.tables.SetPending(PendingClock)
-	if err := w.fence(); err != nil {
-		w.log.Error("membarrier", zap.Error(err)) // cannot be: the process is registered
+// tellOver tells of an epoch that is over for all ranks of this process, once.
+func (w *Clock) tellOver() {
+	over := w.tasks[0].over
+	for _, t := range w.tasks {
+		over = min(over, t.over)
+	}
+	if over > w.told {
+		w.told = over
+		go w.events.Resumed()
+	}
+}
+
+// raise begins an epoch on one rank.
+func (w *Clock) raise(t *task, epoch uint32) {
+	w.feed(t, collclock.Snapshot{Epoch: epoch, Counts: w.counts(t)})
+}
+
+// counts sets the pending word and reads the counters of a rank behind a barrier on all threads: a call that was
+// not counted yet will see the word. One barrier does for all ranks as long as the word is set.
+func (w *Clock) counts(t *task) []collclock.Count {
+	if !w.fenced {
+		w.tables.SetPending(PendingClock)
+		if err := w.fence(); err != nil {
+			w.log.Error("membarrier", zap.Error(err)) // cannot be: the process is registered
+		}
+		w.fenced = true
 	}
 	var counts []collclock.Count
-	for _, c := range w.tables.Calls() {
-		if id, ok := w.ids[c.Comm]; ok {
-			counts = append(counts, collclock.Count{Clock: id, Call: c.Made, Ret: c.Returned})
-		}
+	for _, c := range vid.CallsOf(w.tables, t.comms) {
+		counts = append(counts, collclock.Count{Clock: t.comms[c.Comm], Call: c.Made, Ret: c.Returned})
 	}
-	if w.trace != nil {
-		w.trace.counted(counts)
+	if t.trace != nil {
+		t.trace.counted(counts)
 	}
 	return counts
 }
 
+// taskOf is the rank whose view a communicator is.
+func (w *Clock) taskOf(comm vid.ID) *task {
+	if n := w.tables.TaskOf(comm); n < len(w.tasks) {
+		return w.tasks[n]
+	}
+	return w.tasks[0] // cannot be: Owned has refused it
+}
+
+// ErrNoTask is an error of Owned.
+var ErrNoTask = errors.New("no such local task")
+
+// Owned says of which local task a communicator is the view, before CommMade. The error is vid.ErrOwned when it is
+// that of another one.
+func (w *Clock) Owned(comm vid.ID, local int) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if local < 0 || local >= len(w.tasks) {
+		return fmt.Errorf("%w: %d of %d", ErrNoTask, local, len(w.tasks))
+	}
+	if at, ok := w.ids[comm]; ok && at.of != w.tasks[local] {
+		return vid.ErrOwned
+	}
+	return w.tables.SetTask(comm, local)
+}
+
 // CommMade makes a communicator's clock. members are world ranks, in an order that is the same on all of
 // them. A communicator with one member gets no clock: its calls concern nobody else.
-func (w *Clock) CommMade(comm vid.ID, identity uint64, members []int32) {
+func (w *Clock) CommMade(comm vid.ID, identity uint64, members []int32) error {
 	if w == nil || len(members) < 2 {
-		return
+		return nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if err := w.checkMembers(comm, members); err != nil {
+		return err
+	}
 	id := collclock.World()
 	if !comm.IsPredefined() {
 		id = collclock.Object(id, 255, identity)
 	}
-	w.ids[comm], w.comms[id] = id, comm
+	at := clockKey{w.taskOf(comm), id}
+	w.ids[comm], w.comms[at], at.of.comms[comm] = at, comm, id
 	if !comm.IsPredefined() {
-		w.stepLocked(collclock.Created{Clock: id, Group: collclock.Members(members)})
+		w.stepLocked(at.of, collclock.Created{Clock: id, Group: collclock.Members(members)})
 	}
+	return nil
+}
+
+// checkMembers refuses lists of a runtime that takes processes for ranks, or says a view's task too late.
+func (w *Clock) checkMembers(comm vid.ID, members []int32) error {
+	if !w.places.Several() {
+		return nil
+	}
+	me, found := int32(w.taskOf(comm).rank), false
+	for _, r := range members {
+		if w.places.Process(int(r)) < 0 {
+			return fmt.Errorf("a communicator with rank %d, of %d", r, w.places.Ranks())
+		}
+		found = found || r == me
+	}
+	if !found {
+		return fmt.Errorf("a communicator of rank %d without that rank", me)
+	}
+	return nil
 }
 
 // CommFreed says that the communicator is gone.
@@ -274,13 +419,20 @@ func (w *Clock) CommFreed(comm vid.ID) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if id, ok := w.ids[comm]; ok {
+	if at, ok := w.ids[comm]; ok {
 		delete(w.ids, comm)
-		delete(w.comms, id)
-		delete(w.granted, id)
-		delete(w.deferred, id)
-		w.stepLocked(collclock.Freed{Clock: id, K: w.tables.CallsOn(comm)})
+		delete(w.comms, at)
+		delete(at.of.comms, comm)
+		w.forget(at)
+		w.stepLocked(at.of, collclock.Freed{Clock: at.id, K: w.tables.CallsOn(comm)})
 	}
+}
+
+// forget drops what is known of the calls on a clock.
+func (w *Clock) forget(at clockKey) {
+	delete(w.asked, at)
+	delete(w.granted, at)
+	delete(w.deferred, at)
 }
 
 // Mode is how a call behaves at the gate; the numbers are those of ckpt.h.
@@ -303,29 +455,32 @@ const (
 	Defer Answer = 2 // NextStart will name it
 )
 
-// Call asks whether collective call k on a communicator may go on.
+// Call asks whether collective call k on a communicator may go on. Who waits may ask again.
 func (w *Clock) Call(comm vid.ID, k uint64, mode Mode) Answer {
 	if w == nil {
 		return Enter
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	id, ok := w.ids[comm]
+	at, ok := w.ids[comm]
 	if !ok {
 		return Enter
 	}
-	w.stepLocked(collclock.Call{Clock: id, Mode: mode, K: k})
+	if k > w.asked[at] {
+		w.asked[at] = k
+		w.stepLocked(at.of, collclock.Call{Clock: at.id, Mode: mode, K: k})
+	}
 	switch {
-	case mode == NonBlocking && w.deferred[id] >= k:
+	case mode == NonBlocking && w.deferred[at] >= k:
 		return Defer
-	case mode == NonBlocking && w.granted[id] >= k:
+	case mode == NonBlocking && w.granted[at] >= k:
 		return Enter
 	}
-	return w.answer(id, k)
+	return w.answer(at, k)
 }
 
-func (w *Clock) answer(id collclock.ID, k uint64) Answer {
-	if w.lost || w.granted[id] >= k && w.machine.Clear(id) {
+func (w *Clock) answer(at clockKey, k uint64) Answer {
+	if w.lost || w.granted[at] >= k && at.of.machine.Clear(at.id) {
 		return Enter
 	}
 	return Wait
@@ -338,11 +493,11 @@ func (w *Clock) Permitted(comm vid.ID, k uint64) Answer {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	id, ok := w.ids[comm]
+	at, ok := w.ids[comm]
 	if !ok {
 		return Enter
 	}
-	return w.answer(id, k)
+	return w.answer(at, k)
 }
 
 // Returned says that call k has returned.
@@ -352,8 +507,8 @@ func (w *Clock) Returned(comm vid.ID, k uint64) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if id, ok := w.ids[comm]; ok {
-		w.stepLocked(collclock.Return{Clock: id, K: k})
+	if at, ok := w.ids[comm]; ok {
+		w.stepLocked(at.of, collclock.Return{Clock: at.id, K: k})
 	}
 }
 
@@ -365,17 +520,20 @@ func (w *Clock) Withdrawn(comm vid.ID, k uint64, deferred bool) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	id, ok := w.ids[comm]
+	at, ok := w.ids[comm]
 	if !ok {
 		return
 	}
-	if w.granted[id] >= k {
-		w.granted[id] = k - 1
+	if w.granted[at] >= k {
+		w.granted[at] = k - 1
 	}
-	if w.deferred[id] >= k {
-		w.deferred[id]-- // those behind it have moved up
+	if w.deferred[at] >= k {
+		w.deferred[at]-- // those behind it have moved up
 	}
-	w.stepLocked(collclock.Withdrawn{Clock: id, K: k, Deferred: deferred})
+	if w.asked[at] >= k {
+		w.asked[at]--
+	}
+	w.stepLocked(at.of, collclock.Withdrawn{Clock: at.id, K: k, Deferred: deferred})
 }
 
 // NextStart is the next deferred call to be started; Started answers it.
@@ -409,19 +567,41 @@ func (w *Clock) Started(s DeferredStart) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if id, ok := w.ids[s.Comm]; ok {
-		w.stepLocked(collclock.Started{Clock: id, K: s.K})
-		w.stepLocked(collclock.Completed{Clock: id})
+	if at, ok := w.ids[s.Comm]; ok {
+		w.stepLocked(at.of, collclock.Started{Clock: at.id, K: s.K})
+		w.stepLocked(at.of, collclock.Completed{Clock: at.id})
 	}
 }
 
-// Request begins an epoch. Rank 0 only, between epochs.
-func (w *Clock) Request() { w.step(collclock.Request{}) }
+// root is rank 0, which lives in process 0.
+func (w *Clock) root() *task { return w.tasks[0] }
 
-// Withdraw gives the running epoch up on this rank, whose program goes on, because another rank cannot be reached.
-func (w *Clock) Withdraw() { w.step(collclock.Withdraw{}) }
+// Request begins an epoch. Process 0 only, between epochs.
+func (w *Clock) Request() { w.step(w.root(), collclock.Request{}) }
 
-// Release ends the stop on this rank; the epoch ends when rank 0 says so.
+// Withdraw gives the running epoch up in this process, whose program goes on, because another one cannot be reached.
+func (w *Clock) Withdraw() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.withdrawLocked()
+}
+
+func (w *Clock) withdrawLocked() {
+	var last uint32
+	for _, t := range w.tasks {
+		w.stepLocked(t, collclock.Withdraw{})
+		last = max(last, t.machine.Epoch())
+	}
+	// Ranks that do not know of the epoch yet need not hear of its end: those above them may be out of reach.
+	for _, t := range w.tasks {
+		if t.machine.Phase() <= collclock.Resuming {
+			t.over = max(t.over, last)
+		}
+	}
+	w.tellOver()
+}
+
+// Release ends the stop in this process; the epoch ends when process 0 says so.
 func (w *Clock) Release() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -429,14 +609,14 @@ func (w *Clock) Release() {
 	w.setPending()
 }
 
-// Abort gives the epoch up, unless it has reached the safe state. Rank 0 only.
+// Abort gives the epoch up, unless it has reached the safe state. Process 0 only.
 func (w *Clock) Abort() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if p := w.machine.Phase(); p == collclock.Stopped || p <= collclock.Resuming {
+	if p := w.root().machine.Phase(); p == collclock.Stopped || p <= collclock.Resuming {
 		return false
 	}
-	w.stepLocked(collclock.Abort{})
+	w.stepLocked(w.root(), collclock.Abort{})
 	return true
 }
 
@@ -445,51 +625,51 @@ func (w *Clock) Lose() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lost = true
-	w.stepLocked(collclock.Withdraw{})
+	w.withdrawLocked()
 }
 
-// Resume ends the epoch on all ranks, unless that was done. Rank 0 only.
+// Resume ends the epoch on all ranks, unless that was done. Process 0 only.
 func (w *Clock) Resume() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch p := w.machine.Phase(); {
+	switch p := w.root().machine.Phase(); {
 	case p == collclock.Stopped:
-		w.stepLocked(collclock.Resume{})
+		w.stepLocked(w.root(), collclock.Resume{})
 	case p > collclock.Resuming:
-		w.stepLocked(collclock.Abort{})
+		w.stepLocked(w.root(), collclock.Abort{})
 	}
 }
 
-// NextEpoch is the epoch that a request begins. Rank 0 only, between epochs.
+// NextEpoch is the epoch that a request begins. Process 0 only, between epochs.
 func (w *Clock) NextEpoch() uint32 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.machine.Epoch() + 1
+	return w.root().machine.Epoch() + 1
 }
 
-// Safe tells whether the safe state of an epoch holds on this rank: nobody here has withdrawn.
+// Safe tells whether the safe state of an epoch holds in this process: nobody here has withdrawn.
 func (w *Clock) Safe(epoch uint32) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.machine.Phase() == collclock.Stopped && w.machine.Epoch() == epoch
+	return w.safe(epoch)
 }
 
-// Waiting tells whether an epoch waits for its safe state.
+// Waiting tells whether an epoch waits for its safe state. Process 0 only.
 func (w *Clock) Waiting() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p := w.machine.Phase()
+	p := w.root().machine.Phase()
 	return p > collclock.Resuming && p < collclock.Stopped
 }
 
-// nameLocked is what people call a clock.
-func (w *Clock) nameLocked(id collclock.ID) string {
-	if comm, ok := w.comms[id]; ok {
+// nameLocked is what people call a clock of a rank.
+func (w *Clock) nameLocked(at clockKey) string {
+	if comm, ok := w.comms[at]; ok {
 		if n := w.tables.NameOf(comm); n != "" {
 			return fmt.Sprintf("%q", n)
 		}
 	}
-	return id.String()
+	return at.id.String()
 }
 
 // CommName is what people call a communicator.
@@ -503,8 +683,8 @@ func (w *Clock) commNameLocked(comm vid.ID) string {
 	if n := w.tables.NameOf(comm); n != "" {
 		return fmt.Sprintf("%q", n)
 	}
-	if id, ok := w.ids[comm]; ok {
-		return id.String()
+	if at, ok := w.ids[comm]; ok {
+		return at.id.String()
 	}
 	return "of one rank"
 }

@@ -34,11 +34,13 @@ func startRace(t *testing.T) *race {
 	if err := tables.SetComm(world, vid.CommInfo{Rank: 0, Size: 2, World: []int32{0, 1}, Identity: 1}); err != nil {
 		t.Fatal(err)
 	}
-	clock, err := New(Config{Rank: 0, Ranks: 2, Tables: tables, Log: zap.NewNop()})
+	clock, err := New(Config{Process: 0, Places: OneEach(2), Tables: tables, Log: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	clock.CommMade(world, 1, []int32{0, 1})
+	if err := clock.CommMade(world, 1, []int32{0, 1}); err != nil {
+		t.Fatal(err)
+	}
 	r := &race{tables: tables, clock: clock}
 	if r.thread, err = clockrace.Start(tables.Address(), uint32(world)); err != nil {
 		t.Fatal(err)
@@ -53,8 +55,8 @@ func (r *race) missed(fence func() error) bool {
 	for from := r.tables.Calls()[0].Made; r.tables.Calls()[0].Made == from; {
 		runtime.Gosched()
 	}
-	r.clock.fence = fence
-	counts := r.clock.counts()
+	r.clock.fence, r.clock.fenced = fence, false
+	counts := r.clock.counts(r.clock.tasks[0])
 	fast := r.thread.Gate()
 	r.tables.SetPending(0)
 	r.thread.GoOn()
@@ -104,7 +106,7 @@ func TestFenceOrder(t *testing.T) {
 		fast = r.thread.Gate() // comes only when the word is set
 		return nil
 	}
-	counts := r.clock.counts()
+	counts := r.clock.counts(r.clock.tasks[0])
 	if want := fast + 1; counts[0].Call != want {
 		t.Errorf("read %d calls, want %d: the thread waits with that one since before the fence", counts[0].Call, want)
 	}

@@ -23,6 +23,7 @@ import (
 // Nobody owes anything while the leaders wait for each other: the call counts from when its members are
 // known. So such a wait is ended like any gate, by a stop.
 type meeting struct {
+	of       *task // who calls
 	call     string
 	comm     vid.ID
 	known    bool // who comes; id and members are good
@@ -67,47 +68,48 @@ type meetKey struct {
 	n    uint64
 }
 
-// meetings are those of one rank, under the lock of its Clock.
+// meetings are what one rank has heard and counted, under the lock of its Clock.
 type meetings struct {
-	last    uint64
-	open    map[uint64]*meeting
 	subsets map[collclock.ID]uint64
 	calls   map[meetKey]uint64 // with n = 0
 	words   map[meetKey]word
 }
 
 func newMeetings() meetings {
-	return meetings{open: map[uint64]*meeting{}, subsets: map[collclock.ID]uint64{},
-		calls: map[meetKey]uint64{}, words: map[meetKey]word{}}
+	return meetings{subsets: map[collclock.ID]uint64{}, calls: map[meetKey]uint64{}, words: map[meetKey]word{}}
 }
 
 func (w *Clock) newMeetingLocked(m *meeting) uint64 {
-	w.meet.last++
-	w.meet.open[w.meet.last] = m
-	return w.meet.last
+	w.ticket++
+	w.meetings[w.ticket] = m
+	return w.ticket
 }
 
 func clockOf(identity uint64) collclock.ID { return collclock.Object(collclock.World(), 255, identity) }
 
 // Subset begins a call of MPI_Comm_create_group, of some members of comm only; 0: nobody else takes part.
 func (w *Clock) Subset(comm vid.ID, parent uint64, tag int, members []int32, call string) uint64 {
-	if w == nil || len(members) < 2 || !slices.Contains(members, int32(w.rank)) {
+	if w == nil || len(members) < 2 {
 		return 0
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	t := w.taskOf(comm)
+	if !slices.Contains(members, int32(t.rank)) {
+		return 0
+	}
 	every := collclock.Subset(clockOf(parent), tag, members, 0)
-	w.meet.subsets[every]++
-	m := &meeting{call: call, comm: comm}
-	w.beginLocked(m, collclock.Subset(clockOf(parent), tag, members, w.meet.subsets[every]), members)
+	t.meet.subsets[every]++
+	m := &meeting{of: t, call: call, comm: comm}
+	w.beginLocked(m, collclock.Subset(clockOf(parent), tag, members, t.meet.subsets[every]), members)
 	return w.newMeetingLocked(m)
 }
 
 // beginLocked makes the clock and counts the call.
 func (w *Clock) beginLocked(m *meeting, id collclock.ID, members []int32) {
 	m.known, m.id, m.members = true, id, members
-	w.stepLocked(collclock.Created{Clock: id, Group: collclock.Members(members)})
-	w.stepLocked(collclock.Call{Clock: id, Mode: collclock.Blocking, K: 1})
+	w.stepLocked(m.of, collclock.Created{Clock: id, Group: collclock.Members(members)})
+	w.stepLocked(m.of, collclock.Call{Clock: id, Mode: collclock.Blocking, K: 1})
 }
 
 // Bridge begins a call of MPI_Intercomm_create. Its ticket, as that of Subset, is for Met and Parted.
@@ -117,18 +119,19 @@ func (w *Clock) Bridge(b Bridge, call string) uint64 {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if b.Remote == int32(w.rank) { // a wrong argument, which MPI tells about
+	t := w.taskOf(b.Comm)
+	if b.Remote == int32(t.rank) { // a wrong argument, which MPI tells about
 		b.Remote = -1
 	}
-	m := &meeting{call: call, comm: b.Comm, bridge: b, awaiting: b.Leader}
+	m := &meeting{of: t, call: call, comm: b.Comm, bridge: b, awaiting: b.Leader}
 	m.plain = b.Members == nil
 	if !m.plain {
-		m.n = w.meet.next(meetKey{told: true, comm: b.Identity, with: b.Leader})
+		m.n = t.meet.next(meetKey{told: true, comm: b.Identity, with: b.Leader})
 	}
-	if w.leads(m) {
+	if m.leads() {
 		m.awaiting = b.Remote
 		if b.Remote >= 0 {
-			m.m = w.meet.next(meetKey{comm: b.Peer, with: b.Remote, tag: b.Tag})
+			m.m = t.meet.next(meetKey{comm: b.Peer, with: b.Remote, tag: b.Tag})
 		}
 	}
 	return w.newMeetingLocked(m)
@@ -139,7 +142,7 @@ func (x *meetings) next(k meetKey) uint64 {
 	return x.calls[k]
 }
 
-func (w *Clock) leads(m *meeting) bool { return m.bridge.Leader == int32(w.rank) }
+func (m *meeting) leads() bool { return m.bridge.Leader == int32(m.of.rank) }
 
 // Met tells whether the call may go on into MPI now.
 func (w *Clock) Met(ticket uint64) Answer {
@@ -148,13 +151,13 @@ func (w *Clock) Met(ticket uint64) Answer {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m := w.meet.open[ticket]
+	m := w.meetings[ticket]
 	if m == nil {
 		return Enter
 	}
 	// Calls on the local communicator start in order, also inside of MPI: those that were deferred come
 	// first. Their members make them before this call, so all of this side come to it.
-	if id, ok := w.ids[m.bridge.Comm]; ok && !m.known && w.machine.Deferred(id) {
+	if at, ok := w.ids[m.bridge.Comm]; ok && !m.known && at.of.machine.Deferred(at.id) {
 		return Wait
 	}
 	if !m.known {
@@ -164,22 +167,22 @@ func (w *Clock) Met(ticket uint64) Answer {
 	case m.known && m.plain:
 		return Enter
 	case m.known:
-		return w.answer(m.id, 1)
+		return w.answer(clockKey{m.of, m.id}, 1)
 	}
 	return Wait
 }
 
 // gatherLocked finds out who comes.
 func (w *Clock) gatherLocked(m *meeting) {
-	b := m.bridge
-	if !w.leads(m) {
+	b, heard, me := m.bridge, m.of.meet.words, int32(m.of.rank)
+	if !m.leads() {
 		if m.plain { // all of this side see that
 			m.known = true
 			return
 		}
 		k := meetKey{told: true, comm: b.Identity, with: b.Leader, n: m.n}
-		if said, ok := w.meet.words[k]; ok {
-			delete(w.meet.words, k)
+		if said, ok := heard[k]; ok {
+			delete(heard, k)
 			w.agreedLocked(m, said)
 		}
 		return
@@ -188,22 +191,22 @@ func (w *Clock) gatherLocked(m *meeting) {
 	if b.Remote >= 0 {
 		if !m.offered {
 			m.offered = true
-			w.sayLocked(b.Remote, word{Comm: b.Peer, Tag: b.Tag, N: m.m, Members: b.Members})
+			w.sayLocked(m.of, b.Remote, word{Comm: b.Peer, Tag: b.Tag, N: m.m, Members: b.Members})
 		}
 		k := meetKey{comm: b.Peer, with: b.Remote, tag: b.Tag, n: m.m}
-		other, ok := w.meet.words[k]
+		other, ok := heard[k]
 		if !ok {
 			return
 		}
-		delete(w.meet.words, k)
+		delete(heard, k)
 		if !m.plain && len(other.Members) > 0 {
-			said = union(b, int32(w.rank), other.Members, m.m)
+			said = union(b, me, other.Members, m.m)
 		}
 	}
 	said.Told, said.Comm, said.N = true, b.Identity, m.n
 	for _, r := range b.Members {
-		if r != int32(w.rank) {
-			w.sayLocked(r, said)
+		if r != me {
+			w.sayLocked(m.of, r, said)
 		}
 	}
 	w.agreedLocked(m, said)
@@ -235,36 +238,44 @@ func (w *Clock) Parted(ticket uint64) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m := w.meet.open[ticket]
+	m := w.meetings[ticket]
 	if m == nil {
 		return
 	}
-	delete(w.meet.open, ticket)
+	delete(w.meetings, ticket)
 	if m.plain {
 		return
 	}
-	delete(w.granted, m.id)
-	w.stepLocked(collclock.Freed{Clock: m.id})
-	w.stepLocked(collclock.Return{Clock: m.id, K: 1})
+	w.forget(clockKey{m.of, m.id})
+	w.stepLocked(m.of, collclock.Freed{Clock: m.id})
+	w.stepLocked(m.of, collclock.Return{Clock: m.id, K: 1})
 }
 
-func (w *Clock) sayLocked(to int32, said word) {
-	b, _ := json.Marshal(said)
-	w.sendLocked(int(to), w.kinds.Meet, b)
-}
-
-// heardMeet takes the words of other ranks, which may come before this one calls.
-func (w *Clock) heardMeet(from int, payload []byte) {
-	var said word
-	if err := json.Unmarshal(payload, &said); err != nil {
-		w.log.Error("who meets in a collective call", zap.Int("from", from), zap.Error(err))
+func (w *Clock) sayLocked(from *task, to int32, said word) {
+	if t := w.by[to]; t != nil {
+		t.heardWord(int32(from.rank), said)
 		return
 	}
-	w.heardWord(from, said)
+	b, _ := json.Marshal(said)
+	w.sendLocked(from, to, w.kinds.Meet, b)
 }
 
-func (w *Clock) heardWord(from int, said word) {
+// heardMeet takes the words of other processes' ranks, which may come before the one here calls.
+func (w *Clock) heardMeet(process int, payload []byte) {
+	from, to, payload, err := w.opened(process, payload)
+	var said word
+	if err == nil {
+		err = json.Unmarshal(payload, &said)
+	}
+	if err != nil {
+		w.log.Error("who meets in a collective call", zap.Int("from", process), zap.Error(err))
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.meet.words[meetKey{said.Told, said.Comm, int32(from), said.Tag, said.N}] = said
+	to.heardWord(from, said)
+}
+
+func (t *task) heardWord(from int32, said word) {
+	t.meet.words[meetKey{said.Told, said.Comm, from, said.Tag, said.N}] = said
 }

@@ -3,7 +3,6 @@
 package clockwork
 
 import (
-	"encoding/json"
 	"slices"
 	"testing"
 
@@ -25,7 +24,7 @@ func newCrowd(t *testing.T, n int) crowd {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = tables.Close() })
-		c, err := New(Config{Rank: r, Ranks: n, Tables: tables, Log: zap.NewNop(), Kinds: Kinds{Clock: 1, Meet: 2}})
+		c, err := New(Config{Process: r, Places: OneEach(n), Tables: tables, Log: zap.NewNop(), Kinds: Kinds{Clock: 1, Meet: 2}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,18 +44,10 @@ func (all crowd) deliver(t *testing.T) {
 			for _, o := range out {
 				more = true
 				if o.kind == w.kinds.Meet {
-					var said word
-					if err := json.Unmarshal(o.payload, &said); err != nil {
-						t.Fatal(err)
-					}
-					all[o.to].heardWord(from, said)
-					continue
+					all[o.to].heardMeet(from, o.payload)
+				} else {
+					all[o.to].heardClock(from, o.payload)
 				}
-				m, err := collclock.DecodeMessage(o.payload)
-				if err != nil {
-					t.Fatal(err)
-				}
-				all[o.to].step(collclock.Received{From: int32(from), Message: m})
 			}
 		}
 	}
@@ -97,7 +88,7 @@ func TestBridge(t *testing.T) {
 			if all[r].Met(ticket) != Enter {
 				t.Errorf("round %d: rank %d is not let in", round, r)
 			}
-			m := all[r].meet.open[ticket]
+			m := all[r].meetings[ticket]
 			if !slices.Equal(m.members, []int32{0, 1, 2, 3}) {
 				t.Errorf("rank %d: members %v", r, m.members)
 			}
@@ -113,8 +104,8 @@ func TestBridge(t *testing.T) {
 		}
 		all.deliver(t)
 		for r, w := range all {
-			if len(w.meet.open) != 0 || len(w.meet.words) != 0 || len(w.machine.Views()) != 1 {
-				t.Errorf("rank %d keeps %d meetings, %d words, %d clocks", r, len(w.meet.open), len(w.meet.words), len(w.machine.Views()))
+			if len(w.meetings) != 0 || len(w.tasks[0].meet.words) != 0 || len(w.tasks[0].machine.Views()) != 1 {
+				t.Errorf("rank %d keeps %d meetings, %d words, %d clocks", r, len(w.meetings), len(w.tasks[0].meet.words), len(w.tasks[0].machine.Views()))
 			}
 		}
 	}
@@ -138,7 +129,7 @@ func TestBridgeToOthers(t *testing.T) {
 		all.deliver(t)
 	}
 	for r, ticket := range tickets {
-		if all[r].Met(ticket) != Enter || len(all[r].machine.Views()) != 1 {
+		if all[r].Met(ticket) != Enter || len(all[r].tasks[0].machine.Views()) != 1 {
 			t.Errorf("rank %d is not let in, or has a clock", r)
 		}
 		all[r].Parted(ticket)
@@ -152,8 +143,8 @@ func TestSubset(t *testing.T) {
 	for range 3 {
 		a := all[2].Subset(0, 1, 5, []int32{2, 0}, "MPI_Comm_create_group")
 		b := all[0].Subset(0, 1, 5, []int32{2, 0}, "MPI_Comm_create_group")
-		id := all[2].meet.open[a].id
-		if all[0].meet.open[b].id != id || seen[id] {
+		id := all[2].meetings[a].id
+		if all[0].meetings[b].id != id || seen[id] {
 			t.Error("the clock is not the same on both, or not new")
 		}
 		seen[id] = true
@@ -168,7 +159,7 @@ func TestSubset(t *testing.T) {
 		t.Error("a call that nobody else makes, or not this rank, is counted")
 	}
 	for r, w := range all {
-		if n := len(w.machine.Views()); n != 1 {
+		if n := len(w.tasks[0].machine.Views()); n != 1 {
 			t.Errorf("rank %d keeps %d clocks", r, n)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/libckpt/libckpt/collclock"
+	"github.com/libckpt/libckpt/vid"
 )
 
 // Position says how far a rank is in the collective calls of one communicator.
@@ -32,11 +33,15 @@ type Awaited struct {
 // maxPositions bounds an answer; those that somebody may wait for come first.
 const maxPositions = 500
 
-// Positions tells where this rank stands in all its collective calls.
-func (w *Clock) Positions() ([]Position, []Awaited) {
+// Ranks are those of this process, by local task.
+func (w *Clock) Ranks() []int32 { return w.places.Of(w.process) }
+
+// Positions tells where a rank of this process stands in all its collective calls.
+func (w *Clock) Positions(local int) ([]Position, []Awaited) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := w.machine.Status()
+	t := w.tasks[local]
+	s := t.machine.Status()
 	owes, gate := map[collclock.ID]uint64{}, map[collclock.ID]bool{}
 	for _, c := range s.Owes {
 		owes[c.Clock] = c.Limit - c.Called
@@ -44,13 +49,13 @@ func (w *Clock) Positions() ([]Position, []Awaited) {
 	for _, c := range s.AtGate {
 		gate[c.Clock] = true
 	}
-	all, waits := w.meetingsLocked(gate)
-	for _, c := range w.tables.Calls() {
-		id, ok := w.ids[c.Comm]
-		if !ok || c.Made == 0 && owes[id] == 0 {
+	all, waits := w.meetingsLocked(t, gate)
+	for _, c := range vid.CallsOf(w.tables, t.comms) {
+		id := t.comms[c.Comm]
+		if c.Made == 0 && owes[id] == 0 {
 			continue
 		}
-		all = append(all, Position{Clock: id.String(), Name: w.nameLocked(id), Called: c.Made, Owes: owes[id],
+		all = append(all, Position{Clock: id.String(), Name: w.nameLocked(clockKey{t, id}), Called: c.Made, Owes: owes[id],
 			Gate: gate[id], Inside: c.Made != c.Returned && !gate[id]})
 	}
 	busy := func(p Position) int {
@@ -63,10 +68,13 @@ func (w *Clock) Positions() ([]Position, []Awaited) {
 	return all[:min(len(all), maxPositions)], waits
 }
 
-// meetingsLocked says how far this rank is in calls that have a clock of their own (meet.go), and in calls whose
+// meetingsLocked says how far a rank is in calls that have a clock of their own (meet.go), and in calls whose
 // members are not known yet.
-func (w *Clock) meetingsLocked(gate map[collclock.ID]bool) (at []Position, waits []Awaited) {
-	for _, m := range w.meet.open {
+func (w *Clock) meetingsLocked(t *task, gate map[collclock.ID]bool) (at []Position, waits []Awaited) {
+	for _, m := range w.meetings {
+		if m.of != t {
+			continue
+		}
 		name := w.commNameLocked(m.comm)
 		switch {
 		case m.known && !m.plain:

@@ -35,7 +35,10 @@ type Manifest struct {
 	Libckpt string    `json:"libckpt"` // version that wrote it
 	Parent  int       `json:"parent,omitempty"`
 
-	Ranks   int      `json:"ranks"`
+	Ranks int `json:"ranks"`
+	// Processes is how many images there are, where that is not the number of ranks. See ProcessCount.
+	Processes int `json:"processes,omitempty"`
+
 	MPI     MPI      `json:"mpi"`
 	Program string   `json:"program"`
 	Args    []string `json:"args"`
@@ -58,20 +61,51 @@ type MPI struct {
 	Threads string `json:"threads,omitempty"`
 }
 
-// Image is the image of one rank.
+// Image is the image of one process.
 type Image struct {
-	Rank    int    `json:"rank"`
-	File    string `json:"file"` // name in the directory of the epoch
+	Rank    int    `json:"rank"`            // with Tasks: of the process
+	Tasks   []int  `json:"tasks,omitempty"` // ranks of a process that has several
+	File    string `json:"file"`            // name in the directory of the epoch
 	Bytes   int64  `json:"bytes"`
 	Digest  string `json:"digest"`  // image.Digest.String()
 	Payload uint64 `json:"payload"` // bytes of memory in it
 	Host    string `json:"host,omitempty"`
 }
 
+// ProcessCount is how many processes the epoch is of.
+func (m *Manifest) ProcessCount() int {
+	if m.Processes != 0 {
+		return m.Processes
+	}
+	return m.Ranks
+}
+
+// checkTasks wants each rank in one process.
+func (m *Manifest) checkTasks() error {
+	seen := map[int]bool{}
+	for i := range m.Images {
+		for _, r := range m.Images[i].Tasks {
+			if r < 0 || r >= m.Ranks || seen[r] {
+				return fmt.Errorf("image %d has rank %d of %d, or another one has it too", i, r, m.Ranks)
+			}
+			seen[r] = true
+		}
+	}
+	if len(seen) != m.Ranks {
+		return fmt.Errorf("the images have %d ranks of %d", len(seen), m.Ranks)
+	}
+	return nil
+}
+
 // check says what is wrong with a manifest's content.
 func (m *Manifest) check() error {
-	if len(m.Images) == 0 || m.Ranks != len(m.Images) {
-		return fmt.Errorf("%d images for %d ranks", len(m.Images), m.Ranks)
+	if len(m.Images) == 0 || m.ProcessCount() != len(m.Images) {
+		return fmt.Errorf("%d images for %d processes", len(m.Images), m.ProcessCount())
+	}
+	if m.Processes != 0 {
+		if err := m.checkTasks(); err != nil {
+			return err
+		}
 	}
 	if m.Parent < 0 || m.Parent >= m.Epoch {
 		return fmt.Errorf("parent %d of epoch %d is not older", m.Parent, m.Epoch)

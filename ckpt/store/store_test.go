@@ -370,3 +370,43 @@ func TestJob(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestManifestOfTasks: processes with several ranks say which, and each rank is in one of them.
+func TestManifestOfTasks(t *testing.T) {
+	good := func() *Manifest {
+		return &Manifest{Format: ManifestFormat, Epoch: 1, Ranks: 3, Processes: 2, Images: []Image{
+			{Rank: 0, Tasks: []int{0, 2}, File: "a", Bytes: 1, Digest: "blake3:00"},
+			{Rank: 1, Tasks: []int{1}, File: "b", Bytes: 1, Digest: "blake3:00"}}}
+	}
+	again := func(m *Manifest) (*Manifest, error) {
+		b, err := encodeManifest(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return decodeManifest("m", b)
+	}
+	m, err := again(good())
+	if err != nil || m.ProcessCount() != 2 {
+		t.Fatalf("%v, %+v", err, m)
+	}
+	if diff := cmp.Diff(good(), m); diff != "" {
+		t.Error(diff)
+	}
+	if one := (&Manifest{Ranks: 7}).ProcessCount(); one != 7 {
+		t.Errorf("a manifest of before is of %d processes", one)
+	}
+	for what, spoil := range map[string]func(m *Manifest){
+		"twice":     func(m *Manifest) { m.Images[1].Tasks = []int{2} },
+		"too many":  func(m *Manifest) { m.Images[1].Tasks = []int{3} },
+		"negative":  func(m *Manifest) { m.Images[1].Tasks = []int{-1} },
+		"missing":   func(m *Manifest) { m.Images[0].Tasks = []int{0} },
+		"processes": func(m *Manifest) { m.Processes = 3 },
+		"ranks":     func(m *Manifest) { m.Processes = 0 },
+	} {
+		m := good()
+		spoil(m)
+		if _, err := again(m); err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+}

@@ -112,12 +112,12 @@ func diff(ctx context.Context, args []string) (*diffReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.manifest.Ranks != b.manifest.Ranks {
+	if a.manifest.Ranks != b.manifest.Ranks || a.manifest.ProcessCount() != b.manifest.ProcessCount() {
 		return nil, fmt.Errorf("%v has %d ranks and %v has %d: they are not epochs of one job",
 			a, a.manifest.Ranks, b, b.manifest.Ranks)
 	}
 	r := &diffReport{From: a.String(), To: b.String()}
-	for rank := range a.manifest.Ranks {
+	for rank := range a.manifest.ProcessCount() {
 		line, err := diffImages(ctx, a, b, rank)
 		if err != nil {
 			return nil, err

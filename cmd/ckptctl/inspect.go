@@ -116,8 +116,8 @@ func inspect(spec string, ranks []int, all bool) (*inspectReport, error) {
 		}
 	}
 	for _, rank := range ranks {
-		if rank < 0 || rank >= m.Ranks {
-			return nil, usagef("--rank %d: epoch %d has ranks 0 to %d", rank, epoch, m.Ranks-1)
+		if rank < 0 || rank >= len(m.Images) {
+			return nil, usagef("--rank %d: epoch %d has images of 0 to %d", rank, epoch, len(m.Images)-1)
 		}
 		f, err := s.OpenImage(m, rank)
 		if err != nil {
@@ -172,6 +172,24 @@ func describeImage(rank int, f *image.File) (imageReport, error) {
 	return im, err
 }
 
+// ranksText is a short list: "0-15 20".
+func ranksText(ranks []int) string {
+	var out []string
+	for i := 0; i < len(ranks); {
+		end := i + 1
+		for end < len(ranks) && ranks[end] == ranks[end-1]+1 {
+			end++
+		}
+		text := fmt.Sprint(ranks[i])
+		if end-i > 1 {
+			text = fmt.Sprintf("%d-%d", ranks[i], ranks[end-1])
+		}
+		out = append(out, text)
+		i = end
+	}
+	return strings.Join(out, " ")
+}
+
 func protText(prot uint32) string {
 	b := []byte("---")
 	for i, c := range []byte("rwx") {
@@ -205,7 +223,11 @@ func (r *inspectReport) print(w io.Writer) error {
 		p("epoch\t%d\n", m.Epoch)
 		p("committed\t%s\n", m.Time.Local().Format("2006-01-02 15:04:05"))
 		p("program\t%s\n", strings.Join(append([]string{m.Program}, m.Args...), " "))
-		p("ranks\t%d on %s\n", m.Ranks, strings.Join(m.Hosts, ", "))
+		ranks := fmt.Sprint(m.Ranks)
+		if m.Processes != 0 {
+			ranks = fmt.Sprintf("%d in %d processes", m.Ranks, m.Processes)
+		}
+		p("ranks\t%s on %s\n", ranks, strings.Join(m.Hosts, ", "))
 		p("MPI\t%s (application: %s ABI)\n", mpiText(m.MPI), m.MPI.ABI)
 		p("libckpt\t%s\n", m.Libckpt)
 		if m.Parent != 0 {
@@ -214,9 +236,17 @@ func (r *inspectReport) print(w io.Writer) error {
 		if m.TotalSeconds > 0 {
 			p("cost\t%.3g s, of which the application stood still for %.3g s\n", m.TotalSeconds, m.StopSeconds)
 		}
-		p("\nRANK\tFILE\tSIZE\tMEMORY STORED\tHOST\tDIGEST\n")
+		who := "RANK"
+		if m.Processes != 0 {
+			who = "PROCESS\tRANKS"
+		}
+		p("\n%s\tFILE\tSIZE\tMEMORY STORED\tHOST\tDIGEST\n", who)
 		for _, im := range m.Images {
-			p("%d\t%s\t%s\t%s\t%s\t%.23s...\n", im.Rank, im.File, sizeText(im.Bytes), sizeText(im.Payload), im.Host, im.Digest)
+			who := fmt.Sprint(im.Rank)
+			if m.Processes != 0 {
+				who += "\t" + ranksText(im.Tasks)
+			}
+			p("%s\t%s\t%s\t%s\t%s\t%.23s...\n", who, im.File, sizeText(im.Bytes), sizeText(im.Payload), im.Host, im.Digest)
 		}
 		if err := tw.Flush(); err != nil {
 			return err

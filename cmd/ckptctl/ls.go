@@ -71,17 +71,19 @@ type epochList struct {
 }
 
 type epochLine struct {
-	Epoch   int       `json:"epoch"`
-	State   string    `json:"state"`
-	Time    time.Time `json:"time"`
-	Ranks   int       `json:"ranks,omitempty"`
-	Bytes   int64     `json:"bytes,omitempty"`
-	Payload uint64    `json:"payload,omitempty"`
-	MPI     string    `json:"mpi,omitempty"`
-	Parent  int       `json:"parent,omitempty"`
-	Program string    `json:"program,omitempty"`
-	Path    string    `json:"path"`
-	Error   string    `json:"error,omitempty"`
+	Epoch int       `json:"epoch"`
+	State string    `json:"state"`
+	Time  time.Time `json:"time"`
+	Ranks int       `json:"ranks,omitempty"`
+	// Processes is how many have them, where that is another number.
+	Processes int    `json:"processes,omitempty"`
+	Bytes     int64  `json:"bytes,omitempty"`
+	Payload   uint64 `json:"payload,omitempty"`
+	MPI       string `json:"mpi,omitempty"`
+	Parent    int    `json:"parent,omitempty"`
+	Program   string `json:"program,omitempty"`
+	Path      string `json:"path"`
+	Error     string `json:"error,omitempty"`
 }
 
 func listEpochs(spec string) (*epochList, error) {
@@ -116,7 +118,7 @@ func describeEpoch(e *store.Epoch) epochLine {
 		l.State, l.Error = stateDamaged, e.Err.Error()
 	case e.Committed():
 		m := e.Manifest
-		l.State, l.Ranks, l.Parent, l.Program = stateCommitted, m.Ranks, m.Parent, m.Program
+		l.State, l.Ranks, l.Processes, l.Parent, l.Program = stateCommitted, m.Ranks, m.Processes, m.Parent, m.Program
 		l.MPI = mpiText(m.MPI)
 		for _, im := range m.Images {
 			l.Bytes += im.Bytes
@@ -132,7 +134,11 @@ func (l *epochList) print(w io.Writer) error {
 	for _, e := range l.Epochs {
 		when := e.Time.Local().Format("2006-01-02 15:04:05")
 		if e.State == stateCommitted {
-			_, _ = fmt.Fprintf(tw, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", e.Epoch, e.State, when, e.Ranks,
+			ranks := fmt.Sprint(e.Ranks)
+			if e.Processes != 0 {
+				ranks = fmt.Sprintf("%d/%d", e.Ranks, e.Processes)
+			}
+			_, _ = fmt.Fprintf(tw, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Epoch, e.State, when, ranks,
 				sizeText(e.Bytes), sizeText(e.Payload), e.MPI, e.Program)
 		} else {
 			_, _ = fmt.Fprintf(tw, "%d\t%s\t%s\t\t\t\t\t\n", e.Epoch, e.State, when)

@@ -2,12 +2,13 @@
 //
 // embed.c: all that tmpi does for libckpt, and with it.  The page to read for those who have a runtime of their own.
 //
-// libckpt calls up for five things, in the order of this file:
+// libckpt calls up for six things, in the order of this file:
 //
 //   who we are      rank and ranks count processes; the first start's all-gather goes over files
 //   tasks           each rank calls ckpt_checkpoint; libckpt gathers those of one process by park and unpark
 //   quiet           quiesce(1): from now on no worker touches a rail; then libckpt asks the rails themselves
 //                   whether they are quiet, closes them, saves the process, and opens them again (rail_*.c)
+//   collective calls   each rank counts its own, so that none is half done when somebody outside asks
 //   requests        ckpt_poll, in the progress loop, says that somebody outside asks for a checkpoint
 //   the job         ckpt_open at the start, ckpt_close at the end
 //
@@ -157,6 +158,46 @@ static int op_progress(void *ctx) {
     return 0;
 }
 
+// ---- collective calls ---------------------------------------------------------------------------
+//
+// Each rank has a view of the communicator of all ranks, with an id and counters of its own.  Counting is inline; libckpt
+// is called only while somebody outside asks for a checkpoint.  Its members are told again after a restart.
+
+static int tell_members(struct task *t) {
+    int all[tmpi.size];
+    for (int i = 0; i < tmpi.size; i++) all[i] = i;
+    return ckpt_comm_set_members(tmpi.job, t->view, all, tmpi.size, CKPT_VID_PREDEFINED);
+}
+
+static int op_rebuild(void *ctx, ckpt_kind kind, ckpt_vid vid, const void *index, size_t bytes,
+                      uint64_t *real) {
+    (void)ctx, (void)kind, (void)vid, (void)bytes, (void)real;
+    return tell_members(&tmpi.tasks[*(const int *)index]);
+}
+
+static void make_view(struct task *t) {
+    t->view =
+        ckpt_vid_new(tmpi.job, CKPT_KIND_COMM, (uint64_t)t->rank + 1, &t->index, sizeof t->index, NULL, 0, 0);
+    // No messages are counted over it, so it has no peers.
+    if (t->view == CKPT_VID_NONE || ckpt_vid_task(tmpi.job, t->view, t->index) != 0 ||
+        ckpt_comm_describe(tmpi.job, t->view, t->rank, tmpi.size, NULL, 0, CKPT_VID_PREDEFINED) != 0 ||
+        ckpt_vid_set_name(tmpi.job, t->view, "world") != 0 || tell_members(t) != 0)
+        tmpi_die("rank %d cannot have a communicator", t->rank);
+}
+
+void embed_enter(const char *name, ckpt_coll *call) {
+    struct task *t = task_self();
+    embed_serve(t);
+    int answer = ckpt_coll_begin(tmpi.job, t->view, name, CKPT_COLL_BLOCKING, call);
+    while (answer == CKPT_COLL_WAIT) { // for ranks that have not come, or for the checkpoint
+        task_yield();
+        embed_serve(t);
+        answer = ckpt_coll_again(tmpi.job, CKPT_COLL_BLOCKING, call);
+    }
+}
+
+void embed_return(const ckpt_coll *call) { ckpt_coll_end(tmpi.job, call); }
+
 // ---- requests -----------------------------------------------------------------------------------
 //
 // A checkpoint is asked for from the outside, or by the program on all ranks.  For libckpt these are two: it waits
@@ -234,11 +275,13 @@ int tmpi_checkpoint(void) {
 
 // ---- the job ------------------------------------------------------------------------------------
 
+static const ckpt_object_ops objects = {.size = sizeof objects, .rebuild = op_rebuild};
 static const ckpt_runtime_ops ops = {.size = sizeof ops,
                                      .rank = op_rank,
                                      .ranks = op_ranks,
                                      .oob_allgather = op_allgather,
                                      .progress = op_progress,
+                                     .objects = &objects,
                                      .local_tasks = op_local_tasks,
                                      .park = op_park,
                                      .unpark = op_unpark,
@@ -261,6 +304,8 @@ void embed_open(void) {
         tmpi_die("%s", error.message);
     for (int i = 0; i < tmpi.processes; i++)
         if (all[i] != tmpi.local) tmpi_die("%d ranks here, and %d in process %d", tmpi.local, all[i], i);
+
+    for (int i = 0; i < tmpi.local; i++) make_view(&tmpi.tasks[i]);
 
     char text[256];
     for (int i = 0; i < RAILS; i++) {

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "ckpt.h"
+#include "ckpt/clock.h"
 #include "ckpt/rail.h"
 #include "tmpi.h"
 
@@ -49,7 +50,8 @@ struct task {
     // match.c
     struct messages *messages;
     // embed.c
-    int taken; // part in so many checkpoints
+    ckpt_vid view; // its own of the ranks' only communicator
+    int taken;     // part in so many checkpoints
     ckpt_state state;
 };
 
@@ -87,10 +89,6 @@ void match_recv(void *data, size_t bytes, int source, int tag, int context, tmpi
 struct message *match_room(const struct header *h);
 void match_arrived(struct message *m);
 
-// ---- collective calls (coll.c) ----
-
-void coll_barrier(int context);
-
 // ---- libckpt (embed.c) ----
 
 void embed_open(void);
@@ -98,6 +96,9 @@ void embed_close(void);
 // The calling task takes part in a checkpoint that was asked for; called where a rank enters tmpi and where it waits.
 void embed_serve(struct task *t);
 void embed_leave(struct task *t); // it has ended
+// Around a collective call, whose name is a constant: no checkpoint finds it half done.
+void embed_enter(const char *name, ckpt_coll *call);
+void embed_return(const ckpt_coll *call);
 // Moves messages, once and without waiting.  Returns whether there were any.
 bool embed_progress(void);
 // A variable of the environment, after a restart that of the new launcher; "" when there is none.

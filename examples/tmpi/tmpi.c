@@ -35,7 +35,7 @@ static struct {
 static void run_rank(struct task *t) {
     int result = program.body(program.argc, program.argv);
     // Ranks that have ended take part in nothing.  So none ends before all others are at their ends.
-    coll_barrier(CONTEXT_COLLECTIVE);
+    tmpi_barrier();
     embed_leave(t);
     int old = __atomic_load_n(&program.result, __ATOMIC_RELAXED);
     while (result > old && !__atomic_compare_exchange_n(&program.result, &old, result, true, __ATOMIC_RELAXED,

@@ -34,7 +34,7 @@ extern "C" {
  * counts nothing.  Freeing the communicator ends the call; there must be no ckpt_coll_end after it. */
 typedef struct ckpt_coll {
     ckpt_clock *clock;
-    uint64_t k; /* it is the k-th on its communicator */
+    uint64_t k; /* it is the k-th on its communicator (since the last restart) */
     ckpt_vid comm;
 } ckpt_coll;
 
@@ -96,6 +96,20 @@ static inline void ckpt_coll_withdraw_at(ckpt_job *job, const ckpt_tables *t, co
     __atomic_store_n(&call->clock->call, call->k - 1, __ATOMIC_RELEASE);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (ckpt_pending(t)) ckpt_coll_withdrawn(job, call->comm, call->k, 0);
+}
+
+/* For a runtime that is saved with its program, in the place of ckpt_coll_permitted: asks again for a call that was told
+ * to wait.  A checkpoint may have been made meanwhile, and after a restart calls are counted from 0, elsewhere. */
+static inline int ckpt_coll_again(ckpt_job *job, int mode, ckpt_coll *call) {
+    if (call->clock == NULL) return CKPT_COLL_ENTER;
+    call->clock = ckpt_clock_of(job->tables, call->comm);
+    if (call->clock == NULL) return CKPT_COLL_ENTER;
+    uint64_t made = __atomic_load_n(&call->clock->call, __ATOMIC_RELAXED);
+    if (made < call->k) {
+        call->k = made + 1;
+        __atomic_store_n(&call->clock->call, call->k, __ATOMIC_RELAXED);
+    }
+    return ckpt_coll_call(job, call->comm, call->k, mode);
 }
 
 static inline void ckpt_coll_end(ckpt_job *job, const ckpt_coll *call) {

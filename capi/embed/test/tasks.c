@@ -56,6 +56,13 @@ int embed_checkpoint(struct embed_job *j, ckpt_state *state, ckpt_error *error) 
     return code_of(round);
 }
 
+static int told_left; // the core: all have left
+int ckpt_core_tasks_left(ckpt_job *j) {
+    CHECK(j == &job.seen);
+    told_left++;
+    return 0;
+}
+
 static int local_tasks(void *ctx) {
     (void)ctx;
     return tasks;
@@ -242,6 +249,29 @@ static void leaves_last(void) {
     embed_tasks_end(&job);
 }
 
+// When all have left, the core is told once, and ckpt_poll takes their part.
+static void all_leave(void) {
+    reset(3);
+    switch_to_others = kernel_switch;
+    told_left = 0, inside = living = 0;
+    for (int i = 0; i < 3; i++) {
+        CHECK(!embed_tasks_answer(&job));
+        leaves[i] = true;
+        SAME(embed_task_leave(&job, i), 0);
+        SAME(told_left, i == 2);
+    }
+    CHECK(embed_tasks_answer(&job));
+    SAME(presided, 1);
+    job.tasks.answering = 1; // another thread does
+    CHECK(embed_tasks_answer(&job));
+    SAME(presided, 1);
+    SAME(embed_task_leave(&job, 1), CKPT_E_STATE);
+    SAME(told_left, 1);
+    tasks = 4;
+    is_refused(3, CKPT_E_STATE, "local task 3 was added after all others had left");
+    embed_tasks_end(&job);
+}
+
 // Tasks that come to be in a process between two meetings are waited for in the second one.
 static void more_tasks(void) {
     reset(1);
@@ -273,6 +303,7 @@ static void one_rank(void) {
 int main(void) {
     refusals();
     leaves_last();
+    all_leave();
     more_tasks();
     one_rank();
     green(TASKS, true);

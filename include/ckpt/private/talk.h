@@ -44,9 +44,11 @@ enum {
     CKPT_ASK_DRAIN = 11,
     CKPT_ASK_QUIESCE =
         12, /* on; 1 when the calls of the programs are answered, not only a request of others */
-    CKPT_ASK_RAILS_QUIET = 13, /* signals that have come are taken, too */
-    CKPT_ASK_RAILS_CLOSE = 14, /* ckpt_error * */
-    CKPT_ASK_RAILS_REOPEN = 15 /* why, ckpt_error * */
+    CKPT_ASK_RAILS_QUIET = 13,  /* signals that have come are taken, too */
+    CKPT_ASK_RAILS_CLOSE = 14,  /* ckpt_error * */
+    CKPT_ASK_RAILS_REOPEN = 15, /* why, ckpt_error * */
+    CKPT_ASK_LOCAL_TASKS = 16,
+    CKPT_ASK_TASK_RANK = 17 /* local task */
 };
 
 /* Callbacks that the runtime has, of those that need not be asked for otherwise. */
@@ -55,6 +57,7 @@ enum {
 #define CKPT_HAS_DRAIN 4u
 #define CKPT_HAS_ONE_SIDED 8u
 #define CKPT_HAS_HOLDS 16u
+#define CKPT_HAS_TASKS 32u /* local_tasks and task_rank */
 
 typedef struct ckpt_talk {
     uint32_t bytes;   /* sizeof(ckpt_talk) */
