@@ -44,11 +44,13 @@ func ckpt_vid_task(job *C.ckpt_job, comm C.ckpt_vid, task C.int) C.int {
 	if t == nil || task < 0 {
 		return C.CKPT_E_ARG
 	}
-	w := clockOf(job)
-	if w == nil { // nothing is saved, and the caller knows its tasks
-		return codeOf(t.SetTask(vid.ID(comm), int(task)))
+	var err error
+	if w := clockOf(job); w != nil {
+		err = w.Owned(vid.ID(comm), int(task))
+	} else { // nothing is saved, and the caller knows its tasks
+		err = t.SetTask(vid.ID(comm), int(task))
 	}
-	switch err := w.Owned(vid.ID(comm), int(task)); {
+	switch {
 	case err == nil:
 		return C.CKPT_OK
 	case errors.Is(err, vid.ErrOwned):

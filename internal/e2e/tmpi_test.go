@@ -156,6 +156,12 @@ func killed(t *testing.T, c *Chain, p *Process, mark Mark) bool {
 	if !saved && !p.Ended() {
 		t.Fatalf("no epoch after %d\n%s", before, Dump(mark.Processes()))
 	}
+	return kill(t, c, p, mark)
+}
+
+// kill does it at a random moment from now.
+func kill(t *testing.T, c *Chain, p *Process, mark Mark) bool {
+	t.Helper()
 	select {
 	case <-p.Done():
 		return true
@@ -211,6 +217,40 @@ func asked(t *testing.T, c *Chain, p *Process, mark Mark) bool {
 	return false
 }
 
+// askedThenKilled has the job saved from the outside at random moments, wherever its ranks are, and kills it later.
+func askedThenKilled(t *testing.T, c *Chain, p *Process, mark Mark) bool {
+	t.Helper()
+	for range 1 + c.Random.IntN(3) {
+		select {
+		case <-p.Done():
+			return true
+		case <-time.After(time.Duration(c.Random.IntN(300)) * time.Millisecond):
+		}
+		own, err := NewRun(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctl, err := own.Start(NewMark(), built.CkptCtl(), "checkpoint", c.Run.Checkpoints(), "--timeout", checkpointLimit.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-ctl.Done():
+		case <-p.Done():
+			ctl.Kill()
+			return true
+		}
+		said, err := ctl.Wait(patience)
+		if p.Ended() {
+			return true
+		}
+		if err != nil || said != (Exit{}) {
+			t.Fatalf("cycle %d: ckptctl %v, %v\n%s", c.Cycles, said, err, c.stderr())
+		}
+	}
+	return kill(t, c, p, mark)
+}
+
 // TestTmpiContinues: ckptrun --whole saves hundreds of ranks with their runtime, and continues them after all
 // processes were killed, on other ports and over other rails. Nothing of what they print differs.
 func TestTmpiContinues(t *testing.T) {
@@ -219,6 +259,8 @@ func TestTmpiContinues(t *testing.T) {
 		"killed-heat":    {job: tmpiJob{4, 8, 2, []string{"heat", "64", "6000", "3000", "50", "40"}}, interrupt: killed, cycles: 6, again: []string{"env", "TMPI_RAILS=tcp"}},
 		"killed-workers": {job: tmpiJob{3, 16, 1, []string{"cg", "256", "2500", "50", "30"}}, interrupt: killed, cycles: 6, again: []string{"env", "TMPI_RAILS=tcp"}},
 		"asked-cg":       {job: tmpiJob{4, 128, 2, []string{"cg", "512", "1500", "50"}}, interrupt: asked, cycles: 6},
+		"asked-killed":   {job: tmpiJob{4, 16, 2, []string{"cg", "256", "3000", "50"}}, interrupt: askedThenKilled, cycles: 4},
+		"asked-both":     {job: tmpiJob{4, 16, 2, []string{"cg", "256", "2500", "50", "100"}}, interrupt: askedThenKilled, cycles: 4, again: []string{"env", "TMPI_RAILS=tcp"}},
 		"asked-heat":     {job: tmpiJob{2, 16, 1, []string{"heat", "64", "6000", "3000", "50"}}, interrupt: asked, cycles: 6},
 	} {
 		t.Run(name, s.run)
