@@ -37,16 +37,22 @@ func (j *Job) tasksOf(process int) []int {
 // doing says what each rank is doing; rank 0 of an MPI job only.
 func (j *Job) doing() []control.RankStatus { return j.asker.Doing() }
 
-// here is what this rank answers: where it stands in its collective calls, and what else its program waits for.
-func (j *Job) here() where.Rank {
-	at := where.Rank{Host: j.meta.Host, PID: os.Getpid()}
-	positions, awaited := j.clock.Positions(0)
-	for _, p := range positions {
-		at.Clocks = append(at.Clocks, where.Clock(p))
+// here is what this process answers, of each of its ranks: where it stands in its collective calls, and what else its
+// program waits for.
+func (j *Job) here() []where.Rank {
+	all := make([]where.Rank, len(j.places.Of(j.group.rank())))
+	for local := range all {
+		at := &all[local]
+		at.Host, at.PID = j.meta.Host, os.Getpid()
+		positions, awaited := j.clock.Positions(local)
+		for _, p := range positions {
+			at.Clocks = append(at.Clocks, where.Clock(p))
+		}
+		for _, w := range awaited {
+			at.Calls = append(at.Calls, where.Call{Call: w.Call, Comm: w.Name, Peer: w.Peer, Tag: -1})
+		}
 	}
-	for _, w := range awaited {
-		at.Calls = append(at.Calls, where.Call{Call: w.Call, Comm: w.Name, Peer: w.Peer, Tag: -1})
-	}
+	at := &all[0]
 	for _, w := range j.runtime.Waiting() {
 		peer := w.Peer
 		if peer >= 0 {
@@ -57,7 +63,7 @@ func (j *Job) here() where.Rank {
 	if call := j.runtime.Inside(); call != "" {
 		at.WaitsOutside(call)
 	}
-	return at
+	return all
 }
 
 // answerWhere tells rank 0 what this rank is doing.

@@ -206,7 +206,7 @@ func (j *Job) connect(rt Runtime, tables *vid.Tables) error {
 	net.OnReach(j.reach)
 	j.watched = make(chan struct{})
 	go j.watchNetwork(j.watched)
-	j.asker = where.NewAsker(net.Size(), j.here, j.askWhere, net.Failed())
+	j.asker = where.NewAsker(net.Size(), j.places, j.here, j.askWhere, net.Failed())
 	net.Handle(kindWhere, j.answerWhere)
 	net.Handle(kindStands, j.asker.Heard)
 	j.host.SetTables(tables.Address())

@@ -26,7 +26,7 @@ func (c *controlled) Status() control.Status {
 		s.Holds = append(s.Holds, err.Error())
 	}
 	if j.runtime != nil && s.State != control.Ending {
-		overlay(s.Ranks, j.doing())
+		overlay(s.Ranks, j.asker.Processes())
 	}
 	return s
 }

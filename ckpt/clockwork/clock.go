@@ -29,13 +29,12 @@ const (
 //
 // Locks: mu is held while the machines take one event. Nothing is called with mu held, and nobody waited for.
 type Clock struct {
-	events  Events
-	kinds   Kinds
-	log     *zap.Logger
-	tables  *vid.Tables
-	fence   func() error // on all threads of the process
-	places  *Places
-	process int
+	events Events
+	kinds  Kinds
+	log    *zap.Logger
+	tables *vid.Tables
+	fence  func() error // on all threads of the process
+	places *Places
 
 	mu       sync.Mutex
 	tasks    []*task
@@ -126,7 +125,7 @@ func New(c Config) (*Clock, error) {
 		return nil, err
 	}
 	w := &Clock{
-		events: c.Events, kinds: c.Kinds, log: c.Log, tables: c.Tables, fence: fence, places: c.Places, process: c.Process,
+		events: c.Events, kinds: c.Kinds, log: c.Log, tables: c.Tables, fence: fence, places: c.Places,
 		by: map[int32]*task{}, ids: map[vid.ID]clockKey{}, comms: map[clockKey]vid.ID{}, asked: map[clockKey]uint64{},
 		granted: map[clockKey]uint64{}, deferred: map[clockKey]uint64{},
 		wake: make(chan struct{}, 1), meetings: map[uint64]*meeting{},

@@ -33,9 +33,6 @@ type Awaited struct {
 // maxPositions bounds an answer; those that somebody may wait for come first.
 const maxPositions = 500
 
-// Ranks are those of this process, by local task.
-func (w *Clock) Ranks() []int32 { return w.places.Of(w.process) }
-
 // Positions tells where a rank of this process stands in all its collective calls.
 func (w *Clock) Positions(local int) ([]Position, []Awaited) {
 	w.mu.Lock()

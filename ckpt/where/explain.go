@@ -94,6 +94,45 @@ func explainOne(r int, at Rank, all map[int]Rank) control.RankStatus {
 	return s
 }
 
+// fewTasks is how many ranks of a process are described.
+const fewTasks = 2
+
+// fold makes a line for each process of those of its ranks.
+func fold(ranks []control.RankStatus, processes int, places Places) []control.RankStatus {
+	out := make([]control.RankStatus, processes)
+	for p := range out {
+		s := control.RankStatus{Rank: p, Phase: Computing}
+		var details []string
+		busy := 0
+		for _, r := range places.Of(p) {
+			one := &ranks[r]
+			s.Host, s.PID = one.Host, one.PID
+			if one.Phase == Computing {
+				continue
+			}
+			if busy++; busy == 1 {
+				s.Phase = one.Phase
+			}
+			if busy <= fewTasks {
+				details = append(details, fmt.Sprintf("rank %d: %s", r, one.Detail))
+			}
+			for _, other := range one.WaitsFor {
+				if at := places.Process(other); at >= 0 && at != p {
+					s.WaitsFor = append(s.WaitsFor, at)
+				}
+			}
+		}
+		if busy > fewTasks {
+			details = append(details, fmt.Sprintf("and %d more of its %d ranks", busy-fewTasks, len(places.Of(p))))
+		}
+		slices.Sort(s.WaitsFor)
+		s.WaitsFor = slices.Compact(s.WaitsFor)
+		s.Detail = strings.Join(details, "; ")
+		out[p] = s
+	}
+	return out
+}
+
 // behind are the ranks that have not made the call that c has made.
 func behind(c Clock, all map[int]Rank) []int {
 	var late []int

@@ -3,6 +3,7 @@
 package where
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 )
@@ -16,6 +17,7 @@ func FuzzAnswer(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(one)
+	f.Add([]byte(`{"number":1,"at":{},"more":[{"clocks":[{"clock":"c","gate":true,"called":2}]},{},{}]}`))
 	f.Add([]byte(`{"number":1,"at":{"clocks":[{"members":[-1,99],"inside":true}],"calls":[{"peer":-9,"for":77}]}}`))
 	f.Fuzz(func(t *testing.T, answer []byte) {
 		const ranks = 3
@@ -28,6 +30,13 @@ func FuzzAnswer(f *testing.F) {
 		}
 		if out := explain(all, ranks); len(out) != ranks {
 			t.Errorf("%d ranks", len(out))
+		}
+		a := NewAsker(2, pairs(4), func() []Rank { return []Rank{{}, {}} }, func(context.Context, int, []byte) error { return nil }, nil)
+		l := &look{all: map[int][]Rank{}, done: make(chan struct{})}
+		a.open[1] = l
+		a.Heard(1, answer)
+		if out := fold(explain(a.byRank(l.all), 4), 2, a.places); len(out) != 2 {
+			t.Errorf("%d processes", len(out))
 		}
 	})
 }
