@@ -232,6 +232,9 @@ func ContinueRuntime(h Host, o launch.Options, r *Restart, rt Runtime, tables *v
 	if err := tables.Load(objects); err != nil {
 		return nil, fmt.Errorf("%s: section %q: %w", f.Name(), sectionObjects, err)
 	}
+	if n := tables.Tasks(); n > max(1, len(j.meta.Tasks)) {
+		return nil, fmt.Errorf("%s: section %q: %w: of %d local tasks, of %d", f.Name(), sectionObjects, vid.ErrCorrupt, n, max(1, len(j.meta.Tasks)))
+	}
 	if r.Whole() {
 		tables.ForgetCalls()
 	} else { // in whole mode both are in the memory

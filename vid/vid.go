@@ -273,6 +273,17 @@ func (t *Tables) SetTask(id ID, task int) error {
 	return nil
 }
 
+// Tasks is one more than the highest local task that SetTask said.
+func (t *Tables) Tasks() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 1
+	for _, o := range t.objects {
+		n = max(n, o.task+1)
+	}
+	return n
+}
+
 // TaskOf is what SetTask said.
 func (t *Tables) TaskOf(id ID) int {
 	t.mu.Lock()

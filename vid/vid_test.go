@@ -502,6 +502,9 @@ func TestTask(t *testing.T) {
 			t.Errorf("%+v", m)
 		}
 	}
+	if n := b.Tasks(); n != 3 {
+		t.Errorf("%d tasks", n)
+	}
 	b.ForgetCalls()
 	if got := CallsOf(b, map[ID]bool{ids[1]: true}); len(got) != 1 || got[0] != (Calls{Comm: ids[1]}) {
 		t.Errorf("counts %+v after they were forgotten", got)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -380,6 +381,26 @@ func TestHelp(t *testing.T) {
 		c, _, err := root.Find([]string{name})
 		if err != nil || c.Flags().Lookup("json") == nil {
 			t.Errorf("%s: has no --json, %v", name, err)
+		}
+	}
+}
+
+// TestTasks: an epoch of processes with several ranks shows both numbers, and which rank is where.
+func TestTasks(t *testing.T) {
+	m := &store.Manifest{Epoch: 4, Ranks: 5, Processes: 2, Program: "./heat", MPI: store.MPI{Name: "tmpi", ABI: "whole"}, Hosts: []string{"node7"},
+		Images: []store.Image{{Rank: 0, Tasks: []int{0, 1, 2}, File: "rank-00000.ckpt"}, {Rank: 1, Tasks: []int{4, 3}, File: "rank-00001.ckpt"}}}
+	var out bytes.Buffer
+	if err := (&inspectReport{Manifest: m}).print(&out); err != nil {
+		t.Fatal(err)
+	}
+	list := epochList{Epochs: []epochLine{describeEpoch(&store.Epoch{Number: 4, Manifest: m})}}
+	if err := list.print(&out); err != nil {
+		t.Fatal(err)
+	}
+	text := regexp.MustCompile(` +`).ReplaceAllString(out.String(), " ")
+	for _, want := range []string{"ranks 5 in 2 processes on node7", "PROCESS RANKS FILE", "\n0 0-2 rank-00000.ckpt", "\n1 4 3 rank-00001.ckpt", " 5/2 "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in:\n%s", want, text)
 		}
 	}
 }
