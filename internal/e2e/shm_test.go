@@ -268,6 +268,27 @@ func TestSharedSegmentKilled(t *testing.T) {
 	}
 }
 
+// A process ends and has not come: the others are told, under ckptrun and without it.
+func TestSharedSegmentNotCome(t *testing.T) {
+	noSegments(t)
+	for _, natively := range []bool{true, false} {
+		w := newWholeOf(t, commons, "once", 0)
+		if natively {
+			must(t, w.Natively())
+		} else {
+			must(t, w.Start("shell"))
+		}
+		_, err := w.Wait(wholeLimit)
+		must(t, err)
+		for _, r := range []int{0, 2, 3} {
+			want := `once: -5 shared segment "once": it is not mapped: rank 1 is lost `
+			if got := string(mustRead(t, fmt.Sprintf("%s.out.%d", w.Files, r))); !strings.HasPrefix(got, want) {
+				t.Errorf("natively %v, rank %d: %q\n%s", natively, r, got, w.Said())
+			}
+		}
+	}
+}
+
 // A process is killed, or has no room, while segments are made again: all end, all say who it was or hear it from
 // the launcher, no file is left, and the next restart goes on, and makes a segment more.
 func TestSharedSegmentRestartFails(t *testing.T) {
