@@ -38,7 +38,6 @@ var (
 	_ = zero[C.CKPT_PEER_NONE-where.PeerNone]
 
 	// These structures are still those of version 1.0. When one grows, remove its line and keep the constant.
-	_ = zero[C.sizeof_ckpt_config-configSize10]
 	_ = zero[C.sizeof_ckpt_object_ops-objectsSize10]
 	_ = zero[C.sizeof_ckpt_message_ops-messagesSize10]
 	_ = zero[C.sizeof_ckpt_sync_ops-syncSize10]

@@ -123,7 +123,7 @@ func subject(t *C.ckpt_talk) (func() (int64, error), error) {
 	if opened.c == nil || talking.runtime == nil {
 		return nil, errNotOpen
 	}
-	asked := t.a[0] != 0
+	asked, stack := t.a[0] != 0, uint64(t.a[1])
 	switch t.subject {
 	case C.CKPT_TALK_CLOSE:
 		return func() (int64, error) {
@@ -133,6 +133,10 @@ func subject(t *C.ckpt_talk) (func() (int64, error), error) {
 		}, nil
 	case C.CKPT_TALK_CHECKPOINT:
 		return func() (int64, error) {
+			if rank, is := process.Job.TaskAt(stack); is {
+				return int64(ckpt.StateError), errOf(C.CKPT_E_STATE,
+					"ckpt_checkpoint was called on a stack in the memory of rank %d: call it on one of the process's own, since that of the rank goes on elsewhere", rank)
+			}
 			s, err := process.Job.Whole(asked)
 			return int64(s), err
 		}, nil
@@ -151,13 +155,26 @@ func talkOpen(config *C.ckpt_config, has C.uint64_t) (func() (int64, error), err
 	rt := &wholeRuntime{name: C.GoString(c.runtime), version: C.GoString(c.runtime_version), threads: int(c.thread_level), has: has,
 		asks: make(chan *question)}
 	talking.runtime = rt
+	open := process.Open
+	if process.Host == nil { // ckptrun has not started this process: regions mode
+		o, err := ckpt.RegionOptions(C.GoString(c.dir), C.GoString(c.restart), os.Getenv)
+		if err == nil {
+			err = regionsLog(o)
+		}
+		if err != nil {
+			return nil, err
+		}
+		open = func(_ ckpt.Runtime, tables *vid.Tables, bind func() error) error {
+			return process.OpenRegions(rt, tables, o, bind)
+		}
+	}
 	return func() (int64, error) {
 		tables, job, err := newTables()
 		if err != nil {
 			return 0, err
 		}
 		opened.c, opened.tables = job, tables
-		if err := process.Open(rt, tables, func() error { return rt.bind(tables) }); err != nil {
+		if err := open(rt, tables, func() error { return rt.bind(tables) }); err != nil {
 			_ = tables.Close()
 			C.free(unsafe.Pointer(job))
 			opened.c, opened.tables = nil, nil

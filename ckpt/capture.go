@@ -24,6 +24,7 @@ type captureReport struct {
 	Failure   string   `json:"failure,omitempty"`   // what did not work
 	Epoch     int      `json:"epoch,omitempty"`     // rank 0: directory made
 	Files     []string `json:"files,omitempty"`     // files.Table.Shared
+	Tasks     []int    `json:"tasks,omitempty"`     // in regions mode: ranks that are here
 }
 
 func (r *captureReport) good() bool { return r.Failure == "" && len(r.Obstacles) == 0 }
@@ -69,6 +70,10 @@ func (c *capture) done() {
 
 // captureHere describes this rank's program.
 func (a *attempt) captureHere() {
+	if a.j.regional != nil {
+		a.captureTasks()
+		return
+	}
 	mine := &a.state
 	err := a.onProgram(func() {
 		var err error
@@ -254,6 +259,9 @@ func kernel() string {
 // file are stopped until the file is kept. An error is reported with the image.
 func (a *attempt) keepFiles(all []captureReport) {
 	j, c := a.j, a.capture
+	if j.regional != nil {
+		return
+	}
 	lists := make([][]string, len(all))
 	for r, one := range all {
 		lists[r] = one.Files

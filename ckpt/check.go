@@ -25,6 +25,9 @@ func CheckImage(f *image.File, m *store.Manifest, rank int) error {
 	if err := meta.check(m, rank); err != nil {
 		return fmt.Errorf("%s: section \"meta\": %w", f.Name(), err)
 	}
+	if meta.Mode == modeRegions {
+		return checkTasks(f)
+	}
 	if err := snapshot.Check(f); err != nil {
 		return err
 	}
@@ -101,6 +104,8 @@ func (m *Meta) check(manifest *store.Manifest, rank int) error {
 	case m.Rank != rank || m.Ranks != manifest.ProcessCount() || m.Epoch != manifest.Epoch:
 		return fmt.Errorf("is of rank %d of %d in epoch %d; by the manifest it is of rank %d of %d in epoch %d",
 			m.Rank, m.Ranks, m.Epoch, rank, manifest.ProcessCount(), manifest.Epoch)
+	case m.Mode != manifest.Mode:
+		return fmt.Errorf("has the mode %q, by the manifest %q", m.Mode, manifest.Mode)
 	case m.MPI.Name != manifest.MPI.Name:
 		return fmt.Errorf("is of a job with the MPI %q, by the manifest %q", m.MPI.Name, manifest.MPI.Name)
 	}

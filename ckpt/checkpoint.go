@@ -578,6 +578,9 @@ func (a *attempt) quiet() error {
 	if err == nil {
 		err = capturedEverywhere(all)
 	}
+	if err == nil && j.regional != nil {
+		err = allTasks(all)
+	}
 	if err == nil {
 		a.epoch = all[0].Epoch
 		a.keepFiles(all)
@@ -632,7 +635,7 @@ func (a *attempt) write() error {
 		_ = a.goOn()
 	}
 	a.unwritten = err
-	a.image = imageReport{Host: a.j.meta.Host, Stop: a.stoppedFor.Seconds()}
+	a.image = imageReport{Host: a.j.meta.Host, Stop: a.stoppedFor.Seconds(), Tasks: a.state.Tasks}
 	if err != nil {
 		a.image.Error = err.Error()
 	} else {

@@ -50,6 +50,7 @@ type Job struct {
 	ignored  map[int]bool       // descriptors of the runtime; under mu
 	signals  *Signals           // with embedded
 	remade   *shm.Restored      // restart in whole mode: shared segments of the image
+	regional *regional          // ranks are saved, and not the process; else nil
 
 	owned   *owned          // rank 0: the directories that are this job's
 	store   *store.Store    // rank 0 commits; all write images
@@ -179,7 +180,7 @@ func (j *Job) connect(rt Runtime, tables *vid.Tables) error {
 	if j.meta.MPI.ABI == "none" {
 		j.meta.MPI.ABI = rt.Name()
 	}
-	if _, whole := rt.(Embedded); whole {
+	if _, whole := rt.(Embedded); whole && j.regional == nil {
 		j.meta.MPI.ABI = abiWhole
 	}
 	net.Handle(kindEnd, func(_ int, payload []byte) { j.finishHere(after.Action(payload)) })
@@ -374,7 +375,10 @@ func (j *Job) Close() error {
 			err = rmErr
 		}
 	}
-	if j.runtime == nil {
+	if j.regional != nil {
+		j.regional.saved.done()
+	}
+	if j.runtime == nil || j.regional != nil { // nobody sees a plain process end
 		j.owned.release()
 	} else {
 		j.owned.mark(lease.Ending) // the program still runs, and may write its files

@@ -18,6 +18,7 @@ const (
 	sectionObjects  = "objects"  // vid.Tables.Save
 	sectionMessages = "messages" // Runtime.Save: messages received by draining, and requests
 	sectionRuntime  = "runtime"  // bytes of the runtime's own (ckpt_runtime_state)
+	sectionTasks    = "tasks"    // regions.Table; the one section in regions mode
 )
 
 // Meta is the document that describes an image of this package.
@@ -26,6 +27,7 @@ type Meta struct {
 	Libckpt string    `json:"libckpt"`
 	Time    time.Time `json:"time"`
 	Epoch   int       `json:"epoch"`
+	Mode    string    `json:"mode,omitempty"` // "regions": memory of ranks, and no process
 	Rank    int       `json:"rank"`
 	Ranks   int       `json:"ranks"`
 	Tasks   []int32   `json:"tasks,omitempty"` // ranks of a process that has several; then Rank and Ranks count processes

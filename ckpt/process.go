@@ -62,6 +62,9 @@ func (p *Process) PlanRestart(getenv func(string) string) (back string, err erro
 	if err != nil {
 		return "", err
 	}
+	if r.Regions() {
+		return "", r.errRegions()
+	}
 	if r.Whole() { // rank 0 takes the directory when the processes have met, before anything is touched
 		p.Restart, p.Options.Whole = r, true
 		if _, err := store.Create(p.Options.Dir); err != nil { // the processes may meet there

@@ -173,7 +173,11 @@ func (r *Restart) advise(err error) error {
 	}
 	for i := len(epochs) - 1; i >= 0; i-- {
 		if e := &epochs[i]; e.Committed() && e.Number < r.manifest.Epoch {
-			return fmt.Errorf("%w; an older epoch is there: --restart %s@%d", err, r.store.Dir(), e.Number)
+			how := "--restart "
+			if r.Regions() {
+				how = "CKPT_RESTART="
+			}
+			return fmt.Errorf("%w; an older epoch is there: %s%s@%d", err, how, r.store.Dir(), e.Number)
 		}
 	}
 	return err

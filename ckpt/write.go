@@ -28,6 +28,7 @@ type imageReport struct {
 	Payload uint64  `json:"payload"`
 	Host    string  `json:"host"`
 	Stop    float64 `json:"stop"`
+	Tasks   []int   `json:"tasks,omitempty"` // ranks in it, where that is another number than one
 }
 
 // writePatiently writes this rank's image. When the time is over, the writing is left to itself, with all that it
@@ -151,9 +152,13 @@ func (a *attempt) writeImage(ctx context.Context, c *capture) (image.Summary, er
 	if err != nil {
 		return image.Summary{}, err
 	}
-	fileTable, err := c.table.Encode()
-	if err != nil {
-		return image.Summary{}, fmt.Errorf("open files: %w", err)
+	sections := c.sections
+	if j.regional == nil {
+		fileTable, err := c.table.Encode()
+		if err != nil {
+			return image.Summary{}, fmt.Errorf("open files: %w", err)
+		}
+		sections = append([]image.Section{{Name: sectionFiles, Data: fileTable}}, sections...)
 	}
 	var memory *image.ProcessMemory
 	if a.copy != 0 {
@@ -167,7 +172,6 @@ func (a *attempt) writeImage(ctx context.Context, c *capture) (image.Summary, er
 	defer memory.Close()
 	path := j.store.ImagePath(a.epoch, j.group.rank())
 	last, begun := time.Time{}, time.Now()
-	sections := append([]image.Section{{Name: sectionFiles, Data: fileTable}}, c.sections...)
 	sum, err := image.Write(ctx, path,
 		image.Input{Meta: meta, Sections: sections, Regions: c.regions, Memory: memory},
 		image.Options{Compress: j.options.Compress, Progress: func(done, total uint64) {
@@ -180,6 +184,9 @@ func (a *attempt) writeImage(ctx context.Context, c *capture) (image.Summary, er
 		return sum, err
 	}
 	// The image says how much the files held, and a restart relies on that.
+	if c.held == nil {
+		return sum, nil
+	}
 	return sum, c.held.Sync()
 }
 
@@ -204,6 +211,9 @@ func (a *attempt) commitManifest(all []imageReport, last func() error) error {
 			m.Hosts = append(m.Hosts, one.Host)
 		}
 		m.StopSeconds = max(m.StopSeconds, one.Stop)
+	}
+	if j.regional != nil {
+		describeTasks(m, all)
 	}
 	return j.store.Commit(a.epoch, m, last)
 }

@@ -24,7 +24,7 @@ $(BUILD)/examples/heat.openmpi: $(HEAT_DEPS)
 # ---- tmpi: a runtime with ranks that are user-level threads, and its programs -------------------
 
 TMPI := $(BUILD)/examples/tmpi
-TMPI_PROGRAMS := $(TMPI)/cg $(TMPI)/heat $(TMPI)/tmpirun
+TMPI_PROGRAMS := $(TMPI)/cg $(TMPI)/heat $(TMPI)/cg-slots $(TMPI)/heat-slots $(TMPI)/tmpirun
 EXAMPLES += $(TMPI_PROGRAMS)
 TMPI_SRCS := $(filter-out %/cg.c %/heat.c %/tmpirun.c,$(wildcard examples/tmpi/*.c))
 TMPI_FLAGS = -std=gnu11 -Wall -Wextra -Wmissing-prototypes -Wshadow -Werror $(CFLAGS) -ffp-contract=off \
@@ -35,13 +35,20 @@ $(TMPI)/cg $(TMPI)/heat: $(TMPI)/%: examples/tmpi/%.c $(TMPI_SRCS) $(wildcard ex
 	@mkdir -p $(@D)
 	$(CC) $(TMPI_FLAGS) -o $@ $< $(TMPI_SRCS) -L$(LIB) -lckpt -pthread -lm '-Wl,-rpath,$$ORIGIN/../../lib'
 
+# For ranks that go on in other processes: code at the same addresses, and no canaries on stacks.
+$(TMPI)/cg-slots $(TMPI)/heat-slots: $(TMPI)/%-slots: examples/tmpi/%.c $(TMPI_SRCS) $(wildcard examples/tmpi/*.h) \
+                                     $(HEADERS) | $(LIB)/libckpt.so $(LIB)/libckpt.so.1
+	@mkdir -p $(@D)
+	$(CC) $(TMPI_FLAGS) -fno-stack-protector -no-pie -o $@ $< $(TMPI_SRCS) -L$(LIB) -lckpt -pthread -lm \
+	    '-Wl,-rpath,$$ORIGIN/../../lib'
+
 $(TMPI)/tmpirun: examples/tmpi/tmpirun.c
 	@mkdir -p $(@D)
 	$(CC) $(TMPI_FLAGS) -o $@ $<
 
 # Tasks, matching and collective calls without libckpt, under ThreadSanitizer.
 TMPI_TEST := $(OBJ)/examples/tmpi/test/tasks
-TMPI_TESTED := $(addprefix examples/tmpi/,test/tasks.c sched.c match.c coll.c tmpi.c)
+TMPI_TESTED := $(addprefix examples/tmpi/,test/tasks.c sched.c match.c coll.c slots.c tmpi.c)
 $(TMPI_TEST): $(TMPI_TESTED) $(wildcard examples/tmpi/*.h) $(HEADERS)
 	@mkdir -p $(@D)
 	$(CC) $(TMPI_FLAGS) -O1 -fsanitize=thread -o $@ $(TMPI_TESTED) -pthread

@@ -81,7 +81,17 @@ typedef struct ckpt_config {
     const char *runtime;         /* name, e.g. "mpich" */
     const char *runtime_version; /* free text, stored in the manifest; may be NULL */
     int thread_level;            /* highest that a rank asked for (CKPT_THREAD_*), stored in the manifest */
+    /* Version 1.1; with CKPT_OPEN_REGIONS. */
+    const char *dir;     /* where checkpoints go; NULL: CKPT_DIR, or "ckpt" */
+    const char *restart; /* DIR or DIR@EPOCH to be continued; NULL: CKPT_RESTART, or nothing */
+    unsigned flags;      /* CKPT_OPEN_* */
 } ckpt_config;
+enum {
+    /* Without ckptrun, too, the job is saved: memory of ranks that ckpt_task_region names, and nothing else.
+     * Settings are those of ckptrun, from the environment and ckpt.toml.  Under ckptrun --whole this means
+     * nothing: all memory is saved. */
+    CKPT_OPEN_REGIONS = 1
+};
 
 /* What a checkpoint did; same values as MPIX_CR_state_t. */
 typedef enum {
@@ -182,6 +192,25 @@ struct ckpt_state_ops {
     long (*memory)(void *ctx, uint64_t *list, long max);
 };
 
+/* ---- memory of ranks (regions mode) ---------------------------------------------------------------
+ *
+ * For runtimes whose ranks can move to other processes.  The memory of each rank is in an image apart from that of
+ * the others, and in a restart any process takes any rank, in any number of processes.  A checkpoint goes its usual
+ * way through the runtime (quiesce, rails, ckpt_signal), but nobody stops threads: from quiesce(1) to quiesce(0) no
+ * rank may run.  docs/embedding.md has what must be true of a program whose stacks are saved so. */
+
+enum {
+    /* It holds stacks, or other addresses of code: only the same build of the program takes it, whose code has
+     * fixed addresses (-no-pie) and no canaries (-fno-stack-protector). */
+    CKPT_REGION_CODE = 1
+};
+typedef struct ckpt_saved {
+    size_t size;
+    int epoch;
+    int ranks;     /* of the job: 0 to ranks-1 */
+    int processes; /* that it was saved by */
+    int called; /* 1: the programs had called ckpt_checkpoint, and were to be answered; 0: others had asked */
+} ckpt_saved;
 #ifndef CKPT_TYPES_ONLY /* libckpt itself defines the functions */
 
 /* Opens the job.  Collective over all ranks.  In a process that ckptrun restarted it reads this rank's image
@@ -272,6 +301,21 @@ int ckpt_signal_recv(ckpt_job *job, unsigned kind, int *from, void *bytes, size_
 /* A variable of the environment that the launcher gave to this start of the process; after a restart environ
  * is the former launcher's.  Copies at most bytes-1 characters and a NUL, and returns the length; 0: not set. */
 size_t ckpt_launch_env(ckpt_job *job, const char *name, char *text, size_t bytes);
+
+/* ---- memory of ranks, see ckpt_saved -------------------------------------------------------------- */
+
+/* From now on the whole pages at base are memory of the rank: rank of the job, not local task.  Private and
+ * anonymous, readable and writable, of no other rank.  bytes 0: those at base are it no more.  A checkpoint is
+ * refused (CKPT_STATE_IGNORE) unless each rank from 0 on has memory in one process.  Without CKPT_OPEN_REGIONS: 0, and
+ * nothing is done. */
+int ckpt_task_region(ckpt_job *job, int rank, void *base, size_t bytes, unsigned flags, ckpt_error *error);
+
+/* What the job continues: 1, 0 when it begins, or a negative CKPT_E code. */
+int ckpt_tasks_saved(ckpt_job *job, ckpt_saved *saved, ckpt_error *error);
+/* Puts the memory of a saved rank back at its addresses, as a whole or not at all; from then on the rank is this
+ * process's, as by ckpt_task_region.  *base (NULL: nobody wants to know) is where it begins.  The caller says who
+ * takes which rank; each must be taken before the next checkpoint. */
+int ckpt_task_load(ckpt_job *job, int rank, void **base, ckpt_error *error);
 
 /* The local task ends: nobody waits for it in ckpt_checkpoint any more, and when this returns nobody will unpark it.
  * CKPT_E_STATE: it has left already, or is in ckpt_checkpoint.  May switch.

@@ -3,7 +3,8 @@
 #
 # demo-embed.sh BUILD: a runtime that is saved with its program, in a minute.  Hundreds of ranks that are user-level
 # threads (examples/tmpi) solve a system by conjugate gradients.  All processes are killed with kill -9, and what goes
-# on from the last epoch must print, bit for bit, what a run prints that nobody disturbed.
+# on from the last epoch must print, bit for bit, what a run prints that nobody disturbed.  First processes are saved
+# with their runtime, under ckptrun; then ranks apart from processes, which go on in other numbers of them.
 set -euo pipefail
 
 build=$(cd "$1" && pwd)
@@ -115,6 +116,37 @@ say "tmpirun -n 4 ckptrun --whole --restart whole"
 grep -q 'continued after iteration' second.err || fail "the job did not say that it was continued"
 sed 's/^/   /' second.err
 compare whole
+
+slots=("$tmpi/cg-slots" 384 3000 100)
+step "5. Ranks that move: 64 ranks in 4 processes, without libckpt, for comparison"
+"$tmpi/tmpirun" -n 4 -r 16 "${slots[@]}" >plain.out 2>plain.err || fail "it ended with status $?"
+say "$(tail -n 1 plain.out)"
+
+step "6. The same without ckptrun: libckpt saves each rank apart from its process"
+say "tmpirun -n 4 -r 16 --slots slots cg-slots ${slots[*]:1} 50"
+"$tmpi/tmpirun" -n 4 -r 16 --slots "$work/slots" "${slots[@]}" 50 >slots.out 2>slots.err &
+launcher=$!
+here=4
+for next in 2 8 1; do
+    await $(($(newest slots) + 1)) slots
+    kill_all "$tmpi/cg-slots" "$here"
+    say "tmpirun -n $next --restart slots cg-slots    (epoch $(newest slots), saved by $here processes)"
+    "$tmpi/tmpirun" -n "$next" --restart "$work/slots" "$tmpi/cg-slots" >>slots.out 2>"in$next.err" &
+    launcher=$!
+    here=$next
+done
+
+step "7. The last process, with all 64 ranks, goes on to the end"
+status=0
+wait "$launcher" || status=$?
+launcher=
+[ "$status" = 0 ] || fail "the continued run ended with status $status"
+for n in 2 8 1; do
+    grep -q 'continued after iteration' "in$n.err" || fail "the job in $n processes did not say that it was continued"
+    say "in $n processes: $(tail -n 1 "in$n.err")"
+done
+"$ckptctl" verify slots | tail -n 1 | sed 's/^/   /'
+compare slots
 
 cd "$build"
 rm -rf "$work"

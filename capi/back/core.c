@@ -227,7 +227,12 @@ static int open_job(int level, ckpt_error *error) {
     int n = 0;
     MPI_Get_library_version(version, &n);
     version[strcspn(version, "\n")] = 0;
-    const ckpt_config config = {sizeof config, CKPT_API_MAJOR, CKPT_API_MINOR, BACK_NAME, version, level};
+    const ckpt_config config = {.size = sizeof config,
+                                .api_major = CKPT_API_MAJOR,
+                                .api_minor = CKPT_API_MINOR,
+                                .runtime = BACK_NAME,
+                                .runtime_version = version,
+                                .thread_level = level};
     back.job = ckpt_open(&config, &ops, NULL, error);
     if (back.job == NULL) return error->code ? error->code : CKPT_E_SYSTEM;
     back.tables = back.job->tables;

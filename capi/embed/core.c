@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 
 #include "embed/embed.h"
 #include "embed/functions.h"
+#include "embed/talk.h"
 #include "mpix_checkpoint.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -93,7 +95,37 @@ bool embed_below(int n, const char *name, const long *args, int nargs, ckpt_erro
 
 int embed_usable(ckpt_error *error) { return find("ckpt_open", error) ? 0 : CKPT_E_NOTSUP; }
 
+bool embed_talk_below(ckpt_talk *t, ckpt_error *error) {
+    void (*f)(ckpt_talk *) = (void (*)(ckpt_talk *))find("ckpt_host_talk", error);
+    if (f != NULL)
+        f(t);
+    else
+        t->ask = CKPT_ASK_NOTHING;
+    return false;
+}
+
+// Regions mode is a conversation, as that of a runtime under ckptrun.
+static bool wants_regions(const ckpt_config *config) {
+    return config->size >= offsetof(ckpt_config, flags) + sizeof config->flags &&
+           (config->flags & CKPT_OPEN_REGIONS);
+}
+
+static int open_regions(struct embed_job *job, const ckpt_config *config, ckpt_error *error) {
+    ckpt_talk t = {.subject = CKPT_TALK_OPEN, .a = {(uint64_t)config, embed_callbacks(job)}};
+    void *(*core_job)(void) = (void *(*)(void))find("ckpt_host_job", error);
+    if (core_job == NULL) return CKPT_E_NOTSUP;
+    embed_talk(job, &t);
+    if (t.error.code != 0) return embed_pass(&t, error);
+    job->seen.tables = (ckpt_tables *)t.result;
+    job->core = core_job();
+    __typeof__(&ckpt_restarted) restarted = (__typeof__(&ckpt_restarted))find("ckpt_restarted", NULL);
+    job->restarted = restarted != NULL && restarted(job->core);
+    job->regions = true;
+    return 0;
+}
+
 int embed_open(struct embed_job *job, const ckpt_config *config, ckpt_error *error) {
+    if (wants_regions(config)) return open_regions(job, config, error);
     __typeof__(&ckpt_open) f = (__typeof__(&ckpt_open))find("ckpt_open", error);
     if (f == NULL) return CKPT_E_NOTSUP;
     // The core would give bind its own job.
@@ -115,12 +147,28 @@ int embed_open(struct embed_job *job, const ckpt_config *config, ckpt_error *err
 }
 
 int embed_close(struct embed_job *job, ckpt_error *error) {
+    if (job->regions) {
+        ckpt_talk t = {.subject = CKPT_TALK_CLOSE};
+        embed_talk(job, &t);
+        return embed_pass(&t, error);
+    }
     __typeof__(&ckpt_close) f = (__typeof__(&ckpt_close))find("ckpt_close", error);
     return f == NULL ? CKPT_E_NOTSUP : f(job->core, error);
 }
 
-// Without ckptrun nothing is saved.
+static int save_regions(struct embed_job *job, ckpt_state *state, ckpt_error *error) {
+    ckpt_talk t = {.subject = CKPT_TALK_CHECKPOINT,
+                   .a = {__atomic_exchange_n(&job->asked, false, __ATOMIC_RELAXED),
+                         (uint64_t)__builtin_frame_address(0)}};
+    embed_talk(job, &t);
+    *state = (ckpt_state)t.result;
+    int code = embed_pass(&t, error);
+    return *state == CKPT_STATE_IGNORE ? CKPT_OK : code;
+}
+
+// Without ckptrun processes are not saved.
 int embed_save(struct embed_job *job, ckpt_state *state, ckpt_error *error) {
+    if (job->regions) return save_regions(job, state, error);
     __typeof__(&ckpt_checkpoint) f = (__typeof__(&ckpt_checkpoint))find("ckpt_checkpoint", error);
     return f == NULL ? CKPT_E_NOTSUP : f(job->core, 0, state, error);
 }

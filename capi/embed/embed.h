@@ -12,6 +12,7 @@
 //   rails.c    rails, endpoints, routes, and their way through a checkpoint
 //   signals.c  signals that have come, and ckpt_poll
 //   shm.c      memory that processes share
+//   talk.c     calls of the core that need the runtime's callbacks
 //   say.c      fills a ckpt_error
 #ifndef EMBED_H
 #define EMBED_H
@@ -36,6 +37,7 @@ struct embed_ops {
 struct embed_job {
     ckpt_job seen;        // what the runtime holds; first
     ckpt_job *core;       // the core's; NULL under ckptrun, where the other side knows it
+    bool regions;         // without ckptrun: memory of ranks is saved
     ckpt_runtime_ops ops; // all.runtime
     void *ctx;
     struct embed_ops all;

@@ -41,7 +41,10 @@
     F(int, ckpt_barrier, (ckpt_job *job, uint64_t tag, ckpt_error *error), (job, tag, error), error, CKPT_E_NOTSUP) \
     F(int, ckpt_signal_send, (ckpt_job *job, int process, unsigned kind, const void *bytes, size_t n, ckpt_error *error), (job, process, kind, bytes, n, error), error, CKPT_E_NOTSUP) \
     F(size_t, ckpt_launch_env, (ckpt_job *job, const char *name, char *text, size_t bytes), (job, name, text, bytes), NULL, 0) \
-    CKPT_CORE_ONLY(C)
+    CKPT_CORE_ONLY(C) \
+    F(int, ckpt_task_region, (ckpt_job *job, int rank, void *base, size_t bytes, unsigned flags, ckpt_error *error), (job, rank, base, bytes, flags, error), error, CKPT_E_NOTSUP) \
+    F(int, ckpt_tasks_saved, (ckpt_job *job, ckpt_saved *saved, ckpt_error *error), (job, saved, error), error, CKPT_E_NOTSUP) \
+    F(int, ckpt_task_load, (ckpt_job *job, int rank, void **base, ckpt_error *error), (job, rank, base, error), error, CKPT_E_NOTSUP)
 
 // The runtime does not see these.
 #define CKPT_CORE_ONLY(F) \

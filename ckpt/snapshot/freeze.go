@@ -123,6 +123,56 @@ func Map(ctx context.Context, f *image.File, o Options) error {
 	return nil
 }
 
+// MapSome makes and fills those regions of the image that want says yes to, or none of them. They are private memory;
+// where they lie is the caller's matter.
+func MapSome(ctx context.Context, f *image.File, want func(*image.Region) bool) (err error) {
+	regions := f.Regions()
+	made := map[int]bool{}
+	defer func() {
+		for i := range made {
+			if err != nil {
+				_ = drop(regions[i].Start, regions[i].Bytes())
+			}
+		}
+	}()
+	for i := range regions {
+		if !want(&regions[i]) {
+			continue
+		}
+		if err := mapRegion(f, i, nil); err != nil {
+			return fmt.Errorf("%s: memory %s: %w%s", f.Name(), &regions[i], err, taker(&regions[i]))
+		}
+		made[i] = true
+	}
+	return f.Read(ctx, func(i int, r *image.Region) []byte {
+		if !made[i] {
+			return nil
+		}
+		return bytesAt(r.Start, r.Bytes())
+	}, image.ReadOptions{})
+}
+
+// taker says what lies at the addresses of a region in this process.
+func taker(r *image.Region) string {
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(maps)) {
+		if have, err := parseLine(strings.TrimSpace(line)); err == nil && have.Start < r.End && r.Start < have.End {
+			return fmt.Sprintf(" (there is %s)", &have)
+		}
+	}
+	return ""
+}
+
+func drop(addr, n uint64) error {
+	if _, _, e := unix.Syscall(unix.SYS_MUNMAP, uintptr(addr), uintptr(n), 0); e != 0 {
+		return e
+	}
+	return nil
+}
+
 func mapRegion(f *image.File, i int, shared func(*image.Region) (*os.File, error)) error {
 	r := &f.Regions()[i]
 	prot := unix.PROT_READ | unix.PROT_WRITE

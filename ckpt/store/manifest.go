@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,7 +36,9 @@ type Manifest struct {
 	Libckpt string    `json:"libckpt"` // version that wrote it
 	Parent  int       `json:"parent,omitempty"`
 
-	Ranks int `json:"ranks"`
+	// Mode is "regions" where images have the memory of ranks, apart from each other, and no processes; else "".
+	Mode  string `json:"mode,omitempty"`
+	Ranks int    `json:"ranks"`
 	// Processes is how many images there are, where that is not the number of ranks. See ProcessCount.
 	Processes int `json:"processes,omitempty"`
 
@@ -78,6 +81,14 @@ func (m *Manifest) ProcessCount() int {
 		return m.Processes
 	}
 	return m.Ranks
+}
+
+// ImageOf is the number of the image that has the rank; -1: none has.
+func (m *Manifest) ImageOf(rank int) int {
+	if m.Processes == 0 && rank >= 0 && rank < len(m.Images) {
+		return rank
+	}
+	return slices.IndexFunc(m.Images, func(im Image) bool { return slices.Contains(im.Tasks, rank) })
 }
 
 // checkTasks wants each rank in one process.

@@ -228,6 +228,9 @@ func (r *inspectReport) print(w io.Writer) error {
 			ranks = fmt.Sprintf("%d in %d processes", m.Ranks, m.Processes)
 		}
 		p("ranks\t%s on %s\n", ranks, strings.Join(m.Hosts, ", "))
+		if m.Mode != "" {
+			p("mode\t%s: memory of ranks, apart from each other, and no processes\n", m.Mode)
+		}
 		p("MPI\t%s (application: %s ABI)\n", mpiText(m.MPI), m.MPI.ABI)
 		p("libckpt\t%s\n", m.Libckpt)
 		if m.Parent != 0 {

@@ -77,6 +77,7 @@ type epochLine struct {
 	Ranks int       `json:"ranks,omitempty"`
 	// Processes is how many have them, where that is another number.
 	Processes int    `json:"processes,omitempty"`
+	Mode      string `json:"mode,omitempty"` // "regions": memory of ranks, and no processes
 	Bytes     int64  `json:"bytes,omitempty"`
 	Payload   uint64 `json:"payload,omitempty"`
 	MPI       string `json:"mpi,omitempty"`
@@ -120,6 +121,7 @@ func describeEpoch(e *store.Epoch) epochLine {
 		m := e.Manifest
 		l.State, l.Ranks, l.Processes, l.Parent, l.Program = stateCommitted, m.Ranks, m.Processes, m.Parent, m.Program
 		l.MPI = mpiText(m.MPI)
+		l.Mode = m.Mode
 		for _, im := range m.Images {
 			l.Bytes += im.Bytes
 			l.Payload += im.Payload

@@ -105,7 +105,7 @@ static int op_local_tasks(void *ctx) {
 
 static int op_task_rank(void *ctx, int local_task) {
     (void)ctx;
-    return tmpi.tasks[local_task].rank;
+    return tmpi.first + local_task;
 }
 
 static void op_park(void *ctx, int local_task) {
@@ -115,7 +115,7 @@ static void op_park(void *ctx, int local_task) {
 
 static void op_unpark(void *ctx, int local_task) {
     (void)ctx;
-    task_unpark(&tmpi.tasks[local_task]);
+    task_unpark(tmpi.tasks[local_task]);
 }
 
 // A worker's own stack has no other task to go to.
@@ -134,6 +134,7 @@ static int op_quiesce(void *ctx, int on) {
     pthread_mutex_lock(&progress.lock); // whoever is inside a rail comes out first
     progress.quiesced = on;
     pthread_mutex_unlock(&progress.lock);
+    if (tmpi.slots) sched_hold(on); // ranks are saved as they stand
     return 0;
 }
 
@@ -172,7 +173,7 @@ static int tell_members(struct task *t) {
 static int op_rebuild(void *ctx, ckpt_kind kind, ckpt_vid vid, const void *index, size_t bytes,
                       uint64_t *real) {
     (void)ctx, (void)kind, (void)vid, (void)bytes, (void)real;
-    return tell_members(&tmpi.tasks[*(const int *)index]);
+    return tell_members(tmpi.tasks[*(const int *)index]);
 }
 
 static void make_view(struct task *t) {
@@ -188,6 +189,7 @@ static void make_view(struct task *t) {
 void embed_enter(const char *name, ckpt_coll *call) {
     struct task *t = task_self();
     embed_serve(t);
+    if (tmpi.slots) return; // counters are the process's: a rank may be saved half way, with its messages
     int answer = ckpt_coll_begin(tmpi.job, t->view, name, CKPT_COLL_BLOCKING, call);
     while (answer == CKPT_COLL_WAIT) { // for ranks that have not come, or for the checkpoint
         task_yield();
@@ -196,7 +198,9 @@ void embed_enter(const char *name, ckpt_coll *call) {
     }
 }
 
-void embed_return(const ckpt_coll *call) { ckpt_coll_end(tmpi.job, call); }
+void embed_return(const ckpt_coll *call) {
+    if (!tmpi.slots) ckpt_coll_end(tmpi.job, call);
+}
 
 // ---- requests -----------------------------------------------------------------------------------
 //
@@ -207,7 +211,7 @@ void embed_return(const ckpt_coll *call) { ckpt_coll_end(tmpi.job, call); }
 // others, until it is over.
 
 static void wake_all(void) {
-    for (int i = 0; i < tmpi.local; i++) task_unpark(&tmpi.tasks[i]);
+    for (int i = 0; i < tmpi.local; i++) task_unpark(tmpi.tasks[i]);
 }
 
 // With progress locked.
@@ -232,6 +236,7 @@ bool embed_progress(void) {
 }
 
 static void take_part(struct task *t) {
+    if (tmpi.slots) return move_wait(t);
     ckpt_error error = {.size = sizeof error};
     ckpt_state state = CKPT_STATE_ERROR;
     if (ckpt_checkpoint(tmpi.job, t->index, &state, &error) != 0 && t->index == 0)
@@ -248,8 +253,30 @@ static void take_part(struct task *t) {
 }
 
 void embed_serve(struct task *t) {
-    while (__atomic_load_n(&progress.wanted, __ATOMIC_SEQ_CST) > t->taken) take_part(t);
+    int *done = tmpi.slots ? &progress.done : &t->taken;
+    while (__atomic_load_n(&progress.wanted, __ATOMIC_SEQ_CST) > __atomic_load_n(done, __ATOMIC_SEQ_CST))
+        take_part(t);
 }
+
+void embed_between(void) {
+    if (tmpi.slots) move_meet();
+}
+
+// With slots the worker that has made the checkpoint says so, before any task goes on.
+void embed_met(ckpt_state state) {
+    pthread_mutex_lock(&progress.lock);
+    for (int i = 0; i < tmpi.local; i++) {
+        struct task *t = tmpi.tasks[i];
+        t->state = state;
+        if (progress.together) t->called = false;
+    }
+    if (progress.together) progress.called = 0;
+    progress.together = false;
+    __atomic_fetch_add(&progress.done, 1, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&progress.lock);
+}
+
+void embed_moved(int called) { progress.called = called; }
 
 static bool all_called(void) {
     pthread_mutex_lock(&progress.lock);
@@ -267,9 +294,12 @@ int tmpi_checkpoint(void) {
     struct task *t = task_self();
     pthread_mutex_lock(&progress.lock);
     progress.called++;
+    t->called = tmpi.slots;
     pthread_mutex_unlock(&progress.lock);
-    while (embed_serve(t), !all_called()) task_park();
-    take_part(t);
+    do { // again in an image that was made for others
+        while (embed_serve(t), !all_called()) task_park();
+        take_part(t);
+    } while (t->called);
     return (int)t->state;
 }
 
@@ -289,23 +319,35 @@ static const ckpt_runtime_ops ops = {.size = sizeof ops,
                                      .task_rank = op_task_rank,
                                      .quiesce = op_quiesce};
 
+// With slots tasks meet in move.c, and libckpt sees the process alone.
+static const ckpt_runtime_ops slot_ops = {.size = sizeof slot_ops,
+                                          .rank = op_rank,
+                                          .ranks = op_ranks,
+                                          .oob_allgather = op_allgather,
+                                          .progress = op_progress,
+                                          .quiesce = op_quiesce};
+
 void embed_open(void) {
     ckpt_error error = {.size = sizeof error};
     const ckpt_config config = {.size = sizeof config,
                                 .api_major = CKPT_API_MAJOR,
                                 .api_minor = CKPT_API_MINOR,
                                 .runtime = "tmpi",
-                                .thread_level = CKPT_THREAD_MULTIPLE};
-    tmpi.job = ckpt_open(&config, &ops, NULL, &error);
+                                .thread_level = CKPT_THREAD_MULTIPLE,
+                                .flags = tmpi.slots ? CKPT_OPEN_REGIONS : 0};
+    tmpi.job = ckpt_open(&config, tmpi.slots ? &slot_ops : &ops, NULL, &error);
     if (tmpi.job == NULL) tmpi_die("ckpt_open: %s", error.message);
+}
 
+void embed_rails(void) {
+    ckpt_error error = {.size = sizeof error};
     int all[tmpi.processes]; // each process finds ranks by division
-    if (ckpt_allgather(tmpi.job, TAG_START, &tmpi.local, all, sizeof *all, &error) != 0)
+    if (ckpt_allgather(tmpi.job, TAG_START, &tmpi.size, all, sizeof *all, &error) != 0)
         tmpi_die("%s", error.message);
     for (int i = 0; i < tmpi.processes; i++)
-        if (all[i] != tmpi.local) tmpi_die("%d ranks here, and %d in process %d", tmpi.local, all[i], i);
+        if (all[i] != tmpi.size) tmpi_die("%d ranks by this process, %d by process %d", tmpi.size, all[i], i);
 
-    for (int i = 0; i < tmpi.local; i++) make_view(&tmpi.tasks[i]);
+    for (int i = 0; i < tmpi.local && !tmpi.slots; i++) make_view(tmpi.tasks[i]);
 
     char text[256];
     for (int i = 0; i < RAILS; i++) {
@@ -316,7 +358,12 @@ void embed_open(void) {
     }
 }
 
-void embed_leave(struct task *t) { ckpt_task_leave(tmpi.job, t->index); }
+void embed_leave(struct task *t) {
+    if (tmpi.slots)
+        move_leave(t);
+    else
+        ckpt_task_leave(tmpi.job, t->index);
+}
 
 void embed_close(void) {
     ckpt_error error = {.size = sizeof error};

@@ -30,12 +30,16 @@ struct messages { // of one rank
     uint32_t *sent, *expected;   // numbers of messages to and from each rank of other processes
 };
 
+static void *zeroed(struct task *t, size_t bytes) { return memset(tmpi_must(task_room(t, bytes)), 0, bytes); }
+
 void match_start(struct task *t) {
-    struct messages *m = t->messages = tmpi_must(calloc(1, sizeof *m));
+    struct messages *m = t->messages = zeroed(t, sizeof *m);
     pthread_mutex_init(&m->lock, NULL);
-    m->sent = tmpi_must(calloc((size_t)tmpi.size, sizeof *m->sent));
-    m->expected = tmpi_must(calloc((size_t)tmpi.size, sizeof *m->expected));
+    m->sent = zeroed(t, (size_t)tmpi.size * sizeof *m->sent);
+    m->expected = zeroed(t, (size_t)tmpi.size * sizeof *m->expected);
 }
+
+void match_continue(struct task *t) { pthread_mutex_init(&t->messages->lock, NULL); }
 
 // ---- matching; all with the receiver's lock ----
 
@@ -70,7 +74,8 @@ static void keep(struct message **list, struct message *message) {
 }
 
 struct message *match_room(const struct header *h) {
-    struct message *message = tmpi_must(malloc(sizeof *message + h->bytes));
+    struct task *t = tmpi.slots ? task_of(h->dest) : NULL;
+    struct message *message = tmpi_must(task_room(t, sizeof *message + h->bytes));
     message->h = *h;
     return message;
 }
@@ -87,7 +92,7 @@ static struct message *take_early(struct messages *m, int source) {
 }
 
 void match_arrived(struct message *message) {
-    struct task *t = &tmpi.tasks[message->h.dest - tmpi.process * tmpi.local];
+    struct task *t = task_of(message->h.dest);
     struct messages *m = t->messages;
     int source = message->h.source;
     pthread_mutex_lock(&m->lock);
@@ -95,7 +100,7 @@ void match_arrived(struct message *message) {
     while ((message = take_early(m, source)) != NULL) {
         m->expected[source]++;
         if (give(m, &message->h, message->data))
-            free(message);
+            task_free(t, message);
         else
             keep(&m->waiting, message);
     }
@@ -114,7 +119,7 @@ static void post(struct tmpi_request *r) {
         *at = message->next;
         pthread_mutex_unlock(&m->lock);
         fill(r, &message->h, message->data);
-        free(message);
+        task_free(r->owner, message);
         return;
     }
     struct tmpi_request **end = &m->posted;
@@ -147,7 +152,7 @@ void match_recv(void *data, size_t bytes, int source, int tag, int context, tmpi
 // ---- sending ----
 
 static void send_here(const struct header *h, const void *data) {
-    struct task *t = &tmpi.tasks[h->dest - tmpi.process * tmpi.local];
+    struct task *t = task_of(h->dest);
     pthread_mutex_lock(&t->messages->lock);
     if (!give(t->messages, h, data)) {
         struct message *message = match_room(h);
@@ -161,8 +166,9 @@ static void send_here(const struct header *h, const void *data) {
 // The election.  The endpoint that was found is not kept over a switch.  A send is not left for a checkpoint: it needs
 // no other rank's doing, so it ends.
 static void send_there(const struct header *h, const void *data) {
-    for (int process = h->dest / tmpi.local;;) {
+    for (;;) {
         ckpt_error error = {.size = sizeof error};
+        int process = process_of(h->dest); // it may be another one after a switch
         ckpt_endpoint *e = ckpt_elect(tmpi.job, process, h->bytes, CKPT_MSG_EAGER);
         int rc = e != NULL ? 0 : ckpt_route(tmpi.job, process, h->bytes, CKPT_MSG_EAGER, &e, &error);
         if (rc == 0) rc = ((struct endpoint *)e)->send((struct endpoint *)e, h, data);
@@ -179,7 +185,7 @@ void match_send(const void *data, size_t bytes, int dest, int tag, int context) 
     embed_serve(t);
     struct header h = {
         .bytes = (uint32_t)bytes, .source = t->rank, .dest = dest, .tag = tag, .context = (uint32_t)context};
-    if (dest / tmpi.local == tmpi.process) return send_here(&h, data);
+    if (process_of(dest) == tmpi.process) return send_here(&h, data);
     h.number = t->messages->sent[dest]++;
     send_there(&h, data);
 }
@@ -195,7 +201,7 @@ void tmpi_recv(void *data, size_t bytes, int source, int tag, tmpi_status *statu
 }
 
 static tmpi_request make(void *data, size_t bytes, int source, int tag) {
-    struct tmpi_request *r = tmpi_must(calloc(1, sizeof *r));
+    struct tmpi_request *r = zeroed(task_self(), sizeof *r);
     r->owner = task_self();
     r->data = data, r->room = bytes, r->source = source, r->tag = tag, r->context = CONTEXT_PROGRAM;
     return r;
@@ -221,5 +227,5 @@ void tmpi_wait(tmpi_request r, tmpi_status *status) {
     embed_serve(r->owner);
     wait_for(r);
     if (status != NULL) *status = r->status;
-    free(r);
+    task_free(r->owner, r);
 }

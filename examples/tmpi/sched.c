@@ -74,6 +74,8 @@ struct worker {
 static struct {
     pthread_mutex_t lock; // of the queue
     struct task *first, **last;
+    bool held;   // see sched_hold
+    int running; // tasks; atomic, raised under lock
     int ended;   // tasks; atomic
     int bell;    // a futex: changes when a task is ready; atomic
     int waiting; // workers at the bell; atomic
@@ -108,10 +110,20 @@ static void ready(struct task *t) {
 
 static struct task *take(void) {
     pthread_mutex_lock(&queue.lock);
-    struct task *t = queue.first;
-    if (t != NULL && (queue.first = t->next) == NULL) queue.last = &queue.first;
+    struct task *t = queue.held ? NULL : queue.first;
+    if (t != NULL) {
+        if ((queue.first = t->next) == NULL) queue.last = &queue.first;
+        __atomic_fetch_add(&queue.running, 1, __ATOMIC_RELAXED);
+    }
     pthread_mutex_unlock(&queue.lock);
     return t;
+}
+
+void sched_hold(bool held) {
+    pthread_mutex_lock(&queue.lock);
+    queue.held = held;
+    pthread_mutex_unlock(&queue.lock);
+    while (held && __atomic_load_n(&queue.running, __ATOMIC_ACQUIRE) > 0) sched_yield();
 }
 
 // A worker without a task moves messages, and waits a little when there are none.  The time is relative: clocks of
@@ -139,6 +151,7 @@ static void *work(void *arg) {
     for (unsigned turn = 0; __atomic_load_n(&queue.ended, __ATOMIC_ACQUIRE) < tmpi.local; turn++) {
         // Tasks that are always ready, as one that yields until its message has left, must not keep messages out.
         if (turn % 32 == 31) embed_progress();
+        embed_between();
         struct task *t = take();
         if (t == NULL) {
             idle(w);
@@ -154,7 +167,8 @@ static void *work(void *arg) {
             __atomic_fetch_add(&queue.ended, 1, __ATOMIC_RELEASE);
         else if (t->why == WHY_YIELD || !__atomic_compare_exchange_n(&t->token, &empty, PARKED, false,
                                                                      __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-            ready(t); // it yields, or was unparked already
+            ready(t);                                            // it yields, or was unparked already
+        __atomic_fetch_sub(&queue.running, 1, __ATOMIC_RELEASE); // its registers are on its stack
     }
     ring(); // others may wait for a task that will not come
     return NULL;
@@ -193,12 +207,17 @@ static void first(void) {
 // Above a page without access, so that an overflow is a fault at once.  What calls libckpt needs 64 KiB.
 enum { STACK = 256 << 10, GUARD = 4096 };
 
-static void make(struct task *t) {
+static void *stack_of(struct task *t) {
+    if (tmpi.slots) return slot_stack(t);
     char *stack = mmap(NULL, GUARD + STACK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (stack == MAP_FAILED || mprotect(stack + GUARD, STACK, PROT_READ | PROT_WRITE) != 0)
         tmpi_die("no memory for the stack of rank %d", t->rank);
+    return stack + GUARD + STACK;
+}
+
+static void make(struct task *t) {
     // As tmpi_switch leaves it: modes, six registers, where to go on, and a return address that nobody uses.
-    void **top = (void **)(stack + GUARD + STACK) - 2;
+    void **top = (void **)stack_of(t) - 2;
     top[0] = (void *)first;
     t->sp = top - 7;
     __asm__("stmxcsr (%0)\n\tfnstcw 4(%0)" : : "r"(t->sp) : "memory");
@@ -207,17 +226,26 @@ static void make(struct task *t) {
 
 void sched_start(void (*body)(struct task *)) {
     queue.body = body;
-    tmpi.tasks = tmpi_must(calloc((size_t)tmpi.local, sizeof *tmpi.tasks));
-    for (int i = 0; i < tmpi.local; i++) {
-        tmpi.tasks[i].index = i;
-        tmpi.tasks[i].rank = tmpi.process * tmpi.local + i;
-        make(&tmpi.tasks[i]);
+    bool begins = tmpi.tasks == NULL;
+    if (begins) tmpi.tasks = tmpi_must(calloc((size_t)tmpi.local, sizeof *tmpi.tasks));
+    for (int i = 0; begins && i < tmpi.local; i++) {
+        struct task *t = tmpi.slots ? slot_make(tmpi.first + i) : tmpi_must(calloc(1, sizeof *t));
+        t->index = i;
+        t->rank = tmpi.first + i;
+        make(t);
+        tmpi.tasks[i] = t;
     }
     queue.workers = tmpi_must(calloc((size_t)tmpi.workers, sizeof *queue.workers));
 }
 
 void sched_run(void) {
-    for (int i = 0; i < tmpi.local; i++) ready(&tmpi.tasks[i]);
+    for (int i = 0; i < tmpi.local; i++) {
+        struct task *t = tmpi.tasks[i];
+        if (t->ended)
+            queue.ended++;
+        else
+            ready(t);
+    }
     for (int i = 1; i < tmpi.workers; i++)
         if (pthread_create(&queue.workers[i].thread, NULL, work, &queue.workers[i]) != 0)
             tmpi_die("cannot make worker %d", i);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "inside.h"
 
@@ -29,17 +30,22 @@ static struct {
     int (*body)(int argc, char **argv);
     int argc;
     char **argv;
-    int result; // atomic
 } program;
 
+// The process's own would be left behind by a rank that goes on in another one.
+static char **arguments(void) {
+    char **argv = tmpi_malloc((size_t)(program.argc + 1) * sizeof *argv);
+    for (int i = 0; i < program.argc; i++)
+        argv[i] = strcpy(tmpi_malloc(strlen(program.argv[i]) + 1), program.argv[i]);
+    return argv;
+}
+
 static void run_rank(struct task *t) {
-    int result = program.body(program.argc, program.argv);
+    t->result = program.body(program.argc, tmpi.slots ? arguments() : program.argv);
     // Ranks that have ended take part in nothing.  So none ends before all others are at their ends.
     tmpi_barrier();
+    t->ended = true;
     embed_leave(t);
-    int old = __atomic_load_n(&program.result, __ATOMIC_RELAXED);
-    while (result > old && !__atomic_compare_exchange_n(&program.result, &old, result, true, __ATOMIC_RELAXED,
-                                                        __ATOMIC_RELAXED)) {}
 }
 
 static int number(const char *name, int otherwise) {
@@ -60,13 +66,23 @@ int tmpi_run(int (*body)(int argc, char **argv), int argc, char **argv) {
         tmpi_die("process %d of %d, with %d ranks on %d workers", tmpi.process, tmpi.processes, tmpi.local,
                  tmpi.workers);
     tmpi.size = tmpi.processes * tmpi.local;
+    tmpi.first = first_of(tmpi.process);
+    tmpi.slots = number("TMPI_SLOTS", 0) != 0;
     program.body = body, program.argc = argc, program.argv = argv;
-    sched_start(run_rank);
-    for (int i = 0; i < tmpi.local; i++) match_start(&tmpi.tasks[i]);
     embed_open();
+    bool continued = tmpi.slots && move_in();
+    sched_start(run_rank);
+    for (int i = 0; i < tmpi.local; i++) {
+        if (!continued) match_start(tmpi.tasks[i]);
+        if (tmpi.slots && !continued) move_register(tmpi.tasks[i]);
+    }
+    embed_rails();
     sched_run();
     embed_close();
-    return program.result;
+    int result = 0;
+    for (int i = 0; i < tmpi.local; i++)
+        if (tmpi.tasks[i]->result > result) result = tmpi.tasks[i]->result;
+    return result;
 }
 
 // ---- small calls ----
@@ -79,5 +95,11 @@ void tmpi_yield(void) {
     task_yield();
 }
 
-void *tmpi_malloc(size_t bytes) { return tmpi_must(calloc(1, bytes > 0 ? bytes : 1)); }
-void tmpi_free(void *memory) { free(memory); }
+void *tmpi_malloc(size_t bytes) {
+    if (bytes == 0) bytes = 1;
+    return memset(tmpi_must(task_room(task_self(), bytes)), 0, bytes);
+}
+
+void tmpi_free(void *memory) {
+    if (memory != NULL) task_free(task_self(), memory);
+}

@@ -2,13 +2,15 @@
 //
 // tmpirun: starts the processes of a job on this machine.
 //
-//     tmpirun [-n PROCESSES] [-r RANKS] [-w WORKERS] COMMAND [ARGUMENT...]
+//     tmpirun [-n PROCESSES] [-r RANKS] [-w WORKERS] [--slots DIR | --restart DIR[@EPOCH]] COMMAND [ARGUMENT...]
 //
+// --slots has the job save each rank apart, without ckptrun, and --restart continue it so, in any number of processes.
 // Each process gets CKPT_RANK and CKPT_SIZE, TMPI_RANKS and TMPI_WORKERS where they are given (ranks and kernel threads
 // of a process), and TMPI_MEET, a folder in which the processes find each other.  When one fails the others are
 // ended.  The exit status is that of the first that failed; 128 and the signal's number when it died of one.
 #include <dirent.h>
 #include <errno.h>
+#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,14 +72,21 @@ static void start(int process, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    for (int c; (c = getopt(argc, argv, "+n:r:w:")) != -1;) {
+    const struct option options[] = {
+        {"slots", required_argument, NULL, 's'}, {"restart", required_argument, NULL, 'c'}, {0}};
+    for (int c; (c = getopt_long(argc, argv, "+n:r:w:", options, NULL)) != -1;) {
+        if (c == 's' || c == 'c') put("TMPI_SLOTS", 1);
+        if (c == 's') setenv("CKPT_DIR", optarg, 1);
+        if (c == 'c') setenv("CKPT_RESTART", optarg, 1);
         if (c == 'n') processes = (int)number(optarg);
         if (c == 'r') put("TMPI_RANKS", number(optarg));
         if (c == 'w') put("TMPI_WORKERS", number(optarg));
         if (c == '?') optind = argc;
     }
     if (optind >= argc) {
-        fprintf(stderr, "tmpirun [-n PROCESSES] [-r RANKS] [-w WORKERS] COMMAND [ARGUMENT...]\n");
+        fprintf(
+            stderr,
+            "tmpirun [-n PROCESSES] [-r RANKS] [-w WORKERS] [--slots DIR | --restart DIR] COMMAND [ARGUMENT...]\n");
         return 2;
     }
     const char *tmp = getenv("TMPDIR");

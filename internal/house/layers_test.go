@@ -54,6 +54,7 @@ var layers = []layer{
 	{folder: "ckpt/launch", imports: []string{"ckpt/after", "ckpt/image", "ckpt/lease", "ckpt/store", "internal"}},
 	{folder: "ckpt/meeting", imports: []string{"ckpt/launch", "internal"}},
 	{folder: "ckpt/period"},
+	{folder: "ckpt/regions", imports: []string{"ckpt/image"}},
 	{folder: "ckpt/shm", imports: []string{"ckpt/image", "internal"}},
 	{folder: "ckpt/snapshot", imports: []string{"ckpt/image", "internal"}},
 	{folder: "ckpt/where", imports: []string{"ckpt/control", "vid"}},

@@ -72,6 +72,10 @@ int ckpt_route(ckpt_job *job, int process, size_t bytes, int kind, ckpt_endpoint
 
 // What tmpi.c needs for tmpi_run, which is not used here.
 void embed_open(void) {}
+void embed_rails(void) {}
+void embed_between(void) {}
+bool move_in(void) { return false; }
+void move_register(struct task *t) { (void)t; }
 void embed_close(void) {}
 void embed_leave(struct task *t) { (void)t; }
 void embed_enter(const char *name, ckpt_coll *call) { (void)name, (void)call; }
@@ -87,7 +91,7 @@ static void woken(void) {
     int me = tmpi_rank(), next = (me + 1) % tmpi.local;
     for (int i = 1; i <= TURNS; i++) {
         __atomic_store_n(&turns[next], i, __ATOMIC_RELEASE);
-        task_unpark(&tmpi.tasks[next]);
+        task_unpark(tmpi.tasks[next]);
         while (__atomic_load_n(&turns[me], __ATOMIC_ACQUIRE) < i) task_park();
     }
 }
@@ -164,7 +168,7 @@ static void run(void (*test)(void), const char *name, int processes, int ranks, 
         tmpi.job = &job;
         body = test;
         sched_start(run_rank);
-        for (int i = 0; i < ranks; i++) match_start(&tmpi.tasks[i]);
+        for (int i = 0; i < ranks; i++) match_start(tmpi.tasks[i]);
         sched_run();
         exit(bad != 0);
     }

@@ -24,8 +24,9 @@
 enum {
     CKPT_TALK_OPEN = 1, /* a: const ckpt_config *, bits of CKPT_HAS_*; result: address of the tables */
     CKPT_TALK_CLOSE = 2,
-    CKPT_TALK_CHECKPOINT = 3, /* a: 1 when ckpt_poll has asked; result: ckpt_state */
-    CKPT_TALK_REOPEN = 4      /* a: as OPEN: the second step of a restart */
+    CKPT_TALK_CHECKPOINT =
+        3, /* a: 1 when ckpt_poll has asked, an address of the caller's stack; result: ckpt_state */
+    CKPT_TALK_REOPEN = 4 /* a: as OPEN: the second step of a restart */
 };
 
 /* What is asked back, with the arguments of the callback. */
