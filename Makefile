@@ -209,10 +209,10 @@ check: all examples $(C_TESTS)
 	GO=$(GO) scripts/lint.sh
 	GO=$(GO) SCOPE=check scripts/test.sh $(BUILD) $(abspath $(C_TESTS))
 
-test: all faults examples soak-programs $(C_TESTS)
-	GO=$(GO) ONLY='$(ONLY)' scripts/test.sh $(BUILD) $(abspath $(C_TESTS))
-
 include bench/module.mk
+
+test: all faults examples soak-programs $(BENCH_PROGRAMS) $(C_TESTS)
+	GO=$(GO) ONLY='$(ONLY)' scripts/test.sh $(BUILD) $(abspath $(C_TESTS))
 
 # A few minutes; FULL=1 takes every combination and more rounds.  ONLY=query,... measures a part.
 bench: all $(BENCHES)

@@ -36,7 +36,7 @@ type row struct {
 }
 
 // units are what a nanosecond is multiplied with.
-var units = map[string]float64{"ns": 1, "ms": 1e-6, "s": 1e-9}
+var units = map[string]float64{"ns": 1, "us": 1e-3, "ms": 1e-6, "s": 1e-9}
 
 // limitOfRun is enough for any run of a program that is not about large images.
 const limitOfRun = 60 * time.Second

@@ -47,6 +47,8 @@ var studies = []study{
 	{"groups", measureGroups},
 	{"syscall", measureSyscall},
 	{"checkpoint", measureCheckpoint},
+	{"embed", measureEmbed},
+	{"processor", measureProcessor},
 }
 
 // bench is one run of this program.

@@ -13,9 +13,13 @@ $(BENCH_DIR)/elect: BENCH_FLAGS += -Icapi
 $(BENCH_DIR)/elect: capi/embed/rails.c capi/embed/say.c $(wildcard capi/embed/*.h)
 BENCH_MPI := crossing query blocking triple window counting safestate groups startup checkpoint
 
-BENCHES := $(BENCH_PLAIN:%=$(BENCH_DIR)/%) \
-           $(foreach mpi,mpich openmpi,$(BENCH_MPI:%=$(BENCH_DIR)/%.$(mpi)) \
-               $(BENCH_DIR)/libckptback-$(mpi)-uncounted.so)
+# A runtime, with libckpt; and one whose ranks are tasks.
+BENCH_EMBEDDED := $(BENCH_DIR)/embedded $(BENCH_DIR)/embedded-levels
+
+# make test builds these, so that they keep up with what they measure.
+BENCH_PROGRAMS := $(BENCH_EMBEDDED) $(BENCH_PLAIN:%=$(BENCH_DIR)/%) \
+                  $(foreach mpi,mpich openmpi,$(BENCH_MPI:%=$(BENCH_DIR)/%.$(mpi)))
+BENCHES := $(BENCH_PROGRAMS) $(foreach mpi,mpich openmpi,$(BENCH_DIR)/libckptback-$(mpi)-uncounted.so)
 
 BENCH_DEPS := $(wildcard bench/programs/*.h include/*.h include/ckpt/*.h) bench/module.mk \
               | $(LIB)/libckpt.so $(LIB)/libckpt.so.1
@@ -23,6 +27,16 @@ BENCH_DEPS := $(wildcard bench/programs/*.h include/*.h include/ckpt/*.h) bench/
 $(BENCH_PLAIN:%=$(BENCH_DIR)/%): $(BENCH_DIR)/%: bench/programs/%.c $(BENCH_DEPS)
 	@mkdir -p $(@D)
 	$(CC) $(BENCH_FLAGS) -o $@ $<
+
+$(BENCH_DIR)/embedded: bench/programs/embedded.c $(BENCH_DEPS)
+	@mkdir -p $(@D)
+	$(CC) $(BENCH_FLAGS) -o $@ $< -L$(LIB) -lckpt '-Wl,-rpath,$$ORIGIN/../lib'
+
+# tmpirun starts it.
+$(BENCH_DIR)/embedded-levels: | $(TMPI)/tmpirun
+$(BENCH_DIR)/embedded-levels: bench/programs/embedded.c $(TMPI_SRCS) $(wildcard examples/tmpi/*.h) $(BENCH_DEPS)
+	@mkdir -p $(@D)
+	$(CC) $(TMPI_FLAGS) -DLEVELS -o $@ $< $(TMPI_SRCS) -L$(LIB) -lckpt -pthread -lm '-Wl,-rpath,$$ORIGIN/../lib'
 
 # An object of other people's programs (bench/mpich_suite.sh).
 $(BENCH_DIR)/moment.o: bench/programs/moment.c capi/canon/gen/zz_numbers.h $(BENCH_DEPS)

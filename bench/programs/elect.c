@@ -8,12 +8,14 @@
 // second or last of them by its size; processes take turns, so that each election reads another list.
 #include "../../capi/embed/rails.c"
 #include "../../capi/embed/say.c"
+#include "../../capi/embed/signals.h"
 
 #include "measure.h"
 
 // Not on the way of an election.
 int embed_ignore_fd(struct embed_job *job, int fd, bool on) { return (void)job, (void)fd, (void)on, 0; }
 int ckpt_attend(ckpt_job *job) { return (void)job, 0; }
+void embed_signals_take(struct embed_job *job) { (void)job; }
 
 enum { PROCESSES = 64, RAILS = 3 };
 
