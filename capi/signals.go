@@ -109,8 +109,8 @@ func ckpt_core_ignore_fd(job *C.ckpt_job, fd, on C.int) C.int {
 	if !isOpen(job) {
 		return C.CKPT_E_ARG
 	}
-	if process.Job != nil {
-		process.Job.IgnoreFD(int(fd), on != 0)
+	if process.Job != nil && process.Job.IgnoreFD(int(fd), on != 0) != nil {
+		return C.CKPT_E_ARG // it is not open
 	}
 	return C.CKPT_OK
 }

@@ -101,22 +101,43 @@ func (j *Job) captureStopped(segments [][]string) (*capture, []string, error) {
 	return c, nil, nil
 }
 
-// IgnoreFD leaves a descriptor out of images, or no more: it is neither saved nor in the way.
-func (j *Job) IgnoreFD(fd int, on bool) {
+// inode tells open files apart: of sockets and pipes, too, no two that are open have the same one.
+type inode struct{ dev, ino uint64 }
+
+func inodeOf(fd int) (inode, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return inode{}, fmt.Errorf("descriptor %d: %w", fd, err)
+	}
+	return inode{st.Dev, st.Ino}, nil
+}
+
+// IgnoreFD leaves a descriptor out of images, or no more: it is neither saved nor in the way. That ends when the
+// descriptor is closed: its number may be that of a file of the program's next.
+func (j *Job) IgnoreFD(fd int, on bool) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.ignored == nil {
-		j.ignored = map[int]bool{}
+	if !on {
+		delete(j.ignored, fd)
+		return nil
 	}
-	j.ignored[fd] = on
+	file, err := inodeOf(fd)
+	if err != nil {
+		return err
+	}
+	if j.ignored == nil {
+		j.ignored = map[int]inode{}
+	}
+	j.ignored[fd] = file
+	return nil
 }
 
 func (j *Job) ignoredFDs() []int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	list := slices.Clone(j.options.IgnoreFD)
-	for fd, on := range j.ignored {
-		if on {
+	for fd, marked := range j.ignored {
+		if now, err := inodeOf(fd); err == nil && now == marked {
 			list = append(list, fd)
 		}
 	}

@@ -47,7 +47,7 @@ type Job struct {
 	messages []byte             // restart: of the image, until the runtime has them
 	embedded Embedded           // the runtime, when it is in the program's half; else nil
 	turns    turns              // with embedded
-	ignored  map[int]bool       // descriptors of the runtime; under mu
+	ignored  map[int]inode      // descriptors of the runtime; under mu
 	signals  *Signals           // with embedded
 	remade   *shm.Restored      // restart in whole mode: shared segments of the image
 	regional *regional          // ranks are saved, and not the process; else nil

@@ -130,7 +130,7 @@ func (r *Restart) CheckRanks(ranks int) error {
 	if n != r.manifest.Ranks {
 		return fmt.Errorf("epoch %d has %d processes (with %d ranks), but %d were started", r.manifest.Epoch, n, r.manifest.Ranks, ranks)
 	}
-	return fmt.Errorf("epoch %d has %d ranks, but %d were started: run `mpiexec -n %d ckptrun --restart ...`", r.manifest.Epoch, n, ranks, n)
+	return fmt.Errorf("epoch %d has %d ranks, but %d were started: start %d, as with `mpiexec -n %d ckptrun --restart ...`", r.manifest.Epoch, n, ranks, n, n)
 }
 
 // open opens and checks a rank's image.

@@ -123,7 +123,8 @@ typedef struct ckpt_runtime_ops {
     /* On the thread of the callback that failed: one line that says why, "" when there is nothing to say. */
     const char *(*failure)(void *ctx);
     /* [stopped] Ends the runtime (MPI_Finalize): a checkpoint was asked for with "then exit" and is
-     * committed.  The process ends right after. */
+     * committed.  The process ends right after.  Not called where the runtime is saved with its program: its rails are
+     * closed by then. */
     int (*finalize)(void *ctx);
     const ckpt_object_ops *objects;
     const ckpt_message_ops *messages;
@@ -266,7 +267,8 @@ enum {
 int ckpt_attend(ckpt_job *job);
 
 /* For the progress loop of a runtime that is saved with its program (ckptrun --whole), whose threads nobody
- * interrupts: one load when there is nothing. */
+ * interrupts: one load when there is nothing.  It says CKPT_POLL_CHECKPOINT until that checkpoint is over, to each
+ * thread that polls: a runtime where several do keeps in mind that it was told. */
 static inline int ckpt_poll(ckpt_job *job) {
     if (__builtin_expect(__atomic_load_n(&job->tables->attention, __ATOMIC_RELAXED) == 0, 1))
         return CKPT_POLL_NOTHING;

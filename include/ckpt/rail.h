@@ -118,8 +118,8 @@ int ckpt_endpoint_add(ckpt_job *job, ckpt_endpoint *endpoint);
 /* Takes it off the list: between quiesce(1) and quiesce(0), or under a lock that every sender holds. */
 void ckpt_endpoint_remove(ckpt_job *job, ckpt_endpoint *endpoint);
 
-/* The descriptor belongs to the rail: it is neither saved nor in the way of a checkpoint, and stays open when
- * the run continues.  After a restart it reads as closed. */
+/* The open descriptor belongs to the rail, until it is closed: it is neither saved nor in the way of a checkpoint, and
+ * stays open when the run continues.  After a restart it reads as closed.  CKPT_E_ARG: it is not open. */
 int ckpt_rail_fd(ckpt_rail *rail, int fd);
 
 /* The second pass of an election: rails in order of priority whose gate is open and which connect on demand.

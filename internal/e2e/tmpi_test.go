@@ -4,9 +4,11 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -97,9 +99,9 @@ type tmpiCycles struct {
 	again     []string // before each second restart
 }
 
-// run compares a job that is interrupted and continued with one that is not.
-func (s tmpiCycles) run(t *testing.T) {
-	t.Parallel()
+// run compares a job that is interrupted and continued with one that is not, and returns how often it was.
+func (s tmpiCycles) run(t *testing.T) int {
+	t.Helper()
 	r, err := NewRun(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -140,6 +142,7 @@ func (s tmpiCycles) run(t *testing.T) {
 	if 2*c.Cycles < s.cycles {
 		t.Errorf("ended after %d cycles, before it was interrupted %d times: it is too short\n%s", c.Cycles, s.cycles, c.stderr())
 	}
+	return c.Cycles
 }
 
 // killed kills the whole job by SIGKILL at a random moment after it has saved itself since its start.
@@ -251,18 +254,41 @@ func askedThenKilled(t *testing.T, c *Chain, p *Process, mark Mark) bool {
 	return kill(t, c, p, mark)
 }
 
+var tmpiContinued = map[string]tmpiCycles{
+	"killed-cg":      {job: tmpiJob{4, 128, 2, []string{"cg", "512", "1500", "50", "20"}}, interrupt: killed, cycles: 6},
+	"killed-heat":    {job: tmpiJob{4, 8, 2, []string{"heat", "64", "6000", "3000", "50", "40"}}, interrupt: killed, cycles: 6, again: []string{"env", "TMPI_RAILS=tcp"}},
+	"killed-workers": {job: tmpiJob{3, 16, 1, []string{"cg", "256", "2500", "50", "30"}}, interrupt: killed, cycles: 6, again: []string{"env", "TMPI_RAILS=tcp"}},
+	"asked-cg":       {job: tmpiJob{4, 128, 2, []string{"cg", "512", "1500", "50"}}, interrupt: asked, cycles: 6},
+	"asked-killed":   {job: tmpiJob{4, 16, 2, []string{"cg", "256", "3000", "50"}}, interrupt: askedThenKilled, cycles: 4},
+	"asked-both":     {job: tmpiJob{4, 16, 2, []string{"cg", "256", "2500", "50", "100"}}, interrupt: askedThenKilled, cycles: 4, again: []string{"env", "TMPI_RAILS=tcp"}},
+	"asked-heat":     {job: tmpiJob{2, 16, 1, []string{"heat", "64", "6000", "3000", "50"}}, interrupt: asked, cycles: 6},
+}
+
 // TestTmpiContinues: ckptrun --whole saves hundreds of ranks with their runtime, and continues them after all
 // processes were killed, on other ports and over other rails. Nothing of what they print differs.
 func TestTmpiContinues(t *testing.T) {
-	for name, s := range map[string]tmpiCycles{
-		"killed-cg":      {job: tmpiJob{4, 128, 2, []string{"cg", "512", "1500", "50", "20"}}, interrupt: killed, cycles: 6},
-		"killed-heat":    {job: tmpiJob{4, 8, 2, []string{"heat", "64", "6000", "3000", "50", "40"}}, interrupt: killed, cycles: 6, again: []string{"env", "TMPI_RAILS=tcp"}},
-		"killed-workers": {job: tmpiJob{3, 16, 1, []string{"cg", "256", "2500", "50", "30"}}, interrupt: killed, cycles: 6, again: []string{"env", "TMPI_RAILS=tcp"}},
-		"asked-cg":       {job: tmpiJob{4, 128, 2, []string{"cg", "512", "1500", "50"}}, interrupt: asked, cycles: 6},
-		"asked-killed":   {job: tmpiJob{4, 16, 2, []string{"cg", "256", "3000", "50"}}, interrupt: askedThenKilled, cycles: 4},
-		"asked-both":     {job: tmpiJob{4, 16, 2, []string{"cg", "256", "2500", "50", "100"}}, interrupt: askedThenKilled, cycles: 4, again: []string{"env", "TMPI_RAILS=tcp"}},
-		"asked-heat":     {job: tmpiJob{2, 16, 1, []string{"heat", "64", "6000", "3000", "50"}}, interrupt: asked, cycles: 6},
-	} {
-		t.Run(name, s.run)
+	for name, s := range tmpiContinued {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s.run(t)
+		})
+	}
+}
+
+// TestTmpiCycles does the same one after the other, until there were so many cycles. bench/results/tmpi.txt is what
+// it printed.
+func TestTmpiCycles(t *testing.T) {
+	most := int(fromEnv(t, "LIBCKPT_TMPI_CYCLES", 0))
+	if most == 0 {
+		t.Skip("some ten minutes' work: LIBCKPT_TMPI_CYCLES=200 has it done")
+	}
+	names := slices.Sorted(maps.Keys(tmpiContinued))
+	for life, done := 0, 0; done < most && !t.Failed(); life++ {
+		s := tmpiContinued[names[life%len(names)]]
+		t.Run(names[life%len(names)], func(t *testing.T) {
+			n := s.run(t)
+			done += n
+			t.Logf("%v: %d cycles, %d in all", s.job, n, done)
+		})
 	}
 }

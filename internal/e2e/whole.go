@@ -24,6 +24,8 @@ type Whole struct {
 	Env   []string // of all processes
 	// RankEnv is added for one rank; under the shell alone.
 	RankEnv map[int][]string
+	// Absent is not started; under the shell alone.
+	Absent map[int]bool
 	// CkptRun is the command under test, that of Built when it is empty.
 	CkptRun string
 
@@ -77,6 +79,9 @@ func (w *Whole) launch(launcher string, argv []string) error {
 		return err
 	}
 	for r := range w.Ranks {
+		if w.Absent[r] {
+			continue
+		}
 		c.Env = append(append([]string{fmt.Sprint("CKPT_RANK=", r), fmt.Sprint("CKPT_SIZE=", w.Ranks)}, env...), w.RankEnv[r]...)
 		p, err := Start(c)
 		if err != nil {

@@ -194,6 +194,42 @@ func awaitJob(t *testing.T, w *Whole) {
 	}
 }
 
+// A restart in which a process is missing, or there is one too many, ends with words everywhere, and harms nothing.
+func TestWholeOtherNumber(t *testing.T) {
+	t.Parallel()
+	const steps, every = 400, 100
+	native := relayNatively(t, steps, every)
+	w := newWhole(t, steps, every)
+	must(t, w.Start("shell"))
+	must(t, w.MustEnd(wholeLimit))
+	for _, c := range []struct {
+		ranks  int
+		absent map[int]bool
+		words  string
+	}{
+		{4, map[int]bool{1: true, 2: true}, "ranks 1 and 2 have not come"},
+		{5, nil, "epoch 4 has 4 ranks, but 5 were started"},
+	} {
+		w.Ranks, w.Absent = c.ranks, c.absent
+		must(t, w.Restart("shell"))
+		exits, err := w.Wait(wholeLimit)
+		must(t, err)
+		for i, exit := range exits {
+			if exit == (Exit{}) {
+				t.Errorf("%q: process %d ends as if all were well", c.words, i)
+			}
+		}
+		if said := w.Said(); !strings.Contains(said, c.words) {
+			t.Errorf("nobody says %q:\n%s", c.words, said)
+		}
+		verifies(t, w)
+	}
+	w.Ranks, w.Absent = 4, nil
+	must(t, w.Restart("shell"))
+	must(t, w.MustEnd(wholeLimit))
+	must(t, w.Same(native))
+}
+
 // A rank dies when all rails are closed, and nobody has been captured yet; or its runtime ends in the program's call.
 // There is no epoch of that checkpoint, the others end, with words, and the one before restarts.
 func TestWholeKilledRank(t *testing.T) {
