@@ -423,7 +423,7 @@ int ckpt_vid_grow(ckpt_job *job, ckpt_kind kind);
  * CKPT_E_ARG: there is no such task, or no such communicator.  CKPT_E_STATE: the view is that of another task. */
 int ckpt_vid_task(ckpt_job *job, ckpt_vid comm, int local_task);
 
-/* Says who can be reached over a communicator, and gives it its counters (slot.extra).  rank and size go to
+/* Says who can be reached over a communicator, and gives it its counters (slot.counters).  rank and size go to
  * the slot; world holds the world rank of each of the npeers processes that messages are sent to (the remote
  * group of an intercommunicator), -1 for one outside the world of this job; identity is equal on all members
  * and differs from that of every other communicator. */

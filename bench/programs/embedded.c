@@ -104,7 +104,7 @@ static int calls(int argc, char **argv) {
     DEMAND(comm != CKPT_VID_NONE && ckpt_comm_describe(job, comm, 0, 1, world, 1, 77) == 0);
     DEMAND(ckpt_comm_set_members(job, comm, world, 1, 77) == 0);
     const ckpt_slot *slot = ckpt_vid_slot(job->tables, CKPT_KIND_COMM, comm);
-    DEMAND(slot != NULL && slot->extra != 0);
+    DEMAND(slot != NULL && slot->counters != 0);
     long asked = 0, wrong = 0;
     MEASURE(&m, "a loop around nothing", 1000, __asm__ volatile("" : : "r"(job) : "memory"));
     MEASURE(&m, "ckpt_poll", 1000, {

@@ -23,7 +23,7 @@ static int spawn(unsigned fn, int count, char **commands, char ***argvs, const i
     int rank = -1;
     ckpt_vid parent = in_comm(comm), v = VID_COMM_NULL;
     const ckpt_slot *s = front_slot(fn, CKPT_KIND_COMM, parent);
-    if (!front_is_null(CKPT_KIND_COMM, s)) rank = s->a;
+    if (!front_is_null(CKPT_KIND_COMM, s)) rank = s->rank;
     if (rank != root) count = 0;
     const char **contents = front_alloc((size_t)(count > 0 ? count : 1) * sizeof *contents);
     for (int i = 0; i < count; i++) contents[i] = in_info(infos[i]);

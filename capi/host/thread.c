@@ -536,7 +536,7 @@ static int op_park(int timeout_ms, char *why, size_t bytes) {
             op_release();
             snprintf(why, bytes, "thread %d %s", (int)which,
                      host.ending ? "ended the program"
-                     : in_lower  ? "is inside an MPI call that has not returned"
+                     : in_lower  ? "is inside a call of MPI, or of libckpt, that has not returned"
                                  : "cannot be stopped (it waits inside the kernel, or for a child of vfork)");
             return host.ending ? -ESRCH : -ETIMEDOUT;
         }

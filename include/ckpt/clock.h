@@ -45,7 +45,7 @@ static inline uint32_t ckpt_pending(const ckpt_tables *t) {
 
 static inline ckpt_clock *ckpt_clock_of(const ckpt_tables *t, ckpt_vid comm) {
     const ckpt_slot *s = ckpt_vid_slot(t, CKPT_KIND_COMM, comm); /* the null handle has no counters */
-    return s->extra ? &ckpt_comm_of(s)->clock : NULL;
+    return s->counters ? &ckpt_comm_of(s)->clock : NULL;
 }
 
 /* Counts a collective call on comm, whose slot is s, by the thread that makes it; name is that of the
@@ -53,7 +53,7 @@ static inline ckpt_clock *ckpt_clock_of(const ckpt_tables *t, ckpt_vid comm) {
  * ckpt_coll_call must be asked before the call goes on. */
 static inline int ckpt_coll_count_at(const ckpt_tables *t, const ckpt_slot *s, ckpt_vid comm,
                                      const char *name, ckpt_coll *call) {
-    ckpt_clock *c = s->extra ? &ckpt_comm_of(s)->clock : NULL;
+    ckpt_clock *c = s->counters ? &ckpt_comm_of(s)->clock : NULL;
     call->clock = c;
     call->comm = comm;
     call->k = 0;

@@ -44,10 +44,20 @@ typedef struct ckpt_slot {
     uint64_t real;       /* the runtime's handle; not saved */
     uint32_t generation; /* odd while live; grows by one at each new and free */
     uint32_t clock;      /* communicators: index of the collective clock; others: the runtime's */
-    int32_t a, b;        /* communicators: my rank, size; datatypes: size in bytes (a), -1 when more
-                            than int holds; others: the runtime's */
-    uint64_t extra;      /* communicators: address of their ckpt_comm_counters; free slots of the
-                            kinds in ckpt_tables.free: index of the next; others: the runtime's */
+    union {
+        int32_t rank;  /* communicators: mine */
+        int32_t bytes; /* datatypes: size, -1 when more than int holds */
+        int32_t a;     /* others: the runtime's */
+    };
+    union {
+        int32_t size; /* communicators: of the local group */
+        int32_t b;    /* others, and datatypes: the runtime's */
+    };
+    union {
+        uint64_t counters; /* communicators: address of their ckpt_comm_counters; 0: it has none */
+        uint64_t next;     /* free slots of the kinds in ckpt_tables.free: index of the next */
+        uint64_t extra;    /* others: the runtime's */
+    };
 } ckpt_slot;
 
 /* Messages per peer of one communicator: what draining compares (docs/architecture.md). */

@@ -38,7 +38,7 @@ static inline ckpt_vid ckpt_vid_take(ckpt_tables *t, ckpt_kind kind, int shared)
         if (index == 0) return CKPT_VID_NONE;
         slot = t->pages[kind][index / CKPT_PAGE_SLOTS] + index % CKPT_PAGE_SLOTS;
         /* The count above the index makes a stale next harmless: the exchange then fails. */
-        next = ((head >> 28) + 1) << 28 | __atomic_load_n(&slot->extra, __ATOMIC_RELAXED);
+        next = ((head >> 28) + 1) << 28 | __atomic_load_n(&slot->next, __ATOMIC_RELAXED);
         if (!shared) {
             *list = next;
             break;
@@ -57,7 +57,7 @@ static inline void ckpt_vid_give(ckpt_tables *t, ckpt_kind kind, ckpt_vid vid, i
     slot->real = 0;
     slot->generation++;
     do {
-        __atomic_store_n(&slot->extra, head & 0x0fffffffu, __ATOMIC_RELAXED);
+        __atomic_store_n(&slot->next, head & 0x0fffffffu, __ATOMIC_RELAXED);
         next = ((head >> 28) + 1) << 28 | index;
         if (!shared) {
             *list = next;
@@ -75,7 +75,7 @@ static inline void ckpt_count(uint64_t *counter, int shared) {
 }
 
 static inline ckpt_comm_counters *ckpt_comm_of(const ckpt_slot *slot) {
-    return (ckpt_comm_counters *)(uintptr_t)slot->extra;
+    return (ckpt_comm_counters *)(uintptr_t)slot->counters;
 }
 
 static inline void ckpt_sent(const ckpt_slot *comm, int peer, int shared) {

@@ -30,7 +30,7 @@ int back_deferred_sound(const struct deferred *d) {
     if (d->function == NUMBER(COMM_IDUP)) {
         const ckpt_slot *s =
             d->nargs == back_deferred_request_at(d->function) + 1 ? back_slot(CKPT_KIND_COMM, d->a[1]) : NULL;
-        return s != NULL && s != back.slots[CKPT_KIND_COMM] && s->extra == 0 &&
+        return s != NULL && s != back.slots[CKPT_KIND_COMM] && s->counters == 0 &&
                (MPI_Comm)(uintptr_t)s->real == MPI_COMM_NULL;
     }
     const w_args *p = (const void *)d->a;

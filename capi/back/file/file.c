@@ -143,7 +143,7 @@ long back_files(void *ctx, char *buffer, size_t bytes) {
         int k = 0;
         if (!(f->amode & CANON_FILE_RDONLY)) flags[k++] = 'w';
         if (f->amode & CANON_FILE_DELETE_ON_CLOSE) flags[k++] = 'd';
-        if (back_slot(CKPT_KIND_COMM, s->clock)->a == 0) flags[k++] = 'o';
+        if (back_slot(CKPT_KIND_COMM, s->clock)->rank == 0) flags[k++] = 'o';
         flags[k] = 0;
         size_t need = (size_t)k + 1 + strlen(f->path) + 1;
         if (n + need <= bytes) {

@@ -253,7 +253,7 @@ static struct drained *known(struct drained *last, const ckpt_claim *c) {
 static ckpt_vid comm_of(uint64_t identity) {
     uint32_t i = 0;
     for (ckpt_slot *s; (s = back_next_slot(CKPT_KIND_COMM, &i)) != NULL;)
-        if (s->extra != 0 && back_comm_identity(CKPT_VID(CKPT_KIND_COMM, i - 1)) == identity)
+        if (s->counters != 0 && back_comm_identity(CKPT_VID(CKPT_KIND_COMM, i - 1)) == identity)
             return CKPT_VID(CKPT_KIND_COMM, i - 1);
     return VID_COMM_NULL;
 }

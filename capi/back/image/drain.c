@@ -74,7 +74,7 @@ static int drain_comms(void) {
     int rc = 0;
     for (ckpt_slot *s; rc == 0 && (s = back_next_slot(CKPT_KIND_COMM, &i)) != NULL;) {
         MPI_Comm comm = (MPI_Comm)(uintptr_t)s->real;
-        if (comm != MPI_COMM_NULL && s->extra != 0)
+        if (comm != MPI_COMM_NULL && s->counters != 0)
             rc = back_drained_match_all(CKPT_VID(CKPT_KIND_COMM, i - 1), comm);
     }
     return rc;

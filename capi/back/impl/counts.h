@@ -11,10 +11,11 @@
 
 // comm is what back_slot found; a slot that is not a communicator's has no counters.
 static inline void back_count_sent(const ckpt_slot *comm, int dest) {
-    if (BACK_COUNTS && __builtin_expect(dest >= 0 && comm->extra != 0, 1)) ckpt_sent(comm, dest, back.shared);
+    if (BACK_COUNTS && __builtin_expect(dest >= 0 && comm->counters != 0, 1))
+        ckpt_sent(comm, dest, back.shared);
 }
 static inline void back_count_received(const ckpt_slot *comm, const MPI_Status *s) {
-    if (BACK_COUNTS && __builtin_expect(s->MPI_SOURCE >= 0 && comm->extra != 0, 1))
+    if (BACK_COUNTS && __builtin_expect(s->MPI_SOURCE >= 0 && comm->counters != 0, 1))
         ckpt_received(comm, s->MPI_SOURCE, back.shared);
 }
 

@@ -26,7 +26,7 @@ static void free_message(struct drained *m) {
 // The slot of the communicator of m, if that exists and m is to be counted; else NULL.
 static const ckpt_slot *counter_of(const struct drained *m) {
     const ckpt_slot *comm = back_slot(CKPT_KIND_COMM, m->comm);
-    return m->source >= 0 && (comm->generation & 1) && comm->extra != 0 ? comm : NULL;
+    return m->source >= 0 && (comm->generation & 1) && comm->counters != 0 ? comm : NULL;
 }
 
 static void count_message(struct drained *m) {

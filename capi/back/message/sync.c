@@ -59,7 +59,7 @@ void back_sync_unsent(long comm, long dest, long tag) { count(comm, dest, tag, (
 
 void back_sync_begin(struct back_sync *e, long comm, long dest, long tag) {
     *e = (struct back_sync){.comm = (ckpt_vid)comm, .dest = (int)dest};
-    if ((int)dest < 0 || back_slot(CKPT_KIND_COMM, comm)->extra == 0)
+    if ((int)dest < 0 || back_slot(CKPT_KIND_COMM, comm)->counters == 0)
         return; // complete at once, or on a communicator that is not drained
     back_lock(LOCK_SYNC);
     struct lane **p = lane_at(comm, dest, tag);

@@ -300,7 +300,7 @@ static int reach(ckpt_job *job, ckpt_vid vid, const struct facts *f, uint64_t id
 // All members of the parent count a child, also those that are not in it, so that identities stay equal.
 static uint64_t count_child(ckpt_vid parent) {
     const ckpt_slot *p = back_slot(CKPT_KIND_COMM, parent);
-    return p->extra != 0 ? ++ckpt_comm_of(p)->children : 0;
+    return p->counters != 0 ? ++ckpt_comm_of(p)->children : 0;
 }
 
 // The identity of the parent's child of that number; f is what is known of the child.

@@ -164,7 +164,7 @@ static void set_size(ckpt_vid vid, MPI_Datatype type) {
     MPI_Count size = 0;
     ckpt_slot *s = back_slot(CKPT_KIND_DATATYPE, vid);
     if (MPI_Type_size_x(type, &size) != MPI_SUCCESS || size == MPI_UNDEFINED) size = 0;
-    s->a = size > INT_MAX ? -1 : (int)size;
+    s->bytes = size > INT_MAX ? -1 : (int)size;
     s->extra = (uint64_t)size;
 }
 

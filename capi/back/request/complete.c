@@ -23,7 +23,7 @@ void back_complete_rare(ckpt_slot *s, ckpt_vid *vid, const MPI_Status *status, i
         ; // counted when it was drained
     } else if ((s->a & REQUEST_KIND) == REQUEST_RECV) {
         if (!cancelled && s->b != CANON_PROC_NULL && back_took(rc)) back_count_received(comm, status);
-    } else if (cancelled && (s->a & REQUEST_KIND) == REQUEST_SEND && s->b >= 0 && comm->extra) {
+    } else if (cancelled && (s->a & REQUEST_KIND) == REQUEST_SEND && s->b >= 0 && comm->counters) {
         __atomic_fetch_sub(&ckpt_comm_of(comm)->peer[s->b].sent, 1, __ATOMIC_RELAXED);
     }
     if (s->a & REQUEST_IDUP) {

@@ -96,7 +96,7 @@ void back_request_done(ckpt_slot *s, const MPI_Status *status, int rc, struct ba
         canon.bytes = STATUS_BYTES(status); // all that MPI says of a failed request; the rest may be garbage
     if (kind == REQUEST_RECV && !cancelled && s->b != CANON_PROC_NULL && back_took(rc))
         back_count_received(comm, status);
-    if (kind == REQUEST_SEND && cancelled && s->b >= 0 && comm->extra)
+    if (kind == REQUEST_SEND && cancelled && s->b >= 0 && comm->counters)
         __atomic_fetch_sub(&ckpt_comm_of(comm)->peer[s->b].sent, 1, __ATOMIC_RELAXED);
     if (s->a & REQUEST_IDUP) {
         const struct back_idup *d = back_idup_of(s);

@@ -12,7 +12,7 @@ FRONT(int, Comm_rank, (MPI_Comm comm, int *rank)) {
     FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_COMM_RANK, rank != NULL);
     const ckpt_slot *s = front_slot(CKPT_FN_MPI_COMM_RANK, CKPT_KIND_COMM, in_comm(comm));
     if (__builtin_expect(front_is_null(CKPT_KIND_COMM, s), 0)) return FRONT_ERR(CKPT_FN_MPI_COMM_RANK, COMM);
-    *rank = s->a;
+    *rank = s->rank;
     return MPI_SUCCESS;
 }
 
@@ -20,7 +20,7 @@ FRONT(int, Comm_size, (MPI_Comm comm, int *size)) {
     FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_COMM_SIZE, size != NULL);
     const ckpt_slot *s = front_slot(CKPT_FN_MPI_COMM_SIZE, CKPT_KIND_COMM, in_comm(comm));
     if (__builtin_expect(front_is_null(CKPT_KIND_COMM, s), 0)) return FRONT_ERR(CKPT_FN_MPI_COMM_SIZE, COMM);
-    *size = s->b;
+    *size = s->size;
     return MPI_SUCCESS;
 }
 

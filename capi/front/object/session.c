@@ -127,7 +127,7 @@ FRONT(int, Session_get_pset_info, (MPI_Session session, const char *pset_name, M
         front_slot(CKPT_FN_MPI_SESSION_GET_PSET_INFO, CKPT_KIND_COMM, i ? VID_COMM_SELF : VID_COMM_WORLD);
     char size[16], *p = size + sizeof size - 1;
     *p = 0;
-    for (int n = comm->b; n > 0 || *p == 0; n /= 10) *--p = (char)('0' + n % 10);
+    for (int n = comm->size; n > 0 || *p == 0; n /= 10) *--p = (char)('0' + n % 10);
     PMPI_Info_create(info);
     return PMPI_Info_set(*info, "mpi_size", p);
 }
