@@ -26,7 +26,7 @@ var wrappers = []wrapper{
 cd / && date >/dev/null
 export X="of a script"
 exec 7<<<given
-exec "$@"`, "APP", "FILE"}, "X of a script, descriptor 7 given\n, preloaded none"},
+exec "$@"`, "APP", "FILE"}, "X of a script, descriptor 7 given, preloaded none"},
 	{"a script that waits for it", []string{"timeout", "900", "script", `#!/bin/sh
 cd /; date | grep -q :
 export X=waiting
