@@ -362,13 +362,15 @@ type attempt struct {
 	clock  uint32          // the epoch of the collective clock; 0: none, all ranks have called
 	ctx    context.Context // ends when the attempt has failed, for example at its deadline; see begin
 	cancel context.CancelCauseFunc
-	async  bool   // the program was interrupted: the runtime is used by errands of its thread
-	open   order  // with an embedded runtime
-	poll   func() // drives the runtime, on the program's thread; nil without one
-	notify func(control.Event)
-	then   after.Action // what was asked for
-	asked  time.Time
-	stage  stage
+	async  bool  // the program was interrupted: the runtime is used by errands of its thread
+	open   order // with an embedded runtime
+	// railsOpen is closed when its rails are open again, or cannot be; nil: it has none
+	railsOpen chan struct{}
+	poll      func() // drives the runtime, on the program's thread; nil without one
+	notify    func(control.Event)
+	then      after.Action // what was asked for
+	asked     time.Time
+	stage     stage
 
 	// close, with an embedded runtime
 	closing bool // its rails are closed, or are being closed
@@ -432,6 +434,7 @@ func (a *attempt) run(ctx context.Context) error {
 	switch {
 	case a.copy != 0 || a.held:
 		go func() {
+			a.awaitRails()
 			_, _ = write()
 			a.finish()
 		}()

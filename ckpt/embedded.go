@@ -339,7 +339,7 @@ func (j *Job) wholeAttempt(s order) (State, error) {
 			j.embedded.Progress()
 		}
 	}
-	a.id, a.clock, a.open = cooperativeID(s.Seq), s.Clock, s
+	a.id, a.clock, a.open, a.railsOpen = cooperativeID(s.Seq), s.Clock, s, make(chan struct{})
 	ctx := context.Background()
 	if q := s.request; q != nil {
 		ctx, a.then, a.asked, a.notify = q.ctx, q.then, q.asked, q.progress
@@ -370,11 +370,29 @@ func (j *Job) wholeAttempt(s order) (State, error) {
 		}
 		return StateError, errors.Join(o.err, a.openRails(WhyFailed))
 	}
-	if err := a.openRails(WhyContinued); err != nil {
+	err = a.openRails(WhyContinued)
+	close(a.railsOpen)
+	if err != nil {
 		return StateError, err
 	}
 	return StateCheckpoint, nil
 }
+
+// awaitRails lets the rails be opened before the image is written from the frozen copy: opening them is a conversation
+// of all processes, and takes several times as long when writing has the processors.
+func (a *attempt) awaitRails() {
+	if a.railsOpen == nil || a.held {
+		return
+	}
+	select {
+	case <-a.railsOpen:
+	case <-a.ctx.Done():
+	case <-time.After(railsFirst):
+	}
+}
+
+// railsFirst is how long the image waits at most: a rail may need the whole time of another process's.
+const railsFirst = time.Second
 
 // answer tells the request on rank 0.
 func (a *attempt) answer(o outcome) {
