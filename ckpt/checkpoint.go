@@ -357,16 +357,15 @@ func (j *Job) Cooperative() (State, error) {
 // attempt is one try to make an epoch. All ranks go through the same stages and decide the same after each
 // exchange, since each sees what all have said.
 type attempt struct {
-	j      *Job
-	id     tryID           // equal on all ranks; names the exchanges
-	clock  uint32          // the epoch of the collective clock; 0: none, all ranks have called
-	ctx    context.Context // ends when the attempt has failed, for example at its deadline; see begin
-	cancel context.CancelCauseFunc
-	async  bool  // the program was interrupted: the runtime is used by errands of its thread
-	open   order // with an embedded runtime
-	// railsOpen is closed when its rails are open again, or cannot be; nil: it has none
-	railsOpen chan struct{}
-	poll      func() // drives the runtime, on the program's thread; nil without one
+	j         *Job
+	id        tryID           // equal on all ranks; names the exchanges
+	clock     uint32          // the epoch of the collective clock; 0: none, all ranks have called
+	ctx       context.Context // ends when the attempt has failed, for example at its deadline; see begin
+	cancel    context.CancelCauseFunc
+	async     bool          // the program was interrupted: the runtime is used by errands of its thread
+	open      order         // with an embedded runtime
+	railsOpen chan struct{} // closed when its rails are open again, or cannot be; nil: it has none
+	poll      func()        // drives the runtime, on the program's thread; nil without one
 	notify    func(control.Event)
 	then      after.Action // what was asked for
 	asked     time.Time
