@@ -3,6 +3,7 @@
 package image
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/klauspost/compress/s2"
@@ -17,27 +18,32 @@ const (
 	CompressNone   Compression = "none"
 	CompressSnappy Compression = "snappy"
 	CompressZstd   Compression = "zstd"
+	CompressAuto   Compression = "auto" // of these three, for each chunk, the one with which all is on the disk first
 )
 
 // ParseCompression understands the values of the option --compress.
 func ParseCompression(s string) (Compression, error) {
 	switch c := Compression(s); c {
-	case CompressNone, CompressSnappy, CompressZstd:
+	case CompressNone, CompressSnappy, CompressZstd, CompressAuto:
 		return c, nil
 	}
-	return "", fmt.Errorf("compression %q is not known: want none, snappy or zstd", s)
+	return "", fmt.Errorf("compression %q is not known: want auto, none, snappy or zstd", s)
 }
 
-// encoder compresses chunks for one worker; its buffer is reused.
+// encoder compresses chunks for one worker; its buffers are reused.
 type encoder struct {
-	mode Compression
-	zstd *zstd.Encoder
-	buf  []byte
+	mode   Compression
+	choice *chooser // with CompressAuto
+	zstd   *zstd.Encoder
+	buf    []byte
+	sample []byte
+	ctx    context.Context // of the writing
+	pen    *pen            // writes for a helper
 }
 
-func newEncoder(mode Compression) (*encoder, error) {
-	e := &encoder{mode: mode}
-	if mode == CompressZstd {
+func newEncoder(mode Compression, choice *chooser) (*encoder, error) {
+	e := &encoder{mode: mode, choice: choice}
+	if mode == CompressZstd || mode == CompressAuto {
 		// The chunk's own digests cover the frame, so the frame has no checksum.
 		z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest),
 			zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false))
@@ -49,22 +55,39 @@ func newEncoder(mode Compression) (*encoder, error) {
 	return e, nil
 }
 
-// encode returns the kind and the bytes in which the content is stored. The bytes are valid until the
-// next call.
-func (e *encoder) encode(content []byte) (Kind, []byte) {
-	kind, out := KindRaw, content
-	switch e.mode {
-	case CompressSnappy:
+// compress returns content, compressed. The bytes are valid until the next call.
+func (e *encoder) compress(kind Kind, content []byte) []byte {
+	switch kind {
+	case KindSnappy:
 		if need := s2.MaxEncodedLen(len(content)); cap(e.buf) < need {
 			e.buf = make([]byte, need)
 		}
-		kind, out = KindSnappy, s2.EncodeSnappy(e.buf[:cap(e.buf)], content)
-	case CompressZstd:
+		return s2.EncodeSnappy(e.buf[:cap(e.buf)], content)
+	case KindZstd:
 		e.buf = e.zstd.EncodeAll(content, e.buf[:0])
-		kind, out = KindZstd, e.buf
+		return e.buf
 	}
-	// A chunk that saves less than a sixteenth is not worth decompressing, nor losing the alignment.
-	if kind != KindRaw && len(out) > len(content)-len(content)/16 {
+	return content
+}
+
+// worthIt tells whether a compressed chunk is kept: one that saves less than a sixteenth is not worth decompressing, nor
+// losing the alignment.
+func worthIt(stored, content int) bool { return stored <= content-content/16 }
+
+// encode returns the kind and the bytes in which the content of a region is stored; rest is how much memory is still to
+// be written. The bytes are valid until the next call.
+func (e *encoder) encode(content []byte, region int, rest uint64) (Kind, []byte) {
+	kind := KindRaw
+	switch e.mode {
+	case CompressSnappy:
+		kind = KindSnappy
+	case CompressZstd:
+		kind = KindZstd
+	case CompressAuto:
+		return e.choice.encode(e, content, region, rest)
+	}
+	out := e.compress(kind, content)
+	if kind != KindRaw && !worthIt(len(out), len(content)) {
 		return KindRaw, content
 	}
 	return kind, out

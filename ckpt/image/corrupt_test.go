@@ -155,7 +155,7 @@ func TestOtherVersionAndMachine(t *testing.T) {
 		want  any
 		say   string
 	}{
-		{8, 2, new(*VersionError), "version is 2, this libckpt reads version 1"},
+		{8, 3, new(*VersionError), "version is 3, this libckpt reads versions up to 2"},
 		{16, 183, new(*ArchError), "architecture is aarch64, this machine has x86_64"},
 		{20, 65536, new(*ArchError), "page size is 65536, this machine has 4096"},
 		{24, 9, new(*CorruptError), "header"},
@@ -264,6 +264,8 @@ func TestReadError(t *testing.T) {
 func FuzzOpen(f *testing.F) {
 	f.Add(small(f), false)
 	f.Add(small(f), true)
+	f.Add(referring(f, CompressNone), true)
+	f.Add(referring(f, CompressZstd), true)
 	f.Add([]byte(headerMagic), false)
 	f.Fuzz(func(t *testing.T, p []byte, fit bool) {
 		if fit && len(p) >= headerBytes+footerBytes {

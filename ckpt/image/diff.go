@@ -18,26 +18,52 @@ type Difference struct {
 	Sections []SectionChange
 }
 
+type differ struct {
+	Difference
+	each func(Extent, Change) // nil: nobody wants to know
+}
+
+func (d *differ) count(e Extent, c Change) {
+	*[...]*uint64{&d.Same, &d.Changed, &d.Added, &d.Removed}[c] += e.End - e.Start
+	if d.each != nil {
+		d.each(e, c)
+	}
+}
+
 // SectionChange names a section that differs; a length of -1 stands for a section that an image lacks.
 type SectionChange struct {
 	Name          string
 	Before, After int64
 }
 
+// Change says what became of a range of memory from one image to another.
+type Change uint8
+
+// The fields of Difference, for ranges.
+const (
+	Same Change = iota
+	Changed
+	Added
+	Removed
+)
+
 // Diff compares two images by content, however each of them is cut and compressed. Only ranges whose
 // digests differ are read.
-func Diff(ctx context.Context, a, b *File) (Difference, error) {
-	var d Difference
+func Diff(ctx context.Context, a, b *File) (Difference, error) { return DiffEach(ctx, a, b, nil) }
+
+// DiffEach is Diff, and tells of each range with data what became of it, in order of address.
+func DiffEach(ctx context.Context, a, b *File, each func(e Extent, c Change)) (Difference, error) {
+	d := differ{each: each}
 	d.sections(a, b)
 	for _, w := range windows(a, b) {
 		if ctx.Err() != nil {
-			return d, context.Cause(ctx)
+			return d.Difference, context.Cause(ctx)
 		}
 		if err := d.window(a, b, w); err != nil {
-			return d, err
+			return d.Difference, err
 		}
 	}
-	return d, nil
+	return d.Difference, nil
 }
 
 func (d *Difference) sections(a, b *File) {
@@ -72,7 +98,7 @@ func windows(a, b *File) []Extent {
 	var cuts []Extent
 	for _, f := range []*File{a, b} {
 		for i := range f.chunks {
-			cuts = append(cuts, Extent{f.chunks[i].Addr, f.chunks[i].End()})
+			cuts = append(cuts, Extent{Start: f.chunks[i].Addr, End: f.chunks[i].End()})
 		}
 	}
 	slices.SortFunc(cuts, func(x, y Extent) int {
@@ -96,9 +122,9 @@ func windows(a, b *File) []Extent {
 }
 
 // window compares one range.
-func (d *Difference) window(a, b *File, w Extent) error {
+func (d *differ) window(a, b *File, w Extent) error {
 	if x, y := a.chunkAt(w), b.chunkAt(w); x != nil && y != nil && x.Content == y.Content {
-		d.Same += w.End - w.Start
+		d.count(w, Same)
 		return nil
 	}
 	// A range may be long when chunks of the two images overlap in a chain, so it is read piece by piece.
@@ -114,15 +140,16 @@ func (d *Difference) window(a, b *File, w Extent) error {
 		}
 		for i := uint64(0); i < n; i += PageSize {
 			x, y := p[i:i+PageSize], q[i:i+PageSize]
+			page := Extent{Start: at + i, End: at + i + PageSize}
 			switch inA, inB := a.hasRegion(at+i), b.hasRegion(at+i); {
 			case !inA:
-				d.Added += PageSize
+				d.count(page, Added)
 			case !inB:
-				d.Removed += PageSize
+				d.count(page, Removed)
 			case !bytes.Equal(x, y):
-				d.Changed += PageSize
+				d.count(page, Changed)
 			case !isZero(x):
-				d.Same += PageSize
+				d.count(page, Same)
 			}
 		}
 	}

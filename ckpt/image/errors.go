@@ -18,13 +18,36 @@ type CorruptError struct {
 	What     string // what was checked, e.g. "digest"
 	Expected string
 	Found    string
+	For      string // another image, which refers to this one; "" when the image itself was asked for
 }
 
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("%s: damaged image: %s at offset %d: %s is %s, expected %s; "+
-		"nothing was restored from it: use another epoch (`ckptctl ls DIR` lists them, "+
-		"`ckptctl verify DIR` checks them)", e.File, e.Section, e.Offset, e.What, e.Found, e.Expected)
+	return e.Where() + "; nothing was restored from it: use another epoch (`ckptctl ls DIR` lists them, " +
+		"`ckptctl verify DIR` checks them)"
 }
+
+// Where says what is damaged, and not what that means.
+func (e *CorruptError) Where() string {
+	file := e.File
+	if e.For != "" {
+		file = fmt.Sprintf("%s: content is in %s", e.For, e.File)
+	}
+	return fmt.Sprintf("%s: damaged image: %s at offset %d: %s is %s, expected %s", file, e.Section, e.Offset, e.What, e.Found, e.Expected)
+}
+
+// LostError says that an image refers to another one that is not there, or is not the same any more.
+type LostError struct {
+	File   string // the image that cannot be read
+	Source string // the one that it refers to
+	Err    error
+}
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("%s: content is in %s, which is lost: %v; put it back, or use another epoch (`ckptctl ls DIR` "+
+		"lists them, `ckptctl verify DIR` checks them)", e.File, e.Source, e.Err)
+}
+
+func (e *LostError) Unwrap() error { return e.Err }
 
 // VersionError says that an image has a version of the format that this program does not know.
 type VersionError struct {
@@ -34,7 +57,7 @@ type VersionError struct {
 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("%s: header: format version is %d, this libckpt reads version %d; "+
+	return fmt.Sprintf("%s: header: format version is %d, this libckpt reads versions up to %d; "+
 		"restart with the libckpt that wrote it (the manifest names it)", e.File, e.Found, e.Supported)
 }
 

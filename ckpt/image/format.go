@@ -11,8 +11,15 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Version is the version of the format that this package writes and reads.
-const Version = 1
+// Version is the newest version of the format that this package writes and reads. An image that refers to no other
+// one is written as version 1, so that older readers have it too.
+const Version = 2
+
+const (
+	versionAlone   = 1 // all content is in the file
+	versionRefers  = 2 // chunks may be in other images
+	oldestReadable = versionAlone
+)
 
 // PageSize is the unit of regions and chunks, in bytes. The format records it.
 const PageSize = 4096
@@ -24,9 +31,11 @@ const MaxChunk = 4 << 20
 const (
 	headerBytes  = 4096
 	footerBytes  = 128
-	sectionBytes = 64 // one section entry of the index
-	chunkBytes   = 64 // one chunk entry of the index
-	nameBytes    = 32 // longest section name
+	sectionBytes = 64  // one section entry of the index
+	chunkBytes   = 64  // one chunk entry of the index
+	nameBytes    = 32  // longest section name
+	sourceBytes  = 192 // one source entry of the index
+	sourceName   = 128 // longest name of a source
 
 	headerMagic = "CKPTIMG\n"
 	footerMagic = "CKPTEND\n"
@@ -49,7 +58,7 @@ const (
 	KindRaw    Kind = 2 // unchanged, at an offset that is a multiple of the page size
 	KindSnappy Kind = 3 // one Snappy block
 	KindZstd   Kind = 4 // one Zstandard frame
-	KindParent Kind = 5 // same as in the parent image; reserved, refused by this version
+	KindParent Kind = 5 // reserved and refused: Chunk.Source says where content is, Kind how it is stored
 )
 
 func (k Kind) String() string {
@@ -90,6 +99,11 @@ type Chunk struct {
 	Kind    Kind
 	Content Sum // digest of the content
 	Data    Sum // digest of the bytes in the file
+
+	// Source is 0 when Offset is one in this file; n: in the file of Sources()[n-1]. A chunk that is compressed there
+	// may be a part of what Stored bytes from Offset on decompress to: Whole bytes, of which it has those from Skip on.
+	Source      uint16
+	Skip, Whole uint32 // multiples of PageSize; 0 unless in a source and compressed
 }
 
 // End is the address after the chunk's last byte.
@@ -103,8 +117,10 @@ func (c *Chunk) put(p []byte) {
 	le.PutUint64(p[8:], uint64(c.Offset))
 	le.PutUint32(p[16:], c.Bytes)
 	le.PutUint32(p[20:], c.Stored)
-	p[24] = uint8(c.Kind)
-	clear(p[25:32])
+	p[24], p[25] = uint8(c.Kind), 0
+	le.PutUint16(p[26:], c.Source)
+	le.PutUint16(p[28:], uint16(c.Skip/PageSize))
+	le.PutUint16(p[30:], uint16(c.Whole/PageSize))
 	copy(p[32:48], c.Content[:])
 	copy(p[48:64], c.Data[:])
 }
@@ -116,6 +132,8 @@ func (c *Chunk) get(p []byte) {
 	c.Bytes = le.Uint32(p[16:])
 	c.Stored = le.Uint32(p[20:])
 	c.Kind = Kind(p[24])
+	c.Source = le.Uint16(p[26:])
+	c.Skip, c.Whole = uint32(le.Uint16(p[28:]))*PageSize, uint32(le.Uint16(p[30:]))*PageSize
 	copy(c.Content[:], p[32:48])
 	copy(c.Data[:], p[48:64])
 }
@@ -161,11 +179,11 @@ func validName(name string) bool {
 
 // encodeHeader returns the first page of a file. Its first 16 bytes and its last 16 keep their
 // meaning in every version, so that a reader can tell damage from another version.
-func encodeHeader() []byte {
+func encodeHeader(version uint32) []byte {
 	p := make([]byte, headerBytes)
 	le := binary.LittleEndian
 	copy(p, headerMagic)
-	le.PutUint32(p[8:], Version)
+	le.PutUint32(p[8:], version)
 	le.PutUint32(p[12:], headerBytes)
 	le.PutUint32(p[16:], machineAMD64)
 	le.PutUint32(p[20:], PageSize)
@@ -182,6 +200,7 @@ type footer struct {
 	sections    uint64
 	chunks      uint64
 	fileBytes   int64
+	sources     uint64
 	seal        Digest
 }
 
@@ -192,7 +211,8 @@ func (f *footer) put(p []byte) {
 	le.PutUint64(p[8:], f.sections)
 	le.PutUint64(p[16:], f.chunks)
 	le.PutUint64(p[24:], uint64(f.fileBytes))
-	clear(p[32:64])
+	le.PutUint64(p[32:], f.sources)
+	clear(p[40:64])
 }
 
 // finish adds seal, digest and mark.
@@ -210,6 +230,7 @@ func (f *footer) get(p []byte) {
 	f.sections = le.Uint64(p[8:])
 	f.chunks = le.Uint64(p[16:])
 	f.fileBytes = int64(le.Uint64(p[24:]))
+	f.sources = le.Uint64(p[32:])
 	copy(f.seal[:], p[64:96])
 }
 

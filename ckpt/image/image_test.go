@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/libckpt/libckpt/internal/pagemap"
 )
 
 // fakeMemory is memory made by a test: pages that are not in the map are not present.
@@ -32,7 +34,7 @@ func (m fakeMemory) ReadAt(p []byte, addr uint64) error {
 func (m fakeMemory) Present(start, end uint64) (list []Extent, err error) {
 	for at := start; at < end; at += PageSize {
 		if _, ok := m[at]; ok {
-			list = appendExtent(list, Extent{at, at + PageSize})
+			list = pagemap.Append(list, Extent{Start: at, End: at + PageSize})
 		}
 	}
 	return list, nil
@@ -133,7 +135,7 @@ func checkContent(t testing.TB, f *File, mem Memory) {
 }
 
 func TestRoundTrip(t *testing.T) {
-	for _, mode := range []Compression{CompressNone, CompressSnappy, CompressZstd} {
+	for _, mode := range []Compression{CompressNone, CompressSnappy, CompressZstd, CompressAuto} {
 		for _, chunk := range []int{PageSize, 16 * PageSize, DefaultChunk} {
 			t.Run(fmt.Sprintf("%s-%d", mode, chunk), func(t *testing.T) {
 				in, mem := sample()

@@ -8,10 +8,12 @@ import (
 	"os"
 	"slices"
 	"strconv"
+
+	"github.com/libckpt/libckpt/internal/pagemap"
 )
 
 // Extent is a range of addresses, in whole pages.
-type Extent struct{ Start, End uint64 }
+type Extent = pagemap.Extent
 
 // Memory is where the content of regions comes from. Several goroutines may call its methods at the same
 // time.
@@ -26,8 +28,8 @@ type Memory interface {
 // ProcessMemory is the memory of a process. The memory must not change while it is read: either the process
 // is stopped, or the caller owns the memory that it reads.
 type ProcessMemory struct {
-	mem     *os.File
-	pagemap *pagemap
+	mem      *os.File
+	presence *presence
 }
 
 var _ Memory = (*ProcessMemory)(nil)
@@ -44,15 +46,15 @@ func openProcess(pid string) (*ProcessMemory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("memory of process %s: %w", pid, err)
 	}
-	pm, err := openPagemap("/proc/" + pid + "/pagemap")
+	pm, err := openPresence("/proc/" + pid + "/pagemap")
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("page map of process %s: %w", pid, err), mem.Close())
 	}
-	return &ProcessMemory{mem: mem, pagemap: pm}, nil
+	return &ProcessMemory{mem: mem, presence: pm}, nil
 }
 
 // Close closes the process's files.
-func (m *ProcessMemory) Close() error { return errors.Join(m.mem.Close(), m.pagemap.close()) }
+func (m *ProcessMemory) Close() error { return errors.Join(m.mem.Close(), m.presence.close()) }
 
 // ReadAt implements Memory. It also reads pages without access rights (PROT_NONE).
 func (m *ProcessMemory) ReadAt(p []byte, addr uint64) error {
@@ -62,7 +64,7 @@ func (m *ProcessMemory) ReadAt(p []byte, addr uint64) error {
 
 // Present implements Memory.
 func (m *ProcessMemory) Present(start, end uint64) ([]Extent, error) {
-	return m.pagemap.present(start, end)
+	return m.presence.present(start, end)
 }
 
 // sliceMemory is the content of one region that was copied beforehand.
@@ -77,16 +79,7 @@ func (m sliceMemory) ReadAt(p []byte, addr uint64) error {
 }
 
 func (m sliceMemory) Present(start, end uint64) ([]Extent, error) {
-	return []Extent{{start, end}}, nil
-}
-
-// appendExtent adds a range to an ascending list, joining it with the last one where they meet.
-func appendExtent(list []Extent, e Extent) []Extent {
-	if n := len(list); n > 0 && list[n-1].End == e.Start {
-		list[n-1].End = e.End
-		return list
-	}
-	return append(list, e)
+	return []Extent{{Start: start, End: end}}, nil
 }
 
 // covers tells whether the ascending list holds any page of the range.

@@ -23,8 +23,12 @@ type File struct {
 	r        io.ReaderAt
 	close    func() error
 	size     int64
+	version  uint32
 	seal     Digest
 	sections []sectionEntry
+	sources  []Source
+	others   others // the files of sources, once they are needed
+	find     func(s Source) string
 	regions  []Region
 	chunks   []Chunk
 	first    []int // first[i] is the first chunk of region i; one more entry at the end
@@ -61,7 +65,7 @@ func OpenReader(name string, r io.ReaderAt, size int64) (*File, error) {
 }
 
 // Close closes the file.
-func (f *File) Close() error { return f.close() }
+func (f *File) Close() error { return errors.Join(f.close(), f.others.close()) }
 
 // Name is the path that the file was opened by.
 func (f *File) Name() string { return f.name }
@@ -199,8 +203,9 @@ func (f *File) checkHeader(p []byte) error {
 	if got != want {
 		return f.corrupt("header", 0, "digest", want, got)
 	}
-	if v := le.Uint32(p[8:]); v != Version {
-		return &VersionError{File: f.name, Found: v, Supported: Version}
+	f.version = le.Uint32(p[8:])
+	if f.version < oldestReadable || f.version > Version {
+		return &VersionError{File: f.name, Found: f.version, Supported: Version}
 	}
 	if m := le.Uint32(p[16:]); m != machineAMD64 {
 		return &ArchError{f.name, "architecture", machineName(m), machineName(machineAMD64)}
@@ -209,8 +214,8 @@ func (f *File) checkHeader(p []byte) error {
 		return &ArchError{f.name, "page size", fmt.Sprint(ps), fmt.Sprint(PageSize)}
 	}
 	// The rest is constant in this version.
-	if !bytes.Equal(p, encodeHeader()) {
-		return f.corrupt("header", 12, "content", "that of version 1", "another")
+	if !bytes.Equal(p, encodeHeader(f.version)) {
+		return f.corrupt("header", 12, "content", fmt.Sprintf("that of version %d", f.version), "another")
 	}
 	return nil
 }
@@ -246,7 +251,11 @@ func (f *File) loadFooter() (ft footer, p []byte, err error) {
 	if want, got := Sum(p[96:112]), sum(p[:96]); want != got {
 		return ft, nil, f.corrupt("footer", at, "digest", want, got)
 	}
-	if !isZeroAny(p[32:64]) || !isZeroAny(p[112:120]) {
+	reserved := p[32:64]
+	if f.version >= versionRefers {
+		reserved = p[40:64]
+	}
+	if !isZeroAny(reserved) || !isZeroAny(p[112:120]) {
 		return ft, nil, f.corrupt("footer", at, "reserved bytes", "zero", "others")
 	}
 	ft.get(p)
@@ -259,10 +268,10 @@ func (f *File) loadFooter() (ft footer, p []byte, err error) {
 			fmt.Sprintf("%d to %d", headerBytes, at), ft.indexOffset)
 	}
 	// These are divisions, because products of numbers from a file may overflow.
-	if ft.sections > uint64(room)/sectionBytes || ft.chunks > uint64(room)/chunkBytes ||
-		ft.sections*sectionBytes+ft.chunks*chunkBytes != uint64(room) {
-		return ft, nil, f.corrupt("footer", at, "number of index entries",
-			fmt.Sprintf("%d bytes of them", room), fmt.Sprintf("%d sections and %d chunks", ft.sections, ft.chunks))
+	if ft.sections > uint64(room)/sectionBytes || ft.chunks > uint64(room)/chunkBytes || ft.sources > maxSources ||
+		ft.sections*sectionBytes+ft.chunks*chunkBytes+ft.sources*sourceBytes != uint64(room) {
+		return ft, nil, f.corrupt("footer", at, "number of index entries", fmt.Sprintf("%d bytes of them", room),
+			fmt.Sprintf("%d sections, %d chunks and %d sources", ft.sections, ft.chunks, ft.sources))
 	}
 	return ft, p, nil
 }
@@ -292,12 +301,12 @@ func (f *File) decodeIndex(ft *footer, p []byte) error {
 	f.chunks = make([]Chunk, ft.chunks)
 	p = p[ft.sections*sectionBytes:]
 	for i := range f.chunks {
-		if !isZeroAny(p[i*chunkBytes+25 : i*chunkBytes+32]) {
+		if e := p[i*chunkBytes:]; e[25] != 0 || f.version < versionRefers && !isZeroAny(e[26:32]) {
 			return f.corrupt("index", ft.indexOffset, fmt.Sprintf("reserved bytes of chunk %d", i), "zero", "others")
 		}
 		f.chunks[i].get(p[i*chunkBytes:])
 	}
-	return nil
+	return f.decodeSources(p[ft.chunks*chunkBytes:], int(ft.sources), f.size-footerBytes-int64(ft.sources)*sourceBytes)
 }
 
 // checkChunks checks that the chunks lie in regions and in the file, each in its own place.
@@ -322,6 +331,15 @@ func (f *File) checkChunks(indexOffset int64) error {
 			return bad("address", "inside one region", "outside")
 		}
 		last = c.End()
+		if c.Source != 0 {
+			if err := f.checkReference(c, bad); err != nil {
+				return err
+			}
+			continue
+		}
+		if c.Skip != 0 || c.Whole != 0 {
+			return bad("part of a chunk", "none, unless it is in another image", c.Skip)
+		}
 		switch c.Kind {
 		case KindZero:
 			if c.Stored != 0 || c.Offset != 0 {
@@ -362,11 +380,11 @@ func (f *File) checkChunks(indexOffset int64) error {
 	return nil
 }
 
-// byOffset returns the stored chunks in the order in which they lie in the file.
+// byOffset returns the chunks that are stored in this file, in the order in which they lie in the file.
 func (f *File) byOffset() []*Chunk {
 	list := make([]*Chunk, 0, len(f.chunks))
 	for i := range f.chunks {
-		if f.chunks[i].Kind != KindZero {
+		if c := &f.chunks[i]; c.Kind != KindZero && c.Source == 0 {
 			list = append(list, &f.chunks[i])
 		}
 	}

@@ -29,7 +29,7 @@ func plan(in *Input, window uint64) (jobs []job, total uint64, err error) {
 		if r.Flags&FlagNoData != 0 {
 			continue
 		}
-		extents := []Extent{{r.Start, r.End}}
+		extents := []Extent{{Start: r.Start, End: r.End}}
 		// The page tables of one process do not show the content of a file or of shared memory.
 		if r.Data == nil && r.Flags&(FlagFile|FlagShared) == 0 {
 			if extents, err = in.Memory.Present(r.Start, r.End); err != nil {

@@ -198,12 +198,12 @@ func TestProcess(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = mem.Close() }()
-			mem.pagemap.scan.Store(mode)
+			mem.presence.scan.Store(mode)
 			path, s := mustWrite(t, Input{Regions: regions, Memory: mem}, Options{Compress: CompressSnappy})
-			if got := mem.pagemap.scan.Load(); got != mode && mode != scanGuards {
+			if got := mem.presence.scan.Load(); got != mode && mode != scanGuards {
 				t.Fatalf("the kernel refuses mode %d, went on with %d", mode, got)
 			}
-			t.Logf("mode %d: %d chunks, payload %d KiB, zero %d KiB of %d KiB", mem.pagemap.scan.Load(),
+			t.Logf("mode %d: %d chunks, payload %d KiB, zero %d KiB of %d KiB", mem.presence.scan.Load(),
 				s.Chunks, s.PayloadBytes>>10, s.ZeroBytes>>10, s.RegionBytes>>10)
 			f := mustOpen(t, path)
 			restored := map[int][]byte{}
@@ -261,7 +261,7 @@ func TestSelf(t *testing.T) {
 	copy(m[5*PageSize:], "hello")
 	start := uint64(uintptr(unsafe.Pointer(&m[0])))
 	list, err := mem.Present(start, start+64*PageSize)
-	if err != nil || len(list) != 1 || list[0] != (Extent{start + 5*PageSize, start + 6*PageSize}) {
+	if err != nil || len(list) != 1 || list[0] != (Extent{Start: start + 5*PageSize, End: start + 6*PageSize}) {
 		t.Errorf("present: %x, %v", list, err)
 	}
 	path, _ := mustWrite(t, Input{Regions: []Region{{Start: start, End: start + 64*PageSize}}, Memory: mem}, Options{})

@@ -4,13 +4,17 @@ package image
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/libckpt/libckpt/internal/pagemap"
 )
 
 // ReadOptions are the options of Read. The zero value is ready for use.
@@ -68,8 +72,15 @@ func (f *File) ReadRegion(ctx context.Context, i int, dst []byte, workers int) e
 	}, ReadOptions{Workers: workers})
 }
 
-// Verify reads the whole image and checks every byte of it. progress may be nil.
+// Verify reads the whole image and checks every byte of it, and what it refers to in others. progress may be nil.
 func (f *File) Verify(ctx context.Context, progress func(done, total uint64)) error {
+	return f.verify(ctx, progress, true)
+}
+
+// VerifyOwn is Verify without what the image refers to in others, which may be elsewhere.
+func (f *File) VerifyOwn(ctx context.Context) error { return f.verify(ctx, nil, false) }
+
+func (f *File) verify(ctx context.Context, progress func(done, total uint64), others bool) error {
 	// The metadata may have changed on disk since Open.
 	again := &File{name: f.name, r: f.r, size: f.size}
 	if err := again.load(); err != nil {
@@ -82,6 +93,11 @@ func (f *File) Verify(ctx context.Context, progress func(done, total uint64)) er
 		return err
 	}
 	chunks := f.byOffset()
+	for i := range f.chunks {
+		if others && f.chunks[i].Source != 0 {
+			chunks = append(chunks, &f.chunks[i])
+		}
+	}
 	var total uint64
 	for _, c := range chunks {
 		total += uint64(c.Stored)
@@ -120,7 +136,8 @@ func (f *File) verifyPadding() error {
 		}
 		at = c.Offset + int64(c.Stored)
 	}
-	index := f.size - footerBytes - int64(len(f.sections))*sectionBytes - int64(len(f.chunks))*chunkBytes
+	index := f.size - footerBytes - int64(len(f.sections))*sectionBytes - int64(len(f.chunks))*chunkBytes -
+		int64(len(f.sources))*sourceBytes
 	return gap(index)
 }
 
@@ -168,37 +185,76 @@ type chunkReader struct {
 	dec     decoder
 	stored  []byte
 	content []byte // for Verify
+	whole   []byte // what a chunk of which a part is wanted decompresses to
+	holds   Chunk  // what is in whole; Stored is 0 when nothing is
 }
 
 // load fills dst, of the chunk's length, with the chunk's content and checks its digests.
 func (w *chunkReader) load(c *Chunk, dst []byte) error {
-	f := w.file
-	switch c.Kind {
-	case KindZero:
+	if c.Kind == KindZero {
 		return nil
-	case KindRaw:
-		if err := f.readAt(dst, c.Offset, c.name()); err != nil {
+	}
+	f := w.file
+	from, name, err := f.holder(c)
+	if err != nil {
+		return err
+	}
+	bad := func(what string, expected, found any) error {
+		e := &CorruptError{File: name, Section: c.name(), Offset: c.Offset, What: what,
+			Expected: fmt.Sprint(expected), Found: fmt.Sprint(found)}
+		if c.Source != 0 {
+			e.For = f.name
+		}
+		return e
+	}
+	read := func(p []byte) error {
+		if n, err := from.ReadAt(p, c.Offset); n != len(p) {
+			if errors.Is(err, io.EOF) {
+				return bad("length", fmt.Sprintf("%d bytes", len(p)), fmt.Sprintf("%d bytes", n))
+			}
+			return fmt.Errorf("%s: read %s at offset %d: %w", name, c.name(), c.Offset, err)
+		}
+		return nil
+	}
+	if c.Kind == KindRaw {
+		if err := read(dst); err != nil {
 			return err
 		}
 		if got := sum(dst); got != c.Content {
-			return f.corrupt(c.name(), c.Offset, "digest", c.Content, got)
+			return bad("digest", c.Content, got)
 		}
 		return nil
 	}
-	w.stored = slices.Grow(w.stored[:0], int(c.Stored))[:c.Stored]
-	if err := f.readAt(w.stored, c.Offset, c.name()); err != nil {
-		return err
+	out, part := dst, c.Whole != 0 && c.Whole != c.Bytes
+	h := &w.holds
+	if part && h.Stored == c.Stored && h.Source == c.Source && h.Offset == c.Offset && h.Whole == c.Whole && h.Data == c.Data {
+		out = w.whole
+	} else {
+		w.stored = slices.Grow(w.stored[:0], int(c.Stored))[:c.Stored]
+		if err := read(w.stored); err != nil {
+			return err
+		}
+		// The digest is checked first, so that decompressors see only bytes that a compressor wrote.
+		if got := sum(w.stored); got != c.Data {
+			return bad("digest", c.Data, got)
+		}
+		if part {
+			w.holds.Stored = 0
+			w.whole = slices.Grow(w.whole[:0], int(c.Whole))[:c.Whole]
+			out = w.whole
+		}
+		if err := w.dec.decode(c.Kind, out, w.stored); err != nil {
+			return bad(c.Kind.String()+" data", fmt.Sprintf("%d bytes of content", len(out)), err)
+		}
+		if part {
+			w.holds = *c
+		}
 	}
-	// The digest is checked first, so that decompressors see only bytes that a compressor wrote.
-	if got := sum(w.stored); got != c.Data {
-		return f.corrupt(c.name(), c.Offset, "digest", c.Data, got)
-	}
-	if err := w.dec.decode(c.Kind, dst, w.stored); err != nil {
-		return f.corrupt(c.name(), c.Offset, c.Kind.String()+" data",
-			fmt.Sprintf("%d bytes of content", c.Bytes), err)
+	if part {
+		copy(dst, out[c.Skip:])
 	}
 	if got := sum(dst); got != c.Content {
-		return f.corrupt(c.name(), c.Offset, "digest of the content", c.Content, got)
+		return bad("digest of the content", c.Content, got)
 	}
 	return nil
 }
@@ -240,7 +296,7 @@ func (f *File) Present(start, end uint64) ([]Extent, error) {
 	for i := range f.chunks {
 		c := &f.chunks[i]
 		if c.Kind != KindZero && c.End() > start && c.Addr < end {
-			list = appendExtent(list, Extent{max(c.Addr, start), min(c.End(), end)})
+			list = pagemap.Append(list, Extent{Start: max(c.Addr, start), End: min(c.End(), end)})
 		}
 	}
 	return list, nil

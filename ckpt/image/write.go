@@ -27,13 +27,27 @@ type Input struct {
 	Sections []Section
 	Regions  []Region // ascending, without overlap
 	Memory   Memory   // the content of the regions without Data
+
+	// Parent is an image of the same process in a folder beside that of this one: what is in it, or in images that it
+	// refers to, is referred to. nil: all content is written.
+	Parent *Parent
+
+	// Unwritten is memory that is as it was when Parent was made: it is not read. Ascending; ranges may meet.
+	Unwritten []Extent
 }
 
 // Options are the options of Write. The zero value is ready for use.
 type Options struct {
 	Compress Compression // none unless given
+	Model    *Model      // what other writes measured, for CompressAuto; a new one unless given
 	Workers  int         // goroutines; at most 4 and at most GOMAXPROCS unless given
+	Helpers  int         // threads beside them, for processors that are idle; none unless given
+	Limit    int64       // bytes of content that are written in a second; 0: as fast as it goes
 	Chunk    int         // most bytes of memory that a chunk covers; DefaultChunk unless given
+
+	// Track has Summary.Parent know the pages of this image by their digests, so that the next one finds out what
+	// changed without reading this one. It costs 8 bytes for each page with data.
+	Track bool
 
 	// NoSync leaves out both fsyncs, for tests and measurements: after a power cut the file may have any
 	// content.
@@ -53,10 +67,15 @@ type Summary struct {
 	RegionBytes  uint64 // memory that the regions span
 	PayloadBytes uint64 // memory content in the file, before compression
 	StoredBytes  uint64 // the same in the file
+	SharedBytes  uint64 // memory content in images that this one refers to
 	ZeroBytes    uint64 // memory with data that turned out to be zero, not stored
+	UnreadBytes  uint64 // memory of Input.Unwritten that was not read
 
 	WriteTime time.Duration // reading, compressing and writing
 	SyncTime  time.Duration // fsync and rename
+
+	Sources []Source // images that this one refers to
+	Parent  *Parent  // for the next image, with Options.Track
 }
 
 // Write makes the image of in at path.
@@ -68,7 +87,11 @@ type Summary struct {
 // not rely on the file. After a crash a file named path.*.tmp may remain, and can be removed. Write may be
 // tried again after any error. When the disk is full the error wraps ENOSPC (or EDQUOT).
 func Write(ctx context.Context, path string, in Input, opt Options) (_ Summary, err error) {
-	if err := check(&in); err != nil {
+	err = check(&in)
+	if err == nil {
+		err = in.Parent.beside(path)
+	}
+	if err != nil {
 		return Summary{}, fmt.Errorf("image %s: %w", path, err)
 	}
 	fail := func(what string, err error) (Summary, error) {
@@ -86,8 +109,11 @@ func Write(ctx context.Context, path string, in Input, opt Options) (_ Summary, 
 			_ = os.Remove(f.Name())
 		}
 	}()
-	w := &writer{file: f, in: &in, opt: opt.withDefaults()}
-	if err := w.run(ctx); err != nil {
+	w := &writer{file: f, in: &in, opt: opt.withDefaults(), pace: pace{limit: opt.Limit}}
+	defer w.parent.close()
+	err = w.run(ctx)
+	w.flusher.stop() // it uses the file
+	if err != nil {
 		return fail("write", err)
 	}
 	w.out.WriteTime = time.Since(begun)
@@ -114,6 +140,9 @@ func Write(ctx context.Context, path string, in Input, opt Options) (_ Summary, 
 		return fail("fsync of the directory", err)
 	}
 	w.out.SyncTime = time.Since(begun)
+	if w.opt.Track {
+		w.out.Parent = w.asParent(path)
+	}
 	return w.out, nil
 }
 
@@ -127,6 +156,9 @@ func (o Options) withDefaults() Options {
 	o.Chunk = min(max(o.Chunk-o.Chunk%PageSize, PageSize), MaxChunk)
 	if o.Compress == "" {
 		o.Compress = CompressNone
+	}
+	if o.Model == nil {
+		o.Model = &Model{}
 	}
 	return o
 }

@@ -27,14 +27,72 @@ type writer struct {
 	out  Summary
 	seal *blake3.Hasher
 
-	jobs  []job
-	total uint64
-	next  atomic.Int64 // job to take
+	jobs    []job
+	total   uint64
+	next    atomic.Int64  // job to take
+	taken   chan struct{} // closed when there is none
+	helping atomic.Int32  // helpers that have not stepped back
+	pen     *pen          // nil: there are no helpers
+	pace    pace
 
 	mu     sync.Mutex // guards the fields below, and the calls of Progress
 	end    int64      // where the file ends so far
-	chunks []Chunk
+	chunks []piece
 	done   uint64
+
+	parent oldImage
+
+	// With CompressAuto.
+	choice  *chooser
+	flusher *flusher // nil: nothing is synced
+}
+
+// auto begins to measure.
+func (w *writer) auto() {
+	if w.opt.Compress != CompressAuto {
+		return
+	}
+	backlog := func() int64 { return 0 }
+	if !w.opt.NoSync {
+		w.flusher = newFlusher(int(w.file.Fd()), w.opt.Model)
+		backlog = w.flusher.backlog
+	}
+	w.choice = &chooser{model: w.opt.Model, workers: func() int { return w.opt.Workers + int(w.helping.Load()) }, limit: w.opt.Limit, backlog: backlog, regions: map[int]*gain{}}
+}
+
+// rest is how much memory is not written yet.
+func (w *writer) rest() uint64 {
+	if w.choice == nil {
+		return 0
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.total - w.done
+}
+
+func (w *writer) watch() (s stopwatch) {
+	if w.choice != nil {
+		s = startWatch()
+	}
+	return s
+}
+
+// wrote notes that a chunk is in the page cache.
+func (w *writer) wrote(at int64, n int, watch stopwatch) {
+	if w.choice == nil {
+		return
+	}
+	cpu, _ := watch.stop()
+	w.opt.Model.wrote(n, cpu)
+	if w.flusher != nil {
+		w.flusher.add(at, int64(n))
+	}
+}
+
+// piece is a chunk, with what is kept of it for the next image.
+type piece struct {
+	Chunk
+	pages []uint64 // digests of its pages; nil where they are not known
 }
 
 func (w *writer) run(ctx context.Context) error {
@@ -47,9 +105,18 @@ func (w *writer) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	w.auto()
 	g, gctx := errgroup.WithContext(ctx)
+	w.taken = make(chan struct{})
 	for range min(w.opt.Workers, len(w.jobs)) {
-		g.Go(func() error { return w.work(gctx) })
+		g.Go(func() error { return w.work(gctx, nil) })
+	}
+	if helpers := min(w.opt.Helpers, len(w.jobs)-w.opt.Workers); helpers > 0 {
+		w.pen = w.newPen()
+		defer w.pen.stop()
+		for range helpers {
+			g.Go(func() error { return w.help(gctx) })
+		}
 	}
 	if err := g.Wait(); err != nil {
 		return err
@@ -79,7 +146,11 @@ func (w *writer) append(p []byte) error {
 
 // writeHead writes header and sections.
 func (w *writer) writeHead() ([]sectionEntry, error) {
-	if err := w.append(encodeHeader()); err != nil {
+	version := uint32(versionAlone)
+	if w.in.Parent != nil {
+		version = versionRefers
+	}
+	if err := w.append(encodeHeader(version)); err != nil {
 		return nil, fmt.Errorf("header: %w", err)
 	}
 	all := append([]Section{{metaSection, w.in.Meta}, {regionsSection, encodeRegions(w.in.Regions)}},
@@ -96,13 +167,15 @@ func (w *writer) writeHead() ([]sectionEntry, error) {
 
 // writeTail writes index and footer.
 func (w *writer) writeTail(sections []sectionEntry) error {
-	slices.SortFunc(w.chunks, func(a, b Chunk) int { return cmp.Compare(a.Addr, b.Addr) })
+	slices.SortFunc(w.chunks, func(a, b piece) int { return cmp.Compare(a.Addr, b.Addr) })
+	w.nameSources()
 	ft := footer{
 		indexOffset: w.end,
 		sections:    uint64(len(sections)),
 		chunks:      uint64(len(w.chunks)),
+		sources:     uint64(len(w.out.Sources)),
 	}
-	index := make([]byte, sectionBytes*len(sections)+chunkBytes*len(w.chunks))
+	index := make([]byte, sectionBytes*len(sections)+chunkBytes*len(w.chunks)+sourceBytes*len(w.out.Sources))
 	at := index
 	for i := range sections {
 		sections[i].put(at)
@@ -111,6 +184,10 @@ func (w *writer) writeTail(sections []sectionEntry) error {
 	for i := range w.chunks {
 		w.chunks[i].put(at)
 		at = at[chunkBytes:]
+	}
+	for i := range w.out.Sources {
+		w.out.Sources[i].put(at)
+		at = at[sourceBytes:]
 	}
 	if err := w.append(index); err != nil {
 		return fmt.Errorf("index: %w", err)
@@ -132,35 +209,48 @@ func (w *writer) writeTail(sections []sectionEntry) error {
 	return nil
 }
 
-// work is the loop of one worker.
-func (w *writer) work(ctx context.Context) error {
-	enc, err := newEncoder(w.opt.Compress)
+// work is the loop of one worker, or of a helper.
+func (w *writer) work(ctx context.Context, h *helper) error {
+	enc, err := newEncoder(w.opt.Compress, w.choice)
 	if err != nil {
 		return err
 	}
+	enc.ctx = ctx
+	if h != nil {
+		enc.pen = w.pen
+	}
 	buf := make([]byte, w.opt.Chunk)
 	for {
+		if h != nil {
+			h.next(ctx)
+		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		i := w.next.Add(1) - 1
+		if i == int64(len(w.jobs)) {
+			close(w.taken)
+		}
 		if i >= int64(len(w.jobs)) {
 			return nil
 		}
 		j := w.jobs[i]
-		p := buf[:j.end-j.start]
-		if err := w.read(p, j); err != nil {
-			return err
-		}
-		zero, err := cut(p, func(from, to int) error {
-			return w.writeChunk(enc, j.start+uint64(from), p[from:to])
-		})
-		if err != nil {
-			return err
+		zero, known := w.inherit(j)
+		if !known {
+			p := buf[:j.end-j.start]
+			if err := w.read(p, j); err != nil {
+				return err
+			}
+			if zero, err = w.store(enc, j, p); err != nil {
+				return err
+			}
 		}
 		w.mu.Lock()
 		w.out.ZeroBytes += uint64(zero)
-		w.done += uint64(len(p))
+		w.done += j.end - j.start
+		if known {
+			w.out.UnreadBytes += j.end - j.start
+		}
 		if w.opt.Progress != nil {
 			w.opt.Progress(w.done, w.total)
 		}
@@ -200,19 +290,23 @@ func (w *writer) read(p []byte, j job) error {
 // pages there than in the answer of the ioctl.
 func holdsData(mem Memory, start, end uint64) ([]Extent, error) {
 	if p, ok := mem.(*ProcessMemory); ok {
-		return p.pagemap.walk(start, end)
+		return p.presence.walk(start, end)
 	}
 	return mem.Present(start, end)
 }
 
 // writeChunk stores one part of a job.
-func (w *writer) writeChunk(enc *encoder, addr uint64, content []byte) error {
-	kind, data := enc.encode(content)
+func (w *writer) writeChunk(enc *encoder, region int, addr uint64, content []byte) error {
+	kind, data := enc.encode(content, region, w.rest())
 	c := Chunk{
 		Addr: addr, Bytes: uint32(len(content)), Stored: uint32(len(data)), Kind: kind, Content: sum(content),
 	}
 	if c.Data = c.Content; kind != KindRaw {
 		c.Data = sum(data)
+	}
+	var pages []uint64
+	if w.opt.Track {
+		pages = pageSums(content)
 	}
 	w.mu.Lock()
 	if kind == KindRaw {
@@ -220,17 +314,33 @@ func (w *writer) writeChunk(enc *encoder, addr uint64, content []byte) error {
 	}
 	c.Offset = w.end
 	w.end += int64(len(data))
-	w.chunks = append(w.chunks, c)
+	w.chunks = append(w.chunks, piece{c, pages})
 	w.out.PayloadBytes += uint64(c.Bytes)
 	w.out.StoredBytes += uint64(c.Stored)
 	w.mu.Unlock()
-	if err := w.writeAt(data, c.Offset); err != nil {
+	err := w.pace.wait(enc.ctx, len(data))
+	if err == nil && enc.pen != nil {
+		err = enc.pen.write(data, c.Offset)
+	} else if err == nil {
+		err = w.writeData(data, c.Offset)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", c.name(), err)
+	}
+	return nil
+}
+
+// writeData writes what is stored of a chunk.
+func (w *writer) writeData(data []byte, at int64) error {
+	watch := w.watch()
+	if err := w.writeAt(data, at); err != nil {
+		return err
 	}
 	if !w.opt.NoSync {
 		// This starts writing to disk while the next chunk is read, which nearly halves the time with fsync.
 		// It is only a hint: where it fails or has no effect, fsync writes everything and returns the error.
-		_ = unix.SyncFileRange(int(w.file.Fd()), c.Offset, int64(len(data)), unix.SYNC_FILE_RANGE_WRITE)
+		_ = unix.SyncFileRange(int(w.file.Fd()), at, int64(len(data)), unix.SYNC_FILE_RANGE_WRITE)
 	}
+	w.wrote(at, len(data), watch)
 	return nil
 }
