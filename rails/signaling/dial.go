@@ -270,6 +270,10 @@ func (n *Network) join(c made) bool {
 // accepted takes a connection whose other end has proved who it is.
 func (n *Network) accepted(conn *handshake.Conn, h handshake.Hello) {
 	peer := int(h.From)
+	if h.Protocol == bulkProtocol {
+		n.connected(peer, conn)
+		return
+	}
 	f, err := n.firstFrame(conn)
 	if err == nil && h.Protocol == callProtocol {
 		if f.typ == frameLink {

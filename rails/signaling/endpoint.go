@@ -186,12 +186,14 @@ func (k *keyring) hello(peer int, protocol [8]byte) handshake.Hello {
 func (k *keyring) of(h handshake.Hello) (handshake.PublicKey, error) {
 	var none handshake.PublicKey
 	switch {
-	case h.Protocol != protocol && h.Protocol != callProtocol:
+	case h.Protocol != protocol && h.Protocol != callProtocol && h.Protocol != bulkProtocol:
 		return none, fmt.Errorf("it speaks %q, not %q", h.Protocol[:], protocol[:])
 	case h.Job != k.job:
 		return none, fmt.Errorf("it belongs to another job")
 	case uint64(h.To) != uint64(k.self):
 		return none, fmt.Errorf("it looks for rank %d, this is rank %d", h.To, k.self)
+	case h.Protocol == bulkProtocol && (uint64(h.From) == uint64(k.self) || uint64(h.From) >= uint64(len(k.cards))):
+		return none, fmt.Errorf("it says it is rank %d, this is rank %d of %d", h.From, k.self, len(k.cards))
 	case h.Protocol == callProtocol && (uint64(h.From) <= uint64(k.self) || uint64(h.From) >= uint64(len(k.cards))):
 		return none, fmt.Errorf("it says it is rank %d, which does not call rank %d: the larger rank calls", h.From, k.self)
 	case h.Protocol == protocol && uint64(h.From) >= uint64(k.self):

@@ -17,6 +17,12 @@ type LostError struct {
 	Cause string // what was noticed
 }
 
+// causeLeft is the cause of a loss by Close, without Shutdown.
+const causeLeft = "it left the job before the others"
+
+// Left tells whether the rank has taken leave, by Close, and was not lost by accident.
+func (e *LostError) Left() bool { return e.Cause == causeLeft }
+
 func (e *LostError) Error() string {
 	return fmt.Sprintf("rank %d is lost (noticed by rank %d: %s)", e.Rank, e.By, e.Cause)
 }

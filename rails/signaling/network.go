@@ -54,6 +54,8 @@ type Network struct {
 	err        error         // why the network failed
 	failed     chan struct{} // closed when err is set
 	closeOnce  sync.Once
+	onConnect  func(from int, conn *Bulk)
+	callers    []caller // until there is an onConnect
 }
 
 func newNetwork(cfg Config, rank, size int) *Network {
@@ -177,7 +179,7 @@ func (n *Network) dispatch(l *link, f *frame) error {
 		}
 		n.signalBye()
 		if f.flags&flagQuiet == 0 {
-			n.lose(&LostError{Rank: l.peer, By: n.rank, Cause: "it left the job before the others"})
+			n.lose(&LostError{Rank: l.peer, By: n.rank, Cause: causeLeft})
 		}
 		return nil
 	case frameLost:

@@ -1,0 +1,589 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ckpt
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/libckpt/libckpt/ckpt/image"
+	"github.com/libckpt/libckpt/ckpt/launch"
+	"github.com/libckpt/libckpt/ckpt/levels"
+	"github.com/libckpt/libckpt/ckpt/store"
+	"github.com/libckpt/libckpt/rails/signaling"
+)
+
+// Levels. Images are written to the local directories of the nodes, and the epoch is committed with that (level 1).
+// After the commit rank 0 has the epoch raised, one level after the other:
+//
+//	rank 0                          leader of each node
+//	order(level, record) ─────────► copies, codes or shares  ◄──── other leaders' files (connections of their own)
+//	all have: manifest   ◄───────── raised, or why not
+//
+// Nobody waits for this but a program that is to end after the checkpoint.
+
+// leveled is what a job with local directories knows; it does not change once the job serves.
+type leveled struct {
+	policy levels.Policy
+	layout levels.Layout
+	place  levels.Place // of this node
+	local  string       // as rank 0 was told
+	node   int
+	raiser *raiser // rank 0
+
+	looked  chan struct{} // closed when highest is known; nil: level 4 is in the directory
+	highest int           // of the epochs in the object store when the job began
+}
+
+// placeWord is what a rank says of its node.
+type placeWord struct {
+	Node  string `json:"node"`
+	Local string `json:"local,omitempty"`
+	Set   string `json:"set,omitempty"` // of rank 0
+	Error string `json:"error,omitempty"`
+}
+
+// ownPlace finds the node of this process, and its local directory.
+func ownPlace(o launch.Options, host string, process int) (node string, place levels.Place) {
+	node, dir := levels.NodeName(o.Local, host, process, o.NodeSize)
+	return node, levels.Place{Dir: dir}
+}
+
+// meetPlaces has all processes tell of their nodes, and make their local directories. gather is an all-gather.
+// set is the name that rank 0 gives. The result is nil when no process has a local directory; an error is the same
+// on all.
+func meetPlaces(o launch.Options, host string, process int, set string, gather func(step int, w placeWord) ([]placeWord, error)) (*leveled, error) {
+	node, place := ownPlace(o, host, process)
+	words, err := gather(0, placeWord{Node: node, Local: o.Local, Set: set})
+	if err != nil {
+		return nil, err
+	}
+	with := slices.IndexFunc(words, func(w placeWord) bool { return w.Local != "" })
+	if with < 0 {
+		return nil, nil
+	}
+	for r, w := range words {
+		if w.Local == "" {
+			return nil, fmt.Errorf("node %s (rank %d) has no local directory, but node %s has %s: set CKPT_LOCAL or --local on all nodes or on none; what was saved is as it was",
+				w.Node, r, words[with].Node, words[with].Local)
+		}
+	}
+	var names []string
+	for _, w := range words {
+		names = append(names, w.Node)
+	}
+	l := &leveled{layout: levels.NewLayout(names, o.Group), local: words[0].Local}
+	place.Set = words[0].Set
+	l.place, l.node = place, l.layout.Of[process]
+	l.policy, _ = o.Levels.For(len(l.layout.Names))
+	mine := placeWord{Node: node}
+	if err := place.Make(); err != nil {
+		mine.Error = err.Error()
+	} else if l.layout.Leader(l.node) == process { // an earlier job's: this one writes when all have met here
+		place.Tidy()
+	}
+	if words, err = gather(1, mine); err != nil {
+		return nil, err
+	}
+	for r, w := range words {
+		if w.Error != "" {
+			return nil, fmt.Errorf("node %s (rank %d): %s; what was saved is as it was", w.Node, r, w.Error)
+		}
+	}
+	return l, nil
+}
+
+// openLevels finds the nodes of the job. Collective.
+func (j *Job) openLevels() error {
+	set := ""
+	if j.options.Local != "" && j.group.rank() == 0 {
+		_, err := store.Create(j.options.Dir)
+		if err == nil {
+			set, err = levels.SetName(j.options.Dir)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	var poll func()
+	if j.runtime != nil {
+		poll = j.runtime.Progress
+	}
+	l, err := meetPlaces(j.options, j.meta.Host, j.group.rank(), set, func(step int, w placeWord) ([]placeWord, error) {
+		return allgatherJSON(context.Background(), j.group, uint64(stepNodes+step), poll, w)
+	})
+	if err != nil {
+		if j.group.rank() == 0 {
+			return say(j.host, err)
+		}
+		return &SaidError{err}
+	}
+	j.levels = l
+	return nil
+}
+
+// serveLevels begins to serve other nodes, and on rank 0 to raise epochs.
+func (j *Job) serveLevels() {
+	l := j.levels
+	if l == nil {
+		return
+	}
+	j.store = j.store.WithLocal(l.place.Dir)
+	if j.net != nil {
+		j.listenLevels()
+	}
+	if j.group.rank() == 0 {
+		if p, dropped := j.options.Levels.For(len(l.layout.Names)); len(dropped) > 0 && j.options.LevelsGiven {
+			j.log.Warn(fmt.Sprintf("levels %v need two nodes, and all ranks are on node %s: left out; what holds is %v", dropped, l.layout.Names[0], p))
+		}
+		if j.toObjects() {
+			j.lookAtObjects()
+		}
+		l.raiser = newRaiser(j)
+		go l.raiser.run()
+	}
+}
+
+// imagePath is where this rank's image of an epoch is written.
+func (j *Job) imagePath(epoch int) string {
+	if j.levels != nil {
+		return j.levels.place.Path(epoch, store.ImageName(j.group.rank()))
+	}
+	return j.store.ImagePath(epoch, j.group.rank())
+}
+
+// beginLocal makes the local directory of an epoch.
+func (j *Job) beginLocal(epoch int) error {
+	if j.levels == nil {
+		return nil
+	}
+	return j.levels.place.Begin(epoch)
+}
+
+// dropLocal removes this rank's image of an epoch that there is not. err is why: a rank that does not know what became
+// of the epoch leaves it.
+func (a *attempt) dropLocal(err error) {
+	j := a.j
+	var word *verdictError
+	if j.levels == nil || a.epoch == 0 || a.doubt || j.group.rank() != 0 && a.stage >= stageWrite && !errors.As(context.Cause(a.ctx), &word) && !errors.As(err, &word) {
+		return
+	}
+	j.levels.place.Drop(a.epoch, store.ImageName(j.group.rank()))
+}
+
+// recordLevels notes in a manifest where the images are.
+func (j *Job) recordLevels(m *store.Manifest) {
+	if j.levels == nil {
+		return
+	}
+	files := make([]levels.File, len(m.Images))
+	for i, im := range m.Images {
+		files[i] = levels.File{Name: im.File, Bytes: im.Bytes}
+	}
+	m.Level, m.Levels = levels.Local, levels.NewRecord(&j.levels.layout, j.levels.place.Set, j.levels.local, files)
+}
+
+// retire removes old epochs, here and on the nodes. Rank 0.
+func (j *Job) retire() error {
+	if j.levels == nil {
+		_, err := j.store.Retire(j.options.Keep)
+		return err
+	}
+	_, err := j.store.Retire(j.options.Keep, j.levels.raiser.busy()...)
+	return cmp.Or(j.keepLocal(), err)
+}
+
+// keepWord tells leaders which epochs there are.
+type keepWord struct {
+	Stay  []int `json:"stay"`
+	Bound int   `json:"bound"`
+}
+
+// keepLocal has the nodes remove the local files of epochs that are not there any more.
+func (j *Job) keepLocal() error {
+	list, err := j.store.Epochs()
+	if err != nil {
+		return err
+	}
+	var w keepWord
+	for i := range list {
+		w.Stay = append(w.Stay, list[i].Number)
+		if list[i].Committed() {
+			w.Bound = list[i].Number
+		}
+	}
+	if j.net == nil {
+		return j.levels.place.Keep(w.Stay, w.Bound)
+	}
+	for n := range j.levels.layout.Names {
+		j.tell(j.levels.layout.Leader(n), kindKeep, w)
+	}
+	return nil
+}
+
+// raiseOrder is rank 0's order to a leader, and the answer.
+type raiseOrder struct {
+	Seq    uint64         `json:"seq"`
+	Task   *levels.Task   `json:"task,omitempty"`
+	Raised *levels.Raised `json:"raised,omitempty"`
+}
+
+// listenLevels serves other nodes, and takes rank 0's orders.
+func (j *Job) listenLevels() {
+	j.net.OnConnect(func(_ int, conn *signaling.Bulk) {
+		err := levels.Politely(func() error { return j.levels.place.Serve(conn, soundAlone) })
+		if err != nil && !j.ending() {
+			j.log.Debug("giving local files to another node", zap.Error(err))
+		}
+	})
+	j.net.Handle(kindKeep, func(_ int, payload []byte) {
+		var w keepWord
+		if json.Unmarshal(payload, &w) != nil {
+			return
+		}
+		if err := j.levels.place.Keep(w.Stay, w.Bound); err != nil {
+			j.log.Warn("old local files could not be removed", zap.Error(err))
+		}
+	})
+	j.net.Handle(kindRaise, func(from int, payload []byte) {
+		var o raiseOrder
+		if json.Unmarshal(payload, &o) == nil && o.Task != nil && o.Task.Check() == nil {
+			go j.tell(from, kindRaised, raiseOrder{Seq: o.Seq, Raised: j.raiseHere(o.Task)})
+		}
+	})
+	if j.group.rank() == 0 {
+		j.net.Handle(kindRaised, func(_ int, payload []byte) {
+			var o raiseOrder
+			if json.Unmarshal(payload, &o) == nil && o.Raised != nil {
+				j.levels.raiser.heard(o)
+			}
+		})
+	}
+}
+
+// raiseHere does this node's part in raising an epoch.
+func (j *Job) raiseHere(t *levels.Task) *levels.Raised {
+	r := &levels.Raised{Node: t.Node}
+	dial := func(process int) (levels.Conn, error) { return j.net.Connect(context.Background(), process) }
+	sound := func(path string) error { return soundImage(path, nil, -1) }
+	err := levels.Politely(func() (err error) {
+		if t.Objects != "" {
+			r.Stored, err = j.putHere(t, sound)
+			return err
+		}
+		r.Parity, err = j.levels.place.Do(t, dial, sound, j.store.EpochDir(t.Epoch))
+		return err
+	})
+	if err != nil {
+		r.Error = err.Error()
+	}
+	return r
+}
+
+// soundAlone checks a whole image by itself.
+func soundAlone(_ int, _, path string) error { return soundImage(path, nil, -1) }
+
+// soundImage checks a whole image, but not those that it refers to. m is the manifest that lists it, nil for an image by itself.
+func soundImage(path string, m *store.Manifest, process int) error {
+	f, err := openSound(path, m, process)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.VerifyOwn(context.Background())
+}
+
+// openSound is soundImage without the content of pages.
+func openSound(path string, m *store.Manifest, process int) (*image.File, error) {
+	f, err := image.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if m != nil && f.Digest().String() != m.Images[process].Digest {
+		f.Close()
+		return nil, &image.CorruptError{File: path, Section: "file", What: "digest", Expected: m.Images[process].Digest + " (manifest)", Found: f.Digest().String()}
+	}
+	return f, nil
+}
+
+// ---- rank 0 ------------------------------------------------------------------------------------
+
+// raiser raises epochs, one after the other.
+type raiser struct {
+	j    *Job
+	wake chan struct{}
+
+	mu      sync.Mutex
+	queue   []raiseJob
+	now     []int         // epochs that are being read from
+	current chan struct{} // done of the one that is being raised; nil: none is
+	seq     uint64
+	answers chan *levels.Raised // to the order with that number
+}
+
+// raiseJob is an epoch to be raised.
+type raiseJob struct {
+	epoch int
+	due   []int         // levels, lowest first
+	done  chan struct{} // closed when it was raised, or could not be
+}
+
+func newRaiser(j *Job) *raiser { return &raiser{j: j, wake: make(chan struct{}, 1)} }
+
+// raise queues an epoch that was committed.
+func (r *raiser) raise(epoch int, due []int) (done <-chan struct{}) {
+	job := raiseJob{epoch, due, make(chan struct{})}
+	r.mu.Lock()
+	r.queue = append(r.queue, job)
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+	return job.done
+}
+
+// busy are epochs that must stay: those being raised, and of those that wait the newest of each level.
+func (r *raiser) busy() []int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := slices.Clone(r.now)
+	var seen [levels.Shared + 1]bool
+	for i := len(r.queue) - 1; i >= 0; i-- {
+		job := r.queue[i]
+		for _, level := range job.due {
+			if !seen[level] {
+				seen[level] = true
+				list = append(list, job.epoch)
+			}
+		}
+	}
+	return list
+}
+
+func (r *raiser) run() {
+	for {
+		r.mu.Lock()
+		var job raiseJob
+		if len(r.queue) > 0 {
+			job, r.queue = r.queue[0], r.queue[1:]
+			r.now, r.current = []int{job.epoch}, job.done
+		}
+		r.mu.Unlock()
+		if job.epoch == 0 {
+			select {
+			case <-r.wake:
+				continue
+			case <-r.j.done:
+				return
+			case <-r.j.networkFailed():
+				return
+			}
+		}
+		r.raiseEpoch(job)
+		close(job.done)
+		r.mu.Lock()
+		r.now, r.current = nil, nil
+		r.mu.Unlock()
+		r.j.noteRaising("")
+	}
+}
+
+// raiseEpoch raises an epoch, and those that it needs before it, to all levels that are due.
+func (r *raiser) raiseEpoch(job raiseJob) {
+	j := r.j
+	m, err := j.store.Manifest(job.epoch)
+	if errors.Is(err, store.ErrNone) {
+		return // removed before its turn
+	}
+	if err != nil {
+		j.log.Warn("an epoch cannot be raised", zap.Int("epoch", job.epoch), zap.Error(err))
+		return
+	}
+	chain := append(slices.Clone(m.Needs), job.epoch)
+	r.mu.Lock()
+	r.now = chain
+	r.mu.Unlock()
+	for _, level := range job.due {
+		for _, e := range chain {
+			err := r.raiseTo(e, level)
+			if err == nil {
+				continue
+			}
+			if j.ending() || j.networkFailed() != nil && j.net.Err() != nil {
+				return
+			}
+			j.log.Warn(fmt.Sprintf("epoch %d could not be raised to level %d; it stays as it was", e, level), zap.Error(err))
+			j.noteNotRaised(e, level, err)
+			r.recordFailed(e, level, err)
+			if e != job.epoch {
+				r.recordFailed(job.epoch, level, fmt.Errorf("epoch %d, which it needs: %w", e, err))
+			}
+			break
+		}
+	}
+}
+
+// recordFailed notes in a manifest why a level was not reached.
+func (r *raiser) recordFailed(epoch, level int, why error) {
+	_ = r.j.store.Change(epoch, func(m *store.Manifest) error { // the log has it, at least
+		if m.Levels != nil {
+			m.Levels.Fail(level, why.Error())
+		}
+		return nil
+	})
+}
+
+// raiseTo raises one epoch to one level.
+func (r *raiser) raiseTo(epoch, level int) error {
+	j := r.j
+	m, err := j.store.Manifest(epoch)
+	if err != nil {
+		return err
+	}
+	if m.Levels == nil || m.Levels.Has(level) {
+		return nil
+	}
+	l := &j.levels.layout
+	names := make([]string, len(m.Levels.Nodes))
+	for n := range m.Levels.Nodes {
+		names[n] = m.Levels.Nodes[n].Name
+	}
+	if !slices.Equal(names, l.Names) || m.Levels.Set != j.levels.place.Set {
+		return errors.New("it was written by an earlier run, on other nodes")
+	}
+	j.noteRaising(fmt.Sprintf("epoch %d to level %d", epoch, level))
+	peers := make([]levels.Peer, len(names))
+	for n := range names {
+		peers[n] = levels.Peer{Name: names[n], Leader: l.Leader(n)}
+	}
+	begun := time.Now()
+	t := levels.Task{Level: level, Epoch: epoch, Record: m.Levels, Peers: peers}
+	if level == levels.Shared && j.toObjects() {
+		return r.raiseObjects(m, t)
+	}
+	all, err := r.order(t)
+	if err != nil {
+		return err
+	}
+	took := time.Since(begun)
+	err = j.store.Change(epoch, func(m *store.Manifest) error {
+		rec := m.Levels.Clone()
+		for n, one := range all {
+			switch level {
+			case levels.Partner:
+				if b := l.Before(n); b >= 0 {
+					rec.Nodes[b].Copies = names[n]
+				}
+			case levels.Coded:
+				rec.Nodes[n].Parity = one.Parity
+			}
+		}
+		rec.Complete(level)
+		rec.Took = append(rec.Took, levels.Took{Level: level, Seconds: took.Seconds()})
+		m.Levels, m.Level = rec, rec.Level()
+		return nil
+	})
+	if err == nil {
+		j.log.Info("epoch raised", zap.Int("epoch", epoch), zap.Int("level", level), zap.Duration("took", took))
+		j.raisedIn(level, took)
+	}
+	return err
+}
+
+// order has all leaders do their part, and collects what they say.
+func (r *raiser) order(t levels.Task) ([]*levels.Raised, error) {
+	j := r.j
+	nodes := len(t.Peers)
+	if j.net == nil {
+		one := j.raiseHere(&t)
+		if one.Error != "" {
+			return nil, fmt.Errorf("node %s: %s", t.Peers[0].Name, one.Error)
+		}
+		return []*levels.Raised{one}, nil
+	}
+	answers := make(chan *levels.Raised, nodes)
+	r.mu.Lock()
+	r.seq++
+	seq := r.seq
+	r.answers = answers
+	r.mu.Unlock()
+	for n := range nodes {
+		task := t
+		task.Node = n
+		j.tell(t.Peers[n].Leader, kindRaise, raiseOrder{Seq: seq, Task: &task})
+	}
+	all := make([]*levels.Raised, nodes)
+	var errs []error
+	for range nodes {
+		select {
+		case one := <-answers:
+			if one.Node < 0 || one.Node >= nodes || all[one.Node] != nil {
+				return nil, fmt.Errorf("an answer of node %d of %d", one.Node, nodes)
+			}
+			all[one.Node] = one
+			if one.Error != "" {
+				errs = append(errs, fmt.Errorf("node %s: %s", t.Peers[one.Node].Name, one.Error))
+			}
+		case <-j.net.Failed():
+			return nil, j.net.Err()
+		case <-j.done:
+			return nil, errors.New("the job is ending")
+		}
+	}
+	return all, errors.Join(errs...)
+}
+
+func (r *raiser) heard(o raiseOrder) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if o.Seq == r.seq && r.answers != nil {
+		select {
+		case r.answers <- o.Raised:
+		default: // nobody has been asked so often
+		}
+	}
+}
+
+// raiseCommitted has an epoch raised that was just committed. If the program is to end it waits for that: nobody
+// may reach the local files afterwards.
+func (a *attempt) raiseCommitted() {
+	l := a.j.levels
+	if l == nil || l.raiser == nil {
+		return
+	}
+	wanted := levelByPolicy
+	if j := a.j; j.regional != nil && j.regional.named != nil {
+		wanted = a.state.Level
+	}
+	done := l.raiser.raise(a.epoch, a.j.due(a.epoch, wanted, a.held))
+	if !a.held {
+		return
+	}
+	select {
+	case <-done:
+	case <-a.ctx.Done():
+		a.j.log.Warn("the program ends before its last epoch is raised to all levels", zap.Int("epoch", a.epoch), zap.Error(context.Cause(a.ctx)))
+	case <-a.j.networkFailed():
+	}
+}
+
+func (j *Job) noteRaising(what string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.status.Raising = what
+}
+
+func (j *Job) noteNotRaised(epoch, level int, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.status.NotRaised = fmt.Sprintf("epoch %d to level %d: %v", epoch, level, err)
+}

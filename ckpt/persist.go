@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ckpt
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/libckpt/libckpt/ckpt/control"
+)
+
+const (
+	// backOff is the pause after a try of an MPI job that was refused; it grows.
+	backOff = 20 * time.Millisecond
+	// retryAfter is the pause for a program without MPI, which is interrupted wherever it is.
+	retryAfter = 5 * time.Millisecond
+	// lastingAfter is how long a reason that only the program can remove must have been there, try after try, for
+	// the answer to be given before the time of the request is over.
+	lastingAfter = 2 * time.Second
+)
+
+// persist tries until there is an epoch or cannot be one. A RefusedError says that another try may succeed, for
+// example once a child has ended or a window is closed. Where a reason is one that stays, such as an open socket, the
+// program has lastingAfter to remove it.
+func (j *Job) persist(q *request, try func(*request) outcome, pause func(try int) time.Duration) (control.Result, error) {
+	var last *control.RefusedError
+	var stay staying
+	for n := 0; ; n++ {
+		o := try(q)
+		if o.err == nil {
+			return o.result, nil
+		}
+		var refused *control.RefusedError
+		if !errors.As(o.err, &refused) {
+			if last != nil && q.ctx.Err() != nil { // the time ended in the middle of one more try
+				o.err = fmt.Errorf("%w; before that: %s", o.err, strings.Join(last.Reasons, "; "))
+			}
+			if !o.noted {
+				j.recordFailure(o.err)
+			}
+			return control.Result{}, o.err
+		}
+		last = refused
+		q.progress(control.Event{Phase: stageStop.String(), Detail: strings.Join(refused.Reasons, "; ")})
+		if stay.tooLong(o.err) {
+			j.recordFailure(o.err)
+			return control.Result{}, o.err
+		}
+		select {
+		case <-q.waiting.Done():
+			j.recordFailure(o.err)
+			return control.Result{}, o.err
+		case <-j.done:
+			return control.Result{}, control.ErrEnding
+		case <-time.After(pause(n)):
+		}
+	}
+}
+
+// staying is since when reasons that only the program can remove have been there in each try.
+type staying map[string]time.Time
+
+// tooLong takes the error of one more try, and says whether the program had lastingAfter to remove one of its reasons.
+func (s *staying) tooLong(err error) bool {
+	before := *s
+	*s = staying{}
+	var lasting *lastingError
+	if !errors.As(err, &lasting) {
+		return false
+	}
+	for _, why := range lasting.reasons {
+		since, seen := before[why]
+		if !seen {
+			since = time.Now()
+		}
+		(*s)[why] = since
+		if time.Since(since) > lastingAfter {
+			return true
+		}
+	}
+	return false
+}
