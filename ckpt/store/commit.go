@@ -57,6 +57,16 @@ func (s *Store) Commit(epoch int, m *Manifest, last func() error) error {
 	if m.Time.IsZero() {
 		m.Time = time.Now().UTC().Truncate(time.Millisecond)
 	}
+	p, err := encodeManifest(m)
+	if err != nil {
+		return fmt.Errorf("commit epoch %d in %s: %w", epoch, s.dir, err)
+	}
+	return s.commitAs(m, p, last)
+}
+
+// commitAs is Commit of a manifest that is encoded already.
+func (s *Store) commitAs(m *Manifest, p []byte, last func() error) error {
+	epoch := m.Epoch
 	fail := func(what string, err error) error {
 		return fmt.Errorf("commit epoch %d in %s: %s: %w", epoch, s.dir, what, err)
 	}
@@ -70,6 +80,9 @@ func (s *Store) Commit(epoch int, m *Manifest, last func() error) error {
 		return fail("manifest", ErrExists)
 	}
 	for _, im := range m.Images {
+		if m.Levels != nil || m.Objects != nil {
+			break // they are on nodes; each rank has said that its own is. Or they are brought here when they are needed
+		}
 		st, err := os.Stat(filepath.Join(dir, im.File))
 		if err != nil {
 			return fail(fmt.Sprintf("image of rank %d", im.Rank), err)
@@ -79,9 +92,10 @@ func (s *Store) Commit(epoch int, m *Manifest, last func() error) error {
 				fmt.Errorf("%s has %d bytes, expected %d", im.File, st.Size(), im.Bytes))
 		}
 	}
-	p, err := encodeManifest(m)
-	if err != nil {
-		return fail("encode", err)
+	for _, n := range m.Depends() {
+		if _, err := s.Manifest(n); err != nil {
+			return fail("an epoch that it was built upon", err)
+		}
 	}
 	// 2. The names of the images reach the disk before the manifest does.
 	if err := syncDir(dir, "store.commit.syncimages"); err != nil {
@@ -123,6 +137,50 @@ func (s *Store) Commit(epoch int, m *Manifest, last func() error) error {
 		return fail("fsync of the directory", err)
 	}
 	return nil
+}
+
+// Change writes the manifest of a committed epoch anew, as change has made it. Readers see the old one or the new one.
+// On failure the old one stays. (When the directory cannot be synced the new one may be seen, and may be gone after a
+// power cut.)
+func (s *Store) Change(epoch int, change func(m *Manifest) error) error {
+	fail := func(err error) error {
+		return fmt.Errorf("manifest of epoch %d in %s stays as it was: %w", epoch, s.dir, err)
+	}
+	m, err := s.Manifest(epoch)
+	if err != nil {
+		return fail(err)
+	}
+	if err := change(m); err != nil {
+		return fail(err)
+	}
+	if err := m.check(); err != nil {
+		return fail(err)
+	}
+	p, err := encodeManifest(m)
+	if err != nil {
+		return fail(err)
+	}
+	dir := s.EpochDir(epoch)
+	if err := syncDir(dir, "store.change.syncimages"); err != nil {
+		return fail(err)
+	}
+	final := filepath.Join(dir, manifestName)
+	temp, err := writeTemp(final, p, "store.change")
+	if err != nil {
+		return fail(err)
+	}
+	err = s.mayChange()
+	if err == nil {
+		err = fault.Point("store.change.rename")
+	}
+	if err == nil {
+		err = os.Rename(temp, final)
+	}
+	if err != nil {
+		_ = os.Remove(temp)
+		return fail(err)
+	}
+	return syncDir(dir, "store.change.syncdir")
 }
 
 // Abandon removes an epoch that was not committed. It is no error when there is none.

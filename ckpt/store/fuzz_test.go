@@ -49,6 +49,7 @@ func FuzzManifestContent(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(whole[:len(whole)-64-len(digestTail)-len(digestHead)])
+	f.Add([]byte(`{"format":1,"epoch":9,"parent":4,"needs":[1,4],"ranks":1,"images":[{"rank":0,"file":"a","bytes":1,"digest":"blake3:","shared":9}]`))
 	f.Add([]byte(`{"format":1,"epoch":1,"ranks":1,"images":[{"rank":0,"file":"..","bytes":1,"digest":"blake3:"}]`))
 	f.Fuzz(func(t *testing.T, p []byte) {
 		p = append(p[:len(p):len(p)], digestHead...)
@@ -60,6 +61,11 @@ func FuzzManifestContent(f *testing.F) {
 		}
 		if m == nil {
 			return
+		}
+		for _, n := range m.Depends() {
+			if n < 1 || n >= m.Epoch {
+				t.Errorf("epoch %d depends on %d", m.Epoch, n)
+			}
 		}
 		for i := range m.Images {
 			if name := m.Images[i].File; filepath.Base(name) != name || name == ".." {

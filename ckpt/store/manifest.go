@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/libckpt/libckpt/ckpt/image"
+	"github.com/libckpt/libckpt/ckpt/levels"
 	"github.com/libckpt/libckpt/internal/regular"
 )
 
@@ -35,10 +36,14 @@ type Manifest struct {
 	Time    time.Time `json:"time"`    // of the commit, UTC; set by Commit unless given
 	Libckpt string    `json:"libckpt"` // version that wrote it
 	Parent  int       `json:"parent,omitempty"`
+	Needs   []int     `json:"needs,omitempty"` // epochs with content of this one, ascending; see Depends
 
 	// Mode is "regions" where images have the memory of ranks, apart from each other, and no processes; else "".
 	Mode  string `json:"mode,omitempty"`
 	Ranks int    `json:"ranks"`
+	// Level is the highest level that the images have reached (package levels). Without Levels they were written to this
+	// directory, and it is 4, which the program wanted (regions mode), or 0.
+	Level int `json:"level,omitempty"`
 	// Processes is how many images there are, where that is not the number of ranks. See ProcessCount.
 	Processes int `json:"processes,omitempty"`
 
@@ -50,8 +55,25 @@ type Manifest struct {
 	// What the checkpoint cost, for `ckptctl plan`. Zero when not measured.
 	StopSeconds  float64 `json:"stopSeconds,omitempty"`  // the application stood still, worst rank
 	TotalSeconds float64 `json:"totalSeconds,omitempty"` // from the request to the commit
+	// Asked is when the checkpoint was asked for, by the clock of rank 0. Zero: an older libckpt wrote it.
+	Asked time.Time `json:"asked,omitzero"`
+
+	// Chosen is the period that held when it was committed, where it is chosen by costs (ckptrun --mtbf, --overhead).
+	Chosen *Chosen `json:"chosen,omitempty"`
 
 	Images []Image `json:"images"` // of rank 0, 1, ...
+
+	// Levels says where else images are; nil: in the directory of the epoch alone.
+	Levels *levels.Record `json:"levels,omitempty"`
+	// Objects says which object store has all files of the epoch; nil: none.
+	Objects *Objects `json:"objects,omitempty"`
+}
+
+// Chosen is a choice of how often to checkpoint.
+type Chosen struct {
+	PeriodSeconds float64 `json:"periodSeconds"`    // between the beginnings of two checkpoints
+	Levels        string  `json:"levels,omitempty"` // as ckptrun --levels has it; "": there are none
+	Why           string  `json:"why"`              // in words: what decided, and the costs
 }
 
 // MPI names the MPI that the job ran on.
@@ -70,9 +92,22 @@ type Image struct {
 	Tasks   []int  `json:"tasks,omitempty"` // ranks of a process that has several
 	File    string `json:"file"`            // name in the directory of the epoch
 	Bytes   int64  `json:"bytes"`
-	Digest  string `json:"digest"`  // image.Digest.String()
-	Payload uint64 `json:"payload"` // bytes of memory in it
+	Digest  string `json:"digest"`           // image.Digest.String()
+	Payload uint64 `json:"payload"`          // bytes of memory in it
+	Shared  uint64 `json:"shared,omitempty"` // bytes of memory in images of the epochs that are needed
+	Unread  uint64 `json:"unread,omitempty"` // bytes of memory that were known to be as they were without being read
 	Host    string `json:"host,omitempty"`
+
+	StopSeconds float64 `json:"stopSeconds,omitempty"` // this process stood still
+	StillUntil  float64 `json:"stillUntil,omitempty"`  // seconds after the request, just before its program ran again; 0: not before the commit
+	Phases      []Phase `json:"phases,omitempty"`      // up to the image, in order
+}
+
+// Phase is a stage of a checkpoint, as one process went through it. Its clock is that of the process's node.
+type Phase struct {
+	Name    string  `json:"name"` // "agree", "close", "stop", "drain", "snapshot", "write"
+	At      float64 `json:"at"`   // seconds after the request
+	Seconds float64 `json:"seconds"`
 }
 
 // ProcessCount is how many processes the epoch is of.
@@ -108,6 +143,15 @@ func (m *Manifest) checkTasks() error {
 	return nil
 }
 
+// Depends are the epochs that must stay as long as this one does: those with its content, and the one it was built upon.
+func (m *Manifest) Depends() []int {
+	list := slices.Clone(m.Needs)
+	if m.Parent != 0 && !slices.Contains(list, m.Parent) {
+		list = append(list, m.Parent)
+	}
+	return list
+}
+
 // check says what is wrong with a manifest's content.
 func (m *Manifest) check() error {
 	if len(m.Images) == 0 || m.ProcessCount() != len(m.Images) {
@@ -118,8 +162,19 @@ func (m *Manifest) check() error {
 			return err
 		}
 	}
+	if err := m.checkLevels(); err != nil {
+		return err
+	}
+	if err := m.checkObjects(); err != nil {
+		return fmt.Errorf("objects: %w", err)
+	}
 	if m.Parent < 0 || m.Parent >= m.Epoch {
 		return fmt.Errorf("parent %d of epoch %d is not older", m.Parent, m.Epoch)
+	}
+	for i, n := range m.Needs {
+		if n < 1 || n >= m.Epoch || i > 0 && n <= m.Needs[i-1] {
+			return fmt.Errorf("the epochs %v that epoch %d needs are not older ones, in ascending order", m.Needs, m.Epoch)
+		}
 	}
 	for i := range m.Images {
 		im := &m.Images[i]
@@ -135,6 +190,46 @@ func (m *Manifest) check() error {
 		}
 	}
 	return nil
+}
+
+// checkLevels wants a record of the same files.
+func (m *Manifest) checkLevels() error {
+	r := m.Levels
+	if r == nil {
+		if m.Level != 0 && m.Level != levels.Shared {
+			return fmt.Errorf("level %d, and no record of it", m.Level)
+		}
+		return nil
+	}
+	if err := r.Check(); err != nil {
+		return fmt.Errorf("levels: %w", err)
+	}
+	if r.Level() != m.Level {
+		return fmt.Errorf("level %d, by its record %d", m.Level, r.Level())
+	}
+	bytes := map[string]int64{}
+	for i := range r.Nodes {
+		for _, f := range r.Nodes[i].Files {
+			bytes[f.Name] = f.Bytes
+		}
+	}
+	for i := range m.Images {
+		if im := &m.Images[i]; bytes[im.File] != im.Bytes {
+			return fmt.Errorf("image %d: %q of %d bytes is on no node", i, im.File, im.Bytes)
+		}
+	}
+	if len(bytes) != len(m.Images) {
+		return fmt.Errorf("nodes have %d files, of %d images", len(bytes), len(m.Images))
+	}
+	return nil
+}
+
+// Lost is why the epoch cannot be had any more; "": it may be.
+func (m *Manifest) Lost() string {
+	if m.Levels == nil {
+		return ""
+	}
+	return m.Levels.Lost
 }
 
 // The manifest is JSON whose last member is the digest of everything before the digest's own

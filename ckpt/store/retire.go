@@ -5,18 +5,23 @@ package store
 import (
 	"errors"
 	"fmt"
+	"slices"
+
+	"github.com/libckpt/libckpt/ckpt/levels"
 )
 
 // Plan of garbage collection: which epochs go, and why the others stay.
 type Retirement struct {
 	Remove []int
 	Keep   []int
+	// NeededBy says of an epoch that stays only because others are built upon it, which is the newest of those.
+	NeededBy map[int]int
 }
 
 // PlanRetire says what Retire would do.
 //
-// The newest keep committed epochs stay (at least one), and every epoch that one of them was built
-// upon (Manifest.Parent). Of the others go: committed epochs, and incomplete ones that are older
+// The newest keep committed epochs stay (at least one), the newest epoch of each level (ckpt/levels), and every epoch that one of them was built
+// upon (Manifest.Depends), and those that these were. Of the others go: committed epochs, and incomplete ones that are older
 // than the newest committed. A newer incomplete epoch may be under way, and one whose manifest is
 // damaged may be worth a look: they stay.
 func (s *Store) PlanRetire(keep int) (Retirement, error) {
@@ -33,19 +38,28 @@ func planRetire(list []Epoch, keep int) Retirement {
 		byNumber[list[i].Number] = &list[i]
 	}
 	stays := map[int]bool{}
+	r := Retirement{NeededBy: map[int]int{}}
+	var hold func(n int)
+	hold = func(n int) { // what is needed is always older, so this ends
+		for _, d := range byNumber[n].Manifest.Depends() {
+			if e := byNumber[d]; e != nil && e.Committed() && !stays[d] {
+				stays[d], r.NeededBy[d] = true, n
+				hold(d)
+			}
+		}
+	}
 	newest := 0
 	for i := len(list) - 1; i >= 0 && keep > 0; i-- {
-		if !list[i].Committed() {
+		if !list[i].Committed() || list[i].Lost() {
 			continue
 		}
 		newest = max(newest, list[i].Number)
 		keep--
-		// A parent is always older, so the chain ends.
-		for e := &list[i]; e != nil && e.Committed(); e = byNumber[e.Manifest.Parent] {
-			stays[e.Number] = true
-		}
+		stays[list[i].Number] = true
+		delete(r.NeededBy, list[i].Number)
+		hold(list[i].Number)
 	}
-	var r Retirement
+	keepLevels(list, stays, hold)
 	for i := range list {
 		e := &list[i]
 		old := e.Committed() || e.Err == nil && e.Number < newest
@@ -58,21 +72,54 @@ func planRetire(list []Epoch, keep int) Retirement {
 	return r
 }
 
-// Retire removes the epochs that PlanRetire names, oldest first, and returns those removed. It goes
-// on after an epoch that cannot be removed, and may be called again at any time.
-func (s *Store) Retire(keep int) (removed []int, err error) {
+// keepLevels has the newest epoch of each level stay: without it, the loss that the level is for would be the loss of
+// all that was saved.
+func keepLevels(list []Epoch, stays map[int]bool, hold func(epoch int)) {
+	for level := levels.Partner; level <= levels.Shared; level++ {
+		for i := len(list) - 1; i >= 0; i-- {
+			e := &list[i]
+			if !e.Committed() || e.Lost() || e.Manifest.Levels == nil && e.Manifest.Objects == nil || e.Manifest.Level < level {
+				continue
+			}
+			stays[e.Number] = true
+			hold(e.Number)
+			break
+		}
+	}
+}
+
+// Retire removes the epochs that PlanRetire names, newest first, and returns those removed: an epoch goes before those
+// it was built upon. It goes on after an epoch that cannot be removed, whose parents then stay too, and may be called
+// again at any time. busy epochs are in use, and stay.
+func (s *Store) Retire(keep int, busy ...int) (removed []int, err error) {
 	r, err := s.PlanRetire(keep)
 	if err != nil {
 		return nil, err
 	}
 	var errs []error
-	for _, n := range r.Remove {
-		if err := s.remove(n, "store.retire"); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		removed = append(removed, n)
+	held := map[int]bool{}
+	for _, n := range busy {
+		held[n] = true
 	}
+	for i := len(r.Remove) - 1; i >= 0; i-- {
+		n := r.Remove[i]
+		var needs []int
+		if m, err := s.Manifest(n); err == nil {
+			needs = m.Depends()
+		}
+		if !held[n] {
+			err := s.remove(n, "store.retire")
+			if err == nil {
+				removed = append(removed, n)
+				continue
+			}
+			errs = append(errs, err)
+		}
+		for _, d := range needs {
+			held[d] = true
+		}
+	}
+	slices.Sort(removed)
 	if len(r.Keep) > 0 {
 		if newest, err := s.Newest(); err == nil {
 			s.retireFenced(newest)
@@ -86,24 +133,32 @@ func (s *Store) Retire(keep int) (removed []int, err error) {
 // epoch can be removed.
 func (s *Store) Remove(epoch int) error {
 	list, err := s.Epochs()
+	if err == nil {
+		err = mayRemove(list, epoch, s.dir)
+	}
 	if err != nil {
 		return err
 	}
-	refuse := func(why string) error { return fmt.Errorf("epoch %d in %s is kept: %s", epoch, s.dir, why) }
+	return s.remove(epoch, "store.retire")
+}
+
+// mayRemove says why an epoch cannot go; dir is where it is, for people.
+func mayRemove(list []Epoch, epoch int, dir string) error {
+	refuse := func(why string) error { return fmt.Errorf("epoch %d in %s is kept: %s", epoch, dir, why) }
 	found, newest := false, 0
 	for i := range list {
 		e := &list[i]
 		found = found || e.Number == epoch
-		if e.Committed() {
+		if e.Committed() && !e.Lost() {
 			newest = e.Number
-			if e.Manifest.Parent == epoch {
+			if slices.Contains(e.Manifest.Depends(), epoch) {
 				return refuse(fmt.Sprintf("epoch %d was built upon it", e.Number))
 			}
 		}
 	}
 	switch {
 	case !found:
-		return fmt.Errorf("%s: %w: epoch %d is not there", s.dir, ErrNone, epoch)
+		return fmt.Errorf("%s: %w: epoch %d is not there", dir, ErrNone, epoch)
 	case epoch == newest:
 		return refuse("it is the newest committed one")
 	}
@@ -112,5 +167,5 @@ func (s *Store) Remove(epoch int) error {
 			return refuse("it may be under way (newer than every committed epoch)")
 		}
 	}
-	return s.remove(epoch, "store.retire")
+	return nil
 }

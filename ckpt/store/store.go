@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/libckpt/libckpt/ckpt/levels"
 )
 
 // ErrNone is wrapped by every error that means: there is no committed checkpoint of that kind.
@@ -23,6 +25,9 @@ var ErrExists = errors.New("the epoch exists already")
 // ErrSpec is wrapped when a text is neither DIR nor DIR@EPOCH.
 var ErrSpec = errors.New("want DIR or DIR@EPOCH")
 
+// ErrForeign is wrapped by Create when the directory has files in it, and none that libckpt makes.
+var ErrForeign = errors.New("is not empty, and nothing in it is a checkpoint's")
+
 // MaxEpoch is the largest number of an epoch.
 const MaxEpoch = 1<<31 - 1
 
@@ -33,12 +38,17 @@ const manifestName = "manifest.json"
 type Store struct {
 	dir   string
 	check func() error // of Guard; nil: nobody is asked
+	local string       // of WithLocal
 }
 
 // Guard returns a store that calls check before each step that others see: making, committing and removing an
 // epoch. If check returns an error, the directory belongs to another job; the step is not made and returns that
 // error.
-func (s *Store) Guard(check func() error) *Store { return &Store{s.dir, check} }
+func (s *Store) Guard(check func() error) *Store { return &Store{s.dir, check, s.local} }
+
+// WithLocal returns a store that finds images in a local directory, too: that of this node, or the one in which
+// those of several nodes are. "" means none.
+func (s *Store) WithLocal(dir string) *Store { return &Store{s.dir, s.check, dir} }
 
 func (s *Store) mayChange() error {
 	if s.check == nil {
@@ -46,6 +56,9 @@ func (s *Store) mayChange() error {
 	}
 	return s.check()
 }
+
+// At is a directory that may not be there yet.
+func At(dir string) *Store { return &Store{dir: dir} }
 
 // Open opens an existing directory.
 func Open(dir string) (*Store, error) {
@@ -60,13 +73,46 @@ func Open(dir string) (*Store, error) {
 }
 
 // Create opens a directory and makes it, with mode 0700, when it is not there. What it makes is on stable
-// storage, with all directories above it: an epoch that is committed there does not vanish with them.
+// storage, with all directories above it: an epoch that is committed there does not vanish with them. A folder of
+// somebody else's is refused with ErrForeign: the default name may be that of a folder of the program's sources.
 func Create(dir string) (*Store, error) {
 	if err := makeAll(dir); err != nil {
 		return nil, fmt.Errorf("checkpoint directory: %w", err)
 	}
-	return Open(dir)
+	s, err := Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint directory: %w", err)
+	}
+	foreign := ""
+	for _, e := range list {
+		switch name := e.Name(); {
+		case slices.ContainsFunc(ownNames, func(own string) bool { return name == own || strings.HasPrefix(name, own+".") }),
+			strings.HasPrefix(name, epochPrefix):
+			return s, nil
+		case slices.Contains(neutralNames, name), strings.HasPrefix(name, ".nfs"):
+		case foreign == "":
+			foreign = name
+		}
+	}
+	if foreign != "" {
+		return nil, fmt.Errorf("checkpoint directory %s %w: it has %q, for one; name a new directory or an empty one with --dir (CKPT_DIR)",
+			dir, ErrForeign, foreign)
+	}
+	return s, nil
 }
+
+// ownNames are those of doc.go; temporary files have them too, with a suffix. neutralNames are in an empty directory
+// of some file systems.
+var (
+	ownNames     = []string{jobName, "lease", ".meet", "ckpt.toml"}
+	neutralNames = []string{"lost+found", ".snapshot"}
+)
+
+const epochPrefix = "epoch-"
 
 func makeAll(dir string) error {
 	if _, err := os.Stat(dir); err == nil || !errors.Is(err, fs.ErrNotExist) {
@@ -133,6 +179,23 @@ func isDir(path string) bool {
 	return err == nil && st.IsDir()
 }
 
+// PathOf is where a file of an epoch is: in the local directory if it is there, else in this one.
+func (s *Store) PathOf(m *Manifest, file string) string {
+	if m.Levels != nil {
+		for _, place := range levels.Find(s.local, m.Levels.Set) {
+			if path := place.Path(m.Epoch, file); isFile(path) {
+				return path
+			}
+		}
+	}
+	return filepath.Join(s.EpochDir(m.Epoch), file)
+}
+
+func isFile(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.Mode().IsRegular()
+}
+
 // Dir is the directory.
 func (s *Store) Dir() string { return s.dir }
 
@@ -161,8 +224,12 @@ type Epoch struct {
 	Err      error     // why a manifest that is there cannot be used
 }
 
-// Committed tells whether the epoch can be restarted from, as far as its manifest tells.
+// Committed tells whether the epoch can be restarted from, as far as its manifest tells. An epoch that was found lost
+// is committed, and counts no more.
 func (e *Epoch) Committed() bool { return e.Manifest != nil }
+
+// Lost tells whether an epoch was committed, and a restart has found that it cannot be had any more.
+func (e *Epoch) Lost() bool { return e.Manifest != nil && e.Manifest.Lost() != "" }
 
 // Epochs lists all epochs, committed or not, in ascending order.
 func (s *Store) Epochs() ([]Epoch, error) {
@@ -217,11 +284,13 @@ func (s *Store) Newest() (int, error) {
 		return 0, err
 	}
 	for i := len(list) - 1; i >= 0; i-- {
-		if e := &list[i]; e.Committed() {
+		if e := &list[i]; e.Lost() {
+			continue
+		} else if e.Committed() {
 			return e.Number, nil
 		} else if e.Err != nil {
 			for i--; i >= 0; i-- {
-				if list[i].Committed() {
+				if list[i].Committed() && !list[i].Lost() {
 					return 0, fmt.Errorf("%w; the newest epoch before it is %s@%d", e.Err, s.dir, list[i].Number)
 				}
 			}

@@ -178,6 +178,9 @@ func TestCommitWantsItsImages(t *testing.T) {
 		"path":           func(m *Manifest) { m.Images[0].File = "../epoch-000001/rank-00000.ckpt" },
 		"order":          func(m *Manifest) { m.Images[0], m.Images[1] = m.Images[1], m.Images[0] },
 		"parent":         func(m *Manifest) { m.Parent = 2 },
+		"needs itself":   func(m *Manifest) { m.Needs = []int{1, 2} },
+		"needs twice":    func(m *Manifest) { m.Needs = []int{1, 1} },
+		"needs nothing":  func(m *Manifest) { m.Needs = []int{0} },
 		"digest":         func(m *Manifest) { m.Images[0].Digest = "" },
 	} {
 		m := *good

@@ -6,9 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
+	"io/fs"
+	"path"
+	"slices"
 
 	"github.com/libckpt/libckpt/ckpt/image"
+	"github.com/libckpt/libckpt/ckpt/levels"
 )
 
 // OpenImage opens the image of a rank and checks that it is the one that the manifest lists: length,
@@ -19,7 +22,32 @@ func (s *Store) OpenImage(m *Manifest, rank int) (*image.File, error) {
 		return nil, fmt.Errorf("%s: epoch %d has %d ranks, no rank %d", s.dir, m.Epoch, len(m.Images), rank)
 	}
 	im := &m.Images[rank]
-	path := filepath.Join(s.EpochDir(m.Epoch), im.File)
+	path := s.PathOf(m, im.File)
+	f, err := openAs(im, path)
+	if err != nil {
+		return nil, elsewhere(m, im.File, err)
+	}
+	if s.local != "" { // what it refers to may be here and there
+		f.FindSources(s.pathOfSource)
+	}
+	return f, nil
+}
+
+// pathOfSource is where an image is that another one refers to; "": it is not known.
+func (s *Store) pathOfSource(source image.Source) string {
+	n, err := EpochOf(source)
+	if err != nil {
+		return ""
+	}
+	m, err := s.Manifest(n)
+	if err != nil {
+		return ""
+	}
+	return s.PathOf(m, path.Base(source.Name))
+}
+
+// openAs opens an image that must be the one that the manifest lists.
+func openAs(im *Image, path string) (*image.File, error) {
 	f, err := image.Open(path)
 	if err != nil {
 		return nil, err
@@ -38,14 +66,54 @@ func (s *Store) OpenImage(m *Manifest, rank int) (*image.File, error) {
 	return f, nil
 }
 
-// VerifyImage checks the image of one rank: all of it, or, when quick, all but the content of pages.
+// elsewhere says where an image is that is not here.
+func elsewhere(m *Manifest, file string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) && m.Objects != nil {
+		return fmt.Errorf("%w: epoch %d is in the object store %s: a restart gets it from there, and `ckptctl copy %s@%d DIR` does",
+			err, m.Epoch, m.Objects.Place, m.Objects.Place, m.Epoch)
+	}
+	if m.Levels == nil || m.Levels.Has(levels.Shared) || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for i := range m.Levels.Nodes {
+		n := &m.Levels.Nodes[i]
+		for _, f := range n.Files {
+			if f.Name == file {
+				return fmt.Errorf("%w: epoch %d is at level %d: %s is in the local directory (%s) of node %s, and cannot be read from elsewhere",
+					err, m.Epoch, m.Level, file, m.Levels.Local, n.Name)
+			}
+		}
+	}
+	return err
+}
+
+// VerifyCopy is VerifyImage for a copy of the image.
+func (s *Store) VerifyCopy(ctx context.Context, m *Manifest, rank int, path string, quick bool) error {
+	f, err := openAs(&m.Images[rank], path)
+	if err != nil {
+		return err
+	}
+	if !quick {
+		err = f.VerifyOwn(ctx) // what it refers to has copies of its own
+	}
+	return errors.Join(err, f.Close())
+}
+
+// RankOf is the number of the image with that file; -1: none has it.
+func (m *Manifest) RankOf(file string) int {
+	return slices.IndexFunc(m.Images, func(im Image) bool { return im.File == file })
+}
+
+// VerifyImage checks the image of one rank, and what it refers to in others: all of it, or, when quick, all but the
+// content of pages.
 func (s *Store) VerifyImage(ctx context.Context, m *Manifest, rank int, quick bool,
 	progress func(done, total uint64)) error {
 	f, err := s.OpenImage(m, rank)
 	if err != nil {
 		return err
 	}
-	if !quick {
+	err = f.CheckSources()
+	if err == nil && !quick {
 		err = f.Verify(ctx, progress)
 	}
 	return errors.Join(err, f.Close())
