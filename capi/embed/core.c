@@ -20,9 +20,6 @@
 #include "embed/embed.h"
 #include "embed/functions.h"
 #include "embed/talk.h"
-#include "mpix_checkpoint.h"
-
-#define EXPORT __attribute__((visibility("default")))
 
 // core is written once, before owner: who sees owner set sees core.
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
@@ -55,7 +52,7 @@ static void *load(ckpt_error *error) {
 }
 
 // The core's function of this name; NULL: there is none to be had, and error says why.
-static void *find(const char *name, ckpt_error *error) {
+void *embed_find(const char *name, ckpt_error *error) {
     pid_t by = __atomic_load_n(&owner, __ATOMIC_ACQUIRE);
     if (by == 0) {
         pthread_mutex_lock(&loading);
@@ -83,7 +80,7 @@ bool embed_below(int n, const char *name, const long *args, int nargs, ckpt_erro
     long a[MOST_ARGUMENTS] = {0};
     if (__atomic_load_n(&owner, __ATOMIC_ACQUIRE) != getpid()) known[n] = NULL; // find says why
     void *f = __atomic_load_n(&known[n], __ATOMIC_RELAXED);
-    if (f == NULL) f = find(name, error);
+    if (f == NULL) f = embed_find(name, error);
     if (f == NULL) return false;
     __atomic_store_n(&known[n], f, __ATOMIC_RELAXED);
     memcpy(a, args, (size_t)nargs * sizeof *a);
@@ -93,10 +90,10 @@ bool embed_below(int n, const char *name, const long *args, int nargs, ckpt_erro
     return true;
 }
 
-int embed_usable(ckpt_error *error) { return find("ckpt_open", error) ? 0 : CKPT_E_NOTSUP; }
+int embed_usable(ckpt_error *error) { return embed_find("ckpt_open", error) ? 0 : CKPT_E_NOTSUP; }
 
 bool embed_talk_below(ckpt_talk *t, ckpt_error *error) {
-    void (*f)(ckpt_talk *) = (void (*)(ckpt_talk *))find("ckpt_host_talk", error);
+    void (*f)(ckpt_talk *) = (void (*)(ckpt_talk *))embed_find("ckpt_host_talk", error);
     if (f != NULL)
         f(t);
     else
@@ -112,13 +109,13 @@ static bool wants_regions(const ckpt_config *config) {
 
 static int open_regions(struct embed_job *job, const ckpt_config *config, ckpt_error *error) {
     ckpt_talk t = {.subject = CKPT_TALK_OPEN, .a = {(uint64_t)config, embed_callbacks(job)}};
-    void *(*core_job)(void) = (void *(*)(void))find("ckpt_host_job", error);
+    void *(*core_job)(void) = (void *(*)(void))embed_find("ckpt_host_job", error);
     if (core_job == NULL) return CKPT_E_NOTSUP;
     embed_talk(job, &t);
     if (t.error.code != 0) return embed_pass(&t, error);
     job->seen.tables = (ckpt_tables *)t.result;
     job->core = core_job();
-    __typeof__(&ckpt_restarted) restarted = (__typeof__(&ckpt_restarted))find("ckpt_restarted", NULL);
+    __typeof__(&ckpt_restarted) restarted = (__typeof__(&ckpt_restarted))embed_find("ckpt_restarted", NULL);
     job->restarted = restarted != NULL && restarted(job->core);
     job->regions = true;
     return 0;
@@ -126,7 +123,7 @@ static int open_regions(struct embed_job *job, const ckpt_config *config, ckpt_e
 
 int embed_open(struct embed_job *job, const ckpt_config *config, ckpt_error *error) {
     if (wants_regions(config)) return open_regions(job, config, error);
-    __typeof__(&ckpt_open) f = (__typeof__(&ckpt_open))find("ckpt_open", error);
+    __typeof__(&ckpt_open) f = (__typeof__(&ckpt_open))embed_find("ckpt_open", error);
     if (f == NULL) return CKPT_E_NOTSUP;
     // The core would give bind its own job.
     ckpt_object_ops objects = job->all.objects;
@@ -152,7 +149,7 @@ int embed_close(struct embed_job *job, ckpt_error *error) {
         embed_talk(job, &t);
         return embed_pass(&t, error);
     }
-    __typeof__(&ckpt_close) f = (__typeof__(&ckpt_close))find("ckpt_close", error);
+    __typeof__(&ckpt_close) f = (__typeof__(&ckpt_close))embed_find("ckpt_close", error);
     return f == NULL ? CKPT_E_NOTSUP : f(job->core, error);
 }
 
@@ -169,34 +166,12 @@ static int save_regions(struct embed_job *job, ckpt_state *state, ckpt_error *er
 // Without ckptrun processes are not saved.
 int embed_save(struct embed_job *job, ckpt_state *state, ckpt_error *error) {
     if (job->regions) return save_regions(job, state, error);
-    __typeof__(&ckpt_checkpoint) f = (__typeof__(&ckpt_checkpoint))find("ckpt_checkpoint", error);
+    __typeof__(&ckpt_checkpoint) f = (__typeof__(&ckpt_checkpoint))embed_find("ckpt_checkpoint", error);
     return f == NULL ? CKPT_E_NOTSUP : f(job->core, 0, state, error);
 }
 
 void *embed_runtime_state(struct embed_job *job, size_t bytes) {
-    __typeof__(&ckpt_runtime_state) f = (__typeof__(&ckpt_runtime_state))find("ckpt_runtime_state", NULL);
+    __typeof__(&ckpt_runtime_state) f =
+        (__typeof__(&ckpt_runtime_state))embed_find("ckpt_runtime_state", NULL);
     return f == NULL ? NULL : f(job->core, bytes);
 }
-
-// ---- mpix_checkpoint.h, for a program that was not started by ckptrun ----
-
-enum { OK = 0, ERR_ARG = 12 };
-
-EXPORT int MPIX_Checkpoint(MPIX_CR_state_t *state) {
-    if (state == NULL) return ERR_ARG;
-    *state = MPIX_CR_STATE_IGNORE;
-    return OK;
-}
-
-EXPORT int MPIX_Checkpoint_reason(char *text, size_t bytes) {
-    if (text == NULL || bytes == 0) return ERR_ARG;
-    snprintf(text, bytes, "the program was not started by ckptrun");
-    return OK;
-}
-
-EXPORT int MPIX_Checkpoint_protect(int id, void *base, size_t bytes) {
-    (void)id, (void)base, (void)bytes;
-    return OK;
-}
-
-EXPORT int MPIX_Checkpoint_recover(MPIX_CR_state_t *state) { return MPIX_Checkpoint(state); }

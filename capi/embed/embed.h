@@ -14,6 +14,8 @@
 //   shm.c      memory that processes share
 //   talk.c     calls of the core that need the runtime's callbacks
 //   say.c      fills a ckpt_error
+//   named.c    without ckptrun: programs that name their state (mpix_checkpoint.h)
+//   world.c    without ckptrun: the MPI of such a program
 #ifndef EMBED_H
 #define EMBED_H
 
@@ -75,6 +77,8 @@ int embed_open(struct embed_job *job, const ckpt_config *config, ckpt_error *err
 int embed_close(struct embed_job *job, ckpt_error *error);
 int embed_save(struct embed_job *job, ckpt_state *state, ckpt_error *error);
 void *embed_runtime_state(struct embed_job *job, size_t bytes);
+// core.c: the core's function of this name, which is loaded when it is not; NULL: there is none, and error says why.
+void *embed_find(const char *name, ckpt_error *error);
 // The open job of this process; NULL: none is.
 struct embed_job *embed_job_open(void);
 

@@ -60,7 +60,9 @@
 // What the runtime calls by other ways: names only.
 #define CKPT_BY_HAND(N) \
     N(ckpt_open) N(ckpt_close) N(ckpt_checkpoint) N(ckpt_restarted) N(ckpt_restart_thread_level) \
-    N(ckpt_runtime_state) N(ckpt_thread_is_mine) N(ckpt_hold) N(ckpt_upcall) N(ckpt_vid_task)
+    N(ckpt_runtime_state) N(ckpt_thread_is_mine) N(ckpt_hold) N(ckpt_upcall) N(ckpt_vid_task) \
+    N(ckpt_named_open) N(ckpt_named_close) N(ckpt_named_level) N(ckpt_named_save) N(ckpt_named_look) \
+    N(ckpt_named_load) N(ckpt_named_load_one) N(ckpt_named_bytes) N(ckpt_named_raise)
 // clang-format on
 
 // The oldest signal that has come, as ckpt_signal_recv; *kind is set.  When it does not fit, CKPT_E_ARG and its length.

@@ -161,8 +161,9 @@ func (t *Table) Regions() []image.Region {
 const protReadWrite = 1 | 2 // PROT_READ, PROT_WRITE
 
 // CheckRegions says why an image with these regions is not one that the table describes.
-func (t *Table) CheckRegions(have []image.Region) error {
-	want := t.Regions()
+func (t *Table) CheckRegions(have []image.Region) error { return sameRegions(t.Regions(), have) }
+
+func sameRegions(want, have []image.Region) error {
 	if len(have) != len(want) {
 		return fmt.Errorf("lists %d pieces of memory, the image has %d", len(want), len(have))
 	}

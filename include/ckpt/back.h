@@ -21,6 +21,9 @@ typedef struct ckpt_back_host {
     size_t size;
     // Blocking collective calls are preceded by a barrier (--safe-state 2pc).
     int two_phase;
+    // Where the back says why it cannot be used.
+    char *why;
+    size_t why_bytes;
 } ckpt_back_host;
 
 typedef struct ckpt_back {
@@ -44,7 +47,8 @@ typedef struct ckpt_back {
     int (*calls_up)(void);
 } ckpt_back;
 
-// The one symbol of a back.  Returns NULL when host is too old for this back.
+// The one symbol of a back.  Returns NULL when host is too old for this back, or for another reason, which is in
+// host->why.
 const ckpt_back *ckpt_back_entry(const ckpt_back_host *host);
 typedef const ckpt_back *ckpt_back_entry_fn(const ckpt_back_host *host);
 
