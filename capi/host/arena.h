@@ -31,6 +31,11 @@ void arena_free(uint64_t start, uint64_t end);
 bool arena_has_free(uint64_t start, uint64_t end);
 const char *arena_vacant(void); // NULL, or a sentence about what lies in the arena
 
+// ---- remap.c: mremap with the kernel's results; under host.lock ------------------------------------
+long remap_in_place(uint64_t addr, uint64_t old, uint64_t new);
+long remap_to(uint64_t addr, uint64_t old, uint64_t new, int flags,
+              uint64_t to); // flags: MREMAP_FIXED is set
+
 // ---- sys_mem.c ---------------------------------------------------------------------------------
 int memory_outside(uint64_t *start, uint64_t *end); // of struct host_ops
 

@@ -11,6 +11,7 @@
 #include "crossing.h"
 #include "emulation.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,8 +97,7 @@ long sys_clock_gettime(struct call *c) {
     long r = RAW2(SYS_clock_gettime, c->a[0], &ts);
     int64_t shift = clock_shift((clockid_t)c->a[0]);
     if (r == 0 && shift) ts = spec(ts.tv_sec * SECOND + ts.tv_nsec + shift);
-    if (r == 0) *(struct timespec *)c->a[1] = ts;
-    return r;
+    return r == 0 && !copy_out((uint64_t)c->a[1], &ts, sizeof ts) ? -EFAULT : r;
 }
 
 // The clock of a timerfd, from /proc.
@@ -118,10 +118,14 @@ static clockid_t clock_of(long fd) {
 long sys_timerfd_settime(struct call *c) {
     long fd = c->a[0], flags = c->a[1];
     const struct itimerspec *new = (const struct itimerspec *)c->a[2];
-    struct itimerspec moved;
+    struct itimerspec given, moved;
+    bool shifts = (flags & TIMER_ABSTIME) && (host.clock_shift[0] || host.clock_shift[1]) && new &&fd >= 0;
+    if (shifts && copy_in(&given, (uint64_t) new, sizeof given)) // else the kernel refuses the address
+        new = &given;
+    else
+        shifts = false;
     // A value of 0 disarms the timer, whatever the clock says.
-    if ((flags & TIMER_ABSTIME) && (host.clock_shift[0] || host.clock_shift[1]) && new &&fd >= 0 &&
-        (new->it_value.tv_sec || new->it_value.tv_nsec)) {
+    if (shifts && (new->it_value.tv_sec || new->it_value.tv_nsec)) {
         struct timespec to;
         moved = *new;
         moved.it_value = *clock_to_kernel(clock_of(fd), &new->it_value, &to);

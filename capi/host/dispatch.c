@@ -35,13 +35,14 @@ const struct trap traps[TRAPS] = {
     [SYS_munmap] = PLAIN(sys_munmap),
     [SYS_mremap] = PLAIN(sys_mremap),
     [SYS_brk] = PLAIN(sys_brk),
+    [SYS_madvise] = IF(sys_madvise),
     [SYS_shmat] = PLAIN(sys_shmat),
     [SYS_shmdt] = PLAIN(sys_shmdt),
     // thread and process state
     [SYS_arch_prctl] = PLAIN(sys_arch_prctl),
     [SYS_set_tid_address] = PLAIN(sys_set_tid_address),
     [SYS_prctl] = IF(sys_prctl),
-    [SYS_set_robust_list] = PLAIN(sys_zero),
+    [SYS_set_robust_list] = PLAIN(sys_set_robust_list),
     [SYS_rseq] = PLAIN(sys_enosys),
     [SYS_getpid] = PLAIN(sys_getpid),
     [SYS_gettid] = PLAIN(sys_gettid),
@@ -108,6 +109,8 @@ const struct trap traps[TRAPS] = {
     [SYS_pipe2] = PLAIN(sys_pipe),
     [SYS_socket] = PLAIN(sys_newfd),
     [SYS_socketpair] = PLAIN(sys_socketpair),
+    [SYS_getsockname] = PLAIN(sys_socket_name),
+    [SYS_getpeername] = PLAIN(sys_socket_name),
     [SYS_recvmsg] = AGAIN(sys_recvmsg),
     [SYS_recvmmsg] = AGAIN(sys_recvmmsg),
     [SYS_ioctl] = {.fn = sys_ioctl, .when = true, .restartable = true},
@@ -135,7 +138,7 @@ const struct trap traps[TRAPS] = {
     [SYS_fspick] = PLAIN(sys_newfd),
     [SYS_landlock_create_ruleset] = PLAIN(sys_newfd),
     [SYS_perf_event_open] = PLAIN(sys_newfd),
-    [SYS_userfaultfd] = PLAIN(sys_newfd),
+    [SYS_userfaultfd] = PLAIN(sys_userfaultfd),
     [SYS_mq_open] = PLAIN(sys_newfd),
     [SYS_io_uring_setup] = PLAIN(sys_enosys),
     [SYS_readlink] = PLAIN(sys_readlink),
@@ -162,11 +165,6 @@ const struct trap traps[TRAPS] = {
 long sys_enosys(struct call *c) {
     (void)c;
     return -ENOSYS;
-}
-
-long sys_zero(struct call *c) {
-    (void)c;
-    return 0;
 }
 
 // The gate found the thread's attention word set.  The dispatcher does the rest on its way out.
@@ -315,6 +313,16 @@ bool copy_string(char *to, size_t bytes, uint64_t from) {
         got += (size_t)r;
     }
     return false;
+}
+
+bool copy_in(void *to, uint64_t from, size_t bytes) {
+    struct iovec local = {to, bytes}, remote = {(void *)from, bytes};
+    return RAW6(SYS_process_vm_readv, RAW0(SYS_getpid), &local, 1, &remote, 1, 0) == (long)bytes;
+}
+
+bool copy_out(uint64_t to, const void *from, size_t bytes) {
+    struct iovec local = {(void *)from, bytes}, remote = {(void *)to, bytes};
+    return RAW6(SYS_process_vm_writev, RAW0(SYS_getpid), &local, 1, &remote, 1, 0) == (long)bytes;
 }
 
 static void rewind_call(ucontext_t *uc, long nr) {

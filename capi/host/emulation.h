@@ -37,6 +37,9 @@ long blocking(struct call *c, long nr, const long a[6]);
 long blocking_masked(struct call *c, long nr, const long a[6], kmask mask);
 // Copies a string of the application's; false when the string is not readable or longer than bytes.
 bool copy_string(char *to, size_t bytes, uint64_t from);
+// Copies from or to an address of the application's; false when it is not one that can be read, or written.
+bool copy_in(void *to, uint64_t from, size_t bytes);
+bool copy_out(uint64_t to, const void *from, size_t bytes);
 
 // ---- sys_wait.c: waits that may be cut and issued again ------------------------------------------
 int64_t now_ns(void);                                                  // CLOCK_MONOTONIC
@@ -55,6 +58,11 @@ const struct timespec *clock_to_kernel(clockid_t clock, const struct timespec *w
 void clocks_save(struct clock_image *im);
 void clocks_load(const struct clock_image *im);
 
+// ---- missing.c ---------------------------------------------------------------------------------
+// Without host.lock.  what: enum memory_change, and whether this comes before or after the change; for
+// MEMORY_COPY the addresses do not matter.
+void memory_changes(struct call *c, uint64_t start, uint64_t bytes, int what);
+
 // ---- timers.c: while all threads are stopped, signals blocked or not ---------------------------
 void itimers_stop(void);
 void itimers_start(void); // again, if they were stopped
@@ -67,6 +75,8 @@ EMULATION(sys_mmap);
 EMULATION(sys_munmap);
 EMULATION(sys_mremap);
 EMULATION(sys_brk);
+EMULATION(sys_madvise);
+EMULATION(sys_userfaultfd);
 EMULATION(sys_shmat);
 EMULATION(sys_shmdt);
 EMULATION(sys_timer_create);
@@ -110,6 +120,7 @@ EMULATION(sys_dup);
 EMULATION(sys_dup2);
 EMULATION(sys_dup3);
 EMULATION(sys_fcntl);
+EMULATION(sys_socket_name);
 EMULATION(sys_pipe);
 EMULATION(sys_socketpair);
 EMULATION(sys_close_range);
@@ -138,7 +149,7 @@ EMULATION(sys_futex);
 EMULATION(sys_blocking);
 EMULATION(sys_attention);
 EMULATION(sys_enosys);
-EMULATION(sys_zero);
+EMULATION(sys_set_robust_list);
 EMULATION(sys_passthrough);
 EMULATION(sys_clock_gettime);
 EMULATION(sys_timerfd_settime);

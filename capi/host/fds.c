@@ -340,6 +340,7 @@ static long release_fd(struct call *c, int fd) {
         unlock();
         return -EBADF;
     }
+    if (f == &table) closed_note(fd);
     // dup3 replaces in one step: if the number were free in between, the lower half could get it.
     RAW3(SYS_dup3, placeholder, fd, O_CLOEXEC);
     f->used[fd] = false;
@@ -455,6 +456,7 @@ long sys_dup(struct call *c) {
 static long dup_to(struct call *c, long from, long to, long flags) {
     if (!is_used(c, from) || to < 0 || to >= (long)fds_of(c->t)->limit.rlim_cur) return -EBADF;
     lock();
+    if (fds_of(c->t) == &table && table.used[to]) closed_note((int)to);
     long r = RAW3(SYS_dup3, from, to, flags);
     if (r >= 0) fds_of(c->t)->used[to] = true;
     unlock();

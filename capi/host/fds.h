@@ -8,6 +8,7 @@
 #include <stdbool.h>
 
 struct call;
+struct closed_file;
 struct thread;
 
 #define FD_FENCE 256 // numbers below are the application's
@@ -28,6 +29,14 @@ void fds_forked(void);
 void fds_abort_job(int status); // has MPICH's launcher end the other ranks
 void fds_vfork_begin(struct thread *t);
 void fds_vfork_end(struct thread *t);
+
+// closed.c: files that the application has written to and closed, until they are known to be durable.
+void closed_note(int fd); // is about to be closed
+int closed_file(int i, struct closed_file *out);
+void closed_safe(uint64_t number);
+
+struct socket_name;
+void names_set(const struct socket_name *list, int n);
 
 void fronts_scan(void);
 const char *front_for(const char *path); // the front that stands in for path's file, or NULL

@@ -130,7 +130,10 @@ host_upcall:
     mov rsp, [r11 + 24]
     dec dword ptr [r11 + 44]
     pop rcx
-    wrfsbase rcx
+    cmp dword ptr [r11 + 64], 0
+    jne 1f
+    mov rcx, [r11 + 8]                  // it may have ceased to be quick meanwhile (lower_tls.c)
+1:  wrfsbase rcx
     pop qword ptr [r11 + 32]
     pop qword ptr [r11 + 24]
     pop r15

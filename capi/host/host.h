@@ -10,23 +10,26 @@
 //   hostgo.h     the interface between ckptrun and libckpt-core.so
 //   host.h       main.c (start), trap.c (seccomp, Syscall User Dispatch)
 //   machine.h    raw system calls, FS and GS bases
-//   arena.h      arena.c (addresses), sys_mem.c (mappings)
+//   arena.h      arena.c (addresses), remap.c (mremap), sys_mem.c (mappings)
 //   crossing.h   gate.S (the way into the lower half and back); vdso.S is the vDSO of the upper half
 //   program.h    program.c (ELF files, initial stack, gate page)
 //   lower.h      lower.c (libckpt-core.so and the back, functions of the gate), whole.c (those of ckpt.h for
 //                a runtime in the upper half)
 //   emulation.h  dispatch.c (a trapped call, and who emulates it), sys_mem.c, sys_proc.c, sys_wait.c (the
-//                emulations), clocks.c (clocks of another machine), timers.c (interval timers); traps.h is
+//                emulations), missing.c (memory that is still in the image), clocks.c (clocks of another machine), timers.c (interval timers); traps.h is
 //                the table of trapped calls
 //   signals.h    signal.c (signals of two owners), signal_queue.c (signals that are pending when the process
 //                is stopped), hush.c (our own threads do not hear the application's)
 //   thread.h     thread.c (create, end, park, resume, frozen copy), thread_image.c (threads as bytes of an
 //                image), thread_check.c (checks such bytes), errand.c (work for stopped threads),
 //                upcall.c (functions of the application that the lower half calls), interrupted.c (calls
-//                that a signal ends)
-//   fds.h        fds.c (descriptor numbers, fronts)
+//                that a signal ends), robust.c (robust mutexes of a thread that ends)
+//   fds.h        fds.c (descriptor numbers, fronts), closed.c (files that the application has written to and
+//                closed, until they are durable), names.c (addresses of sockets, as the application knows them)
 //   wrap.h       wrap.c (programs that start the program)
-//   lower_tls.h  lower_tls.c (thread-local storage of the lower half), insn.h, insn.c (machine instructions)
+//   at_end.h     at_end.c (what libraries of the lower half want called at the end)
+//   lower_tls.h  lower_tls.c (thread-local storage of the lower half); fs_code.h, fs_code.c (finds the code that
+//                is to be changed), insn.h, insn.c (machine instructions)
 //
 // Words: "upper" is the application's half, "lower" ours.  Handlers tell the halves apart by
 // where a thread stands (stands_in_upper; docs/split-process.md P5).
@@ -55,6 +58,8 @@ struct host {
     volatile uint32_t bell;     // futex: grows whenever park_gen or collect did
     volatile bool live;         // the program runs; before that there is nothing to stop
     volatile uint32_t ending;   // the program is ending: no checkpoint any more
+    volatile bool lazy;         // memory is missing, and comes when it is touched (missing.c)
+    bool restarted_lazily;      // it was missing when the program was continued
     struct thread *collector;   // the thread that takes the process's pending signals
     uint64_t itimer[3][4];      // the interval timers when they were stopped, as in an image
     int64_t itimer_stopped;     // when that was; 0: they run

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HOSTGO_VERSION 9
+#define HOSTGO_VERSION 10
 
 enum plan_action { PLAN_EXIT = 0, PLAN_RUN = 1, PLAN_RESTART = 2 };
 
@@ -26,7 +26,8 @@ struct host_plan {
     int launched;          // an MPI launcher started this process
     int sud;               // --trap sud
     int two_phase;         // --safe-state 2pc
-    char *back;            // "mpich", "openmpi", a path, or "" when no launcher is seen
+    char *back;            // path of the back, or "" when there is none
+    char *no_back;         // why there is none, for an MPI program
     int restart_mpi;       // PLAN_RESTART: the image is of an MPI program
     int whole;             // --whole, or PLAN_RESTART of such an image: MPI is the program's own
     uint64_t trigger_mask; // --signal: these signals do not reach the program; the handler writes their
@@ -49,7 +50,8 @@ struct thread_image {
     uint64_t regs[23]; // gregs of ucontext
     uint32_t xsave_bytes, pending;
     char comm[16];
-    uint32_t flags, reserved; // THREAD_*
+    uint32_t flags; // THREAD_*
+    int32_t robust; // where its list of robust mutexes begins, counted from clear_tid; 0: it has none
 };
 
 #define THREAD_MPI 1u   // initialized MPI
@@ -82,6 +84,22 @@ struct process_image {
 };
 
 // Given by C to Go.  All functions may be called from any Go thread unless said otherwise.
+// A file that the application could write to, and has closed.
+struct closed_file {
+    uint64_t dev, ino;
+    uint64_t
+        number; // closed files are numbered as they are closed; a file that is closed again gets a new number
+    uint32_t and_all; // there was no room for others on its file system: all of that counts as closed
+    char path[4092];  // when it was closed
+};
+
+// The addresses of a socket as the application knows them, as the kernel would write them.
+struct socket_name {
+    uint64_t ino;
+    uint32_t local_bytes, peer_bytes; // 0: as the kernel knows it
+    uint8_t local[28], peer[28];
+};
+
 struct host_ops {
     size_t size;
     // Stops every upper thread; threads that stand in a held gate call count as stopped.  0, or
@@ -109,6 +127,22 @@ struct host_ops {
     // Only while parked: has the stopped thread that initialized MPI call serve, and waits until serve has
     // returned.  -ESRCH when there is no such thread.
     int (*errand)(void);
+    // Whether memory of the program is missing, and comes when it is touched (host_go.memory).
+    void (*lazy)(int on);
+    // Ends the process at once with this exit status, and the job with it.
+    void (*fail)(int status);
+    // The i-th closed file: 1, or 0 when there is none.  closed_safe forgets those up to that number.
+    int (*closed)(int i, struct closed_file *out);
+    void (*closed_safe)(uint64_t number);
+    // Restart, before threads continue: sockets whose addresses the application knows otherwise.
+    void (*names)(const struct socket_name *list, int n);
+};
+
+// What a thread of the program does with memory, of which some may be missing.
+enum memory_change {
+    MEMORY_MOVE = 0, // it will move it: all of it must be there
+    MEMORY_GONE = 1, // it has given it back, or mapped something else there: what is missing is not wanted
+    MEMORY_COPY = 2, // it will copy the process: all memory must be there
 };
 
 // What ckpt_thread_is_mine, ckpt_hold and ckpt_upcall of ckpt.h do under ckptrun.
@@ -136,6 +170,8 @@ struct host_go {
     void *(*job)(void);
     // Work for a stopped thread of the program (errand).
     void (*serve)(void);
+    // While memory is missing (host_ops.lazy): such a change (enum memory_change).
+    void (*memory)(uint64_t start, uint64_t end, int change);
     // Once, before anything else.
     void (*hooks)(const struct host_hooks *hooks);
 };

@@ -3,6 +3,8 @@
 // insn.c: lengths of x86-64 instructions (Intel SDM volume 2, appendix A; AMD APM volume 3 for XOP).
 #include "insn.h"
 
+#include <string.h>
+
 // What follows an opcode.
 enum {
     MODRM = 1,    // a ModRM byte, and what that asks for
@@ -13,6 +15,14 @@ enum {
     OFFSET = 32,  // mov between memory and the accumulator: an address
     REL32 = 64,   // a near jump or call
     UNKNOWN = 128 // no instruction in 64-bit mode, or none that compilers make
+};
+
+// What an opcode of one byte is besides.
+enum {
+    PREFIX = 256,   // segments, operand and address size, lock, repeat
+    ESCAPE = 512,   // REX; 0x0f, VEX, EVEX, XOP; test, whose immediate depends on ModRM
+    IMPLIED = 1024, // addresses memory in a segment of choice without ModRM: string instructions, xlat
+    INVALID = 2048, // no instruction in 64-bit mode, now and with any extension that is announced
 };
 
 static unsigned one_byte(uint8_t op) {
@@ -126,39 +136,89 @@ static unsigned two_bytes(uint8_t op) {
     return MODRM;
 }
 
-struct reader {
-    const uint8_t *at, *end;
-    bool cut; // the bytes end before the instruction does
-};
+// The tables of what the functions above say, and of the bytes that follow a ModRM byte: SIB and displacement.
+// A library of an MPI has up to ten million instructions, all of which may have to be looked at when it is
+// loaded.
+static uint16_t first[256];
+static uint8_t second[256], after_modrm[256];
 
-static uint8_t next(struct reader *r) {
-    if (r->at < r->end) return *r->at++;
-    r->cut = true;
-    return 0;
+// The most frequent instructions, by their first byte behind REX, and by the one after 0x0f: the number of bytes
+// of the immediate operand, and whether there is a ModRM byte.
+#define WITH_MODRM 0x10
+#define RARE 0xff // has prefixes, or a length that depends on them or on ModRM's reg field
+static uint8_t common[256], common_0f[256];
+
+static uint8_t common_of(unsigned flags) {
+    if (flags & ~(unsigned)(MODRM | IMM8 | IMM16 | IMM32 | REL32)) return RARE;
+    return (uint8_t)((flags & MODRM ? WITH_MODRM : 0) + (flags & IMM8 ? 1 : 0) + (flags & IMM16 ? 2 : 0) +
+                     (flags & (IMM32 | REL32) ? 4 : 0));
 }
 
-static void skip(struct reader *r, unsigned bytes) {
-    if (r->end - r->at < (long)bytes)
-        r->cut = true;
-    else
-        r->at += bytes;
+__attribute__((constructor)) static void make_tables(void) {
+    static const uint8_t prefixes[] = {0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65, 0x66, 0x67, 0xf0, 0xf2, 0xf3};
+    static const uint8_t escapes[] = {0x0f, 0x62, 0x8f, 0xc4, 0xc5, 0xf6, 0xf7};
+    static const uint8_t implied[] = {0x6e, 0x6f, 0xa4, 0xa5, 0xa6, 0xa7, 0xac, 0xad, 0xd7};
+    // Not 0xd5, which is a prefix of APX.
+    static const uint8_t invalid[] = {0x06, 0x07, 0x0e, 0x16, 0x17, 0x1e, 0x1f, 0x27, 0x2f, 0x37,
+                                      0x3f, 0x60, 0x61, 0x82, 0x9a, 0xce, 0xd4, 0xd6, 0xea};
+    for (unsigned i = 0; i < 256; i++) {
+        first[i] = (uint16_t)(one_byte((uint8_t)i) | ((i & 0xf0) == 0x40 ? ESCAPE : 0));
+        second[i] = (uint8_t)two_bytes((uint8_t)i);
+        unsigned mod = i >> 6, rm = i & 7;
+        after_modrm[i] = (uint8_t)((mod == 1                            ? 1
+                                    : mod == 2 || (mod == 0 && rm == 5) ? 4
+                                                                        : 0) +
+                                   (mod != 3 && rm == 4));
+    }
+    for (unsigned i = 0; i < sizeof prefixes; i++) first[prefixes[i]] = PREFIX;
+    for (unsigned i = 0; i < sizeof escapes; i++) first[escapes[i]] |= ESCAPE;
+    for (unsigned i = 0; i < sizeof implied; i++) first[implied[i]] |= IMPLIED;
+    for (unsigned i = 0; i < sizeof invalid; i++) first[invalid[i]] |= INVALID;
+    for (unsigned i = 0; i < 256; i++) {
+        common[i] = common_of(first[i]);
+        common_0f[i] = i == 0x38 || i == 0x3a ? RARE : common_of(second[i]);
+    }
+}
+
+unsigned insn_common(const uint8_t *p) {
+    const uint8_t *at = p;
+    // Before 0x0f these are part of the opcode.
+    bool sse = *at == 0x66 || *at == 0xf2 || *at == 0xf3;
+    at += sse;
+    at += (*at & 0xf0) == 0x40;
+    uint8_t form;
+    if (*at == 0x0f) {
+        form = common_0f[at[1]];
+        at += 2;
+        if (sse && (form & 0xf) == 4) return 0; // a jump, whose length depends on 0x66
+    } else {
+        form = sse ? RARE : common[*at];
+        at += 1;
+    }
+    if (form == RARE) return 0;
+    if (form & WITH_MODRM) {
+        uint8_t m = *at++;
+        at += after_modrm[m] + ((m & 0xc7) == 0x04 && (*at & 7) == 5 ? 4 : 0);
+    }
+    return (unsigned)(at - p) + (form & 0xf);
 }
 
 // VEX, EVEX and XOP name the opcode map in their second byte.
-static unsigned extended(struct reader *r, uint8_t first) {
-    if (first == 0xc5) {
-        next(r);
-        return two_bytes(next(r)) & ~(unsigned)REL32;
+static unsigned extended(const uint8_t **p, uint8_t op) {
+    if (op == 0xc5) {
+        *p += 2;
+        return second[(*p)[-1]] & ~(unsigned)REL32;
     }
-    uint8_t second = next(r), third = next(r);
-    unsigned map = second & (first == 0x62 ? 7 : 0x1f);
+    uint8_t payload = (*p)[0], more = (*p)[1];
+    *p += 2;
+    unsigned map = payload & (op == 0x62 ? 7 : 0x1f);
     // Fixed bits of EVEX; with other values this belongs to another instruction set.
-    if (first == 0x62 && ((second & 8) || !(third & 4))) return UNKNOWN;
-    if (first == 0x62) next(r);
-    uint8_t op = next(r);
+    if (op == 0x62 && ((payload & 8) || !(more & 4))) return UNKNOWN;
+    if (op == 0x62) ++*p;
+    uint8_t code = *(*p)++;
     switch (map) {
     case 1: {
-        unsigned flags = two_bytes(op);
+        unsigned flags = second[code];
         return flags & REL32 ? MODRM : flags; // kmov and the like
     }
     case 2:
@@ -176,81 +236,77 @@ static unsigned extended(struct reader *r, uint8_t first) {
     return UNKNOWN;
 }
 
-// ModRM, SIB and displacement.  Returns the reg field.
-static unsigned mod_rm(struct reader *r) {
-    uint8_t m = next(r);
-    unsigned mod = m >> 6, rm = m & 7, displacement = mod == 1 ? 1 : mod == 2 ? 4 : 0;
-    if (mod == 3) return m >> 3 & 7;
-    if (rm == 4) {
-        if ((next(r) & 7) == 5 && mod == 0) displacement = 4;
-    } else if (rm == 5 && mod == 0) {
-        displacement = 4;
+// The most bytes that decode reads: 15 prefixes, REX, three bytes of EVEX, opcode, ModRM, SIB.
+#define READS (2 * INSN_MOST)
+
+// Decodes what is at p, where READS bytes can be read.  False: no instruction that is known.
+static bool decode(const uint8_t *p, struct insn *out) {
+    out->invalid = false;
+    const uint8_t *at = p;
+    bool operand16 = false, address32 = false, wide = false;
+    int fs = -1;
+    uint8_t op = *at++;
+    unsigned flags = first[op];
+    while (flags & PREFIX) {
+        if (op == 0x64) fs = (int)(at - p) - 1;
+        operand16 |= op == 0x66;
+        address32 |= op == 0x67;
+        if (at - p > 15) return false;
+        op = *at++;
+        flags = first[op];
     }
-    skip(r, displacement);
-    return m >> 3 & 7;
+    if (flags & ESCAPE) {
+        if ((op & 0xf0) == 0x40) { // REX
+            wide = op & 8;
+            op = *at++;
+            flags = first[op];
+            if (flags & PREFIX) return false; // a REX that another prefix follows is none
+        }
+        if (op == 0x0f) {
+            op = *at++;
+            flags = op == 0x38 ? MODRM : op == 0x3a ? MODRM | IMM8 : second[op];
+            if (op == 0x38 || op == 0x3a) at++;
+            // maskmov; and what is no more than a few bits of ModRM, monitor for one.
+            if (op == 0xf7 || op == 0x01) flags |= IMPLIED;
+        } else if (op == 0xc4 || op == 0xc5 || op == 0x62 || (op == 0x8f && (*at & 0x1f) >= 8)) {
+            flags = extended(&at, op);
+            if (at[-1] == 0xf7) flags |= IMPLIED;
+        } else if ((op == 0xf6 || op == 0xf7) && (*at >> 3 & 7) < 2) {
+            flags |= op == 0xf6 ? IMM8 : IMM32;
+        }
+    }
+    if (flags & UNKNOWN) {
+        out->invalid = flags & INVALID;
+        return false;
+    }
+    bool memory = flags & (OFFSET | IMPLIED);
+    if (flags & MODRM) {
+        uint8_t m = *at++;
+        memory |= m < 0xc0;
+        // Without a base register there is a displacement of four bytes.
+        if ((m & 0xc7) == 0x04 && (*at & 7) == 5) at += 4;
+        at += after_modrm[m];
+    }
+    if (flags & (IMM8 | IMM16 | IMM32 | IMM64 | OFFSET | REL32)) {
+        if (flags & IMM8) at += 1;
+        if (flags & IMM16) at += 2;
+        if (flags & IMM32) at += operand16 && !wide ? 2 : 4;
+        if (flags & IMM64) at += wide ? 8 : operand16 ? 2 : 4;
+        if (flags & OFFSET) at += address32 ? 4 : 8;
+        if (flags & REL32) {
+            if (operand16 && !wide) return false; // makers of processors differ here
+            at += 4;
+        }
+    }
+    *out = (struct insn){.length = (unsigned)(at - p), .fs = fs, .memory = memory};
+    return out->length <= 15;
 }
 
 bool insn_decode(const uint8_t *p, const uint8_t *end, struct insn *out) {
-    struct reader r = {p, end, false};
-    bool operand16 = false, address32 = false, wide = false;
-    out->fs = -1;
-    uint8_t op;
-    for (bool prefix = true; prefix;) {
-        op = next(&r);
-        switch (op) {
-        case 0x64:
-            out->fs = (int)(r.at - p) - 1;
-            break;
-        case 0x66:
-            operand16 = true;
-            break;
-        case 0x67:
-            address32 = true;
-            break;
-        case 0x26: // segments, lock, repeat
-        case 0x2e:
-        case 0x36:
-        case 0x3e:
-        case 0x65:
-        case 0xf0:
-        case 0xf2:
-        case 0xf3:
-            break;
-        default:
-            prefix = false;
-        }
-        if (r.cut || r.at - p > 15) return false;
-    }
-    if ((op & 0xf0) == 0x40) { // REX
-        wide = op & 8;
-        op = next(&r);
-    }
-    unsigned flags;
-    bool legacy = false;
-    if (op == 0xc4 || op == 0xc5 || op == 0x62 || (op == 0x8f && r.at < end && (*r.at & 0x1f) >= 8)) {
-        flags = extended(&r, op);
-    } else if (op == 0x0f) {
-        op = next(&r);
-        flags = op == 0x38 ? MODRM : op == 0x3a ? MODRM | IMM8 : two_bytes(op);
-        if (op == 0x38 || op == 0x3a) next(&r);
-    } else {
-        legacy = true;
-        flags = one_byte(op);
-    }
-    if (flags & UNKNOWN) return false;
-    if (flags & MODRM) {
-        unsigned reg = mod_rm(&r);
-        if (legacy && (op == 0xf6 || op == 0xf7) && reg < 2) flags |= op == 0xf6 ? IMM8 : IMM32;
-    }
-    if (flags & IMM8) skip(&r, 1);
-    if (flags & IMM16) skip(&r, 2);
-    if (flags & IMM32) skip(&r, operand16 && !wide ? 2 : 4);
-    if (flags & IMM64) skip(&r, wide ? 8 : operand16 ? 2 : 4);
-    if (flags & OFFSET) skip(&r, address32 ? 4 : 8);
-    if (flags & REL32) {
-        if (operand16 && !wide) return false; // makers of processors differ here
-        skip(&r, 4);
-    }
-    out->length = (unsigned)(r.at - p);
-    return !r.cut && out->length <= 15;
+    if (end - p >= READS) return decode(p, out);
+    uint8_t copy[2 * READS] = {0};
+    out->invalid = false;
+    if (end <= p) return false;
+    memcpy(copy, p, (size_t)(end - p));
+    return decode(copy, out) && out->length <= (unsigned)(end - p);
 }

@@ -22,7 +22,7 @@
 
 static long (*functions[FUNCTIONS])(const long *);
 static const struct ckpt_back *back;
-static char *back_name; // from the plan
+static const char *back_path, *no_back; // from the plan
 
 _Noreturn void die(int status, const char *format, ...) {
     va_list ap;
@@ -63,6 +63,7 @@ void lower_open(void) {
     host.go.ending = need(lib, "ckpt_host_ending");
     host.go.serve = need(lib, "ckpt_host_serve");
     host.go.hooks = need(lib, "ckpt_host_hooks");
+    host.go.memory = need(lib, "ckpt_host_memory");
     host.go.talk = need(lib, "ckpt_host_talk");
     host.go.job = need(lib, "ckpt_host_job");
     static const struct host_hooks hooks = {.mine = back_mine, .hold = back_hold, .upcall = upcall};
@@ -78,32 +79,31 @@ void lower_open(void) {
 
 // ---- the back ----------------------------------------------------------------------------------
 
-const char *back_load(const char *name) {
-    static char why[5000];
+static const char *back_load(void) {
+    static char why[5000], reason[1000];
     if (back) return NULL;
-    if (!*name)
-        return "this is an MPI program, but no MPI launcher was found: start it as `mpiexec -n N "
-               "ckptrun PROGRAM`, or name the MPI with --mpi mpich|openmpi";
-    char path[4300];
-    if (strchr(name, '/'))
-        snprintf(path, sizeof path, "%s", name);
-    else
-        snprintf(path, sizeof path, "%s/ckpt/back/libckptback-%s.so", host.libdir, name);
+    if (!back_path || !*back_path)
+        return no_back && *no_back ? no_back : "no MPI was chosen: name one with --mpi";
     // MPI's threads inherit this thread's mask, and should not hear the application's signals.  UCX must
     // leave fault handlers alone (docs/split-process.md P3).
     kmask old = block_all();
     setenv("UCX_HANDLE_ERRORS", "none", 1);
-    void *lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    void *lib = dlopen(back_path, RTLD_NOW | RTLD_GLOBAL);
     const struct ckpt_back *(*entry)(const struct ckpt_back_host *) =
         lib ? (const struct ckpt_back *(*)(const struct ckpt_back_host *))dlsym(lib, "ckpt_back_entry")
             : NULL;
-    static struct ckpt_back_host ours = {.size = sizeof ours};
+    static struct ckpt_back_host ours = {.size = sizeof ours, .why = reason, .why_bytes = sizeof reason};
     ours.two_phase = host.two_phase;
     if (entry) back = entry(&ours);
     set_kernel_mask(old);
     if (!back) {
-        snprintf(why, sizeof why, "cannot load the real MPI through %s: %s", path,
-                 lib ? "it is no back of this version" : dlerror());
+        snprintf(why, sizeof why, "cannot load the real MPI through %s: %s", back_path,
+                 reason[0] ? reason
+                 : lib     ? "it is no back of this version of libckpt"
+                           : dlerror());
+        if (!reason[0])
+            strncat(why, "; `ckptctl back list` says which MPI each back was compiled for",
+                    sizeof why - strlen(why) - 1);
         return why;
     }
     for (unsigned i = 0; i < back->nfn && CKPT_FN_MPI + i < FUNCTIONS; i++)
@@ -116,18 +116,21 @@ const char *back_load(const char *name) {
 // nobody to report to.
 long fn_load_back(const long *a) {
     (void)a;
-    const char *error = back_load(back_name ? back_name : "");
+    const char *error = back_load();
     if (error) die(1, "%s", error);
     return 0;
 }
 
 bool back_calls_up(void) { return back && back->calls_up(); }
 
-void back_choose(char *name) { back_name = name; }
+void back_choose(const char *path, const char *none) {
+    back_path = path;
+    no_back = none;
+}
 
 int back_restart(char **message) {
     static ckpt_error error = {.size = sizeof error};
-    const char *why = back_load(back_name ? back_name : "");
+    const char *why = back_load();
     if (!why && back->restart(&error) == 0) return 0;
     *message = why ? (char *)why : error.message;
     return 1;

@@ -8,8 +8,8 @@
 
 _Noreturn void die(int status, const char *format, ...);
 void lower_open(void);
-void back_choose(char *name);           // which back fn_load_back loads, from the plan; name must stay valid
-const char *back_load(const char *abi); // NULL, or what is wrong
+void back_choose(const char *path,
+                 const char *none); // the back, else why there is none, from the plan; both stay valid
 int back_restart(char **message);
 bool back_calls_up(void); // callbacks of libckpt's may call functions of the application, on a stopped thread
 

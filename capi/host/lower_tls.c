@@ -8,26 +8,28 @@
 // prefix 0x64; with 0x65 instead, the same instruction goes through GS.  So the code of the lower half is
 // changed, prefix by prefix, when it is loaded: from then on FS is the upper half's and GS the lower half's.
 //
-// Every such instruction must be found, and nothing else may be changed.  Unwind tables (.eh_frame_hdr) say
-// where each function begins and ends; between these addresses instructions follow each other (insn.c).  Code
-// without unwind information, such as Go's, is decoded as a whole.  The check of a stack protector (fs:0x28)
-// may stay as it is: within one function FS does not change, and the other half's canary is as good as ours.
+// Every such instruction must be found, and nothing else may be changed (fs_code.c).  The check of a stack
+// protector (fs:0x28) may stay as it is: within one function FS does not change, and the other half's canary is
+// as good as ours.
 //
-// All this is done only when CKPT_LOWER_TLS=gs asks for it.
+// CKPT_LOWER_TLS=fs does without all this: each crossing writes the FS base.
 //
 //   begin           one thread: the C library's clone, the objects that are there, ld.so's hook for debuggers
 //   pthread_create  clone's child sets GS to the thread pointer that the kernel put into FS
 //   dlopen          ld.so calls the hook when the object is mapped and before its code runs: it is changed too
-//   no success      at the beginning: the gate writes FS as well (lower_quick), and both registers are right.
-//                   Later, calls are under way that rely on FS as it is: the process ends, and says how to
-//                   start it so that this cannot happen.  None of Debian's 400 libraries around MPI causes this.
+//   no success      the gate writes FS as well (lower_quick), and both registers are right.  Later than at the
+//                   beginning this needs a process with one thread, for another may be in a call that relies on
+//                   FS as it is: the process ends then, and says how to start it so that this cannot happen.
+//                   None of Debian's 400 libraries around MPI causes this.
 //
 // Nothing here may use thread-local storage or the C library's allocator: this code runs within dlopen.
 #include "host.h"
+#include "fs_code.h"
 #include "insn.h"
 #include "lower.h"
 #include "lower_tls.h"
 #include "machine.h"
+#include "thread.h"
 
 #include <dirent.h>
 #include <elf.h>
@@ -48,199 +50,9 @@ const char *lower_tls_why(void) { return lower_quick ? NULL : why; }
 // gs:[-8].
 __thread struct thread *lower_me;
 
-#define FS_PREFIX 0x64
 #define GS_PREFIX 0x65
 
-// ---- objects -------------------------------------------------------------------------------------
-
-#define SEGMENTS 8
-
-struct object {
-    uint64_t base;
-    const Elf64_Phdr *phdr;
-    unsigned phnum;
-    const uint8_t *unwind; // .eh_frame_hdr, NULL: none
-    bool static_tls;       // has relocations for which the compiler reads FS itself
-    struct {
-        uint8_t *at, *end;
-        int prot;
-    } code[SEGMENTS];
-    unsigned segments;
-};
-
-static bool object_read(const struct link_map *m, struct object *o) {
-    const Elf64_Ehdr *eh = (const Elf64_Ehdr *)m->l_addr;
-    *o = (struct object){.base = m->l_addr};
-    if (!eh || memcmp(eh->e_ident, ELFMAG, SELFMAG)) return false;
-    o->phdr = (const Elf64_Phdr *)(o->base + eh->e_phoff);
-    o->phnum = eh->e_phnum;
-    for (unsigned i = 0; i < o->phnum; i++) {
-        const Elf64_Phdr *p = &o->phdr[i];
-        if (p->p_type == PT_GNU_EH_FRAME) o->unwind = (const uint8_t *)(o->base + p->p_vaddr);
-        if (p->p_type != PT_LOAD || !(p->p_flags & PF_X)) continue;
-        if (o->segments == SEGMENTS) return false;
-        uint8_t *at = (uint8_t *)(o->base + p->p_vaddr);
-        o->code[o->segments].at = at;
-        o->code[o->segments].end = at + p->p_filesz;
-        o->code[o->segments].prot =
-            (p->p_flags & PF_R ? PROT_READ : 0) | PROT_EXEC | (p->p_flags & PF_W ? PROT_WRITE : 0);
-        o->segments++;
-    }
-    for (const Elf64_Dyn *d = m->l_ld; d && d->d_tag != DT_NULL; d++)
-        if (d->d_tag == DT_FLAGS && (d->d_un.d_val & DF_STATIC_TLS)) o->static_tls = true;
-    return true;
-}
-
-// Instructions that were found in an object.  They are changed once the whole object was decoded.
-struct found {
-    uint8_t **at;
-    size_t count, room;
-    bool full;
-};
-
-static void *pages(size_t bytes) {
-    long m = RAW6(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return m < 0 && m > -4096 ? NULL : (void *)m;
-}
-
-static void found_add(struct found *f, uint8_t *at) {
-    if (f->count == f->room) {
-        size_t room = f->room ? 2 * f->room : 1 << 13;
-        uint8_t **more = pages(room * sizeof *more);
-        if (!more) {
-            f->full = true;
-            return;
-        }
-        if (f->room) {
-            memcpy(more, f->at, f->count * sizeof *more);
-            RAW2(SYS_munmap, f->at, f->room * sizeof *more);
-        }
-        f->at = more;
-        f->room = room;
-    }
-    f->at[f->count++] = at;
-}
-
-static void found_done(struct found *f) {
-    if (f->room) RAW2(SYS_munmap, f->at, f->room * sizeof *f->at);
-}
-
-// mov, sub, xor or cmp of a register with fs:0x28.
-static bool is_canary(const uint8_t *p, const uint8_t *end) {
-    static const uint8_t address[] = {0x25, 0x28, 0, 0, 0};
-    return end - p >= 9 && (p[1] & 0xf8) == 0x48 &&
-           (p[2] == 0x8b || p[2] == 0x2b || p[2] == 0x33 || p[2] == 0x3b) && (p[3] & 0xc7) == 0x04 &&
-           !memcmp(p + 4, address, sizeof address);
-}
-
-// Whether the bytes may hold an instruction that has to be changed: most do not, and are not decoded.
-static bool may_have(const uint8_t *p, const uint8_t *end) {
-    while ((p = memchr(p, FS_PREFIX, (size_t)(end - p)))) {
-        if (!is_canary(p, end)) return true;
-        p++;
-    }
-    return false;
-}
-
-// Decodes the instructions from p to end; false when the last one does not end there.
-static bool scan(uint8_t *p, uint8_t *end, struct found *found) {
-    struct insn in;
-    for (; p < end; p += in.length) {
-        if (!insn_decode(p, end, &in)) return false;
-        if (in.fs >= 0 && !is_canary(p, end)) found_add(found, p + in.fs);
-    }
-    return true;
-}
-
-// ---- unwind tables (Linux Standard Base, .eh_frame_hdr and .eh_frame) ------------------------------
-
-static uint64_t uleb(const uint8_t **p) {
-    uint64_t v = 0;
-    for (unsigned shift = 0;; shift += 7) {
-        uint8_t b = *(*p)++;
-        v |= (uint64_t)(b & 0x7f) << shift;
-        if (!(b & 0x80)) return v;
-    }
-}
-
-static uint32_t word_at(const uint8_t *p) {
-    uint32_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-#define PCREL_SDATA4 0x1b
-#define DATAREL_SDATA4 0x3b
-
-// How the functions of a CIE encode their addresses; 0: in an unknown way.
-static uint8_t encoding_of(const uint8_t *cie) {
-    const char *augmentation = (const char *)cie + 9;
-    if (augmentation[0] != 'z') return 0;
-    const uint8_t *p = cie + 9 + strlen(augmentation) + 1;
-    for (int i = 0; i < 4; i++) uleb(&p); // alignments, return address, length of what follows
-    for (const char *a = augmentation + 1; *a; a++) switch (*a) {
-        case 'R':
-            return *p;
-        case 'L':
-            p++;
-            break;
-        case 'P': {
-            uint8_t form = *p++ & 0x0f;
-            p += form == 0x0b || form == 0x03 ? 4 : 8;
-            break;
-        }
-        case 'S':
-        case 'B':
-            break;
-        default:
-            return 0;
-        }
-    return 0;
-}
-
-// The i-th function of the table, which is sorted by address.  False: the entry has an unknown form.
-static bool function_at(const uint8_t *header, uint32_t i, uint8_t **at, uint8_t **end) {
-    const uint8_t *entry = header + 12 + 8 * (size_t)i;
-    uint8_t *begin = (uint8_t *)header + (int32_t)word_at(entry);
-    const uint8_t *fde = header + (int32_t)word_at(entry + 4);
-    if (encoding_of(fde + 4 - word_at(fde + 4)) != PCREL_SDATA4) return false;
-    *at = begin;
-    *end = begin + word_at(fde + 12);
-    return true;
-}
-
 // ---- one object ------------------------------------------------------------------------------------
-
-// Code without unwind information: Go's, procedure linkage tables, padding, or tables of constants.
-static bool scan_gap(const struct object *o, uint8_t *at, uint8_t *end, struct found *found) {
-    if (at >= end || !may_have(at, end)) return true;
-    size_t before = found->count;
-    if (scan(at, end, found)) return true;
-    found->count = before;
-    return !o->static_tls; // constants, if the object has no code that reads FS
-}
-
-static bool scan_object(const struct object *o, struct found *found) {
-    uint32_t n = 0;
-    if (o->unwind) {
-        if (o->unwind[0] != 1 || o->unwind[2] != 0x03 || o->unwind[3] != DATAREL_SDATA4) return false;
-        n = word_at(o->unwind + 8);
-    }
-    for (unsigned s = 0; s < o->segments; s++) {
-        uint8_t *done = o->code[s].at, *limit = o->code[s].end;
-        for (uint32_t i = 0; i < n; i++) {
-            uint8_t *at, *end;
-            if (!function_at(o->unwind, i, &at, &end)) return false;
-            if (at < done || at >= limit) continue; // in another segment, or inside the function before
-            if (end > limit) return false;
-            if (!scan_gap(o, done, at, found)) return false;
-            if (may_have(at, end) && !scan(at, end, found)) return false;
-            done = end;
-        }
-        if (!scan_gap(o, done, limit, found)) return false;
-    }
-    return !found->full;
-}
 
 static bool writable(const struct object *o, bool on) {
     for (unsigned s = 0; s < o->segments; s++) {
@@ -255,7 +67,7 @@ static bool convert(const struct link_map *m) {
     struct object o;
     struct found found = {0};
     if (!object_read(m, &o)) return false;
-    bool good = scan_object(&o, &found);
+    bool good = object_scan(&o, &found);
     if (good && found.count) {
         good = writable(&o, true);
         for (size_t i = 0; good && i < found.count; i++) *found.at[i] = GS_PREFIX;
@@ -297,6 +109,24 @@ static const char *convert_all(void) {
     return NULL;
 }
 
+// From now on the gate writes FS.  False: that is too late for another thread.  lower_me is NULL in a thread of
+// MPI's own, which has its FS base from clone.
+static bool switch_fs(void) {
+    struct thread *me = lower_me, *all = host.threads;
+    if (all && (all->next || all != me)) return false;
+    lower_quick = false;
+    if (!me) return true;
+    // Functions under way have the upper half's word of the stack protector in their frames.  Those that had
+    // the lower half's word are ckptrun's and do not look at it.
+    enum { PROTECTOR = 0x28 };
+    if (get_fs() != me->lower_fs)
+        memcpy((uint8_t *)me->lower_fs + PROTECTOR, (uint8_t *)get_fs() + PROTECTOR, sizeof(uint64_t));
+    // A signal in between finds a thread that is in the lower half, by either of both.
+    set_fs(me->lower_fs);
+    me->quick = 0;
+    return true;
+}
+
 // ld.so calls this, with its lock held, wherever it tells debuggers of a change.
 static void objects_changed(void) {
     if (_r_debug.r_state != RT_CONSISTENT || !lower_quick) return;
@@ -305,7 +135,13 @@ static void objects_changed(void) {
     __asm__("" : "+r"(all)); // the compiler only knows the shorter form
     const bool namespaces = all->r_version > 1 && ((const struct r_debug_extended *)all)->r_next;
     const char *name = namespaces ? "a library in a namespace of its own (dlmopen)" : convert_all();
-    if (name) die(1, "%s has code that libckpt does not understand: do without CKPT_LOWER_TLS=gs", name);
+    if (!name) return;
+    why = "a library that was loaded later has code that libckpt does not understand";
+    if (!switch_fs())
+        die(1,
+            "%s has code that libckpt does not understand, and was loaded when there were several threads: start "
+            "this job with CKPT_LOWER_TLS=fs in its environment",
+            name);
 }
 
 // ---- the C library's clone, and ld.so's hook -------------------------------------------------------
@@ -427,10 +263,11 @@ static bool other_threads(void) {
 
 void lower_tls_begin(void) {
     const char *wish = getenv("CKPT_LOWER_TLS");
-    if (!wish || strcmp(wish, "gs")) {
-        why = "CKPT_LOWER_TLS is not gs";
+    if (wish && !strcmp(wish, "fs")) {
+        why = "CKPT_LOWER_TLS is fs";
         return;
     }
+    if (wish && *wish && strcmp(wish, "gs")) die(2, "CKPT_LOWER_TLS is gs or fs, not %s", wish);
     uint64_t tp = get_fs();
     if ((uint64_t)&lower_me != tp - 8) {
         why = "ckptrun was linked with other thread-local storage than it has";

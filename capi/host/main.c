@@ -125,7 +125,7 @@ int main(int argc, char **argv, char **envp) {
     }
     error = arena_vacant();
     if (error) die(1, "%s", error);
-    back_choose(plan.back);
+    back_choose(plan.back, plan.no_back);
     host.again = plan.again;
     host.launched = plan.launched;
     host.mpi = plan.action == PLAN_RESTART && plan.restart_mpi;

@@ -449,8 +449,10 @@ long sys_sigaltstack(struct call *c) {
 }
 
 long sys_rt_sigsuspend(struct call *c) {
+    kmask mask;
     if (c->a[1] != 8) return -EINVAL;
-    kmask mask = *(const kmask *)c->a[0] & ~(KBIT(SIGKILL) | KBIT(SIGSTOP) | OURS);
+    if (!copy_in(&mask, (uint64_t)c->a[0], sizeof mask)) return -EFAULT;
+    mask &= ~(KBIT(SIGKILL) | KBIT(SIGSTOP) | OURS);
     c->t->suspended = true;
     c->t->suspend_mask = mask;
     static const long none[6];
@@ -463,11 +465,15 @@ long sys_pause(struct call *c) { return blocking(c, SYS_pause, c->a); }
 
 long sys_rt_sigtimedwait(struct call *c) {
     // Waits for blocked signals.  Our own are never blocked for long, and nobody can wait for them.
-    kmask set = *(const kmask *)c->a[0] & ~OURS;
-    long a[6] = {(long)&set, c->a[1], c->a[2], 8};
+    kmask set;
+    struct timespec timeout;
     if (c->a[3] != 8) return -EINVAL;
+    if (!copy_in(&set, (uint64_t)c->a[0], sizeof set)) return -EFAULT;
+    if (c->a[2] && !copy_in(&timeout, (uint64_t)c->a[2], sizeof timeout)) return -EFAULT;
+    set &= ~OURS;
+    long a[6] = {(long)&set, c->a[1], c->a[2], 8};
     // A signal that is both waited for and unblocked may reach a handler first, as without ckptrun.
-    const struct timespec *ts = (const struct timespec *)c->a[2];
+    const struct timespec *ts = c->a[2] ? &timeout : NULL;
     int64_t when = ts ? wait_deadline(c, ts) : 0;
     struct timespec left;
     if (ts) {

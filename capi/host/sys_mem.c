@@ -68,6 +68,7 @@ long sys_mmap(struct call *c) {
         if (r >= 0 && room >= 0) outside[room].start = (uint64_t)r, outside[room].end = (uint64_t)r + bytes;
         if (r >= 0) arena_claim(addr, addr + bytes);
         unlock();
+        if (r >= 0) memory_changes(c, addr, bytes, MEMORY_GONE);
         return r;
     }
     if (flags & MAP_32BIT) return mapped(mmap(NULL, bytes, prot, flags, fd, c->a[5]));
@@ -98,6 +99,7 @@ long sys_munmap(struct call *c) {
     long r = munmap((void *)addr, bytes) ? -errno : 0;
     if (!r) arena_free(addr, addr + bytes);
     unlock();
+    if (!r) memory_changes(c, addr, bytes, MEMORY_GONE);
     return r;
 }
 
@@ -105,20 +107,22 @@ long sys_mremap(struct call *c) {
     uint64_t addr = (uint64_t)c->a[0], old = UP(c->a[1]), new = UP(c->a[2]);
     int flags = (int)c->a[3];
     if (!new || (addr & (PAGE - 1))) return -EINVAL;
+    memory_changes(c, addr, old, MEMORY_MOVE);
     lock();
     long r;
     if (flags & MREMAP_FIXED) {
         uint64_t to = (uint64_t)c->a[4];
-        r = in_upper(to) ? mapped(mremap((void *)addr, old, new, flags, (void *)to)) : -EINVAL;
+        r = in_upper(to) ? remap_to(addr, old, new, flags, to) : -EINVAL;
         if (r >= 0) {
             if (!(flags & MREMAP_DONTUNMAP)) arena_free(addr, addr + old);
             arena_claim(to, to + new);
         }
         unlock();
+        if (r >= 0) memory_changes(c, to, new, MEMORY_GONE);
         return r;
     }
     // In place first: the kernel grows only into free addresses, and those are ours to give.
-    r = flags & MREMAP_DONTUNMAP ? -ENOMEM : mapped(mremap((void *)addr, old, new, 0));
+    r = flags & MREMAP_DONTUNMAP ? -ENOMEM : remap_in_place(addr, old, new);
     if (r >= 0) {
         if (new < old)
             arena_free(addr + new, addr + old);
@@ -127,7 +131,7 @@ long sys_mremap(struct call *c) {
     } else if (r == -ENOMEM && (flags & MREMAP_MAYMOVE)) {
         uint64_t to = arena_reserve(new, alignment(new));
         if (to) {
-            r = mapped(mremap((void *)addr, old, new, flags | MREMAP_FIXED, (void *)to));
+            r = remap_to(addr, old, new, flags | MREMAP_FIXED, to);
             if (r < 0)
                 arena_free(to, to + new);
             else if (old && !(flags & MREMAP_DONTUNMAP))
@@ -154,6 +158,7 @@ long sys_brk(struct call *c) {
         munmap((void *)to, from - to);
     if (ok) host.brk = want;
     unlock();
+    if (ok && to < from) memory_changes(c, to, from - to, MEMORY_GONE);
     return (long)host.brk;
 }
 

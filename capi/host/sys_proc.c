@@ -147,6 +147,7 @@ long sys_waitid(struct call *c) {
 // Makes a copy of the process with the lower libc's fork, which keeps the lower malloc usable in the child.
 // The upper libc does the same for its own half around this call.
 static long do_fork(struct call *c, unsigned long flags, pid_t *ctid) {
+    memory_changes(c, 0, 0, MEMORY_COPY);
     lock(); // so that the child does not inherit it held by another thread
     pid_t pid = fork();
     if (pid < 0) {
@@ -165,6 +166,7 @@ static long do_fork(struct call *c, unsigned long flags, pid_t *ctid) {
     unlock();
     trap_arm_thread();
     c->t->clear_tid = flags & CLONE_CHILD_CLEARTID ? (uint64_t)ctid : 0;
+    c->t->robust = 0; // as in the kernel; the C library sets it again
     if (flags & CLONE_CHILD_SETTID) *ctid = host.pid;
     return 0;
 }
@@ -193,6 +195,7 @@ static void borrower_run(void *arg) {
 
 static long do_vfork(struct call *c, uint64_t stack) {
     enum { ALT = 128 << 10, RUN = 64 << 10 };
+    memory_changes(c, 0, 0, MEMORY_COPY); // nobody could tell Go of the child's changes
     size_t bytes = ALT + RUN;
     uint8_t *m =
         (uint8_t *)RAW6(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -355,6 +358,7 @@ long sys_exit_group(struct call *c) {
         host.ending = 1;
         thread_call_lower(c->t, c->uc, tell_ending, (void *)c->a[0]);
     }
+    if (!borrowed()) robust_end(c->t);
     RAW1(SYS_exit_group, c->a[0]);
     __builtin_unreachable();
 }

@@ -61,30 +61,35 @@ static int64_t to_ns(const struct timespec *ts) {
 }
 
 // Relative sleeps become absolute ones on the monotonic clock, so that cutting loses nothing.
-static long relative_sleep(struct call *c, const struct timespec *req, struct timespec *rem) {
-    if (!valid(req)) return -EINVAL;
-    int64_t when = deadline(c, to_ns(req));
+static long relative_sleep(struct call *c, uint64_t request, uint64_t remaining) {
+    struct timespec req, left;
+    if (!copy_in(&req, request, sizeof req)) return -EFAULT;
+    if (!valid(&req)) return -EINVAL;
+    int64_t when = deadline(c, to_ns(&req));
     struct timespec abs = {when / SECOND, when % SECOND};
     long a[6] = {CLOCK_MONOTONIC, TIMER_ABSTIME, (long)&abs, 0};
     long r = blocking(c, SYS_clock_nanosleep, a);
-    if (r == -EINTR && rem) *rem = wait_left(when);
+    if (r == -EINTR && remaining) {
+        left = wait_left(when);
+        if (!copy_out(remaining, &left, sizeof left)) return -EFAULT;
+    }
     wait_remember(c, r, when);
     return r;
 }
 
-long sys_nanosleep(struct call *c) {
-    return relative_sleep(c, (const struct timespec *)c->a[0], (struct timespec *)c->a[1]);
-}
+long sys_nanosleep(struct call *c) { return relative_sleep(c, (uint64_t)c->a[0], (uint64_t)c->a[1]); }
 
 long sys_clock_nanosleep(struct call *c) {
     bool relative = !(c->a[1] & TIMER_ABSTIME);
     // Only for clocks that run with real time; a sleep on a clock of CPU time is left to the kernel.
     if (relative && (c->a[0] == CLOCK_MONOTONIC || c->a[0] == CLOCK_REALTIME || c->a[0] == CLOCK_BOOTTIME ||
                      c->a[0] == CLOCK_TAI))
-        return relative_sleep(c, (const struct timespec *)c->a[2], (struct timespec *)c->a[3]);
+        return relative_sleep(c, (uint64_t)c->a[2], (uint64_t)c->a[3]);
     long a[6] = {c->a[0], c->a[1], c->a[2], c->a[3]};
-    struct timespec to;
-    if (!relative && a[2]) a[2] = (long)clock_to_kernel((clockid_t)a[0], (const struct timespec *)a[2], &to);
+    struct timespec when, to;
+    if (!relative && a[2] &&
+        copy_in(&when, (uint64_t)a[2], sizeof when)) // else the kernel refuses the address
+        a[2] = (long)clock_to_kernel((clockid_t)a[0], &when, &to);
     return blocking(c, SYS_clock_nanosleep, a);
 }
 
@@ -108,13 +113,22 @@ long sys_poll(struct call *c) {
 }
 
 // The mask of a call that has one of its own: signals that the call lets in are delivered although the thread
-// blocks them.
-static kmask own_mask(struct call *c, uint64_t set) {
-    if (!set) return uc_mask(c->uc);
-    kmask m = *(const kmask *)set & ~(KBIT(SIGKILL) | KBIT(SIGSTOP) | OURS);
+// blocks them.  false: set is no address.
+static bool own_mask(struct call *c, uint64_t set, kmask *mask) {
+    *mask = uc_mask(c->uc);
+    if (!set) return true;
+    if (!copy_in(mask, set, sizeof *mask)) return false;
+    *mask &= ~(KBIT(SIGKILL) | KBIT(SIGSTOP) | OURS);
     c->t->suspended = true;
-    c->t->suspend_mask = m;
-    return m;
+    c->t->suspend_mask = *mask;
+    return true;
+}
+
+// The timeout of a call, of which 0 is none; 0, or the error that the kernel gives.
+static long timeout_in(uint64_t at, struct timespec *ts) {
+    if (!at) return 0;
+    if (!copy_in(ts, at, sizeof *ts)) return -EFAULT;
+    return valid(ts) ? 0 : -EINVAL;
 }
 
 static long own_mask_done(struct call *c, long r) {
@@ -123,12 +137,15 @@ static long own_mask_done(struct call *c, long r) {
 }
 
 long sys_ppoll(struct call *c) {
-    const struct timespec *ts = (const struct timespec *)c->a[2];
-    if (ts && !valid(ts)) return -EINVAL;
-    int64_t when = ts ? deadline(c, to_ns(ts)) : 0;
-    kmask mask = own_mask(c, (uint64_t)c->a[3]);
-    long r = own_mask_done(c, poll_until(c, c->a[0], c->a[1], !ts, when, mask));
-    if (ts) wait_remember(c, r, when);
+    struct timespec ts;
+    kmask mask;
+    bool forever = c->a[2] == 0;
+    long r = timeout_in((uint64_t)c->a[2], &ts);
+    if (r == 0 && !own_mask(c, (uint64_t)c->a[3], &mask)) r = -EFAULT;
+    if (r != 0) return r;
+    int64_t when = forever ? 0 : deadline(c, to_ns(&ts));
+    r = own_mask_done(c, poll_until(c, c->a[0], c->a[1], forever, when, mask));
+    if (!forever) wait_remember(c, r, when);
     return r;
 }
 
@@ -141,37 +158,46 @@ static long select_until(struct call *c, bool forever, int64_t when, kmask mask)
 }
 
 long sys_select(struct call *c) {
-    struct timeval *tv = (struct timeval *)c->a[4];
-    if (tv && (tv->tv_sec < 0 || tv->tv_usec < 0)) return -EINVAL;
+    struct timeval tv;
+    bool forever = c->a[4] == 0;
+    if (!forever && !copy_in(&tv, (uint64_t)c->a[4], sizeof tv)) return -EFAULT;
+    if (!forever && (tv.tv_sec < 0 || tv.tv_usec < 0)) return -EINVAL;
     if (!fds_select(c)) return -EBADF;
     int64_t when = 0;
-    if (tv) {
-        struct timespec ts = {tv->tv_sec + tv->tv_usec / 1000000, tv->tv_usec % 1000000 * 1000};
+    if (!forever) {
+        struct timespec ts = {tv.tv_sec + tv.tv_usec / 1000000, tv.tv_usec % 1000000 * 1000};
         when = deadline(c, to_ns(&ts));
     }
-    long r = select_until(c, !tv, when, uc_mask(c->uc));
-    if (tv) {
+    long r = select_until(c, forever, when, uc_mask(c->uc));
+    if (!forever) {
         wait_remember(c, r, when);
-        if (r != CUT) { // Linux tells how much time is left
+        if (r != CUT) { // Linux tells how much time is left, if it can
             struct timespec left = wait_left(when);
-            tv->tv_sec = left.tv_sec;
-            tv->tv_usec = left.tv_nsec / 1000;
+            tv = (struct timeval){left.tv_sec, left.tv_nsec / 1000};
+            copy_out((uint64_t)c->a[4], &tv, sizeof tv);
         }
     }
     return r;
 }
 
 long sys_pselect6(struct call *c) {
-    struct timespec *ts = (struct timespec *)c->a[4];
-    const uint64_t *sig = (const uint64_t *)c->a[5]; // {mask, bytes}
-    if (ts && !valid(ts)) return -EINVAL;
+    struct timespec ts;
+    uint64_t sig[2] = {0, 0}; // mask, bytes
+    bool forever = c->a[4] == 0;
+    kmask mask;
+    if (c->a[5] && !copy_in(sig, (uint64_t)c->a[5], sizeof sig)) return -EFAULT;
+    long r = timeout_in((uint64_t)c->a[4], &ts);
+    if (r != 0) return r;
     if (!fds_select(c)) return -EBADF;
-    int64_t when = ts ? deadline(c, to_ns(ts)) : 0;
-    kmask mask = own_mask(c, sig ? sig[0] : 0);
-    long r = own_mask_done(c, select_until(c, !ts, when, mask));
-    if (ts) {
+    if (!own_mask(c, sig[0], &mask)) return -EFAULT;
+    int64_t when = forever ? 0 : deadline(c, to_ns(&ts));
+    r = own_mask_done(c, select_until(c, forever, when, mask));
+    if (!forever) {
         wait_remember(c, r, when);
-        if (r != CUT) *ts = wait_left(when);
+        if (r != CUT) {
+            ts = wait_left(when);
+            copy_out((uint64_t)c->a[4], &ts, sizeof ts);
+        }
     }
     return r;
 }
@@ -195,34 +221,39 @@ static long epoll_until(struct call *c, bool forever, int64_t when, kmask mask) 
 long sys_epoll_wait(struct call *c) {
     int ms = (int)c->a[3];
     int64_t when = ms > 0 ? deadline(c, ms * 1000000ll) : now_ns();
-    kmask mask = own_mask(c, c->nr == SYS_epoll_pwait ? (uint64_t)c->a[4] : 0);
+    kmask mask;
+    if (!own_mask(c, c->nr == SYS_epoll_pwait ? (uint64_t)c->a[4] : 0, &mask)) return -EFAULT;
     long r = own_mask_done(c, epoll_until(c, ms < 0, when, mask));
     if (ms > 0) wait_remember(c, r, when);
     return r;
 }
 
 long sys_epoll_pwait2(struct call *c) {
-    const struct timespec *ts = (const struct timespec *)c->a[3];
-    if (ts && !valid(ts)) return -EINVAL;
-    int64_t when = ts ? deadline(c, to_ns(ts)) : now_ns();
-    kmask mask = own_mask(c, (uint64_t)c->a[4]);
-    long r = own_mask_done(c, epoll_until(c, !ts, when, mask));
-    if (ts) wait_remember(c, r, when);
+    struct timespec ts;
+    kmask mask;
+    bool forever = c->a[3] == 0;
+    long r = timeout_in((uint64_t)c->a[3], &ts);
+    if (r == 0 && !own_mask(c, (uint64_t)c->a[4], &mask)) r = -EFAULT;
+    if (r != 0) return r;
+    int64_t when = forever ? now_ns() : deadline(c, to_ns(&ts));
+    r = own_mask_done(c, epoll_until(c, forever, when, mask));
+    if (!forever) wait_remember(c, r, when);
     return r;
 }
 
 long sys_futex(struct call *c) {
     int op = (int)c->a[1] & FUTEX_CMD_MASK;
-    const struct timespec *ts = (const struct timespec *)c->a[3];
-    if (op == FUTEX_WAIT_BITSET && ts && !(c->a[1] & FUTEX_CLOCK_REALTIME)) { // until a time of its clock
-        struct timespec to;
+    bool until = op == FUTEX_WAIT_BITSET && !(c->a[1] & FUTEX_CLOCK_REALTIME); // a time of its clock
+    if (!c->a[3] || (op != FUTEX_WAIT && !until)) return blocking(c, SYS_futex, c->a);
+    struct timespec ts, to;
+    if (!copy_in(&ts, (uint64_t)c->a[3], sizeof ts)) return -EFAULT;
+    if (until) {
         long a[6] = {c->a[0], c->a[1], c->a[2], 0, c->a[4], c->a[5]};
-        a[3] = (long)clock_to_kernel(CLOCK_MONOTONIC, ts, &to);
+        a[3] = (long)clock_to_kernel(CLOCK_MONOTONIC, &ts, &to);
         return blocking(c, SYS_futex, a);
     }
-    if (op != FUTEX_WAIT || !ts) return blocking(c, SYS_futex, c->a);
-    if (!valid(ts)) return -EINVAL;
-    int64_t when = deadline(c, to_ns(ts));
+    if (!valid(&ts)) return -EINVAL;
+    int64_t when = deadline(c, to_ns(&ts));
     struct timespec abs = {when / SECOND, when % SECOND};
     // FUTEX_WAIT waits for a while, FUTEX_WAIT_BITSET until a time; both on the monotonic clock.
     long a[6] = {c->a[0], FUTEX_WAIT_BITSET | (c->a[1] & FUTEX_PRIVATE_FLAG),

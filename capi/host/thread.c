@@ -205,6 +205,7 @@ long thread_call_lower(struct thread *t, const ucontext_t *uc, long (*fn)(void *
 // thread that a joiner waits for.
 static void farewell(struct thread *t) {
     uint32_t *word = (uint32_t *)t->clear_tid;
+    robust_end(t);
     if (word) {
         __atomic_store_n(word, 0, __ATOMIC_RELEASE);
         futex(word, FUTEX_WAKE, 1, NULL);
@@ -594,6 +595,17 @@ static void op_end(int status) {
     RAW1(SYS_exit_group, status);
 }
 
+static void op_fail(int status) {
+    host.ending = 1;
+    fds_abort_job(status);
+    RAW1(SYS_exit_group, status);
+}
+
+static void op_lazy(int on) {
+    if (on) host.restarted_lazily = true;
+    __atomic_store_n(&host.lazy, on, __ATOMIC_RELEASE);
+}
+
 static int op_foreign(uint64_t start, uint64_t end) {
     if (start < ARENA_MMAP || end > ARENA_END) return 0; // the list does not cover these addresses
     lock();
@@ -620,4 +632,9 @@ const struct host_ops host_operations = {
     .end = op_end,
     .load = threads_load,
     .errand = op_errand,
+    .lazy = op_lazy,
+    .fail = op_fail,
+    .closed = closed_file,
+    .closed_safe = closed_safe,
+    .names = names_set,
 };

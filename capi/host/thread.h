@@ -64,6 +64,7 @@ struct thread {
     bool main;                   // saved
     volatile uint32_t state;     // saved    as kind of the image; T_PARKED when loaded
     stack_t app_altstack;        // saved
+    uint64_t robust;             // saved    what the application gave to set_robust_list; 0: nothing
     kmask hidden_mask;           // saved    which of OURS the application believes to have blocked
     struct signal_list pending;  // saved    signals that came in the lower half; loaded into kept
     uint32_t image_pending;      // dropped  how many of pending go into the image
@@ -108,6 +109,7 @@ void thread_forked(struct thread *t); // in the child: only this thread is left
 _Noreturn void thread_run_main(uint64_t ip, uint64_t sp);
 _Noreturn void threads_continue(void); // restart: all threads go on; the main one is the caller
 _Noreturn void thread_leave(struct thread *t);
+void robust_end(struct thread *t); // robust.c: t ends; its robust mutexes get to know
 // Makes the lower thread that carries t; restart: t is from an image.  Returns 0 or an error number.  *vtid
 // is the id of t, which may have ended already.
 int thread_carry(struct thread *t, bool restart, pid_t *vtid);

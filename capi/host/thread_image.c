@@ -19,6 +19,12 @@ static size_t thread_bytes(const struct thread *t) {
     return (sizeof(struct thread_image) + signals + t->xsave_bytes + 7) & ~7ul;
 }
 
+// Both are in the C library's record of the thread.
+static int32_t robust_save(const struct thread *t) {
+    int64_t apart = (int64_t)(t->robust - t->clear_tid);
+    return t->robust != 0 && apart == (int32_t)apart ? (int32_t)apart : 0;
+}
+
 static void thread_save(const struct thread *t, struct thread_image *im) {
     *im = (struct thread_image){
         .bytes = (uint32_t)thread_bytes(t),
@@ -41,6 +47,7 @@ static void thread_save(const struct thread *t, struct thread_image *im) {
         .cut_left = t->cut.ip ? t->cut.deadline - now_ns() : 0,
         .xsave_bytes = t->xsave_bytes,
         .pending = t->kept.count + t->image_pending,
+        .robust = robust_save(t),
     };
     memcpy(im->comm, t->comm, sizeof im->comm);
     memcpy(im->regs, t->uc.uc_mcontext.gregs, sizeof im->regs);
@@ -59,6 +66,7 @@ static bool thread_load(struct thread *t, const struct thread_image *im) {
     t->upper_fs = im->upper_fs;
     t->upper_sp = im->upper_sp;
     t->clear_tid = im->clear_tid;
+    t->robust = im->robust != 0 ? im->clear_tid + (uint64_t)(int64_t)im->robust : 0;
     t->uc_mask = im->mask;
     t->hidden_mask = im->hidden_mask;
     t->app_altstack = (stack_t){

@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <linux/nsfs.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/futex.h>
@@ -24,6 +25,9 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
+#ifndef MADV_GUARD_INSTALL // Linux 6.13
+#define MADV_GUARD_INSTALL 102
+#endif
 #define FIELD(name) ((uint32_t)offsetof(struct seccomp_data, name))
 #define LOAD(off) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, off)
 #define JEQ(v, t, f) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, v, t, f)
@@ -36,11 +40,11 @@ static const char *arm_seccomp(void) {
     unsigned n = 0;
     // Layout: head, one test a number, tests of the numbers with conditions, allow, the conditions,
     // test of the address.
-    enum { CONDITIONS = 6 };
-    static const uint32_t numbers[CONDITIONS] = {SYS_futex, SYS_fcntl, SYS_newfstatat,
-                                                 SYS_statx, SYS_ioctl, SYS_prctl};
+    enum { CONDITIONS = 7 };
+    static const uint32_t numbers[CONDITIONS] = {SYS_futex, SYS_fcntl, SYS_newfstatat, SYS_statx,
+                                                 SYS_ioctl, SYS_prctl, SYS_madvise};
     unsigned jump[CONDITIONS];
-    struct sock_filter *pending[16];
+    struct sock_filter *pending[24];
     unsigned npending = 0;
     code[n++] = (struct sock_filter)LOAD(FIELD(arch));
     code[n++] = (struct sock_filter)JEQ(AUDIT_ARCH_X86_64, 1, 0);
@@ -98,6 +102,15 @@ static const char *arm_seccomp(void) {
     code[jump[5]].jt = (uint8_t)(n - jump[5] - 1);
     code[n++] = (struct sock_filter)LOAD(FIELD(args[0]));
     TRAP_IF(JEQ(PR_GET_TID_ADDRESS, 0, 0));
+    code[n++] = (struct sock_filter)RET(SECCOMP_RET_ALLOW);
+    // madvise: what gives memory back, where that may have been missing.
+    code[jump[6]].jt = (uint8_t)(n - jump[6] - 1);
+    if (host.restarted_lazily) {
+        code[n++] = (struct sock_filter)LOAD(FIELD(args[2]));
+        TRAP_IF(JEQ(MADV_DONTNEED, 0, 0));
+        TRAP_IF(JEQ(MADV_DONTNEED_LOCKED, 0, 0));
+        TRAP_IF(JEQ(MADV_GUARD_INSTALL, 0, 0));
+    }
     code[n++] = (struct sock_filter)RET(SECCOMP_RET_ALLOW);
     if (n - first > 255) return "internal: the filter is too long for its jumps";
     for (unsigned i = first; i < last; i++) code[i].jt = (uint8_t)(n - i - 1);

@@ -6,6 +6,7 @@
 #include "test.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <unistd.h>
 
 struct host host;
@@ -89,10 +90,44 @@ static void collect(void) {
     expect(SIG_PARK, 4);
 }
 
+static void *requeue(void *t) {
+    ((struct thread *)t)->tid = (pid_t)RAW0(SYS_gettid);
+    signals_requeue(t);
+    return NULL;
+}
+
+// A thread other than the main one gives signals back that the kernel lets only the main thread send: one of kill, of
+// a child, of a timer.  They come without their details, and once each, as signals of these numbers do.
+static void other_thread(void) {
+    static const int sig[] = {SIGUSR2, SIGCHLD, SIGALRM}, code[] = {SI_USER, CLD_EXITED, SI_KERNEL};
+    struct thread t = {0};
+    pthread_t other;
+    for (int i = 0; i < 3; i++) {
+        CHECK(signal_room(&t.kept));
+        signal_add(&t.kept, &(siginfo_t){.si_signo = sig[i], .si_code = code[i]}, true);
+    }
+    CHECK(signal_room(&t.kept));
+    siginfo_t with_value = {.si_signo = 44, .si_code = SI_QUEUE};
+    with_value.si_value.sival_int = 12;
+    signal_add(&t.kept, &with_value, true);
+    SAME(pthread_create(&other, NULL, requeue, &t), 0);
+    SAME(pthread_join(other, NULL), 0);
+    SAME(t.kept.count, 0);
+    for (int i = 0; i < 3; i++) {
+        siginfo_t si;
+        static const struct timespec now;
+        kmask set = KBIT(sig[i]);
+        SAME(RAW4(SYS_rt_sigtimedwait, &set, &si, &now, 8), sig[i]);
+        SAME(RAW4(SYS_rt_sigtimedwait, &set, &si, &now, 8), -EAGAIN);
+    }
+    expect(44, 12);
+}
+
 int main(void) {
     block_all();
     lists();
     collect();
+    other_thread();
     printf("signals: good\n");
     return 0;
 }

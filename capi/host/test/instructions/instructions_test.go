@@ -20,7 +20,7 @@ import (
 func finder(t *testing.T) string {
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), "fs")
-	cmd := exec.Command("gcc", "-std=gnu11", "-O2", "-I../../../../include", "-o", bin, "testdata/fs.c", "../../insn.c")
+	cmd := exec.Command("gcc", "-std=gnu11", "-O2", "-I../../../../include", "-o", bin, "testdata/fs.c", "../../fs_code.c", "../../insn.c")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -111,6 +111,22 @@ func TestAsBinutils(t *testing.T) {
 	}
 	if some < 1000 {
 		t.Errorf("binutils found %d instructions in all: the comparison says nothing", some)
+	}
+}
+
+// TestLookalikes: of bytes that are no prefix none is taken for one, whatever stands behind them.
+func TestLookalikes(t *testing.T) {
+	lib := filepath.Join(t.TempDir(), "lookalikes.so")
+	if out, err := exec.Command("gcc", "-shared", "-nostdlib", "-o", lib, "testdata/lookalikes.S").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	found, unknown := ours(t, finder(t), []string{lib})
+	want := binutils(t, lib)
+	if len(unknown) > 0 || len(want) < 2*20*11 {
+		t.Fatalf("not understood: %s; binutils finds %d", unknown, len(want))
+	}
+	if diff := cmp.Diff(want, found[lib]); diff != "" {
+		t.Errorf("binutils -, ckptrun +:\n%.2000s", diff)
 	}
 }
 

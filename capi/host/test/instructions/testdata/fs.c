@@ -3,18 +3,11 @@
 // fs LIBRARY...: loads each library and prints what of its code would be changed: for each instruction that
 // addresses memory through FS, but for those of stack protectors, the address of its prefix in the file.
 // The line "unknown NAME" says that the library's code is not understood.
-#include "../../../lower_tls.c"
+#define _GNU_SOURCE
+#include "../../../fs_code.h"
 
 #include <dlfcn.h>
-#include <stdarg.h>
 #include <stdio.h>
-
-struct host host;
-
-_Noreturn void die(int status, const char *format, ...) {
-    (void)format;
-    _exit(status);
-}
 
 int main(int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
@@ -27,7 +20,7 @@ int main(int argc, char **argv) {
         struct object o;
         struct found found = {0};
         printf("object %s\n", argv[i]);
-        if (!object_read(m, &o) || !scan_object(&o, &found)) printf("unknown %s\n", argv[i]);
+        if (!object_read(m, &o) || !object_scan(&o, &found)) printf("unknown %s\n", argv[i]);
         for (size_t k = 0; k < found.count; k++) printf("%lx\n", (uint64_t)found.at[k] - o.base);
     }
     return 0;

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// missing.c: the program changes its memory while some of it is still in the image (a lazy restart).
+//
+// A missing page comes when it is touched (package ckpt/lazy).  The kernel knows the addresses of such pages,
+// and nothing else: it would give zeros to a forked child and at the new addresses of memory that moves, and
+// the old content where memory was given back.  So Go is told.  It runs on the thread's lower stack, without
+// host.lock: Go may wait for a disk.
+#include "host.h"
+#include "emulation.h"
+#include "thread.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#ifndef MADV_GUARD_INSTALL // Linux 6.13
+#define MADV_GUARD_INSTALL 102
+#endif
+
+struct change {
+    uint64_t start, end;
+    int what;
+};
+
+static long tell(void *p) {
+    const struct change *m = p;
+    host.go.memory(m->start, m->end, m->what);
+    return 0;
+}
+
+void memory_changes(struct call *c, uint64_t start, uint64_t bytes, int what) {
+    // A child has its own memory, all of it; one of vfork borrows memory of which nothing is missing.
+    if (!__atomic_load_n(&host.lazy, __ATOMIC_ACQUIRE) || host.child || borrowed()) return;
+    if (what != MEMORY_COPY && (!bytes || start + bytes < start)) return; // the call will fail
+    struct change m = {start, start + bytes, what};
+    thread_call_lower(c->t, c->uc, tell, &m);
+}
+
+// Trapped in a program that was continued lazily only (trap.c).
+long sys_madvise(struct call *c) {
+    long r = RAW3(SYS_madvise, c->a[0], c->a[1], c->a[2]);
+    if (!__atomic_load_n(&host.lazy, __ATOMIC_ACQUIRE) || (r && r != -ENOMEM))
+        return r; // or it may be locked
+    switch (c->a[2]) {
+    case MADV_DONTNEED:
+    case MADV_DONTNEED_LOCKED:
+    case MADV_GUARD_INSTALL:
+        memory_changes(c, (uint64_t)c->a[0], ((uint64_t)c->a[1] + 4095) & ~4095ull, MEMORY_GONE);
+        // Some of it may have come in between.
+        r = RAW3(SYS_madvise, c->a[0], c->a[1], c->a[2]);
+    }
+    return r;
+}
+
+// The program's own would find that its memory belongs to another one.
+long sys_userfaultfd(struct call *c) {
+    memory_changes(c, 0, 0, MEMORY_COPY);
+    return sys_newfd(c);
+}
