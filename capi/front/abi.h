@@ -16,16 +16,37 @@ typedef long MPI_Aint, MPI_Count;
 typedef long MPI_Offset;
 typedef int MPI_Fint;
 enum { MPI_SUCCESS = 0, MPI_UNDEFINED = -32766 };
-enum { MPI_IDENT = 0, MPI_CONGRUENT = 1, MPI_SIMILAR = 2, MPI_UNEQUAL = 3 };
-enum { MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE };
 
 #if FRONT_ABI == 1
 #include "front/abi/mpich_abi.h"
 #elif FRONT_ABI == 2
 #include "front/abi/openmpi_abi.h"
+#elif FRONT_ABI == 3
+#include "front/abi/std_abi.h"
 #else
-#error "FRONT_ABI: 1 for MPICH, 2 for Open MPI"
+#error "FRONT_ABI: 1 for MPICH, 2 for Open MPI, 3 for the standard"
 #endif
+
+#if FRONT_ABI != 3 // what both have as the canonical numbers
+enum { MPI_IDENT = 0, MPI_CONGRUENT = 1, MPI_SIMILAR = 2, MPI_UNEQUAL = 3 };
+typedef int MPI_Session;
+#define MPI_SESSION_NULL 0x38000000
+static inline int in_level(int l) { return l; }
+static inline int out_level(int l) { return l; }
+static inline int out_compare(int c) { return c; }
+static inline int in_amode(int a) { return a; }
+static inline int out_amode(int a) { return a; }
+static inline int in_whence(int w) { return w; }
+static inline MPI_Offset in_viewat(MPI_Offset at) { return at; }
+static inline long in_pvar(const void *handle) { return (long)handle; }
+enum { FLAVOR_BASE = 0 };
+#define FRONT_IS_DUP_FN(function) 0
+#define ABI_T_CLASS(code) 0
+#define T_VERBOSITY(v) ((v) + T_VERBOSITY_BASE)
+#endif
+#define T_BIND(b) ((b) + T_BIND_BASE)
+#define T_SCOPE(s) ((s) + T_SCOPE_BASE)
+#define T_CLASS(c) ((c) + T_CLASS_BASE)
 
 // The word that tells the back where to write a status, in the application's memory (mpi_status.h).
 static inline long out_status(const MPI_Status *s) { return is_status(s) ? status_word(FRONT_ABI, s) : 0; }

@@ -26,13 +26,16 @@ static const int abi_class[256] = {
 };
 
 static int canon_class(int class) {
-    static const unsigned char canon[256] = {
+    static const unsigned char canon[1024] = {
 #define X(name, canon, abi) [abi] = canon,
         ABI_ERRCLASSES(X)
 #undef X
     };
-    return class >= 0 && class < 256 ? canon[class] : 0;
+    return class >= 0 && class < 1024 ? canon[class] : 0;
 }
+
+// The class in a code that the application did not add.
+static int class_part(int code) { return ABI_T_CLASS(code) ? code : code & 0xff; }
 
 int front_code(long rc) {
     int class = abi_class[rc & 0xff];
@@ -41,7 +44,7 @@ int front_code(long rc) {
 }
 
 int front_canon(int code) {
-    int class = code & ADDED ? 0 : canon_class(code & 0xff);
+    int class = code & ADDED ? 0 : canon_class(class_part(code));
     return code == MPI_SUCCESS ? 0 : class ? class : CANON_ERRCLASS_ERR_OTHER;
 }
 
@@ -138,15 +141,35 @@ FRONT(int, Add_error_string, (int errorcode, const char *string)) {
     return MPI_SUCCESS;
 }
 
+static int removed(int code, unsigned fn) {
+    if (!is_added(code)) return FRONT_ERR(fn, ARG);
+    front_lock();
+    free(added[code & ~ADDED].text);
+    added[code & ~ADDED].text = NULL;
+    front_unlock();
+    return MPI_SUCCESS;
+}
+
+// The numbers of removed ones are not given out again.
+FRONT(int, Remove_error_class, (int errorclass)) {
+    return removed(errorclass, CKPT_FN_MPI_REMOVE_ERROR_CLASS);
+}
+
+FRONT(int, Remove_error_code, (int errorcode)) { return removed(errorcode, CKPT_FN_MPI_REMOVE_ERROR_CODE); }
+
+FRONT(int, Remove_error_string, (int errorcode)) {
+    return removed(errorcode, CKPT_FN_MPI_REMOVE_ERROR_STRING);
+}
+
 FRONT(int, Error_class, (int errorcode, int *errorclass)) {
     FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_ERROR_CLASS, errorclass != NULL);
-    *errorclass = is_added(errorcode) ? added[errorcode & ~ADDED].class : errorcode & 0xff;
+    *errorclass = is_added(errorcode) ? added[errorcode & ~ADDED].class : class_part(errorcode);
     return MPI_SUCCESS;
 }
 
 // The text of a code of the application's ABI.
 static void text_of(int code, char text[MPI_MAX_ERROR_STRING]) {
-    int class = canon_class(code & 0xff), number = code >> 8;
+    int class = canon_class(class_part(code)), number = ABI_T_CLASS(code) ? 0 : code >> 8;
     text[0] = 0;
     if (is_added(code)) {
         const char *t = added[code & ~ADDED].text;
@@ -286,7 +309,7 @@ static int raise(int sort, ckpt_vid vid, unsigned fn, int code) {
     return code;
 }
 
-void front_errhandler_raise(ckpt_vid errhandler, int handle, unsigned fn, int code) {
+void front_errhandler_raise(ckpt_vid errhandler, long handle, unsigned fn, int code) {
     struct handler *h = front_object(CKPT_KIND_ERRHANDLER, errhandler);
     if (h != NULL)
         h->function(&handle, &code, NULL);

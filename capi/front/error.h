@@ -33,7 +33,7 @@ void front_errhandler_release(ckpt_vid errhandler);
 int front_canon(int code);
 
 // Calls a handler for an error of an object whose handle is an int (a session).
-void front_errhandler_raise(ckpt_vid errhandler, int handle, unsigned fn, int code);
+void front_errhandler_raise(ckpt_vid errhandler, long handle, unsigned fn, int code);
 // C++: calls the function of a handler with the address of the object's handle.
 typedef void front_error_call(int sort, void *handle, int *code, void *function);
 void front_errhandler_call(MPI_Errhandler errhandler, front_error_call *call);

@@ -34,18 +34,18 @@ static int init(int required, int *provided, unsigned fn) {
     }
     if (front_state == FRONT_BEFORE) front_begin(required);
     front_sessions_only = 0;
-    if (provided != NULL) *provided = thread_level;
+    if (provided != NULL) *provided = out_level(thread_level);
     return MPI_SUCCESS;
 }
 
 FRONT(int, Init, (int *argc, char ***argv)) {
     (void)argc, (void)argv;
-    return init(MPI_THREAD_SINGLE, NULL, CKPT_FN_MPI_INIT);
+    return init(CANON_THREAD_SINGLE, NULL, CKPT_FN_MPI_INIT);
 }
 
 FRONT(int, Init_thread, (int *argc, char ***argv, int required, int *provided)) {
     (void)argc, (void)argv;
-    return init(required, provided, CKPT_FN_MPI_INIT_THREAD);
+    return init(in_level(required), provided, CKPT_FN_MPI_INIT_THREAD);
 }
 
 FRONT(int, Finalize, (void)) {
@@ -82,7 +82,7 @@ FRONT(int, Abort, (MPI_Comm comm, int errorcode)) {
 }
 
 FRONT(int, Query_thread, (int *provided)) {
-    *provided = thread_level;
+    *provided = out_level(thread_level);
     return MPI_SUCCESS;
 }
 

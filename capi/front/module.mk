@@ -22,24 +22,35 @@ endef
 
 $(eval $(call front,mpich,1,libmpich.so.12))
 $(eval $(call front,openmpi,2,libmpi.so.40))
+$(eval $(call front,std,3,libmpi_abi.so.1))
 
-# The Fortran companion of Open MPI: some functions of ours, and the real library, needed by its path.
-REAL_MPIFH := $(realpath $(shell $(MPICC_OPENMPI) --showme:libdirs)/libmpi_mpifh.so)
-$(OBJ)/capi/front/real_mpifh.so:
-	@mkdir -p $(@D)
-	$(CC) -shared -nostdlib -Wl,-soname,$(REAL_MPIFH) -o $@ -x c /dev/null
-$(OBJ)/capi/front/abi/openmpi_mpifh.o: CFLAGS += -Icapi -DFRONT_ABI=2
-$(PKG)/front/libmpi_mpifh.so.40: $(OBJ)/capi/front/abi/openmpi_mpifh.o $(PKG)/front/libmpi.so.40 $(OBJ)/capi/front/real_mpifh.so
-	$(CC) $(CFLAGS) $(FRONT_LD) -Wl,--no-as-needed -Wl,-soname,libmpi_mpifh.so.40 -o $@ $^
-PARTS += $(PKG)/front/libmpi_mpifh.so.40
+# Programs of MPICH as its authors install it, and of Intel MPI, MVAPICH and others of its ABI, name it so.
+$(PKG)/front/libmpi.so.12: $(PKG)/front/libmpich.so.12
+	ln -sfn libmpich.so.12 $@
+PARTS += $(PKG)/front/libmpi.so.12
 
-# The C++ companion, in the same way.
-REAL_CXX := $(realpath $(shell $(MPICC_OPENMPI) --showme:libdirs)/libmpi_cxx.so)
-$(OBJ)/capi/front/real_cxx.so:
-	@mkdir -p $(@D)
-	$(CC) -shared -nostdlib -Wl,-soname,$(REAL_CXX) -o $@ -x c /dev/null
-$(OBJ)/capi/front/abi/openmpi_cxx.o: CFLAGS += -Icapi -DFRONT_ABI=2
-$(PKG)/front/libmpi_cxx.so.40: $(OBJ)/capi/front/abi/openmpi_cxx.o $(PKG)/front/libmpi.so.40 $(OBJ)/capi/front/real_cxx.so
-	$(CC) $(CFLAGS) $(FRONT_LD) -Wl,--no-as-needed -Wl,-soname,libmpi_cxx.so.40 -o $@ $^
-PARTS += $(PKG)/front/libmpi_cxx.so.40
+# The Fortran and C++ companions of Open MPI: some functions of ours, and the real library, needed by its path.  Only
+# where there is such a library: Open MPI 5 has no C++, and without Open MPI nothing needs them.
+# $(call companion,LIBRARY,SOURCE)
+define companion
+REAL_$(1) := $$(realpath $$(addsuffix /lib$(1).so,$$(OPENMPI_DIRS)))
+ifneq ($$(REAL_$(1)),)
+$(OBJ)/capi/front/real_$(1).so: $(SETUP)
+	@mkdir -p $$(@D)
+	$(CC) -shared -nostdlib -Wl,-soname,$$(REAL_$(1)) -o $$@ -x c /dev/null
+$(OBJ)/capi/front/abi/$(2).o: CFLAGS += -Icapi -DFRONT_ABI=2
+$(PKG)/front/lib$(1).so.40: $(OBJ)/capi/front/abi/$(2).o $(PKG)/front/libmpi.so.40 $(OBJ)/capi/front/real_$(1).so
+	$(CC) $(CFLAGS) $(FRONT_LD) -Wl,--no-as-needed -Wl,-soname,lib$(1).so.40 -o $$@ $$^
+PARTS += $(PKG)/front/lib$(1).so.40
+endif
+endef
+OPENMPI_CC := $(firstword $(foreach mpi,$(MPIS),$(if $(filter openmpi,$(MPI_IS_$(mpi))),$(MPICC_$(mpi)))))
+OPENMPI_DIRS := $(if $(OPENMPI_CC),$(firstword $(shell $(OPENMPI_CC) --showme:libdirs)))
+$(eval $(call companion,mpi_mpifh,openmpi_mpifh))
+$(eval $(call companion,mpi_cxx,openmpi_cxx))
 
+# Open MPI 6 has what its libmpi.so.40 calls in another library, and its compiler wrapper names both. The real one would
+# bring a network library into the upper half. What a program needs of it, the predefined objects, our libmpi.so.40 has.
+$(PKG)/front/libopen_mpi.so.40: $(PKG)/front/libmpi.so.40
+	$(CC) $(CFLAGS) $(FRONT_LD) -nostdlib -Wl,--no-as-needed -Wl,-soname,libopen_mpi.so.40 -o $@ -x c /dev/null -x none $^
+PARTS += $(PKG)/front/libopen_mpi.so.40

@@ -26,7 +26,7 @@ var wordTypes = map[string]string{
 	"buf": "long $", "mbuf": "long $", "cweights": "long $", "weights": "long $", "vptr": "void *$", "cvptr": "const void *$",
 	"aint": "MPI_Aint $", "count": "MPI_Count $", "offset": "MPI_Offset $",
 	"ints": "const int *$", "distribs": "const int *$", "dargs": "const int *$", "intp": "int *$", "orank": "int *$",
-	"otopo": "int *$", "overbosity": "int *$", "obind": "int *$", "oscope": "int *$", "opclass": "int *$",
+	"otopo": "int *$", "ocompare": "int *$", "oamode": "int *$", "olevel": "int *$", "viewat": "MPI_Offset $", "overbosity": "int *$", "obind": "int *$", "oscope": "int *$", "opclass": "int *$",
 	"aints": "const MPI_Aint *$", "aintp": "MPI_Aint *$", "countp": "MPI_Count *$", "offsetp": "MPI_Offset *$",
 	"cstr": "const char *$", "str": "char *$", "strs": "char **$", "strsp": "char ***$", "pvar": "long $",
 	"ostatus": "long $", "cstatus": "long $", "statuses": "long $",
@@ -37,7 +37,7 @@ var wordTypes = map[string]string{
 
 // words that are an int, or a virtual id, in the low half.
 var (
-	intWords = []string{"int", "color", "rank", "tag", "order", "typeclass", "assert", "lock", "pclass"}
+	intWords = []string{"int", "whence", "amode", "level", "color", "rank", "tag", "order", "typeclass", "assert", "lock", "pclass"}
 	vidWords = []string{"comm", "type", "op", "request", "message", "win", "file"}
 )
 

@@ -144,13 +144,10 @@ func constants(all map[string][]constant) []byte {
 			fmt.Fprintf(&b, "    CANON_%s_%s = %d,\n", strings.ToUpper(sort), c.name, c.number)
 		}
 		b.WriteString("};\n")
-		for _, abi := range []string{"mpich", "openmpi"} {
+		for _, abi := range []string{"mpich", "openmpi", "std"} {
 			fmt.Fprintf(&b, "\n/* X(name, our number, what %s calls it) */\n#define %s_%s_LIST(X)", abi, strings.ToUpper(abi), strings.ToUpper(sort))
 			for _, c := range all[sort] {
-				v := c.mpich
-				if abi == "openmpi" {
-					v = c.openmpi
-				}
+				v := map[string]string{"mpich": c.mpich, "openmpi": c.openmpi, "std": c.standard}[abi]
 				if v != "-" {
 					fmt.Fprintf(&b, " \\\n    X(%s, %d, %s)", c.name, c.number, v)
 				}

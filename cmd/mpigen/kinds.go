@@ -52,8 +52,8 @@ func handleInOut(ctype, short string) kind {
 
 // toolNumber is a number that comes out of the tools interface.
 func toolNumber(what string) kind {
-	return kind{ctype: "int *$", in: "(long)$", after: "if ($ != NULL) *$ += T_" + what + "_BASE;",
-		arg: "(int *)$", backAfter: "if ($) *(int *)$ -= TOOL_" + what + "_BASE;"}
+	return kind{ctype: "int *$", in: "(long)$", after: "if ($ != NULL) *$ = T_" + what + "(*$);",
+		arg: "(int *)$", backAfter: "if ($) *(int *)$ = canon_tool_" + strings.ToLower(what) + "(*(int *)$);"}
 }
 
 var kinds = map[string]kind{
@@ -107,7 +107,17 @@ var kinds = map[string]kind{
 		after:      "if ($ != NULL) *$ = out_type(v_$);",
 		backBefore: "MPI_Datatype t_%d = MPI_DATATYPE_NULL;", arg: "&t_%d",
 		backAfter: "*(ckpt_vid *)$ = back_tool_type(t_%d);"},
-	"pvar": {ctype: "void *$", in: "(long)$", arg: "real_pvar($)"},
+	"pvar": {ctype: "void *$", in: "in_pvar($)", arg: "real_pvar($)"},
+
+	// enumerations
+	"ocompare": {ctype: "int *$", in: "(long)$", after: "*$ = out_compare(*$);",
+		arg: "(int *)$", backAfter: "*(int *)$ = canon_compare(*(int *)$);", written: true},
+	"whence": {ctype: "int $", in: "in_whence($)", arg: "real_whence($)"},
+	"amode":  {ctype: "int $", in: "in_amode($)"},
+	"oamode": {ctype: "int *$", in: "(long)$", after: "*$ = out_amode(*$);", arg: "(int *)$", written: true},
+	"viewat": {ctype: "MPI_Offset $", in: "in_viewat($)"},
+	"level":  {ctype: "int $", in: "in_level($)"},
+	"olevel": {ctype: "int *$", in: "(long)$", after: "*$ = out_level(*$);", arg: "(int *)$", written: true},
 
 	"otopo": {ctype: "int *$", in: "(long)$", after: "*$ = out_topo(*$);",
 		arg: "(int *)$", backAfter: "*(int *)$ = canon_topo(*(int *)$);", written: true},
@@ -151,20 +161,23 @@ var kinds = map[string]kind{
 	"info": {ctype: "MPI_Info $", in: "(long)in_info($)",
 		backBefore: "MPI_Info i_%d = back_info((const char *)$);", arg: "i_%d",
 		backFinally: "back_info_done(&i_%d);"},
+	"session":  frontOnly("MPI_Session $"),
+	"osession": frontOnly("MPI_Session *$"),
 	"group": {ctype: "MPI_Group $", in: "(long)in_group($)",
 		backBefore: "MPI_Group g_%d = back_group((const ckpt_mpi_group *)$);", arg: "g_%d",
 		backFinally: "back_group_done(&g_%d);"},
-	"errh":     frontOnly("MPI_Errhandler $"),
-	"oerrh":    frontOnly("MPI_Errhandler *$"),
-	"ioerrh":   frontOnly("MPI_Errhandler *$"),
-	"oinfo":    frontOnly("MPI_Info *$"),
-	"ioinfo":   frontOnly("MPI_Info *$"),
-	"ogroup":   frontOnly("MPI_Group *$"),
-	"iogroup":  frontOnly("MPI_Group *$"),
-	"infos":    frontOnly("const MPI_Info *$"),
-	"types":    frontOnly("const MPI_Datatype *$"),
-	"otypes":   frontOnly("MPI_Datatype *$"),
-	"requests": frontOnly("MPI_Request *$"),
+	"errh":      frontOnly("MPI_Errhandler $"),
+	"oerrh":     frontOnly("MPI_Errhandler *$"),
+	"ioerrh":    frontOnly("MPI_Errhandler *$"),
+	"oinfo":     frontOnly("MPI_Info *$"),
+	"ioinfo":    frontOnly("MPI_Info *$"),
+	"ogroup":    frontOnly("MPI_Group *$"),
+	"iogroup":   frontOnly("MPI_Group *$"),
+	"infos":     frontOnly("const MPI_Info *$"),
+	"types":     frontOnly("const MPI_Datatype *$"),
+	"otypes":    frontOnly("MPI_Datatype *$"),
+	"crequests": frontOnly("const MPI_Request *$"),
+	"requests":  frontOnly("MPI_Request *$"),
 
 	// words that are no parameters: contents of infos, a name that is published, members of a group, where
 	// the parts of a window begin, where an address goes

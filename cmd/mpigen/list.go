@@ -20,7 +20,7 @@ var constantsList string
 var (
 	fileMarks    = []string{"collective", "shared", "unsequential"}
 	countedMarks = append([]string{"clocked", "guarded"}, fileMarks...)
-	marks        = append([]string{"datatype", "fortran"}, countedMarks...)
+	marks        = append([]string{"datatype", "fortran", "removed"}, countedMarks...)
 )
 
 // classes of functions, in the order of the coverage table's summary.
@@ -152,7 +152,8 @@ type constant struct {
 	name           string
 	number         int
 	mpich, openmpi string // "-" where that ABI has none
-	fortran        string // the Fortran handle of Open MPI; MPICH's is that of C
+	fortran        string // the Fortran handle of Open MPI; those of MPICH and of the standard are those of C
+	standard       string // the number in the standard ABI
 }
 
 func parseConstants(text string) (map[string][]constant, error) {
@@ -163,8 +164,8 @@ func parseConstants(text string) (map[string][]constant, error) {
 		if len(fields) == 0 || fields[0][0] == '#' {
 			continue
 		}
-		if len(fields) != 6 {
-			return nil, fmt.Errorf("constants.list:%d: want SORT NAME NUMBER MPICH OPENMPI FORTRAN", i+1)
+		if len(fields) != 7 {
+			return nil, fmt.Errorf("constants.list:%d: want SORT NAME NUMBER MPICH OPENMPI FORTRAN STANDARD", i+1)
 		}
 		n, err := strconv.ParseInt(fields[2], 0, 32)
 		if err != nil || n <= 0 || n > 255 {
@@ -175,7 +176,7 @@ func parseConstants(text string) (map[string][]constant, error) {
 			return nil, fmt.Errorf("constants.list:%d: number %d of %s is used twice", i+1, n, fields[0])
 		}
 		seen[key] = true
-		all[fields[0]] = append(all[fields[0]], constant{fields[1], int(n), fields[3], fields[4], fields[5]})
+		all[fields[0]] = append(all[fields[0]], constant{fields[1], int(n), fields[3], fields[4], fields[5], fields[6]})
 	}
 	return all, nil
 }

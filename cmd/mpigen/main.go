@@ -93,6 +93,7 @@ func generate() (map[string][]byte, error) {
 		"capi/back/gen/zz_clocked.c":     backClocked(fs),
 		"capi/back/gen/zz_files.h":       backFiles(fs),
 		"capi/back/gen/zz_nonblocking.h": backNonblocking(fs),
+		"capi/std/gen/mpi.h":             standardHeader(fs, cs),
 		"docs/coverage.md":               coverage(fs),
 	}
 	chapters := map[string][]*function{}

@@ -123,11 +123,10 @@ func TestEveryFunctionIsDefinedOnce(t *testing.T) {
 	byMacro := regexp.MustCompile(`^[BSR]send(_init)?$|^File_\w+_(begin|end)$`)
 	for _, f := range fs {
 		n := front[f.name]
-		if kind, ok := strings.CutSuffix(f.name, "_c2f"); ok && macro[kind] > 0 {
-			n++
-		}
-		if kind, ok := strings.CutSuffix(f.name, "_f2c"); ok && macro[kind] > 0 {
-			n++
+		for _, way := range []string{"_c2f", "_f2c", "_toint", "_fromint"} {
+			if kind, ok := strings.CutSuffix(f.name, way); ok && macro[kind] > 0 {
+				n++
+			}
 		}
 		if kind, ok := strings.CutSuffix(f.name, "_info"); ok && infos[strings.Split(kind, "_")[0]] > 0 {
 			n++

@@ -2,10 +2,12 @@
 #include "front/front.h"
 
 FRONT(int, Comm_compare, (MPI_Comm comm1, MPI_Comm comm2, int *result)) {
+    FRONT_NEEDS(FRONT_COMM, in_comm(comm1), CKPT_FN_MPI_COMM_COMPARE, result != NULL);
     long a[] = {(long)in_comm(comm1), (long)in_comm(comm2), (long)result};
     long rc = front_call(CKPT_FN_MPI_COMM_COMPARE, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_COMM, in_comm(comm1), CKPT_FN_MPI_COMM_COMPARE, rc);
+    *result = out_compare(*result);
     return MPI_SUCCESS;
 }
 

@@ -10,10 +10,12 @@ FRONT(int, File_delete, (const char *filename, MPI_Info info)) {
 }
 
 FRONT(int, File_get_amode, (MPI_File fh, int *amode)) {
+    FRONT_NEEDS(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_GET_AMODE, amode != NULL);
     long a[] = {(long)in_file(fh), (long)amode};
     long rc = front_call(CKPT_FN_MPI_FILE_GET_AMODE, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_GET_AMODE, rc);
+    *amode = out_amode(*amode);
     return MPI_SUCCESS;
 }
 
@@ -294,7 +296,7 @@ FRONT(int, File_read_shared, (MPI_File fh, void *buf, int count, MPI_Datatype da
 }
 
 FRONT(int, File_seek, (MPI_File fh, MPI_Offset offset, int whence)) {
-    long a[] = {(long)in_file(fh), (long)offset, (long)whence};
+    long a[] = {(long)in_file(fh), (long)offset, in_whence(whence)};
     long rc = front_call(CKPT_FN_MPI_FILE_SEEK, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_SEEK, rc);
@@ -302,7 +304,7 @@ FRONT(int, File_seek, (MPI_File fh, MPI_Offset offset, int whence)) {
 }
 
 FRONT(int, File_seek_shared, (MPI_File fh, MPI_Offset offset, int whence)) {
-    long a[] = {(long)in_file(fh), (long)offset, (long)whence};
+    long a[] = {(long)in_file(fh), (long)offset, in_whence(whence)};
     long rc = front_call(CKPT_FN_MPI_FILE_SEEK_SHARED, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_SEEK_SHARED, rc);
@@ -334,7 +336,7 @@ FRONT(int, File_set_size, (MPI_File fh, MPI_Offset size)) {
 }
 
 FRONT(int, File_set_view, (MPI_File fh, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype, const char *datarep, MPI_Info info)) {
-    long a[] = {(long)in_file(fh), (long)disp, (long)in_type(etype), (long)in_type(filetype), (long)datarep, (long)in_info(info)};
+    long a[] = {(long)in_file(fh), in_viewat(disp), (long)in_type(etype), (long)in_type(filetype), (long)datarep, (long)in_info(info)};
     long rc = front_call(CKPT_FN_MPI_FILE_SET_VIEW, a);
     if (__builtin_expect(rc != 0, 0))
         return front_error(FRONT_FILE, in_file(fh), CKPT_FN_MPI_FILE_SET_VIEW, rc);

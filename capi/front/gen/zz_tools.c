@@ -62,10 +62,10 @@ FRONT(int, T_cvar_get_info, (int cvar_index, char *name, int *name_len, int *ver
     long a[] = {(long)cvar_index, (long)name, (long)name_len, (long)verbosity, (long)&v_datatype, (long)enumtype, (long)desc, (long)desc_len, (long)bind, (long)scope};
     long rc = front_call_always(CKPT_FN_MPI_T_CVAR_GET_INFO, a);
     if (rc != 0) return front_code(rc);
-    if (verbosity != NULL) *verbosity += T_VERBOSITY_BASE;
+    if (verbosity != NULL) *verbosity = T_VERBOSITY(*verbosity);
     if (datatype != NULL) *datatype = out_type(v_datatype);
-    if (bind != NULL) *bind += T_BIND_BASE;
-    if (scope != NULL) *scope += T_SCOPE_BASE;
+    if (bind != NULL) *bind = T_BIND(*bind);
+    if (scope != NULL) *scope = T_SCOPE(*scope);
     return MPI_SUCCESS;
 }
 
@@ -118,9 +118,11 @@ FRONT(int, T_finalize, (void)) {
 }
 
 FRONT(int, T_init_thread, (int required, int *provided)) {
-    long a[] = {(long)required, (long)provided};
+    FRONT_NEEDS(FRONT_COMM, VID_COMM_WORLD, CKPT_FN_MPI_T_INIT_THREAD, provided != NULL);
+    long a[] = {in_level(required), (long)provided};
     long rc = front_call_always(CKPT_FN_MPI_T_INIT_THREAD, a);
     if (rc != 0) return front_code(rc);
+    *provided = out_level(*provided);
     return MPI_SUCCESS;
 }
 
@@ -136,10 +138,10 @@ FRONT(int, T_pvar_get_info, (int pvar_index, char *name, int *name_len, int *ver
     long a[] = {(long)pvar_index, (long)name, (long)name_len, (long)verbosity, (long)var_class, (long)&v_datatype, (long)enumtype, (long)desc, (long)desc_len, (long)bind, (long)readonly, (long)continuous, (long)atomic};
     long rc = front_call_always(CKPT_FN_MPI_T_PVAR_GET_INFO, a);
     if (rc != 0) return front_code(rc);
-    if (verbosity != NULL) *verbosity += T_VERBOSITY_BASE;
-    if (var_class != NULL) *var_class += T_CLASS_BASE;
+    if (verbosity != NULL) *verbosity = T_VERBOSITY(*verbosity);
+    if (var_class != NULL) *var_class = T_CLASS(*var_class);
     if (datatype != NULL) *datatype = out_type(v_datatype);
-    if (bind != NULL) *bind += T_BIND_BASE;
+    if (bind != NULL) *bind = T_BIND(*bind);
     return MPI_SUCCESS;
 }
 
@@ -158,21 +160,21 @@ FRONT(int, T_pvar_handle_free, (void *session, void *handle)) {
 }
 
 FRONT(int, T_pvar_read, (void *session, void *handle, void *buf)) {
-    long a[] = {(long)session, (long)handle, in_buf(buf)};
+    long a[] = {(long)session, in_pvar(handle), in_buf(buf)};
     long rc = front_call_always(CKPT_FN_MPI_T_PVAR_READ, a);
     if (rc != 0) return front_code(rc);
     return MPI_SUCCESS;
 }
 
 FRONT(int, T_pvar_readreset, (void *session, void *handle, void *buf)) {
-    long a[] = {(long)session, (long)handle, in_buf(buf)};
+    long a[] = {(long)session, in_pvar(handle), in_buf(buf)};
     long rc = front_call_always(CKPT_FN_MPI_T_PVAR_READRESET, a);
     if (rc != 0) return front_code(rc);
     return MPI_SUCCESS;
 }
 
 FRONT(int, T_pvar_reset, (void *session, void *handle)) {
-    long a[] = {(long)session, (long)handle};
+    long a[] = {(long)session, in_pvar(handle)};
     long rc = front_call_always(CKPT_FN_MPI_T_PVAR_RESET, a);
     if (rc != 0) return front_code(rc);
     return MPI_SUCCESS;
@@ -193,21 +195,21 @@ FRONT(int, T_pvar_session_free, (void *session)) {
 }
 
 FRONT(int, T_pvar_start, (void *session, void *handle)) {
-    long a[] = {(long)session, (long)handle};
+    long a[] = {(long)session, in_pvar(handle)};
     long rc = front_call_always(CKPT_FN_MPI_T_PVAR_START, a);
     if (rc != 0) return front_code(rc);
     return MPI_SUCCESS;
 }
 
 FRONT(int, T_pvar_stop, (void *session, void *handle)) {
-    long a[] = {(long)session, (long)handle};
+    long a[] = {(long)session, in_pvar(handle)};
     long rc = front_call_always(CKPT_FN_MPI_T_PVAR_STOP, a);
     if (rc != 0) return front_code(rc);
     return MPI_SUCCESS;
 }
 
 FRONT(int, T_pvar_write, (void *session, void *handle, const void *buf)) {
-    long a[] = {(long)session, (long)handle, in_buf(buf)};
+    long a[] = {(long)session, in_pvar(handle), in_buf(buf)};
     long rc = front_call_always(CKPT_FN_MPI_T_PVAR_WRITE, a);
     if (rc != 0) return front_code(rc);
     return MPI_SUCCESS;

@@ -79,6 +79,11 @@ static int call_copy(struct keyval *k, ckpt_vid object, struct front_attr *a, vo
     if (k->copy_proxy != NULL)
         return k->copy_proxy(k->copy, fortran_handle(k->sort, object), keyval, k->extra, a->form, a->value,
                              out, flag);
+    if (FRONT_IS_DUP_FN(k->copy)) {
+        *out = in;
+        *flag = 1;
+        return MPI_SUCCESS;
+    }
     switch (k->sort) {
     case FRONT_TYPE:
         return ((MPI_Type_copy_attr_function *)k->copy)(out_type(object), keyval, k->extra, in, out, flag);

@@ -8,8 +8,11 @@
 FRONT(int, File_open, (MPI_Comm comm, const char *filename, int amode, MPI_Info info, MPI_File *fh)) {
     FRONT_NEEDS(FRONT_FILE, VID_FILE_NULL, CKPT_FN_MPI_FILE_OPEN, fh != NULL);
     ckpt_vid v = VID_FILE_NULL;
-    const struct File_open_words a = {
-        .comm = in_comm(comm), .filename = filename, .amode = amode, .info = in_info(info), .fh = &v};
+    const struct File_open_words a = {.comm = in_comm(comm),
+                                      .filename = filename,
+                                      .amode = in_amode(amode),
+                                      .info = in_info(info),
+                                      .fh = &v};
     long rc = front_call(CKPT_FN_MPI_FILE_OPEN, &a);
     if (rc != 0) // MPI says that errors of opening are those of MPI_FILE_NULL
         return front_error(FRONT_FILE, VID_FILE_NULL, CKPT_FN_MPI_FILE_OPEN, rc);

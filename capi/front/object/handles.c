@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // handles.c: handles as Fortran integers.  Predefined objects have the ABI's own numbers, which are
-// compiled into Fortran programs; all others have their virtual id.  MPICH's handles are ints already.
+// compiled into Fortran programs; all others have their virtual id.  MPICH's handles are ints already,
+// and those of the standard ABI are numbers of 32 bits.
 #include "front/front.h"
 
-#if FRONT_ABI == 1
+#if FRONT_ABI != 2
 #define C2F(in, h, kind) ((MPI_Fint)(intptr_t)(h))
-#define F2C(type, out, kind, f) ((type)(intptr_t)(f))
+#define F2C(type, out, kind, f) ((type)(uintptr_t)(uint32_t)(f))
 #else
 // Fortran's numbers are small; virtual ids are not.
 struct numbers {
@@ -46,9 +47,11 @@ static ckpt_vid f2c(MPI_Fint f, ckpt_kind kind) {
 #define F2C(type, out, kind, f) out(f2c(f, kind))
 #endif
 
-#define HANDLE(name, type, in, out, kind)                                        \
-    FRONT(MPI_Fint, name##_c2f, (type handle)) { return C2F(in, handle, kind); } \
-    FRONT(type, name##_f2c, (MPI_Fint handle)) { return F2C(type, out, kind, handle); }
+#define HANDLE(name, type, in, out, kind)                                               \
+    FRONT(MPI_Fint, name##_c2f, (type handle)) { return C2F(in, handle, kind); }        \
+    FRONT(type, name##_f2c, (MPI_Fint handle)) { return F2C(type, out, kind, handle); } \
+    FRONT(int, name##_toint, (type handle)) { return C2F(in, handle, kind); }           \
+    FRONT(type, name##_fromint, (int handle)) { return F2C(type, out, kind, handle); }
 
 HANDLE(Comm, MPI_Comm, in_comm, out_comm, CKPT_KIND_COMM)
 HANDLE(Type, MPI_Datatype, in_type, out_type, CKPT_KIND_DATATYPE)

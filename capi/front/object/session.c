@@ -12,17 +12,16 @@
 
 #include "front/front.h"
 
-typedef int MPI_Session;
-#define MPI_SESSION_NULL 0x38000000
-
 struct session {
     ckpt_vid errhandler;
 };
 
 static int live; // sessions that are not finalized
 
+static ckpt_vid session_vid(MPI_Session session) { return (ckpt_vid)(uintptr_t)session; }
+
 static struct session *session_of(MPI_Session session) {
-    return front_object(CKPT_KIND_SESSION, (ckpt_vid)session);
+    return front_object(CKPT_KIND_SESSION, session_vid(session));
 }
 
 // Calls the handler of the session; for what is not a session, that of MPI_COMM_SELF.
@@ -43,7 +42,7 @@ static int level_of(const char *info) {
     const char *level = info ? info_value(info, "thread_level") : NULL;
     for (int i = 0; level != NULL && i < 4; i++)
         if (strcmp(level, names[i]) == 0) return i;
-    return MPI_THREAD_MULTIPLE;
+    return CANON_THREAD_MULTIPLE;
 }
 
 FRONT(int, Session_init, (MPI_Info info, MPI_Errhandler errhandler, MPI_Session *session)) {
@@ -57,14 +56,14 @@ FRONT(int, Session_init, (MPI_Info info, MPI_Errhandler errhandler, MPI_Session 
     s->errhandler = in_errh(errhandler);
     front_errhandler_hold(s->errhandler);
     live++;
-    *session = (MPI_Session)front_object_new(CKPT_KIND_SESSION, s);
+    *session = (MPI_Session)(uintptr_t)front_object_new(CKPT_KIND_SESSION, s);
     return MPI_SUCCESS;
 }
 
 FRONT(int, Session_finalize, (MPI_Session * session)) {
     struct session *s = session_of(*session);
     if (s == NULL) return session_error(s, CKPT_FN_MPI_SESSION_FINALIZE, CANON_ERRCLASS_ERR_SESSION);
-    front_object_drop(CKPT_KIND_SESSION, (ckpt_vid)*session);
+    front_object_drop(CKPT_KIND_SESSION, session_vid(*session));
     front_errhandler_release(s->errhandler);
     free(s);
     live--;
@@ -79,6 +78,10 @@ FRONT(int, Session_get_info, (MPI_Session session, MPI_Info *info_used)) {
     front_info_set(*info_used, "thread_level", "MPI_THREAD_MULTIPLE"); // as MPICH says of every session
     return MPI_SUCCESS;
 }
+
+FRONT(int, Session_toint, (MPI_Session session)) { return (int)session_vid(session); }
+
+FRONT(MPI_Session, Session_fromint, (int session)) { return (MPI_Session)(uintptr_t)(uint32_t)session; }
 
 // ---- process sets ----
 
@@ -204,6 +207,6 @@ FRONT(int, Session_get_errhandler, (MPI_Session session, MPI_Errhandler *errhand
 FRONT(int, Session_call_errhandler, (MPI_Session session, int errorcode)) {
     struct session *s = session_of(session);
     if (s == NULL) return session_error(s, CKPT_FN_MPI_SESSION_CALL_ERRHANDLER, CANON_ERRCLASS_ERR_SESSION);
-    front_errhandler_raise(s->errhandler, session, CKPT_FN_MPI_SESSION_CALL_ERRHANDLER, errorcode);
+    front_errhandler_raise(s->errhandler, (long)session, CKPT_FN_MPI_SESSION_CALL_ERRHANDLER, errorcode);
     return MPI_SUCCESS;
 }

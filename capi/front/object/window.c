@@ -22,7 +22,9 @@ static MPI_Win made(ckpt_vid v, void *base, MPI_Aint bytes, int unit, int flavor
 
 int front_win_attr(ckpt_vid win, int keyval, void *value) {
     struct front_window *w = front_side(FRONT_WIN, win)->window;
-    void *const at[] = {NULL, w->base, &w->bytes, &w->unit, &w->flavor, &w->model};
+    static const int flavors[] = {0, FLAVOR_BASE + CREATE, FLAVOR_BASE + ALLOCATE, FLAVOR_BASE + DYNAMIC,
+                                  FLAVOR_BASE + SHARED};
+    void *const at[] = {NULL, w->base, &w->bytes, &w->unit, (void *)&flavors[w->flavor], &w->model};
     int attr = in_win_attr(keyval);
     if (attr != 0) *(void **)value = at[attr];
     return attr;

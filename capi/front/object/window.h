@@ -6,7 +6,7 @@
 
 #include "front/front.h"
 
-enum { CREATE = 1, ALLOCATE = 2, DYNAMIC = 3, SHARED = 4 }; // flavors, the same in all ABIs
+enum { CREATE = 1, ALLOCATE = 2, DYNAMIC = 3, SHARED = 4 }; // flavors; in all ABIs in this order
 
 // One rank's part of a shared window.
 struct front_part {

@@ -83,7 +83,7 @@ static int lay_out(struct front_window *w, MPI_Info info, MPI_Comm comm) {
 // Where a rank's part begins.  An empty part has no address with MPICH, and none with Open MPI where gaps
 // between parts are allowed.
 static void *part(const struct front_window *w, int rank) {
-    int nowhere = w->parts[rank].bytes == 0 && (FRONT_ABI == 1 || w->gaps);
+    int nowhere = w->parts[rank].bytes == 0 && (FRONT_ABI != 2 || w->gaps);
     return w->area == NULL || nowhere ? NULL : w->area + w->starts[rank];
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/libckpt/libckpt/internal/e2e"
+	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
 // mpis are the MPIs of the distribution: how to compile for one and how to start ranks with it.
@@ -49,6 +50,7 @@ func buildTree(t *testing.T) string {
 // compile builds a program of testdata for one MPI.
 func compile(t *testing.T, mpi, source string, flags ...string) string {
 	t.Helper()
+	needmpi.Test(t, mpi)
 	build := buildTree(t)
 	if _, err := os.Stat(filepath.Join("testdata", source)); err != nil {
 		t.Fatal(err)
@@ -73,6 +75,7 @@ func compile(t *testing.T, mpi, source string, flags ...string) string {
 // launch runs a command on all ranks under one MPI's launcher.
 func launch(t *testing.T, mpi string, command ...string) string {
 	t.Helper()
+	needmpi.Test(t, mpi)
 	env := []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}
 	return run(t, env, append(append(append([]string{}, mpis[mpi].launcher...), ranks), command...)...)
 }
