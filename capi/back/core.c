@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "back/about.h"
 #include "back/calls.h"
 #include "back/collective/clock.h"
 #include "back/collective/deferred.h"
@@ -116,12 +117,22 @@ static int ops_bind(void *ctx, ckpt_job *job) {
     return 0;
 }
 
+// ckptrun has it (capi/host/at_end.h); test programs that load a back do not.
+extern void lower_at_end(const void *code) __attribute__((weak));
+
+// MPICH 4.2 tells the launcher in a handler of exit, which nobody else would call.
+static int end_mpi(void) {
+    int rc = MPI_Finalize();
+    if (rc == MPI_SUCCESS && lower_at_end) lower_at_end((const void *)MPI_Finalize);
+    return rc;
+}
+
 // "Then exit": the job is saved, and all ranks stand here.  MPI is finalized, so that the launcher sees a
 // proper end.
 static int ops_finalize(void *ctx) {
     (void)ctx;
     windows_end();
-    return MPI_Finalize() == MPI_SUCCESS ? 0 : CKPT_E_SYSTEM;
+    return end_mpi() == MPI_SUCCESS ? 0 : CKPT_E_SYSTEM;
 }
 
 static int ops_holds(void *ctx, char *why, size_t bytes) {
@@ -194,21 +205,22 @@ static void configure(int required) {
     unsetenv("MPIR_PARAM_ASYNC_PROGRESS");
 #if defined(OPEN_MPI)
     const char *network = getenv("OMPI_MCA_pml");
-    if (required != MPI_THREAD_MULTIPLE && (network == NULL || strstr(network, "ucx") == NULL))
+    if (required != CANON_THREAD_MULTIPLE && (network == NULL || strstr(network, "ucx") == NULL))
         setenv("OMPI_MCA_osc", "^ucx", 0);
 #else
     (void)required;
 #endif
 }
 
-// Starts the real MPI.  Returns its error code.
+// Starts the real MPI, with canonical thread levels.  Returns its error code.
 static int start_mpi(int required, int *provided) {
     configure(required);
-    int rc = MPI_Init_thread(NULL, NULL, required, provided);
+    int rc = MPI_Init_thread(NULL, NULL, real_level(required), provided);
     if (rc != MPI_SUCCESS) return rc;
+    *provided = canon_level(*provided);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-    back.shared = *provided == MPI_THREAD_MULTIPLE;
+    back.shared = *provided == CANON_THREAD_MULTIPLE;
     MPI_Comm_rank(MPI_COMM_WORLD, &back.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &back.size);
     rc = MPI_Comm_dup(MPI_COMM_SELF, &back.self);
@@ -332,7 +344,7 @@ long back_Finalize(const long *a) {
     back_two_phase_freed(VID_COMM_WORLD);
     MPI_Comm_free(&back.self);
     MPI_Group_free(&back.world);
-    return back_error(MPI_Finalize());
+    return back_error(end_mpi());
 }
 
 long back_Abort(const long *a) {
@@ -409,7 +421,7 @@ static ckpt_back self = {
 };
 
 __attribute__((visibility("default"))) const ckpt_back *ckpt_back_entry(const ckpt_back_host *host) {
-    if (host->size < sizeof *host) return NULL;
+    if (host->size < sizeof *host || back_other_mpi(host->why, host->why_bytes)) return NULL;
     back.host = host;
     back.calls = back_table;
     back.counted = back_counted_table();

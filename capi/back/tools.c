@@ -8,6 +8,7 @@
 
 #include "back/impl/error.h"
 #include "back/impl/handles.h"
+#include "back/impl/special.h"
 #include "back/object/fresh.h"
 #include "back/tools.h"
 
@@ -31,7 +32,7 @@ void back_tools_open(int restarted) {
         return;
     }
     level = back.state->tools_level;
-    for (int i = 0; i < n; i++) MPI_T_init_thread(level, &provided);
+    for (int i = 0; i < n; i++) MPI_T_init_thread(real_level(level), &provided);
     inits = n;
 }
 
@@ -47,8 +48,9 @@ int back_tools_hold(char *why, size_t bytes) {
 
 long back_T_init_thread(const long *a) {
     ARGS(T_init_thread) p = (const void *)a;
-    int rc = MPI_T_init_thread(p->required, p->provided);
+    int rc = MPI_T_init_thread(real_level(p->required), p->provided);
     if (rc == MPI_SUCCESS) {
+        *p->provided = canon_level(*p->provided);
         if (inits == 0) level = p->required;
         remember(1);
     }

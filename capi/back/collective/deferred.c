@@ -5,6 +5,7 @@
 // Until then the application's request has no real request: a test of the request sees the flag and finds
 // the request not complete.  Any thread may start the call.  The flag is cleared last, so that a thread
 // which finds the flag cleared finds the real request, too.
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/queue.h>
 
@@ -178,6 +179,12 @@ long back_deferred_start(struct deferred *d) {
     d->a[back_deferred_request_at(d->function)] = (long)&started;
     int flags = clocked_flags(d->function, d->a);
     long rc = call_deferred(d);
+    // The others make their part of the call, so this one waits for memory rather than to leave it out.
+    for (int tries = 0; d->function == NUMBER(COMM_IDUP) && rc == CANON_ERR(NO_MEM) && tries < 1000;
+         tries++) {
+        sched_yield();
+        rc = call_deferred(d);
+    }
     s->extra = 0;
     if (rc == 0 && started != VID_REQUEST_NULL) {
         ckpt_slot *t = back_slot(CKPT_KIND_REQUEST, started);
@@ -244,28 +251,28 @@ static struct deferred *prepare(int function, const long *a, ckpt_vid comm, uint
     if (d == NULL) return NULL;
     d->comm = comm;
     d->k = k;
-    if (back_new_request(MPI_REQUEST_NULL, REQUEST_PERSISTENT, 0, comm, &d->request) == 0)
-        return d; // the request is none yet, should anybody look
+    ckpt_vid promised = VID_COMM_NULL;
+    int idup = function == NUMBER(COMM_IDUP);
+    if (!idup || back_promise_comm((ckpt_vid)a[0], &promised) == 0) {
+        if (back_new_request(MPI_REQUEST_NULL, REQUEST_PERSISTENT, 0, comm, &d->request) == 0) {
+            if (idup) d->a[1] = promised;
+            return d; // the request is none yet, should anybody look
+        }
+    }
+    if (idup) back_comm_unborn((ckpt_vid)a[0], promised);
     back_deferred_free(d);
     return NULL;
 }
 
 static void unprepare(struct deferred *d) {
-    if (d != NULL) back_give_id(CKPT_KIND_REQUEST, d->request);
+    if (d == NULL) return;
+    back_give_id(CKPT_KIND_REQUEST, d->request);
+    if (d->function == NUMBER(COMM_IDUP)) back_comm_unborn((ckpt_vid)d->a[0], (ckpt_vid)d->a[1]);
     back_deferred_free(d);
 }
 
 static long defer_locked(struct deferred *d, const long *a) {
-    if (d->function == NUMBER(COMM_IDUP)) {
-        ckpt_vid promised;
-        long rc = back_promise_comm((ckpt_vid)a[0], &promised);
-        if (rc != 0) {
-            unprepare(d);
-            return rc;
-        }
-        *(ckpt_vid *)a[1] = promised;
-        d->a[1] = promised;
-    }
+    if (d->function == NUMBER(COMM_IDUP)) *(ckpt_vid *)a[1] = (ckpt_vid)d->a[1];
     *(ckpt_vid *)a[back_deferred_request_at(d->function)] = d->request;
     ckpt_slot *s = back_set_request(d->request, MPI_REQUEST_NULL, REQUEST_DEFERRED, 0, d->comm);
     bind_locked(d, s);

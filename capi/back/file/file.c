@@ -25,12 +25,15 @@
 #include "back/object/fresh.h"
 #include "back/object/type.h"
 
-_Static_assert(MPI_MODE_CREATE == CANON_FILE_CREATE && MPI_MODE_RDONLY == CANON_FILE_RDONLY &&
-                   MPI_MODE_WRONLY == CANON_FILE_WRONLY && MPI_MODE_RDWR == CANON_FILE_RDWR &&
-                   MPI_MODE_DELETE_ON_CLOSE == CANON_FILE_DELETE_ON_CLOSE &&
-                   MPI_MODE_UNIQUE_OPEN == CANON_FILE_UNIQUE_OPEN && MPI_MODE_EXCL == CANON_FILE_EXCL &&
-                   MPI_MODE_APPEND == CANON_FILE_APPEND && MPI_MODE_SEQUENTIAL == CANON_FILE_SEQUENTIAL,
-               "modes of files need a translation for this MPI");
+// The real MPI's modes: images have the canonical ones.
+static int real_amode(int a) {
+    return (a & CANON_FILE_CREATE ? MPI_MODE_CREATE : 0) | (a & CANON_FILE_RDONLY ? MPI_MODE_RDONLY : 0) |
+           (a & CANON_FILE_WRONLY ? MPI_MODE_WRONLY : 0) | (a & CANON_FILE_RDWR ? MPI_MODE_RDWR : 0) |
+           (a & CANON_FILE_DELETE_ON_CLOSE ? MPI_MODE_DELETE_ON_CLOSE : 0) |
+           (a & CANON_FILE_UNIQUE_OPEN ? MPI_MODE_UNIQUE_OPEN : 0) |
+           (a & CANON_FILE_EXCL ? MPI_MODE_EXCL : 0) | (a & CANON_FILE_APPEND ? MPI_MODE_APPEND : 0) |
+           (a & CANON_FILE_SEQUENTIAL ? MPI_MODE_SEQUENTIAL : 0);
+}
 
 enum { NO_POSITION = -1 };
 
@@ -193,7 +196,7 @@ static struct file *new_file(const char *name, int amode, const char *info) {
 // Opens a file on comm.
 static int open_file(MPI_Comm comm, const char *name, int amode, const char *content, MPI_File *file) {
     MPI_Info info = back_info(content);
-    int rc = MPI_File_open(comm, name, amode, info, file);
+    int rc = MPI_File_open(comm, name, real_amode(amode), info, file);
     back_info_done(&info);
     return rc == MPI_SUCCESS ? MPI_File_set_errhandler(*file, MPI_ERRORS_RETURN) : rc;
 }
@@ -400,7 +403,7 @@ long back_File_set_view(const long *a) {
     MPI_Offset disp = p->disp;
     int rc = MPI_SUCCESS;
     if (f != NULL && f->amode & CANON_FILE_SEQUENTIAL) {
-        if (disp != MPI_DISPLACEMENT_CURRENT) return CANON_ERR(ARG);
+        if (disp != CANON_DISPLACEMENT_CURRENT) return CANON_ERR(ARG);
         rc = current(file, &disp);
     }
     // Memory is taken before the view changes: a call that fails has done nothing.

@@ -6,20 +6,6 @@
 
 #include "back/impl/handles.h"
 
-// Modes of opening, as images have them.  MPI's constants have these values in all ABIs that we know (file.c
-// asserts this for the real MPI).
-enum {
-    CANON_FILE_CREATE = 1,
-    CANON_FILE_RDONLY = 2,
-    CANON_FILE_WRONLY = 4,
-    CANON_FILE_RDWR = 8,
-    CANON_FILE_DELETE_ON_CLOSE = 16,
-    CANON_FILE_UNIQUE_OPEN = 32,
-    CANON_FILE_EXCL = 64,
-    CANON_FILE_APPEND = 128,
-    CANON_FILE_SEQUENTIAL = 256
-};
-
 // Fields of a file's slot: clock is the file's own communicator, a duplicate that the application never sees;
 // extra is this struct.
 struct file {

@@ -4,7 +4,9 @@
 
 long back_Comm_compare(const long *a) {
     int rc = MPI_Comm_compare(real_comm(a[0]), real_comm(a[1]), (int *)a[2]);
-    return back_error(rc);
+    if (rc != MPI_SUCCESS) return back_error(rc);
+    *(int *)a[2] = canon_compare(*(int *)a[2]);
+    return 0;
 }
 
 static inline long call_Comm_create(const long *a, MPI_Comm comm) {

@@ -225,6 +225,15 @@ int back_bind_constants(ckpt_job *job) {
 #if defined(MPI_INTEGER16)
     if (back_bind_datatype(job, 150, MPI_INTEGER16)) return -1;
 #endif
+#if defined(MPI_LOGICAL16)
+    if (back_bind_datatype(job, 151, MPI_LOGICAL16)) return -1;
+#endif
+#if defined(MPI_REAL2)
+    if (back_bind_datatype(job, 152, MPI_REAL2)) return -1;
+#endif
+#if defined(MPI_COMPLEX4)
+    if (back_bind_datatype(job, 153, MPI_COMPLEX4)) return -1;
+#endif
 #if defined(MPI_MAX)
     if (back_bind_op(job, 1, MPI_MAX)) return -1;
 #endif
@@ -583,6 +592,18 @@ int back_canon_class(int class) {
     case MPI_T_ERR_NOT_SUPPORTED:
         return CANON_ERRCLASS_T_ERR_NOT_SUPPORTED;
 #endif
+#ifdef MPI_ERR_ERRHANDLER
+    case MPI_ERR_ERRHANDLER:
+        return CANON_ERRCLASS_ERR_ERRHANDLER;
+#endif
+#ifdef MPI_ERR_ABI
+    case MPI_ERR_ABI:
+        return CANON_ERRCLASS_ERR_ABI;
+#endif
+#ifdef MPI_T_ERR_NOT_ACCESSIBLE
+    case MPI_T_ERR_NOT_ACCESSIBLE:
+        return CANON_ERRCLASS_T_ERR_NOT_ACCESSIBLE;
+#endif
     default:
         return CANON_ERRCLASS_ERR_OTHER;
     }
@@ -900,6 +921,18 @@ int back_real_class(int canon) {
 #ifdef MPI_T_ERR_NOT_SUPPORTED
     case CANON_ERRCLASS_T_ERR_NOT_SUPPORTED:
         return MPI_T_ERR_NOT_SUPPORTED;
+#endif
+#ifdef MPI_ERR_ERRHANDLER
+    case CANON_ERRCLASS_ERR_ERRHANDLER:
+        return MPI_ERR_ERRHANDLER;
+#endif
+#ifdef MPI_ERR_ABI
+    case CANON_ERRCLASS_ERR_ABI:
+        return MPI_ERR_ABI;
+#endif
+#ifdef MPI_T_ERR_NOT_ACCESSIBLE
+    case CANON_ERRCLASS_T_ERR_NOT_ACCESSIBLE:
+        return MPI_T_ERR_NOT_ACCESSIBLE;
 #endif
     default:
         return MPI_ERR_OTHER;

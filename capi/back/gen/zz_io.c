@@ -163,12 +163,12 @@ long back_File_read_shared(const long *a) {
 }
 
 long back_File_seek(const long *a) {
-    int rc = MPI_File_seek(real_file(a[0]), (MPI_Offset)a[1], (int)a[2]);
+    int rc = MPI_File_seek(real_file(a[0]), (MPI_Offset)a[1], real_whence(a[2]));
     return back_error(rc);
 }
 
 long back_File_seek_shared(const long *a) {
-    int rc = MPI_File_seek_shared(real_file(a[0]), (MPI_Offset)a[1], (int)a[2]);
+    int rc = MPI_File_seek_shared(real_file(a[0]), (MPI_Offset)a[1], real_whence(a[2]));
     return back_error(rc);
 }
 

@@ -45,10 +45,10 @@ long back_T_cvar_get_info(const long *a) {
     MPI_Datatype t_4 = MPI_DATATYPE_NULL;
     int rc = MPI_T_cvar_get_info((int)a[0], (char *)a[1], (int *)a[2], (int *)a[3], &t_4, (void *)a[5], (char *)a[6], (int *)a[7], (int *)a[8], (int *)a[9]);
     if (rc != MPI_SUCCESS) return back_canon_class(rc);
-    if (a[3]) *(int *)a[3] -= TOOL_VERBOSITY_BASE;
+    if (a[3]) *(int *)a[3] = canon_tool_verbosity(*(int *)a[3]);
     *(ckpt_vid *)a[4] = back_tool_type(t_4);
-    if (a[8]) *(int *)a[8] -= TOOL_BIND_BASE;
-    if (a[9]) *(int *)a[9] -= TOOL_SCOPE_BASE;
+    if (a[8]) *(int *)a[8] = canon_tool_bind(*(int *)a[8]);
+    if (a[9]) *(int *)a[9] = canon_tool_scope(*(int *)a[9]);
     return 0;
 }
 
@@ -86,10 +86,10 @@ long back_T_pvar_get_info(const long *a) {
     MPI_Datatype t_5 = MPI_DATATYPE_NULL;
     int rc = MPI_T_pvar_get_info((int)a[0], (char *)a[1], (int *)a[2], (int *)a[3], (int *)a[4], &t_5, (void *)a[6], (char *)a[7], (int *)a[8], (int *)a[9], (int *)a[10], (int *)a[11], (int *)a[12]);
     if (rc != MPI_SUCCESS) return back_canon_class(rc);
-    if (a[3]) *(int *)a[3] -= TOOL_VERBOSITY_BASE;
-    if (a[4]) *(int *)a[4] -= TOOL_CLASS_BASE;
+    if (a[3]) *(int *)a[3] = canon_tool_verbosity(*(int *)a[3]);
+    if (a[4]) *(int *)a[4] = canon_tool_class(*(int *)a[4]);
     *(ckpt_vid *)a[5] = back_tool_type(t_5);
-    if (a[9]) *(int *)a[9] -= TOOL_BIND_BASE;
+    if (a[9]) *(int *)a[9] = canon_tool_bind(*(int *)a[9]);
     return 0;
 }
 

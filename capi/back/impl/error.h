@@ -19,6 +19,9 @@ int back_real_class(int canon);  // gen/zz_constants.c
 // Whether a collective call that returned rc (canonical) was refused for its arguments before it took part in
 // anything.  Such a call does not count as one, on this rank either.
 int back_refused(long rc);
+// For a collective call that fails before the real MPI has it: back_refused says so of the next rc that it is asked
+// about, whatever its class.  Returns rc.
+long back_nothing_done(long rc);
 
 // Says why a callback of libckpt fails, for ckpt_runtime_ops.failure.  The text names what was being done;
 // MPI's own text for rc is appended unless rc is MPI_SUCCESS.

@@ -30,7 +30,7 @@
 #elif defined(MPICH_NAME)
 #define BACK_NAME "mpich"
 #else
-#define BACK_NAME "mpi"
+#define BACK_NAME "abi" // any MPI with the standard ABI
 #endif
 
 // To measure what counting costs, a back is compiled that does not count; its job cannot be saved.

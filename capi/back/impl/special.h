@@ -41,6 +41,31 @@ static inline int canon_topo(int t) {
                                  : CANON_UNDEFINED;
 }
 
+static inline int canon_compare(int c) {
+    return c == MPI_IDENT       ? CANON_IDENT
+           : c == MPI_CONGRUENT ? CANON_CONGRUENT
+           : c == MPI_SIMILAR   ? CANON_SIMILAR
+                                : CANON_UNEQUAL;
+}
+static inline int real_whence(long w) {
+    return w == CANON_SEEK_SET   ? MPI_SEEK_SET
+           : w == CANON_SEEK_CUR ? MPI_SEEK_CUR
+           : w == CANON_SEEK_END ? MPI_SEEK_END
+                                 : BACK_NO_VALUE;
+}
+static inline int real_level(int l) {
+    return l == CANON_THREAD_MULTIPLE     ? MPI_THREAD_MULTIPLE
+           : l == CANON_THREAD_SERIALIZED ? MPI_THREAD_SERIALIZED
+           : l == CANON_THREAD_FUNNELED   ? MPI_THREAD_FUNNELED
+                                          : MPI_THREAD_SINGLE;
+}
+static inline int canon_level(int l) {
+    return l == MPI_THREAD_MULTIPLE     ? CANON_THREAD_MULTIPLE
+           : l == MPI_THREAD_SERIALIZED ? CANON_THREAD_SERIALIZED
+           : l == MPI_THREAD_FUNNELED   ? CANON_THREAD_FUNNELED
+                                        : CANON_THREAD_SINGLE;
+}
+
 static inline int real_lock(long l) {
     return l == CANON_LOCK_EXCLUSIVE ? MPI_LOCK_EXCLUSIVE
            : l == CANON_LOCK_SHARED  ? MPI_LOCK_SHARED

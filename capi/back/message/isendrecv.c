@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "back/impl/error.h"
+#include "back/impl/special.h"
 #include "back/request/compound.h"
 
 // The send was refused, so the receive must not take a message.
@@ -14,18 +15,29 @@ static void take_back(ckpt_vid recv) {
     back_Wait(a);
 }
 
-// Starts both, each with an id of its own.  What takes memory comes first; the send comes last, since it
-// cannot be taken back.
+// Whether the real MPI would take the send, which it does not begin.
+static long sound(const long *send) {
+    ARGS(Send) p = (const void *)send;
+    MPI_Request r;
+    int rc = MPI_Send_init(real_buf(p->buf), p->count, real_type(p->datatype), real_rank(p->dest),
+                           real_tag(p->tag), real_comm(p->comm), &r);
+    if (rc == MPI_SUCCESS) MPI_Request_free(&r);
+    return back_error(rc);
+}
+
+// Starts both, each with an id of its own.  What takes memory, and what looks at arguments, comes first: neither
+// half can be taken back once it has a message, and a call that fails must leave the messages to the next one.
 static long both(const long *send, const long *recv, void *copy, ckpt_vid *vid) {
     ckpt_vid s = VID_REQUEST_NULL, r = VID_REQUEST_NULL;
-    ckpt_vid v = back_take_request();
-    struct back_coll *c = v == CKPT_VID_NONE ? NULL : back_coll_new(0);
-    long out[7], in[7], canon = c == NULL ? CANON_ERR(NO_MEM) : 0;
+    ckpt_vid v = back_take_request(), spare = back_take_id(CKPT_KIND_REQUEST);
+    struct back_coll *c = v == CKPT_VID_NONE || spare == CKPT_VID_NONE ? NULL : back_coll_new(0);
+    long out[7], in[7], canon = c == NULL ? CANON_ERR(NO_MEM) : sound(send);
     memcpy(out, send, 6 * sizeof(long));
     memcpy(in, recv, 6 * sizeof(long));
     out[6] = (long)&s;
     in[6] = (long)&r;
     if (canon == 0) canon = back_Irecv(in);
+    if (spare != CKPT_VID_NONE) back_give_id(CKPT_KIND_REQUEST, spare); // that of the send
     if (canon == 0) canon = back_Isend(out);
     if (canon != 0) {
         if (v != CKPT_VID_NONE) back_give_id(CKPT_KIND_REQUEST, v);

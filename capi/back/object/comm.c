@@ -82,6 +82,7 @@ static int members_of(MPI_Group group, struct members *m) {
     if (ranks == NULL || m->world == NULL) {
         free(ranks);
         free(m->world);
+        m->world = NULL;
         return MPI_ERR_NO_MEM;
     }
     for (int i = 0; i < m->n; i++) ranks[i] = i;
@@ -342,7 +343,10 @@ static long new_comm(MPI_Comm real, MPI_Comm like, ckpt_vid parent, uint64_t ide
     }
     free(w.word);
     facts_free(&f);
-    if (rc == MPI_SUCCESS) *vid = v;
+    if (rc == MPI_SUCCESS)
+        *vid = v;
+    else if (v != CKPT_VID_NONE)
+        ckpt_vid_free(back.job, v);
     return back_error(rc);
 }
 

@@ -24,6 +24,8 @@ int back_own_comm_again(ckpt_vid vid, const void *descriptor, size_t bytes, uint
 // will make; libckpt is told its identity and no more.
 long back_promise_comm(ckpt_vid parent, ckpt_vid *vid);
 long back_keep_promise(ckpt_vid parent, ckpt_vid vid);
+// Takes a child back that the real MPI was not asked for, or has refused; VID_COMM_NULL: it has no id.
+void back_comm_unborn(ckpt_vid parent, ckpt_vid child);
 // Second: begins the call for a duplicate whose id was given out, and tells libckpt the rest.
 long back_idup_promised(const long *a);
 // An identity from rank 0 of comm, for communicators whose members have not counted the same number of

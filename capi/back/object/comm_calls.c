@@ -27,26 +27,45 @@ long back_Comm_dup(const long *a) {
 
 long back_Comm_dup_with_info(const long *a) { return back_Comm_dup(a); }
 
+static void gone(ckpt_vid v) {
+    for (void (*const *tell)(ckpt_vid) = back_above.comm_gone; *tell != NULL; tell++) (*tell)(v);
+    ckpt_vid_free(back.job, v);
+}
+
+void back_comm_unborn(ckpt_vid parent, ckpt_vid child) {
+    const ckpt_slot *p = back_slot(CKPT_KIND_COMM, parent);
+    if (p->counters != 0) ckpt_comm_of(p)->children--;
+    if (child != VID_COMM_NULL) gone(child);
+}
+
 // The duplicate gets its id at once, with the parent's descriptor; its real handle is there when the request
 // is complete.  promised: the id, if it was given out before; else CKPT_VID_NONE.
+// What takes memory comes first: once the real MPI has the call, nothing can be taken back.
 static long idup(const long *a, ckpt_vid promised) {
     ARGS(Comm_idup) p = (const void *)a;
     MPI_Request r = MPI_REQUEST_NULL;
     MPI_Comm parent = real_comm(p->comm);
-    struct back_idup *d = calloc(1, sizeof *d);
-    if (d == NULL) return CANON_ERR(NO_MEM);
-    int rc = MPI_Comm_idup(parent, &d->comm, &r);
-    if (rc != MPI_SUCCESS) {
+    struct back_idup *d = malloc(sizeof *d);
+    ckpt_vid request = d == NULL ? CKPT_VID_NONE : back_take_request(), v = promised;
+    if (request == CKPT_VID_NONE) {
         free(d);
-        return back_error(rc);
+        return back_nothing_done(CANON_ERR(NO_MEM));
     }
-    d->vid = promised;
     long canon = promised != CKPT_VID_NONE ? back_keep_promise(p->comm, promised)
-                                           : back_new_comm(MPI_COMM_NULL, parent, p->comm, 0, &d->vid);
-    if (canon == 0) canon = back_new_request(r, REQUEST_OTHER | REQUEST_IDUP, 0, p->comm, p->request);
-    if (canon == 0) back_slot(CKPT_KIND_REQUEST, *p->request)->extra = (uint64_t)(uintptr_t)d;
-    if (canon == 0 && promised == CKPT_VID_NONE) *p->newcomm = d->vid;
-    return canon; // d stays when the id of the request is missing: MPI will write to it
+                                           : back_new_comm(MPI_COMM_NULL, parent, p->comm, 0, &v);
+    *d = (struct back_idup){.vid = v, .comm = MPI_COMM_NULL};
+    int asked = canon == 0;
+    if (asked) canon = back_error(MPI_Comm_idup(parent, &d->comm, &r));
+    if (canon != 0) {
+        back_give_id(CKPT_KIND_REQUEST, request);
+        free(d);
+        if (promised == CKPT_VID_NONE) back_comm_unborn(p->comm, v);
+        return asked ? canon : back_nothing_done(canon);
+    }
+    back_set_request(request, r, REQUEST_OTHER | REQUEST_IDUP, 0, p->comm)->extra = (uint64_t)(uintptr_t)d;
+    *p->request = request;
+    if (promised == CKPT_VID_NONE) *p->newcomm = v;
+    return 0;
 }
 
 long back_Comm_idup(const long *a) { return idup(a, CKPT_VID_NONE); }
@@ -100,11 +119,6 @@ long back_Intercomm_create(const long *a) {
                                   real_rank(p->remote_leader), real_tag(p->tag), &comm);
     if (rc != MPI_SUCCESS) return back_error(rc);
     return back_new_comm(comm, comm, p->local_comm, back_agree_identity(comm), p->newintercomm);
-}
-
-static void gone(ckpt_vid v) {
-    for (void (*const *tell)(ckpt_vid) = back_above.comm_gone; *tell != NULL; tell++) (*tell)(v);
-    ckpt_vid_free(back.job, v);
 }
 
 long back_Comm_free(const long *a) {

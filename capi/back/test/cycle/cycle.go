@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/libckpt/libckpt/internal/e2e"
+	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
 // launchers start ranks with the two MPIs of the distribution.
@@ -51,6 +52,7 @@ func Tool(t testing.TB, name string) string {
 // Compile builds a program of testdata for one MPI.
 func Compile(t testing.TB, mpi, source string, flags ...string) string {
 	t.Helper()
+	needmpi.Test(t, mpi)
 	out := filepath.Join(t.TempDir(), strings.TrimSuffix(source, filepath.Ext(source))+"-"+mpi)
 	args := append([]string{"-O2", "-o", out, filepath.Join("testdata", source)}, flags...)
 	cmd := exec.Command("mpicc."+mpi, args...)
@@ -87,6 +89,7 @@ func (o *output) Write(p []byte) (int, error) {
 // Start starts a command on all ranks.
 func Start(t testing.TB, mpi string, ranks int, command ...string) *Job {
 	t.Helper()
+	needmpi.Test(t, mpi)
 	l := launchers[mpi]
 	j := &Job{t: t, ranks: ranks, exited: make(chan error, 1)}
 	if i := slices.Index(command, "--dir"); i >= 0 { // a program that goes on has the environment and the files that it began with
