@@ -32,15 +32,26 @@ func memoryProbes() []Probe {
 			Run: func(context.Context) (Outcome, string) { return ptraceScope() },
 		},
 		{
-			Name: "PAGEMAP_SCAN", For: "finding touched pages, and later increments, quickly",
+			Name: "PAGEMAP_SCAN", For: "finding touched pages quickly",
 			Advice: "needs Linux 6.7 or later; without it /proc/PID/pagemap is read, which is slower",
 			Run:    func(context.Context) (Outcome, string) { return pagemapScan() },
 		},
 		{
-			Name: "userfaultfd", For: "copying on write without a second process, and increments (later)",
+			Name: "changed pages", For: "epochs that have only what changed (ckptrun --full every N)",
+			Run: func(context.Context) (Outcome, string) { return changedPages() },
+		},
+		{
+			Name: "userfaultfd", For: "copying on write without a second process",
 			Advice: "needs root, CAP_SYS_PTRACE, access to /dev/userfaultfd or " +
 				"sysctl vm.unprivileged_userfaultfd=1; without it a copy-on-write process is used",
 			Run: func(context.Context) (Outcome, string) { return userfault() },
+		},
+		{
+			Name: "pages on demand", For: "continuing a program before its memory is read (ckptrun --restart-mode lazy)",
+			Advice: "userfaultfd must also serve the kernel's own accesses, as in read(): let the user open " +
+				"/dev/userfaultfd (Linux 6.1 and later), sysctl vm.unprivileged_userfaultfd=1, or give " +
+				"CAP_SYS_PTRACE; a container must allow the system call; without it all memory is read first",
+			Run: func(context.Context) (Outcome, string) { return onDemand() },
 		},
 		{
 			Name: "transparent huge pages", For: "restoring memory four times as fast",
@@ -189,6 +200,26 @@ func userfault() (Outcome, string) {
 		detail = "with asynchronous write protection"
 	}
 	return Yes, detail
+}
+
+// onDemand asks as package ckpt/lazy does.
+func onDemand() (Outcome, string) {
+	how := "by the system call"
+	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|unix.O_NONBLOCK, 0, 0)
+	if errno != 0 {
+		how = "by /dev/userfaultfd"
+		dev, err := unix.Open("/dev/userfaultfd", unix.O_RDWR|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return No, fmt.Sprintf("userfaultfd: %v; /dev/userfaultfd: %v", errno, err)
+		}
+		defer func() { _ = unix.Close(dev) }()
+		const newDescriptor = 0xaa00
+		if fd, _, errno = unix.Syscall(unix.SYS_IOCTL, uintptr(dev), newDescriptor, unix.O_CLOEXEC|unix.O_NONBLOCK); errno != 0 {
+			return No, fmt.Sprintf("/dev/userfaultfd: %v", errno)
+		}
+	}
+	_ = unix.Close(int(fd))
+	return Yes, how
 }
 
 func freeMemory() (Outcome, string) {

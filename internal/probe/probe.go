@@ -55,6 +55,7 @@ func All() []Probe {
 	list = append(list, trapProbes()...)
 	list = append(list, memoryProbes()...)
 	list = append(list, limitProbes()...)
+	list = append(list, tapProbes()...)
 	return append(list, mpiProbes()...)
 }
 

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package needmpi
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Gather names the file to which the names of skipped tests are appended.
+const Gather = "LIBCKPT_SKIPPED"
+
+// Test skips a test when the tree has no back for one of these MPIs. Without a tree nothing is skipped: the test
+// fails by itself.
+func Test(t testing.TB, mpis ...string) {
+	t.Helper()
+	dir := tree()
+	if _, err := os.Stat(filepath.Join(dir, "lib", "ckpt", "libckpt-core.so")); err != nil {
+		return
+	}
+	for _, mpi := range mpis {
+		if Has(mpi) {
+			continue
+		}
+		if path := os.Getenv(Gather); path != "" {
+			if f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644); err == nil {
+				_, _ = fmt.Fprintln(f, mpi+": "+t.Name()) // a list for people
+				_ = f.Close()
+			}
+		}
+		t.Skipf("this tree has no back for %s (make BACKS=...)", mpi)
+	}
+}
+
+// Has tells whether the tree has a back for an MPI.
+func Has(mpi string) bool {
+	_, err := os.Stat(filepath.Join(tree(), "lib", "ckpt", "back", "libckptback-"+mpi+".so"))
+	return err == nil
+}
+
+// tree is the built tree: what LIBCKPT_BUILD names, else build beside go.mod.
+func tree() string {
+	if dir := os.Getenv("LIBCKPT_BUILD"); dir != "" {
+		return dir
+	}
+	dir, err := os.Getwd()
+	for ; err == nil && dir != "/"; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return filepath.Join(dir, "build")
+		}
+	}
+	return ""
+}
