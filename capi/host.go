@@ -4,7 +4,9 @@ package main
 
 /*
 #cgo CFLAGS: -I${SRCDIR}/../include -I${SRCDIR}/host -DCKPT_TYPES_ONLY
+#define _GNU_SOURCE
 #include <stdlib.h>
+#include <ucontext.h>
 #include "hostgo.h"
 
 static int call_park(const struct host_ops *o, int ms, char *why, size_t n) { return o->park(ms, why, n); }
@@ -13,6 +15,9 @@ static long call_save(const struct host_ops *o, void *b, size_t n) { return o->s
 static int call_freeze(const struct host_ops *o) { return o->freeze(); }
 static void call_thaw(const struct host_ops *o, int pid) { o->thaw(pid); }
 static int call_fds(const struct host_ops *o, int *l, int n) { return o->fds(l, n); }
+static int call_closed(const struct host_ops *o, int i, struct closed_file *f) { return o->closed(i, f); }
+static void call_closed_safe(const struct host_ops *o, uint64_t n) { o->closed_safe(n); }
+static void call_names(const struct host_ops *o, const struct socket_name *l, int n) { o->names(l, n); }
 static int call_place(const struct host_ops *o, int n, int f, int c) { return o->place(n, f, c); }
 static int call_original(const struct host_ops *o, int i) { return o->original(i); }
 static void call_set_tables(const struct host_ops *o, size_t t) { o->set_tables((void *)t); }
@@ -20,6 +25,8 @@ static int call_outside(const struct host_ops *o, uint64_t *s, uint64_t *e) { re
 static int call_foreign(const struct host_ops *o, uint64_t s, uint64_t e) { return o->foreign(s, e); }
 static void call_end(const struct host_ops *o, int s) { o->end(s); }
 static int call_errand(const struct host_ops *o) { return o->errand(); }
+static void call_lazy(const struct host_ops *o, int on) { o->lazy(on); }
+static void call_fail(const struct host_ops *o, int s) { o->fail(s); }
 static int call_load(const struct host_ops *o, void *b, size_t n, char *why, size_t m) {
     return o->load(b, n, why, m);
 }
@@ -35,6 +42,9 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/libckpt/libckpt/ckpt/files"
+	"github.com/libckpt/libckpt/ckpt/sockets"
 )
 
 // host is ckptrun, as package ckpt sees it.
@@ -84,6 +94,42 @@ func (h host) Descriptors() []int {
 		out[i] = int(list[i])
 	}
 	return out
+}
+
+func (h host) Closed() []files.Closed {
+	f := (*C.struct_closed_file)(C.malloc(C.sizeof_struct_closed_file))
+	defer C.free(unsafe.Pointer(f))
+	var out []files.Closed
+	for i := C.int(0); C.call_closed(h.ops, i, f) != 0; i++ {
+		out = append(out, files.Closed{Dev: uint64(f.dev), Ino: uint64(f.ino), Number: uint64(f.number), AndAll: f.and_all != 0,
+			Path: C.GoString(&f.path[0])})
+	}
+	return out
+}
+
+func (h host) ClosedSafe(number uint64) { C.call_closed_safe(h.ops, C.uint64_t(number)) }
+
+func (h host) Name(list []sockets.Name) {
+	if len(list) == 0 {
+		return
+	}
+	p := (*C.struct_socket_name)(C.calloc(C.size_t(len(list)), C.sizeof_struct_socket_name))
+	defer C.free(unsafe.Pointer(p))
+	names := unsafe.Slice(p, len(list))
+	for i := range names {
+		n := &names[i]
+		n.ino = C.uint64_t(list[i].Inode)
+		n.local_bytes = C.uint32_t(putName(&n.local, list[i].Sockaddr(false)))
+		n.peer_bytes = C.uint32_t(putName(&n.peer, list[i].Sockaddr(true)))
+	}
+	C.call_names(h.ops, p, C.int(len(list)))
+}
+
+func putName(to *[28]C.uint8_t, from []byte) int {
+	for i, b := range from {
+		to[i] = C.uint8_t(b)
+	}
+	return len(from)
 }
 
 func (h host) Original(i int) int { return int(C.call_original(h.ops, C.int(i))) }
@@ -140,6 +186,34 @@ func (h host) Load(state []byte) error {
 		return errors.New(C.GoString(why))
 	}
 	return nil
+}
+
+func (h host) Lazy(on bool) {
+	n := C.int(0)
+	if on {
+		n = 1
+	}
+	C.call_lazy(h.ops, n)
+}
+
+func (h host) Fail(status int) { C.call_fail(h.ops, C.int(status)) }
+
+// Stands looks only at what is in bounds: Load checks the rest.
+func (h host) Stands(state []byte) []uint64 {
+	var out []uint64
+	if len(state) >= C.sizeof_struct_process_image { // what ps shows
+		p := (*C.struct_process_image)(unsafe.Pointer(&state[0]))
+		out = append(out, uint64(p.arguments[0]), uint64(p.arguments[2]))
+	}
+	for at := C.sizeof_struct_process_image; at+C.sizeof_struct_thread_image <= len(state); {
+		t := (*C.struct_thread_image)(unsafe.Pointer(&state[at]))
+		out = append(out, uint64(t.upper_fs), uint64(t.upper_sp), uint64(t.regs[C.REG_RSP]), uint64(t.regs[C.REG_RIP]))
+		if t.bytes < C.sizeof_struct_thread_image {
+			break
+		}
+		at += int(t.bytes)
+	}
+	return out
 }
 
 // errand is the function that a stopped thread of the program is to run. There is one at a time.

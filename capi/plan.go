@@ -11,7 +11,9 @@ import "C"
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"unsafe"
 
@@ -19,6 +21,7 @@ import (
 
 	"github.com/libckpt/libckpt/ckpt"
 	"github.com/libckpt/libckpt/ckpt/launch"
+	"github.com/libckpt/libckpt/internal/backs"
 	"github.com/libckpt/libckpt/internal/fault"
 )
 
@@ -83,19 +86,25 @@ func makePlan(plan *C.struct_host_plan, args []string) error {
 	if o.Whole {
 		plan.whole = 1
 	}
-	plan.back = C.CString(o.MPI)
-	plan.again = cStrings(launch.Again(args[1:1+own], o))
-	if launch.Launched(os.Getenv) {
+	chooseBack(plan, o.MPI)
+	again := func() { plan.again = cStrings(launch.Again(args[1:1+own], process.Options)) }
+	again()
+	if launch.Launched(os.Getenv) && !o.Several() {
 		plan.launched = 1
 	}
 	if plan.trigger_fd, plan.trigger_mask, err = openTriggers(o); err != nil {
 		return err
 	}
 	if o.Restart != "" {
-		return planRestart(plan)
+		err := planRestart(plan)
+		again() // the epoch says how many ranks there are
+		return err
 	}
 	p, err := o.Find(rest, os.Getenv("PATH"))
 	if err != nil {
+		return err
+	}
+	if err := checkFront(p.Exe, o); err != nil {
 		return err
 	}
 	process.Program = p
@@ -116,9 +125,37 @@ func planRestart(plan *C.struct_host_plan) error {
 		plan.whole = 1
 	case process.Restart.MPI():
 		plan.restart_mpi = 1
+	case process.Restart.Together():
+		plan.launched = 0
 	}
 	if back != "" {
-		plan.back = C.CString(back)
+		chooseBack(plan, back)
+	}
+	return nil
+}
+
+// chooseBack finds the back for an MPI. That there is none matters to MPI programs alone.
+func chooseBack(plan *C.struct_host_plan, mpi string) {
+	var path string
+	lib, err := backs.Library()
+	if err == nil {
+		chosen := mpi != launch.LauncherMPI(os.Getenv)
+		path, err = backs.PlaceOf(os.Getenv, lib).Choose(mpi, ckpt.Version, chosen, ckpt.Launchers)
+	}
+	plan.back, plan.no_back = C.CString(path), C.CString(line(err))
+}
+
+// checkFront refuses a program of an MPI for which there is no front: the dynamic linker would load that MPI into the
+// program's half, which is saved.
+func checkFront(exe string, o launch.Options) error {
+	lib, err := backs.Library()
+	if err != nil || o.Whole { // a program that brings its MPI
+		return err
+	}
+	dir := filepath.Join(lib, "ckpt", "front")
+	if library, has := backs.FrontOf(exe, dir); library != "" && !has {
+		return fmt.Errorf("%s is linked with %s, an MPI of an ABI for which libckpt has no front: compile it with MPICH 3.1 or newer "+
+			"(or Intel MPI, MVAPICH or another one of its ABI), with Open MPI 3 or newer, or for the standard ABI (mpicc_abi)", exe, library)
 	}
 	return nil
 }
@@ -168,6 +205,11 @@ func ckpt_host_restore(message **C.char, status *C.int) C.int {
 		return 1
 	}
 	return 0
+}
+
+//export ckpt_host_memory
+func ckpt_host_memory(start, end C.uint64_t, change C.int) {
+	process.Memory(uint64(start), uint64(end), ckpt.MemoryChange(change))
 }
 
 //export ckpt_host_checkpoint

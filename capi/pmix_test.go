@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/libckpt/libckpt/ckpt/meeting"
+	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
 // asRank makes the test program a rank of a test's job.
@@ -80,6 +81,7 @@ func links() string {
 // underOpenMPI runs this test program as ranks.
 func underOpenMPI(t *testing.T, do string, argv ...string) (string, error) {
 	t.Helper()
+	needmpi.Test(t, "openmpi")
 	launcher := []string{"mpiexec.openmpi", "--allow-run-as-root", "--oversubscribe"}
 	if testing.Short() {
 		t.Skip("starts an MPI job")

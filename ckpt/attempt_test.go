@@ -125,7 +125,9 @@ func TestHostFails(t *testing.T) {
 				state, err := j.Cooperative()
 				out := last(t, j)
 				h.wantRunning()
-				if h.failed == "" || h.failed == "Freeze" { // without a frozen child it is written at once
+				// Whether there are sockets is asked first; what is wrong with a descriptor is said when it is saved.
+				sockets := h.failed == "Descriptors" && !slices.Contains(seen, h.failed)
+				if h.failed == "" || h.failed == "Freeze" || sockets { // without a frozen child it is written at once
 					if state != StateCheckpoint || err != nil || out.Error != "" {
 						t.Fatalf("call %d (%s): state %d, %v; %+v", n, h.failed, state, err, out)
 					}
@@ -148,9 +150,9 @@ func TestHostFails(t *testing.T) {
 				}
 				seen = append(seen, h.failed)
 			}
-			want := []string{"Park", "Descriptors", "State", "Freeze"}
+			want := []string{"Park", "Descriptors", "Descriptors", "State", "Freeze"}
 			if snapshot == "stop" {
-				want = want[:3]
+				want = want[:4]
 			}
 			equal(t, "calls that failed", want, seen)
 		})

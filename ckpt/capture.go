@@ -21,10 +21,13 @@ import (
 // captureReport is what a rank says of the state in which it was stopped.
 type captureReport struct {
 	Obstacles []string `json:"obstacles,omitempty"` // why the rank cannot be saved now
+	Lasting   []string `json:"lasting,omitempty"`   // those of them that stay for as long as the program leaves them
 	Failure   string   `json:"failure,omitempty"`   // what did not work
 	Epoch     int      `json:"epoch,omitempty"`     // rank 0: directory made
 	Files     []string `json:"files,omitempty"`     // files.Table.Shared
 	Tasks     []int    `json:"tasks,omitempty"`     // in regions mode: ranks that are here
+	Level     int      `json:"level,omitempty"`     // that the program wants
+	Named     int      `json:"named,omitempty"`     // pieces of its state
 }
 
 func (r *captureReport) good() bool { return r.Failure == "" && len(r.Obstacles) == 0 }
@@ -38,6 +41,9 @@ type capture struct {
 	held     *files.Held // files that must be durable before the epoch is committed; nil once done
 	failed   error       // why the files could not be kept
 	mapped   [][]byte    // by room
+	lasting  []string    // obstacles that only the program can remove
+	writes   noted
+	memory   image.Memory // nil: that of the process, or of its frozen copy
 }
 
 // room is memory for what the network held, which may be much. If there is not enough, that is an error here;
@@ -77,7 +83,7 @@ func (a *attempt) captureHere() {
 	mine := &a.state
 	err := a.onProgram(func() {
 		var err error
-		a.capture, mine.Obstacles, err = a.j.captureStopped(a.segments)
+		a.capture, mine.Obstacles, mine.Lasting, err = a.j.captureStopped(a.segments, a.plugs)
 		if err != nil {
 			mine.Failure = err.Error()
 		} else if a.capture != nil {
@@ -89,16 +95,16 @@ func (a *attempt) captureHere() {
 	}
 }
 
-// captureStopped describes the stopped program. Obstacles say why the program cannot be saved now. segments are the
-// shared ones of all processes.
-func (j *Job) captureStopped(segments [][]string) (*capture, []string, error) {
-	c := &capture{meta: j.meta}
-	obstacles, err := c.describe(j, segments)
+// captureStopped describes the stopped program. Obstacles say why the program cannot be saved now; lasting are those
+// of them that only the program can remove. segments are the shared ones of all processes, p this one's sockets.
+func (j *Job) captureStopped(segments [][]string, p *plugs) (c *capture, obstacles, lasting []string, err error) {
+	c = &capture{meta: j.meta}
+	obstacles, err = c.describe(j, segments, p)
 	if err != nil || len(obstacles) > 0 {
 		c.done()
-		return nil, obstacles, err
+		return nil, obstacles, c.lasting, err
 	}
-	return c, nil, nil
+	return c, nil, nil, nil
 }
 
 // inode tells open files apart: of sockets and pipes, too, no two that are open have the same one.
@@ -144,7 +150,7 @@ func (j *Job) ignoredFDs() []int {
 	return list
 }
 
-func (c *capture) describe(j *Job, segments [][]string) (obstacles []string, err error) {
+func (c *capture) describe(j *Job, segments [][]string, p *plugs) (obstacles []string, err error) {
 	j.mu.Lock()
 	known := make(map[int]bool, len(j.frozen))
 	for pid := range j.frozen {
@@ -160,12 +166,15 @@ func (c *capture) describe(j *Job, segments [][]string) (obstacles []string, err
 	}
 	fds := j.host.Descriptors()
 	inherited := [3]int{j.host.Original(0), j.host.Original(1), j.host.Original(2)}
-	table, open, err := files.Capture(fds, inherited, j.ignoredFDs()...)
+	table, open, err := files.CaptureWith(p.keep, fds, inherited, j.ignoredFDs()...)
 	if err != nil {
 		return nil, fmt.Errorf("open files: %w", err)
 	}
 	for _, o := range open {
 		obstacles = append(obstacles, o.String())
+		if !o.Passing {
+			c.lasting = append(c.lasting, o.String())
+		}
 	}
 	if len(obstacles) > 0 {
 		return obstacles, nil
@@ -197,6 +206,13 @@ func (c *capture) describe(j *Job, segments [][]string) (obstacles []string, err
 		return nil, err
 	}
 	c.sections = []image.Section{{Name: sectionThreads, Data: threads}}
+	if p != nil {
+		b, err := p.table.Encode()
+		if err != nil {
+			return nil, err
+		}
+		c.sections = append(c.sections, image.Section{Name: sectionSockets, Data: b})
+	}
 	if j.tables != nil {
 		c.sections = append(c.sections, image.Section{Name: sectionObjects, Data: j.tables.Save()})
 	}
@@ -216,6 +232,7 @@ func (c *capture) describe(j *Job, segments [][]string) (obstacles []string, err
 		if r := &c.regions[i]; j.host.Foreign(r.Start, r.End) {
 			obstacles = append(obstacles, fmt.Sprintf("memory %s lies among the program's and is not its own: "+
 				"a library of the MPI below, or of LD_PRELOAD, has taken it", r))
+			c.lasting = append(c.lasting, obstacles[len(obstacles)-1])
 		}
 	}
 	if start, end, is := j.host.Outside(); is {
@@ -242,6 +259,7 @@ func (c *capture) describe(j *Job, segments [][]string) (obstacles []string, err
 	if c.held, err = files.Hold(&c.table, named, fds); err != nil {
 		return nil, err
 	}
+	c.held.Remember(j.host.Closed())
 	if err := c.held.Sample(&c.table); err != nil {
 		return nil, fmt.Errorf("open files: %w", err)
 	}
@@ -307,8 +325,16 @@ func (a *attempt) keepFiles(all []captureReport) {
 	}
 }
 
+// lastingError is a refusal for a reason that stays until the program itself removes it.
+type lastingError struct {
+	*control.RefusedError
+	reasons []string // those that stay
+}
+
+func (e *lastingError) Unwrap() error { return e.RefusedError }
+
 func capturedEverywhere(all []captureReport) error {
-	var refused, failed []string
+	var refused, lasting, failed []string
 	for r, one := range all {
 		prefix := ""
 		if len(all) > 1 {
@@ -317,12 +343,18 @@ func capturedEverywhere(all []captureReport) error {
 		for _, o := range one.Obstacles {
 			refused = append(refused, prefix+o)
 		}
+		for _, o := range one.Lasting {
+			lasting = append(lasting, prefix+o)
+		}
 		if one.Failure != "" {
 			failed = append(failed, prefix+one.Failure)
 		}
 	}
 	if len(failed) > 0 {
 		return fmt.Errorf("checkpoint failed: %s", failed[0])
+	}
+	if len(lasting) > 0 {
+		return &lastingError{&control.RefusedError{Reasons: refused}, lasting}
 	}
 	if len(refused) > 0 {
 		return &control.RefusedError{Reasons: refused}

@@ -4,6 +4,7 @@ package ckpt
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -39,6 +40,9 @@ func CheckImage(f *image.File, m *store.Manifest, rank int) error {
 		return fmt.Errorf("%s: section %q is empty", f.Name(), sectionThreads)
 	}
 	if _, err := readFiles(f); err != nil {
+		return err
+	}
+	if _, err := readSockets(f); err != nil && !errors.Is(err, image.ErrNoSection) {
 		return err
 	}
 	switch {

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -49,6 +49,9 @@ func (c *controlled) Checkpoint(ctx context.Context, r control.Request, progress
 	j.asking.Lock()
 	defer j.asking.Unlock()
 	q := &request{ctx: ctx, waiting: waiting, then: r.Then, asked: time.Now(), progress: progress}
+	if j.crowd != nil {
+		return j.persist(q, j.interruptAll, func(try int) time.Duration { return min(retryAfter<<min(try, 6), time.Second) })
+	}
 	if j.runtime != nil {
 		return j.persist(q, j.atSafeState, func(try int) time.Duration { return min(backOff<<min(try, 6), time.Second) })
 	}
@@ -62,45 +65,6 @@ type request struct {
 	then     after.Action
 	asked    time.Time
 	progress func(control.Event)
-}
-
-const (
-	// backOff is the pause after a try of an MPI job that was refused; it grows.
-	backOff = 20 * time.Millisecond
-	// retryAfter is the pause for a program without MPI, which is interrupted wherever it is.
-	retryAfter = 5 * time.Millisecond
-)
-
-// persist tries until there is an epoch or cannot be one. A RefusedError says that another try may succeed, for
-// example once a child has ended or a window is closed.
-func (j *Job) persist(q *request, try func(*request) outcome, pause func(try int) time.Duration) (control.Result, error) {
-	var last *control.RefusedError
-	for n := 0; ; n++ {
-		o := try(q)
-		if o.err == nil {
-			return o.result, nil
-		}
-		var refused *control.RefusedError
-		if !errors.As(o.err, &refused) {
-			if last != nil && q.ctx.Err() != nil { // the time ended in the middle of one more try
-				o.err = fmt.Errorf("%w; before that: %s", o.err, strings.Join(last.Reasons, "; "))
-			}
-			if !o.noted {
-				j.recordFailure(o.err)
-			}
-			return control.Result{}, o.err
-		}
-		last = refused
-		q.progress(control.Event{Phase: stageStop.String(), Detail: strings.Join(refused.Reasons, "; ")})
-		select {
-		case <-q.waiting.Done():
-			j.recordFailure(o.err)
-			return control.Result{}, o.err
-		case <-j.done:
-			return control.Result{}, control.ErrEnding
-		case <-time.After(pause(n)):
-		}
-	}
 }
 
 // interrupt is one try without MPI: the program is stopped wherever it is.
@@ -322,6 +286,9 @@ func (j *Job) Cooperative() (State, error) {
 	if j.runtime != nil {
 		poll = j.runtime.Progress
 	}
+	if j.crowd != nil {
+		return StateIgnore, errors.New("in a job of several processes without MPI, checkpoints are asked for by `ckptctl checkpoint`, --interval or a signal")
+	}
 	if j.store == nil {
 		return StateIgnore, errors.New("the job is not open yet: call it after MPI_Init")
 	}
@@ -372,28 +339,34 @@ type attempt struct {
 	stage     stage
 
 	// close, with an embedded runtime
-	closing bool // its rails are closed, or are being closed
-	closed  bool // on all ranks
+	closing bool        // its rails are closed, or are being closed
+	closed  atomic.Bool // on all ranks; read by poll, on the program's thread
 	// stop
-	parked     bool // the program is stopped, by us
+	parked     atomic.Bool // the program is stopped, by us; read by poll too
 	stoppedAt  time.Time
+	wentOn     time.Time // just before the program runs again
 	stoppedFor time.Duration
 	touched    bool       // some rank's memory may be written to by others as long as those run
 	segments   [][]string // shared segments, by process (shm.Segments.Held)
-	synced     bool       // some rank has synchronous sends that its program has not seen complete
-	resumed    bool       // async: the gates of this rank are open again
+	sockets    bool       // some rank has sockets; then plugs are this one's
+	plugs      *plugs
+	synced     bool // some rank has synchronous sends that its program has not seen complete
+	resumed    bool // async: the gates of this rank are open again
 	// drain, snapshot
-	state   captureReport // what this rank has to say of itself
-	capture *capture
-	begun   bool // rank 0: the directory of the epoch is ours
-	epoch   int
-	held    bool // the program stays stopped until the commit, and ends then
-	copy    int  // the frozen child that holds the program's memory; 0: the stopped program itself does
+	state    captureReport // what this rank has to say of itself
+	capture  *capture
+	begun    bool // rank 0: the directory of the epoch is ours
+	epoch    int
+	held     bool   // the program stays stopped until the commit, and ends then
+	copy     int    // the frozen child that holds the program's memory; 0: the stopped program itself does
+	copyRoom uint64 // with --snapshot-memory: what the copy may take
+	brake    *brake // watches that; nil: nobody does
 	// write, commit
 	image     imageReport
 	unwritten error         // why this rank has no image
 	total     decision      // of a committed epoch
 	doubt     bool          // rank 0: the epoch may be committed, or may be yet
+	passages  []passage     // stages that are behind this rank
 	written   chan struct{} // closed when end is valid
 	end       outcome
 
@@ -455,27 +428,26 @@ func (a *attempt) finish() {
 	} else {
 		a.end.result = control.Result{Epoch: a.epoch, Bytes: a.total.Bytes, Seconds: time.Since(a.asked).Seconds(),
 			Safe: a.stoppedAt.Sub(a.asked).Seconds(), Stopped: a.total.Stop}
+		if a.j.group.rank() == 0 {
+			a.j.savedIn(a)
+		}
+		a.raiseCommitted()
 	}
 	a.j.recordOutcome(a.end)
 	a.end.noted = true
 	close(a.written)
 }
 
-// outcome waits for what becomes of an epoch that is being written.
-func (a *attempt) outcome() outcome {
-	<-a.written
-	return a.end
-}
-
 // giveUp undoes all stages, tells the other ranks what they do not know, and says why there is no epoch.
 func (a *attempt) giveUp(err error) error {
-	if a.closed && a.failedAlone() {
+	if a.closed.Load() && a.failedAlone() {
 		a.warn(err)
 	}
 	if uerr := a.undo(); uerr != nil {
 		err = fmt.Errorf("%w; and its directory could not be removed: %w", err, uerr)
 	}
 	err = a.failure(err)
+	a.dropLocal(err)
 	// Told only now, so that the others' answer is not taken for the reason.
 	if a.stage >= stageWrite && a.j.group.rank() == 0 && !a.announced {
 		a.announce(noEpoch(err))
@@ -485,8 +457,9 @@ func (a *attempt) giveUp(err error) error {
 
 // goOn lets the program run again, and opens its gates right after that. It may be called twice.
 func (a *attempt) goOn() error {
-	if a.parked {
-		a.parked = false
+	if a.parked.Load() {
+		a.wentOn = time.Now()
+		a.parked.Store(false)
 		a.j.host.Release()
 		a.stoppedFor = time.Since(a.stoppedAt)
 	}
@@ -509,7 +482,7 @@ func (a *attempt) onProgram(f func()) error {
 	case !a.async: // it called us
 		f()
 		return nil
-	case !a.parked:
+	case !a.parked.Load():
 		return errRuns
 	}
 	return a.j.host.Errand(f)
@@ -551,6 +524,7 @@ func (a *attempt) park() error {
 	}
 	a.then = all[0].Then
 	a.touched = slices.ContainsFunc(all, func(p parkReport) bool { return p.OneSided })
+	a.sockets = slices.ContainsFunc(all, func(p parkReport) bool { return p.Sockets })
 	a.synced = slices.ContainsFunc(all, func(p parkReport) bool { return p.Synced })
 	for _, p := range all {
 		a.segments = append(a.segments, p.Segments)
@@ -567,6 +541,9 @@ func (a *attempt) quiet() error {
 	if a.hasRuntime() && a.j.embedded == nil {
 		a.drainHere()
 	}
+	if a.sockets {
+		a.drainSockets()
+	}
 	if mine.good() {
 		a.captureHere()
 	}
@@ -580,8 +557,8 @@ func (a *attempt) quiet() error {
 	if err == nil {
 		err = capturedEverywhere(all)
 	}
-	if err == nil && j.regional != nil {
-		err = allTasks(all)
+	if err == nil {
+		err = j.allRegions(all)
 	}
 	if err == nil {
 		a.epoch = all[0].Epoch
@@ -611,7 +588,13 @@ func (a *attempt) dropCapture() error {
 // So does one without a copy, until its image is written.
 func (a *attempt) snapshot() error {
 	a.held = a.then != after.Continue
+	a.noteWrites()
 	if a.held || a.j.options.Snapshot == "stop" {
+		return nil
+	}
+	if why := a.copyTooLarge(); why != "" {
+		a.j.log.Warn("no frozen copy, because of --snapshot-memory: writing while the program is stopped", zap.String("why", why),
+			zap.Int64("limit", a.j.options.SnapshotMemory))
 		return nil
 	}
 	pid, err := a.j.host.Freeze()
@@ -629,19 +612,20 @@ func (a *attempt) snapshot() error {
 // write writes this rank's image. After that nothing needs the memory any more: the copy ends, or the program that
 // was stopped for the writing goes on.
 func (a *attempt) write() error {
-	sum, err := a.writePatiently()
+	a.image = imageReport{Host: a.j.meta.Host, Tasks: a.state.Tasks}
+	a.brakeOn() // not before an embedded runtime's rails are open again: that needs the program
+	err := a.writePatiently()
 	if a.copy != 0 {
+		a.brakeOff()
 		a.thaw()
 	} else if !a.held {
 		a.allFrozen()
 		_ = a.goOn()
 	}
 	a.unwritten = err
-	a.image = imageReport{Host: a.j.meta.Host, Stop: a.stoppedFor.Seconds(), Tasks: a.state.Tasks}
+	a.image.Stop = a.stoppedFor.Seconds()
 	if err != nil {
 		a.image.Error = err.Error()
-	} else {
-		a.image.Bytes, a.image.Digest, a.image.Payload = sum.Bytes, sum.Digest.String(), sum.PayloadBytes
 	}
 	return nil
 }
@@ -687,7 +671,7 @@ func (a *attempt) learn(err error) error {
 			}
 			return nil
 		case <-j.net.Failed():
-			return epochLost(j.net.Err())
+			return a.learnAlone(epochLost(j.net.Err()))
 		case <-ended: // rank 0's word may be the reason, or on its way
 			ended, limit = nil, time.After(surrenderWait)
 		case <-limit:

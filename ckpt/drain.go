@@ -13,11 +13,17 @@ import (
 
 	"github.com/libckpt/libckpt/ckpt/control"
 	"github.com/libckpt/libckpt/drain"
+	"github.com/libckpt/libckpt/internal/fault"
 )
 
 // drainTimeout bounds one try to receive all messages that are under way. All senders are stopped and drive their
 // communication, so this takes as long as the network does.
 const drainTimeout = 30 * time.Second
+
+// claimWait is how long an attempt that is over may still find out which synchronous sends wait. The messages of these
+// sends are received here, so the MPI below completes the sends, and only the receivers know whether their programs
+// have taken them. All senders are stopped and drive their communication: moments are enough.
+const claimWait = 5 * time.Second
 
 // tellEvery is how often a rank tells what it has still to do in a stage.
 const tellEvery = 200 * time.Millisecond
@@ -55,9 +61,15 @@ func (a *attempt) owed(ctx context.Context) (*drain.Ledger, error) {
 // drainHere has the program's thread drain; it returns when nobody writes to this rank's memory any more.
 func (a *attempt) drainHere() {
 	err := a.onProgram(func() {
-		err := a.drain(a.ctx)
+		ctx := a.ctx
+		if a.synced {
+			var done func()
+			ctx, done = a.overtime()
+			defer done()
+		}
+		err := a.drain(ctx)
 		if a.synced { // whatever became of it: the messages that it did receive are held
-			err = errors.Join(err, a.claim(a.ctx))
+			err = errors.Join(err, a.claim(ctx))
 		}
 		if a.touched { // what another one drains may go to memory that both share
 			_, e := step(a, stepDrained, a.poll, struct{}{})
@@ -70,6 +82,26 @@ func (a *attempt) drainHere() {
 	if err != nil {
 		a.state.Failure = err.Error()
 	}
+}
+
+// overtime is a context that outlives the attempt's by claimWait: all ranks use it from the first message that is
+// received to the last claim, or none does. It ends with the attempt if that has lost a rank: then the claims, which
+// are collective, cannot be made.
+func (a *attempt) overtime() (ctx context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(a.ctx))
+	stop := context.AfterFunc(a.ctx, func() {
+		a.j.tellUndrained(a.id) // the others come to the claims as soon as they have their messages
+		cause := context.Cause(a.ctx)
+		var missing *unreachableError
+		if !errors.As(cause, &missing) && !LostPeer(cause) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(claimWait):
+			}
+		}
+		cancel(cause)
+	})
+	return ctx, func() { _ = stop(); cancel(context.Canceled) }
 }
 
 // drain receives what other ranks have sent to this one, until nothing is under way between them.
@@ -93,6 +125,7 @@ func (a *attempt) drainAll(ctx context.Context) error {
 	if a.touched {
 		unsettled = j.runtime.Settle()
 	}
+	never := fault.Point("ckpt.drain.end") != nil // an operation that does not end
 	end, told := time.Now().Add(drainTimeout), time.Now()
 	for {
 		left, err := j.runtime.Drain()
@@ -100,6 +133,9 @@ func (a *attempt) drainAll(ctx context.Context) error {
 			return err
 		}
 		gaps := ledger.Missing(j.marks())
+		if never {
+			left++
+		}
 		if left == 0 && len(gaps) == 0 {
 			break
 		}
@@ -118,8 +154,8 @@ func (a *attempt) drainAll(ctx context.Context) error {
 			}
 			a.progress(control.RankStatus{Phase: stageDrain.String(), Detail: fmt.Sprintf("receives %d messages, completes %d operations", drain.UnderWay(gaps), left)})
 		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("%w: messages under way have not arrived: %s", context.Cause(ctx), stillMissing(gaps, left))
+		if ctx.Err() != nil || a.ctx.Err() != nil && len(gaps) == 0 {
+			return fmt.Errorf("%w: messages under way have not arrived: %s", context.Cause(a.ctx), stillMissing(gaps, left))
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("messages under way did not arrive in %v: %s", drainTimeout, stillMissing(gaps, left))

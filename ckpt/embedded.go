@@ -87,7 +87,10 @@ func (j *Job) listenEmbedded(rt Runtime) {
 	if !ok {
 		return
 	}
-	j.embedded, j.signals = e, NewSignals(j.net, j.tables, j.remade)
+	j.embedded = e
+	if j.regional == nil || j.regional.named == nil { // the messages of such a program are its own
+		j.signals = NewSignals(j.net, j.tables, j.remade)
+	}
 	j.turns.come, j.turns.called, j.turns.gone = make(chan struct{}), make([]uint64, j.net.Size()), make([]bool, j.net.Size())
 	j.net.Handle(kindOrder, func(_ int, payload []byte) {
 		var s order
@@ -335,7 +338,7 @@ func (j *Job) Whole(asked bool) (State, error) {
 func (j *Job) wholeAttempt(s order) (State, error) {
 	a := j.newAttempt(nil)
 	a.poll = func() {
-		if !a.parked && !a.closed { // the runtime may not run, or has closed its rails
+		if !a.parked.Load() && !a.closed.Load() { // the runtime may not run, or has closed its rails
 			j.embedded.Progress()
 		}
 	}
@@ -474,8 +477,8 @@ func (a *attempt) quiesce() error {
 	if err != nil {
 		return err
 	}
-	a.touched = false // nobody writes to this rank's memory any more
-	a.closed = true   // from here on nobody polls
+	a.touched = false    // nobody writes to this rank's memory any more
+	a.closed.Store(true) // from here on nobody polls
 	err = cmp.Or(a.drainSignals(), e.CloseRails())
 	if all, err = a.surely(stepClosed, nil, reportOf(err)); err == nil {
 		err = a.verdictOf(all)
@@ -559,10 +562,10 @@ func (a *attempt) openRails(why Why) error {
 	}
 	a.closing = false
 	err := openRails(a.j.embedded, why)
-	if !a.closed {
+	if !a.closed.Load() {
 		return err
 	}
-	a.closed = false
+	a.closed.Store(false)
 	var mine closeReport
 	if err != nil {
 		mine.Failure = err.Error()

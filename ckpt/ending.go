@@ -18,7 +18,7 @@ import (
 // time, and then the program goes on.
 func (c *controlled) Finish(then after.Action) {
 	j := (*Job)(c)
-	if j.runtime == nil {
+	if j.group.size() == 1 && j.runtime == nil {
 		if then == after.Continue {
 			j.host.Release()
 			return
@@ -82,4 +82,10 @@ func (j *Job) endProcess(then after.Action) {
 		j.host.End(-1)
 	}
 	j.host.End(j.options.ExitCode)
+}
+
+// outcome waits for what becomes of an epoch that is being written.
+func (a *attempt) outcome() outcome {
+	<-a.written
+	return a.end
 }

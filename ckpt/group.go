@@ -112,7 +112,14 @@ const (
 	stepSignals
 	stepClosed
 	stepOpened
+	stepLook
+	stepTogether
 	stepTasks // of no attempt
+	stepNodes // of no attempt; two
+	stepPlaces
+	stepRaised // of no attempt
+	stepSockets
+	stepDry
 	steps
 )
 

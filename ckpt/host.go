@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/libckpt/libckpt/ckpt/files"
+	"github.com/libckpt/libckpt/ckpt/sockets"
 	"github.com/libckpt/libckpt/ckpt/where"
 	"github.com/libckpt/libckpt/drain"
 )
@@ -30,6 +31,11 @@ type Host interface {
 	Descriptors() []int
 	Original(i int) int
 	Place(number, from int, cloexec bool) error
+	// Name has the program see these names for sockets, by inode, in the place of those that the kernel knows.
+	Name([]sockets.Name)
+	// Closed are files that the program could write to and has closed, until ClosedSafe is told of them.
+	Closed() []files.Closed
+	ClosedSafe(number uint64)
 	// Say writes a line to the launcher's standard error, and returns when the launcher has taken it; false
 	// when there is none to write to.
 	Say(line string) bool
@@ -40,6 +46,14 @@ type Host interface {
 	Foreign(start, end uint64) bool
 	// Load makes the threads that State described; the memory is mapped already.
 	Load(state []byte) error
+	// Stands lists addresses that are used at once when what State describes continues: the process's arguments, and
+	// the threads' stacks and thread-local storage.
+	Stands(state []byte) []uint64
+	// Lazy says whether memory of the program is missing from now on: changes to its mappings are told
+	// (Process.Memory) before they are made.
+	Lazy(bool)
+	// Fail ends the process at once, and with it the job.
+	Fail(status int)
 	// End ends the process at once: with that exit status, by SIGKILL when it is negative.
 	End(status int)
 }

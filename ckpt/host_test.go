@@ -21,8 +21,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/libckpt/libckpt/ckpt/control"
+	"github.com/libckpt/libckpt/ckpt/files"
 	"github.com/libckpt/libckpt/ckpt/image"
 	"github.com/libckpt/libckpt/ckpt/launch"
+	"github.com/libckpt/libckpt/ckpt/sockets"
 	"github.com/libckpt/libckpt/ckpt/store"
 	_ "github.com/libckpt/libckpt/internal/keepout" // Go's heap is none of the program's memory
 )
@@ -130,13 +132,17 @@ func (h *testHost) State() ([]byte, error) { return []byte(threads), h.step("Sta
 //
 //go:norace
 func fork() (int, syscall.Errno) {
+	parent, _, _ := syscall.RawSyscall(syscall.SYS_GETPID, 0, 0, 0)
 	pid, _, e := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
 	if e != 0 || pid != 0 {
 		return int(pid), e
 	}
-	syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0)
-	for {
-		syscall.RawSyscall(syscall.SYS_PAUSE, 0, 0, 0)
+	// Not PR_SET_PDEATHSIG: that would end the copy with the thread that made it, and Go's threads end.
+	for pause := (syscall.Timespec{Nsec: 20e6}); ; {
+		if now, _, _ := syscall.RawSyscall(syscall.SYS_GETPPID, 0, 0, 0); now != parent {
+			syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
+		}
+		syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&pause)), 0, 0)
 	}
 }
 
@@ -185,6 +191,10 @@ func (h *testHost) Descriptors() []int {
 	return []int{h.fd}
 }
 
+func (h *testHost) Closed() []files.Closed { return nil }
+
+func (h *testHost) ClosedSafe(uint64) {}
+
 func (h *testHost) Original(int) int { return -1 }
 
 func (h *testHost) Say(line string) bool {
@@ -202,6 +212,14 @@ func (h *testHost) SetTables(uintptr) {}
 func (h *testHost) Outside() (start, end uint64, is bool) { return 0, 0, false }
 
 func (h *testHost) Foreign(start, end uint64) bool { return false }
+
+func (h *testHost) Stands([]byte) []uint64 { return nil }
+
+func (h *testHost) Lazy(bool) {}
+
+func (h *testHost) Name([]sockets.Name) {}
+
+func (h *testHost) Fail(status int) { h.End(status) }
 
 func (h *testHost) Load([]byte) error { return errors.New("nothing is restored here") }
 

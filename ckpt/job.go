@@ -16,10 +16,13 @@ import (
 	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/clockwork"
 	"github.com/libckpt/libckpt/ckpt/control"
+	"github.com/libckpt/libckpt/ckpt/image"
 	"github.com/libckpt/libckpt/ckpt/launch"
+	"github.com/libckpt/libckpt/ckpt/lazy"
 	"github.com/libckpt/libckpt/ckpt/lease"
 	"github.com/libckpt/libckpt/ckpt/shm"
 	"github.com/libckpt/libckpt/ckpt/snapshot"
+	"github.com/libckpt/libckpt/ckpt/sockets"
 	"github.com/libckpt/libckpt/ckpt/store"
 	"github.com/libckpt/libckpt/ckpt/where"
 	"github.com/libckpt/libckpt/internal/fault"
@@ -36,21 +39,27 @@ type Job struct {
 	log     *zap.Logger
 	meta    Meta // of the running program; Epoch, Time are filled at each checkpoint
 
-	group    group
-	runtime  Runtime            // nil without MPI
-	net      *signaling.Network // nil without MPI
-	tables   *vid.Tables        // nil without MPI
-	places   *clockwork.Places  // nil without MPI
-	state    []byte             // the runtime's own bytes, in memory that C sees
-	clock    *clockwork.Clock   // nil without MPI
-	asker    *where.Asker       // nil without MPI; asked on rank 0 only
-	messages []byte             // restart: of the image, until the runtime has them
-	embedded Embedded           // the runtime, when it is in the program's half; else nil
-	turns    turns              // with embedded
-	ignored  map[int]inode      // descriptors of the runtime; under mu
-	signals  *Signals           // with embedded
-	remade   *shm.Restored      // restart in whole mode: shared segments of the image
-	regional *regional          // ranks are saved, and not the process; else nil
+	group      group
+	runtime    Runtime            // nil without MPI
+	net        *signaling.Network // nil for a process by itself
+	crowd      *crowd             // one of several processes without MPI; else nil
+	tables     *vid.Tables        // nil without MPI
+	places     *clockwork.Places  // nil without MPI
+	state      []byte             // the runtime's own bytes, in memory that C sees
+	names      sockets.Names      // of sockets that were made again
+	clock      *clockwork.Clock   // nil without MPI
+	asker      *where.Asker       // nil without MPI; asked on rank 0 only
+	messages   []byte             // restart: of the image, until the runtime has them
+	embedded   Embedded           // the runtime, when it is in the program's half; else nil
+	turns      turns              // with embedded
+	ignored    map[int]inode      // descriptors of the runtime; under mu
+	signals    *Signals           // with embedded
+	remade     *shm.Restored      // restart in whole mode: shared segments of the image
+	regional   *regional          // ranks are saved, and not the process; else nil
+	loader     *lazy.Loader       // lazy restart: brings what is missing of the memory; nil: nothing is
+	loaderRuns bool               // it has begun, and uses the image
+	restored   chan struct{}      // closed when only the loader uses the image
+	levels     *leveled           // images go to local directories first; else nil
 
 	owned   *owned          // rank 0: the directories that are this job's
 	store   *store.Store    // rank 0 commits; all write images
@@ -62,10 +71,15 @@ type Job struct {
 	served  sync.Once     // closes serving
 
 	turn    sync.Mutex // one checkpoint at a time
+	parking sync.Mutex // held by who stops the program without a turn, and while it stands
 	tries   tries
-	slow    slow         // steps on the disk that do not come back
+	slow    slow // steps on the disk that do not come back
+	lineage lineage
+	notes   notes
+	written image.Model  // what writing costs here
 	missing map[int]bool // ranks that cannot be reached; of reach alone
 	last    *attempt     // whose image is being written, or was last; under mu
+	when    *when        // rank 0: chooses periods; nil: it is not asked to
 	// The rank that said last that it cannot receive what is under way.
 	undrained atomic.Pointer[undrained]
 
@@ -76,7 +90,6 @@ type Job struct {
 	endOrders chan after.Action
 	frozen    map[int]bool
 	closed    bool
-	cost      time.Duration // of the last committed checkpoint, for --overhead
 }
 
 type outcome struct {
@@ -89,7 +102,7 @@ func newJob(h Host, o launch.Options, meta Meta, log *zap.Logger) *Job {
 	return &Job{
 		host: h, options: o, log: log, meta: meta, group: solo{},
 		done: make(chan struct{}), serving: make(chan struct{}),
-		endOrders: make(chan after.Action, 1), frozen: map[int]bool{},
+		endOrders: make(chan after.Action, 1), frozen: map[int]bool{}, restored: make(chan struct{}),
 		tries:  tries{open: map[tryID]*attempt{}, verdicts: map[tryID]decision{}},
 		status: control.Status{State: control.Running, Program: meta.Program, Started: time.Now()},
 	}
@@ -116,6 +129,9 @@ func Start(h Host, o launch.Options, p launch.Program, log *zap.Logger) (*Job, e
 		return nil, err
 	}
 	j := newJob(h, o, meta, log)
+	if o.Several() {
+		return j, j.startTogether()
+	}
 	launched, rank := launch.Launched(os.Getenv), launch.LauncherRank(os.Getenv)
 	if o.Whole { // the runtime says who the ranks are, when it opens the job
 		launched, rank = true, launch.WholeRank(os.Getenv)
@@ -132,7 +148,7 @@ func Start(h Host, o launch.Options, p launch.Program, log *zap.Logger) (*Job, e
 		}
 		return j, err
 	}
-	if err := j.serve(); err != nil {
+	if err := j.meetAndServe(); err != nil {
 		j.owned.release()
 		return nil, err
 	}
@@ -157,13 +173,16 @@ func (j *Job) OpenRuntime(rt Runtime, tables *vid.Tables) error {
 	if j.owned != nil {
 		j.owned.alone = false
 	}
-	return j.serve()
+	return j.meetAndServe()
 }
 
 // connect joins the ranks by the signaling network. Collective.
 func (j *Job) connect(rt Runtime, tables *vid.Tables) error {
-	if j.runtime != nil {
+	switch {
+	case j.runtime != nil:
 		return errors.New("a runtime has opened this process's job already; one is supported")
+	case j.crowd != nil:
+		return errors.New("this process was started with --ranks, which is for processes without MPI: leave --ranks out, the MPI says who the ranks are")
 	}
 	silence, err := silence()
 	if err != nil {
@@ -240,7 +259,20 @@ const (
 	kindCalled    = 12 // to rank 0: the program has called ckpt_checkpoint
 	kindSegment   = 13 // of a shared segment, between its processes (ckpt/shm)
 	kindLeft      = 14 // to rank 0: all local tasks have left
+	kindBegin     = 15 // rank 0: a checkpoint of processes without MPI begins; its number
+	// Levels: rank 0's orders to the leaders of nodes, and their answers.
+	kindRaise  = 40
+	kindRaised = 41
+	kindKeep   = 42
 )
+
+// meetAndServe is serve after all ranks have told of their nodes. Collective; serve itself is not.
+func (j *Job) meetAndServe() error {
+	if err := j.openLevels(); err != nil {
+		return err
+	}
+	return j.serve()
+}
 
 // serve opens the directory and, on rank 0, the way for operators.
 func (j *Job) serve() error {
@@ -257,6 +289,12 @@ func (j *Job) serve() error {
 	j.mu.Unlock()
 	if j.group.rank() == 0 {
 		j.store = j.store.Guard(j.owned.check)
+	}
+	if j.group.rank() == 0 {
+		j.when = j.newWhen()
+	}
+	j.serveLevels()
+	if j.group.rank() == 0 {
 		if err := j.serveControl(); err != nil {
 			return err
 		}
@@ -352,6 +390,7 @@ func (j *Job) Close() error {
 	j.closed = true
 	j.status.State = control.Ending
 	j.mu.Unlock()
+	j.awaitRaised()
 	close(j.done)
 	var poll func()
 	if j.runtime != nil {
@@ -361,6 +400,10 @@ func (j *Job) Close() error {
 		j.settle()
 		if j.watched != nil {
 			<-j.watched // the tables are the caller's to close now
+		}
+		if j.crowd != nil { // the others go on
+			j.net.Close()
+			return struct{}{}, nil
 		}
 		if j.net != nil {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -377,6 +420,7 @@ func (j *Job) Close() error {
 	}
 	if j.regional != nil {
 		j.regional.saved.done()
+		j.regional.named.done()
 	}
 	if j.runtime == nil || j.regional != nil { // nobody sees a plain process end
 		j.owned.release()
@@ -391,7 +435,7 @@ func (j *Job) Close() error {
 func (j *Job) Ending(whole bool) {
 	if j.runtime == nil && whole && j.options.Whole && launch.WholeRank(os.Getenv) <= 0 {
 		j.log.Warn(j.meta.Program + " has ended and has not called ckpt_open, so it could not be saved: --whole is for programs whose MPI, or other runtime, calls libckpt itself; leave it out to save a program without its MPI")
-	} else if j.runtime == nil && whole && launch.Launched(os.Getenv) && launch.LauncherRank(os.Getenv) == 0 {
+	} else if j.runtime == nil && j.crowd == nil && whole && launch.Launched(os.Getenv) && launch.LauncherRank(os.Getenv) == 0 {
 		j.log.Warn(j.meta.Program + " has ended without a call of MPI_Init, so it could not be saved: of what an MPI launcher starts, only MPI programs are. Without MPI, start it without the launcher: ckptrun --dir " +
 			j.options.Dir + " " + j.meta.Program)
 	}

@@ -15,10 +15,13 @@ const metaVersion = 1
 const (
 	sectionThreads  = "threads"  // Host.State
 	sectionFiles    = "files"    // files.Table
+	sectionSockets  = "sockets"  // sockets.Table; there when some process of the job had a socket
 	sectionObjects  = "objects"  // vid.Tables.Save
 	sectionMessages = "messages" // Runtime.Save: messages received by draining, and requests
 	sectionRuntime  = "runtime"  // bytes of the runtime's own (ckpt_runtime_state)
-	sectionTasks    = "tasks"    // regions.Table; the one section in regions mode
+	// The one section in regions mode.
+	sectionTasks     = "tasks"     // regions.Table
+	sectionProtected = "protected" // regions.State: the program has named it
 )
 
 // Meta is the document that describes an image of this package.
@@ -40,4 +43,5 @@ type Meta struct {
 	Kernel  string    `json:"kernel"`
 	CPU     []string  `json:"cpu"` // features the program may have chosen code by
 	Trap    string    `json:"trap"`
+	Chain   int       `json:"chain,omitempty"` // epochs from the last full one on, with this one
 }

@@ -29,9 +29,12 @@ func (j *Job) nudge() {
 		if !j.turn.TryLock() {
 			continue // a checkpoint is being made
 		}
-		if j.host.Park(nudgePark) == nil {
-			_ = j.host.Errand(j.runtime.StartDeferred) // no thread to do it: the program is ending
-			j.host.Release()
+		if j.parking.TryLock() { // else the program stands until an image is written
+			if j.host.Park(nudgePark) == nil {
+				_ = j.host.Errand(j.runtime.StartDeferred) // no thread to do it: the program is ending
+				j.host.Release()
+			}
+			j.parking.Unlock()
 		}
 		j.turn.Unlock()
 	}

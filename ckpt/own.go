@@ -383,3 +383,14 @@ func absolute(dir string) string {
 	}
 	return dir
 }
+
+// Launchers are the programs above this process, the nearest first, as far as they can be seen.
+func Launchers() []string {
+	var all []string
+	for _, a := range ancestors() {
+		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", a.PID)); err == nil {
+			all = append(all, exe)
+		}
+	}
+	return all
+}

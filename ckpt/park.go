@@ -23,12 +23,17 @@ type parkReport struct {
 	Synced   bool         `json:"synced,omitempty"`
 	Then     after.Action `json:"then,omitempty"` // rank 0: what was asked for
 	Segments []string     `json:"segments,omitempty"`
+	Sockets  bool         `json:"sockets,omitempty"`
 }
 
 // parkHere stops the program on this rank, and finds out what is in the way.
 func (a *attempt) parkHere() parkReport {
 	j := a.j
 	mine := parkReport{Then: a.then}
+	if err := j.finishLoading(a.ctx); err != nil {
+		mine.Obstacle = err.Error()
+		return mine
+	}
 	if err := j.host.Park(a.parkTimeout()); err != nil {
 		mine.Obstacle = err.Error()
 		if j.runtime != nil && j.embedded == nil {
@@ -38,7 +43,8 @@ func (a *attempt) parkHere() parkReport {
 		}
 		return mine
 	}
-	a.parked = true
+	a.parked.Store(true)
+	mine.Sockets = j.hasSockets()
 	mine.Segments = j.signals.Segments().Held()
 	mine.Obstacle = j.slow.obstacle()
 	// A rank that has withdrawn has let its program go on, which may be anywhere now.

@@ -4,6 +4,7 @@ package ckpt
 
 import (
 	"fmt"
+	"os"
 	"strings"
 
 	"go.uber.org/zap"
@@ -36,7 +37,11 @@ func (p *Process) Start() error {
 
 // Continue is for a program without MPI that is continued.
 func (p *Process) Continue() error {
-	job, err := Continue(p.Host, p.Options, p.Restart, p.Log)
+	next := Continue
+	if p.Restart.Together() {
+		next = continueTogether
+	}
+	job, err := next(p.Host, p.Options, p.Restart, p.Log)
 	if err != nil {
 		return err
 	}
@@ -58,7 +63,7 @@ func (p *Process) ContinueWhole(rt Runtime, tables *vid.Tables) error {
 // PlanRestart finds the epoch that --restart names, and waits until the job owns its directory. back is the MPI to
 // start, where no launcher has named one.
 func (p *Process) PlanRestart(getenv func(string) string) (back string, err error) {
-	r, err := OpenRestart(p.Options.Restart)
+	r, err := findRestart(p.Options)
 	if err != nil {
 		return "", err
 	}
@@ -77,6 +82,19 @@ func (p *Process) PlanRestart(getenv func(string) string) (back string, err erro
 	}
 	if p.Options.Whole {
 		return "", fmt.Errorf("epoch %d of %s is of a program whose MPI was not saved with it: leave --whole out", r.manifest.Epoch, r.store.Dir())
+	}
+	if r.Together() { // they meet before anything is touched
+		if n := p.Options.Ranks; n > 0 && n != r.Ranks() {
+			return "", r.CheckRanks(n)
+		}
+		if _, err := store.Create(p.Options.Dir); err != nil {
+			return "", err
+		}
+		p.Restart, p.Options.Ranks = r, r.Ranks()
+		return "", nil
+	}
+	if p.Options.Several() {
+		return "", r.errRanks()
 	}
 	if n := launch.LauncherRanks(getenv); n > 0 || !r.MPI() {
 		if err := r.CheckRanks(max(n, 1)); err != nil {
@@ -113,6 +131,9 @@ func (p *Process) PlanRestart(getenv func(string) string) (back string, err erro
 //	one is continued   memory, files and threads, and the ranks join; then bind, in memory that is the image's;
 //	                   then all other objects are made again
 func (p *Process) Open(rt Runtime, tables *vid.Tables, bind func() error) error {
+	if err := p.ofLauncher(rt); err != nil {
+		return err
+	}
 	if p.Restart == nil {
 		if err := bind(); err != nil || p.Job == nil {
 			return err
@@ -128,6 +149,22 @@ func (p *Process) Open(rt Runtime, tables *vid.Tables, bind func() error) error 
 		return err
 	}
 	return job.RebuildObjects()
+}
+
+// ofLauncher refuses an MPI that did not find the launcher's other ranks: each rank would be a job of its own, in the same
+// directory.
+func (p *Process) ofLauncher(rt Runtime) error {
+	n := launch.LauncherRanks(os.Getenv)
+	if p.Options.Whole || rt == nil || rt.Ranks() != 1 || n <= 1 {
+		return nil
+	}
+	err := fmt.Errorf("the launcher started %d ranks, and the MPI below, %s (%s), sees one rank alone in each: launcher and MPI do not "+
+		"match. Start the job with the mpiexec of that MPI, or name the launcher's MPI with --mpi (ckptctl back list shows which there are)",
+		n, rt.Name(), shortVersion(rt.Version()))
+	if launch.LauncherRank(os.Getenv) > 0 {
+		return &SaidError{err}
+	}
+	return err
 }
 
 // shortVersion finds "4.0.2" in what MPI_Get_library_version says.

@@ -234,7 +234,7 @@ func TestRankHolds(t *testing.T) {
 func TestRankFails(t *testing.T) {
 	all := ranks(t, 2)
 	for i, bad := range all {
-		bad.host.arm(3) // State
+		bad.host.arm(4) // State
 		try(t, all)
 		bad.host.arm(0)
 		for k, r := range all {
@@ -423,5 +423,40 @@ func TestCopyKilled(t *testing.T) {
 	}
 	for _, r := range all {
 		r.settle()
+	}
+}
+
+// TestLearnAlone: rank 0 has committed an epoch and ended before it said so. The others find it in the directory, and know
+// it by their own images.
+func TestLearnAlone(t *testing.T) {
+	all := ranks(t, 2)
+	try(t, all)
+	m, err := all[0].store.Manifest(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := errors.New("rank 0 is lost")
+	for _, c := range []struct {
+		name   string
+		epoch  int
+		digest string
+		want   error
+	}{
+		{"it is there", 1, m.Images[1].Digest, nil},
+		{"it is another's", 1, m.Images[0].Digest, lost},
+		{"it is not there", 2, m.Images[1].Digest, lost},
+	} {
+		a := &attempt{j: all[1].Job, epoch: c.epoch, told: make(chan decision, 1), image: imageReport{Digest: c.digest}}
+		if err := a.learnAlone(lost); err != c.want {
+			t.Errorf("%s: %v, want %v", c.name, err, c.want)
+		}
+		if want := uint64(m.Images[0].Bytes + m.Images[1].Bytes); c.want == nil && a.total.Bytes != want {
+			t.Errorf("%s: %d bytes, want %d", c.name, a.total.Bytes, want)
+		}
+	}
+	a := &attempt{j: all[1].Job, epoch: 1, told: make(chan decision, 1), image: imageReport{Digest: m.Images[1].Digest}}
+	a.told <- decision{Error: "no epoch"}
+	if err := a.learnAlone(lost); err == nil || err.Error() != "no epoch" {
+		t.Errorf("rank 0's word: %v", err)
 	}
 }

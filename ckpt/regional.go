@@ -15,10 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/libckpt/libckpt/ckpt/control"
+	"github.com/libckpt/libckpt/ckpt/files"
 	"github.com/libckpt/libckpt/ckpt/image"
 	"github.com/libckpt/libckpt/ckpt/launch"
 	"github.com/libckpt/libckpt/ckpt/regions"
 	"github.com/libckpt/libckpt/ckpt/snapshot"
+	"github.com/libckpt/libckpt/ckpt/sockets"
 	"github.com/libckpt/libckpt/ckpt/store"
 	"github.com/libckpt/libckpt/vid"
 )
@@ -39,6 +41,7 @@ type regional struct {
 	set   *regions.Set
 	self  regions.Program
 	saved *saved // the epoch that is continued; nil: a fresh start
+	named *named // the program names its state, and there is nothing of the above; else nil
 }
 
 // saved is a committed epoch from which ranks are taken.
@@ -66,6 +69,8 @@ func (ownProcess) State() ([]byte, error)          { return nil, errAlone }
 func (ownProcess) Freeze() (int, error)            { return 0, errAlone }
 func (ownProcess) Thaw(int)                        {}
 func (ownProcess) Descriptors() []int              { return nil }
+func (ownProcess) Closed() []files.Closed          { return nil }
+func (ownProcess) ClosedSafe(uint64)               {}
 func (ownProcess) Original(int) int                { return -1 }
 func (ownProcess) Place(int, int, bool) error      { return errAlone }
 func (ownProcess) Say(string) bool                 { return false }
@@ -73,6 +78,10 @@ func (ownProcess) SetTables(uintptr)               {}
 func (ownProcess) Outside() (s, e uint64, is bool) { return 0, 0, false }
 func (ownProcess) Foreign(uint64, uint64) bool     { return false }
 func (ownProcess) Load([]byte) error               { return errAlone }
+func (ownProcess) Stands([]byte) []uint64          { return nil }
+func (ownProcess) Lazy(bool)                       {}
+func (ownProcess) Name([]sockets.Name)             {}
+func (ownProcess) Fail(status int)                 { unix.Exit(status) }
 func (ownProcess) End(status int) {
 	if status < 0 {
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
@@ -130,6 +139,11 @@ func openRegions(rt Embedded, tables *vid.Tables, o launch.Options, bind func() 
 	if s := j.regional.saved; s != nil {
 		err = s.restart.sameEpoch(j.host, o, rt, log)
 		j.owned, j.meta.Epoch = s.restart.owned, s.restart.manifest.Epoch
+		if err == nil {
+			if err = s.restart.settleLevels(j.host, o, rt, log); err == nil {
+				j.meta.Epoch = s.restart.manifest.Epoch
+			}
+		}
 		if err == nil && !s.restart.Regions() { // it is a newer one
 			err = errNoRegions(s.restart.manifest, o.Restart)
 		}
@@ -146,7 +160,7 @@ func openRegions(rt Embedded, tables *vid.Tables, o launch.Options, bind func() 
 	if err = j.connect(rt, tables); err != nil {
 		return nil, err
 	}
-	return j, j.serve()
+	return j, j.meetAndServe()
 }
 
 // newRegional is this process's part of the job, before it has met the others.
@@ -168,11 +182,11 @@ func newRegional(o launch.Options, log *zap.Logger) (*Job, error) {
 	if o.Restart == "" {
 		return j, nil
 	}
-	r, err := OpenRestart(o.Restart)
+	r, err := findRestart(o)
 	if err != nil {
 		return nil, err
 	}
-	if !r.Regions() {
+	if !r.Regions() || named0(r.manifest) {
 		return nil, errNoRegions(r.manifest, o.Restart)
 	}
 	j.regional.saved = &saved{restart: r, images: map[int]*savedImage{}}
@@ -198,6 +212,9 @@ func splitZero(b []byte) (list []string) {
 }
 
 func errNoRegions(m *store.Manifest, spec string) error {
+	if named0(m) {
+		return fmt.Errorf("epoch %d has the state that %s has named (MPIX_Checkpoint_protect), and not the memory of ranks: start that program again, with CKPT_RESTART=%s", m.Epoch, m.Program, spec)
+	}
 	return fmt.Errorf("epoch %d has processes, and not the memory of ranks: continue it by `ckptrun --restart %s`", m.Epoch, spec)
 }
 
@@ -207,6 +224,10 @@ func (r *Restart) Regions() bool { return r.manifest.Mode == modeRegions }
 // errRegions is what ckptrun says of such an epoch.
 func (r *Restart) errRegions() error {
 	m := r.manifest
+	if named0(m) {
+		return fmt.Errorf("epoch %d of %s has the state that a program has named (MPIX_Checkpoint_protect), and no process that could be continued: start %s as it was started, without ckptrun, with CKPT_RESTART=%s",
+			m.Epoch, r.store.Dir(), m.Program, r.spec)
+	}
 	return fmt.Errorf("epoch %d of %s has the memory of %d ranks (regions mode), and no process that could be continued: start %s without ckptrun, in any number of processes, with CKPT_RESTART=%s",
 		m.Epoch, r.store.Dir(), m.Ranks, m.Program, r.spec)
 }
@@ -227,7 +248,7 @@ func (j *Job) TaskRegion(rank int, span regions.Span) error {
 
 // TaskAt is the rank in whose memory the address lies.
 func (j *Job) TaskAt(address uint64) (rank int, is bool) {
-	if j.regional == nil {
+	if j.regional == nil || j.regional.set == nil {
 		return 0, false
 	}
 	return j.regional.set.Holder(address)
@@ -337,6 +358,10 @@ func (s *saved) done() {
 // captureTasks describes the ranks of this process.
 func (a *attempt) captureTasks() {
 	j := a.j
+	if j.regional.named != nil {
+		a.captureNamed()
+		return
+	}
 	j.regional.saved.done() // all are loaded that will be
 	table := j.regional.set.Table(a.open.Program)
 	section, err := table.Encode()
@@ -346,6 +371,17 @@ func (a *attempt) captureTasks() {
 	}
 	a.capture = &capture{meta: j.meta, sections: []image.Section{{Name: sectionTasks, Data: section}}, regions: table.Regions()}
 	a.state.Tasks = table.Ranks()
+}
+
+// allRegions says what is wrong with what the ranks have, taken together.
+func (j *Job) allRegions(all []captureReport) error {
+	switch {
+	case j.regional == nil:
+		return nil
+	case j.regional.named != nil:
+		return someNamed(all)
+	}
+	return allTasks(all)
 }
 
 // allTasks refuses an epoch that not every rank would be in, once.
@@ -379,9 +415,14 @@ func describeTasks(m *store.Manifest, all []imageReport) {
 	}
 }
 
-// checkTasks is the rest of CheckImage for an image of ranks.
+// checkTasks is the rest of CheckImage for an image of ranks, or of what a program has named.
 func checkTasks(f *image.File) error {
-	_, err := readTasks(f)
+	var err error
+	if slices.ContainsFunc(f.Sections(), func(s image.SectionInfo) bool { return s.Name == sectionProtected }) {
+		_, err = readState(f)
+	} else {
+		_, err = readTasks(f)
+	}
 	return err
 }
 

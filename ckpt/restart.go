@@ -27,7 +27,9 @@ type Restart struct {
 	spec     string
 	store    *store.Store
 	manifest *store.Manifest
-	owned    *owned // rank 0, after Own
+	owned    *owned   // rank 0, after Own
+	distant  *distant // nil: the directory has the epoch
+	aside    string   // the folder of epochs in this node's local directory; "": there is none
 }
 
 // OpenRestart finds the epoch that spec, DIR or DIR@EPOCH, names. The error wraps store.ErrNone when
@@ -51,17 +53,43 @@ func (r *Restart) Own(h Host, o launch.Options, log *zap.Logger) error {
 	if r.owned != nil {
 		return nil
 	}
-	w, err := own(h, o, absolute(r.store.Dir()), r.manifest.Program, true, log)
+	from := ""
+	if r.distant == nil {
+		from = absolute(r.store.Dir())
+	}
+	w, err := own(h, o, from, r.manifest.Program, true, log)
 	if err != nil {
 		return err
 	}
-	again, err := OpenRestart(r.spec)
+	o.Restart = r.spec
+	again, err := findRestart(o)
+	if err == nil {
+		again.owned = w
+		err = again.bring(o, log)
+	}
 	if err != nil {
 		w.release()
 		return err
 	}
-	r.owned, r.manifest = w, again.manifest
+	r.owned, r.manifest, r.distant = w, again.chosen(log), again.distant
 	return nil
+}
+
+// chosen is the epoch to continue: the one that spec names or, where it names none and the newest needs what is lost,
+// the newest that is whole.
+func (r *Restart) chosen(logger *zap.Logger) *store.Manifest {
+	m := r.manifest
+	lost := r.store.CheckNeeds(m)
+	if _, named, err := store.SplitSpec(r.spec); lost == nil || named != 0 || err != nil {
+		return m // if it cannot be restored, opening its images says why
+	}
+	older, err := r.store.NewestWhole(m.Epoch, 0)
+	if err != nil || r.Regions() != (older.Mode == modeRegions) {
+		return m
+	}
+	logger.Warn(fmt.Sprintf("epoch %d cannot be restored, and the newest that is whole is continued instead: epoch %d", m.Epoch, older.Epoch),
+		zap.Error(lost))
+	return older
 }
 
 // AwaitOwner is for the other ranks, where the launcher tells which rank this is.
@@ -124,6 +152,9 @@ func (r *Restart) CheckRanks(ranks int) error {
 	if ranks == n {
 		return nil
 	}
+	if r.Together() {
+		return fmt.Errorf("epoch %d is of %d processes, but %d were started: start %d, as with `ckptrun --restart ...` in as many shells", r.manifest.Epoch, n, ranks, n)
+	}
 	if !r.MPI() {
 		return fmt.Errorf("epoch %d is of a program without MPI, but %d processes were started: run `ckptrun --restart` without mpiexec", r.manifest.Epoch, ranks)
 	}
@@ -137,6 +168,10 @@ func (r *Restart) CheckRanks(ranks int) error {
 func (r *Restart) open(rank int) (*image.File, Meta, error) {
 	f, err := r.store.OpenImage(r.manifest, rank)
 	if err != nil {
+		return nil, Meta{}, r.advise(err)
+	}
+	if err := f.CheckSources(); err != nil {
+		f.Close()
 		return nil, Meta{}, r.advise(err)
 	}
 	if err := CheckImage(f, r.manifest, rank); err != nil {
@@ -164,23 +199,32 @@ func (r *Restart) open(rank int) (*image.File, Meta, error) {
 // advise adds what to do when an image is damaged and an older epoch is there.
 func (r *Restart) advise(err error) error {
 	var corrupt *image.CorruptError
-	if !errors.As(err, &corrupt) {
+	var lost *image.LostError
+	if !errors.As(err, &corrupt) && !errors.As(err, &lost) {
 		return err
 	}
-	epochs, lerr := r.store.Epochs()
-	if lerr != nil {
-		return err
-	}
-	for i := len(epochs) - 1; i >= 0; i-- {
-		if e := &epochs[i]; e.Committed() && e.Number < r.manifest.Epoch {
-			how := "--restart "
-			if r.Regions() {
-				how = "CKPT_RESTART="
-			}
-			return fmt.Errorf("%w; an older epoch is there: %s%s@%d", err, how, r.store.Dir(), e.Number)
-		}
+	if older := r.older(corrupt); older != "" {
+		return fmt.Errorf("%w; %s", err, older)
 	}
 	return err
+}
+
+// older names the newest epoch before this one that is whole, as far as is known; "" when there is none. damage is what
+// was found in this one, nil: nothing.
+func (r *Restart) older(damage *image.CorruptError) string {
+	damaged := 0
+	if damage != nil {
+		damaged = r.store.EpochAt(damage.File)
+	}
+	m, err := r.store.NewestWhole(r.manifest.Epoch, damaged)
+	if err != nil {
+		return ""
+	}
+	how := "--restart "
+	if r.Regions() {
+		how = "CKPT_RESTART="
+	}
+	return fmt.Sprintf("an older epoch is there: %s%s@%d", how, r.store.Dir(), m.Epoch)
 }
 
 // Continue restores a program without MPI into this process.
@@ -194,15 +238,19 @@ func Continue(h Host, o launch.Options, r *Restart, log *zap.Logger) (*Job, erro
 			r.Disown()
 		}
 	}()
+	if err = r.settleLevels(h, o, nil, log); err != nil {
+		return nil, err
+	}
 	j, f, err := beginRestore(h, o, r, 0, log)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { j.doneWith(f) }()
 	if err = j.restore(r, f, func(err error) error { return err }, nil); err != nil {
 		return nil, err
 	}
-	err = j.serve()
+	err = j.meetAndServe()
+	go j.tellLoading()
 	return j, err
 }
 
@@ -221,11 +269,14 @@ func ContinueRuntime(h Host, o launch.Options, r *Restart, rt Runtime, tables *v
 			r.Disown()
 		}
 	}()
+	if err = r.settleLevels(h, o, rt, log); err != nil {
+		return nil, err
+	}
 	j, f, err := beginRestore(h, o, r, rt.Rank(), log)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { j.doneWith(f) }()
 	if err = j.restore(r, f, func(err error) error { return errorOfAll(rt, err) }, rt.Allgather); err != nil {
 		return nil, err
 	}
@@ -287,7 +338,7 @@ func (j *Job) Reopen(bind func() error) error {
 			return fmt.Errorf("rank %d: %s", rank, why)
 		}
 	}
-	return j.serve()
+	return j.meetAndServe()
 }
 
 // RebuildObjects makes every object again in the fresh runtime; the runtime has bound its predefined
@@ -300,7 +351,8 @@ func (j *Job) RebuildObjects() error {
 	if _, err := j.runtime.Allgather([]byte{0}); err != nil {
 		return err
 	}
-	return j.serve()
+	go j.tellLoading()
+	return j.meetAndServe()
 }
 
 func (j *Job) rebuildObjects() error {
@@ -323,6 +375,7 @@ func beginRestore(h Host, o launch.Options, r *Restart, rank int, log *zap.Logge
 	meta.Host, _ = os.Hostname()
 	j := newJob(h, o, meta, log)
 	j.owned = r.owned
+	j.inherit(r, f, meta.Chain)
 	return j, f, nil
 }
 
@@ -377,6 +430,12 @@ func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather
 	if err := agree(err); err != nil {
 		return err
 	}
+	made, err := j.makeSockets(f, gather)
+	if err := agree(err); err != nil {
+		return err
+	}
+	defer made.Close()
+	options.Socket = made.Take
 	if r.Whole() {
 		if err := j.placeSegments(f, agree, gather); err != nil {
 			return err
@@ -391,13 +450,21 @@ func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather
 			return err
 		}
 	}
-	err = snapshot.Map(context.Background(), f, snapshot.Options{Shared: j.remade.File})
+	later, err := j.lazily(r, f)
+	if err != nil {
+		return err
+	}
+	err = snapshot.Map(context.Background(), f, snapshot.Options{Shared: j.remade.File, Later: later})
 	if r.Whole() { // others may map what this rank has filled
 		err = agree(err)
 	}
 	if err != nil {
 		return r.advise(err)
 	}
+	if err := j.beginLazily(threads); err != nil {
+		return err
+	}
+	j.noteRestored(f)
 	err = files.Restore(table, options)
 	if err != nil {
 		return err

@@ -142,6 +142,9 @@ func (s *Signals) marks() []drain.Mark {
 // drainSignals waits for the signals that are under way to this rank. No rank sends any more. Collective.
 func (a *attempt) drainSignals() error {
 	s := a.j.signals
+	if s == nil {
+		return nil
+	}
 	out := drain.Notices(s.marks())
 	in, err := await(a.poll, func() (map[int][]byte, error) { return a.j.group.exchange(a.ctx, a.tag(stepSignals), out) })
 	if err != nil {

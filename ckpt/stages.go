@@ -2,7 +2,12 @@
 
 package ckpt
 
-import "errors"
+import (
+	"errors"
+	"time"
+
+	"github.com/libckpt/libckpt/internal/fault"
+)
 
 // stage is how far an attempt has come.
 type stage uint8
@@ -19,6 +24,9 @@ const (
 )
 
 var stageNames = [...]string{"agree", "close", "stop", "drain", "snapshot", "write", "commit"}
+
+// stagePlaces are where a test can stop or kill a rank before a stage.
+var stagePlaces = [...]string{"stage.agree", "stage.close", "stage.stop", "stage.drain", "stage.snapshot", "stage.write", "stage.commit"}
 
 // String is the name in the status, in events and in errors.
 func (s stage) String() string { return stageNames[s] }
@@ -49,7 +57,7 @@ var stages = [...]struct {
 		done: "this rank's memory stays as it is: in a frozen copy, or the program stands"},
 	stageWrite: {run: (*attempt).write,
 		done: "this rank's image is on stable storage, or has failed"},
-	stageCommit: {run: (*attempt).commit, shown: (*attempt).wrote,
+	stageCommit: {run: (*attempt).commitKnown, shown: (*attempt).wrote,
 		done: "the epoch exists, and rank 0 has said so"},
 }
 
@@ -60,10 +68,17 @@ func (a *attempt) wrote() bool      { return a.unwritten == nil }
 
 // do runs one stage.
 func (a *attempt) do(s stage) error {
-	if shown := stages[s].shown; shown == nil || shown(a) {
+	shown := stages[s].shown == nil || stages[s].shown(a)
+	if shown {
 		a.enter(s)
 	}
-	return stages[s].run(a)
+	begun := time.Now()
+	fault.Place(stagePlaces[s])
+	err := stages[s].run(a)
+	if shown || s == stageAgree { // the wait for a safe state counts as agreeing
+		a.passed(s, begun)
+	}
+	return err
 }
 
 // undo takes back what the stages did.

@@ -25,6 +25,7 @@ func (c *controlled) Status() control.Status {
 	if err := j.owned.lostTo(); err != nil {
 		s.Holds = append(s.Holds, err.Error())
 	}
+	s.Chosen = j.chosenStatus()
 	if j.runtime != nil && s.State != control.Ending {
 		overlay(s.Ranks, j.asker.Processes())
 	}
@@ -37,6 +38,7 @@ func (j *Job) known() control.Status {
 	defer j.mu.Unlock()
 	s := j.status
 	s.Ranks = append([]control.RankStatus(nil), s.Ranks...)
+	s.Writing = control.WritingOf(s.Ranks, time.Now())
 	if s.Last != nil {
 		last := *s.Last
 		s.Last = &last
@@ -119,7 +121,6 @@ func (j *Job) recordOutcome(o outcome) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.calm()
-	j.cost = time.Duration(o.result.Seconds * float64(time.Second))
 	j.status.Epoch = o.result.Epoch
 	j.status.Counters.Committed++
 	j.status.Last = &control.Outcome{When: time.Now(), Epoch: o.result.Epoch, Bytes: o.result.Bytes, Seconds: o.result.Seconds}

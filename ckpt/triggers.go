@@ -17,30 +17,19 @@ import (
 
 // Who asks besides operators and the program: the interval and signals.
 
-// firstOverhead is when --overhead makes its first checkpoint, whose cost it then knows.
-const firstOverhead = 10 * time.Second
-
-// watchTime asks for checkpoints by --interval and --overhead, on rank 0.
+// watchTime asks for checkpoints by --interval, or when the chooser says so, on rank 0.
 func (j *Job) watchTime() {
-	period := func() time.Duration {
-		if j.options.Interval > 0 {
-			return j.options.Interval
+	if j.options.Interval == 0 {
+		if j.when != nil {
+			j.watchChosen()
 		}
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		if j.cost == 0 {
-			return firstOverhead
-		}
-		return max(time.Second, time.Duration(float64(j.cost)/j.options.Overhead))
-	}
-	if j.options.Interval == 0 && j.options.Overhead == 0 {
 		return
 	}
 	for {
 		select {
 		case <-j.done:
 			return
-		case <-time.After(period()):
+		case <-time.After(j.options.Interval):
 			j.ask(after.Continue, "the interval")
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/libckpt/libckpt/ckpt/control"
+	"github.com/libckpt/libckpt/ckpt/store"
 	"github.com/libckpt/libckpt/rails/signaling"
 )
 
@@ -186,6 +187,35 @@ func (a *attempt) announce(d decision) {
 	}
 }
 
+// learnAlone is for a rank that is alone before it heard what became of the epoch. Rank 0 may have committed it and ended
+// before its word went out: then the directory says so, and this rank does as it would have been told.
+func (a *attempt) learnAlone(lost error) error {
+	select {
+	case a.total = <-a.told:
+		if a.total.Error != "" {
+			return a.total.err()
+		}
+		return nil
+	default:
+	}
+	j := a.j
+	ctx, cancel := context.WithTimeoutCause(context.Background(), learnWait, control.ErrTimeout)
+	defer cancel()
+	m, err := patiently(ctx, &j.slow, fmt.Sprintf("what became of epoch %d", a.epoch),
+		func() (*store.Manifest, error) { return j.store.Manifest(a.epoch) }, nil)
+	if r := j.group.rank(); err != nil || r >= len(m.Images) || m.Images[r].Digest != a.image.Digest {
+		return lost
+	}
+	a.total = decision{Stop: a.image.Stop}
+	for _, one := range m.Images {
+		a.total.Bytes += uint64(one.Bytes)
+	}
+	return nil
+}
+
+// learnWait is how long a rank that is alone looks into the directory.
+const learnWait = 10 * time.Second
+
 // tell sends v without waiting: a rank that cannot be reached gets it when it is back.
 func (j *Job) tell(to int, kind uint16, v any) {
 	b, err := json.Marshal(v)
@@ -342,7 +372,9 @@ func (j *Job) reach(missing []signaling.Missing) {
 		a.cancel(err)
 	}
 	j.tries.mu.Unlock()
-	j.clock.Withdraw()
+	if j.clock != nil {
+		j.clock.Withdraw()
+	}
 }
 
 // watchNetwork opens the gates when the network is lost for good: no checkpoint will need them. It closes ended
@@ -352,6 +384,10 @@ func (j *Job) watchNetwork(ended chan<- struct{}) {
 	select {
 	case <-j.done:
 	case <-j.net.Failed():
+		if j.crowd != nil {
+			j.crowdLost()
+			return
+		}
 		j.clock.Lose()
 		select {
 		case <-j.done: // it was closed

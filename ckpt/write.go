@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/libckpt/libckpt/ckpt/control"
 	"github.com/libckpt/libckpt/ckpt/image"
 	"github.com/libckpt/libckpt/ckpt/store"
+	"github.com/libckpt/libckpt/internal/written"
 	"github.com/libckpt/libckpt/rails/signaling"
 )
 
@@ -29,28 +31,48 @@ type imageReport struct {
 	Host    string  `json:"host"`
 	Stop    float64 `json:"stop"`
 	Tasks   []int   `json:"tasks,omitempty"` // ranks in it, where that is another number than one
+	// Passages are the stages up to the image.
+	Passages []passage `json:"passages,omitempty"`
+	WentOn   int64     `json:"wentOn,omitempty"` // when the program ran again, as in Passages
+	Shared   uint64    `json:"shared,omitempty"`
+	Unread   uint64    `json:"unread,omitempty"` // of Shared, known to be as it was without being read
+	Upon     int       `json:"upon,omitempty"`   // epoch upon which it was written
+	Needs    []int     `json:"needs,omitempty"`  // epochs that it refers to
+
+	next ancestor // for this rank's next image, once the epoch is committed
 }
 
 // writePatiently writes this rank's image. When the time is over, the writing is left to itself, with all that it
 // needs of the capture.
-func (a *attempt) writePatiently() (image.Summary, error) {
+func (a *attempt) writePatiently() error {
 	j, c := a.j, a.capture
 	a.capture = nil // undo leaves it alone
-	path := j.store.ImagePath(a.epoch, j.group.rank())
-	return patiently(a.ctx, &j.slow, fmt.Sprintf("writing %s", path),
-		func() (image.Summary, error) {
+	path := j.imagePath(a.epoch)
+	type outcome struct {
+		image.Summary
+		upon ancestor
+		mark written.Mark
+	}
+	sum, err := patiently(a.ctx, &j.slow, fmt.Sprintf("writing %s", path),
+		func() (outcome, error) {
 			defer c.done()
-			sum, err := a.writeImage(a.ctx, c)
+			upon := j.upon()
+			sum, err := a.writeImage(a.ctx, c, upon)
 			if err != nil && a.copy != 0 && hasEnded(a.copy) {
 				err = fmt.Errorf("the frozen copy of the program, process %d, was killed before its image was written, perhaps by the kernel for lack of memory: %w", a.copy, err)
 			}
-			return sum, err
+			return outcome{sum, upon, c.writes.mark}, err
 		},
-		func(_ image.Summary, err error) {
+		func(_ outcome, err error) {
 			if err == nil {
 				_ = os.Remove(path) // its epoch is given up, and the directory may be gone
 			}
 		})
+	if err == nil {
+		err = a.image.take(&sum.Summary, a.epoch, sum.upon)
+		a.image.next.mark = sum.mark
+	}
+	return err
 }
 
 // commitAll is rank 0's part of the commit: all images are on stable storage, or there is no epoch.
@@ -86,7 +108,7 @@ func (a *attempt) commitAll(all []imageReport) (decision, error) {
 		return decision{}, err
 	}
 	_, err = patiently(a.ctx, &j.slow, "removing old epochs",
-		func() (struct{}, error) { _, err := j.store.Retire(j.options.Keep); return struct{}{}, err }, nil)
+		func() (struct{}, error) { return struct{}{}, j.retire() }, nil)
 	if err != nil {
 		j.log.Warn("old epochs could not be removed", zap.Error(err))
 	}
@@ -141,13 +163,14 @@ func hasEnded(pid int) bool {
 	return err != nil || bytes.HasPrefix(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" Z"))
 }
 
-func (a *attempt) writeImage(ctx context.Context, c *capture) (image.Summary, error) {
+func (a *attempt) writeImage(ctx context.Context, c *capture, upon ancestor) (image.Summary, error) {
 	j := a.j
 	if c.failed != nil {
 		return image.Summary{}, c.failed
 	}
 	c.meta.Epoch = a.epoch
 	c.meta.Time = a.stoppedAt.UTC()
+	c.meta.Chain = upon.chain + 1
 	meta, err := json.Marshal(c.meta)
 	if err != nil {
 		return image.Summary{}, err
@@ -160,26 +183,30 @@ func (a *attempt) writeImage(ctx context.Context, c *capture) (image.Summary, er
 		}
 		sections = append([]image.Section{{Name: sectionFiles, Data: fileTable}}, sections...)
 	}
-	var memory *image.ProcessMemory
-	if a.copy != 0 {
-		memory, err = image.OpenProcess(a.copy)
-	} else {
-		memory, err = image.OpenSelf()
-	}
+	memory, closeMemory, err := a.memory(c)
 	if err != nil {
 		return image.Summary{}, fmt.Errorf("reading the program's memory: %w", err)
 	}
-	defer memory.Close()
-	path := j.store.ImagePath(a.epoch, j.group.rank())
+	defer closeMemory()
+	path := j.imagePath(a.epoch)
+	if err := j.beginLocal(a.epoch); err != nil {
+		return image.Summary{}, err
+	}
 	last, begun := time.Time{}, time.Now()
+	how := image.Options{Compress: j.options.Compress, Model: &j.written, Track: j.tracks(), Progress: func(done, total uint64) {
+		if now := time.Now(); now.Sub(last) > tellEvery || done == total {
+			last = now
+			a.progress(control.RankStatus{Phase: stageWrite.String(), Done: done, Total: total, Rate: float64(done) / now.Sub(begun).Seconds()})
+		}
+	}}
+	if a.copy != 0 && !a.held {
+		// The program runs. One thread is as good as any of the program's, or there would never be an epoch of a program
+		// that uses all processors; the others take what is left.
+		how.Workers, how.Helpers = 1, min(runtime.GOMAXPROCS(0)-1, mostHelpers)
+		how.Limit = j.options.WriteLimit
+	}
 	sum, err := image.Write(ctx, path,
-		image.Input{Meta: meta, Sections: sections, Regions: c.regions, Memory: memory},
-		image.Options{Compress: j.options.Compress, Progress: func(done, total uint64) {
-			if now := time.Now(); now.Sub(last) > tellEvery || done == total {
-				last = now
-				a.progress(control.RankStatus{Phase: stageWrite.String(), Done: done, Total: total, Rate: float64(done) / now.Sub(begun).Seconds()})
-			}
-		}})
+		image.Input{Meta: meta, Sections: sections, Regions: c.regions, Memory: memory, Parent: upon.parent, Unwritten: j.unwritten(c, upon)}, how)
 	if err != nil {
 		return sum, err
 	}
@@ -187,7 +214,31 @@ func (a *attempt) writeImage(ctx context.Context, c *capture) (image.Summary, er
 	if c.held == nil {
 		return sum, nil
 	}
-	return sum, c.held.Sync()
+	closed, err := c.held.Sync()
+	if err == nil {
+		j.host.ClosedSafe(closed)
+	}
+	return sum, err
+}
+
+// mostHelpers bounds the memory that writing takes, a few MiB for each.
+const mostHelpers = 15
+
+// memory is where the pages of the image come from.
+func (a *attempt) memory(c *capture) (m image.Memory, done func(), err error) {
+	if c.memory != nil {
+		return c.memory, func() {}, nil
+	}
+	var p *image.ProcessMemory
+	if a.copy != 0 {
+		p, err = image.OpenProcess(a.copy)
+	} else {
+		p, err = image.OpenSelf()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return p, func() { p.Close() }, nil
 }
 
 // commitManifest commits the epoch. last is called just before the commit can no longer be undone; if it returns an
@@ -195,7 +246,7 @@ func (a *attempt) writeImage(ctx context.Context, c *capture) (image.Summary, er
 func (a *attempt) commitManifest(all []imageReport, last func() error) error {
 	j := a.j
 	m := &store.Manifest{Libckpt: Version, Ranks: j.rankCount(), MPI: j.meta.MPI, Program: j.meta.Program,
-		Args: j.meta.Args, TotalSeconds: time.Since(a.asked).Seconds()}
+		Args: j.meta.Args, TotalSeconds: time.Since(a.asked).Seconds(), Asked: a.asked.UTC()}
 	if m.Ranks != len(all) {
 		m.Processes = len(all)
 	}
@@ -205,17 +256,31 @@ func (a *attempt) commitManifest(all []imageReport, last func() error) error {
 			return fmt.Errorf("epoch %d given up: rank %d: %s", a.epoch, r, one.Error)
 		}
 		m.Images = append(m.Images, store.Image{Rank: r, Tasks: j.tasksOf(r), File: store.ImageName(r), Bytes: one.Bytes,
-			Digest: one.Digest, Payload: one.Payload, Host: one.Host})
+			Digest: one.Digest, Payload: one.Payload, Shared: one.Shared, Unread: one.Unread, Host: one.Host, StopSeconds: one.Stop, Phases: phasesOf(one.Passages, a.asked),
+			StillUntil: stillUntil(one.WentOn, a.asked)})
 		if !seen[one.Host] {
 			seen[one.Host] = true
 			m.Hosts = append(m.Hosts, one.Host)
 		}
 		m.StopSeconds = max(m.StopSeconds, one.Stop)
 	}
-	if j.regional != nil {
+	describeLineage(m, all)
+	switch {
+	case j.regional == nil:
+	case j.regional.named != nil:
+		m.Mode, m.Level = modeRegions, a.state.Level
+	default:
 		describeTasks(m, all)
 	}
-	return j.store.Commit(a.epoch, m, last)
+	j.recordLevels(m)
+	m.Chosen = j.chosen()
+	if err := j.store.Commit(a.epoch, m, last); err != nil {
+		return err
+	}
+	if err := j.store.AppendHistory(m); err != nil {
+		j.log.Warn("what the epoch cost is not kept beyond its manifest", zap.Error(err))
+	}
+	return nil
 }
 
 // beginEpoch has rank 0 make the directory of the next epoch.
@@ -237,5 +302,6 @@ func (j *Job) nextEpoch() (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	n = j.afterObjects(n)
 	return n, j.store.Begin(n)
 }

@@ -57,6 +57,13 @@ enum { CANON_ROOT = -4, CANON_UNDEFINED = -32766 };
 #define CANON_UNWEIGHTED 10l
 #define CANON_WEIGHTS_EMPTY 11l
 
+enum {
+    CANON_THREAD_SINGLE = 0,
+    CANON_THREAD_FUNNELED = 1,
+    CANON_THREAD_SERIALIZED = 2,
+    CANON_THREAD_MULTIPLE = 3
+};
+enum { CANON_IDENT = 0, CANON_CONGRUENT = 1, CANON_SIMILAR = 2, CANON_UNEQUAL = 3 };
 enum { CANON_GRAPH = 1, CANON_CART = 2, CANON_DIST_GRAPH = 3 };
 enum { CANON_ORDER_C = 0, CANON_ORDER_FORTRAN = 1 };
 enum { CANON_DISTRIBUTE_BLOCK = 0, CANON_DISTRIBUTE_CYCLIC = 1, CANON_DISTRIBUTE_NONE = 2 };
@@ -81,6 +88,22 @@ enum {
     CANON_MODE_NOSTORE = 8,
     CANON_MODE_NOSUCCEED = 16
 };
+
+// Files: modes, from where a position counts, the displacement of a view that is where the shared pointer is.  Those of
+// MPICH and Open MPI.
+enum {
+    CANON_FILE_CREATE = 1,
+    CANON_FILE_RDONLY = 2,
+    CANON_FILE_WRONLY = 4,
+    CANON_FILE_RDWR = 8,
+    CANON_FILE_DELETE_ON_CLOSE = 16,
+    CANON_FILE_UNIQUE_OPEN = 32,
+    CANON_FILE_EXCL = 64,
+    CANON_FILE_APPEND = 128,
+    CANON_FILE_SEQUENTIAL = 256
+};
+enum { CANON_SEEK_SET = 600, CANON_SEEK_CUR = 602, CANON_SEEK_END = 604 };
+enum { CANON_DISPLACEMENT_CURRENT = -54278278 };
 
 // Combiners; part of descriptors, hence of images.
 enum {

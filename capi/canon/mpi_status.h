@@ -35,8 +35,14 @@ struct __attribute__((may_alias)) openmpi_status {
     size_t bytes;
 };
 
+// The standard says where the first three are, and leaves five ints to the MPI.
+struct __attribute__((may_alias)) abi_status {
+    int MPI_SOURCE, MPI_TAG, MPI_ERROR;
+    int cancelled, bytes_lo, bytes_hi, unused[2];
+};
+
 // Numbers are part of images; that of an ABI is FRONT_ABI.
-enum { STATUS_CANON = 0, STATUS_MPICH = 1, STATUS_OPENMPI = 2 };
+enum { STATUS_CANON = 0, STATUS_MPICH = 1, STATUS_OPENMPI = 2, STATUS_STD = 3 };
 enum { STATUS_FORM_SHIFT = 56 }; // user space has no addresses up there
 
 static inline long status_word(int form, const void *status) {
@@ -64,11 +70,23 @@ static inline void mpich_status_set(struct mpich_status *s, int64_t bytes, int c
     s->count_hi_and_cancelled = (int)((uint32_t)(bytes >> 32) << 1 | (cancelled != 0));
 }
 
+// ---- the standard ABI: special values are the canonical ones ----
+
+static inline int64_t abi_status_bytes(const struct abi_status *s) {
+    return (int64_t)((uint64_t)(uint32_t)s->bytes_hi << 32 | (uint32_t)s->bytes_lo);
+}
+static inline void abi_status_set(struct abi_status *s, int64_t bytes, int cancelled) {
+    s->bytes_lo = (int)(uint32_t)bytes;
+    s->bytes_hi = (int)(uint32_t)((uint64_t)bytes >> 32);
+    s->cancelled = cancelled != 0;
+}
+
 // ---- any form ----
 
 static inline size_t status_size(int form) {
     return form == STATUS_MPICH     ? sizeof(struct mpich_status)
            : form == STATUS_OPENMPI ? sizeof(struct openmpi_status)
+           : form == STATUS_STD     ? sizeof(struct abi_status)
                                     : sizeof(ckpt_mpi_status);
 }
 // The i-th of an array; 0 when there is none.
@@ -83,6 +101,8 @@ static inline int64_t status_get_bytes(long word) {
         return mpich_status_bytes(s);
     case STATUS_OPENMPI:
         return (int64_t)((const struct openmpi_status *)s)->bytes;
+    case STATUS_STD:
+        return abi_status_bytes(s);
     default:
         return ((const ckpt_mpi_status *)s)->bytes;
     }
@@ -96,6 +116,9 @@ static inline void status_set_error(long word, int error) {
         break;
     case STATUS_OPENMPI:
         ((struct openmpi_status *)s)->MPI_ERROR = error;
+        break;
+    case STATUS_STD:
+        ((struct abi_status *)s)->MPI_ERROR = error;
         break;
     default:
         ((ckpt_mpi_status *)s)->error = error;
@@ -120,6 +143,11 @@ static inline void status_put(long word, const ckpt_mpi_status *c) {
         s->MPI_TAG = c->tag == CANON_ANY_TAG ? OPENMPI_STATUS_ANY_TAG : c->tag;
         s->cancelled = c->cancelled != 0;
         s->bytes = (size_t)c->bytes;
+    } else if (status_form(word) == STATUS_STD) {
+        struct abi_status *s = at;
+        s->MPI_SOURCE = c->source;
+        s->MPI_TAG = c->tag;
+        abi_status_set(s, c->bytes, c->cancelled);
     } else {
         *(ckpt_mpi_status *)at = *c;
     }

@@ -64,6 +64,22 @@ type Status struct {
 	Ranks    []RankStatus `json:"ranks"`
 	Last     *Outcome     `json:"last,omitempty"` // of the last checkpoint that was asked for
 	Counters Counters     `json:"counters"`
+	// Writing is how far the images are, while some are written.
+	Writing *Writing `json:"writing,omitempty"`
+	// Raising is the epoch that is being raised, and to which level (package levels); NotRaised the last one for which
+	// that failed, and why.
+	Raising   string `json:"raising,omitempty"`
+	NotRaised string `json:"notRaised,omitempty"`
+	// Chosen is how often checkpoints are asked for, where that is chosen by what they cost.
+	Chosen *Chosen `json:"chosen,omitempty"`
+}
+
+// Chosen is a choice of how often to checkpoint.
+type Chosen struct {
+	PeriodSeconds float64   `json:"periodSeconds,omitempty"` // 0: costs are not known yet
+	Levels        string    `json:"levels,omitempty"`        // as ckptrun --levels has it
+	Why           string    `json:"why"`                     // in words: what decided, and the costs
+	Next          time.Time `json:"next"`                    // when the next one is asked for
 }
 
 // RankStatus is what one rank is doing.

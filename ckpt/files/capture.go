@@ -24,7 +24,16 @@ import (
 //
 // All threads of the application must be stopped. No descriptor is changed.
 func Capture(fds []int, inherited [3]int, ignored ...int) (Table, []Obstacle, error) {
-	c := capturer{inherited: inherited, ignored: ignored, kcmp: true, contents: map[inodeKey]int{}, pipes: map[inodeKey]int{}}
+	return CaptureWith(nil, fds, inherited, ignored...)
+}
+
+// Sockets says of a descriptor that is a socket under which number others keep it. If they cannot, there is an obstacle
+// without a number and a path, or none, when the socket leads to somebody else.
+type Sockets func(fd int) (index int, o *Obstacle, ok bool)
+
+// CaptureWith is Capture where some sockets are kept by others.
+func CaptureWith(sockets Sockets, fds []int, inherited [3]int, ignored ...int) (Table, []Obstacle, error) {
+	c := capturer{sockets: sockets, inherited: inherited, ignored: ignored, kcmp: true, contents: map[inodeKey]int{}, pipes: map[inodeKey]int{}}
 	return c.capture(fds)
 }
 
@@ -34,6 +43,7 @@ func keyOf(st *unix.Stat_t) inodeKey { return inodeKey{st.Dev, st.Ino} }
 
 // capturer holds what one Capture has found so far.
 type capturer struct {
+	sockets   Sockets // nil: no socket is kept
 	inherited [3]int
 	ignored   []int
 	kcmp      bool
@@ -106,6 +116,11 @@ next:
 
 func (c *capturer) obstacle(fd int, path Path, what, hint string) {
 	c.obstacles = append(c.obstacles, Obstacle{FD: fd, What: what, Path: string(path), Hint: hint})
+}
+
+// passing is an obstacle that goes away by itself.
+func (c *capturer) passing(fd int, path Path, what, hint string) {
+	c.obstacles = append(c.obstacles, Obstacle{FD: fd, What: what, Path: string(path), Hint: hint, Passing: true})
 }
 
 // number adds descriptor fd, which refers to the file with that index.
@@ -229,8 +244,7 @@ func (c *capturer) describe(g *group, file *File, info *fdinfo) (bool, error) {
 	case unix.S_IFIFO:
 		return c.describePipe(g, file)
 	case unix.S_IFSOCK:
-		c.obstacle(g.fds[0], file.Path, describeSocket(g.fds[0]), hintIgnore("close the connection before the checkpoint", g.fds[0]))
-		return false, nil
+		return c.describeSocket(g, file), nil
 	case unix.S_IFBLK:
 		c.obstacle(g.fds[0], file.Path, "a block device", hintIgnore("close it before the checkpoint", g.fds[0]))
 		return false, nil
@@ -330,8 +344,28 @@ func hintIgnore(first string, fd int) string {
 	return fmt.Sprintf("%s, or use --ignore-fd %d to have it closed after a restart", first, fd)
 }
 
-// describeSocket says what kind of socket it is and where it leads, as far as that can be found out.
-func describeSocket(fd int) string {
+// describeSocket has others keep a socket.
+func (c *capturer) describeSocket(g *group, file *File) bool {
+	fd := g.fds[0]
+	if c.sockets != nil {
+		index, o, ok := c.sockets(fd)
+		if ok {
+			file.Kind, file.Socket, file.Path = KindSocket, &index, ""
+			return true
+		}
+		if o != nil {
+			o := *o
+			o.FD, o.Path = fd, string(file.Path)
+			c.obstacles = append(c.obstacles, o)
+			return false
+		}
+	}
+	c.obstacle(fd, file.Path, socketText(fd), hintIgnore("close the connection before the checkpoint", fd))
+	return false
+}
+
+// socketText says what kind of socket it is and where it leads, as far as that can be found out.
+func socketText(fd int) string {
 	what := "a socket"
 	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
 	if err != nil {

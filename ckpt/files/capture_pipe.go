@@ -31,14 +31,14 @@ func (c *capturer) describePipe(g *group, file *File) (bool, error) {
 		return false, err
 	}
 	if holder != "" {
-		c.obstacle(fd, file.Path, "a pipe to "+holder, hintIgnore("wait until that process has ended", fd))
+		c.passing(fd, file.Path, "a pipe to "+holder, hintIgnore("wait until that process has ended", fd))
 		return false, nil
 	}
 	index, ok := c.pipes[keyOf(&g.st)]
 	if !ok {
 		p, err := c.readPipe(fd)
 		if errors.Is(err, errPackets) {
-			c.obstacle(fd, file.Path, "a pipe in packet mode (O_DIRECT) that is not empty", "read it empty before the checkpoint")
+			c.passing(fd, file.Path, "a pipe in packet mode (O_DIRECT) that is not empty", "read it empty before the checkpoint")
 			return false, nil
 		}
 		if err != nil {

@@ -21,6 +21,7 @@ type Held struct {
 	list   []heldFile
 	// clones are files that Keep made; they must be durable too.
 	clones []heldFile
+	closed []Closed
 }
 
 // heldFile is a file that an epoch relies on.
@@ -163,9 +164,8 @@ func (f *heldFile) reader() (int, func(), error) {
 
 // Sync returns once the files are on stable storage, with their names: as they were when they were held, with
 // whatever the application has written since. After an error the state of the named file is unknown, and the epoch
-// must not be committed.
-func (h *Held) Sync() error {
-	var err error
+// must not be committed. closed is the highest number of the closed files that it was told of.
+func (h *Held) Sync() (closed uint64, err error) {
 	h.do(func() {
 		folders := folders{done: map[string]bool{}}
 		for i := range h.list {
@@ -179,8 +179,9 @@ func (h *Held) Sync() error {
 				return
 			}
 		}
+		closed, err = syncClosed(h.closed, &folders)
 	})
-	return err
+	return closed, err
 }
 
 func (f *heldFile) sync(dirs *folders) error {

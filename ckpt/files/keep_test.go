@@ -55,7 +55,7 @@ func (a *app) epoch(o *KeepOptions) Table {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	if err := h.Sync(); err != nil {
+	if _, err := h.Sync(); err != nil {
 		a.t.Fatal(err)
 	}
 	if table, err = Decode(b); err != nil {
@@ -360,7 +360,7 @@ func TestHeldHoldsNothingElse(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Sync(); err != nil {
+	if _, err := h.Sync(); err != nil {
 		t.Error(err)
 	}
 }

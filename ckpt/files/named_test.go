@@ -118,7 +118,7 @@ func TestNamedObstacles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer held.Done()
-	if err := held.Sync(); err != nil {
+	if _, err := held.Sync(); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -24,6 +24,8 @@ type Options struct {
 	IgnoreChanged bool
 	// Place makes number refer to what from refers to, without closing from; dup3 when nil.
 	Place func(number, from int, cloexec bool) error
+	// Socket gives the descriptor of a socket that others have made; Restore closes it. Nil: there are none.
+	Socket func(index int) (int, error)
 	// Warn is told what is different from before but not an error; nil: nobody is told.
 	Warn func(message string)
 }
@@ -270,6 +272,8 @@ func (r *restorer) makeOthers() error {
 			r.made[i], err = unix.Signalfd(-1, &unix.Sigset_t{Val: [16]uint64{f.Signals}}, unix.SFD_CLOEXEC|nonblock)
 		case KindEpoll:
 			r.made[i], err = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+		case KindSocket:
+			r.made[i], err = r.makeSocket(f)
 		case KindInotify:
 			r.made[i], err = unix.InotifyInit1(unix.IN_CLOEXEC | nonblock)
 		case KindLauncher:
@@ -282,6 +286,17 @@ func (r *restorer) makeOthers() error {
 		}
 	}
 	return nil
+}
+
+func (r *restorer) makeSocket(f *File) (int, error) {
+	if r.options.Socket == nil {
+		return -1, errors.New("nobody has made it")
+	}
+	fd, err := r.options.Socket(*f.Socket)
+	if err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_SETFL, f.Flags&unix.O_NONBLOCK)
+	}
+	return fd, err
 }
 
 // reopenLauncher opens a launcher's pipe or device anew, as the application had done. The new

@@ -46,6 +46,8 @@ const (
 	KindSignalfd Kind = "signalfd"
 	// KindEpoll is a set of watched descriptors.
 	KindEpoll Kind = "epoll"
+	// KindSocket is a socket, of which others know more: Socket is its number with them.
+	KindSocket Kind = "socket"
 	// KindInotify is an inotify queue without watches.
 	KindInotify Kind = "inotify"
 )
@@ -94,6 +96,7 @@ type File struct {
 	Timer     *Timer  `json:"timer,omitempty"`     // timerfd
 	Signals   uint64  `json:"signals,omitempty"`   // signalfd: the mask, bit n-1 for signal n
 	Watches   []Watch `json:"watches,omitempty"`   // epoll
+	Socket    *int    `json:"socket,omitempty"`    // socket
 }
 
 // Inode identifies a file and what was seen of it.
@@ -167,6 +170,8 @@ type Obstacle struct {
 	What string `json:"what"` // "a TCP socket connected to 10.0.0.1:80"
 	Path string `json:"path"` // what the kernel calls it
 	Hint string `json:"hint"` // what can be done about it
+	// Passing says that it goes away without the program closing the descriptor.
+	Passing bool `json:"passing,omitempty"`
 }
 
 func (o Obstacle) String() string {
@@ -301,6 +306,10 @@ func (f *File) validate(t *Table) error {
 	case KindTimerfd:
 		if f.Timer == nil || f.Timer.Left < 0 || f.Timer.Interval < 0 {
 			return errors.New("timer is missing or has a negative time")
+		}
+	case KindSocket:
+		if f.Socket == nil || *f.Socket < 0 {
+			return errors.New("socket is missing")
 		}
 	case KindEpoll:
 		if len(f.Watches) > maxWatches {

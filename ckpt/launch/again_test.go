@@ -17,6 +17,7 @@ func TestAgain(t *testing.T) {
 		{"nothing", []string{"app"}, []string{"--dir", "/there"}},
 		{"a folder relative to where it started", []string{"--keep", "3", "--dir", "x", "app", "--dir", "y"}, []string{"--keep", "3", "--dir", "/there"}},
 		{"one word", []string{"--dir=x", "--interval=1m", "--", "app"}, []string{"--interval=1m", "--dir", "/there"}},
+		{"three words", []string{"--full", "every", "8", "--dir", "x", "app"}, []string{"--full", "every", "8", "--dir", "/there"}},
 		{"continued", []string{"--restart", "x@3", "--log", "info"}, []string{"--log", "info", "--dir", "/there"}},
 		{"a program that replaced another", []string{"--keep", "3", "--dir", "x", "--argv0", "--keep", "--", "app"}, []string{"--keep", "3", "--dir", "/there"}},
 	} {

@@ -22,7 +22,7 @@ func FuzzFile(f *testing.F) {
 			return
 		}
 		if o.Keep < 1 || o.ExitCode < 0 || o.ExitCode > 255 || o.Interval < 0 || o.Overhead < 0 || o.Overhead >= 1 || o.Timeout < 0 ||
-			o.Interval > 0 && o.Overhead > 0 || o.Control == "" {
+			o.Interval > 0 && (o.Overhead > 0 || o.MTBF.Known()) || o.Control == "" {
 			t.Errorf("%+v", o)
 		}
 	})

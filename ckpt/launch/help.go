@@ -35,7 +35,8 @@ Options (command line over environment over ckpt.toml in DIR):
 	for _, s := range settings {
 		b.WriteString(helpRow("--"+s.flag+" "+s.value, fmt.Sprintf("%s (default: %s) [%s]", s.help, s.unset, s.env)))
 	}
-	b.WriteString(helpRow("--restart DIR[@EPOCH]", "continue what was saved there"))
+	b.WriteString(helpRow("--restart DIR[@EPOCH]", "continue what was saved there; s3://BUCKET/PREFIX[@EPOCH] is got from the object store, and DIR is that of --dir"))
+	b.WriteString(helpRow("--rank I", "with --ranks, or at a restart of such a job: which of the N processes this is, from 0"))
 	b.WriteString(helpRow("--whole", "save the MPI or other runtime with the program: for one that is linked with libckpt; a restart knows it"))
 	b.WriteString(helpRow("--version", "print the version"))
 	b.WriteString(`

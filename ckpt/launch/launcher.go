@@ -16,6 +16,8 @@ func LauncherMPI(getenv func(string) string) string {
 		return "openmpi"
 	case getenv("PMI_RANK") != "" || getenv("PMI_FD") != "":
 		return "mpich"
+	case getenv("PMIX_RANK") != "": // srun --mpi=pmix, PRRTE
+		return "openmpi"
 	}
 	return ""
 }
@@ -27,6 +29,13 @@ func Launched(getenv func(string) string) bool { return LauncherMPI(getenv) != "
 func LauncherRanks(getenv func(string) string) int {
 	for _, name := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"} {
 		if n, err := strconv.Atoi(getenv(name)); err == nil && n > 0 {
+			return n
+		}
+	}
+	// Slurm's PMIx tells the number of ranks to the MPI alone. A step of this namespace is the job itself, and not one
+	// that started another launcher on each node.
+	if strings.HasPrefix(getenv("PMIX_NAMESPACE"), "slurm.pmix.") && getenv("PMIX_RANK") == getenv("SLURM_PROCID") {
+		if n, err := strconv.Atoi(getenv("SLURM_STEP_NUM_TASKS")); err == nil && n > 0 {
 			return n
 		}
 	}
@@ -54,6 +63,9 @@ type Ancestor struct {
 // earlier job may have had the same name, age is how long the launcher has run, at most; else 0.
 func LauncherJob(getenv func(string) string, above []Ancestor) (name string, age time.Duration) {
 	if name := getenv("PMIX_NAMESPACE"); name != "" {
+		if strings.HasPrefix(name, "slurm.pmix.") {
+			name += requeued(getenv)
+		}
 		return "pmix " + name + " " + getenv("OMPI_MCA_orte_hnp_uri"), 0
 	}
 	// Hydra tells in the environment which rank this is, and to its own helper on each node where its
@@ -70,9 +82,18 @@ func LauncherJob(getenv func(string) string, above []Ancestor) (name string, age
 		return "hydra " + port + " " + valueOf(a.Command, "--pgid"), age
 	}
 	if job := getenv("SLURM_JOB_ID"); job != "" && getenv("SLURM_STEP_ID") != "" {
-		return "slurm " + job + "." + getenv("SLURM_STEP_ID"), 0
+		return "slurm " + job + "." + getenv("SLURM_STEP_ID") + requeued(getenv), 0
 	}
 	return "", 0
+}
+
+// requeued tells the runs of a Slurm job apart: when it is put into the queue again it keeps its number, and its
+// steps count from 0 again.
+func requeued(getenv func(string) string) string {
+	if n := getenv("SLURM_RESTART_COUNT"); n != "" && n != "0" {
+		return " run " + n
+	}
+	return ""
 }
 
 const (

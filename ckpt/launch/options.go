@@ -19,7 +19,11 @@ import (
 	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/image"
 	"github.com/libckpt/libckpt/ckpt/lease"
+	"github.com/libckpt/libckpt/ckpt/levels"
+	"github.com/libckpt/libckpt/ckpt/objects"
+	"github.com/libckpt/libckpt/ckpt/period"
 	"github.com/libckpt/libckpt/ckpt/store"
+	"github.com/libckpt/libckpt/internal/backs"
 	"github.com/libckpt/libckpt/internal/regular"
 )
 
@@ -65,30 +69,56 @@ func usage(format string, args ...any) error {
 
 // Options are the settings of a job.
 type Options struct {
-	Dir       string
-	Interval  time.Duration // 0: off
-	Overhead  float64       // fraction of time that checkpoints may cost; 0: off
-	Keep      int
-	Compress  image.Compression
-	Signals   map[unix.Signal]after.Action
-	ExitCode  int
-	MPI       string // "mpich", "openmpi", a path, or "": none seen
-	SafeState string
-	Snapshot  string // "cow", "stop"
-	Trap      string // "seccomp", "sud"
-	Log       string
-	Files     string // "snapshot", "restore", "keep", "ignore"
-	FilesCopy int64  // bytes of files that a rank copies into an epoch at most
-	IgnoreFD  []int
-	Control   string        // "auto", "local", "network", or a list of addresses, networks and interfaces
-	Timeout   time.Duration // of a checkpoint that nobody gave a timeout: until the program is stopped ...
-	Bound     bool          // ... or, when it was given as an option, until the commit
-	Lease     time.Duration // without a sign of life for so long, another node may take Dir
+	Dir      string
+	Interval time.Duration   // 0: off
+	Overhead float64         // fraction of time that checkpoints may cost; 0: off
+	MTBF     period.Failures // how often the job fails; none: off
+	Keep     int
+	Full     int // every so many epochs there is one with all content; 1: each
+	Compress image.Compression
+	// WriteLimit is how many bytes a second a rank writes while its program runs; 0: as fast as it goes.
+	WriteLimit int64
+	Signals    map[unix.Signal]after.Action
+	ExitCode   int
+	MPI        string // "mpich", "openmpi", a path, or "": none seen
+	SafeState  string
+	Snapshot   string // "cow", "stop"
+	// Changes is how epochs with what changed find it: auto or digest.
+	Changes string
+	// SnapshotMemory is how many bytes a frozen copy may take; 0: any.
+	SnapshotMemory int64
+	Trap           string // "seccomp", "sud"
+	Log            string
+	Files          string // "snapshot", "restore", "keep", "ignore"
+	Restarts       string // "auto", "lazy", "eager": how memory comes back
+	FilesCopy      int64  // bytes of files that a rank copies into an epoch at most
+	IgnoreFD       []int
+	Control        string        // "auto", "local", "network", or a list of addresses, networks and interfaces
+	Timeout        time.Duration // of a checkpoint that nobody gave a timeout: until the program is stopped ...
+	Bound          bool          // ... or, when it was given as an option, until the commit
+	Lease          time.Duration // without a sign of life for so long, another node may take Dir
+
+	// Local is the directory of each node's own in which images are written; "": they go to Dir at once.
+	Local       string
+	Levels      levels.Policy
+	LevelsGiven bool // and not the default
+	Group       int  // nodes that have parities of each other's images
+	NodeSize    int  // processes of a node, for tests of several nodes on one machine; 0: nodes are hosts
+
+	// Object is the place in an object store where level 4 is; its Bucket is "": level 4 is in Dir.
+	Object  objects.Place
+	Objects objects.Options // how it is reached
+
+	// Ranks is the number of processes of a job without MPI, AutoRanks when the launcher says it; 0: this process is a
+	// job by itself, or MPI says who the ranks are. Rank is this process's place among them, -1 when it was not given.
+	Ranks, Rank int
 
 	Whole   bool   // the runtime is in the program's half and is saved with it
-	Restart string // DIR[@EPOCH], "" to start a program
+	Restart string // DIR[@EPOCH] or s3://BUCKET/PREFIX[@EPOCH], "" to start a program
 	Argv0   string // the program's argv[0] when it differs; internal
 	hasArg0 bool
+
+	mtbfGiven bool // in the place that is being read
 }
 
 // A setting can come from the command line, the environment or the file; set understands its text. unset is the
@@ -120,11 +150,14 @@ var settings = []setting{
 			o.Dir = v
 			return nil
 		}},
+	{"ranks", "CKPT_RANKS", "N|auto", "none",
+		"this is one of N processes without MPI that are saved and continued together; they meet in --dir, and have the launcher's ranks, or those of --rank, or the order in which they come; auto is as many as the launcher has started",
+		func(o *Options, v string) (err error) { o.Ranks, err = parseRanks(v); return err }},
 	{"interval", "CKPT_INTERVAL", "T", "off",
-		"a checkpoint every T, such as 30s, 10m, 2h; not together with --overhead in one place",
+		"a checkpoint every T, such as 30s, 10m, 2h; not together with --overhead or --mtbf in one place",
 		func(o *Options, v string) (err error) { o.Interval, err = duration(v); return err }},
 	{"overhead", "CKPT_OVERHEAD", "P%", "off",
-		"choose the period by the measured cost, so that checkpoints take P% of the time",
+		"choose the period by the measured cost, so that checkpoints take P% of the time; with --mtbf, at most that",
 		func(o *Options, v string) error {
 			p, err := strconv.ParseFloat(strings.TrimSuffix(v, "%"), 64)
 			if err != nil || p < 0 || p >= 100 || p != p {
@@ -132,6 +165,13 @@ var settings = []setting{
 			}
 			o.Overhead = p / 100
 			return nil
+		}},
+	{"mtbf", "CKPT_MTBF", "T[,L1:P%,...]", "off",
+		"choose the period, and unless --levels is given how often each level is reached, so that the least is lost when the job fails every T on average, such as 12h or 2d, by measured costs; with the shares of failures that need each level, or times by level as in L1:6h,L2:1d,L4:30d",
+		func(o *Options, v string) (err error) {
+			o.MTBF, err = period.ParseFailures(v)
+			o.mtbfGiven = true
+			return err
 		}},
 	{"keep", "CKPT_KEEP", "N", "2",
 		"committed epochs that are kept; older ones are removed after a commit",
@@ -142,9 +182,34 @@ var settings = []setting{
 			}
 			return nil
 		}},
-	{"compress", "CKPT_COMPRESS", "none|snappy|zstd", "snappy",
-		"how images are compressed",
+	{"full", "CKPT_FULL", "every N", "every 1",
+		"one epoch of N has all memory; the others have what changed, and need older ones, which are kept as long as that",
+		func(o *Options, v string) (err error) { o.Full, err = everyN(v); return err }},
+	{"changes", "CKPT_CHANGES", "auto|digest", "auto",
+		"how epochs with what changed find it: auto has the kernel note what is written where it can (Linux 6.7), and compares digests of the rest; digest reads and compares all memory",
+		func(o *Options, v string) error {
+			if v != "auto" && v != "digest" {
+				return fmt.Errorf("%q is neither auto nor digest", v)
+			}
+			o.Changes = v
+			return nil
+		}},
+	{"compress", "CKPT_COMPRESS", "auto|none|snappy|zstd", "auto",
+		"how images are compressed; auto finds out for each piece of memory what brings the image to the disk first: it tries samples, and measures what compressing costs and how fast the disk is",
 		func(o *Options, v string) (err error) { o.Compress, err = image.ParseCompression(v); return err }},
+	{"write-limit", "CKPT_WRITE_LIMIT", "SIZE", "off",
+		"how many bytes a second each rank writes into its image while its program runs on, such as 50M or 1G; a program that stands is not kept standing by it",
+		func(o *Options, v string) (err error) {
+			if v == "off" {
+				o.WriteLimit = 0
+				return nil
+			}
+			o.WriteLimit, err = sizeUpTo(strings.TrimSuffix(v, "/s"), mostBytes)
+			if err == nil && o.WriteLimit > 0 && o.WriteLimit < leastLimit {
+				return fmt.Errorf("%q is below %d bytes a second: an image would never be complete", v, leastLimit)
+			}
+			return err
+		}},
 	{"signal", "CKPT_SIGNALS", "NAME=ACTION,...", "none",
 		"signals that ask for a checkpoint, and whether to continue, exit or kill after it, such as USR1=continue,USR2=exit; the program does not see them",
 		parseSignals},
@@ -157,11 +222,13 @@ var settings = []setting{
 			}
 			return nil
 		}},
-	{"mpi", "CKPT_MPI", "mpich|openmpi|PATH", "the launcher's",
-		"the real MPI below",
+	{"mpi", "CKPT_MPI", "mpich|openmpi|abi|NAME|PATH", "the launcher's",
+		"the real MPI below, by the name or the path of its back (ckptctl back list); abi is any with the standard ABI",
 		func(o *Options, v string) error {
-			if v != "mpich" && v != "openmpi" && !strings.Contains(v, "/") {
-				return fmt.Errorf("%q is not mpich, openmpi or a path", v)
+			if !strings.Contains(v, "/") {
+				if err := backs.CheckName(v); err != nil {
+					return err
+				}
 			}
 			o.MPI = v
 			return nil
@@ -172,6 +239,22 @@ var settings = []setting{
 	{"snapshot", "CKPT_SNAPSHOT", "cow|stop", "cow",
 		"write a frozen copy while the program runs on (cow), or write while it is stopped (stop), which needs less memory",
 		oneOf(func(o *Options) *string { return &o.Snapshot }, "cow", "stop")},
+	{"snapshot-memory", "CKPT_SNAPSHOT_MEMORY", "SIZE", "off",
+		"how much memory the frozen copy of a rank may take by itself, such as 512M or 4G; when it would be more, or the node has not as much, the program stands until its image is written, and the log says so",
+		func(o *Options, v string) (err error) {
+			if v == "off" {
+				o.SnapshotMemory = 0
+				return nil
+			}
+			o.SnapshotMemory, err = sizeUpTo(v, mostBytes)
+			if err == nil && o.SnapshotMemory < leastCopy {
+				return fmt.Errorf("%q is below 1M: for no copy at all say --snapshot stop", v)
+			}
+			return err
+		}},
+	{"restart-mode", "CKPT_RESTART_MODE", "auto|lazy|eager", "auto",
+		"with --restart: continue at once and read memory when it is touched, the rest in the background (lazy), or read all of it first (eager); auto is lazy for images of 64 MiB and more; lazy needs userfaultfd, see ckptctl doctor",
+		oneOf(func(o *Options) *string { return &o.Restarts }, "auto", "lazy", "eager")},
 	{"trap", "CKPT_TRAP", "seccomp|sud", "seccomp",
 		"how system calls of the program are caught; sud (Syscall User Dispatch) needs Linux 5.11 and is slower",
 		oneOf(func(o *Options) *string { return &o.Trap }, "seccomp", "sud")},
@@ -213,6 +296,54 @@ var settings = []setting{
 		func(o *Options, v string) (err error) {
 			o.Timeout, err = duration(v)
 			o.Bound = o.Timeout > 0
+			return err
+		}},
+	{"local", "CKPT_LOCAL", "DIR", "none",
+		"a directory of each node's own, such as one on its disk: images are written there, and brought to other nodes and to --dir in the background, as --levels says",
+		func(o *Options, v string) (err error) {
+			if v == "" {
+				return errors.New("is empty")
+			}
+			o.Local, err = filepath.Abs(v)
+			return err
+		}},
+	{"levels", "CKPT_LEVELS", "L1:every,L2:N,...", levels.DefaultPolicy + " with --local",
+		"which epochs are raised to which level: L1 local, L2 copied to another node, L3 parities on a group of nodes, L4 copied to --dir or --object; L2:4 means every fourth one",
+		func(o *Options, v string) (err error) {
+			o.Levels, err = levels.ParsePolicy(v)
+			o.LevelsGiven = true
+			return err
+		}},
+	{"group", "CKPT_GROUP", "N", "4",
+		"nodes that are a group, with --local: each has a copy of the files of the one before it (L2), and a parity of those of all (L3)",
+		func(o *Options, v string) (err error) {
+			if o.Group, err = strconv.Atoi(v); err != nil {
+				return fmt.Errorf("%q is not a number", v)
+			}
+			return levels.CheckGroup(o.Group)
+		}},
+	{"object", "CKPT_OBJECT", "s3://BUCKET[/PREFIX]", "none",
+		"an object store that speaks S3, in which level 4 is instead of in --dir; needs --local; keys are in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or in the file of AWS_SHARED_CREDENTIALS_FILE",
+		func(o *Options, v string) (err error) { o.Object, err = objects.ParsePlace(v); return err }},
+	{"object-endpoint", "CKPT_OBJECT_ENDPOINT", "URL", "AWS_ENDPOINT_URL, or Amazon's",
+		"where the object store answers, such as https://minio.example.org:9000",
+		func(o *Options, v string) error { o.Objects.Endpoint = v; return objects.CheckEndpoint(v) }},
+	{"object-http", "CKPT_OBJECT_HTTP", "no|yes", "no",
+		"whether images may be sent to an object store on another machine without TLS",
+		func(o *Options, v string) error {
+			o.Objects.Plain = v == "yes"
+			if v != "yes" && v != "no" {
+				return fmt.Errorf("%q is not one of no, yes", v)
+			}
+			return nil
+		}},
+	{"object-timeout", "CKPT_OBJECT_TIMEOUT", "T", "60s",
+		"a request to the object store of which no byte moves for T is given up and made again, five times in all",
+		func(o *Options, v string) (err error) {
+			o.Objects.Stall, err = duration(v)
+			if err == nil && (o.Objects.Stall < objects.LeastStall || o.Objects.Stall > objects.MostStall) {
+				return fmt.Errorf("%q is not between %v and %v", v, objects.LeastStall, objects.MostStall)
+			}
 			return err
 		}},
 	{"lease", "CKPT_LEASE", "T", "60s",
@@ -265,23 +396,31 @@ func duration(v string) (time.Duration, error) {
 }
 
 // size reads a number of bytes, with K, M or G behind it, and B or iB behind that.
-func size(v string) (int64, error) {
+func size(v string) (int64, error) { return sizeUpTo(v, maxFilesCopy) }
+
+func sizeUpTo(v string, most int64) (int64, error) {
 	digits, shift := strings.TrimSuffix(strings.TrimSuffix(v, "B"), "i"), 0
-	for i, unit := range []string{"K", "M", "G"} {
+	for i, unit := range []string{"K", "M", "G", "T"} {
 		if number, ok := strings.CutSuffix(digits, unit); ok {
 			digits, shift = number, 10*(i+1)
 			break
 		}
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || n < 0 || n > maxFilesCopy>>shift {
-		return 0, fmt.Errorf("%q is not a size up to 2G such as 512K, 64M or 1G", v)
+	if err != nil || n < 0 || n > most>>shift {
+		return 0, fmt.Errorf("%q is not a size up to %dG such as 512K, 64M or 1G", v, most>>30)
 	}
 	return n << shift, nil
 }
 
 // maxFilesCopy bounds --files-copy: the copies are memory until the image is written.
 const maxFilesCopy = 2 << 30
+
+const (
+	mostBytes  = 1 << 50  // no memory, and no disk, has more
+	leastCopy  = 1 << 20  // of --snapshot-memory
+	leastLimit = 64 << 10 // of --write-limit
+)
 
 // KeepsFiles tells whether files are kept with an epoch, and put back from it.
 func (o *Options) KeepsFiles() bool { return o.Files == "snapshot" || o.Files == "ignore" }
@@ -314,9 +453,36 @@ func parseSignals(o *Options, v string) error {
 }
 
 func defaults() Options {
-	return Options{Dir: "ckpt", Keep: 2, Compress: image.CompressSnappy, SafeState: "clock",
-		Snapshot: "cow", Trap: "seccomp", Log: "warn", Files: "snapshot", FilesCopy: 64 << 20, Control: "auto", Timeout: time.Minute, Lease: lease.Default}
+	return Options{Dir: "ckpt", Keep: 2, Full: 1, Changes: "auto", Compress: image.CompressAuto, SafeState: "clock",
+		Rank: -1, Snapshot: "cow", Restarts: "auto", Trap: "seccomp", Log: "warn", Files: "snapshot", FilesCopy: 64 << 20, Control: "auto", Timeout: time.Minute, Lease: lease.Default,
+		Levels: defaultLevels, Group: levels.DefaultGroup}
 }
+
+var defaultLevels, _ = levels.ParsePolicy(levels.DefaultPolicy)
+
+// takeLevels checks what --local and --levels say together.
+func (o *Options) takeLevels(getenv func(string) string) error {
+	if v := getenv(nodeSizeName); v != "" {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 1 {
+			return usage("%s: %q is not a number of at least 1", nodeSizeName, v)
+		}
+		o.NodeSize = n
+	}
+	if o.LevelsGiven && o.Local == "" {
+		return usage("--levels (CKPT_LEVELS) needs --local DIR (CKPT_LOCAL), the local directory of each node, in which level 1 lies")
+	}
+	if o.Object.Bucket != "" && o.Local == "" && o.Restart == "" {
+		return usage("--object (CKPT_OBJECT) needs --local DIR (CKPT_LOCAL): epochs are brought from local directories to %s; `ckptctl copy` brings one from --dir there", o.Object)
+	}
+	if o.Full > 1 && o.Object.Bucket != "" {
+		return usage("--full every %d and --object (%s) do not go together: epochs in an object store are full ones; leave one of them out", o.Full, o.Object)
+	}
+	return nil
+}
+
+// nodeSizeName is the variable for tests of several nodes on one machine.
+const nodeSizeName = "CKPT_NODE_SIZE"
 
 // ErrHelp and ErrVersion ask for a text on stdout and exit status 0.
 var (
@@ -338,10 +504,11 @@ func Parse(args []string, getenv func(string) string) (o Options, rest []string,
 		given[s.flag] = fs.String(s.flag, "", s.help)
 	}
 	restart := fs.String("restart", "", "")
+	rank := fs.Int("rank", -1, "")
 	whole := fs.Bool("whole", false, "")
 	version := fs.Bool("version", false, "")
 	argv0 := fs.String("argv0", "", "")
-	if err := fs.Parse(args); err != nil {
+	if err := fs.Parse(joinFull(args)); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
 			return o, nil, 0, ErrHelp
 		}
@@ -356,9 +523,9 @@ func Parse(args []string, getenv func(string) string) (o Options, rest []string,
 		own--
 	}
 	o.Restart, o.Argv0, o.hasArg0 = *restart, *argv0, fs.Changed("argv0")
-	o.Whole = *whole
+	o.Whole, o.Rank = *whole, *rank
 	if fs.Changed("restart") && *restart == "" {
-		return o, nil, 0, usage("--restart needs the directory of the checkpoints, as DIR or DIR@EPOCH")
+		return o, nil, 0, usage("--restart needs the directory of the checkpoints, as DIR or DIR@EPOCH, or s3://BUCKET/PREFIX")
 	}
 
 	// The directory first: the file lies in it.
@@ -369,6 +536,10 @@ func Parse(args []string, getenv func(string) string) (o Options, rest []string,
 	if fs.Changed("dir") {
 		if err := dirSetting.set(&o, *given["dir"]); err != nil {
 			return o, nil, 0, usage("--dir %w", err)
+		}
+	} else if objects.Is(o.Restart) { // DIR is where the job is saved into from then on
+		if _, _, err := SplitObject(o.Restart); err != nil {
+			return o, nil, 0, usage("--restart: %w", err)
 		}
 	} else if o.Restart != "" {
 		if o.Dir, _, err = store.SplitSpec(o.Restart); err != nil {
@@ -405,6 +576,15 @@ func Parse(args []string, getenv func(string) string) (o Options, rest []string,
 	if err != nil {
 		return o, nil, 0, err
 	}
+	if err := o.takeLevels(getenv); err != nil {
+		return o, nil, 0, err
+	}
+	if objects.Is(o.Restart) && o.Object.Bucket == "" && o.Local != "" {
+		o.Object, _, _ = SplitObject(o.Restart) // it was checked above, or is by who opens it
+	}
+	if err := o.takeRanks(fs.Changed("rank")); err != nil {
+		return o, nil, 0, err
+	}
 	if o.MPI == "" {
 		o.MPI = LauncherMPI(getenv)
 	}
@@ -420,29 +600,53 @@ func Parse(args []string, getenv func(string) string) (o Options, rest []string,
 	return o, rest, own, nil
 }
 
-// place takes the settings of one place; they override those of weaker places. An interval and an overhead both say
-// how often: a place may give only one of them, and it also overrides the other one of a weaker place.
+// SplitObject splits s3://BUCKET/PREFIX[@EPOCH]; epoch is 0 when none is given.
+func SplitObject(spec string) (objects.Place, int, error) {
+	place, epoch, err := store.SplitSpec(spec)
+	if err != nil {
+		return objects.Place{}, 0, err
+	}
+	p, err := objects.ParsePlace(place)
+	return p, epoch, err
+}
+
+// place takes the settings of one place; they override those of weaker places. An interval, and an overhead or the time
+// between failures, say how often: a place may give only one of the two, and it also overrides the other one of a
+// weaker place.
 func (o *Options) place(name string, take func() error) error {
 	const notGiven = -1
 	weaker := *o
-	o.Interval, o.Overhead = notGiven, notGiven
+	o.Interval, o.Overhead, o.MTBF, o.mtbfGiven = notGiven, notGiven, period.Failures{}, false
 	if err := take(); err != nil {
 		return err
 	}
+	var other string // what excludes an interval
 	switch {
-	case o.Interval > 0 && o.Overhead > 0:
-		return usage("%s has both interval (%v) and overhead (%g%%): each says how often; give one of them", name, o.Interval, o.Overhead*100)
-	case o.Interval > 0:
-		o.Overhead = 0
 	case o.Overhead > 0:
+		other = fmt.Sprintf("overhead (%g%%)", o.Overhead*100)
+	case o.MTBF.Known():
+		other = fmt.Sprintf("mtbf (%v)", o.MTBF)
+	}
+	given := o.mtbfGiven
+	o.mtbfGiven = false
+	switch {
+	case o.Interval > 0 && other != "":
+		return usage("%s has both interval (%v) and %s: each says how often; give one of them", name, o.Interval, other)
+	case o.Interval > 0:
+		o.Overhead, o.MTBF = 0, period.Failures{}
+		return nil
+	case other != "":
 		o.Interval = 0
-	default: // what is off leaves the other one alone
-		if o.Interval == notGiven {
-			o.Interval = weaker.Interval
-		}
-		if o.Overhead == notGiven {
-			o.Overhead = weaker.Overhead
-		}
+	}
+	// What is off, or not there, leaves the others alone.
+	if o.Interval == notGiven {
+		o.Interval = weaker.Interval
+	}
+	if o.Overhead == notGiven {
+		o.Overhead = weaker.Overhead
+	}
+	if !given {
+		o.MTBF = weaker.MTBF
 	}
 	return nil
 }

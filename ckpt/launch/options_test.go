@@ -17,6 +17,7 @@ import (
 
 	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/image"
+	"github.com/libckpt/libckpt/ckpt/levels"
 )
 
 // environment is a getenv over pairs.
@@ -64,8 +65,9 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Options{Dir: dir, Keep: 2, Compress: image.CompressSnappy, SafeState: "clock",
-		Snapshot: "cow", Trap: "seccomp", Log: "warn", Files: "snapshot", FilesCopy: 64 << 20, Control: "auto", Timeout: time.Minute, Lease: time.Minute}
+	want := Options{Dir: dir, Keep: 2, Full: 1, Changes: "auto", Compress: image.CompressAuto, SafeState: "clock",
+		Rank: -1, Snapshot: "cow", Restarts: "auto", Trap: "seccomp", Log: "warn", Files: "snapshot", FilesCopy: 64 << 20, Control: "auto", Timeout: time.Minute, Lease: time.Minute,
+		Levels: levels.Policy{0, 1, 4, 8, 32}, Group: 4}
 	if d := cmp.Diff(want, o, cmpopts.IgnoreUnexported(Options{})); d != "" {
 		t.Error(d)
 	}
@@ -76,23 +78,71 @@ func TestDefaults(t *testing.T) {
 
 // values are, for each setting but dir, three texts that mean different things.
 var values = map[string][3]string{
-	"interval":   {"30s", "10m", "2h"},
-	"control":    {"local", "network", "10.1.0.0/16,eth1"},
-	"overhead":   {"1%", "2", "3.5%"},
-	"keep":       {"1", "3", "7"},
-	"compress":   {"none", "snappy", "zstd"},
-	"signal":     {"USR1=continue", "SIGUSR2=exit", "usr1=kill,HUP"},
-	"exit-code":  {"1", "2", "255"},
-	"mpi":        {"mpich", "openmpi", "/opt/mpi/lib/libmpi.so"},
-	"safe-state": {"clock", "2pc", "clock"},
-	"snapshot":   {"stop", "cow", "stop"},
-	"trap":       {"seccomp", "sud", "seccomp"},
-	"files":      {"restore", "keep", "ignore"},
-	"files-copy": {"0", "512K", "1GiB"},
-	"ignore-fd":  {"3", "4,5", "6"},
-	"timeout":    {"1s", "off", "3s"},
-	"lease":      {"1s", "2m", "500ms"},
-	"log":        {"debug", "info", "error"},
+	"interval":        {"30s", "10m", "2h"},
+	"control":         {"local", "network", "10.1.0.0/16,eth1"},
+	"overhead":        {"1%", "2", "3.5%"},
+	"full":            {"every 2", "8", "every 1"},
+	"changes":         {"digest", "auto", "digest"},
+	"keep":            {"1", "3", "7"},
+	"compress":        {"none", "snappy", "auto"},
+	"snapshot-memory": {"512M", "off", "4GiB"},
+	"write-limit":     {"50M", "off", "1G/s"},
+	"signal":          {"USR1=continue", "SIGUSR2=exit", "usr1=kill,HUP"},
+	"exit-code":       {"1", "2", "255"},
+	"mpi":             {"mpich", "abi", "/opt/mpi/lib/libmpi.so"},
+	"safe-state":      {"clock", "2pc", "clock"},
+	"snapshot":        {"stop", "cow", "stop"},
+	"restart-mode":    {"lazy", "eager", "auto"},
+	"trap":            {"seccomp", "sud", "seccomp"},
+	"files":           {"restore", "keep", "ignore"},
+	"files-copy":      {"0", "512K", "1GiB"},
+	"ignore-fd":       {"3", "4,5", "6"},
+	"timeout":         {"1s", "off", "3s"},
+	"lease":           {"1s", "2m", "500ms"},
+	"log":             {"debug", "info", "error"},
+	"local":           {"/a", "/b", "/c/d"},
+	"levels":          {"L1:every", "L1:every,L4:every", "L1:every,L2:2,L3:9"},
+	"group":           {"2", "3", "127"},
+	"mtbf":            {"12h", "2d,L1:50%,L4:50%", "L1:6h,L2:1d,L3:7d,L4:30d"},
+
+	"object":          {"s3://abc", "s3://abc/x", "s3://other/x/y"},
+	"object-endpoint": {"http://127.0.0.1:9000", "https://store.example.org", "https://store.example.org:9000/"},
+	"object-http":     {"yes", "no", "yes"},
+	"object-timeout":  {"5s", "2m", "1h"},
+	"ranks":           {"2", "auto", "65536"},
+}
+
+// --object without a local directory is wrong usage; a restart from an object store needs none.
+func TestObjectNeedsLocal(t *testing.T) {
+	_, _, _, err := Parse([]string{"--object", "s3://abc/x", "app"}, environment(nil))
+	wantStatus(t, err, ExitUsage, "--object", "--local")
+	o, _, _, err := Parse([]string{"--restart", "s3://abc/x@7"}, environment(nil))
+	if err != nil || filepath.Base(o.Dir) != "ckpt" || o.Object.Bucket != "" {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if place, epoch, err := SplitObject(o.Restart); err != nil || place.String() != "s3://abc/x" || epoch != 7 {
+		t.Errorf("%v, %d, %v", place, epoch, err)
+	}
+	o, _, _, err = Parse([]string{"--restart", "s3://abc/x", "--local", "/l", "--dir", "d"}, environment(nil))
+	if err != nil || filepath.Base(o.Dir) != "d" || o.Object.String() != "s3://abc/x" {
+		t.Errorf("goes on in %v, %v", o.Object, err)
+	}
+	for _, bad := range []string{"s3://", "s3://abc/x@0", "s3://abc/x@y", "s3://ABC"} {
+		_, _, _, err := Parse([]string{"--restart", bad}, environment(nil))
+		wantStatus(t, err, ExitUsage, "--restart")
+	}
+}
+
+// --levels without a local directory is wrong usage, as is a size of nodes that is none.
+func TestLevelsNeedLocal(t *testing.T) {
+	_, _, _, err := Parse([]string{"--levels", "L1:every", "app"}, environment(nil))
+	wantStatus(t, err, ExitUsage, "--levels", "--local")
+	_, _, _, err = Parse([]string{"app"}, environment(map[string]string{"CKPT_NODE_SIZE": "0"}))
+	wantStatus(t, err, ExitUsage, "CKPT_NODE_SIZE", "0")
+	o, _, _, err := Parse([]string{"--local", "here", "app"}, environment(map[string]string{"CKPT_NODE_SIZE": "2"}))
+	if err != nil || o.NodeSize != 2 || !filepath.IsAbs(o.Local) {
+		t.Errorf("%+v, %v", o, err)
+	}
 }
 
 // TestPrecedence gives each setting in the file, then also in the environment, then also on the command
@@ -107,6 +157,11 @@ func TestPrecedence(t *testing.T) {
 			dir := directory(t, s.flag+" = '"+v[0]+"'\n")
 			env := map[string]string{}
 			args := []string{"--dir", dir}
+			local := ""
+			if s.flag == "levels" || s.flag == "object" { // they need one
+				local = "/local"
+				env["CKPT_LOCAL"] = local
+			}
 			for i, where := range []string{"file", "environment", "command line"} {
 				switch i {
 				case 1:
@@ -115,7 +170,7 @@ func TestPrecedence(t *testing.T) {
 					args = append(args, "--"+s.flag+"="+v[2])
 				}
 				want := defaults()
-				want.Dir = dir
+				want.Dir, want.Local = dir, local
 				if err := s.set(&want, v[i]); err != nil {
 					t.Fatal(err)
 				}
@@ -139,9 +194,9 @@ func TestMeaning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Options{Dir: dir, Interval: 90 * time.Second, Keep: 5, ExitCode: 9,
-		Compress: image.CompressZstd, SafeState: "clock", Snapshot: "cow", Trap: "seccomp", Log: "warn",
-		Files: "snapshot", FilesCopy: 3 << 20, Control: "auto", IgnoreFD: []int{7, 9}, Lease: 90 * time.Second,
+	want := Options{Dir: dir, Interval: 90 * time.Second, Keep: 5, Full: 1, Changes: "auto", ExitCode: 9,
+		Rank: -1, Compress: image.CompressZstd, SafeState: "clock", Snapshot: "cow", Restarts: "auto", Trap: "seccomp", Log: "warn",
+		Files: "snapshot", FilesCopy: 3 << 20, Control: "auto", IgnoreFD: []int{7, 9}, Lease: 90 * time.Second, Levels: levels.Policy{0, 1, 4, 8, 32}, Group: 4,
 		Signals: map[unix.Signal]after.Action{unix.SIGUSR1: after.Continue, unix.SIGUSR2: after.Exit, unix.SIGTERM: after.Kill}}
 	if d := cmp.Diff(want, o, cmpopts.IgnoreUnexported(Options{}), cmpopts.EquateApprox(0, 1e-12)); d != "" {
 		t.Error(d)
@@ -213,6 +268,48 @@ func TestHowOften(t *testing.T) {
 	}
 }
 
+// TestHowOftenByFailures: a time between failures goes with an overhead, and not with an interval; the stronger place
+// decides.
+func TestHowOftenByFailures(t *testing.T) {
+	for _, c := range []struct {
+		file, env, line map[string]string
+		interval        time.Duration
+		overhead        float64
+		mtbf            time.Duration
+		wrong           string
+	}{
+		{nil, nil, map[string]string{"mtbf": "1h"}, 0, 0, time.Hour, ""},
+		{nil, nil, map[string]string{"mtbf": "1h", "overhead": "5%"}, 0, 0.05, time.Hour, ""},
+		{map[string]string{"overhead": "5%"}, nil, map[string]string{"mtbf": "2d"}, 0, 0.05, 48 * time.Hour, ""},
+		{map[string]string{"interval": "1m"}, map[string]string{"mtbf": "1h"}, nil, 0, 0, time.Hour, ""},
+		{map[string]string{"mtbf": "1h", "overhead": "5%"}, map[string]string{"interval": "1m"}, nil, time.Minute, 0, 0, ""},
+		{map[string]string{"mtbf": "1h"}, map[string]string{"mtbf": "off"}, nil, 0, 0, 0, ""},
+		{map[string]string{"mtbf": "1h"}, nil, map[string]string{"interval": "off"}, 0, 0, time.Hour, ""},
+		{map[string]string{"interval": "1m"}, nil, map[string]string{"mtbf": "off"}, time.Minute, 0, 0, ""},
+		{nil, nil, map[string]string{"mtbf": "1h", "interval": "1m"}, 0, 0, 0, "command line"},
+		{map[string]string{"mtbf": "1h", "interval": "1m"}, nil, nil, 0, 0, 0, "ckpt.toml"},
+	} {
+		text, env, args := "", map[string]string{}, []string{}
+		for k, v := range c.file {
+			text += k + " = '" + v + "'\n"
+		}
+		for k, v := range c.env {
+			env["CKPT_"+strings.ToUpper(k)] = v
+		}
+		for k, v := range c.line {
+			args = append(args, "--"+k, v)
+		}
+		o, _, _, err := Parse(append(append([]string{"--dir", directory(t, text)}, args...), "app"), environment(env))
+		if c.wrong != "" {
+			wantStatus(t, err, ExitUsage, c.wrong, "interval", "mtbf")
+			continue
+		}
+		if mean := o.MTBF.Mean(); err != nil || o.Interval != c.interval || o.Overhead != c.overhead || (mean-c.mtbf).Abs() > time.Second {
+			t.Errorf("%+v: %v, %v, %v, %v", c, o.Interval, o.Overhead, mean, err)
+		}
+	}
+}
+
 func TestControlAt(t *testing.T) {
 	for _, c := range []struct {
 		control string
@@ -239,23 +336,38 @@ func TestControlAt(t *testing.T) {
 // TestBadValues: each is wrong usage, and the message names where it was given and the value.
 func TestBadValues(t *testing.T) {
 	bad := map[string][]string{
-		"interval":   {"x", "-1s", "5", "10 m"},
-		"overhead":   {"x", "-1%", "100%", "NaN", "Inf", "5%%", "%"},
-		"control":    {"a b", "local,eth0", "eth0,", ",", "auto,network"},
-		"keep":       {"0", "-2", "x", "1.5", "99999999999999999999"},
-		"compress":   {"gzip", "SNAPPY"},
-		"signal":     {"NOSUCH=exit", "KILL=exit", "STOP=exit", "SYS=exit", "SEGV", "BUS", "FPE", "ILL", "USR1=reboot", "=exit", "USR1=", "SIGSIGUSR1"},
-		"exit-code":  {"-1", "256", "x"},
-		"mpi":        {"mpi", "lam"},
-		"safe-state": {"3pc"},
-		"snapshot":   {"fork"},
-		"trap":       {"ptrace"},
-		"files":      {"delete"},
-		"files-copy": {"x", "-1", "1.5M", "3G", "1T", "M", "9999999999999999999"},
-		"ignore-fd":  {"x", "-1", "3,,4", "3,x"},
-		"timeout":    {"soon", "-5s"},
-		"lease":      {"soon", "-5s", "0", "off", "499ms", "25h"},
-		"log":        {"loud", "WARN"},
+		"interval":        {"x", "-1s", "5", "10 m"},
+		"overhead":        {"x", "-1%", "100%", "NaN", "Inf", "5%%", "%"},
+		"control":         {"a b", "local,eth0", "eth0,", ",", "auto,network"},
+		"changes":         {"kernel", "digests"},
+		"full":            {"0", "-1", "every", "every x", "always", "1001", "every 2 3"},
+		"keep":            {"0", "-2", "x", "1.5", "99999999999999999999"},
+		"compress":        {"gzip", "SNAPPY"},
+		"snapshot-memory": {"little", "-1", "0", "1023K", "2000000T"},
+		"write-limit":     {"fast", "-1", "1", "63K", "2000000T", "50M/h"},
+		"signal":          {"NOSUCH=exit", "KILL=exit", "STOP=exit", "SYS=exit", "SEGV", "BUS", "FPE", "ILL", "USR1=reboot", "=exit", "USR1=", "SIGSIGUSR1"},
+		"exit-code":       {"-1", "256", "x"},
+		"mpi":             {"", "MPICH", "-x", "a b"},
+		"safe-state":      {"3pc"},
+		"snapshot":        {"fork"},
+		"restart-mode":    {"", "later"},
+		"trap":            {"ptrace"},
+		"files":           {"delete"},
+		"files-copy":      {"x", "-1", "1.5M", "3G", "1T", "M", "9999999999999999999"},
+		"ignore-fd":       {"x", "-1", "3,,4", "3,x"},
+		"timeout":         {"soon", "-5s"},
+		"lease":           {"soon", "-5s", "0", "off", "499ms", "25h"},
+		"log":             {"loud", "WARN"},
+		"local":           {""},
+		"levels":          {"L2:4", "every", "L1:every,L2", "L1:every,L5:2", "L1:every,L2:0"},
+		"group":           {"1", "0", "-4", "128", "x"},
+		"mtbf":            {"x", "-1h", "5", "12h,L5:100%", "12h,L1:50%", "12h,L1:1h", "L1:50%", "L1:1h,L1:2h", "L1", "12h,", "L1:0s", "99999d", "12h,L1:NaN%", "12h,L1:200%,L2:-100%"},
+
+		"object":          {"bucket/x", "s3:bucket", "s3://", "s3://b", "s3://Bucket/x", "s3://bucket/../x", "https://bucket/x"},
+		"object-endpoint": {"store", "store:9000", "ftp://store", "http://", "https://store/path", "https://user@store", "https://store?x=1"},
+		"object-http":     {"maybe", "1", "YES"},
+		"object-timeout":  {"soon", "-5s", "0", "off", "999ms", "2h"},
+		"ranks":           {"0", "-1", "two", "65537", "2.5", "AUTO"},
 	}
 	for _, s := range settings[1:] {
 		if len(bad[s.flag]) == 0 {
@@ -450,6 +562,10 @@ func TestLauncherJob(t *testing.T) {
 		{map[string]string{"PMI_RANK": "3"}, []Ancestor{script, proxy}, 3, "hydra n1:34579 0", 2*time.Second + hydraStarts},
 		{map[string]string{"OMPI_COMM_WORLD_RANK": "2", "PMIX_NAMESPACE": "77", "PMI_RANK": "0"}, []Ancestor{script, proxy}, 2, "pmix 77 ", 0},
 		{map[string]string{"PMIX_RANK": "1", "SLURM_JOB_ID": "5", "SLURM_STEP_ID": "2"}, nil, 1, "slurm 5.2", 0},
+		{map[string]string{"PMI_RANK": "1", "SLURM_JOB_ID": "5", "SLURM_STEP_ID": "2", "SLURM_RESTART_COUNT": "3"}, nil, 1, "slurm 5.2 run 3", 0},
+		{map[string]string{"PMIX_RANK": "1", "PMIX_NAMESPACE": "slurm.pmix.5.0", "SLURM_RESTART_COUNT": "0"}, nil, 1, "pmix slurm.pmix.5.0 ", 0},
+		{map[string]string{"PMIX_RANK": "1", "PMIX_NAMESPACE": "slurm.pmix.5.0", "SLURM_RESTART_COUNT": "1"}, nil, 1, "pmix slurm.pmix.5.0 run 1 ", 0},
+		{map[string]string{"PMIX_RANK": "1", "PMIX_NAMESPACE": "prterun-5@1", "SLURM_RESTART_COUNT": "1"}, nil, 1, "pmix prterun-5@1 ", 0},
 		{map[string]string{"PMI_RANK": "x", "SLURM_JOB_ID": "5"}, nil, -1, "", 0},
 	} {
 		env := environment(c.env)
@@ -474,6 +590,10 @@ func TestLauncher(t *testing.T) {
 		{map[string]string{"PMI_FD": "7"}, "mpich", 0},
 		{map[string]string{"PMI_RANK": "0", "PMI_SIZE": "many"}, "mpich", 0},
 		{map[string]string{"PMI_RANK": "0", "PMI_SIZE": "-1"}, "mpich", 0},
+		// srun --mpi=pmix; a launcher that srun started, as one task on each node.
+		{map[string]string{"PMIX_RANK": "1", "PMIX_NAMESPACE": "slurm.pmix.7.0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "4"}, "openmpi", 4},
+		{map[string]string{"PMIX_RANK": "1", "PMIX_NAMESPACE": "prterun-7@1", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "4"}, "openmpi", 0},
+		{map[string]string{"PMIX_RANK": "5", "PMIX_NAMESPACE": "slurm.pmix.7.0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "4"}, "openmpi", 0},
 		// Open MPI's mpiexec inside an allocation of another launcher.
 		{map[string]string{"PMI_RANK": "0", "PMI_SIZE": "1", "OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "3"}, "openmpi", 3},
 	} {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/libckpt/libckpt/ckpt/launch"
@@ -30,8 +31,11 @@ func findDirectory(ctx context.Context, o Options, n launch.Numbers) (Meeting, e
 		return nil, err
 	}
 	me := hello{Rank: n.Rank, Ranks: n.Ranks, From: n.From, Job: n.Job, Host: host, PID: os.Getpid()}
-	if n.Rank == 0 {
-		return meet(ctx, o, me)
+	switch {
+	case n.Rank == 0:
+		return meet(ctx, o, me, nil)
+	case n.Rank < 0:
+		return arrive(ctx, o, me)
 	}
 	return visit(ctx, o, me)
 }
@@ -127,17 +131,28 @@ func visit(ctx context.Context, o Options, me hello) (Meeting, error) {
 // join connects to the rank 0 of a note and waits for its word. The time is rank 0's, which knows who is missing;
 // the connection ends with it.
 func join(ctx context.Context, n *note, me hello) (*guest, error) {
-	conn, err := reach(ctx, n, me.Rank)
+	conn, err := reach(ctx, n, max(me.Rank, 0))
 	if err != nil {
 		return nil, err
 	}
+	return enter(ctx, conn, me)
+}
+
+// enter says who comes, and waits for rank 0's word.
+func enter(ctx context.Context, conn *handshake.Conn, me hello) (*guest, error) {
 	g := &guest{ctx: ctx, conn: conn, rank: me.Rank, ranks: me.Ranks}
-	f, err := g.ask(func() (frame, error) { return me.frame() }, 0)
+	f, err := g.ask(func() (frame, error) { return me.frame() }, maxRankText)
 	if err == nil && f.kind == frameOther {
 		err = &otherError{"it meets the ranks of another job"}
 	}
 	if err == nil && f.kind != frameWelcome {
 		err = fmt.Errorf("it answered with frame %q", f.kind)
+	}
+	if err == nil && me.Rank < 0 {
+		g.rank, err = strconv.Atoi(string(f.data))
+		if err == nil && (g.rank < 1 || g.rank >= me.Ranks) {
+			err = fmt.Errorf("it says that this is rank %d of %d", g.rank, me.Ranks)
+		}
 	}
 	if err != nil {
 		_ = conn.Close()

@@ -10,6 +10,8 @@
 //	or Slurm's numbers
 //	none of them                     one process
 //
+// Or nobody is asked: a job of processes without MPI brings its numbers (Options.Numbers), and meets in the directory.
+//
 // # The directory
 //
 // Rank 0 listens on TCP and writes DIR/.meet, mode 0600: where it listens, and the key that both ends of a connection
@@ -26,6 +28,9 @@
 //	              ◄── what rank k gives ── all-gather
 //	              ──► what all gave
 //
+// Processes without a number (Options.Numbers) take part in the meeting that they find, or open one and are rank 0. A
+// lock on DIR/.meet.lock lets one at a time look and open; it is of the kernel, and ends with its process.
+//
 // One rank 0 at a time meets in a directory: another one that finds .meet of a live job is refused. The names of two
 // jobs (Slurm's, or CKPT_JOB) keep the ranks of one from the meeting of the other; without names two jobs that start
 // in one directory at the same moment are noticed when a rank comes twice, or by their numbers of ranks.
@@ -34,6 +39,6 @@
 //
 // host.mu guards who has come. It is held for moments, and nothing is called with it.
 //
-// Owns: the PMI-1 protocol, DIR/.meet, and what is said between the ranks of a meeting. May not know: checkpoints,
+// Owns: the PMI-1 protocol, DIR/.meet and its lock, and what is said between the ranks of a meeting. May not know: checkpoints,
 // images, MPI, what the ranks tell each other.
 package meeting

@@ -13,7 +13,7 @@ import (
 // big-endian, and that.
 const (
 	frameHello   = 'h' // a guest says who it is
-	frameWelcome = 'w' // rank 0: all have come
+	frameWelcome = 'w' // rank 0: all have come, and which rank this is
 	frameOther   = 'o' // rank 0: this is the meeting of another job; look on
 	frameFault   = 'f' // rank 0: there is no meeting; the text says why
 	frameGive    = 'g' // a guest: its part of an all-gather
@@ -21,6 +21,7 @@ const (
 
 	frameHeader = 9
 	maxText     = 4 << 10 // bytes of a hello or a fault
+	maxRankText = 16      // of a welcome: the rank that the meeting gave, in digits
 	maxGive     = 1 << 20 // bytes that a rank may give to an all-gather
 )
 
@@ -65,12 +66,20 @@ func fault(err error) frame {
 
 // hello is what a guest says of itself.
 type hello struct {
-	Rank  int    `json:"rank"`
+	Rank  int    `json:"rank"` // -1: the meeting gives one
 	Ranks int    `json:"ranks"`
 	From  string `json:"from"` // where both are from, for messages
 	Job   string `json:"job,omitempty"`
 	Host  string `json:"host"`
 	PID   int    `json:"pid"`
+}
+
+// rankText is the rank for messages.
+func (h *hello) rankText() string {
+	if h.Rank < 0 {
+		return "a rank"
+	}
+	return fmt.Sprintf("rank %d", h.Rank)
 }
 
 func (h *hello) who() string { return person(h.PID, h.Host) }
@@ -92,7 +101,7 @@ func readHello(r io.Reader) (*hello, error) {
 	if err := json.Unmarshal(f.data, &h); err != nil {
 		return nil, fmt.Errorf("its hello: %w", err)
 	}
-	if h.Ranks < 1 || h.Rank < 0 || h.Rank >= h.Ranks {
+	if h.Ranks < 1 || h.Rank < -1 || h.Rank >= h.Ranks {
 		return nil, fmt.Errorf("its hello says rank %d of %d", h.Rank, h.Ranks)
 	}
 	return &h, nil

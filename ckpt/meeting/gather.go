@@ -24,7 +24,7 @@ func (h *host) visitors() []*visitor {
 }
 
 // tell sends a frame to all who have come, and returns the error of the lowest rank.
-func (h *host) tell(f frame) error {
+func (h *host) tell(f func(*visitor) frame) error {
 	came := h.visitors()
 	defer context.AfterFunc(h.ctx, func() {
 		for _, v := range came {
@@ -35,7 +35,7 @@ func (h *host) tell(f frame) error {
 	})()
 	errs := make([]error, len(came))
 	eachRank(came, func(v *visitor) {
-		if err := f.send(v.conn); err != nil {
+		if err := f(v).send(v.conn); err != nil {
 			errs[v.Rank] = fmt.Errorf("rank %d (%s) has left: %w", v.Rank, v.who(), err)
 		}
 	})
@@ -92,7 +92,7 @@ func (h *host) Allgather(mine []byte) ([][]byte, error) {
 	}
 	all, err := h.collect(mine)
 	if err == nil {
-		err = h.tell(frame{frameAll, all})
+		err = h.tell(func(*visitor) frame { return frame{frameAll, all} })
 	}
 	if err != nil {
 		h.ended = fmt.Errorf("all-gather of %d ranks: %w", h.me.Ranks, err)

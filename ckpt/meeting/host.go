@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -32,6 +33,7 @@ type host struct {
 	listeners []net.Listener
 	strangers *handshake.Strangers
 	ended     error // why the meeting is over; of the caller's goroutine
+	arrivals  bool  // ranks are given in the order of arrival
 
 	done   chan struct{} // closed by close: nobody takes what guests give any more
 	once   sync.Once
@@ -57,19 +59,25 @@ type given struct {
 	err   error
 }
 
-// meet waits until all ranks have come.
-func meet(ctx context.Context, o Options, me hello) (Meeting, error) {
-	h := &host{ctx: ctx, o: o, me: me, came: make([]*visitor, me.Ranks), missing: me.Ranks - 1, left: map[int]string{},
+// meet waits until all ranks have come. opened is called when others can find this one, or there is an error; nil:
+// nobody wants to know.
+func meet(ctx context.Context, o Options, me hello, opened func()) (Meeting, error) {
+	arrivals := me.Rank < 0
+	me.Rank = 0
+	h := &host{ctx: ctx, arrivals: arrivals, o: o, me: me, came: make([]*visitor, me.Ranks), missing: me.Ranks - 1, left: map[int]string{},
 		done: make(chan struct{}), full: make(chan struct{}), failed: make(chan error, 1),
 		strangers: handshake.NewStrangers(o.Log, "port of the ranks' meeting")}
 	err := h.open()
+	if opened != nil {
+		opened()
+	}
 	if err == nil {
 		err = h.await()
 	}
 	h.note.remove(o.Dir)
 	h.shut()
 	if err == nil {
-		err = h.tell(frame{kind: frameWelcome})
+		err = h.tell(func(v *visitor) frame { return frame{frameWelcome, []byte(strconv.Itoa(v.Rank))} })
 	}
 	if err != nil {
 		h.dismiss(err)
@@ -104,8 +112,10 @@ func (h *host) open() error {
 	for _, ln := range h.listeners {
 		h.guard.Serve(ln)
 	}
-	if err := h.first(); err != nil {
-		return err
+	if !h.arrivals { // who arrives without a number has looked
+		if err := h.first(); err != nil {
+			return err
+		}
 	}
 	if err := h.note.write(h.o.Dir); err != nil {
 		return fmt.Errorf("the other ranks cannot be told where rank 0 is: %w", err)
@@ -276,11 +286,25 @@ func (h *host) admit(v *visitor) (answer frame, err error) {
 	switch {
 	case h.me.Job != "" && v.Job != "" && v.Job != h.me.Job:
 		return frame{kind: frameOther}, nil
+	case h.arrivals && v.Rank >= 0:
+		return fault(fmt.Errorf("%s says that it is rank %d (%s), and %s and others were started without a number: give all of them one, or none",
+			v.who(), v.Rank, v.From, h.me.who())), nil
+	case !h.arrivals && v.Rank < 0:
+		return fault(fmt.Errorf("%s was started without the number of a rank, and %s with one (%s): give all of them one, or none",
+			v.who(), h.me.who(), h.me.From)), nil
 	case v.Rank == 0:
 		return fault(fmt.Errorf("rank 0 is %s already", h.me.who())), nil
 	case v.Ranks != h.me.Ranks:
-		return frame{}, fmt.Errorf("rank %d (%s) was told of %d ranks (%s), and rank 0 (%s) of %d (%s): all must be told the same number",
-			v.Rank, v.who(), v.Ranks, v.From, h.me.who(), h.me.Ranks, h.me.From)
+		return frame{}, fmt.Errorf("%s (%s) was told of %d ranks (%s), and rank 0 (%s) of %d (%s): all must be told the same number",
+			v.rankText(), v.who(), v.Ranks, v.From, h.me.who(), h.me.Ranks, h.me.From)
+	case v.Rank < 0:
+		if h.missing == 0 {
+			return fault(fmt.Errorf("all %d have come: %s is one too many", h.me.Ranks, v.who())), nil
+		}
+		v.Rank = 1
+		for h.came[v.Rank] != nil {
+			v.Rank++
+		}
 	case h.came[v.Rank] != nil:
 		return frame{}, fmt.Errorf("rank %d came twice: %s and %s; either two processes were given one rank (%s), or two jobs meet in %s at this moment",
 			v.Rank, h.came[v.Rank].who(), v.who(), v.From, h.o.Dir)

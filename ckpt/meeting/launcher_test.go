@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
 // asRank makes the test program a rank of a test's job.
@@ -79,6 +81,7 @@ func job(t *testing.T, do string, argv ...string) (string, error) {
 }
 
 func TestUnderHydra(t *testing.T) {
+	needmpi.Test(t, "mpich")
 	for name, c := range map[string]struct {
 		do   string
 		argv []string
@@ -99,6 +102,7 @@ func TestUnderHydra(t *testing.T) {
 
 // A rank that ends without Close ends the others, which wait for it.
 func TestRankFailsUnderHydra(t *testing.T) {
+	needmpi.Test(t, "mpich")
 	for name, argv := range map[string][]string{"descriptor": {"mpiexec.mpich", "-n", "3"}, "port": {"mpiexec.mpich", "-pmi-port", "-n", "3"}} {
 		t.Run(name, func(t *testing.T) {
 			out, err := job(t, "fail", argv...)

@@ -41,6 +41,12 @@ type Options struct {
 	Dir string
 	// Ranks is how many the job must have, 0 when any number is right.
 	Ranks int
+	// Numbers, if not nil, are this process's: no launcher is asked, and the ranks meet in Dir. A Rank of -1 is given by
+	// the meeting, in the order in which processes come: all have to come without a number, or none.
+	Numbers *launch.Numbers
+	// First is called by a process without a number that finds no meeting, before it opens one and is rank 0. An error
+	// is Find's. Nil: nothing is to be done.
+	First func() error
 	// PMIx reaches the launcher's library; nil: there is none.
 	PMIx PMIx
 	// Patience is how long ranks without an MPI launcher wait for each other to come. A launcher's answer to a
@@ -73,6 +79,10 @@ func Find(ctx context.Context, o Options) (Meeting, error) {
 }
 
 func find(ctx context.Context, o Options) (m Meeting, how string, err error) {
+	if n := o.Numbers; n != nil {
+		m, err = findDirectory(ctx, o, *n)
+		return m, n.From, err
+	}
 	env := o.Getenv
 	switch {
 	case env("OMPI_COMM_WORLD_RANK") != "" && env("PMIX_RANK") != "":

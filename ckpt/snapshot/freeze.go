@@ -4,6 +4,7 @@ package snapshot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -75,12 +76,26 @@ func Children(known map[int]bool) ([]int, error) {
 // pages is bound by page faults (docs/split-process.md, "Figures").
 const hugeAt = 2 << 20
 
+// Huge says whether region i gets huge pages while it is restored.
+func Huge(f *image.File, i int) bool {
+	var content uint64
+	for _, c := range f.RegionChunks(i) {
+		content += c.End() - c.Addr
+	}
+	r := &f.Regions()[i]
+	return content >= hugeAt && content >= r.Bytes()/2
+}
+
 // Check refuses an image with a region where no program's memory can be: an image that is sound in itself may still
 // have been written by somebody else.
 func Check(f *image.File) error {
 	regions := f.Regions()
 	for i := range regions {
-		if r := &regions[i]; !upper(r.Start, r.End) {
+		r := &regions[i]
+		if r.Start == 0 {
+			return fmt.Errorf("%s: memory %s begins at address 0, where nothing can be put back: the program must leave that address alone", f.Name(), r)
+		}
+		if !upper(r.Start, r.End) {
 			return fmt.Errorf("%s: memory %s lies outside a program's (0x%x to 0x%x, and below 0x%x): "+
 				"no ckptrun with this layout of addresses has written this image",
 				f.Name(), r, uint64(GatePageEnd), uint64(ArenaEnd), uint64(LowEnd))
@@ -95,6 +110,8 @@ type Options struct {
 	Progress func(done, total uint64)
 	// Shared is the file that a shared anonymous region is a part of, from its offset on; nil: it is of none.
 	Shared func(*image.Region) (*os.File, error)
+	// Later says which regions are mapped only: others fill them. nil: none.
+	Later func(*image.Region) bool
 }
 
 // Map makes the regions of the image in this process and fills them. Nothing may be mapped at
@@ -109,7 +126,12 @@ func Map(ctx context.Context, f *image.File, o Options) error {
 			return fmt.Errorf("%s: memory %s: %w", f.Name(), &regions[i], err)
 		}
 	}
-	err := f.Read(ctx, func(i int, r *image.Region) []byte { return bytesAt(r.Start, r.Bytes()) },
+	err := f.Read(ctx, func(i int, r *image.Region) []byte {
+		if o.Later != nil && o.Later(r) {
+			return nil
+		}
+		return bytesAt(r.Start, r.Bytes())
+	},
 		image.ReadOptions{Workers: o.Workers, Progress: o.Progress})
 	if err != nil {
 		return err
@@ -189,14 +211,19 @@ func mapRegion(f *image.File, i int, shared func(*image.Region) (*os.File, error
 		if r.Flags&image.FlagShared != 0 {
 			flags = unix.MAP_SHARED
 		}
-		if err := mapAt(r.Start, r.Bytes(), prot, flags|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE, -1, 0); err != nil {
+		// A mapping that is beside one of the program's joins it only if both are accounted for in the same way.
+		flags |= unix.MAP_ANONYMOUS
+		err := error(unix.ENOMEM)
+		if r.Prot&unix.PROT_WRITE != 0 {
+			err = mapAt(r.Start, r.Bytes(), prot, flags, -1, 0)
+		}
+		if errors.Is(err, unix.ENOMEM) { // the program had it without a reserve, too
+			err = mapAt(r.Start, r.Bytes(), prot, flags|unix.MAP_NORESERVE, -1, 0)
+		}
+		if err != nil {
 			return err
 		}
-		var content uint64
-		for _, c := range f.RegionChunks(i) {
-			content += c.End() - c.Addr
-		}
-		if content >= hugeAt && content >= r.Bytes()/2 {
+		if Huge(f, i) {
 			// Only advice; without huge pages it is slower, not wrong. The region as a whole: a part of it
 			// would become a mapping of its own, and mremap does not work across two.
 			_ = advise(r.Start, r.Bytes(), unix.MADV_HUGEPAGE)

@@ -74,6 +74,9 @@ enum {
     CANON_DATATYPE_LOGICAL4 = 148,
     CANON_DATATYPE_LOGICAL8 = 149,
     CANON_DATATYPE_INTEGER16 = 150,
+    CANON_DATATYPE_LOGICAL16 = 151,
+    CANON_DATATYPE_REAL2 = 152,
+    CANON_DATATYPE_COMPLEX4 = 153,
 };
 
 /* X(name, our number, what mpich calls it) */
@@ -216,6 +219,79 @@ enum {
     X(LOGICAL4, 148, ompi_mpi_logical4) \
     X(LOGICAL8, 149, ompi_mpi_logical8) \
     X(INTEGER16, 150, ompi_mpi_integer16)
+
+/* X(name, our number, what std calls it) */
+#define STD_DATATYPE_LIST(X) \
+    X(CHAR, 1, 579) \
+    X(SIGNED_CHAR, 24, 580) \
+    X(UNSIGNED_CHAR, 2, 581) \
+    X(BYTE, 13, 583) \
+    X(WCHAR, 14, 572) \
+    X(SHORT, 3, 520) \
+    X(UNSIGNED_SHORT, 4, 524) \
+    X(INT, 5, 521) \
+    X(UNSIGNED, 6, 525) \
+    X(LONG, 7, 522) \
+    X(UNSIGNED_LONG, 8, 526) \
+    X(FLOAT, 10, 528) \
+    X(DOUBLE, 11, 532) \
+    X(LONG_DOUBLE, 12, 544) \
+    X(LONG_LONG_INT, 9, 523) \
+    X(UNSIGNED_LONG_LONG, 25, 527) \
+    X(PACKED, 15, 519) \
+    X(FLOAT_INT, 128, 552) \
+    X(DOUBLE_INT, 129, 553) \
+    X(LONG_INT, 130, 554) \
+    X(SHORT_INT, 131, 556) \
+    X(2INT, 22, 555) \
+    X(LONG_DOUBLE_INT, 132, 557) \
+    X(COMPLEX, 30, 539) \
+    X(DOUBLE_COMPLEX, 34, 541) \
+    X(LOGICAL, 29, 536) \
+    X(REAL, 28, 538) \
+    X(DOUBLE_PRECISION, 31, 540) \
+    X(INTEGER, 27, 537) \
+    X(2INTEGER, 32, 562) \
+    X(2REAL, 33, 560) \
+    X(2DOUBLE_PRECISION, 35, 561) \
+    X(CHARACTER, 26, 542) \
+    X(REAL4, 39, 722) \
+    X(REAL8, 41, 730) \
+    X(REAL16, 43, 738) \
+    X(COMPLEX8, 40, 731) \
+    X(COMPLEX16, 42, 739) \
+    X(COMPLEX32, 44, 747) \
+    X(INTEGER1, 45, 705) \
+    X(INTEGER2, 47, 713) \
+    X(INTEGER4, 48, 721) \
+    X(INTEGER8, 49, 729) \
+    X(INT8_T, 55, 576) \
+    X(INT16_T, 56, 584) \
+    X(INT32_T, 57, 592) \
+    X(INT64_T, 58, 600) \
+    X(UINT8_T, 59, 577) \
+    X(UINT16_T, 60, 585) \
+    X(UINT32_T, 61, 593) \
+    X(UINT64_T, 62, 601) \
+    X(C_BOOL, 63, 568) \
+    X(C_FLOAT_COMPLEX, 64, 530) \
+    X(C_DOUBLE_COMPLEX, 65, 534) \
+    X(C_LONG_DOUBLE_COMPLEX, 66, 548) \
+    X(AINT, 67, 513) \
+    X(OFFSET, 68, 515) \
+    X(COUNT, 69, 514) \
+    X(CXX_BOOL, 51, 569) \
+    X(CXX_FLOAT_COMPLEX, 52, 531) \
+    X(CXX_DOUBLE_COMPLEX, 53, 535) \
+    X(CXX_LONG_DOUBLE_COMPLEX, 54, 549) \
+    X(LOGICAL1, 146, 704) \
+    X(LOGICAL2, 147, 712) \
+    X(LOGICAL4, 148, 720) \
+    X(LOGICAL8, 149, 728) \
+    X(INTEGER16, 150, 737) \
+    X(LOGICAL16, 151, 736) \
+    X(REAL2, 152, 714) \
+    X(COMPLEX4, 153, 723)
 
 /* X(our number, the Fortran handle in Open MPI) */
 #define OPENMPI_DATATYPE_FORTRAN(X) \
@@ -363,7 +439,10 @@ enum {
     X(LOGICAL2, 147) \
     X(LOGICAL4, 148) \
     X(LOGICAL8, 149) \
-    X(INTEGER16, 150)
+    X(INTEGER16, 150) \
+    X(LOGICAL16, 151) \
+    X(REAL2, 152) \
+    X(COMPLEX4, 153)
 
 enum {
     CANON_OP_MAX = 1,
@@ -415,6 +494,23 @@ enum {
     X(MAXLOC, 12, ompi_mpi_op_maxloc) \
     X(REPLACE, 13, ompi_mpi_op_replace) \
     X(NO_OP, 14, ompi_mpi_op_no_op)
+
+/* X(name, our number, what std calls it) */
+#define STD_OP_LIST(X) \
+    X(MAX, 1, 35) \
+    X(MIN, 2, 34) \
+    X(SUM, 3, 33) \
+    X(PROD, 4, 36) \
+    X(LAND, 5, 48) \
+    X(BAND, 6, 40) \
+    X(LOR, 7, 49) \
+    X(BOR, 8, 41) \
+    X(LXOR, 9, 50) \
+    X(BXOR, 10, 42) \
+    X(MINLOC, 11, 56) \
+    X(MAXLOC, 12, 57) \
+    X(REPLACE, 13, 60) \
+    X(NO_OP, 14, 61)
 
 /* X(our number, the Fortran handle in Open MPI) */
 #define OPENMPI_OP_FORTRAN(X) \
@@ -528,6 +624,9 @@ enum {
     CANON_ERRCLASS_ERR_PROC_ABORTED = 75,
     CANON_ERRCLASS_ERR_VALUE_TOO_LARGE = 76,
     CANON_ERRCLASS_T_ERR_NOT_SUPPORTED = 77,
+    CANON_ERRCLASS_ERR_ERRHANDLER = 78,
+    CANON_ERRCLASS_ERR_ABI = 79,
+    CANON_ERRCLASS_T_ERR_NOT_ACCESSIBLE = 80,
 };
 
 /* X(name, our number, what mpich calls it) */
@@ -686,6 +785,89 @@ enum {
     X(T_ERR_INVALID, 72, 72) \
     X(T_ERR_INVALID_NAME, 73, 73)
 
+/* X(name, our number, what std calls it) */
+#define STD_ERRCLASS_LIST(X) \
+    X(ERR_BUFFER, 1, 1) \
+    X(ERR_COUNT, 2, 2) \
+    X(ERR_TYPE, 3, 3) \
+    X(ERR_TAG, 4, 4) \
+    X(ERR_COMM, 5, 5) \
+    X(ERR_RANK, 6, 6) \
+    X(ERR_REQUEST, 7, 7) \
+    X(ERR_ROOT, 8, 8) \
+    X(ERR_GROUP, 9, 9) \
+    X(ERR_OP, 10, 10) \
+    X(ERR_TOPOLOGY, 11, 11) \
+    X(ERR_DIMS, 12, 12) \
+    X(ERR_ARG, 13, 13) \
+    X(ERR_UNKNOWN, 14, 14) \
+    X(ERR_TRUNCATE, 15, 15) \
+    X(ERR_OTHER, 16, 16) \
+    X(ERR_INTERN, 17, 17) \
+    X(ERR_IN_STATUS, 18, 19) \
+    X(ERR_PENDING, 19, 18) \
+    X(ERR_ACCESS, 20, 20) \
+    X(ERR_AMODE, 21, 21) \
+    X(ERR_ASSERT, 22, 22) \
+    X(ERR_BAD_FILE, 23, 23) \
+    X(ERR_BASE, 24, 24) \
+    X(ERR_CONVERSION, 25, 25) \
+    X(ERR_DISP, 26, 26) \
+    X(ERR_DUP_DATAREP, 27, 27) \
+    X(ERR_FILE_EXISTS, 28, 28) \
+    X(ERR_FILE_IN_USE, 29, 29) \
+    X(ERR_FILE, 30, 30) \
+    X(ERR_INFO_KEY, 31, 31) \
+    X(ERR_INFO_NOKEY, 32, 32) \
+    X(ERR_INFO_VALUE, 33, 33) \
+    X(ERR_INFO, 34, 34) \
+    X(ERR_IO, 35, 35) \
+    X(ERR_KEYVAL, 36, 36) \
+    X(ERR_LOCKTYPE, 37, 37) \
+    X(ERR_NAME, 38, 38) \
+    X(ERR_NO_MEM, 39, 39) \
+    X(ERR_NOT_SAME, 40, 40) \
+    X(ERR_NO_SPACE, 41, 41) \
+    X(ERR_NO_SUCH_FILE, 42, 42) \
+    X(ERR_PORT, 43, 43) \
+    X(ERR_QUOTA, 44, 44) \
+    X(ERR_READ_ONLY, 45, 45) \
+    X(ERR_RMA_CONFLICT, 46, 47) \
+    X(ERR_RMA_SYNC, 47, 50) \
+    X(ERR_SERVICE, 48, 51) \
+    X(ERR_SIZE, 49, 52) \
+    X(ERR_SPAWN, 50, 53) \
+    X(ERR_UNSUPPORTED_DATAREP, 51, 54) \
+    X(ERR_UNSUPPORTED_OPERATION, 52, 55) \
+    X(ERR_WIN, 53, 56) \
+    X(T_ERR_MEMORY, 54, 1005) \
+    X(T_ERR_NOT_INITIALIZED, 55, 1003) \
+    X(T_ERR_CANNOT_INIT, 56, 1001) \
+    X(T_ERR_INVALID_INDEX, 57, 1007) \
+    X(T_ERR_INVALID_ITEM, 58, 1008) \
+    X(T_ERR_INVALID_HANDLE, 59, 1010) \
+    X(T_ERR_OUT_OF_HANDLES, 60, 1012) \
+    X(T_ERR_OUT_OF_SESSIONS, 61, 1013) \
+    X(T_ERR_INVALID_SESSION, 62, 1009) \
+    X(T_ERR_CVAR_SET_NOT_NOW, 63, 1014) \
+    X(T_ERR_CVAR_SET_NEVER, 64, 1015) \
+    X(T_ERR_PVAR_NO_STARTSTOP, 65, 1017) \
+    X(T_ERR_PVAR_NO_WRITE, 66, 1016) \
+    X(T_ERR_PVAR_NO_ATOMIC, 67, 1018) \
+    X(ERR_RMA_RANGE, 68, 48) \
+    X(ERR_RMA_ATTACH, 69, 46) \
+    X(ERR_RMA_FLAVOR, 70, 57) \
+    X(ERR_RMA_SHARED, 71, 49) \
+    X(T_ERR_INVALID, 72, 1006) \
+    X(T_ERR_INVALID_NAME, 73, 1011) \
+    X(ERR_SESSION, 74, 60) \
+    X(ERR_PROC_ABORTED, 75, 58) \
+    X(ERR_VALUE_TOO_LARGE, 76, 59) \
+    X(T_ERR_NOT_SUPPORTED, 77, 1004) \
+    X(ERR_ERRHANDLER, 78, 61) \
+    X(ERR_ABI, 79, 62) \
+    X(T_ERR_NOT_ACCESSIBLE, 80, 1002)
+
 /* X(our number, the Fortran handle in Open MPI) */
 #define OPENMPI_ERRCLASS_FORTRAN(X)
 
@@ -767,6 +949,9 @@ enum {
     X(ERR_SESSION, 74) \
     X(ERR_PROC_ABORTED, 75) \
     X(ERR_VALUE_TOO_LARGE, 76) \
-    X(T_ERR_NOT_SUPPORTED, 77)
+    X(T_ERR_NOT_SUPPORTED, 77) \
+    X(ERR_ERRHANDLER, 78) \
+    X(ERR_ABI, 79) \
+    X(T_ERR_NOT_ACCESSIBLE, 80)
 
 #endif
