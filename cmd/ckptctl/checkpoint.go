@@ -16,6 +16,7 @@ import (
 	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/control"
 	"github.com/libckpt/libckpt/ckpt/lease"
+	"github.com/libckpt/libckpt/ckpt/store"
 )
 
 func init() { register(newCheckpointCmd) }
@@ -38,31 +39,101 @@ If the checkpoint is refused, every reason is printed, and nothing has changed. 
 checkpoint, from the request to the commit. If it expires, the checkpoint is abandoned on all ranks, the job
 continues, and --then is not done. Interrupting this command stops only the command: the checkpoint continues.
 
+--witness has the kernel (eBPF) watch the sockets of all ranks meanwhile, and says whether a byte moved on them from
+the end of the drain, when all messages under way are received, until the memory was safe. If one did, or if that cannot
+be told, the epoch is there and the exit status is 1. Without the privilege (root, or CAP_BPF and CAP_PERFMON),
+or if ranks run on other hosts, no checkpoint is asked for. Connections of libckpt's own, by which the ranks tell each other how far
+they are, are left out. Messages that go through shared memory or a network card pass by no socket.
+
 A job opens the directory in MPI_Init. If no job has opened it yet, this command fails, or waits for one for as
 long as --timeout says. If the job ends while this command waits for it, the command fails at once.`,
 		Example: `  ckptctl checkpoint ckpt
+  ckptctl checkpoint ckpt --trace ckpt.json
   ckptctl checkpoint ckpt --then exit --timeout 10m`,
 		Args: cobra.ExactArgs(1),
 	}
 	asJSON := addJSON(cmd)
 	then := cmd.Flags().String("then", string(after.Continue), "what happens to the job after the commit: `continue|exit|kill`")
 	timeout := cmd.Flags().Duration("timeout", 0, "abandon the checkpoint after this `time`, e.g. 90s or 10m; until then also wait for a job to open the directory (default: no limit, and no waiting for a job)")
+	watch := cmd.Flags().Bool("witness", false, "prove that no byte of the job's sockets moved between drain and snapshot")
+	trace := cmd.Flags().String("trace", "", "write when each rank was in which stage to this `file`, for https://ui.perfetto.dev (see ckptctl trace)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		request, err := newRequest(*then, *timeout)
 		if err != nil {
 			return usageError{err}
 		}
+		if *trace != "" {
+			if err := mayWrite(*trace); err != nil { // before anything is asked for
+				return err
+			}
+		}
+		var seen *witness
+		if *watch {
+			if seen, err = newWitness(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+		}
 		result, err := checkpointOnceOpen(cmd.Context(), args[0], request, cmd.ErrOrStderr())
 		if err != nil {
+			if seen != nil {
+				_, werr := seen.end()
+				err = errors.Join(err, werr)
+			}
 			return err
 		}
-		if *asJSON {
-			return printJSON(cmd.OutOrStdout(), result)
+		if *trace != "" {
+			err = traceEpoch(args[0], result.Epoch, *trace, cmd.ErrOrStderr())
 		}
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), result.Epoch)
-		return err
+		if seen != nil {
+			return errors.Join(err, saidByWitness(cmd, args[0], result, seen, *asJSON))
+		}
+		if *asJSON {
+			return errors.Join(printJSON(cmd.OutOrStdout(), result), err)
+		}
+		_, perr := fmt.Fprintln(cmd.OutOrStdout(), result.Epoch)
+		return errors.Join(perr, err)
 	}
 	return cmd
+}
+
+// saidByWitness prints the epoch and what the witness has seen of it.
+func saidByWitness(cmd *cobra.Command, dir string, result control.Result, seen *witness, asJSON bool) error {
+	s, err := store.Open(dir)
+	var m *store.Manifest
+	if err == nil {
+		m, err = s.Manifest(result.Epoch)
+	}
+	if err != nil {
+		_, werr := seen.end()
+		return errors.Join(fmt.Errorf("epoch %d is committed, and its witness does not know when it was made: %w", result.Epoch, err), werr)
+	}
+	report, err := seen.judge(m)
+	if err != nil {
+		return fmt.Errorf("epoch %d is committed; its witness: %w", result.Epoch, err)
+	}
+	if asJSON {
+		err = printJSON(cmd.OutOrStdout(), struct {
+			control.Result
+			Witness *witnessReport `json:"witness"`
+		}{result, report})
+	} else {
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), result.Epoch)
+		report.print(cmd.ErrOrStderr())
+	}
+	return errors.Join(err, report.err())
+}
+
+// traceEpoch writes the trace of an epoch that was just made.
+func traceEpoch(dir string, epoch int, path string, stderr io.Writer) error {
+	list, err := history(fmt.Sprintf("%s/@%d", strings.TrimRight(dir, "/"), epoch), stderr)
+	if err != nil {
+		return fmt.Errorf("epoch %d is committed, and there is no trace of it: %w", epoch, err)
+	}
+	p, err := encodeTrace(list[len(list)-1:])
+	if err != nil {
+		return err
+	}
+	return writeOutput(path, p, false)
 }
 
 func newRequest(then string, timeout time.Duration) (control.Request, error) {

@@ -367,7 +367,7 @@ func TestHelp(t *testing.T) {
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
 		if c.Runnable() && !c.Hidden && c.Name() != "help" {
-			if c.Short == "" || c.Long == "" || !strings.Contains(c.Example, "ckptctl "+c.Name()) {
+			if c.Short == "" || c.Long == "" || !strings.Contains(c.Example, c.CommandPath()) {
 				t.Errorf("%s: wants a short and a long text and an example", c.CommandPath())
 			}
 		}

@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sort"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -26,14 +28,16 @@ be compressed in different ways. With one argument, compare the epoch with the c
 
 "same" is data that is equal in both; "changed" differs; "added" and "removed" is data in regions that
 only the newer or only the older epoch has. The share that changed is what an incremental checkpoint
-would have to write.`,
+would have to write. With --regions, show the same for each mapping that is not equal in both.`,
 		Example: `  ckptctl diff ckpt
+  ckptctl diff ckpt --regions
   ckptctl diff ckpt@2 ckpt@5 --json`,
 		Args: cobra.RangeArgs(1, 2),
 	}
 	asJSON := addJSON(cmd)
+	byRegion := cmd.Flags().Bool("regions", false, "show which mappings differ, and by how much")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		report, err := diff(cmd.Context(), args)
+		report, err := diff(cmd.Context(), args, *byRegion)
 		if err != nil {
 			return err
 		}
@@ -59,6 +63,18 @@ type diffRank struct {
 	Added    uint64        `json:"added"`
 	Removed  uint64        `json:"removed"`
 	Sections []diffSection `json:"sections"`
+	Regions  []diffRegion  `json:"regions,omitempty"` // with --regions: those that differ
+}
+
+// diffRegion is a mapping of either image.
+type diffRegion struct {
+	Start   string `json:"start"`
+	End     string `json:"end"`
+	Name    string `json:"name,omitempty"`
+	Same    uint64 `json:"same"`
+	Changed uint64 `json:"changed"`
+	Added   uint64 `json:"added"`
+	Removed uint64 `json:"removed"`
 }
 
 type diffSection struct {
@@ -98,7 +114,7 @@ func (e *epochRef) before() (*epochRef, error) {
 	return nil, fmt.Errorf("%v: %w before it to compare with", e, store.ErrNone)
 }
 
-func diff(ctx context.Context, args []string) (*diffReport, error) {
+func diff(ctx context.Context, args []string, byRegion bool) (*diffReport, error) {
 	b, err := resolveEpoch(args[len(args)-1])
 	if err != nil {
 		return nil, err
@@ -118,7 +134,7 @@ func diff(ctx context.Context, args []string) (*diffReport, error) {
 	}
 	r := &diffReport{From: a.String(), To: b.String()}
 	for rank := range a.manifest.ProcessCount() {
-		line, err := diffImages(ctx, a, b, rank)
+		line, err := diffImages(ctx, a, b, rank, byRegion)
 		if err != nil {
 			return nil, err
 		}
@@ -127,7 +143,7 @@ func diff(ctx context.Context, args []string) (*diffReport, error) {
 	return r, nil
 }
 
-func diffImages(ctx context.Context, a, b *epochRef, rank int) (diffRank, error) {
+func diffImages(ctx context.Context, a, b *epochRef, rank int, byRegion bool) (diffRank, error) {
 	fa, err := a.store.OpenImage(a.manifest, rank)
 	if err != nil {
 		return diffRank{}, err
@@ -138,13 +154,66 @@ func diffImages(ctx context.Context, a, b *epochRef, rank int) (diffRank, error)
 		return diffRank{}, err
 	}
 	defer func() { _ = fb.Close() }()
-	d, err := image.Diff(ctx, fa, fb)
+	changes := regionChanges{a: fa, b: fb}
+	each := changes.add
+	if !byRegion {
+		each = nil
+	}
+	d, err := image.DiffEach(ctx, fa, fb, each)
 	line := diffRank{Rank: rank, Same: d.Same, Changed: d.Changed, Added: d.Added, Removed: d.Removed,
 		Sections: []diffSection{}}
 	for _, s := range d.Sections {
 		line.Sections = append(line.Sections, diffSection(s))
 	}
+	line.Regions = changes.list
 	return line, err
+}
+
+// regionChanges sorts changes by mapping.
+type regionChanges struct {
+	a, b *image.File
+	list []diffRegion
+	at   *image.Region // that of the last of list
+	same uint64        // in a mapping of which nothing else is known yet
+	then *image.Region // that mapping
+}
+
+func (c *regionChanges) add(e image.Extent, what image.Change) {
+	for at := e.Start; at < e.End; {
+		r := regionAt(c.b, at)
+		if r == nil {
+			r = regionAt(c.a, at)
+		}
+		if r == nil {
+			return
+		}
+		n := min(e.End, r.End) - at
+		at += n
+		if c.then != r {
+			c.then, c.same = r, 0
+		}
+		if what == image.Same && c.at != r {
+			c.same += n
+			continue
+		}
+		if c.at != r {
+			c.at = r
+			c.list = append(c.list, diffRegion{Start: fmt.Sprintf("0x%x", r.Start), End: fmt.Sprintf("0x%x", r.End),
+				Name: strings.TrimSpace(r.Name + " " + r.Path), Same: c.same})
+		}
+		l := &c.list[len(c.list)-1]
+		*[...]*uint64{&l.Same, &l.Changed, &l.Added, &l.Removed}[what] += n
+	}
+}
+
+// regionAt is the mapping of an image that has the address; nil: there is none.
+func regionAt(f *image.File, addr uint64) *image.Region {
+	list := f.Regions()
+	i := sort.Search(len(list), func(i int) bool { return list[i].End > addr })
+	if i == len(list) || list[i].Start > addr {
+		return nil
+	}
+	return &list[i]
 }
 
 func (r *diffReport) print(w io.Writer) error {
@@ -165,6 +234,22 @@ func (r *diffReport) print(w io.Writer) error {
 		}
 		_, _ = fmt.Fprintf(tw, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", d.Rank, sizeText(d.Same), sizeText(d.Changed),
 			sizeText(d.Added), sizeText(d.Removed), share, sections)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	return r.printRegions(w)
+}
+
+func (r *diffReport) printRegions(w io.Writer) error {
+	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	head := "\nRANK\tREGION\tSAME\tCHANGED\tADDED\tREMOVED\tNAME\n"
+	for _, d := range r.Ranks {
+		for _, l := range d.Regions {
+			_, _ = fmt.Fprintf(tw, "%s%d\t%s-%s\t%s\t%s\t%s\t%s\t%s\n", head, d.Rank, l.Start, l.End, sizeText(l.Same),
+				sizeText(l.Changed), sizeText(l.Added), sizeText(l.Removed), l.Name)
+			head = ""
+		}
 	}
 	return tw.Flush()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/libckpt/libckpt/internal/backs"
 	"github.com/libckpt/libckpt/internal/probe"
 )
 
@@ -31,7 +32,7 @@ Exit status 1 when ckptrun cannot work without something that is missing.`,
 	}
 	asJSON := addJSON(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		results := probe.Run(cmd.Context())
+		results := append(probe.Run(cmd.Context()), probeBacks())
 		var err error
 		if *asJSON {
 			err = printJSON(cmd.OutOrStdout(), results)
@@ -67,6 +68,26 @@ func printResults(w io.Writer, results []probe.Result) error {
 		head = ""
 	}
 	return nil
+}
+
+// probeBacks says above which MPIs programs can run, and which programs.
+func probeBacks() probe.Result {
+	r := probe.Result{Name: "backs", Outcome: probe.Yes, For: "running MPI programs"}
+	place, _, err := backPlace()
+	var list []*backs.Back
+	if err == nil {
+		list, err = place.List()
+	}
+	r.Detail = backText(list)
+	switch {
+	case err != nil:
+		r.Outcome, r.Advice = probe.Unknown, err.Error()
+	case len(list) == 0:
+		r.Outcome, r.Detail, r.Advice = probe.No, "none", "`ckptctl back add MPICC` compiles one for an MPI, of which MPICC is the compiler"
+	default:
+		r.Detail += "; each for programs of the ABIs of " + abis
+	}
+	return r
 }
 
 // Names of the two ways to catch system calls, of which one is enough.

@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/libckpt/libckpt/ckpt/lease"
+	"github.com/libckpt/libckpt/ckpt/levels"
+	"github.com/libckpt/libckpt/ckpt/objects"
 	"github.com/libckpt/libckpt/ckpt/store"
 )
 
@@ -27,8 +29,10 @@ committed one. With an epoch, remove only that one.
 
 This command never removes the newest committed epoch, epochs that a kept one was built upon, and incomplete
 epochs newer than every committed one, which may be under way. An epoch with a damaged manifest is removed only
-if it is named. While a job starts or restarts in the directory nothing is removed: the job may be reading the
-epoch.`,
+if it is named. With CKPT_LOCAL set, local files of removed epochs go too, as far as this machine has them (ckptrun
+--local); nodes remove theirs at the next commit or restart. While a job starts or restarts in the directory nothing is removed: the job may be reading the
+epoch.` + objectsHelp + `
+There nobody is asked whether a job runs; the newest epoch always stays.`,
 		Example: `  ckptctl gc ckpt --keep 3 --dry-run
   ckptctl gc ckpt@2`,
 		Args: cobra.ExactArgs(1),
@@ -46,7 +50,13 @@ epoch.`,
 		if *keep < 1 {
 			return usagef("--keep %d: at least one epoch is always kept", *keep)
 		}
-		report, err := collect(args[0], *keep, *dry)
+		gc := collect
+		if objects.Is(args[0]) {
+			gc = func(spec string, keep int, dry bool) (*gcReport, error) {
+				return collectObjects(cmd.Context(), spec, keep, dry)
+			}
+		}
+		report, err := gc(args[0], *keep, *dry)
 		if report != nil {
 			if *asJSON {
 				_ = printJSON(cmd.OutOrStdout(), report)
@@ -77,6 +87,8 @@ type gcReport struct {
 	DryRun  bool   `json:"dryRun"`
 	Removed []int  `json:"removed"`
 	Kept    []int  `json:"kept"`
+	// NeededBy says of epochs that are kept beyond --keep which one is built upon them.
+	NeededBy map[int]int `json:"neededBy,omitempty"`
 }
 
 func collect(spec string, keep int, dry bool) (*gcReport, error) {
@@ -101,6 +113,7 @@ func collect(spec string, keep int, dry bool) (*gcReport, error) {
 		plan, err := s.PlanRetire(keep)
 		r.Removed = append(r.Removed, plan.Remove...)
 		r.Kept = append(r.Kept, plan.Keep...)
+		r.NeededBy = plan.NeededBy
 		return r, err
 	} else {
 		err := withDirectory(s, func(s *store.Store) error {
@@ -112,11 +125,39 @@ func collect(spec string, keep int, dry bool) (*gcReport, error) {
 			return r, err
 		}
 	}
+	if plan, err := s.PlanRetire(keep); err == nil && epoch == 0 {
+		r.NeededBy = plan.NeededBy
+	}
 	left, err := s.Epochs()
 	for _, e := range left {
 		r.Kept = append(r.Kept, e.Number)
 	}
+	if err == nil && !dry {
+		err = collectLocal(left)
+	}
 	return r, err
+}
+
+// collectLocal removes what can be seen from here of epochs that are not there any more, in local directories.
+func collectLocal(left []store.Epoch) error {
+	var stay []int
+	bound, sets := 0, map[string]bool{}
+	for i := range left {
+		stay = append(stay, left[i].Number)
+		if m := left[i].Manifest; m != nil {
+			bound = left[i].Number
+			if m.Levels != nil {
+				sets[m.Levels.Set] = true
+			}
+		}
+	}
+	var errs []error
+	for set := range sets {
+		for _, place := range levels.Find(os.Getenv(localName), set) {
+			errs = append(errs, place.Keep(stay, bound))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // withDirectory has f remove epochs. Where no job owns the directory this command does meanwhile, so that
@@ -145,6 +186,11 @@ func (r *gcReport) print(w io.Writer) {
 	}
 	for _, n := range r.Removed {
 		_, _ = fmt.Fprintf(w, "%s epoch %d\n", verb, n)
+	}
+	for _, n := range r.Kept {
+		if by := r.NeededBy[n]; by != 0 {
+			_, _ = fmt.Fprintf(w, "kept epoch %d, upon which epoch %d was built\n", n, by)
+		}
 	}
 	_, _ = fmt.Fprintf(w, "%s: %d epochs %s, %d kept\n", r.Dir, len(r.Removed), verb, len(r.Kept))
 }

@@ -27,17 +27,26 @@ func newInspectCmd() *cobra.Command {
 		Long: `Show the manifest of an epoch, a line for each rank's image, and details of the image of rank 0 or of the
 ranks given with --rank: sections, metadata, memory regions, sizes and compression, the files that were being
 written, and how these are kept. Instead of a directory, the file of a single image may be given. The content
-of pages is not read.`,
+of pages is not read.
+
+With --tree, show whose memory it is instead: by kind (program, libraries, heap, stacks, shared memory, anonymous),
+below that by file or object, below that by mapping, the largest first. MAPPED is what the program reserved,
+DATA is what of it has content, STORED is what that takes in the image.`,
 		Example: `  ckptctl inspect ckpt
   ckptctl inspect ckpt@3 --rank 2 --rank 3
   ckptctl inspect ckpt --all --json
-  ckptctl inspect ckpt/epoch-000003/rank-00000.ckpt`,
+  ckptctl inspect ckpt/epoch-000003/rank-00000.ckpt
+  ckptctl inspect ckpt --tree`,
 		Args: cobra.ExactArgs(1),
 	}
 	asJSON := addJSON(cmd)
 	ranks := cmd.Flags().IntSlice("rank", []int{0}, "ranks to show in detail")
 	all := cmd.Flags().Bool("all", false, "show every rank in detail")
+	tree := cmd.Flags().Bool("tree", false, "show the memory by kind, file or object, and mapping")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *tree {
+			return runInspectTree(cmd, args[0], *ranks, *all, *asJSON)
+		}
 		report, err := inspect(args[0], *ranks, *all)
 		if err != nil {
 			return err
@@ -62,10 +71,12 @@ type imageReport struct {
 	File     string          `json:"file"`
 	Bytes    int64           `json:"bytes"`
 	Digest   string          `json:"digest"`
-	Memory   uint64          `json:"memory"`  // bytes that the regions span
-	Payload  uint64          `json:"payload"` // bytes of memory stored, before compression
-	Stored   uint64          `json:"stored"`  // bytes of memory stored
-	Chunks   map[string]int  `json:"chunks"`  // by kind
+	Memory   uint64          `json:"memory"`            // bytes that the regions span
+	Payload  uint64          `json:"payload"`           // bytes of memory stored, before compression
+	Stored   uint64          `json:"stored"`            // bytes of memory stored
+	Shared   uint64          `json:"shared"`            // bytes of memory in other images
+	Chunks   map[string]int  `json:"chunks"`            // by kind
+	Sources  []string        `json:"sources,omitempty"` // those images
 	Sections []sectionReport `json:"sections"`
 	Regions  []regionReport  `json:"regions"`
 	Outputs  []outputReport  `json:"outputs,omitempty"`
@@ -83,6 +94,7 @@ type regionReport struct {
 	Bytes   uint64 `json:"bytes"`
 	Payload uint64 `json:"payload"`
 	Stored  uint64 `json:"stored"`
+	Shared  uint64 `json:"shared"`
 	Prot    string `json:"prot"`
 	Flags   string `json:"flags"`
 	Name    string `json:"name,omitempty"`
@@ -145,6 +157,11 @@ func describeImage(rank int, f *image.File) (imageReport, error) {
 			Bytes: r.Bytes(), Prot: protText(r.Prot), Flags: flagsText(r.Flags), Name: r.Name, Path: r.Path,
 			Offset: r.Offset}
 		for _, c := range f.RegionChunks(i) {
+			if c.Source != 0 {
+				im.Chunks["in other images"]++
+				line.Shared += uint64(c.Bytes)
+				continue
+			}
 			im.Chunks[c.Kind.String()]++
 			line.Payload += uint64(c.Bytes)
 			line.Stored += uint64(c.Stored)
@@ -152,7 +169,11 @@ func describeImage(rank int, f *image.File) (imageReport, error) {
 		im.Memory += line.Bytes
 		im.Payload += line.Payload
 		im.Stored += line.Stored
+		im.Shared += line.Shared
 		im.Regions = append(im.Regions, line)
+	}
+	for i := range f.Sources() {
+		im.Sources = append(im.Sources, f.SourcePath(i))
 	}
 	table, err := openFiles(f)
 	if err != nil {
@@ -234,7 +255,7 @@ func (r *inspectReport) print(w io.Writer) error {
 		p("MPI\t%s (application: %s ABI)\n", mpiText(m.MPI), m.MPI.ABI)
 		p("libckpt\t%s\n", m.Libckpt)
 		if m.Parent != 0 {
-			p("built upon\tepoch %d\n", m.Parent)
+			p("built upon\tepoch %d, with content in epochs %s\n", m.Parent, needsText(m.Needs))
 		}
 		if m.TotalSeconds > 0 {
 			p("cost\t%.3g s, of which the application stood still for %.3g s\n", m.TotalSeconds, m.StopSeconds)
@@ -271,6 +292,9 @@ func (im *imageReport) print(w io.Writer) error {
 	p("digest\t%s\n", im.Digest)
 	p("memory\t%s mapped, %s with data, stored as %s (%s)\n", sizeText(im.Memory), sizeText(im.Payload),
 		sizeText(im.Stored), ratioText(im.Payload, im.Stored))
+	if im.Shared > 0 {
+		p("shared\t%s with data more, in %s\n", sizeText(im.Shared), strings.Join(im.Sources, ", "))
+	}
 	var kinds []string
 	for k, n := range im.Chunks {
 		kinds = append(kinds, fmt.Sprintf("%d %s", n, k))
@@ -287,10 +311,10 @@ func (im *imageReport) print(w io.Writer) error {
 			p("%s\t%s\t%s\n", im.Outputs[i].Path, sizeText(im.Outputs[i].Bytes), im.Outputs[i].keptText())
 		}
 	}
-	p("\nREGION\tPROT\tMAPPED\tDATA\tRATIO\tFLAGS\tNAME\n")
+	p("\nREGION\tPROT\tMAPPED\tDATA\tRATIO\tSHARED\tFLAGS\tNAME\n")
 	for _, r := range im.Regions {
-		p("%s-%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Start, r.End, r.Prot, sizeText(r.Bytes), sizeText(r.Payload),
-			ratioText(r.Payload, r.Stored), r.Flags, strings.TrimSpace(r.Name+" "+r.Path))
+		p("%s-%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Start, r.End, r.Prot, sizeText(r.Bytes), sizeText(r.Payload),
+			ratioText(r.Payload, r.Stored), sizeText(r.Shared), r.Flags, strings.TrimSpace(r.Name+" "+r.Path))
 	}
 	if err := tw.Flush(); err != nil {
 		return err

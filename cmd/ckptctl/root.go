@@ -58,6 +58,11 @@ Exit status: 0 done; 1 failed, nothing lost; 2 wrong usage; 3 no committed check
 		Example: `  ckptctl ls ckpt                    which epochs are there
   ckptctl verify ckpt                is every byte of the newest one sound
   ckptctl inspect ckpt@3 --rank 2    what is in an image
+  ckptctl export ckpt --out arrays --format npy --dtype f8
+                                     the memory that ranks have named, as files
+  ckptctl copy ckpt@3 /archive/heat  an epoch to another place, checked there
+  ckptctl report ckpt --out r.html   what checkpoints cost, with plots
+  ckptctl top ckpt                   count the calls of a running job
   ckptctl checkpoint ckpt --then exit
                                      save the running job now and end it
   ckptctl plan ckpt --mtbf 12h       how often to checkpoint

@@ -22,7 +22,8 @@ func newStatusCmd() *cobra.Command {
 		GroupID: groupLive,
 		Short:   "Say what a running job is doing",
 		Long: `Say what the job that runs in a directory is doing: its state, its newest epoch, how the last
-checkpoint ended (and why, if it was refused), and what each rank is doing.`,
+checkpoint ended (and why, if it was refused), and what each rank is doing; with ckptrun --mtbf or
+--overhead also which period is chosen, from which costs, and when the next checkpoint comes.`,
 		Example: `  ckptctl status ckpt
   ckptctl status ckpt --json`,
 		Args: cobra.ExactArgs(1),
@@ -58,6 +59,9 @@ func printStatus(w io.Writer, job *liveJob, s control.Status, now time.Time) err
 		line("MPI", "%s", mpi)
 	}
 	line("state", "%s", stateText(s))
+	if text := writingText(s, now); text != "" {
+		line("images", "%s", text)
+	}
 	if s.Requests > 0 {
 		line("asked for", "by %d", s.Requests)
 	}
@@ -67,6 +71,20 @@ func printStatus(w io.Writer, job *liveJob, s control.Status, now time.Time) err
 		for _, reason := range s.Last.Refused {
 			line("", "- %s", reason)
 		}
+	}
+	if s.Raising != "" {
+		line("is raised", "%s", s.Raising)
+	}
+	if s.NotRaised != "" {
+		line("not raised", "%s", s.NotRaised)
+	}
+	if c := s.Chosen; c != nil {
+		next := "now"
+		if wait := c.Next.Sub(now); wait > 0 {
+			next = "in " + durationText(wait.Round(100*time.Millisecond))
+		}
+		line("chosen", "%s, the next one %s", chosenText(c.PeriodSeconds, c.Levels), next)
+		line("", "%s", c.Why)
 	}
 	for i, hold := range s.Holds {
 		name := ""
@@ -99,6 +117,18 @@ func stateText(s control.Status) string {
 	}
 	if s.Pending > 0 {
 		text += fmt.Sprintf(" (epoch %d)", s.Pending)
+	}
+	return text
+}
+
+// chosenText says how often checkpoints are asked for, and raised.
+func chosenText(period float64, levels string) string {
+	if period == 0 {
+		return "no period yet"
+	}
+	text := "a checkpoint every " + durationText(secondsOf(period))
+	if levels != "" {
+		text += ", levels " + levels
 	}
 	return text
 }

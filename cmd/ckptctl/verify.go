@@ -13,6 +13,8 @@ import (
 
 	"github.com/libckpt/libckpt/ckpt"
 	"github.com/libckpt/libckpt/ckpt/image"
+	"github.com/libckpt/libckpt/ckpt/levels"
+	"github.com/libckpt/libckpt/ckpt/objects"
 	"github.com/libckpt/libckpt/ckpt/store"
 )
 
@@ -24,13 +26,17 @@ func newVerifyCmd() *cobra.Command {
 		GroupID: groupSaved,
 		Short:   "Check that an epoch is what was written",
 		Long: `Read an epoch and compare every byte with the digests made when it was written: the manifest, and the
-header, sections, index and pages of each image. Files that are kept beside the images, as clones or links,
+header, sections, index and pages of each image, and the pages in older epochs that it refers to. Files that are kept beside the images, as clones or links,
 are compared by length and samples of the content. With --quick the content of pages is left out, so that a
 large epoch is checked in a moment. Metadata and sections are also checked for their meaning: whether this
 libckpt can restart a rank of this job from them. Instead of a directory, the file of a single image may be
 given.
 
-Exit status 1 when anything is damaged: the message names file, section and offset. Nothing is changed.`,
+With local directories (ckptrun --local) an epoch below level 4 is on nodes: set CKPT_LOCAL and call this on them.
+All that this machine has of the epoch is checked: images, copies of other nodes' images, parities.
+
+Exit status 1 when anything is damaged: the message names file, section and offset. Nothing is changed.` + objectsHelp + `
+There every byte of each object is compared with the digest that the manifest has of it; with --quick only lengths are.`,
 		Example: `  ckptctl verify ckpt
   ckptctl verify ckpt@3 --quick --json
   ckptctl verify ckpt/epoch-000003/rank-00000.ckpt`,
@@ -75,9 +81,13 @@ type verifyImage struct {
 	// Where the damage is, when it is damage and not an error of the disk.
 	Section string `json:"section,omitempty"`
 	Offset  int64  `json:"offset,omitempty"`
+	Lost    string `json:"lost,omitempty"` // an image that this one refers to, and that is not there
 }
 
 func verify(ctx context.Context, spec string, quick bool) (*verifyReport, error) {
+	if objects.Is(spec) {
+		return verifyObjects(ctx, spec, quick)
+	}
 	if isImageFile(spec) {
 		r := &verifyReport{Path: spec, Quick: quick}
 		f, err := image.Open(spec)
@@ -98,6 +108,7 @@ func verify(ctx context.Context, spec string, quick bool) (*verifyReport, error)
 	if err != nil {
 		return nil, err
 	}
+	s = s.WithLocal(os.Getenv(localName))
 	m, err := s.Manifest(epoch)
 	if err != nil {
 		return nil, err
@@ -113,7 +124,35 @@ func verify(ctx context.Context, spec string, quick bool) (*verifyReport, error)
 		}
 		r.add(im.Rank, im.File, im.Bytes, err)
 	}
+	r.addLocal(ctx, s, m, quick)
 	return r, nil
+}
+
+// localName is the variable that names the local directory, for jobs and for commands on a node.
+const localName = "CKPT_LOCAL"
+
+// addLocal checks what can be seen from here of an epoch in local directories: all copies, and parities.
+func (r *verifyReport) addLocal(ctx context.Context, s *store.Store, m *store.Manifest, quick bool) {
+	if m.Levels == nil {
+		return
+	}
+	for _, place := range levels.Find(os.Getenv(localName), m.Levels.Set) {
+		held, err := place.Inventory([]int{m.Epoch})
+		if err != nil {
+			r.add(-1, place.Dir, 0, err)
+			continue
+		}
+		for _, h := range held {
+			path := place.Path(h.Epoch, h.File)
+			if rank := m.RankOf(h.File); rank >= 0 {
+				if path != s.PathOf(m, h.File) { // that one was checked
+					r.add(rank, path, h.Bytes, s.WithLocal("").VerifyCopy(ctx, m, rank, path, quick))
+				}
+			} else if parity := m.Levels.ParityOf(h.File); parity != nil {
+				r.add(-1, path, h.Bytes, place.VerifyParity(m.Epoch, parity))
+			}
+		}
+	}
 }
 
 // checkMeaning asks whether a rank can be restarted from its image, whose bytes are sound.
@@ -138,6 +177,9 @@ func (r *verifyReport) add(rank int, file string, bytes int64, err error) {
 		line.Error = err.Error()
 		if c, ok := errors.AsType[*image.CorruptError](err); ok {
 			line.Section, line.Offset = c.Section, c.Offset
+		}
+		if c, ok := errors.AsType[*image.LostError](err); ok {
+			line.Lost = c.Source
 		}
 	}
 	r.Images = append(r.Images, line)

@@ -26,8 +26,9 @@ func newWatchCmd() *cobra.Command {
 		Long: `Show live what the job that runs in a directory is doing, until it ends or the command is interrupted.
 
 On a terminal: a line for the job and one for each rank, with its phase, progress, rate and what the rank waits
-for. Elsewhere: a line for each change. With --json: the status that ` + "`ckptctl status --json`" + ` prints, one
-object per line, once per period.`,
+for. Elsewhere: a line for each change. While images are written, the line for the job has what is done, the rate of all ranks
+together, and when the slowest will be done; elsewhere than on a terminal every two seconds. With --json: the status that ` + "`ckptctl status --json`" + ` prints, one
+object per line, once per period; while images are written it has "writing": bytes done, of how many, the rate, and the end.`,
 		Example: `  ckptctl watch ckpt
   ckptctl watch ckpt --json --period 5s`,
 		Args: cobra.ExactArgs(1),
@@ -92,6 +93,7 @@ type lineView struct {
 	now   func() time.Time
 	state string
 	ranks map[int]string
+	wrote time.Time // when the progress of writing was printed
 }
 
 func (v *lineView) show(s control.Status) error {
@@ -100,6 +102,12 @@ func (v *lineView) show(s control.Status) error {
 	if text := jobText(s); text != v.state {
 		fmt.Fprintf(&out, "%s %s\n", stamp, text)
 		v.state = text
+	}
+	if text := writingText(s, v.now()); text == "" {
+		v.wrote = v.now() // what takes no time is not told
+	} else if v.now().Sub(v.wrote) >= writingEvery {
+		fmt.Fprintf(&out, "%s %s\n", stamp, text)
+		v.wrote = v.now()
 	}
 	if v.ranks == nil {
 		v.ranks = make(map[int]string)
@@ -136,7 +144,11 @@ func (v *tableView) show(s control.Status) error {
 	if v.job == nil {
 		v.job = newRow(v.progress)
 	}
-	v.job.set(jobText(s), 0, 0, "")
+	text := jobText(s)
+	if writing := writingText(s, time.Now()); writing != "" {
+		text += "; " + writing
+	}
+	v.job.set(text, 0, 0, "")
 	for i, r := range s.Ranks {
 		if i == len(v.ranks) {
 			v.ranks = append(v.ranks, newRow(v.progress))
@@ -164,6 +176,23 @@ func (v *tableView) end(jobEnded bool) {
 		r.freeze()
 	}
 	v.progress.Wait()
+}
+
+// writingEvery is how often a line tells how far a long write is.
+const writingEvery = 2 * time.Second
+
+// writingText says how far the ranks are with their images, how fast, and when the last will be done at that rate; "" when
+// none writes, or nothing is known yet.
+func writingText(s control.Status, now time.Time) string {
+	w := control.WritingOf(s.Ranks, now)
+	if w == nil {
+		return ""
+	}
+	text := fmt.Sprintf("writes %s of %s, %s/s", sizeText(w.Done), sizeText(w.Total), sizeText(uint64(w.Rate)))
+	if w.End != nil {
+		text += fmt.Sprintf(", done in %s, at %s", durationText(w.End.Sub(now)), w.End.Format(time.TimeOnly))
+	}
+	return text
 }
 
 // jobText is the line for the job.
