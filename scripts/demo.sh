@@ -12,8 +12,17 @@ work=$build/demo
 ranks=4
 commits=2 # epochs to wait for before the kill
 
-mpiexec=(mpiexec.mpich -n "$ranks")
-heat=("$build/examples/heat.mpich" "$here/examples/heat/heat.par")
+# Open MPI starts as root only when it is told twice, and more ranks than processors only when it is told to.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
+mpi=${DEMO_MPI:-mpich}
+mpiexec=("${DEMO_MPIEXEC:-mpiexec.$mpi}")
+command -v "${mpiexec[0]}" >/dev/null || {
+    echo "demo: FAILED: there is no ${mpiexec[0]}, the launcher of $mpi: install it (Debian: apt-get install mpich openmpi-bin)" >&2
+    exit 1
+}
+if "${mpiexec[0]}" --version 2>&1 | grep -qE 'Open MPI|OpenRTE|PRRTE|prterun'; then mpiexec+=(--oversubscribe); fi
+mpiexec+=(-n "$ranks")
+heat=("$build/examples/heat.$mpi" "$here/examples/heat/heat.par")
 ckptrun=$build/bin/ckptrun
 ckptctl=$build/bin/ckptctl
 

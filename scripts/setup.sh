@@ -2,8 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # setup.sh OUT [test|lint]: installs what the build and the demo need and is not there, with "test" or
-# "lint" also what only those need, and writes OUT, a piece of makefile that says which Go to use.  When
-# nothing is missing it does nothing, quickly: the Makefile calls it on every run.
+# "lint" also what only those need, and writes OUT, a piece of makefile that says which Go to use and for which
+# MPIs a back is compiled (scripts/mpis.sh).  When nothing is missing it does nothing, quickly: the Makefile calls
+# it on every run.
+#
+# Any one MPI is enough.  BACKS says which to take; without it those that are there are taken, and where there is
+# none, the two of Debian are installed.
 #
 # Packages come through apt-get, as root or with sudo.  Go must be as new as go.mod asks for; when
 # the machine's is older, or there is none, the toolchain is fetched by an older Go as a module, which
@@ -29,28 +33,39 @@ g++: g++
 gfortran: gfortran
 make: make
 libc6-dev: /usr/include/stdio.h
-mpich: mpiexec.mpich
-libmpich-dev: /usr/include/x86_64-linux-gnu/mpich/mpi.h
-openmpi-bin: mpiexec.openmpi
-libopenmpi-dev: /usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h
 python3: python3
 spin: spin
 git: git
 ca-certificates: /etc/ssl/certs/ca-certificates.crt
 '
+declare -A mpi=([mpich]='
+mpich: mpiexec.mpich
+libmpich-dev: mpicc.mpich
+' [openmpi]='
+openmpi-bin: mpiexec.openmpi
+libopenmpi-dev: mpicc.openmpi
+')
 # Other people's programs, which the tests run under ckptrun.
 tested='
+python3-numpy: /usr/lib/python3/dist-packages/numpy/__init__.py
+iproute2: ip
+munge: munged
+slurmctld: slurmctld
+slurmd: slurmd
+slurm-client: srun
+'
+declare -A tested_with=([mpich]='
+netpipe-mpich2: NPmpich2
+libhdf5-mpich-dev: /usr/include/hdf5/mpich/hdf5.h
+' [openmpi]='
 scalapack-mpi-test: /usr/lib/x86_64-linux-gnu/scalapack/openmpi-tests/xdllt
 hpcc: hpcc
-netpipe-mpich2: NPmpich2
 netpipe-openmpi: NPopenmpi
 lammps: lmp
 lammps-examples: /usr/share/lammps/examples/peptide/data.peptide
 python3-mpi4py: /usr/lib/python3/dist-packages/mpi4py/__init__.py
-python3-numpy: /usr/lib/python3/dist-packages/numpy/__init__.py
-libhdf5-mpich-dev: /usr/include/hdf5/mpich/hdf5.h
 libhdf5-openmpi-dev: /usr/include/hdf5/openmpi/hdf5.h
-'
+')
 # Python's own tests come with the version of Python that the distribution has.
 case $(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release) in
 bookworm) python=3.11 ;;
@@ -62,8 +77,20 @@ esac
 linted='
 clang-format: clang-format
 '
+# Debian's MPIs, where one that BACKS asks for, or any, is missing.
+here_are() { for m in mpich openmpi; do if command -v "mpicc.$m" >/dev/null; then echo $m; fi; done; }
+for m in mpich openmpi; do
+    wants=MPICC_${m^^}
+    case " ${BACKS-} " in *" $m "*) [ -n "${!wants:-}" ] || needs+=${mpi[$m]} ;; esac
+done
+if [ -z "${BACKS-}" ] && [ -z "$(here_are)" ] && ! command -v mpicc >/dev/null; then
+    needs+=${mpi[mpich]}${mpi[openmpi]}
+fi
 case ${2:-} in
-test) needs+=$tested ;;
+test)
+    needs+=$tested
+    for m in $(here_are); do needs+=${tested_with[$m]}; done
+    ;;
 lint) needs+=$linted ;;
 esac
 
@@ -159,11 +186,28 @@ if [ -z "$go" ]; then
     [ -n "$go" ] || die "Go $wanted was fetched into $cache/go$wanted but does not start"
 fi
 
+# ---- MPIs ----------------------------------------------------------------------------------------
+
+# shellcheck disable=SC2086
+mpis=$("$here/scripts/mpis.sh" ${BACKS-}) || {
+    [ $? = 3 ] || exit 1
+    die "there is no MPI: neither mpicc.mpich nor mpicc.openmpi nor mpicc is in PATH. Install one (Debian: apt-get install mpich libmpich-dev), or say where one is: make BACKS=/opt/x/bin/mpicc"
+}
+
 # ---- the answer ----------------------------------------------------------------------------------
 
 answer="# Written by scripts/setup.sh.
-GO := $go"
+GO := $go
+$mpis"
 if [ "$(cat "$out" 2>/dev/null)" != "$answer" ]; then
     mkdir -p "$(dirname "$out")"
+    # Backs that are not compiled any more; those that were added otherwise stay.
+    for name in $(sed -n 's/^MPIS := //p' "$out" 2>/dev/null); do
+        case " $(sed -n 's/^MPIS := //p' <<<"$answer") " in
+        *" $name "*) ;;
+        *) rm -rf "$(dirname "$out")"/{lib/ckpt/back,obj/checked,obj/faults/lib/ckpt/back}/libckptback-"$name".so \
+            "$(dirname "$out")"/lib/ckpt/{fti,veloc}/"$name" "$(dirname "$out")"/{examples,soak,bench}/*."$name" ;;
+        esac
+    done
     echo "$answer" >"$out.new" && mv "$out.new" "$out"
 fi

@@ -23,7 +23,10 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 # What failed is said once more at the end, with the machine it failed on: the log is long.
 said=$(mktemp)
 failures=$(mktemp)
-trap 'rm -f "$said" "$failures"' EXIT
+# Tests of an MPI for which there is no back are skipped, and named at the end (internal/needmpi).
+LIBCKPT_SKIPPED=$(mktemp)
+export LIBCKPT_SKIPPED
+trap 'rm -f "$said" "$failures" "$LIBCKPT_SKIPPED"' EXIT
 
 failed=()
 part() {
@@ -58,6 +61,10 @@ mapfile -t pure < <(printf '%s\n' "${pure[@]}" | grep -vE '/collclock/model|/cap
 
 done_with() {
     echo
+    if [ -s "$LIBCKPT_SKIPPED" ]; then
+        sort -u "$LIBCKPT_SKIPPED"
+        echo "test: the $(sort -u "$LIBCKPT_SKIPPED" | wc -l) tests above were skipped: this tree has no back for their MPI"
+    fi
     if [ ${#failed[@]} -gt 0 ]; then
         cat "$failures"
         machine
@@ -111,7 +118,7 @@ for program in "$@"; do
 done
 part "house rules, installed tree" "$go" test -count=1 ./internal/house/...
 part "random programs, saved and killed" "$go" test -count=1 -timeout 20m -v ./internal/soak
-part "whole programs, end to end" "$go" test -count=1 -timeout 50m -v ./internal/e2e/...
+part "whole programs, end to end" "$go" test -count=1 -timeout 65m -v ./internal/e2e/...
 part "other people's programs, as natively" "$go" test -count=1 -timeout 30m -v ./internal/suites
 part "whole programs, under Syscall User Dispatch" env CKPT_E2E_TRAP=sud "$go" test -count=1 -timeout 10m -short -v -run TestUnderCkptrun ./internal/e2e
 
