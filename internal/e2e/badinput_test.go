@@ -87,6 +87,11 @@ func TestBadInput(t *testing.T) {
 	}
 	writeFile(t, at("uncommitted/epoch-000001/rank-00000.ckpt"), []byte("not finished"))
 
+	if err := os.Mkdir(at("sources"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, at("sources/main.c"), nil)
+
 	ckptrun, ckptctl := built.CkptRun(), built.CkptCtl()
 	static := filepath.Join(built.Bin, "static")
 	for _, c := range []struct {
@@ -97,6 +102,7 @@ func TestBadInput(t *testing.T) {
 		says []string // all of them, in what it writes to stderr
 	}{
 		{"missing program", []string{ckptrun, "--", "/no/such/program"}, nil, 1, []string{"/no/such/program", "no such file"}},
+		{"somebody else's folder", []string{ckptrun, "--dir", at("sources"), "/bin/true"}, nil, 1, []string{at("sources"), "is not empty", `"main.c"`, "--dir"}},
 		{"missing program in PATH", []string{ckptrun, "no-such-program"}, nil, 1, []string{"no-such-program", "PATH"}},
 		{"script without its interpreter", []string{ckptrun, "./no-interpreter"}, nil, 1, []string{"no-interpreter", "/no/such/interpreter"}},
 		{"script without a first line", []string{ckptrun, "./no-first-line"}, nil, 1, []string{"no-first-line", "#!"}},

@@ -7,9 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 )
 
 // longEnough runs a script of examples/ on the heat job, with more and more steps until the job was
@@ -51,48 +49,5 @@ func TestChainScript(t *testing.T) {
 			t.Fatalf("%v: %s", exit, mustRead(t, h.run.Stderr))
 		}
 		return 1 + strings.Count(string(mustRead(t, h.run.Stderr)), "the next job goes on")
-	})
-}
-
-// The Slurm script, with stand-ins for what Slurm does: srun starts the ranks, the signal comes to the
-// script alone, and a job that is put into the queue again runs the script again.
-func TestSlurmScript(t *testing.T) {
-	bin := t.TempDir()
-	queue := filepath.Join(bin, "queue")
-	for name, text := range map[string]string{
-		"srun":     `exec "$MPIEXEC" -n "$SLURM_NTASKS" "$@"`,
-		"scontrol": `echo "$@" >>` + queue,
-	} {
-		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	longEnough(t, func(t *testing.T, h *heat) int {
-		env := []string{"PATH=" + bin + ":" + filepath.Dir(built.CkptRun()) + ":" + os.Getenv("PATH"), "MPIEXEC=" + mpiexec(t),
-			"SLURM_JOB_ID=71", "SLURM_NTASKS=" + fmt.Sprint(ranks), "CKPT_DIR=" + h.run.Checkpoints()}
-		for jobs := 1; ; jobs++ {
-			if err := os.WriteFile(queue, nil, 0o644); err != nil {
-				t.Fatal(err)
-			}
-			p := h.shell(t, "slurm/job.sh", env, h.argv...)
-			if jobs < 2 { // later ones may be too near their end
-				job := filepath.Join(h.run.Checkpoints(), "job.json")
-				Poll(mpiLimit, p.Done(), func() bool { _, err := os.Stat(job); return err == nil })
-				if !p.Ended() {
-					time.Sleep(100 * time.Millisecond)
-					_ = syscall.Kill(p.PID(), syscall.SIGUSR2)
-				}
-			}
-			if exit := h.wait(t, p); exit != (Exit{}) {
-				t.Fatalf("job %d: %v: %s", jobs, exit, mustRead(t, h.run.Stderr))
-			}
-			switch queued := strings.TrimSpace(string(mustRead(t, queue))); queued {
-			case "":
-				return jobs
-			case "requeue 71":
-			default:
-				t.Fatalf("job %d: scontrol %s", jobs, queued)
-			}
-		}
 	})
 }

@@ -7,11 +7,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+
+	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
 // buildMPI compiles a program of this package against one of the MPIs.
 func buildMPI(t *testing.T, mpi, name string, flags ...string) string {
 	t.Helper()
+	needmpi.Test(t, mpi)
 	out := filepath.Join(built.Bin, name+"-"+mpi)
 	cmd := exec.Command("mpicc."+mpi, append(flags, "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread",
 		"-I", filepath.Join(built.Root, "build/include"), "-o", out, filepath.Join(built.Src, name+".c"),
@@ -32,6 +35,7 @@ type mpiJob struct {
 // startMPI starts ranks of a command, which is made when the folders of the run are known.
 func startMPI(t *testing.T, mpi string, n int, command func(*Run) []string) *mpiJob {
 	t.Helper()
+	needmpi.Test(t, mpi)
 	run, err := NewRun(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

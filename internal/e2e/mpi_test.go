@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
 const (
@@ -30,6 +32,7 @@ type heat struct {
 
 func mpiexec(t *testing.T) string {
 	t.Helper()
+	needmpi.Test(t, "mpich")
 	path, err := exec.LookPath("mpiexec.mpich")
 	if err != nil {
 		t.Fatalf("%v: make setup installs it", err)

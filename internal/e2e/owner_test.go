@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
 // What a checkpoint directory has one owner for: programs/owned.c shows whether somebody else touched its
@@ -51,6 +53,9 @@ type attempt struct {
 func newOwned(t *testing.T, k kind) *ownedJob {
 	t.Helper()
 	needCommands(t)
+	if k.launcher != nil {
+		needmpi.Test(t, k.name)
+	}
 	t.Setenv("OMPI_ALLOW_RUN_AS_ROOT", "1")
 	t.Setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
 	program := filepath.Join(built.Bin, "owned-"+k.name)

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // markName is the variable by which processes that a test started are found again.
@@ -125,6 +128,11 @@ func Start(c Command) (*Process, error) {
 	}
 	defer errs.Close()
 	cmd.Stdout, cmd.Stderr = out, errs
+	// What this process inherited, and what a library of it opened without O_CLOEXEC (FUSE's opens
+	// /dev/null so), must not reach the program: its own numbers would depend on who runs the test.
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("close_range: %w", err)
+	}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", strings.Join(c.Argv, " "), err)
 	}

@@ -45,6 +45,7 @@ var Programs = []Program{
 	{Name: "recursion", Argv: []string{"$BIN/recursion", "$N"}, Long: 900, Short: 20},
 	{Name: "openfiles", Argv: []string{"$BIN/openfiles", "$N", "$DIR"}, Long: 2000, Short: 150},
 	{Name: "identity", Argv: []string{"$BIN/identity", "$N"}, Long: 3000, Short: 300},
+	{Name: "robust", Argv: []string{"$BIN/robust", "$N"}, Long: 400, Short: 20},
 	{Name: "threadlocal", Argv: []string{"$BIN/threadlocal", "$N"}, Long: 50, Short: 5},
 	{Name: "clocks", Argv: []string{"$BIN/clocks", "$N"}, Long: 300, Short: 30},
 	{Name: "exit-3", Argv: []string{"$BIN/ending", "$N", "3"}, Long: 200, Short: 10, Cycles: 1},
@@ -147,7 +148,7 @@ func Build(ctx context.Context, dir string) (*Built, error) {
 		return all
 	}
 	var commands [][]string
-	for _, name := range strings.Fields("sync signals memory recursion jump cancel spawn openfiles threadlocal ending clocks interrupted flood ledger nowait") {
+	for _, name := range strings.Fields("sync signals memory recursion jump cancel spawn openfiles threadlocal ending clocks interrupted flood ledger nowait robust badaddress streams") {
 		commands = append(commands, join(c, []string{"-o", name, b.Src + "/" + name + ".c", "-lm"}))
 	}
 	commands = append(commands,

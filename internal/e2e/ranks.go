@@ -14,9 +14,9 @@ import (
 // was made, so in the end the file holds all that the program printed, once.
 type RankFiles string
 
-// Argv is a command for the launchers of both MPIs, or for one that sets CKPT_RANK, that writes there.
+// Argv is a command for the launchers of both MPIs, or for one that sets CKPT_RANK or CKPT_E2E_SLOT, that writes there.
 func (f RankFiles) Argv(argv ...string) []string {
-	const script = `rank=${CKPT_RANK-${PMI_RANK-$OMPI_COMM_WORLD_RANK}}; exec "$@" >>"$0.out.$rank" 2>>"$0.err.$rank"`
+	const script = `rank=${CKPT_RANK-${PMI_RANK-${OMPI_COMM_WORLD_RANK-$CKPT_E2E_SLOT}}}; exec "$@" >>"$0.out.$rank" 2>>"$0.err.$rank"`
 	return append([]string{"/bin/sh", "-c", script, string(f)}, argv...)
 }
 

@@ -8,12 +8,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
 // A program linked with -lckpt that asks for checkpoints while messages are under way: they are received
 // and kept, and nothing may be lost.
 func TestMPIUnderWay(t *testing.T) {
 	needCommands(t)
+	needmpi.Test(t, "mpich")
 	program := filepath.Join(built.Bin, "pending")
 	build := exec.Command("mpicc.mpich", "-Wall", "-Wextra", "-Werror", "-O1", "-I", filepath.Join(built.Root, "build/include"),
 		"-o", program, filepath.Join(built.Src, "pending.c"), "-L", filepath.Join(built.Root, "build/lib"), "-lckpt")
@@ -47,7 +50,7 @@ func TestMPIUnderWay(t *testing.T) {
 		}
 	}
 	t.Run("natively", func(t *testing.T) {
-		const none = ": ignored: the program was not started by ckptrun"
+		const none = `: ignored: the program was not started by ckptrun, and names no state that could be saved \(MPIX_Checkpoint_protect\)`
 		expect(t, run(t, program), "unmatched"+none, "pending"+none, "nothing"+none)
 	})
 	t.Run("under ckptrun", func(t *testing.T) {

@@ -11,14 +11,17 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
-// TestLowerHalfUsesGS: where it is asked for no crossing writes the FS base; the log says which way it is.
+// TestLowerHalfUsesGS: no crossing writes the FS base, unless that is asked for; the log says which way it is.
 func TestLowerHalfUsesGS(t *testing.T) {
 	needCommands(t)
 	for setting, want := range map[string]string{
+		"CKPT_LOWER_TLS=":   "the lower half uses GS",
 		"CKPT_LOWER_TLS=gs": "the lower half uses GS",
-		"CKPT_LOWER_TLS=":   `each crossing between the halves writes the FS base`,
+		"CKPT_LOWER_TLS=fs": `each crossing between the halves writes the FS base`,
 	} {
 		cmd := exec.Command(built.CkptRun(), "--log", "debug", "--dir", filepath.Join(t.TempDir(), "ckpt"), "--", "true")
 		cmd.Env = append(os.Environ(), setting)
@@ -62,5 +65,80 @@ func TestEitherSegment(t *testing.T) {
 				cycles += max(0, c.Cycles-1)
 			}
 		})
+	}
+}
+
+// odd is a component of Open MPI that is none. One of its functions reads thread-local storage and has an
+// instruction that there is not, so ckptrun cannot change the library. Its constructor looks whether FS is that of
+// the C library which it has been loaded beside.
+const odd = `
+#include <pthread.h>
+#include <stdio.h>
+void odd(void) { __asm__ volatile("mov %fs:0, %rax; .byte 0x06"); }
+__attribute__((constructor)) static void look(void) {
+    void *fs;
+    __asm__("mov %%fs:0, %0" : "=r"(fs));
+    printf("FS is %s\n", fs == (void *)pthread_self() ? "right" : "wrong");
+    fflush(stdout);
+}`
+
+// TestLateLibrary: a library that the MPI loads and whose code is not understood makes the gate write the FS base from
+// then on; with several threads it ends the program, and says what to do.
+func TestLateLibrary(t *testing.T) {
+	needCommands(t)
+	dir := t.TempDir()
+	for name, text := range map[string]string{"odd.c": odd, "late.c": `
+#include <mpi.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+static void *rest(void *a) { pause(); return a; }
+static __thread int mine = 42;
+int main(int argc, char **argv) {
+    pthread_t other;
+    if (argc > 1) pthread_create(&other, NULL, rest, NULL);
+    MPI_Init(&argc, &argv);
+    int sum = 0;
+    for (int i = 0; i < 1000; i++) MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    printf("sum %d\n", sum);
+    fflush(stdout);
+    MPI_Finalize();
+    return 0;
+}`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	needmpi.Test(t, "openmpi")
+	components := filepath.Join(dir, "components")
+	if err := os.Mkdir(components, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, argv := range [][]string{
+		{"gcc", "-shared", "-fPIC", "-O2", "-o", filepath.Join(components, "mca_btl_odd.so"), filepath.Join(dir, "odd.c")},
+		{"mpicc.openmpi", "-o", filepath.Join(dir, "late"), filepath.Join(dir, "late.c"), "-lpthread"},
+	} {
+		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", argv, err, out)
+		}
+	}
+	const path = "/usr/lib/x86_64-linux-gnu/openmpi/lib/openmpi3"
+	run := func(args ...string) (string, error) {
+		argv := append([]string{"--allow-run-as-root", "--oversubscribe", "--mca", "mca_base_component_path", path + ":" + components, "-n", "2",
+			built.CkptRun(), "--dir", filepath.Join(t.TempDir(), "ckpt"), filepath.Join(dir, "late")}, args...)
+		out, err := exec.Command("mpiexec.openmpi", argv...).CombinedOutput()
+		return string(out), err
+	}
+	out, err := run()
+	if err != nil || strings.Count(out, "sum 84") != 2 || strings.Count(out, "FS is right") < 2 || strings.Contains(out, "FS is wrong") {
+		t.Errorf("one thread: %v\n%s", err, out)
+	}
+	out, err = run("threads")
+	if err == nil || !strings.Contains(out, "mca_btl_odd.so has code that libckpt does not understand") || !strings.Contains(out, "CKPT_LOWER_TLS=fs") {
+		t.Errorf("two threads: %v\n%s", err, out)
+	}
+	t.Setenv("CKPT_LOWER_TLS", "fs")
+	if out, err = run("threads"); err != nil || strings.Count(out, "sum 84") != 2 {
+		t.Errorf("as it says: %v\n%s", err, out)
 	}
 }

@@ -26,6 +26,8 @@ type Whole struct {
 	RankEnv map[int][]string
 	// Absent is not started; under the shell alone.
 	Absent map[int]bool
+	// Together: there is no runtime, and the processes are one job by --ranks. In the order of arrival: they get no numbers.
+	Together, Arrive bool
 	// CkptRun is the command under test, that of Built when it is empty.
 	CkptRun string
 
@@ -49,14 +51,21 @@ func (w *Whole) Natively() error { return w.launch("shell", w.Argv) }
 
 // Start starts the program under ckptrun.
 func (w *Whole) Start(launcher string, options ...string) error {
-	argv := append([]string{w.CkptRun, "--whole", "--dir", w.Run.Checkpoints()}, options...)
+	argv := []string{w.CkptRun, "--whole", "--dir", w.Run.Checkpoints()}
+	if w.Together {
+		argv = []string{w.CkptRun, "--ranks", strconv.Itoa(w.Ranks), "--dir", w.Run.Checkpoints()}
+	}
+	argv = append(argv, options...)
 	return w.launch(launcher, append(append(argv, "--"), w.Argv...))
 }
 
 // Restart continues the last epoch.
 func (w *Whole) Restart(launcher string, options ...string) error {
-	argv := append([]string{w.CkptRun, "--whole", "--restart", w.Run.Checkpoints()}, options...)
-	return w.launch(launcher, argv)
+	argv := []string{w.CkptRun, "--restart", w.Run.Checkpoints()}
+	if !w.Together {
+		argv = append(argv, "--whole")
+	}
+	return w.launch(launcher, append(argv, options...))
 }
 
 // launch starts a command on all ranks. The runtime's own meeting place is a new folder each time.
@@ -82,7 +91,11 @@ func (w *Whole) launch(launcher string, argv []string) error {
 		if w.Absent[r] {
 			continue
 		}
-		c.Env = append(append([]string{fmt.Sprint("CKPT_RANK=", r), fmt.Sprint("CKPT_SIZE=", w.Ranks)}, env...), w.RankEnv[r]...)
+		number := []string{fmt.Sprint("CKPT_RANK=", r), fmt.Sprint("CKPT_SIZE=", w.Ranks)}
+		if w.Arrive {
+			number = []string{fmt.Sprint("CKPT_E2E_SLOT=", r)}
+		}
+		c.Env = append(append(number, env...), w.RankEnv[r]...)
 		p, err := Start(c)
 		if err != nil {
 			return err

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
 // wrapper is a way to start a program through others.
@@ -49,6 +51,10 @@ func TestWrapped(t *testing.T) {
 	bin := t.TempDir()
 	launchers := map[string][]string{"mpich": {"mpiexec.mpich"}, "openmpi": {"mpiexec.openmpi", "--oversubscribe"}}
 	for _, mpi := range []string{"mpich", "openmpi"} {
+		if !needmpi.Has(mpi) {
+			t.Run(mpi, func(t *testing.T) { needmpi.Test(t, mpi) })
+			continue
+		}
 		app := filepath.Join(bin, "wrapped."+mpi)
 		build := exec.Command("mpicc."+mpi, "-Wall", "-Wextra", "-Werror", "-O1", "-o", app, filepath.Join(built.Src, "wrapped.c"))
 		if out, err := build.CombinedOutput(); err != nil {

@@ -19,9 +19,10 @@
 //
 // NAME is a point, or * for all points together (so *=error:7 fails the seventh step, whichever it
 // is). ACTION is error (Point returns ErrInjected), enospc (Point returns an error that wraps
-// ENOSPC), kill (the process ends with SIGKILL, as in a power cut) or stall (Point returns when the file
-// that CKPT_FAULT_STALL names is gone, as on a disk that does not answer). When nothing is armed a point costs
-// one atomic load.
+// ENOSPC), kill (the process ends with SIGKILL, as in a power cut), stall (Point returns when the file
+// that CKPT_FAULT_STALL names is gone, as on a disk that does not answer) or stop (the process stops, as by
+// SIGSTOP, so that a test sees where it is and does what it wants before it goes on). When nothing is armed a
+// point costs one atomic load. Place is a point where nothing can fail.
 //
 // Owns: the syntax of CKPT_FAULT and the counters. May not know: what the points are for.
 package fault

@@ -33,6 +33,7 @@ const (
 	actENOSPC
 	actKill
 	actStall
+	actStop
 )
 
 // rule says what happens at the visits of one point.
@@ -123,6 +124,22 @@ func swap(p *plan) func() {
 	}
 }
 
+// Place is a point at which nothing can fail: only what waits or ends there can be armed, by its own name. Trace and
+// "*" do not see it.
+func Place(name string) {
+	p := armed.Load()
+	if p == nil {
+		return
+	}
+	only := &plan{stall: p.stall}
+	for _, r := range p.rules {
+		if r.name == name && (r.act == actKill || r.act == actStall || r.act == actStop) {
+			only.rules = append(only.rules, r)
+		}
+	}
+	_ = only.visit(name) // none of these returns an error
+}
+
 func (p *plan) visit(name string) error {
 	if p.bad != nil {
 		return p.bad
@@ -148,6 +165,9 @@ func (p *plan) visit(name string) error {
 				}
 				time.Sleep(stallLook)
 			}
+		case actStop:
+			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			return nil
 		case actENOSPC:
 			return fmt.Errorf("fault point %s: %w", name, syscall.ENOSPC)
 		default:
@@ -162,7 +182,7 @@ func parse(spec string) (*plan, error) {
 	for item := range strings.SplitSeq(spec, ",") {
 		name, what, ok := strings.Cut(item, "=")
 		if !ok || name == "" {
-			return nil, fmt.Errorf("%s: %q: want NAME=error|enospc|kill|stall[:N]", EnvName, item)
+			return nil, fmt.Errorf("%s: %q: want NAME=error|enospc|kill|stall|stop[:N]", EnvName, item)
 		}
 		verb, count, counted := strings.Cut(what, ":")
 		r := &rule{name: name}
@@ -175,8 +195,10 @@ func parse(spec string) (*plan, error) {
 			r.act = actKill
 		case "stall":
 			r.act = actStall
+		case "stop":
+			r.act = actStop
 		default:
-			return nil, fmt.Errorf("%s: %q: unknown action %q: want error, enospc, kill or stall",
+			return nil, fmt.Errorf("%s: %q: unknown action %q: want error, enospc, kill, stall or stop",
 				EnvName, item, verb)
 		}
 		if counted {

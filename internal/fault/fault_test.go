@@ -74,6 +74,7 @@ func TestBadSpecs(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	if os.Getenv("FAULT_TEST_CHILD") != "" {
 		ArmFromEnvironment()
+		Place("place")
 		if err := Point("child"); err != nil {
 			os.Exit(7)
 		}
@@ -87,7 +88,10 @@ func TestEnvironment(t *testing.T) {
 		{"other=error", 0, 0},
 		{"child=error", 7, 0},
 		{"child=kill", -1, syscall.SIGKILL},
-		{"nonsense", 7, 0}, // a misspelt specification is noticed
+		{"place=kill", -1, syscall.SIGKILL},
+		{"place=error", 0, 0}, // nothing can fail there
+		{"*=error:2", 0, 0},   // and it is not counted: the child visits one point
+		{"nonsense", 7, 0},    // a misspelt specification is noticed
 	} {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestEnvironment$")
 		cmd.Env = append(os.Environ(), "FAULT_TEST_CHILD=1", EnvName+"="+c.spec)
@@ -98,6 +102,27 @@ func TestEnvironment(t *testing.T) {
 		}
 		if ws := st.Sys().(syscall.WaitStatus); c.signal != 0 && ws.Signal() != c.signal {
 			t.Errorf("%s: ended by %v, want %v", c.spec, ws.Signal(), c.signal)
+		}
+	}
+}
+
+// A process that stops at a point goes on from there.
+func TestStop(t *testing.T) {
+	for _, spec := range []string{"place=stop", "child=stop"} {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestEnvironment$")
+		cmd.Env = append(os.Environ(), "FAULT_TEST_CHILD=1", EnvName+"="+spec)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var status syscall.WaitStatus
+		if _, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+			t.Fatalf("%s: %v, %#x: it has not stopped", spec, err, status)
+		}
+		if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%s: %v after it went on", spec, err)
 		}
 	}
 }

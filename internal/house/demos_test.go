@@ -20,9 +20,9 @@ func TestDemos(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, demo := range []string{"demo", "demo-embed"} {
+	for _, demo := range []string{"demo", "demo-embed", "demo-levels"} {
 		script := "scripts/" + demo + ".sh"
-		if !strings.Contains(string(makefile), "\n"+demo+": all examples\n\t"+script+" $(BUILD)\n") {
+		if !strings.Contains(string(makefile), "\n"+demo+": all examples\n\t"+script+" $(BUILD)") {
 			t.Errorf("`make %s` does not build and call %s", demo, script)
 		}
 		if !strings.Contains(string(readme), "`make "+demo+"`") {

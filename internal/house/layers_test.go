@@ -29,7 +29,8 @@ type layer struct {
 var layers = []layer{
 	// What is run.
 	{folder: "capi", imports: []string{"ckpt", "vid", "internal"}},
-	{folder: "capi/back/test", imports: []string{"internal/e2e"}},
+	{folder: "regions", imports: []string{"ckpt", "rails"}},
+	{folder: "capi/back/test", imports: []string{"internal", "internal/e2e"}},
 	{folder: "capi/front/test", imports: []string{"internal/e2e"}},
 	{folder: "cmd/ckptctl", imports: []string{"ckpt", "internal"}},
 	{folder: "cmd/mpigen"},
@@ -51,7 +52,7 @@ var layers = []layer{
 	{folder: "ckpt/clockwork", imports: []string{"collclock", "rails", "vid", "internal"}},
 	{folder: "ckpt/control", imports: []string{"ckpt/after", "internal"}},
 	{folder: "ckpt/files", imports: []string{"internal"}},
-	{folder: "ckpt/launch", imports: []string{"ckpt/after", "ckpt/image", "ckpt/lease", "ckpt/store", "internal"}},
+	{folder: "ckpt/launch", imports: []string{"ckpt/after", "ckpt/image", "ckpt/lease", "ckpt/levels", "ckpt/objects", "ckpt/period", "ckpt/store", "internal"}},
 	{folder: "ckpt/meeting", imports: []string{"ckpt/launch", "internal"}},
 	{folder: "ckpt/period"},
 	{folder: "ckpt/regions", imports: []string{"ckpt/image"}},
@@ -63,8 +64,10 @@ var layers = []layer{
 	{folder: "ckpt/after", pure: true},
 
 	// Bytes on disk.
-	{folder: "ckpt/store", imports: []string{"ckpt/image", "internal"}},
+	{folder: "ckpt/store", imports: []string{"ckpt/image", "ckpt/levels", "ckpt/objects", "internal"}},
 	{folder: "ckpt/lease", imports: []string{"internal"}},
+	{folder: "ckpt/levels", imports: []string{"internal"}},
+	{folder: "ckpt/objects", imports: []string{"internal"}},
 	{folder: "ckpt/image", imports: []string{"internal"}},
 
 	// Tools of all.

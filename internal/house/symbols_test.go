@@ -112,15 +112,15 @@ func shownBy(t *testing.T, f *elf.File) (shown []string) {
 	return shown
 }
 
-// TestCkptrunShowsOneFunction looks at what of ckptrun takes the place of the same name in each library of the
-// lower half: pthread_create, which is meant to (hush.c), and nothing else.
-func TestCkptrunShowsOneFunction(t *testing.T) {
+// TestCkptrunShows looks at what of ckptrun takes the place of the same name in each library of the lower half:
+// pthread_create (hush.c) and __cxa_atexit (at_end.c), which are meant to, and what backs call; nothing else.
+func TestCkptrunShows(t *testing.T) {
 	run, err := elf.Open(filepath.Join(buildDir(t), "bin", "ckptrun"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer run.Close()
-	if diff := cmp.Diff([]string{"pthread_create"}, shownBy(t, run)); diff != "" {
+	if diff := cmp.Diff([]string{"__cxa_atexit", "lower_at_end", "pthread_create"}, shownBy(t, run)); diff != "" {
 		t.Errorf("symbols of ckptrun (-want +shown):\n%s", diff)
 	}
 }

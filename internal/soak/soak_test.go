@@ -8,12 +8,15 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
 // tree finds what was built. With LIBCKPT_BUILD set it must be there, so that a skip cannot hide a
 // broken build.
 func tree(t *testing.T) *Tree {
 	t.Helper()
+	needmpi.Test(t, "mpich", "openmpi") // lives move between both
 	dir, told := os.LookupEnv("LIBCKPT_BUILD")
 	if !told {
 		dir = filepath.Join("..", "..", "build")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/libckpt/libckpt/internal/e2e"
+	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
 // limit is what one run may take: ranks poll, and may be more than processors.
@@ -45,6 +46,7 @@ func TestSameAsNatively(t *testing.T) {
 	}
 	for _, p := range Programs() {
 		t.Run(p.Name+", "+p.MPI, func(t *testing.T) {
+			needmpi.Test(t, p.MPI)
 			p := p.In(inputs, t.TempDir())
 			if err := p.Compile(t.TempDir()); err != nil {
 				t.Fatal(err)

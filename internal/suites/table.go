@@ -69,6 +69,22 @@ func Long() []Program {
 	return append(all, hpcc("long"), melt(1000), peptide(80), messages, mpi4py("storage", 10, "storage.bin"))
 }
 
+// Heavy are programs that compute for five to twenty seconds on two processors, in the way such programs do: with
+// blocks of a size that people use.
+func Heavy() []Program {
+	var all []Program
+	for _, mpi := range []string{"mpich", "openmpi"} {
+		all = append(all,
+			linear(mpi, "xdllt", "heavy/LLT.dat", 200),
+			linear(mpi, "xzlu", "heavy/LU.dat", 80),
+			linear(mpi, "xdqr", "heavy/QR.dat", 48),
+			hdf5(mpi, 30))
+	}
+	messages := mpi4py("messages", 250)
+	messages.Order = true
+	return append(all, hpcc("heavy"), melt(15000), peptide(600), messages)
+}
+
 // linear is a test program of ScaLAPACK that passes so many tests.
 func linear(mpi, program, input string, tests int) Program {
 	return Program{Name: "ScaLAPACK " + program, MPI: mpi, Ranks: 2, Argv: []string{scalapack + mpi + "-tests/" + program},
