@@ -47,8 +47,10 @@ var studies = []study{
 	{"groups", measureGroups},
 	{"syscall", measureSyscall},
 	{"checkpoint", measureCheckpoint},
+	{"restart", measureRestart},
 	{"embed", measureEmbed},
 	{"processor", measureProcessor},
+	{"when", playWhen},
 }
 
 // bench is one run of this program.

@@ -18,8 +18,8 @@ BENCH_EMBEDDED := $(BENCH_DIR)/embedded $(BENCH_DIR)/embedded-levels
 
 # make test builds these, so that they keep up with what they measure.
 BENCH_PROGRAMS := $(BENCH_EMBEDDED) $(BENCH_PLAIN:%=$(BENCH_DIR)/%) \
-                  $(foreach mpi,mpich openmpi,$(BENCH_MPI:%=$(BENCH_DIR)/%.$(mpi)))
-BENCHES := $(BENCH_PROGRAMS) $(foreach mpi,mpich openmpi,$(BENCH_DIR)/libckptback-$(mpi)-uncounted.so)
+                  $(foreach mpi,$(MPIS),$(BENCH_MPI:%=$(BENCH_DIR)/%.$(mpi)))
+BENCHES := $(BENCH_PROGRAMS) $(foreach mpi,$(MPIS),$(BENCH_DIR)/libckptback-$(mpi)-uncounted.so)
 
 BENCH_DEPS := $(wildcard bench/programs/*.h include/*.h include/ckpt/*.h) bench/module.mk \
               | $(LIB)/libckpt.so $(LIB)/libckpt.so.1
@@ -43,13 +43,13 @@ $(BENCH_DIR)/moment.o: bench/programs/moment.c capi/canon/gen/zz_numbers.h $(BEN
 	@mkdir -p $(@D)
 	$(CC) $(BENCH_FLAGS) -fPIC -c -o $@ $<
 
-$(BENCH_DIR)/%.mpich: bench/programs/%.c $(BENCH_DEPS)
-	@mkdir -p $(@D)
-	$(MPICC_MPICH) $(BENCH_FLAGS) -o $@ $< $(BENCH_LIBS)
-
-$(BENCH_DIR)/%.openmpi: bench/programs/%.c $(BENCH_DEPS)
-	@mkdir -p $(@D)
-	$(MPICC_OPENMPI) $(BENCH_FLAGS) -o $@ $< $(BENCH_LIBS)
+# $(call bench_programs,NAME,COMPILER)
+define bench_programs
+$(BENCH_DIR)/%.$(1): bench/programs/%.c $(BENCH_DEPS)
+	@mkdir -p $$(@D)
+	$(2) $(BENCH_FLAGS) -o $$@ $$< $$(BENCH_LIBS)
+endef
+$(call each_mpi,bench_programs)
 
 # Backs without clock and bookmarks: what counting costs is the difference to those that are installed.
 # $(call uncounted,NAME,COMPILER)
@@ -62,5 +62,4 @@ $(BENCH_DIR)/libckptback-$(1)-uncounted.so: $$(UNCOUNTED_$(1)_OBJS) | $(PKG)/lib
 	@mkdir -p $$(@D)
 	$(2) $(CFLAGS) -shared -o $$@ $$^ -L$(PKG) -l:libckpt-core.so -Wl,-rpath,'$$$$ORIGIN/../lib/ckpt'
 endef
-$(eval $(call uncounted,mpich,$(MPICC_MPICH)))
-$(eval $(call uncounted,openmpi,$(MPICC_OPENMPI)))
+$(call each_mpi,uncounted)

@@ -96,7 +96,7 @@ func measureProcessor(ctx context.Context, b *bench) (*report, error) {
 		return nil, err
 	}
 	var programs []suites.Program
-	for _, p := range suites.Long() {
+	for _, p := range suites.Heavy() {
 		if slices.Contains(real, p.Name+", "+p.MPI) {
 			p = p.In(inputs, bin)
 			if err := p.Compile(bin); err != nil {
@@ -122,9 +122,9 @@ func measureProcessor(ctx context.Context, b *bench) (*report, error) {
 			tables[i].Rows = append(tables[i].Rows, &row{Name: p.Name, Values: make([]series, 2), Least: make(series, 2)})
 		}
 	}
-	rounds := 5
+	rounds := 3
 	if b.full {
-		rounds = 15
+		rounds = 9
 	}
 	for k, p := range programs {
 		fmt.Printf("   %s: %d rounds of 2 ways\n", p.Name, rounds)
@@ -148,7 +148,7 @@ func measureProcessor(ctx context.Context, b *bench) (*report, error) {
 	}
 	return &report{
 		Title: "Real programs, processor time",
-		Text: "Twelve programs from start to end, with their inputs of `internal/suites` (elk: Debian's example), natively and under " +
+		Text: "Twelve programs from start to end, with the heavy inputs of `internal/suites` (elk: Debian's example), natively and under " +
 			"ckptrun, no checkpoint. Ranks that wait for each other poll, so processor time holds waiting, too. The goal is a ratio of " +
 			"1.02. The last rows are programs that only begin and end MPI: what starting under ckptrun costs, once, and part of the " +
 			"difference of all other rows.",

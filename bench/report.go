@@ -19,6 +19,7 @@ type report struct {
 	Command     string        `json:"command"` // that makes it again
 	Comparisons []*comparison `json:"comparisons"`
 	Saves       []*save       `json:"saves,omitempty"`
+	Played      []*playedJob  `json:"played,omitempty"` // nothing was measured
 }
 
 // save writes name.json and name.md into dir, and the tables to the terminal.
@@ -42,6 +43,9 @@ func (r *report) save(dir, name string, b *bench) error {
 		"Differences and ratios are those within a round; a figure without a spread is of one round. Goals are about the difference " +
 		"of the quickest batches of calls, which the rest of the machine disturbed least. Every round is in `" + name + ".json`.\n\n" +
 		"Machine: " + r.Machine.summary() + ".\n\nAgain: `" + r.Command + "`\n" + tables
+	if r.Played != nil {
+		text = "<!-- Written by `" + r.Command + "`. -->\n# " + r.Title + "\n\n" + r.Text + "\n\nAgain: `" + r.Command + "`\n" + tables
+	}
 	return os.WriteFile(filepath.Join(dir, name+".md"), []byte(text), 0o666)
 }
 
@@ -56,6 +60,9 @@ func (r *report) tables() string {
 	if r.Saves != nil {
 		tableOfSaves(&out, r.Saves)
 		tableOfRestarts(&out, r.Saves)
+	}
+	if r.Played != nil {
+		tableOfPlayed(&out, r.Played)
 	}
 	return out.String()
 }
