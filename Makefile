@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-#   make            build everything into build/, a tree that can be moved anywhere
+#   make            build everything into build/, a tree that can be moved anywhere; any one MPI is enough, and
+#                   BACKS="mpich /opt/x/bin/mpicc" says for which to compile a back (default: those that are there)
 #   make demo       kill -9 a running MPI job and continue it: the short proof
+#   make demo-levels  nodes are lost, and the job goes on from what others have of them
 #   make demo-embed  the same for a runtime that is saved with its program (examples/tmpi)
+#   make demo-nodes  a job moves from three nodes to two under Slurm, on one machine; as root
 #   make check      build, lint, and the tests that start no MPI job: what to run before each commit
 #   make test       all tests; ONLY=REGEXP those with such names, ONLY=./ckpt/... or ONLY=packages a part
+#   make crosswise  a program of each ABI above each MPI, continued above each; and chains that alternate
+#   make matrix     demo and crosswise on other releases of Debian (SUITES="trixie forky"), by debootstrap; as root
+#   make one-mpi    demo with one MPI alone, the other hidden, for each (TARGETS=...); as root
 #   make bench      measure; results go to bench/results/
 #   make soak       save, kill and continue random programs, hundreds of times
 #   make campaign   hurt living jobs from the outside, and check what becomes of them
@@ -44,16 +50,16 @@ ifneq ($(MAKECMDGOALS),clean)
 include $(SETUP)
 endif
 $(SETUP): FORCE
-	@scripts/setup.sh $@ $(if $(filter test soak,$(MAKECMDGOALS)),test,$(if $(filter check lint format,$(MAKECMDGOALS)),lint))
+	@BACKS='$(BACKS)' scripts/setup.sh $@ $(if $(filter test soak,$(MAKECMDGOALS)),test,$(if $(filter check lint format,$(MAKECMDGOALS)),lint))
 
 setup: $(SETUP)
 	@echo "setup: all is there; Go is $(GO)"
 
 # ---- tools --------------------------------------------------------------------------------------
 
-CC            := gcc
-MPICC_MPICH   := mpicc.mpich
-MPICC_OPENMPI := mpicc.openmpi
+CC := gcc
+# What is done for each MPI is $(eval $(call WHAT,NAME,COMPILER)): $(call each_mpi,WHAT).  setup.sh has found them.
+each_mpi = $(foreach mpi,$(MPIS),$(eval $(call $(1),$(mpi),$(MPICC_$(mpi)))))
 
 CFLAGS ?= -O2 -g
 # All C of this repository is compiled with these, whatever CFLAGS says.
@@ -97,9 +103,11 @@ $(PKG)/vdso.so: capi/host/vdso.S capi/host/vdso.lds
 	    -Wl,--hash-style=both -Wl,-Bsymbolic -Wl,--build-id=none -o $@ $<
 PARTS += $(PKG)/vdso.so
 
+# What replaces functions of the C library for the lower half, and what backs call.
+HOST_EXPORTS := pthread_create __cxa_atexit lower_at_end
 $(BIN)/ckptrun: $(HOST_OBJS)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -pie -Wl,--export-dynamic-symbol=pthread_create -o $@ $^ -ldl -lpthread
+	$(CC) $(CFLAGS) -pie $(HOST_EXPORTS:%=-Wl,--export-dynamic-symbol=%) -o $@ $^ -ldl -lpthread
 
 # ---- libckpt.so: small, in C; and its core and ckptctl: Go, which decides itself what is stale ---
 
@@ -111,7 +119,7 @@ $(LIB)/libckpt.so: $(filter-out %/gated.o,$(EMBED_OBJS)) | $(PKG)/libckpt-core.s
 	$(CC) $(CFLAGS) -shared -Wl,-z,defs -Wl,-z,now -Wl,-soname,libckpt.so.1 -o $@ $^
 
 # The same under ckptrun, which looks here first.
-$(PKG)/front/libckpt.so.1: $(filter-out %/core.o,$(EMBED_OBJS))
+$(PKG)/front/libckpt.so.1: $(filter-out %/core.o %/named.o %/world.o,$(EMBED_OBJS))
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -shared -Wl,-z,defs -Wl,-z,now -Wl,-soname,libckpt.so.1 -o $@ $^
 PARTS += $(PKG)/front/libckpt.so.1
@@ -148,14 +156,33 @@ $(BIN)/ckptctl: FORCE
 
 # ---- MPI: fronts and backs, from generated sources ----------------------------------------------
 
-include capi/embed/module.mk capi/canon/module.mk capi/front/module.mk capi/back/module.mk capi/enter/module.mk
+include capi/embed/module.mk capi/canon/module.mk capi/front/module.mk capi/back/module.mk capi/enter/module.mk \
+        capi/fti/module.mk capi/veloc/module.mk
 
 # ---- what else is installed ---------------------------------------------------------------------
 
-HEADERS := $(patsubst include/%,$(BUILD)/include/%,$(wildcard include/*.h include/ckpt/*.h))
+HEADERS := $(patsubst include/%,$(BUILD)/include/%,$(wildcard include/*.h include/*.f90 include/ckpt/*.h include/fti/*.h \
+           include/fti/*.f90 include/veloc/*.h))
 $(BUILD)/include/%: include/%
 	@mkdir -p $(@D)
 	cp $< $@
+
+# The standard ABI's, for programs that are compiled where no MPI has it.
+$(BUILD)/include/standard_abi/mpi.h: capi/std/gen/mpi.h
+	@mkdir -p $(@D)
+	cp $< $@
+PARTS += $(BUILD)/include/standard_abi/mpi.h
+
+# The module of gfortran, where there is one; other compilers compile the source.
+ifneq ($(shell command -v gfortran),)
+$(BUILD)/include/mpix_checkpoint.mod: include/mpix_checkpoint.f90
+	@mkdir -p $(@D)
+	gfortran -std=f2018 -Wall -Werror -fsyntax-only -J $(@D) $<
+$(BUILD)/include/fti/fti.mod: include/fti/fti.f90
+	@mkdir -p $(@D)
+	gfortran -std=f2018 -Wall -Werror -fsyntax-only -J $(@D) $<
+PARTS += $(BUILD)/include/mpix_checkpoint.mod $(BUILD)/include/fti/fti.mod
+endif
 
 # Both find the installed tree relative to themselves.
 VERSIONED := $(LIB)/pkgconfig/ckpt.pc $(LIB)/cmake/ckpt/ckptConfig.cmake \
@@ -166,6 +193,14 @@ $(LIB)/pkgconfig/%: scripts/%.in Makefile
 $(LIB)/cmake/ckpt/%: scripts/%.in Makefile
 	@mkdir -p $(@D)
 	sed 's/@VERSION@/$(VERSION)/' $< >$@
+
+# What `ckptctl back add` compiles.
+SOURCES := $(patsubst %,$(BUILD)/share/libckpt/src/%,$(BACK_SRCS) capi/back/which.in $(wildcard capi/back/*.h \
+           capi/back/*/*.h capi/canon/*.h capi/canon/gen/*.h include/*.h include/ckpt/*.h include/ckpt/private/*.h))
+$(BUILD)/share/libckpt/src/%: %
+	@mkdir -p $(@D)
+	@cp $< $@
+PARTS += $(SOURCES)
 
 MAN := $(BUILD)/share/man
 $(MAN)/man1/%: docs/man/% Makefile
@@ -198,11 +233,24 @@ examples: $(EXAMPLES)
 
 # ---- what people call ---------------------------------------------------------------------------
 
+# The MPI of demos: the first that there is; a choice of one's own is DEMO_MPI=openmpi.
+demo demo-levels: export DEMO_MPI := $(or $(DEMO_MPI),$(firstword $(MPIS)))
+demo demo-levels: export DEMO_MPIEXEC := $(or $(DEMO_MPIEXEC),$(MPIEXEC_$(or $(DEMO_MPI),$(firstword $(MPIS)))))
 demo: all examples
 	scripts/demo.sh $(BUILD)
 
 demo-embed: all examples
 	scripts/demo-embed.sh $(BUILD)
+
+demo-levels: all examples
+	scripts/demo-levels.sh $(BUILD)
+
+demo-nodes: all examples
+	scripts/demo-nodes.sh $(BUILD)
+
+# Each ABI above each MPI, continued above each.
+crosswise: all examples
+	scripts/crosswise.sh $(BUILD) $(foreach mpi,$(MPIS),$(mpi)=$(MPIEXEC_$(mpi)))
 
 # No fault points, no programs of other people: what a change needs before it is committed.
 check: all examples $(C_TESTS)
@@ -213,6 +261,14 @@ include bench/module.mk
 
 test: all faults examples soak-programs $(BENCH_PROGRAMS) $(C_TESTS)
 	GO=$(GO) ONLY='$(ONLY)' scripts/test.sh $(BUILD) $(abspath $(C_TESTS))
+
+# Not part of the tests: it installs whole systems.
+SUITES ?= trixie forky
+matrix:
+	TARGETS='$(or $(TARGETS),demo crosswise)' scripts/matrix.sh $(SUITES)
+
+one-mpi:
+	TARGETS='$(or $(TARGETS),demo)' scripts/onempi.sh
 
 # A few minutes; FULL=1 takes every combination and more rounds.  ONLY=query,... measures a part.
 bench: all $(BENCHES)
@@ -242,7 +298,7 @@ lint: all examples
 	GO=$(GO) scripts/lint.sh
 
 analyze:
-	MPICC_MPICH=$(MPICC_MPICH) scripts/analyze.sh
+	MPICC=$(MPICC_$(firstword $(MPIS))) scripts/analyze.sh
 
 format: $(SETUP)
 	"$$($(GO) env GOROOT)/bin/gofmt" -w .
@@ -257,7 +313,7 @@ install: all
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all faults setup examples demo demo-embed check test bench soak soak-programs campaign fuzz lint analyze format generate install clean FORCE
+.PHONY: all faults setup examples demo demo-embed demo-levels demo-nodes crosswise check test matrix one-mpi bench soak soak-programs campaign fuzz lint analyze format generate install clean FORCE
 FORCE:
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

@@ -2,7 +2,7 @@
 #
 # Each example as a user would build it: with an MPI's own compiler and -lckpt.  One program an MPI.
 
-EXAMPLES := $(BUILD)/examples/heat.mpich $(BUILD)/examples/heat.openmpi
+EXAMPLES :=
 
 HEAT_SRCS := $(wildcard examples/heat/*.c)
 # gcc takes MPICH's MPI_STATUSES_IGNORE for an array of length 0.
@@ -13,13 +13,20 @@ HEAT_LIBS = -L$(LIB) -lckpt -lm '-Wl,-rpath,$$ORIGIN/../lib'
 HEAT_DEPS := $(HEAT_SRCS) $(wildcard examples/heat/*.h) $(BUILD)/include/mpix_checkpoint.h \
              | $(LIB)/libckpt.so $(LIB)/libckpt.so.1
 
-$(BUILD)/examples/heat.mpich: $(HEAT_DEPS)
-	@mkdir -p $(@D)
-	$(MPICC_MPICH) $(HEAT_FLAGS) -o $@ $(HEAT_SRCS) $(HEAT_LIBS)
+# $(call heat,NAME,COMPILER)
+define heat
+$(BUILD)/examples/heat.$(1): $(HEAT_DEPS)
+	@mkdir -p $$(@D)
+	$(2) $$(HEAT_FLAGS) -o $$@ $(HEAT_SRCS) $$(HEAT_LIBS)
+EXAMPLES += $(BUILD)/examples/heat.$(1)
+endef
+$(call each_mpi,heat)
 
-$(BUILD)/examples/heat.openmpi: $(HEAT_DEPS)
+# For any MPI that has the standard ABI, as mpicc_abi would; libmpi_abi.so.1 is the front of that name.
+$(BUILD)/examples/heat.abi: $(BUILD)/include/standard_abi/mpi.h $(HEAT_DEPS) $(PKG)/front/libmpi_abi.so.1
 	@mkdir -p $(@D)
-	$(MPICC_OPENMPI) $(HEAT_FLAGS) -o $@ $(HEAT_SRCS) $(HEAT_LIBS)
+	$(CC) -I$(BUILD)/include/standard_abi $(HEAT_FLAGS) -o $@ $(HEAT_SRCS) $(PKG)/front/libmpi_abi.so.1 $(HEAT_LIBS)
+EXAMPLES += $(BUILD)/examples/heat.abi
 
 # ---- tmpi: a runtime with ranks that are user-level threads, and its programs -------------------
 

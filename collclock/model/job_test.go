@@ -18,6 +18,7 @@ import (
 
 	"github.com/libckpt/libckpt/collclock"
 	"github.com/libckpt/libckpt/collclock/scenario"
+	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
 // programText is the program of a scenario file, as real ranks read it.
@@ -102,6 +103,7 @@ func runJob(t *testing.T, p *scenario.Program, text, bin string) []string {
 // moment: so what was searched is what runs.
 func TestJobTraces(t *testing.T) {
 	needTools(t)
+	needmpi.Test(t, "mpich")
 	bin := filepath.Join(t.TempDir(), "scenario")
 	if out, err := exec.Command("mpicc.mpich", "-O2", "-D_GNU_SOURCE", "-o", bin, "testdata/scenario.c").CombinedOutput(); err != nil {
 		t.Fatalf("mpicc.mpich: %v\n%s", err, out)

@@ -30,6 +30,7 @@ save() {
     # Less than the two minutes, so that there is time to put the job back into the queue.
     if ckptctl checkpoint "$dir" --then exit --timeout 90s; then
         again=yes
+        ending # the ranks leave the directory to the next run; what still runs is killed, and the next run has to wait
     elif ! ending && ckptctl ls "$dir" >/dev/null 2>&1; then
         again=yes # from an older epoch, since this one could not be made
     fi
