@@ -96,7 +96,7 @@ packages)
     ;;
 ./* | github.com/*)
     read -ra chosen <<<"$ONLY"
-    part "$ONLY" "$go" test -count=1 -timeout 30m -v "${chosen[@]}"
+    part "$ONLY" "$go" test -count=1 -timeout 65m -v "${chosen[@]}"
     done_with "the packages $ONLY passed"
     ;;
 *)
@@ -106,7 +106,7 @@ packages)
             sed -nE 's/^func (Test[A-Za-z0-9_]*)\(.*/\1/p' "$file" | grep -qE -- "${ONLY%%/*}" && echo "./${file%/*}"
         done | sort -u)
     [ ${#chosen[@]} -gt 0 ] || { echo "test: no test has a name like $ONLY" >&2 && exit 1; }
-    part "$ONLY" "$go" test -count=1 -timeout 30m -v -run "$ONLY" "${chosen[@]}"
+    part "$ONLY" "$go" test -count=1 -timeout 65m -v -run "$ONLY" "${chosen[@]}"
     done_with "the tests $ONLY passed"
     ;;
 esac
