@@ -19,6 +19,10 @@
 #   make analyze    gcc -fanalyzer over all C that is installed: a minute of one processor
 #   make format     give Go and C the form that lint asks for
 #   make generate   write the generated files again
+#   make dist       build/libckpt-VERSION.tar.gz, the sources of this commit; the same bytes each time.  VENDOR=1 puts the
+#                   Go modules in, so that they build without a network
+#   make deb        packages of Debian, looked at by lintian: build/deb (debian/README.source)
+#   make deb-test   install them in a fresh Debian and run debian/tests there; as root
 #   make install    copy build/ to PREFIX (/usr/local)
 #   make setup      install what the build needs; the others call it, it does nothing when all is there
 #   make clean      remove build/
@@ -310,10 +314,19 @@ generate:
 install: all
 	scripts/install.sh '$(BUILD)' '$(DESTDIR)$(PREFIX)'
 
+dist:
+	GO=$(GO) VERSION=$(VERSION) VENDOR='$(VENDOR)' scripts/dist.sh '$(BUILD)'
+
+deb:
+	GO=$(GO) VERSION=$(VERSION) scripts/deb.sh '$(BUILD)'
+
+deb-test:
+	scripts/deb-test.sh '$(BUILD)'
+
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all faults setup examples demo demo-embed demo-levels demo-nodes crosswise check test matrix one-mpi bench soak soak-programs campaign fuzz lint analyze format generate install clean FORCE
+.PHONY: all faults setup examples demo demo-embed demo-levels demo-nodes crosswise check test matrix one-mpi bench soak soak-programs campaign fuzz lint analyze format generate install dist deb deb-test clean FORCE
 FORCE:
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

@@ -3,7 +3,7 @@
 #
 # demo.sh BUILD: the proof in a minute.  An MPI job of 4 ranks saves itself, every rank is killed with
 # kill -9, the job is continued under a new mpiexec, and its result must equal, bit for bit, that of a
-# run that nobody disturbed and that knows nothing of ckptrun.
+# run that nobody disturbed and that knows nothing of ckptrun.  DEMO_BIN is where ckptrun and ckptctl are, when not in BUILD/bin.
 set -euo pipefail
 
 build=$(cd "$1" && pwd)
@@ -23,8 +23,8 @@ command -v "${mpiexec[0]}" >/dev/null || {
 if "${mpiexec[0]}" --version 2>&1 | grep -qE 'Open MPI|OpenRTE|PRRTE|prterun'; then mpiexec+=(--oversubscribe); fi
 mpiexec+=(-n "$ranks")
 heat=("$build/examples/heat.$mpi" "$here/examples/heat/heat.par")
-ckptrun=$build/bin/ckptrun
-ckptctl=$build/bin/ckptctl
+ckptrun=${DEMO_BIN:-$build/bin}/ckptrun
+ckptctl=${DEMO_BIN:-$build/bin}/ckptctl
 
 # Every process of this run carries this in its environment: that is how they are found again.
 HEAT_DEMO_RUN=$$-$(date +%s%N)

@@ -6,6 +6,9 @@
 # MPIs a back is compiled (scripts/mpis.sh).  When nothing is missing it does nothing, quickly: the Makefile calls
 # it on every run.
 #
+# With LIBCKPT_SETUP=look it installs and fetches nothing, and looks only for what compiling needs: where a package is
+# built (debian/rules), that is somebody else's work.
+#
 # Any one MPI is enough.  BACKS says which to take; without it those that are there are taken, and where there is
 # none, the two of Debian are installed.
 #
@@ -37,6 +40,11 @@ python3: python3
 spin: spin
 git: git
 ca-certificates: /etc/ssl/certs/ca-certificates.crt
+'
+[ "${LIBCKPT_SETUP:-}" != look ] || needs='
+gcc: gcc
+make: make
+libc6-dev: /usr/include/stdio.h
 '
 declare -A mpi=([mpich]='
 mpich: mpiexec.mpich
@@ -103,6 +111,7 @@ present() {
 
 install_packages() {
     local root=
+    [ "${LIBCKPT_SETUP:-}" != look ] || die "missing: $*. Nothing is installed here (LIBCKPT_SETUP=look)"
     if [ "$(id -u)" != 0 ]; then
         command -v sudo >/dev/null ||
             die "missing: $*. You are neither root nor is there sudo: ask for 'apt-get install $*'"
@@ -175,6 +184,8 @@ fetch_go() {
 }
 
 go=$(find_go)
+[ -n "$go" ] || [ "${LIBCKPT_SETUP:-}" != look ] ||
+    die "there is no Go $wanted or newer in PATH, in /usr/local/go or in $cache, and none is fetched here (LIBCKPT_SETUP=look): say where one is, GO=/path/to/go"
 if [ -z "$go" ]; then
     old=$(command -v go || true)
     if ! at_least "$([ -z "$old" ] || version_of "$old")" 1.16; then
