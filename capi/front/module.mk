@@ -38,7 +38,7 @@ ifneq ($$(REAL_$(1)),)
 $(OBJ)/capi/front/real_$(1).so: $(SETUP)
 	@mkdir -p $$(@D)
 	$(CC) -shared -nostdlib -Wl,-soname,$$(REAL_$(1)) -o $$@ -x c /dev/null
-$(OBJ)/capi/front/abi/$(2).o: CFLAGS += -Icapi -DFRONT_ABI=2
+$(OBJ)/capi/front/abi/$(2).o: C_EXTRA := -Icapi -DFRONT_ABI=2
 $(PKG)/front/lib$(1).so.40: $(OBJ)/capi/front/abi/$(2).o $(PKG)/front/libmpi.so.40 $(OBJ)/capi/front/real_$(1).so
 	$(CC) $(CFLAGS) $(FRONT_LD) -Wl,--no-as-needed -Wl,-soname,lib$(1).so.40 -o $$@ $$^
 PARTS += $(PKG)/front/lib$(1).so.40
