@@ -475,9 +475,6 @@ func (o *Options) takeLevels(getenv func(string) string) error {
 	if o.Object.Bucket != "" && o.Local == "" && o.Restart == "" {
 		return usage("--object (CKPT_OBJECT) needs --local DIR (CKPT_LOCAL): epochs are brought from local directories to %s; `ckptctl copy` brings one from --dir there", o.Object)
 	}
-	if o.Full > 1 && o.Object.Bucket != "" {
-		return usage("--full every %d and --object (%s) do not go together: epochs in an object store are full ones; leave one of them out", o.Full, o.Object)
-	}
 	return nil
 }
 

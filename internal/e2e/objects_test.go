@@ -110,6 +110,33 @@ func TestObjectStore(t *testing.T) {
 	}
 }
 
+// TestObjectStoreIncrements: an epoch with what changed is brought to the store with those that it needs, and these stay
+// there although fewer are kept. All else is lost, and the job goes on from the chain in the store.
+func TestObjectStoreIncrements(t *testing.T) {
+	for _, mpi := range []string{"mpich", "openmpi"} {
+		t.Run(mpi, func(t *testing.T) {
+			server := objectstore.Start(t)
+			objectstore.Setenv(t, server.Proxy(t).Endpoint)
+			place := "s3://" + objectstore.Bucket + "/jobs/drift"
+			to := []string{"--full", "every", "4", "--keep", "1", "--levels", "L1:every,L4:6", "--object", place}
+			d := killedDrift(t, mpi, "4", to...)
+			for epoch, want := range map[int]bool{3: false, 5: true, 6: true} {
+				at := server.Path(fmt.Sprintf("jobs/drift/epoch-%06d/manifest.json", epoch))
+				if _, err := os.Stat(at); (err == nil) != want {
+					t.Errorf("epoch %d in the store: %v", epoch, err)
+				}
+			}
+			must(t, os.RemoveAll(d.run.Checkpoints()))
+			d.nodes.lose(t, 0, 1, 2, 3)
+			d.ends(t, to, "brought from the object store", "epoch 6")
+			m := string(mustRead(t, filepath.Join(d.run.Checkpoints(), "epoch-000006", "manifest.json")))
+			if !strings.Contains(m, `"parent": 5`) {
+				t.Errorf("manifest of epoch 6: %s", m)
+			}
+		})
+	}
+}
+
 // TestObjectStoreStandsIn loses the local disks, and the directory stays: its newest epoch is lost, and one that is in the
 // store is taken.
 func TestObjectStoreStandsIn(t *testing.T) {
