@@ -92,19 +92,29 @@ static bool is_canary(const uint8_t *p, const uint8_t *end) {
            !memcmp(p + 4, address, sizeof address);
 }
 
-// The first place from p on that may be the prefix of an instruction that has to be changed; NULL: there is
-// none.  Most bytes 0x64 are part of an address or a number, and what follows them is no instruction that
+// Whether the byte FS_PREFIX at at may be the prefix of an instruction that has to be changed.
+static bool may_be(const uint8_t *at, const uint8_t *end) {
+    struct insn in;
+    if (is_canary(at, end)) return false;
+    // Close to the end it may look cut off: a prefix before it (0x66) can make an instruction shorter.
+    return end - at < 2 * INSN_MOST || (insn_decode(at, end, &in) && in.memory);
+}
+
+// The first place from p on for which this is so; NULL: there is none.  Most bytes 0x64 are part of an address or a number, and what follows them is no instruction that
 // addresses memory: that is seen without knowing where instructions begin.
 static uint8_t *candidate(uint8_t *p, uint8_t *end) {
-    struct insn in;
     uint8_t *at;
     while ((at = memchr(p, FS_PREFIX, (size_t)(end - p)))) {
         p = at + 1;
-        if (is_canary(at, end)) continue;
-        // Close to the end it may look cut off: a prefix before it (0x66) can make an instruction shorter.
-        if (end - at < 2 * INSN_MOST || (insn_decode(at, end, &in) && in.memory)) return at;
+        if (may_be(at, end)) return at;
     }
     return NULL;
+}
+
+bool object_has_prefix(const struct object *o, const uint8_t *at) {
+    for (unsigned s = 0; s < o->segments; s++)
+        if (at >= o->code[s].at && at < o->code[s].end) return *at == FS_PREFIX && may_be(at, o->code[s].end);
+    return false;
 }
 
 // Decodes the instructions from p to end; false when the last one does not end there.

@@ -43,4 +43,8 @@ struct found {
 bool object_scan(const struct object *o, struct found *found);
 void found_done(struct found *f);
 
+// Whether object_scan could find this place: it is in a segment of code, and what begins there is the prefix of
+// an instruction that addresses memory through FS, other than the check of a stack protector.
+bool object_has_prefix(const struct object *o, const uint8_t *at);
+
 #endif

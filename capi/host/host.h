@@ -29,7 +29,7 @@
 //   wrap.h       wrap.c (programs that start the program)
 //   at_end.h     at_end.c (what libraries of the lower half want called at the end)
 //   lower_tls.h  lower_tls.c (thread-local storage of the lower half); fs_code.h, fs_code.c (finds the code that
-//                is to be changed), insn.h, insn.c (machine instructions)
+//                is to be changed), fs_cache.h, fs_cache.c (keeps what was found), insn.h, insn.c (machine instructions)
 //
 // Words: "upper" is the application's half, "lower" ours.  Handlers tell the halves apart by
 // where a thread stands (stands_in_upper; docs/split-process.md P5).

@@ -24,6 +24,7 @@
 //
 // Nothing here may use thread-local storage or the C library's allocator: this code runs within dlopen.
 #include "host.h"
+#include "fs_cache.h"
 #include "fs_code.h"
 #include "insn.h"
 #include "lower.h"
@@ -63,11 +64,14 @@ static bool writable(const struct object *o, bool on) {
 }
 
 // Changes an object; false when that cannot be done, and the object is as it was.
-static bool convert(const struct link_map *m) {
+static bool convert(const struct link_map *m, const struct fs_cache *cache) {
     struct object o;
     struct found found = {0};
+    struct fs_key key;
     if (!object_read(m, &o)) return false;
-    bool good = object_scan(&o, &found);
+    fs_cache_key(cache, m, &o, &key);
+    bool good = fs_cache_get(cache, &key, &o, &found);
+    if (!good && (good = object_scan(&o, &found))) fs_cache_put(cache, &key, &o, &found);
     if (good && found.count) {
         good = writable(&o, true);
         for (size_t i = 0; good && i < found.count; i++) *found.at[i] = GS_PREFIX;
@@ -101,12 +105,18 @@ static const char *convert_all(void) {
     for (unsigned i = 0; i < nconverted; i++)
         if (is_loaded(converted[i])) converted[kept++] = converted[i];
     nconverted = kept;
-    for (const struct link_map *m = _r_debug.r_map; m; m = m->l_next) {
+    struct fs_cache cache = {.folder = -1};
+    const char *unknown = NULL;
+    for (const struct link_map *m = _r_debug.r_map; m && !unknown; m = m->l_next) {
         if (is_converted(m)) continue;
-        if (nconverted == OBJECTS || !convert(m)) return m->l_name;
-        converted[nconverted++] = m;
+        if (!cache.finder_bytes) fs_cache_open(&cache, _r_debug.r_map);
+        if (nconverted == OBJECTS || !convert(m, &cache))
+            unknown = m->l_name;
+        else
+            converted[nconverted++] = m;
     }
-    return NULL;
+    fs_cache_close(&cache);
+    return unknown;
 }
 
 // From now on the gate writes FS.  False: that is too late for another thread.  lower_me is NULL in a thread of
@@ -284,6 +294,7 @@ void lower_tls_begin(void) {
     set_gs((void *)tp);
     if ((why = change_libraries())) return;
     lower_gs = lower_quick = true;
+    fs_cache_begin();
     if (!convert_all()) return;
     why = "a library has code that libckpt does not understand";
     lower_quick = false;

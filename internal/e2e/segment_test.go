@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -140,5 +141,90 @@ int main(int argc, char **argv) {
 	t.Setenv("CKPT_LOWER_TLS", "fs")
 	if out, err = run("threads"); err != nil || strings.Count(out, "sum 84") != 2 {
 		t.Errorf("as it says: %v\n%s", err, out)
+	}
+}
+
+// TestCodeIsKept: ranks that find nothing in the folder where it is kept what ckptrun finds in code, and those that find
+// it there, compute the same under both MPIs; a rank is started from the folder and leaves it as it is.
+func TestCodeIsKept(t *testing.T) {
+	needCommands(t)
+	for _, mpi := range []string{"mpich", "openmpi"} {
+		t.Run(mpi, func(t *testing.T) {
+			needmpi.Test(t, mpi)
+			dir := t.TempDir()
+			source := filepath.Join(dir, "sum.c")
+			if err := os.WriteFile(source, []byte(`
+#include <mpi.h>
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+static __thread int mine = 3;
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    int sum = 0;
+    for (int i = 0; i < 100; i++) MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    int closed = close(-1);
+    printf("sum %d, closed %d errno %d\n", sum, closed, errno);
+    MPI_Finalize();
+    return 0;
+}`), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			program := filepath.Join(dir, "sum")
+			if out, err := exec.Command("mpicc."+mpi, "-o", program, source).CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			run := func(folder string) {
+				t.Helper()
+				argv := []string{"-n", "12", built.CkptRun(), "--dir", filepath.Join(t.TempDir(), "ckpt"), "--", program}
+				if mpi == "openmpi" {
+					argv = slices.Concat([]string{"--allow-run-as-root", "--oversubscribe", "-x", "CKPT_CODE_CACHE"}, argv)
+				}
+				cmd := exec.Command("mpiexec."+mpi, argv...)
+				cmd.Env = append(os.Environ(), "CKPT_CODE_CACHE="+folder)
+				out, err := cmd.CombinedOutput()
+				if err != nil || strings.Count(string(out), "sum 36, closed -1 errno 9\n") != 12 {
+					t.Fatalf("%s: %v\n%s", folder, err, out)
+				}
+			}
+			folder := filepath.Join(dir, "kept")
+			times := func() map[string]int64 {
+				t.Helper()
+				entries, err := os.ReadDir(folder)
+				if err != nil {
+					t.Fatal(err)
+				}
+				times := map[string]int64{}
+				for _, e := range entries {
+					info, err := e.Info()
+					if err != nil {
+						t.Fatal(err)
+					}
+					times[e.Name()] = info.ModTime().UnixNano()
+				}
+				return times
+			}
+			run(folder)
+			first := times()
+			if len(first) < 10 {
+				t.Fatalf("%d objects", len(first))
+			}
+			run(folder)
+			if again := times(); !maps.Equal(first, again) {
+				t.Errorf("a second start kept something:\n%v\n%v", first, again)
+			}
+			for name := range first { // none of them is whole any more
+				if err := os.Truncate(filepath.Join(folder, name), 100); err != nil {
+					t.Fatal(err)
+				}
+			}
+			run(folder)
+			if err := os.Chmod(folder, 0o777); err != nil {
+				t.Fatal(err)
+			}
+			run(folder)
+			run("none")
+			run("/proc/nowhere")
+		})
 	}
 }
