@@ -275,7 +275,7 @@ one-mpi:
 	TARGETS='$(or $(TARGETS),demo)' scripts/onempi.sh
 
 # A few minutes; FULL=1 takes every combination and more rounds.  ONLY=query,... measures a part.
-bench: all $(BENCHES)
+bench: all examples soak-programs $(BENCHES)
 	$(GO) run ./bench -build $(BUILD) $(if $(FULL),-full) $(if $(ONLY),-only $(ONLY))
 
 include internal/soak/module.mk

@@ -49,6 +49,7 @@ var studies = []study{
 	{"checkpoint", measureCheckpoint},
 	{"restart", measureRestart},
 	{"embed", measureEmbed},
+	{"ranks", measureRanks},
 	{"processor", measureProcessor},
 	{"when", playWhen},
 }

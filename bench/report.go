@@ -20,6 +20,7 @@ type report struct {
 	Comparisons []*comparison `json:"comparisons"`
 	Saves       []*save       `json:"saves,omitempty"`
 	Played      []*playedJob  `json:"played,omitempty"` // nothing was measured
+	Many        []*manyRanks  `json:"many,omitempty"`
 }
 
 // save writes name.json and name.md into dir, and the tables to the terminal.
@@ -43,6 +44,10 @@ func (r *report) save(dir, name string, b *bench) error {
 		"Differences and ratios are those within a round; a figure without a spread is of one round. Goals are about the difference " +
 		"of the quickest batches of calls, which the rest of the machine disturbed least. Every round is in `" + name + ".json`.\n\n" +
 		"Machine: " + r.Machine.summary() + ".\n\nAgain: `" + r.Command + "`\n" + tables
+	if r.Many != nil {
+		text = "<!-- Written by `" + r.Command + "`. -->\n# " + r.Title + "\n\n" + r.Text + "\n\nMachine: " + r.Machine.summary() +
+			".\n\nAgain: `" + r.Command + "`\n" + tables
+	}
 	if r.Played != nil {
 		text = "<!-- Written by `" + r.Command + "`. -->\n# " + r.Title + "\n\n" + r.Text + "\n\nAgain: `" + r.Command + "`\n" + tables
 	}
@@ -63,6 +68,9 @@ func (r *report) tables() string {
 	}
 	if r.Played != nil {
 		tableOfPlayed(&out, r.Played)
+	}
+	if r.Many != nil {
+		tableOfMany(&out, r.Many)
 	}
 	return out.String()
 }
