@@ -9,8 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -148,7 +146,7 @@ func (j *Job) serveLevels() {
 			j.lookAtObjects()
 		}
 		l.raiser = newRaiser(j)
-		go l.raiser.run()
+		l.raiser.run()
 	}
 }
 
@@ -256,7 +254,7 @@ func (j *Job) listenLevels() {
 	j.net.Handle(kindRaise, func(from int, payload []byte) {
 		var o raiseOrder
 		if json.Unmarshal(payload, &o) == nil && o.Task != nil && o.Task.Check() == nil {
-			go j.tell(from, kindRaised, raiseOrder{Seq: o.Seq, Raised: j.raiseHere(o.Task)})
+			go func() { j.tell(from, kindRaised, raiseOrder{Seq: o.Seq, Raised: j.raiseHere(o.Task)}) }()
 		}
 	})
 	if j.group.rank() == 0 {
@@ -314,245 +312,6 @@ func openSound(path string, m *store.Manifest, process int) (*image.File, error)
 	return f, nil
 }
 
-// ---- rank 0 ------------------------------------------------------------------------------------
-
-// raiser raises epochs, one after the other.
-type raiser struct {
-	j    *Job
-	wake chan struct{}
-
-	mu      sync.Mutex
-	queue   []raiseJob
-	now     []int         // epochs that are being read from
-	current chan struct{} // done of the one that is being raised; nil: none is
-	seq     uint64
-	answers chan *levels.Raised // to the order with that number
-}
-
-// raiseJob is an epoch to be raised.
-type raiseJob struct {
-	epoch int
-	due   []int         // levels, lowest first
-	done  chan struct{} // closed when it was raised, or could not be
-}
-
-func newRaiser(j *Job) *raiser { return &raiser{j: j, wake: make(chan struct{}, 1)} }
-
-// raise queues an epoch that was committed.
-func (r *raiser) raise(epoch int, due []int) (done <-chan struct{}) {
-	job := raiseJob{epoch, due, make(chan struct{})}
-	r.mu.Lock()
-	r.queue = append(r.queue, job)
-	r.mu.Unlock()
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
-	return job.done
-}
-
-// busy are epochs that must stay: those being raised, and of those that wait the newest of each level.
-func (r *raiser) busy() []int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	list := slices.Clone(r.now)
-	var seen [levels.Shared + 1]bool
-	for i := len(r.queue) - 1; i >= 0; i-- {
-		job := r.queue[i]
-		for _, level := range job.due {
-			if !seen[level] {
-				seen[level] = true
-				list = append(list, job.epoch)
-			}
-		}
-	}
-	return list
-}
-
-func (r *raiser) run() {
-	for {
-		r.mu.Lock()
-		var job raiseJob
-		if len(r.queue) > 0 {
-			job, r.queue = r.queue[0], r.queue[1:]
-			r.now, r.current = []int{job.epoch}, job.done
-		}
-		r.mu.Unlock()
-		if job.epoch == 0 {
-			select {
-			case <-r.wake:
-				continue
-			case <-r.j.done:
-				return
-			case <-r.j.networkFailed():
-				return
-			}
-		}
-		r.raiseEpoch(job)
-		close(job.done)
-		r.mu.Lock()
-		r.now, r.current = nil, nil
-		r.mu.Unlock()
-		r.j.noteRaising("")
-	}
-}
-
-// raiseEpoch raises an epoch, and those that it needs before it, to all levels that are due.
-func (r *raiser) raiseEpoch(job raiseJob) {
-	j := r.j
-	m, err := j.store.Manifest(job.epoch)
-	if errors.Is(err, store.ErrNone) {
-		return // removed before its turn
-	}
-	if err != nil {
-		j.log.Warn("an epoch cannot be raised", zap.Int("epoch", job.epoch), zap.Error(err))
-		return
-	}
-	chain := append(slices.Clone(m.Needs), job.epoch)
-	r.mu.Lock()
-	r.now = chain
-	r.mu.Unlock()
-	for _, level := range job.due {
-		for _, e := range chain {
-			err := r.raiseTo(e, level)
-			if err == nil {
-				continue
-			}
-			if j.ending() || j.networkFailed() != nil && j.net.Err() != nil {
-				return
-			}
-			j.log.Warn(fmt.Sprintf("epoch %d could not be raised to level %d; it stays as it was", e, level), zap.Error(err))
-			j.noteNotRaised(e, level, err)
-			r.recordFailed(e, level, err)
-			if e != job.epoch {
-				r.recordFailed(job.epoch, level, fmt.Errorf("epoch %d, which it needs: %w", e, err))
-			}
-			break
-		}
-	}
-}
-
-// recordFailed notes in a manifest why a level was not reached.
-func (r *raiser) recordFailed(epoch, level int, why error) {
-	_ = r.j.store.Change(epoch, func(m *store.Manifest) error { // the log has it, at least
-		if m.Levels != nil {
-			m.Levels.Fail(level, why.Error())
-		}
-		return nil
-	})
-}
-
-// raiseTo raises one epoch to one level.
-func (r *raiser) raiseTo(epoch, level int) error {
-	j := r.j
-	m, err := j.store.Manifest(epoch)
-	if err != nil {
-		return err
-	}
-	if m.Levels == nil || m.Levels.Has(level) {
-		return nil
-	}
-	l := &j.levels.layout
-	names := make([]string, len(m.Levels.Nodes))
-	for n := range m.Levels.Nodes {
-		names[n] = m.Levels.Nodes[n].Name
-	}
-	if !slices.Equal(names, l.Names) || m.Levels.Set != j.levels.place.Set {
-		return errors.New("it was written by an earlier run, on other nodes")
-	}
-	j.noteRaising(fmt.Sprintf("epoch %d to level %d", epoch, level))
-	peers := make([]levels.Peer, len(names))
-	for n := range names {
-		peers[n] = levels.Peer{Name: names[n], Leader: l.Leader(n)}
-	}
-	begun := time.Now()
-	t := levels.Task{Level: level, Epoch: epoch, Record: m.Levels, Peers: peers}
-	if level == levels.Shared && j.toObjects() {
-		return r.raiseObjects(m, t)
-	}
-	all, err := r.order(t)
-	if err != nil {
-		return err
-	}
-	took := time.Since(begun)
-	err = j.store.Change(epoch, func(m *store.Manifest) error {
-		rec := m.Levels.Clone()
-		for n, one := range all {
-			switch level {
-			case levels.Partner:
-				if b := l.Before(n); b >= 0 {
-					rec.Nodes[b].Copies = names[n]
-				}
-			case levels.Coded:
-				rec.Nodes[n].Parity = one.Parity
-			}
-		}
-		rec.Complete(level)
-		rec.Took = append(rec.Took, levels.Took{Level: level, Seconds: took.Seconds()})
-		m.Levels, m.Level = rec, rec.Level()
-		return nil
-	})
-	if err == nil {
-		j.log.Info("epoch raised", zap.Int("epoch", epoch), zap.Int("level", level), zap.Duration("took", took))
-		j.raisedIn(level, took)
-	}
-	return err
-}
-
-// order has all leaders do their part, and collects what they say.
-func (r *raiser) order(t levels.Task) ([]*levels.Raised, error) {
-	j := r.j
-	nodes := len(t.Peers)
-	if j.net == nil {
-		one := j.raiseHere(&t)
-		if one.Error != "" {
-			return nil, fmt.Errorf("node %s: %s", t.Peers[0].Name, one.Error)
-		}
-		return []*levels.Raised{one}, nil
-	}
-	answers := make(chan *levels.Raised, nodes)
-	r.mu.Lock()
-	r.seq++
-	seq := r.seq
-	r.answers = answers
-	r.mu.Unlock()
-	for n := range nodes {
-		task := t
-		task.Node = n
-		j.tell(t.Peers[n].Leader, kindRaise, raiseOrder{Seq: seq, Task: &task})
-	}
-	all := make([]*levels.Raised, nodes)
-	var errs []error
-	for range nodes {
-		select {
-		case one := <-answers:
-			if one.Node < 0 || one.Node >= nodes || all[one.Node] != nil {
-				return nil, fmt.Errorf("an answer of node %d of %d", one.Node, nodes)
-			}
-			all[one.Node] = one
-			if one.Error != "" {
-				errs = append(errs, fmt.Errorf("node %s: %s", t.Peers[one.Node].Name, one.Error))
-			}
-		case <-j.net.Failed():
-			return nil, j.net.Err()
-		case <-j.done:
-			return nil, errors.New("the job is ending")
-		}
-	}
-	return all, errors.Join(errs...)
-}
-
-func (r *raiser) heard(o raiseOrder) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if o.Seq == r.seq && r.answers != nil {
-		select {
-		case r.answers <- o.Raised:
-		default: // nobody has been asked so often
-		}
-	}
-}
-
 // raiseCommitted has an epoch raised that was just committed. If the program is to end it waits for that: nobody
 // may reach the local files afterwards.
 func (a *attempt) raiseCommitted() {
@@ -574,12 +333,6 @@ func (a *attempt) raiseCommitted() {
 		a.j.log.Warn("the program ends before its last epoch is raised to all levels", zap.Int("epoch", a.epoch), zap.Error(context.Cause(a.ctx)))
 	case <-a.j.networkFailed():
 	}
-}
-
-func (j *Job) noteRaising(what string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.status.Raising = what
 }
 
 func (j *Job) noteNotRaised(epoch, level int, err error) {

@@ -230,21 +230,6 @@ func (j *Job) awaitRaised() {
 	}
 }
 
-// idle is closed when all epochs that are queued now were raised, or could not be.
-func (r *raiser) idle() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if n := len(r.queue); n > 0 {
-		return r.queue[n-1].done
-	}
-	if r.current != nil {
-		return r.current
-	}
-	none := make(chan struct{})
-	close(none)
-	return none
-}
-
 // wants tells whether this process looks after an image of an epoch in a restart, and its node needs it.
 func (b *rebuilding) wants(m *store.Manifest, i int) bool {
 	switch {

@@ -96,13 +96,23 @@ func (r *raiser) raiseObjects(m *store.Manifest, t levels.Task) error {
 		list.Files = append(list.Files, store.AsStored(f))
 	}
 	took := time.Since(begun)
-	err = j.store.Change(m.Epoch, func(m *store.Manifest) error {
+	raised := func(m *store.Manifest) error {
 		rec := m.Levels.Clone()
 		rec.Complete(levels.Shared)
 		rec.Took = append(rec.Took, levels.Took{Level: levels.Shared, Seconds: took.Seconds()})
 		m.Levels, m.Level, m.Objects = rec, rec.Level(), &list
-		return store.PutManifest(ctx, to, m)
-	})
+		return nil
+	}
+	// The store first, which may be slow, and what it has may know less of lower levels; then here, where others wait.
+	if m, err = j.store.Manifest(m.Epoch); err != nil {
+		return err
+	}
+	if err = raised(m); err == nil {
+		err = store.PutManifest(ctx, to, m)
+	}
+	if err == nil {
+		err = r.change(m.Epoch, raised)
+	}
 	if err != nil {
 		return err
 	}

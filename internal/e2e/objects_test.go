@@ -242,6 +242,32 @@ func TestObjectStoreDamaged(t *testing.T) {
 	}
 }
 
+// TestObjectStoreSlow: while the store takes nothing, newer epochs come to the levels below it. When it does again, the
+// epoch that waited comes to level 4.
+func TestObjectStoreSlow(t *testing.T) {
+	j := newObjects(t, "mpich")
+	p := j.startWithin(t, "L1:every,L2:every,L4:2", "5m")
+	j.proxy.Set(objectstore.Fault{Do: objectstore.Paused, Method: "PUT"})
+	j.save(t, p, 1, "2")
+	j.save(t, p, 2, "2")
+	<-j.proxy.Met()
+	j.save(t, p, 3, "2")
+	j.save(t, p, 4, "2")
+	if level := levelOf(j.run, 2); level != "2" {
+		t.Errorf("epoch 2 is at level %s without the store", level)
+	}
+	j.proxy.Set()
+	j.proxy.Resume()
+	if !Poll(patience, p.Done(), func() bool { return levelOf(j.run, 2) == "4" && levelOf(j.run, 4) == "4" }) {
+		t.Errorf("epochs 2 and 4 are at levels %s and %s", levelOf(j.run, 2), levelOf(j.run, 4))
+	}
+	j.kill(t, p)
+	j.loseAll(t)
+	if said := j.finish(t, "--local", j.nodes.local(), "--dir", j.run.Checkpoints(), "--restart", j.place); !strings.Contains(said, "epoch 4") {
+		t.Errorf("says %s", said)
+	}
+}
+
 // TestObjectStoreFails has the store fail in the ways in which stores do, while an epoch is brought there. The job runs on,
 // the epoch before is as it was, and the user is told.
 func TestObjectStoreFails(t *testing.T) {
