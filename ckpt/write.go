@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"runtime"
 	"sync/atomic"
@@ -236,6 +237,9 @@ func (a *attempt) memory(c *capture) (m image.Memory, done func(), err error) {
 		p, err = image.OpenSelf()
 	}
 	if err != nil {
+		if errors.Is(err, fs.ErrPermission) && a.copy != 0 {
+			err = fmt.Errorf("%w: the kernel keeps this process from the memory of its children; where kernel.yama.ptrace_scope is 2 or 3, --snapshot stop does without", err)
+		}
 		return nil, nil, err
 	}
 	return p, func() { p.Close() }, nil
