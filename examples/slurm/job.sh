@@ -41,7 +41,8 @@ what=(-- "$@")
 if ckptctl ls "$dir" >/dev/null 2>&1; then
     what=(--restart "$dir")
 fi
-srun ckptrun --dir "$dir" "${what[@]}" &
+# When a rank is lost, so is the job: the others would wait for it until the time is over.
+srun --kill-on-bad-exit=1 ckptrun --dir "$dir" "${what[@]}" &
 step=$!
 while kill -0 $step 2>/dev/null; do
     wait $step # ends early when the signal arrives; the shell runs save then
