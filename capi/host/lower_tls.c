@@ -35,6 +35,7 @@
 #include <dirent.h>
 #include <elf.h>
 #include <link.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -206,20 +207,31 @@ static bool move_to_stub(uint8_t *p, uint8_t *end, const uint8_t *prologue, size
 // rdfsbase rax; wrgsbase rax
 static const uint8_t child_sets_gs[] = {0xf3, 0x48, 0x0f, 0xae, 0xc0, 0xf3, 0x48, 0x0f, 0xae, 0xd8};
 
-// Finds "mov eax, number; syscall; test rax, rax; jl error; jz child; ret" and changes what the child begins
-// with.
-static bool change_clone(const struct object *o, uint32_t number) {
+// Finds "mov eax, number; syscall; test rax, rax; jl error; jz child; ret" between p and end and changes what the
+// child begins with.
+static bool change_clone_in(uint8_t *p, uint8_t *end, uint8_t *limit, uint32_t number) {
     const uint8_t pattern[] = {
         0xb8, (uint8_t)number, (uint8_t)(number >> 8), 0, 0, 0x0f, 0x05, 0x48, 0x85, 0xc0, 0x7c};
+    for (; (p = memmem(p, (size_t)(end - p), pattern, sizeof pattern)); p++) {
+        const uint8_t *branch = p + sizeof pattern + 1;
+        if (limit - branch < 2 || branch[0] != 0x74) continue;
+        return move_to_stub((uint8_t *)branch + 2 + (int8_t)branch[1], limit, child_sets_gs,
+                            sizeof child_sets_gs);
+    }
+    return false;
+}
+
+// The same in all of an object.  Both calls stand close behind the function clone, where the search takes no time.
+static bool change_clone(const struct object *o, uint32_t number) {
+    enum { NEAR = 64 << 10 };
+    uint8_t *known = (uint8_t *)clone;
     for (unsigned s = 0; s < o->segments; s++) {
         uint8_t *end = o->code[s].end;
-        for (uint8_t *p = o->code[s].at; (p = memmem(p, (size_t)(end - p), pattern, sizeof pattern)); p++) {
-            const uint8_t *branch = p + sizeof pattern + 1;
-            if (branch[0] != 0x74) continue;
-            return move_to_stub((uint8_t *)branch + 2 + (int8_t)branch[1], end, child_sets_gs,
-                                sizeof child_sets_gs);
-        }
+        if (known >= o->code[s].at && end - known > NEAR && change_clone_in(known, known + NEAR, end, number))
+            return true;
     }
+    for (unsigned s = 0; s < o->segments; s++)
+        if (change_clone_in(o->code[s].at, o->code[s].end, o->code[s].end, number)) return true;
     return false;
 }
 

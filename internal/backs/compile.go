@@ -23,8 +23,11 @@ type MPI struct {
 	Is, Called, Version, Standard string
 }
 
-// whichLine is the last line of capi/back/which.in, preprocessed.
-var whichLine = regexp.MustCompile(`(?m)^libckpt-mpi ([a-z-]+) "([^"]*)" (.*) ([0-9]+) ([0-9]+)\s*$`)
+// whichLine is the last line of capi/back/which.in, preprocessed. It is compiled when somebody asks: each rank has
+// this package, and few compile a back.
+var whichLine = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?m)^libckpt-mpi ([a-z-]+) "([^"]*)" (.*) ([0-9]+) ([0-9]+)\s*$`)
+})
 
 // Ask asks a compiler which MPI it compiles for. sources is the folder of the installed sources.
 func Ask(ctx context.Context, mpicc, sources string) (MPI, error) {
@@ -35,7 +38,7 @@ func Ask(ctx context.Context, mpicc, sources string) (MPI, error) {
 	if err != nil {
 		return MPI{}, fmt.Errorf("%s does not find its mpi.h: %s; is it an MPI's compiler?", mpicc, firstError(string(out)))
 	}
-	m := whichLine.FindStringSubmatch(string(out))
+	m := whichLine().FindStringSubmatch(string(out))
 	if m == nil {
 		return MPI{}, fmt.Errorf("%s: its mpi.h does not say whose it is", mpicc)
 	}
@@ -221,7 +224,7 @@ func FrontOf(program, dir string) (library string, has bool) {
 		return "", false
 	}
 	for _, n := range needs {
-		if !mpiLibrary.MatchString(n) {
+		if !mpiLibrary().MatchString(n) {
 			continue
 		}
 		library = n
@@ -233,4 +236,6 @@ func FrontOf(program, dir string) (library string, has bool) {
 }
 
 // mpiLibrary matches libraries of C functions of MPI, not those of other languages, which need them.
-var mpiLibrary = regexp.MustCompile(`^lib(mpi|mpich|mpi_abi|mpi_cray|mpi_gnu_[0-9]+|mpi_mt|msmpi|mpt|pmpich)\.so(\.[0-9.]+)?$`)
+var mpiLibrary = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^lib(mpi|mpich|mpi_abi|mpi_cray|mpi_gnu_[0-9]+|mpi_mt|msmpi|mpt|pmpich)\.so(\.[0-9.]+)?$`)
+})

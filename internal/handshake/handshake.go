@@ -54,9 +54,10 @@ func parseHello(name string) (Hello, error) {
 // config is TLS as both ends use it: hello is the one protocol, and peer the one key that the other may have.
 func config(me *Identity, hello Hello, peer PublicKey) *tls.Config {
 	return &tls.Config{
-		Certificates: []tls.Certificate{me.certificate},
-		MinVersion:   tls.VersionTLS13,
-		NextProtos:   []string{hello.name()},
+		GetCertificate:       func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return me.certificate() },
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return me.certificate() },
+		MinVersion:           tls.VersionTLS13,
+		NextProtos:           []string{hello.name()},
 		// The chain and the name of a certificate are not looked at: its key is known (pinned).
 		InsecureSkipVerify: true,
 		ClientAuth:         tls.RequireAnyClientCert,
