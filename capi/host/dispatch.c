@@ -109,6 +109,7 @@ const struct trap traps[TRAPS] = {
     [SYS_pipe2] = PLAIN(sys_pipe),
     [SYS_socket] = PLAIN(sys_newfd),
     [SYS_socketpair] = PLAIN(sys_socketpair),
+    [SYS_listen] = PLAIN(sys_listen),
     [SYS_getsockname] = PLAIN(sys_socket_name),
     [SYS_getpeername] = PLAIN(sys_socket_name),
     [SYS_recvmsg] = AGAIN(sys_recvmsg),

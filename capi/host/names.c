@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// names.c: the addresses that the application sees of its sockets.
+// names.c: the addresses that the application sees of its sockets, and that a restart can have them again.
 //
 // A socket that a restart has made again may have other addresses than before, at both ends.  The application goes on
 // with those that it knows.  A socket is known by its number on the kernel's file system of sockets, so copies of a
@@ -49,4 +49,19 @@ long sys_socket_name(struct call *c) {
         !copy_out((uint64_t)c->a[2], &n, sizeof n))
         return -EFAULT;
     return 0;
+}
+
+// listen: connections that the application closes linger at the port for a minute, and a restart must have this port
+// again.  The kernel lets it if both the new socket and those that linger have SO_REUSEADDR, and the latter have
+// it from the socket that listened.  It is set behind the call, so that bind and listen fail when they would.
+long sys_listen(struct call *c) {
+    long r = RAW2(SYS_listen, c->a[0], c->a[1]);
+    int family = 0;
+    socklen_t bytes = sizeof family;
+    if (r < 0 || RAW6(SYS_getsockopt, c->a[0], SOL_SOCKET, SO_DOMAIN, &family, &bytes, 0) ||
+        (family != AF_INET && family != AF_INET6))
+        return r;
+    const int on = 1;
+    RAW6(SYS_setsockopt, c->a[0], SOL_SOCKET, SO_REUSEADDR, &on, sizeof on, 0);
+    return r;
 }

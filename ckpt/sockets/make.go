@@ -156,7 +156,7 @@ func (m *Made) makeBound(s *Socket) (fd int, err error) {
 			err = bindSoon(fd, sockaddrOf(s.Family, any))
 		}
 		if err != nil {
-			return fd, fmt.Errorf("the program had a socket at %v: %w: end whoever has this port (`ss -ltnp`), wait a minute until the kernel forgets connections that the program had closed (it does at once for a socket with SO_REUSEADDR), or restart on another host", s.Local, err)
+			return fd, fmt.Errorf("the program had a socket at %v: %w: end whoever has this port (`ss -ltnp`), wait a minute until the kernel forgets connections that a program had closed there, or restart on another host", s.Local, err)
 		}
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, reuse)
 	}
