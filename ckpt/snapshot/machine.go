@@ -4,7 +4,7 @@ package snapshot
 
 import (
 	"bufio"
-	"bytes"
+	"io"
 	"os"
 	"sort"
 	"strings"
@@ -13,11 +13,18 @@ import (
 // CPUFlags lists the features of this machine's processor. A program chooses code by them once, when it starts
 // (docs/split-process.md P26), so the machine of a restart needs all features of the machine of the image.
 func CPUFlags() ([]string, error) {
-	b, err := os.ReadFile("/proc/cpuinfo")
+	f, err := os.Open("/proc/cpuinfo")
 	if err != nil {
 		return nil, err
 	}
-	sc := bufio.NewScanner(bytes.NewReader(b))
+	defer f.Close()
+	return cpuFlags(f)
+}
+
+// cpuFlags reads no further than the first processor: the kernel writes this file while it is read, and takes long
+// for a machine with many.
+func cpuFlags(r io.Reader) ([]string, error) {
+	sc := bufio.NewScanner(r)
 	sc.Buffer(nil, 1<<20)
 	for sc.Scan() {
 		if name, flags, ok := strings.Cut(sc.Text(), ":"); ok && strings.TrimSpace(name) == "flags" {
