@@ -90,9 +90,14 @@ func TestNodesIPv6(t *testing.T) {
 			native := newAwaitsIn(t, mpi, shared)
 			native.letGo()
 			p := step(native, 3, native.argv...)
-			exit, err := p.Wait(time.Minute)
-			if said := mustRead(t, native.run.Stderr); err != nil || exit != (Exit{}) {
-				t.Skipf("%s itself does not run with IPv6 alone: %v, %v: %.600s", mpi, exit, err, said)
+			// MPICH 4.0 computes, and then may never end by itself; above it ckptrun sees to that.
+			computed := Poll(patience, p.Done(), func() bool { _, err := os.Stat(native.file("result")); return err == nil })
+			native.mark.KillAll()
+			if _, err := p.Wait(patience); err != nil {
+				t.Fatal(err)
+			}
+			if !computed {
+				t.Skipf("%s itself does not run with IPv6 alone: %.600s", mpi, mustRead(t, native.run.Stderr))
 			}
 			a := newAwaitsIn(t, mpi, shared)
 			p = step(a, 3, append([]string{built.CkptRun(), "--dir", a.run.Checkpoints(), "--"}, a.argv...)...)
