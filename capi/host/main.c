@@ -25,6 +25,7 @@
 #include <sys/auxv.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 struct host host;
@@ -52,6 +53,20 @@ static void check_machine(void) {
     if (host.xsave_max > 16384)
         die(1, "this processor's extended state (%u bytes) is larger than this version can keep",
             host.xsave_max);
+}
+
+// System calls are emulated with memory that the program names, which may not be there: it is read and written by the
+// kernel, not by a pointer.
+static void check_memory_calls(void) {
+    char from = 1, to = 0;
+    struct iovec local = {&to, 1}, remote = {&from, 1};
+    if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != 1 ||
+        process_vm_writev(getpid(), &local, 1, &remote, 1, 0) != 1)
+        die(1,
+            "process_vm_readv and process_vm_writev are forbidden here (%s), by which ckptrun reaches "
+            "what system calls of the program name; a container's seccomp profile must allow both, as "
+            "those of Docker and Podman do on Linux 4.8 and later",
+            strerror(errno));
 }
 
 // How much of the address space the lower half takes.  Go's runtime reserves most of this and uses little of
@@ -95,6 +110,7 @@ int main(int argc, char **argv, char **envp) {
     memcpy(environment, envp, (nenv + 1) * sizeof *environment);
 
     check_machine();
+    check_memory_calls();
     lower_tls_begin();
     check_addresses();
     know_ids();

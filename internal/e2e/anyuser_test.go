@@ -208,6 +208,26 @@ func TestConfined(t *testing.T) {
 	}
 }
 
+// Where a process may not even copy its own memory by the kernel nothing runs, and each command says so.
+func TestConfinedTooMuch(t *testing.T) {
+	needCommands(t)
+	confine := confinement(t)
+	for _, c := range []struct {
+		argv []string
+		exit int
+	}{
+		{[]string{built.CkptRun(), "--dir", filepath.Join(t.TempDir(), "ckpt"), "--", "true"}, 1},
+		{[]string{built.CkptCtl(), "doctor"}, 1},
+	} {
+		cmd := exec.Command(confine, append([]string{"strict"}, c.argv...)...)
+		out, err := cmd.CombinedOutput()
+		if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != c.exit || !strings.Contains(string(out), "process_vm_readv") ||
+			!strings.Contains(string(out), "seccomp profile must allow") {
+			t.Errorf("%q: %v: %s", c.argv, err, out)
+		}
+	}
+}
+
 // An MPI job with a limit of its address space: what ckptrun needs beside the program is in docs/limits.md.
 func TestLimitedJob(t *testing.T) {
 	for _, mpi := range mpis {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"unsafe"
@@ -24,6 +25,11 @@ func memoryProbes() []Probe {
 			Advice: "/proc must be mounted, and the kernel must let a process read its own memory " +
 				"(proc_mem.force_override must not be \"never\")",
 			Run: func(context.Context) (Outcome, string) { return procMem() },
+		},
+		{
+			Name: "process_vm_readv", For: "system calls of the program, whose memory it names", Needed: true,
+			Advice: "a container's seccomp profile must allow process_vm_readv and process_vm_writev, as those of Docker and Podman do",
+			Run:    func(context.Context) (Outcome, string) { return memoryCalls() },
 		},
 		{
 			Name: "tracing one's own children", For: "writing while the application runs (--snapshot cow)",
@@ -131,6 +137,21 @@ func procMem() (Outcome, string) {
 	if !bytes.Equal(got, []byte("probe")) {
 		return No, "what is read is not what was written"
 	}
+	return Yes, ""
+}
+
+// memoryCalls has the kernel copy a byte within this process, both ways.
+func memoryCalls() (Outcome, string) {
+	from, to := [1]byte{1}, [1]byte{}
+	local := []unix.Iovec{{Base: &to[0], Len: 1}}
+	remote := []unix.RemoteIovec{{Base: uintptr(unsafe.Pointer(&from[0])), Len: 1}}
+	if _, err := unix.ProcessVMReadv(os.Getpid(), local, remote, 0); err != nil {
+		return No, "process_vm_readv: " + err.Error()
+	}
+	if _, err := unix.ProcessVMWritev(os.Getpid(), local, remote, 0); err != nil {
+		return No, "process_vm_writev: " + err.Error()
+	}
+	runtime.KeepAlive(&from)
 	return Yes, ""
 }
 
