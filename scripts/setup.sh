@@ -33,6 +33,7 @@ g++: g++
 gfortran: gfortran
 make: make
 libc6-dev: /usr/include/stdio.h
+libibverbs-dev: /usr/include/infiniband/verbs.h
 python3: python3
 spin: spin
 git: git
@@ -49,6 +50,7 @@ libopenmpi-dev: mpicc.openmpi
 tested='
 python3-numpy: /usr/lib/python3/dist-packages/numpy/__init__.py
 iproute2: ip
+ibverbs-utils: ibv_devinfo
 munge: munged
 slurmctld: slurmctld
 slurmd: slurmd
