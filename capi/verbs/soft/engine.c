@@ -100,7 +100,7 @@ static int watch(int fd, void *what) {
 }
 
 static int listen_here(void) {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = soft.net.listen};
     socklen_t size = sizeof at;
     int one = 1;
     soft.listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -144,6 +144,8 @@ static int start(const struct soft_net *net, const struct soft_tell *tell) {
         return rc;
     return start_thread();
 }
+
+uint16_t soft_port(void) { return soft.port; }
 
 int soft_start(const struct soft_net *net, const struct soft_tell *tell) {
     pthread_mutex_lock(&soft.lock);

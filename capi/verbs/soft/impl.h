@@ -26,7 +26,6 @@ enum soft_op {
 enum {
     SOFT_WITH_IMM = 1,
     SOFT_SOLICITED = 2,
-    SOFT_GLOBAL = 4, // a datagram with a global route header
 };
 
 // Both ends are the same program on machines of one byte order. Payload follows a SEND, a WRITE and DATA.
@@ -40,6 +39,13 @@ struct soft_header {
     uint64_t at, a, b;
 };
 _Static_assert(sizeof(struct soft_header) == 64, "the header on the wire");
+
+// What comes first on a connection, and alone.
+struct soft_hello {
+    uint32_t magic, version;
+    uint64_t secret;
+};
+enum { SOFT_MAGIC = 0x74666f73, SOFT_VERSION = 1 };
 
 // ---- receives ----
 
@@ -100,6 +106,8 @@ struct soft_link {
     bool ours, connecting, want_out;
     struct soft_qp *qp; // ours: whose requests; NULL for datagrams. Theirs: whom the present request is for
     struct sockaddr_in to; // ours
+    bool greeted;          // theirs: it has said hello
+    uint64_t greet_by;     // theirs: until when it must
     STAILQ_HEAD(soft_frames, soft_frame) out;
     unsigned backlog; // frames in it
 
@@ -180,8 +188,8 @@ extern struct soft_adapter soft;
 uint64_t soft_now(void); // ns, of a clock that only grows
 
 // ---- link.c ----
-struct soft_link *soft_link_to(const struct sockaddr_in *to);
-struct soft_link *soft_link_shared(const struct sockaddr_in *to);
+struct soft_link *soft_link_to(const struct soft_address *to);
+struct soft_link *soft_link_shared(const struct soft_address *to);
 void soft_link_accept(void);
 void soft_link_close(struct soft_link *link);
 void soft_link_out(struct soft_link *link, struct soft_frame *frame);

@@ -19,6 +19,8 @@ enum {
     MESSAGES_A_TURN = 64, // of one link, so that others get theirs
     BACKLOG = 4096,       // datagrams to one process; more are lost, as they may be
     HELD_MS = 5,          // how often the file is looked for that holds answers back
+    STRANGERS = 64,       // connections that have not said hello
+    GREET_MS = 10000,     // how long they may take
 };
 #define MS 1000000ull
 
@@ -41,11 +43,27 @@ static struct soft_link *new_link(int fd, bool ours) {
     return link;
 }
 
-struct soft_link *soft_link_to(const struct sockaddr_in *to) {
+// The first frame of a connection.
+static bool greet(struct soft_link *link, uint64_t secret) {
+    struct soft_frame *frame = calloc(1, sizeof *frame);
+    struct soft_hello *hello = malloc(sizeof *hello);
+    if (frame == NULL || hello == NULL) {
+        free(frame);
+        free(hello);
+        return false;
+    }
+    *hello = (struct soft_hello){SOFT_MAGIC, SOFT_VERSION, secret};
+    frame->piece[0] = (struct iovec){hello, sizeof *hello};
+    frame->pieces = 1, frame->total = sizeof *hello, frame->owned = hello;
+    soft_link_out(link, frame);
+    return link->fd >= 0;
+}
+
+struct soft_link *soft_link_to(const struct soft_address *to) {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return NULL;
     bool connecting = false;
-    if (connect(fd, (const struct sockaddr *)to, sizeof *to) != 0) {
+    if (connect(fd, (const struct sockaddr *)&to->at, sizeof to->at) != 0) {
         if (errno != EINPROGRESS) {
             close(fd);
             return NULL;
@@ -54,16 +72,18 @@ struct soft_link *soft_link_to(const struct sockaddr_in *to) {
     }
     struct soft_link *link = new_link(fd, true);
     if (link == NULL) return NULL;
-    link->to = *to, link->connecting = connecting;
+    link->to = to->at, link->connecting = connecting;
     soft_link_watch(link);
-    return link;
+    if (greet(link, to->secret)) return link;
+    soft_link_close(link);
+    return NULL;
 }
 
-struct soft_link *soft_link_shared(const struct sockaddr_in *to) {
+struct soft_link *soft_link_shared(const struct soft_address *to) {
     struct soft_link *link;
     LIST_FOREACH(link, &soft.links, others) {
-        if (link->fd >= 0 && link->ours && link->qp == NULL && link->to.sin_port == to->sin_port &&
-            link->to.sin_addr.s_addr == to->sin_addr.s_addr)
+        if (link->fd >= 0 && link->ours && link->qp == NULL && link->to.sin_port == to->at.sin_port &&
+            link->to.sin_addr.s_addr == to->at.sin_addr.s_addr)
             return link->backlog < BACKLOG ? link : NULL;
     }
     return soft_link_to(to);
@@ -71,8 +91,19 @@ struct soft_link *soft_link_shared(const struct sockaddr_in *to) {
 
 void soft_link_accept(void) {
     int fd;
-    while ((fd = accept4(soft.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
-        (void)new_link(fd, false);
+    while ((fd = accept4(soft.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+        unsigned strangers = 0;
+        struct soft_link *link;
+        LIST_FOREACH(link, &soft.links, others) strangers += link->fd >= 0 && !link->ours && !link->greeted;
+        if (strangers >= STRANGERS) {
+            close(fd);
+            continue;
+        }
+        link = new_link(fd, false);
+        if (link == NULL) continue;
+        link->greet_by = soft_now() + GREET_MS * MS;
+        soft_deadline(link->greet_by);
+    }
 }
 
 // The frames of sends stay with their queue pair.
@@ -223,6 +254,23 @@ static size_t take_in(struct soft_link *link, struct iovec *v, int pieces) {
     return 0;
 }
 
+// Who does not begin as another adapter of this job would is nobody to talk to.
+static bool hello_in(struct soft_link *link) {
+    struct soft_hello hello;
+    while (link->got < sizeof hello) {
+        struct iovec v = {(char *)&link->in + link->got, sizeof hello - link->got};
+        size_t n = take_in(link, &v, 1);
+        if (n == 0) return false;
+        link->got += n;
+    }
+    memcpy(&hello, &link->in, sizeof hello);
+    link->got = 0;
+    link->greeted =
+        hello.magic == SOFT_MAGIC && hello.version == SOFT_VERSION && hello.secret == soft.net.secret;
+    if (!link->greeted) lost(link);
+    return link->greeted;
+}
+
 static bool header_in(struct soft_link *link) {
     while (link->got < sizeof link->in) {
         struct iovec v = {(char *)&link->in + link->got, sizeof link->in - link->got};
@@ -265,6 +313,7 @@ void soft_link_in(struct soft_link *link) {
         lost(link);
         return;
     }
+    if (!link->ours && !link->greeted && !hello_in(link)) return;
     for (int i = 0; i < MESSAGES_A_TURN; i++) {
         if (!header_in(link)) return;
         if (!link->begun) {
@@ -299,6 +348,13 @@ void soft_link_tick(uint64_t now) {
     soft.next = 0;
     LIST_FOREACH(link, &soft.links, others) {
         if (link->fd < 0) continue;
+        if (!link->ours && !link->greeted) {
+            if (now >= link->greet_by)
+                lost(link);
+            else
+                soft_deadline(link->greet_by);
+            continue;
+        }
         if (link->stalled && link->deadline != 0) {
             if (now >= link->deadline)
                 soft_request_refuse(link);

@@ -258,21 +258,20 @@ static void keep_pieces(struct soft_send *send, const struct ibv_send_wr *wr) {
 static void go_datagram(struct soft_send *send, const struct ibv_send_wr *wr, soft_route *route) {
     struct soft_qp *qp = send->qp;
     struct soft_header *h = &send->frame.header;
-    struct sockaddr_in to;
+    struct soft_address to;
     struct soft_link *link = NULL;
-    bool global = false;
+    const struct ibv_ah_attr *way = route(wr->wr.ud.ah);
     if (send->failed != IBV_WC_SUCCESS) {
         qp->state = IBV_QPS_SQE;
         tell(send, send->failed);
         soft_send_free(send);
         return;
     }
-    h->to_lid = route(wr->wr.ud.ah, &global);
+    h->to_lid = way->dlid;
     h->to = wr->wr.ud.remote_qpn;
     h->qkey = wr->wr.ud.remote_qkey & 1u << 31 ? qp->attr.qkey : wr->wr.ud.remote_qkey;
-    if (global) h->flags |= SOFT_GLOBAL;
     tell(send, IBV_WC_SUCCESS);
-    if (soft.net.find(soft.net.who, h->to_lid, h->to, &to) == 0) link = soft_link_shared(&to);
+    if (soft.net.find(soft.net.who, way, h->to, &to) == 0) link = soft_link_shared(&to);
     if (link == NULL) {
         soft_send_free(send);
         return;
@@ -298,8 +297,8 @@ static void go_connected(struct soft_send *send) {
         return;
     }
     if (qp->link == NULL) {
-        struct sockaddr_in to;
-        if (soft.net.find(soft.net.who, qp->attr.ah_attr.dlid, qp->attr.dest_qp_num, &to) == 0)
+        struct soft_address to;
+        if (soft.net.find(soft.net.who, &qp->attr.ah_attr, qp->attr.dest_qp_num, &to) == 0)
             qp->link = soft_link_to(&to);
         if (qp->link == NULL) {
             soft_link_lost(qp);

@@ -33,14 +33,23 @@ struct soft_cq;    // a completion queue
 struct soft_queue; // of receives, of one queue pair or shared
 struct soft_qp;    // a queue pair
 
+// soft_address is where an adapter can be reached, and what proves that who calls may do so.
+struct soft_address {
+    struct sockaddr_in at;
+    uint64_t secret;
+};
+
 // soft_net is how the adapter finds others. All are called with the lock held, and must not wait.
 struct soft_net {
+    // Where this adapter listens, at a port of the kernel's choice; and what others must say to it first.
+    struct in_addr listen;
+    uint64_t secret;
     // A number that no other queue pair has that could be asked for, reachable at the port of this process.
     // An errno when there is none.
     int (*claim)(void *who, uint16_t lid, uint16_t port, uint32_t *number);
     void (*release)(void *who, uint32_t number);
-    // Where the queue pair is; ENOENT when there is none of this number behind this lid.
-    int (*find)(void *who, uint16_t lid, uint32_t number, struct sockaddr_in *to);
+    // Where the queue pair of this number is that the address leads to; ENOENT when there is none.
+    int (*find)(void *who, const struct ibv_ah_attr *way, uint32_t number, struct soft_address *to);
     void *who;
 };
 
@@ -52,6 +61,7 @@ struct soft_tell {
 
 // soft_start makes the adapter of this process, once. 0, or an errno.
 int soft_start(const struct soft_net *net, const struct soft_tell *tell);
+uint16_t soft_port(void); // where it listens
 
 // ---- memory ----
 
@@ -98,8 +108,8 @@ void soft_qp_query(struct soft_qp *qp, struct ibv_qp_attr *attr);
 void soft_qp_free(struct soft_qp *qp);
 int soft_qp_receive(struct soft_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
-// soft_route is where a datagram goes: the lid of its address handle.
-typedef uint16_t soft_route(struct ibv_ah *ah, bool *global);
+// soft_route is where a datagram goes: what its address handle was made from.
+typedef const struct ibv_ah_attr *soft_route(struct ibv_ah *ah);
 int soft_qp_send(struct soft_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad, soft_route *route);
 
 #endif

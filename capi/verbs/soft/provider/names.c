@@ -72,14 +72,16 @@ static void release(void *who, uint32_t number) {
     if (path_of(path, sizeof path, number) == 0) (void)unlink(path);
 }
 
-static int find(void *who, uint16_t lid, uint32_t number, struct sockaddr_in *to) {
+static int find(void *who, const struct ibv_ah_attr *way, uint32_t number, struct soft_address *to) {
     char path[4200];
     int pid;
     unsigned port, there;
     (void)who;
-    if (path_of(path, sizeof path, number) != 0 || !read_name(path, &pid, &port, &there) || there != lid)
+    if (path_of(path, sizeof path, number) != 0 || !read_name(path, &pid, &port, &there) ||
+        there != way->dlid)
         return ENOENT;
-    *to = (struct sockaddr_in){
+    to->secret = 0; // who can read the directory may connect
+    to->at = (struct sockaddr_in){
         .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     return 0;
 }
@@ -94,6 +96,7 @@ int provider_net(struct soft_net *net) {
     else if (getrandom(&last, sizeof last, 0) != sizeof last)
         return EIO;
     last %= NUMBERS;
-    *net = (struct soft_net){.claim = claim, .release = release, .find = find};
+    *net = (struct soft_net){
+        .listen.s_addr = htonl(INADDR_LOOPBACK), .claim = claim, .release = release, .find = find};
     return 0;
 }

@@ -115,8 +115,7 @@ int provider_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_rec
 
 struct provider_ah {
     struct ibv_ah ah;
-    uint16_t lid;
-    bool global;
+    struct ibv_ah_attr way;
 };
 
 struct ibv_ah *provider_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr) {
@@ -127,7 +126,7 @@ struct ibv_ah *provider_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr) {
         return NULL;
     }
     ah->ah.context = pd->context, ah->ah.pd = pd;
-    ah->lid = attr->dlid, ah->global = attr->is_global;
+    ah->way = *attr;
     return &ah->ah;
 }
 
@@ -136,10 +135,7 @@ int provider_destroy_ah(struct ibv_ah *ah) {
     return 0;
 }
 
-static uint16_t route(struct ibv_ah *ah, bool *global) {
-    *global = ((struct provider_ah *)ah)->global;
-    return ((struct provider_ah *)ah)->lid;
-}
+static const struct ibv_ah_attr *route(struct ibv_ah *ah) { return &((struct provider_ah *)ah)->way; }
 
 int provider_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad) {
     return soft_qp_send(((struct provider_qp *)qp)->soft, wr, bad, route);
