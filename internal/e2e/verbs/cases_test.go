@@ -26,3 +26,8 @@ func TestCasesNatively(t *testing.T) {
 	needBed(t)
 	wantCases(t)
 }
+
+func TestCasesOverTCP(t *testing.T) {
+	needBed(t)
+	wantCases(t, append([]string{"env"}, overTCP()...)...)
+}

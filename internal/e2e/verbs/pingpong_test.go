@@ -45,7 +45,7 @@ var nextPort atomic.Int32
 func (p pingpong) argv(iterations int) [2][]string {
 	common := []string{"ibv_" + p.name + "_pingpong", "-p", strconv.Itoa(20000 + int(nextPort.Add(1))), "-n", strconv.Itoa(iterations)}
 	server := append(common, p.options...)
-	return [2][]string{server, append(append([]string{}, server...), "localhost")}
+	return [2][]string{server, append(append([]string{}, server...), "127.0.0.1")}
 }
 
 // listens tells whether a port of this network is open.

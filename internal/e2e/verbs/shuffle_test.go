@@ -86,3 +86,22 @@ func TestShuffleSees(t *testing.T) {
 		})
 	}
 }
+
+// overTCP is the environment in which the library for machines without InfiniBand is a program's libibverbs. The
+// machine's own would find no device there.
+func overTCP() []string {
+	return []string{"LD_PRELOAD=" + filepath.Join(built.Root, "build/lib/ckpt/back/libckptverbs-tcp.so"), "SYSFS_PATH=/nowhere", "IBV_DRIVERS="}
+}
+
+func TestShuffleOverTCP(t *testing.T) {
+	needBed(t)
+	for _, s := range shuffles {
+		t.Run(s.String(), func(t *testing.T) {
+			w := newShuffle(t, s)
+			w.Env = overTCP()
+			must(t, w.Natively())
+			must(t, w.MustEnd(patience))
+			s.right(t, w)
+		})
+	}
+}

@@ -188,7 +188,8 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
                                    .active_width = 2,
                                    .active_speed = 32,
                                    .phys_state = 5,
-                                   .link_layer = IBV_LINK_LAYER_INFINIBAND};
+                                   .link_layer = provider_of(context)->ethernet ? IBV_LINK_LAYER_ETHERNET
+                                                                                : IBV_LINK_LAYER_INFINIBAND};
     return 0;
 }
 

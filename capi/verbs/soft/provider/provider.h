@@ -16,7 +16,7 @@ struct provider_context {
     struct verbs_context verbs;
     int events; // where events are written that the application reads from async_fd
     uint16_t lid;
-    unsigned pds, cqs, qps, srqs, mrs, ahs; // live ones
+    bool ethernet; // peers are found by gid
 };
 
 struct provider_cq {
@@ -56,10 +56,12 @@ static inline struct provider_context *provider_of(struct ibv_context *context) 
 // ---- names.c: how other processes' queue pairs are found ----
 int provider_net(struct soft_net *net); // 0, or an errno
 
-// ---- channels.c: descriptors that the application waits on ----
-extern const struct soft_tell provider_tell;
+// ---- catch.c: what libibverbs does without asking ----
 int provider_catch(int cmd_fd); // 0, or an errno
 void provider_release(int cmd_fd);
+
+// ---- pipes.c: descriptors that the application waits on ----
+extern const struct soft_tell provider_tell;
 int provider_channel(int fd); // where events for a channel are written; -1: there is none
 void provider_forget(int fd, uint64_t element, size_t size);
 int provider_events(int *fd); // makes a pair of ends: where to read, and what is returned, where to write

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,8 @@ static struct ibv_pd *pd;
 static struct ibv_cq *cq;
 static struct ibv_mr *mr;
 static uint16_t lid;
+static bool global; // peers are found by gid
+static union ibv_gid gid;
 static _Alignas(4096) char memory[1 << 16];
 
 enum {
@@ -66,7 +69,8 @@ static void ready(struct ibv_qp *qp, uint16_t to_lid, uint32_t to, uint8_t rnr_r
                             .dest_qp_num = to,
                             .max_dest_rd_atomic = 1,
                             .min_rnr_timer = timer,
-                            .ah_attr = {.dlid = to_lid, .port_num = 1}};
+                            .ah_attr = {.dlid = to_lid, .port_num = 1, .is_global = global}};
+    a.ah_attr.grh.dgid = gid, a.ah_attr.grh.hop_limit = 64;
     good(ibv_modify_qp(qp, &a,
                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                            IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
@@ -357,6 +361,8 @@ int main(void) {
     struct ibv_port_attr port;
     good(ibv_query_port(context, 1, &port), "query_port");
     lid = port.lid;
+    global = port.link_layer == IBV_LINK_LAYER_ETHERNET;
+    if (ibv_query_gid(context, 1, 0, &gid) != 0) stop("query_gid", errno);
     pd = have(ibv_alloc_pd(context), "alloc_pd");
     cq = have(ibv_create_cq(context, 256, NULL, NULL, 0), "create_cq");
     mr = have(ibv_reg_mr(pd, memory, sizeof memory, REACH), "reg_mr");

@@ -75,6 +75,8 @@ void fabric_open(struct fabric *f) {
     struct ibv_port_attr port;
     good(ibv_query_port(f->context, 1, &port), "query_port");
     f->mine = (struct card){.rkey = f->mr->rkey, .memory = (uintptr_t)f->memory, .lid = port.lid};
+    f->mine.global = port.link_layer == IBV_LINK_LAYER_ETHERNET;
+    if (ibv_query_gid(f->context, 1, 0, &f->mine.gid) != 0) wrong("query_gid: %s", strerror(errno));
     for (int p = 0; p < f->ranks; p++) {
         f->qp[p][RC] = make_qp(f, IBV_QPT_RC), f->qp[p][UC] = make_qp(f, IBV_QPT_UC);
         f->mine.rc[p] = f->qp[p][RC]->qp_num, f->mine.uc[p] = f->qp[p][UC]->qp_num;
@@ -89,14 +91,20 @@ void fabric_open(struct fabric *f) {
     for (int i = 0; i < RECEIVES; i++) fabric_receive(f, 0, UD, i);
 }
 
-static void to_rts(struct ibv_qp *qp, uint16_t lid, uint32_t number) {
+static struct ibv_ah_attr way_to(const struct card *card) {
+    struct ibv_ah_attr way = {.dlid = card->lid, .port_num = 1, .is_global = card->global};
+    way.grh.dgid = card->gid, way.grh.hop_limit = 64;
+    return way;
+}
+
+static void to_rts(struct ibv_qp *qp, const struct card *card, uint32_t number) {
     bool rc = qp->qp_type == IBV_QPT_RC, ud = qp->qp_type == IBV_QPT_UD;
     struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTR,
                             .path_mtu = IBV_MTU_1024,
                             .dest_qp_num = number,
                             .max_dest_rd_atomic = 4,
                             .min_rnr_timer = 12};
-    a.ah_attr = (struct ibv_ah_attr){.dlid = lid, .port_num = 1};
+    a.ah_attr = way_to(card);
     int mask = IBV_QP_STATE;
     if (!ud) mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
     if (rc) mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
@@ -110,12 +118,12 @@ static void to_rts(struct ibv_qp *qp, uint16_t lid, uint32_t number) {
 
 void fabric_connect(struct fabric *f) {
     for (int p = 0; p < f->ranks; p++) {
-        to_rts(f->qp[p][RC], f->card[p].lid, f->card[p].rc[f->rank]);
-        to_rts(f->qp[p][UC], f->card[p].lid, f->card[p].uc[f->rank]);
-        struct ibv_ah_attr a = {.dlid = f->card[p].lid, .port_num = 1};
+        to_rts(f->qp[p][RC], &f->card[p], f->card[p].rc[f->rank]);
+        to_rts(f->qp[p][UC], &f->card[p], f->card[p].uc[f->rank]);
+        struct ibv_ah_attr a = way_to(&f->card[p]);
         f->ah[p] = have(ibv_create_ah(f->pd, &a), "create_ah");
     }
-    to_rts(f->ud, 0, 0);
+    to_rts(f->ud, &f->mine, 0);
 }
 
 void fabric_close(struct fabric *f) {

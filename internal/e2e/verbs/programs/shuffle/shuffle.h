@@ -50,6 +50,8 @@ struct card {
     uint32_t rc[RANKS], uc[RANKS], ud, rkey;
     uint64_t memory;
     uint16_t lid;
+    bool global; // it is found by its gid
+    union ibv_gid gid;
 };
 
 // The memory that others reach, one for each of them. What is read never changes.
