@@ -8,6 +8,7 @@
 #   make demo-nodes  a job moves from three nodes to two under Slurm, on one machine; as root
 #   make check      build, lint, and the tests that start no MPI job: what to run before each commit
 #   make test       all tests; ONLY=REGEXP those with such names, ONLY=./ckpt/... or ONLY=packages a part
+#   make test-verbs  those of programs on InfiniBand verbs, on an adapter in software; as root
 #   make crosswise  a program of each ABI above each MPI, continued above each; and chains that alternate
 #   make matrix     demo and crosswise on other releases of Debian (SUITES="trixie forky"), by debootstrap; as root
 #   make one-mpi    demo with one MPI alone, the other hidden, for each (TARGETS=...); as root
@@ -50,7 +51,7 @@ ifneq ($(MAKECMDGOALS),clean)
 include $(SETUP)
 endif
 $(SETUP): FORCE
-	@BACKS='$(BACKS)' scripts/setup.sh $@ $(if $(filter test soak,$(MAKECMDGOALS)),test,$(if $(filter check lint format,$(MAKECMDGOALS)),lint))
+	@BACKS='$(BACKS)' scripts/setup.sh $@ $(if $(filter test test-verbs soak,$(MAKECMDGOALS)),test,$(if $(filter check lint format,$(MAKECMDGOALS)),lint))
 
 setup: $(SETUP)
 	@echo "setup: all is there; Go is $(GO)"
@@ -157,7 +158,8 @@ $(BIN)/ckptctl: FORCE
 # ---- MPI: fronts and backs, from generated sources ----------------------------------------------
 
 include capi/embed/module.mk capi/canon/module.mk capi/front/module.mk capi/back/module.mk capi/enter/module.mk \
-        capi/fti/module.mk capi/veloc/module.mk capi/verbs/module.mk
+        capi/fti/module.mk capi/veloc/module.mk capi/verbs/module.mk \
+        capi/verbs/soft/module.mk capi/verbs/tcp/module.mk
 
 # ---- what else is installed ---------------------------------------------------------------------
 
@@ -259,8 +261,12 @@ check: all examples $(C_TESTS)
 
 include bench/module.mk
 
-test: all faults examples soak-programs $(BENCH_PROGRAMS) $(C_TESTS)
+test: all faults examples soak-programs $(BENCH_PROGRAMS) $(C_TESTS) $(SOFT_PROVIDER)
 	GO=$(GO) ONLY='$(ONLY)' scripts/test.sh $(BUILD) $(abspath $(C_TESTS))
+
+# Programs on InfiniBand verbs, on an adapter in software; part of the tests.
+test-verbs: all $(SOFT_PROVIDER)
+	GO=$(GO) ONLY=./internal/e2e/verbs scripts/test.sh $(BUILD)
 
 # Not part of the tests: it installs whole systems.
 SUITES ?= trixie forky
@@ -313,7 +319,7 @@ install: all
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all faults setup examples demo demo-embed demo-levels demo-nodes crosswise check test matrix one-mpi bench soak soak-programs campaign fuzz lint analyze format generate install clean FORCE
+.PHONY: all faults setup examples demo demo-embed demo-levels demo-nodes crosswise check test test-verbs matrix one-mpi bench soak soak-programs campaign fuzz lint analyze format generate install clean FORCE
 FORCE:
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

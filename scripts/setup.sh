@@ -33,8 +33,8 @@ g++: g++
 gfortran: gfortran
 make: make
 libc6-dev: /usr/include/stdio.h
-libibverbs-dev: /usr/include/infiniband/verbs.h
 python3: python3
+libibverbs-dev: /usr/include/infiniband/verbs.h
 spin: spin
 git: git
 ca-certificates: /etc/ssl/certs/ca-certificates.crt
@@ -50,7 +50,7 @@ libopenmpi-dev: mpicc.openmpi
 tested='
 python3-numpy: /usr/lib/python3/dist-packages/numpy/__init__.py
 iproute2: ip
-ibverbs-utils: ibv_devinfo
+ibverbs-utils: ibv_rc_pingpong
 munge: munged
 slurmctld: slurmctld
 slurmd: slurmd

@@ -74,6 +74,10 @@ var cLayers = []cLayer{
 	{part: "capi/embed", includes: []string{"capi/embed/functions.h", "include/mpix_checkpoint.h", "include/ckpt/private", "include"}},
 	{part: "capi/embed/functions.h", includes: []string{"include"}},
 
+	// A verbs adapter in software, and what makes it a device of libibverbs.
+	{part: "capi/verbs/soft/provider", includes: []string{"capi/verbs/soft"}},
+	{part: "capi/verbs/soft"},
+
 	// FTI's functions and VeloC's over those of applications, compiled against each MPI's header.
 	{part: "capi/veloc", includes: []string{"capi/fti", "include/veloc", "include/mpix_checkpoint.h"}},
 	{part: "capi/fti", includes: []string{"include/fti", "include/mpix_checkpoint.h"}},

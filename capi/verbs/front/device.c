@@ -131,6 +131,16 @@ API ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_ent
     return CROSS(V_GID_TABLE, (long)front_context(context), (long)entries, (long)max, flags, (long)size);
 }
 
+// Of rdma-core's own programs: 0 is InfiniBand or RoCE version 1, 1 is RoCE version 2.
+API int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index, int *type);
+API int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index, int *type) {
+    struct ibv_gid_entry e;
+    int r = _ibv_query_gid_ex(context, port, index, &e, 0, sizeof e);
+    if (r) return minus(r);
+    *type = e.gid_type == IBV_GID_TYPE_ROCE_V2;
+    return 0;
+}
+
 API int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 *pkey) {
     return minus(CROSS(V_PKEY, (long)front_context(context), port, index, (long)pkey));
 }
