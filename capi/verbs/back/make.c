@@ -121,8 +121,8 @@ static int connect_all(char *why, size_t bytes) {
         q->takes_done = q->takes_posted;
         q->probe = 0;
         enum ibv_qp_state s = (enum ibv_qp_state)q->state;
-        if (q->to_rtr && s >= IBV_QPS_RTR && s <= IBV_QPS_SQE) e = qp_step(q, IBV_QPS_RTR);
-        if (!e && q->to_rtr && s >= IBV_QPS_RTS && s <= IBV_QPS_SQE) e = qp_step(q, IBV_QPS_RTS);
+        if (s >= IBV_QPS_RTR && s <= IBV_QPS_SQE) e = qp_step(q, IBV_QPS_RTR);
+        if (!e && s >= IBV_QPS_RTS && s <= IBV_QPS_SQE) e = qp_step(q, IBV_QPS_RTS);
         if (!e && s != IBV_QPS_RESET && !q->srq && q->receive_slots) e = post_again(q);
         if (!e && (s == IBV_QPS_ERR || q->failed)) e = qp_step(q, IBV_QPS_ERR);
         if (e) return fail(why, bytes, e, "queue pair", q->q.qp_num);
