@@ -94,7 +94,7 @@ C_TESTS :=
 include capi/host/module.mk
 
 HOST_SRCS := $(filter-out %/vdso.S,$(wildcard capi/host/*.c capi/host/*.S))
-$(OBJ)/capi/host/whole.o: C_EXTRA := -Icapi
+$(OBJ)/capi/host/whole.o $(OBJ)/capi/host/verbs.o: C_EXTRA := -Icapi -fno-stack-protector -fcf-protection=none
 HOST_OBJS := $(patsubst %,$(OBJ)/%.o,$(basename $(HOST_SRCS)))
 
 # The vDSO that the upper half sees; an image of one segment, which no loader touches.
@@ -132,7 +132,7 @@ CORE_LD := -Wl,-soname,libckpt-core.so -Wl,--version-script=$(CURDIR)/capi/libck
 
 # Go does not know that the map is an input: a newer map makes it link again.  Nor does it look at
 # headers of other folders; with their sum among the flags it compiles again when one changes.
-GO_HEADERS = $(shell cat $(wildcard include/*.h include/ckpt/*.h include/ckpt/private/*.h capi/host/hostgo.h) | cksum | cut -d' ' -f1)
+GO_HEADERS = $(shell cat $(wildcard include/*.h include/ckpt/*.h include/ckpt/private/*.h capi/host/hostgo.h capi/verbs/back.h) | cksum | cut -d' ' -f1)
 CORE_BUILD = CGO_CFLAGS="-O2 -g -DHEADERS=$(GO_HEADERS)" $(GO_BUILD) -buildmode=c-shared \
              -ldflags "$(GO_LDFLAGS) -extldflags '$(CORE_LD)'"
 $(PKG)/libckpt-core.so: FORCE capi/libckpt.map
@@ -158,7 +158,7 @@ $(BIN)/ckptctl: FORCE
 # ---- MPI: fronts and backs, from generated sources ----------------------------------------------
 
 include capi/embed/module.mk capi/canon/module.mk capi/front/module.mk capi/back/module.mk capi/enter/module.mk \
-        capi/fti/module.mk capi/veloc/module.mk capi/verbs/soft/module.mk capi/verbs/tcp/module.mk
+        capi/fti/module.mk capi/veloc/module.mk capi/verbs/module.mk capi/verbs/soft/module.mk capi/verbs/tcp/module.mk
 
 # ---- what else is installed ---------------------------------------------------------------------
 

@@ -33,8 +33,8 @@ g++: g++
 gfortran: gfortran
 make: make
 libc6-dev: /usr/include/stdio.h
-python3: python3
 libibverbs-dev: /usr/include/infiniband/verbs.h
+python3: python3
 spin: spin
 git: git
 ca-certificates: /etc/ssl/certs/ca-certificates.crt
