@@ -158,8 +158,7 @@ $(BIN)/ckptctl: FORCE
 # ---- MPI: fronts and backs, from generated sources ----------------------------------------------
 
 include capi/embed/module.mk capi/canon/module.mk capi/front/module.mk capi/back/module.mk capi/enter/module.mk \
-        capi/fti/module.mk capi/veloc/module.mk capi/verbs/module.mk \
-        capi/verbs/soft/module.mk capi/verbs/tcp/module.mk
+        capi/fti/module.mk capi/veloc/module.mk capi/verbs/module.mk capi/verbs/soft/module.mk capi/verbs/tcp/module.mk
 
 # ---- what else is installed ---------------------------------------------------------------------
 

@@ -34,7 +34,6 @@ gfortran: gfortran
 make: make
 libc6-dev: /usr/include/stdio.h
 python3: python3
-libibverbs-dev: /usr/include/infiniband/verbs.h
 spin: spin
 git: git
 ca-certificates: /etc/ssl/certs/ca-certificates.crt
