@@ -43,7 +43,8 @@ struct real {
 #undef X
 };
 extern struct real real;
-const char *real_open(void); // NULL, or what is wrong
+const char *real_open(void);            // NULL, or what is wrong
+const char *real_without_devices(void); // the same, at a restart
 int real_port(struct ibv_context *c, int port, struct ibv_port_attr *attr);
 
 // ---- entry.c --------------------------------------------------------------------------------------
@@ -95,7 +96,8 @@ void ids_translate(struct ibv_ah_attr *a, const struct verbs_who *who);
 int ids_answer(int from, int question, uint32_t id, void *answer, size_t bytes);
 
 // ---- device.c -------------------------------------------------------------------------------------
-struct ports { // as they are now
+struct ports {                     // as they are now
+    uint8_t ethernet[V_PORTS + 1]; // peers are found by gid, not by lid
     uint16_t lid[V_PORTS + 1];
     union ibv_gid gid[V_PORTS + 1][V_GIDS];
 };
