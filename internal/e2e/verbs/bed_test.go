@@ -27,7 +27,7 @@ const (
 
 var (
 	built    *e2e.Built
-	programs = []string{"shuffle", "cases", "late"} // ours, built into the bed's folder
+	programs = []string{"shuffle", "cases", "late", "edges"} // ours, built into the bed's folder
 )
 
 func TestMain(m *testing.M) {
