@@ -6,6 +6,7 @@
 #   make demo-levels  nodes are lost, and the job goes on from what others have of them
 #   make demo-embed  the same for a runtime that is saved with its program (examples/tmpi)
 #   make demo-nodes  a job moves from three nodes to two under Slurm, on one machine; as root
+#   make demo-verbs  programs on InfiniBand verbs are killed, and go on with other numbers and over TCP; as root
 #   make check      build, lint, and the tests that start no MPI job: what to run before each commit
 #   make test       all tests; ONLY=REGEXP those with such names, ONLY=./ckpt/... or ONLY=packages a part
 #   make test-verbs  those of programs on InfiniBand verbs, on an adapter in software; as root
@@ -51,7 +52,7 @@ ifneq ($(MAKECMDGOALS),clean)
 include $(SETUP)
 endif
 $(SETUP): FORCE
-	@BACKS='$(BACKS)' scripts/setup.sh $@ $(if $(filter test test-verbs soak,$(MAKECMDGOALS)),test,$(if $(filter check lint format,$(MAKECMDGOALS)),lint))
+	@BACKS='$(BACKS)' scripts/setup.sh $@ $(if $(filter test test-verbs demo-verbs soak,$(MAKECMDGOALS)),test,$(if $(filter check lint format,$(MAKECMDGOALS)),lint))
 
 setup: $(SETUP)
 	@echo "setup: all is there; Go is $(GO)"
@@ -246,6 +247,9 @@ demo-embed: all examples
 demo-levels: all examples
 	scripts/demo-levels.sh $(BUILD)
 
+demo-verbs: all $(SOFT_PROVIDER)
+	scripts/demo-verbs.sh $(BUILD)
+
 demo-nodes: all examples
 	scripts/demo-nodes.sh $(BUILD)
 
@@ -318,7 +322,7 @@ install: all
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all faults setup examples demo demo-embed demo-levels demo-nodes crosswise check test test-verbs matrix one-mpi bench soak soak-programs campaign fuzz lint analyze format generate install clean FORCE
+.PHONY: all faults setup examples demo demo-embed demo-levels demo-nodes demo-verbs crosswise check test test-verbs matrix one-mpi bench soak soak-programs campaign fuzz lint analyze format generate install clean FORCE
 FORCE:
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)
