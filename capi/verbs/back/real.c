@@ -17,10 +17,10 @@ const char *real_open(void) {
         snprintf(why, sizeof why, "%s", dlerror());
         return why;
     }
-#define X(name)                                                                                                \
-    if (!(real.name = (typeof(real.name))dlsym(lib, #name))) {                                                 \
-        snprintf(why, sizeof why, "libibverbs.so.1 of this machine lacks %s", #name);                          \
-        return why;                                                                                            \
+#define X(name)                                                                       \
+    if (!(real.name = (typeof(real.name))dlsym(lib, #name))) {                        \
+        snprintf(why, sizeof why, "libibverbs.so.1 of this machine lacks %s", #name); \
+        return why;                                                                   \
     }
     REAL_FUNCTIONS(X)
 #undef X
