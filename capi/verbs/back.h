@@ -22,6 +22,7 @@ struct verbs_who {
     uint32_t known, real, gids;
     uint16_t lid, real_lid;
     uint8_t gid[8][16], real_gid[8][16];
+    uint32_t ethernet; // it is found by its gid now, not by its lid
 };
 
 struct verbs_key {

@@ -57,6 +57,7 @@ static void look_at_ports(struct v_context *c) {
         struct ibv_port_attr attr;
         if (real_port(REAL_CONTEXT(c), p, &attr)) break;
         now->lid[p] = attr.lid;
+        now->ethernet[p] = attr.link_layer == IBV_LINK_LAYER_ETHERNET;
         int n = 0;
         while (n < V_GIDS && n < attr.gid_tbl_len &&
                !real.ibv_query_gid(REAL_CONTEXT(c), (uint8_t)p, n, &now->gid[p][n]))

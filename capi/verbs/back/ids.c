@@ -238,6 +238,12 @@ bool ids_leads_to(const struct ibv_ah_attr *a, const struct verbs_who *who) {
 
 void ids_translate(struct ibv_ah_attr *a, const struct verbs_who *who) {
     if (a->dlid == who->lid) a->dlid = who->real_lid;
+    if (!a->is_global && who->ethernet) { // the program has begun on another kind of device
+        a->is_global = 1;
+        a->grh = (struct ibv_global_route){.hop_limit = 64};
+        memcpy(&a->grh.dgid, who->real_gid[0], 16);
+        return;
+    }
     for (uint32_t i = 0; a->is_global && i < who->gids; i++)
         if (!memcmp(&a->grh.dgid, who->gid[i], 16)) {
             memcpy(&a->grh.dgid, who->real_gid[i], 16);
@@ -257,6 +263,7 @@ static void describe(struct v_qp *q, struct verbs_who *who) {
     who->gids = p->gids;
     who->lid = p->lid;
     who->real_lid = now->lid[port];
+    who->ethernet = now->ethernet[port];
     memcpy(who->gid, p->gid, sizeof who->gid);
     memcpy(who->real_gid, now->gid[port], sizeof who->real_gid);
 }

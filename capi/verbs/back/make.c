@@ -76,6 +76,11 @@ static int pair(struct v_qp *q, char *why, size_t bytes) {
 
 static int objects(char *why, size_t bytes) {
     int e = 0;
+    const char *wrong = real_without_devices();
+    if (wrong) {
+        snprintf(why, bytes, "no InfiniBand device here, and not over TCP either: %s", wrong);
+        return ENODEV;
+    }
     EACH(v_context, c, root->contexts) {
         char name[IBV_SYSFS_NAME_MAX];
         c->real = c->lower = 0;

@@ -3,7 +3,6 @@
 package verbs
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -223,13 +222,43 @@ func TestShuffleSaved(t *testing.T) {
 	}
 }
 
-// begins waits until each rank has met the others.
-func begins(t *testing.T, w *e2e.Whole) {
-	t.Helper()
-	if !e2e.Poll(jobLimit, nil, func() bool {
-		said, err := w.Printed("out")
-		return err == nil && strings.Count(said, " begins\n") == w.Ranks
-	}) {
-		t.Fatal(errors.New("it does not begin: " + w.Said()))
+// A job goes on over TCP, and on the adapter again: each life has other numbers, another way to peers and another kind of
+// port.
+func TestShuffleAlternating(t *testing.T) {
+	need(t)
+	s := seed(t)
+	for i, backs := range [][]string{{"ibv", "tcp"}, {"tcp", "ibv"}, {"tcp"}} {
+		t.Run(strings.Join(backs, ","), func(t *testing.T) {
+			job := shuffle{ranks: 3, seed: 5, steps: 4000, pace: 200, lazy: 4}
+			w := newShuffle(t, job)
+			l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, uint64(i))), within: time.Second / 2, lives: 4, backs: backs}
+			l.run()
+			must(t, w.Same(job.natively(t)))
+		})
+	}
+}
+
+// Where a restart finds no device it goes on over TCP, and says so.
+func TestPingpongWithoutDevice(t *testing.T) {
+	need(t)
+	for _, p := range []pingpong{{"rc", []string{"-c"}}, {"ud", []string{"-c", "-e"}}} {
+		t.Run(p.String(), func(t *testing.T) {
+			const iterations = 60000
+			w := newPingpong(t, p, iterations)
+			l := life{t: t, w: w}
+			must(t, w.Start("shell"))
+			if !l.begun() || !l.save("kill") {
+				t.Fatal("it ended before it was saved")
+			}
+			_, err := w.Wait(jobLimit)
+			must(t, err)
+			w.Env = []string{"SYSFS_PATH=/nowhere", "IBV_DRIVERS="}
+			must(t, w.Restart("shell"))
+			must(t, w.MustEnd(jobLimit))
+			p.same(t, w, iterations)
+			if said := w.Said(); !strings.Contains(said, "no InfiniBand device here: continuing over TCP") {
+				t.Errorf("it does not say over what it goes on: %s", said)
+			}
+		})
 	}
 }
