@@ -28,7 +28,8 @@ static void *map(size_t bytes) {
     uint64_t at = arena_reserve(bytes, PAGE);
     void *p = NULL;
     if (at) {
-        p = mmap((void *)at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+        p = mmap((void *)at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
+                 -1, 0);
         if (p == MAP_FAILED) {
             arena_free(at, at + bytes);
             p = NULL;
@@ -64,7 +65,8 @@ static const struct verbs_back *load(void) {
         kmask old = block_all();
         void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         const struct verbs_back *(*entry)(const struct verbs_host *, char *, size_t) =
-            lib ? (const struct verbs_back *(*)(const struct verbs_host *, char *, size_t))dlsym(lib, "ckpt_verbs_entry")
+            lib ? (const struct verbs_back *(*)(const struct verbs_host *, char *, size_t))dlsym(
+                      lib, "ckpt_verbs_entry")
                 : NULL;
         if (!entry)
             snprintf(failure, sizeof failure, "%s", dlerror());

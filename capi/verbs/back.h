@@ -11,10 +11,11 @@
 
 // What a rank asks another one, which answers without its program's help.
 enum verbs_question {
-    VERBS_WHO = 1,   // a queue pair number: struct verbs_who
-    VERBS_KEY = 2,   // an rkey: struct verbs_key
+    VERBS_WHO = 1,    // a queue pair number: struct verbs_who
+    VERBS_KEY = 2,    // an rkey: struct verbs_key
     VERBS_FORGET = 3, // an rkey of the rank that asks is no longer good; no answer but that it is done
-    VERBS_BACK = 4    // a real queue pair number: struct verbs_who, in which real is the number that programs know
+    VERBS_BACK =
+        4 // a real queue pair number: struct verbs_who, in which real is the number that programs know
 };
 
 struct verbs_who {
@@ -48,7 +49,7 @@ struct verbs_pair {
     uint64_t posted;   // sends that take a receive
     uint64_t first;    // the ordinal of the first of those that are not done
     uint32_t lengths, failed;
-    uint64_t got;      // receives that are done
+    uint64_t got; // receives that are done
 };
 
 // Called by libckpt-core.so, one at a time but for answer.
@@ -61,7 +62,8 @@ struct verbs_calls {
     // Descriptors of the lower half that the program's epoll sets watch.
     int (*descriptors)(int *list, int max);
     // A step of a drain: takes what others have told, tells others.  *left: what is not done yet, described in why.
-    int (*turn)(int first, const void *in, size_t bytes, void **out, size_t *out_bytes, int *left, char *why, size_t why_bytes);
+    int (*turn)(int first, const void *in, size_t bytes, void **out, size_t *out_bytes, int *left, char *why,
+                size_t why_bytes);
     // The drain is over.
     void (*end)(void);
     int (*answer)(int from, int question, uint32_t id, void *answer, size_t bytes);

@@ -24,45 +24,45 @@ enum { V_VERSION = 1, V_GIDS = 8, V_PORTS = 4, V_ASYNC = 16, V_RANKS = 256 };
 
 // Functions behind the gate, counted from CKPT_FN_VERBS.  Each returns 0 or an error number unless said otherwise.
 enum v_function {
-    V_DEVICES,    // struct v_about *, int max; how many, or an error number, negative
-    V_OPEN,       // v_context
-    V_CLOSE,      // v_context
-    V_DEVICE,     // v_context, ibv_device_attr *
-    V_DEVICE_EX,  // v_context, ibv_device_attr_ex *, size_t
-    V_PORT,       // v_context, port, ibv_port_attr *
-    V_GID,        // v_context, port, index, ibv_gid *
-    V_GID_EX,     // v_context, port, index, ibv_gid_entry *, flags, size_t
-    V_GID_TABLE,  // v_context, ibv_gid_entry *, max, flags, size_t; how many, or an error number, negative
-    V_PKEY,       // v_context, port, index, __be16 *
-    V_PD,         // v_pd
-    V_PD_END,     // v_pd
-    V_MR,         // v_mr
-    V_MR_END,     // v_mr
-    V_CHANNEL,    // v_channel
-    V_CHANNEL_END,// v_channel
-    V_CQ,         // v_cq
-    V_CQ_RESIZE,  // v_cq, entries, ibv_wc * (a larger ring), *former
-    V_CQ_END,     // v_cq
-    V_EVENT,      // v_channel, v_cq **
-    V_ASYNC_EVENT,// v_context, ibv_async_event *
-    V_SRQ,        // v_srq
-    V_SRQ_MODIFY, // v_srq, ibv_srq_attr *, mask
-    V_SRQ_QUERY,  // v_srq, ibv_srq_attr *
-    V_SRQ_END,    // v_srq
-    V_QP,         // v_qp
-    V_QP_MODIFY,  // v_qp, ibv_qp_attr *, mask
-    V_QP_QUERY,   // v_qp, ibv_qp_attr *, mask, ibv_qp_init_attr *
-    V_QP_END,     // v_qp
-    V_AH,         // v_ah
-    V_AH_END,     // v_ah
-    V_MULTICAST,  // v_qp, ibv_gid *, lid, 1: attach, 0: detach
-    V_SEND,       // v_qp, ibv_send_wr *, ibv_send_wr **
-    V_RECEIVE,    // v_qp, ibv_recv_wr *, ibv_recv_wr **
-    V_SRQ_RECEIVE,// v_srq, ibv_recv_wr *, ibv_recv_wr **
-    V_POLL,       // v_cq, int, ibv_wc *; how many, or negative
-    V_ARM,        // v_cq, solicited only
-    V_TEXT,       // enum v_text, number, char *, size_t
-    V_RATE,       // enum v_rate, number; a number
+    V_DEVICES,     // struct v_about *, int max; how many, or an error number, negative
+    V_OPEN,        // v_context
+    V_CLOSE,       // v_context
+    V_DEVICE,      // v_context, ibv_device_attr *
+    V_DEVICE_EX,   // v_context, ibv_device_attr_ex *, size_t
+    V_PORT,        // v_context, port, ibv_port_attr *
+    V_GID,         // v_context, port, index, ibv_gid *
+    V_GID_EX,      // v_context, port, index, ibv_gid_entry *, flags, size_t
+    V_GID_TABLE,   // v_context, ibv_gid_entry *, max, flags, size_t; how many, or an error number, negative
+    V_PKEY,        // v_context, port, index, __be16 *
+    V_PD,          // v_pd
+    V_PD_END,      // v_pd
+    V_MR,          // v_mr
+    V_MR_END,      // v_mr
+    V_CHANNEL,     // v_channel
+    V_CHANNEL_END, // v_channel
+    V_CQ,          // v_cq
+    V_CQ_RESIZE,   // v_cq, entries, ibv_wc * (a larger ring), *former
+    V_CQ_END,      // v_cq
+    V_EVENT,       // v_channel, v_cq **
+    V_ASYNC_EVENT, // v_context, ibv_async_event *
+    V_SRQ,         // v_srq
+    V_SRQ_MODIFY,  // v_srq, ibv_srq_attr *, mask
+    V_SRQ_QUERY,   // v_srq, ibv_srq_attr *
+    V_SRQ_END,     // v_srq
+    V_QP,          // v_qp
+    V_QP_MODIFY,   // v_qp, ibv_qp_attr *, mask
+    V_QP_QUERY,    // v_qp, ibv_qp_attr *, mask, ibv_qp_init_attr *
+    V_QP_END,      // v_qp
+    V_AH,          // v_ah
+    V_AH_END,      // v_ah
+    V_MULTICAST,   // v_qp, ibv_gid *, lid, 1: attach, 0: detach
+    V_SEND,        // v_qp, ibv_send_wr *, ibv_send_wr **
+    V_RECEIVE,     // v_qp, ibv_recv_wr *, ibv_recv_wr **
+    V_SRQ_RECEIVE, // v_srq, ibv_recv_wr *, ibv_recv_wr **
+    V_POLL,        // v_cq, int, ibv_wc *; how many, or negative
+    V_ARM,         // v_cq, solicited only
+    V_TEXT,        // enum v_text, number, char *, size_t
+    V_RATE,        // enum v_rate, number; a number
     V_FUNCTIONS
 };
 
@@ -106,7 +106,7 @@ struct v_bell {
 struct v_context {
     struct v_node node;
     uint64_t real;
-    uint64_t lower; // its ports as they are now
+    uint64_t lower;     // its ports as they are now
     struct v_bell bell; // of asynchronous events
     struct ibv_async_event async[V_ASYNC];
     struct verbs_context v; // the program's
@@ -123,7 +123,7 @@ struct v_mr {
     uint64_t real, iova;
     uint32_t lkey, rkey; // real
     int32_t access;
-    struct v_mr *chain;        // by lkey, the lower half's
+    struct v_mr *chain;           // by lkey, the lower half's
     uint64_t asked[V_RANKS / 64]; // ranks that know the real rkey
     struct ibv_mr m;
 };
@@ -222,8 +222,8 @@ struct v_qp {
     uint32_t send_lock, send_mask;
     struct v_send *send;
     uint64_t send_head, send_tail;
-    uint64_t send_proved;  // up to there all is known to be done, though no completion says so
-    uint64_t probe;        // the ordinal of a probe that is under way, + 1
+    uint64_t send_proved; // up to there all is known to be done, though no completion says so
+    uint64_t probe;       // the ordinal of a probe that is under way, + 1
     uint64_t takes_posted, takes_done;
 
     uint32_t receive_lock, receive_slots;
@@ -278,8 +278,10 @@ struct v_root {
 #define V_MAGIC 0x53425245564b4354ull
 
 static inline void v_sizes(uint32_t *s) {
-    s[0] = sizeof(struct v_context), s[1] = sizeof(struct v_mr), s[2] = sizeof(struct v_cq), s[3] = sizeof(struct v_qp);
-    s[4] = sizeof(struct v_srq), s[5] = sizeof(struct v_ah), s[6] = sizeof(struct v_message), s[7] = sizeof(struct v_device);
+    s[0] = sizeof(struct v_context), s[1] = sizeof(struct v_mr), s[2] = sizeof(struct v_cq),
+    s[3] = sizeof(struct v_qp);
+    s[4] = sizeof(struct v_srq), s[5] = sizeof(struct v_ah), s[6] = sizeof(struct v_message),
+    s[7] = sizeof(struct v_device);
 }
 
 #define v_of(type, member, p) ((struct type *)((char *)(p) - __builtin_offsetof(struct type, member)))

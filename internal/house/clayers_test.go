@@ -81,6 +81,7 @@ var cLayers = []cLayer{
 	{part: "capi/verbs/back.h"},
 
 	// A verbs adapter in software, and what makes it a device of libibverbs.
+	{part: "capi/verbs/tcp", includes: []string{"capi/verbs/soft/provider", "capi/verbs/soft"}},
 	{part: "capi/verbs/soft/provider", includes: []string{"capi/verbs/soft"}},
 	{part: "capi/verbs/soft"},
 

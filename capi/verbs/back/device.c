@@ -33,8 +33,8 @@ int device_name(const char *wanted, char *name, char *why, size_t bytes) {
     errno = 0;
     struct ibv_device **list = real.ibv_get_device_list(&n);
     if (!list) {
-        snprintf(why, bytes, "the program uses the InfiniBand device %s, and this machine has none: %s", wanted,
-                 strerror(error_number()));
+        snprintf(why, bytes, "the program uses the InfiniBand device %s, and this machine has none: %s",
+                 wanted, strerror(error_number()));
         return ENODEV;
     }
     for (int i = 0; i < n; i++)
@@ -43,7 +43,8 @@ int device_name(const char *wanted, char *name, char *why, size_t bytes) {
     if (r && chosen)
         snprintf(why, bytes, "CKPT_VERBS_DEVICE=%s: this machine has no such device", chosen);
     else if (r)
-        snprintf(why, bytes, "this machine has no InfiniBand device %s, but %d others: name one by CKPT_VERBS_DEVICE",
+        snprintf(why, bytes,
+                 "this machine has no InfiniBand device %s, but %d others: name one by CKPT_VERBS_DEVICE",
                  wanted, n);
     real.ibv_free_device_list(list);
     return r;
@@ -58,7 +59,9 @@ static void look_at_ports(struct v_context *c) {
         now->lid[p] = attr.lid;
         now->ethernet[p] = attr.link_layer == IBV_LINK_LAYER_ETHERNET;
         int n = 0;
-        while (n < V_GIDS && n < attr.gid_tbl_len && !real.ibv_query_gid(REAL_CONTEXT(c), (uint8_t)p, n, &now->gid[p][n])) n++;
+        while (n < V_GIDS && n < attr.gid_tbl_len &&
+               !real.ibv_query_gid(REAL_CONTEXT(c), (uint8_t)p, n, &now->gid[p][n]))
+            n++;
         if (d->port[p].seen) continue;
         d->port[p].lid = attr.lid;
         d->port[p].gids = (uint32_t)n;
@@ -119,8 +122,9 @@ static void mask(struct ibv_device_attr *d) {
     d->max_raw_ipv6_qp = d->max_raw_ethy_qp = 0;
     d->max_qp_wr = d->max_qp_wr > 16 ? d->max_qp_wr - 8 : d->max_qp_wr; // some are ours
     d->max_cqe = d->max_cqe > 256 ? d->max_cqe - 64 : d->max_cqe;
-    d->device_cap_flags &= ~(unsigned)(IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
-                                       IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC | IBV_DEVICE_MANAGED_FLOW_STEERING);
+    d->device_cap_flags &=
+        ~(unsigned)(IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
+                    IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC | IBV_DEVICE_MANAGED_FLOW_STEERING);
 }
 
 long f_device(const long *a) {
@@ -141,8 +145,10 @@ long f_device_ex(const long *a) {
     }
     if (r) return r;
     mask(&d->orig_attr);
-    struct ibv_device_attr_ex own = {.orig_attr = d->orig_attr, .phys_port_cnt_ex = d->phys_port_cnt_ex,
-        .device_cap_flags_ex = d->orig_attr.device_cap_flags, .completion_timestamp_mask = 0};
+    struct ibv_device_attr_ex own = {.orig_attr = d->orig_attr,
+                                     .phys_port_cnt_ex = d->phys_port_cnt_ex,
+                                     .device_cap_flags_ex = d->orig_attr.device_cap_flags,
+                                     .completion_timestamp_mask = 0};
     *d = own;
     return 0;
 }
@@ -166,7 +172,8 @@ static void former(struct v_context *c, int port, uint32_t index, union ibv_gid 
 long f_gid(const long *a) {
     struct v_context *c = ARG(struct v_context *, 0);
     errno = 0;
-    if (real.ibv_query_gid(REAL_CONTEXT(c), ARG(uint8_t, 1), ARG(int, 2), ARG(union ibv_gid *, 3))) return error_number();
+    if (real.ibv_query_gid(REAL_CONTEXT(c), ARG(uint8_t, 1), ARG(int, 2), ARG(union ibv_gid *, 3)))
+        return error_number();
     former(c, ARG(int, 1), ARG(uint32_t, 2), ARG(union ibv_gid *, 3));
     return 0;
 }
@@ -174,7 +181,8 @@ long f_gid(const long *a) {
 long f_gid_ex(const long *a) {
     struct v_context *c = ARG(struct v_context *, 0);
     struct ibv_gid_entry *e = ARG(struct ibv_gid_entry *, 3);
-    int r = real._ibv_query_gid_ex(REAL_CONTEXT(c), ARG(uint32_t, 1), ARG(uint32_t, 2), e, ARG(uint32_t, 4), (size_t)a[5]);
+    int r = real._ibv_query_gid_ex(REAL_CONTEXT(c), ARG(uint32_t, 1), ARG(uint32_t, 2), e, ARG(uint32_t, 4),
+                                   (size_t)a[5]);
     if (!r) former(c, ARG(int, 1), ARG(uint32_t, 2), &e->gid);
     return r;
 }
@@ -183,21 +191,23 @@ long f_gid_table(const long *a) {
     struct v_context *c = ARG(struct v_context *, 0);
     struct ibv_gid_entry *e = ARG(struct ibv_gid_entry *, 1);
     ssize_t n = real._ibv_query_gid_table(REAL_CONTEXT(c), e, (size_t)a[2], ARG(uint32_t, 3), (size_t)a[4]);
-    for (ssize_t i = 0; i < n && (size_t)a[4] == sizeof *e; i++) former(c, (int)e[i].port_num, e[i].gid_index, &e[i].gid);
+    for (ssize_t i = 0; i < n && (size_t)a[4] == sizeof *e; i++)
+        former(c, (int)e[i].port_num, e[i].gid_index, &e[i].gid);
     return n;
 }
 
 long f_pkey(const long *a) {
     errno = 0;
-    int r = real.ibv_query_pkey(REAL_CONTEXT(ARG(struct v_context *, 0)), ARG(uint8_t, 1), ARG(int, 2), ARG(__be16 *, 3));
+    int r = real.ibv_query_pkey(REAL_CONTEXT(ARG(struct v_context *, 0)), ARG(uint8_t, 1), ARG(int, 2),
+                                ARG(__be16 *, 3));
     return r ? error_number() : 0;
 }
 
 long f_text(const long *a) {
     int n = ARG(int, 1);
     const char *s = a[0] == V_TEXT_STATUS ? real.ibv_wc_status_str((enum ibv_wc_status)n)
-        : a[0] == V_TEXT_NODE             ? real.ibv_node_type_str((enum ibv_node_type)n)
-        : a[0] == V_TEXT_PORT             ? real.ibv_port_state_str((enum ibv_port_state)n)
+                    : a[0] == V_TEXT_NODE ? real.ibv_node_type_str((enum ibv_node_type)n)
+                    : a[0] == V_TEXT_PORT ? real.ibv_port_state_str((enum ibv_port_state)n)
                                           : real.ibv_event_type_str((enum ibv_event_type)n);
     snprintf(ARG(char *, 2), (size_t)a[3], "%s", s);
     return 0;
@@ -206,9 +216,13 @@ long f_text(const long *a) {
 long f_rate(const long *a) {
     int n = ARG(int, 1);
     switch (a[0]) {
-    case V_RATE_TO_MULT: return real.ibv_rate_to_mult((enum ibv_rate)n);
-    case V_RATE_OF_MULT: return real.mult_to_ibv_rate(n);
-    case V_RATE_TO_MBPS: return real.ibv_rate_to_mbps((enum ibv_rate)n);
-    default: return real.mbps_to_ibv_rate(n);
+    case V_RATE_TO_MULT:
+        return real.ibv_rate_to_mult((enum ibv_rate)n);
+    case V_RATE_OF_MULT:
+        return real.mult_to_ibv_rate(n);
+    case V_RATE_TO_MBPS:
+        return real.ibv_rate_to_mbps((enum ibv_rate)n);
+    default:
+        return real.mbps_to_ibv_rate(n);
     }
 }

@@ -17,6 +17,11 @@
 
 #include <time.h>
 
+_Static_assert(sizeof(struct verbs_pair) == 40 && offsetof(struct verbs_pair, to) == 4 &&
+                   offsetof(struct verbs_pair, lengths) == 24,
+               "ckpt/verbs/turn.go");
+_Static_assert(sizeof(struct verbs_who) <= VERBS_ANSWER_MAX, "capi/verbs.go");
+
 static uint64_t began;
 static int turns;
 
@@ -28,7 +33,8 @@ uint64_t now_ns(void) {
 
 static bool reliable(const struct v_qp *q) { return q->q.qp_type == IBV_QPT_RC; }
 static bool connected(const struct v_qp *q) {
-    return q->peer >= 0 && q->q.qp_type != IBV_QPT_UD && (q->state == IBV_QPS_RTR || q->state == IBV_QPS_RTS || q->state == IBV_QPS_SQD);
+    return q->peer >= 0 && q->q.qp_type != IBV_QPT_UD &&
+           (q->state == IBV_QPS_RTR || q->state == IBV_QPS_RTS || q->state == IBV_QPS_SQD);
 }
 
 size_t drain_holds(char *why, size_t bytes) {
@@ -36,15 +42,19 @@ size_t drain_holds(char *why, size_t bytes) {
     why[0] = 0;
     if (!root) return 0;
     EACH(v_qp, q, root->qps) {
-        if (q->peer != V_PEER_FOREIGN || q->failed || (q->state != IBV_QPS_RTR && q->state != IBV_QPS_RTS)) continue;
+        if (q->peer != V_PEER_FOREIGN || q->failed || (q->state != IBV_QPS_RTR && q->state != IBV_QPS_RTS))
+            continue;
         if (n < bytes)
-            n += (size_t)snprintf(why + n, bytes - n,
-                                  "queue pair 0x%06x is connected to lid %u, queue pair 0x%06x, which is no process of this job\n",
-                                  q->q.qp_num, q->attr.ah_attr.dlid, q->attr.dest_qp_num);
+            n += (size_t)snprintf(
+                why + n, bytes - n,
+                "queue pair 0x%06x is connected to lid %u, queue pair 0x%06x, which is no process of this job\n",
+                q->q.qp_num, q->attr.ah_attr.dlid, q->attr.dest_qp_num);
     }
     EACH(v_cq, c, root->cqs) {
         if (c->overrun && n < bytes)
-            n += (size_t)snprintf(why + n, bytes - n, "a completion queue of %d entries had no room for a completion\n", c->entries);
+            n += (size_t)snprintf(why + n, bytes - n,
+                                  "a completion queue of %d entries had no room for a completion\n",
+                                  c->entries);
     }
     return n < bytes ? n : bytes;
 }
@@ -90,7 +100,8 @@ static struct v_message *receive_of_own(struct ibv_pd *pd, uint32_t bytes, struc
     if (!m) return NULL;
     m->bytes = all;
     if (bytes) {
-        struct ibv_mr *r = real.ibv_reg_mr_iova2(pd, m->data, bytes, (uint64_t)m->data, IBV_ACCESS_LOCAL_WRITE);
+        struct ibv_mr *r =
+            real.ibv_reg_mr_iova2(pd, m->data, bytes, (uint64_t)m->data, IBV_ACCESS_LOCAL_WRITE);
         if (!r) {
             verbs_host.unmap(m, all);
             return NULL;
@@ -121,7 +132,8 @@ static void receive_for_srq(struct v_srq *s, uint32_t bytes) {
     struct ibv_sge sge;
     struct v_message *m = receive_of_own(REAL_PD(s->s.pd), bytes, &sge);
     if (!m) return;
-    struct ibv_recv_wr w = {.wr_id = WR_ID(ID_SRQ_BOUNCE, 0), .sg_list = &sge, .num_sge = bytes ? 1 : 0}, *bad;
+    struct ibv_recv_wr w = {.wr_id = WR_ID(ID_SRQ_BOUNCE, 0), .sg_list = &sge, .num_sge = bytes ? 1 : 0},
+                       *bad;
     s->bounce = m;
     if (!REAL_SRQ(s)->context->ops.post_srq_recv(REAL_SRQ(s), &w, &bad)) return;
     s->bounce = NULL;
@@ -199,7 +211,8 @@ static void probe(struct v_qp *q) {
     struct ibv_sge sge;
     struct ibv_send_wr w = {.wr_id = WR_ID(ID_SEND, q->send_head), .send_flags = IBV_SEND_SIGNALED}, *bad;
     uint32_t rkey = ids_rkey(q, s->rkey);
-    if (s->opcode == IBV_WR_RDMA_READ || s->opcode == IBV_WR_RDMA_WRITE || s->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
+    if (s->opcode == IBV_WR_RDMA_READ || s->opcode == IBV_WR_RDMA_WRITE ||
+        s->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
         w.opcode = s->opcode == IBV_WR_RDMA_READ ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
         w.wr.rdma.remote_addr = s->remote;
         w.wr.rdma.rkey = rkey;
@@ -213,7 +226,12 @@ static void probe(struct v_qp *q) {
         w.wr.atomic.remote_addr = s->remote;
         w.wr.atomic.rkey = rkey;
     }
-    struct v_send own = {.opcode = (uint8_t)w.opcode, .signaled = 1, .own = 1, .takes = q->takes_posted, .remote = s->remote, .rkey = s->rkey};
+    struct v_send own = {.opcode = (uint8_t)w.opcode,
+                         .signaled = 1,
+                         .own = 1,
+                         .takes = q->takes_posted,
+                         .remote = s->remote,
+                         .rkey = s->rkey};
     q->send[q->send_head & q->send_mask] = own;
     if (REAL_QP(q)->context->ops.post_send(REAL_QP(q), &w, &bad)) return;
     q->probe = ++q->send_head;
@@ -222,8 +240,12 @@ static void probe(struct v_qp *q) {
 // ---- what is told and what is left ------------------------------------------------------------------
 
 static void tell(struct v_qp *q) {
-    struct verbs_pair p = {.from = q->q.qp_num, .to = q->attr.dest_qp_num, .posted = q->takes_posted, .first = q->takes_done,
-        .failed = q->failed, .got = q->receives_done};
+    struct verbs_pair p = {.from = q->q.qp_num,
+                           .to = q->attr.dest_qp_num,
+                           .posted = q->takes_posted,
+                           .first = q->takes_done,
+                           .failed = q->failed,
+                           .got = q->receives_done};
     p.lengths = (uint32_t)(q->takes_posted - q->takes_done);
     struct words *to = q->peer == root->rank ? &to_self : &told;
     put(to, &p, sizeof p);
@@ -254,7 +276,8 @@ static const char *waits_for(struct v_qp *q, uint64_t *count) {
         // Proved.  What completions tell about is freed when one comes.
     }
     if (q->failed) return NULL;
-    if (q->q.qp_type == IBV_QPT_UD && q->state >= IBV_QPS_RTR) return *count = 0, quiet ? NULL : "datagrams are under way";
+    if (q->q.qp_type == IBV_QPT_UD && q->state >= IBV_QPS_RTR)
+        return *count = 0, quiet ? NULL : "datagrams are under way";
     if (!connected(q) || q->told_failed) return NULL;
     if (!q->told) return *count = 0, turns > 1 ? NULL : "its peer has not been heard";
     *count = q->told_posted - q->receives_done;
@@ -292,7 +315,8 @@ int drain_turn(int first, const void *in, size_t bytes, void **out, size_t *out_
         if (!(*left)++) {
             char to[40] = "";
             if (q->peer >= 0) snprintf(to, sizeof to, " to rank %d", q->peer);
-            snprintf(why, why_bytes, "queue pair 0x%06x%s: %llu %s", q->q.qp_num, to, (unsigned long long)n, what);
+            snprintf(why, why_bytes, "queue pair 0x%06x%s: %llu %s", q->q.qp_num, to, (unsigned long long)n,
+                     what);
         }
     }
     EACH(v_srq, s, root->srqs) {

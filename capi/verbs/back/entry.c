@@ -103,8 +103,8 @@ static const struct verbs_calls calls = {
     .make = make_again,
 };
 
-__attribute__((visibility("default"))) const struct verbs_back *ckpt_verbs_entry(const struct verbs_host *host, char *why,
-                                                                               size_t bytes) {
+__attribute__((visibility("default"))) const struct verbs_back *ckpt_verbs_entry(
+    const struct verbs_host *host, char *why, size_t bytes) {
     static const struct verbs_back back = {VERBS_BACK_VERSION, V_FUNCTIONS, functions, load, &calls};
     if (host->version != VERBS_BACK_VERSION) {
         snprintf(why, bytes, "the installation mixes two versions");

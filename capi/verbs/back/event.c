@@ -119,7 +119,9 @@ static bool take_async(struct v_context *c, struct ibv_async_event *e) {
     if (real.ibv_get_async_event(REAL_CONTEXT(c), e)) return false;
     struct ibv_async_event copy = *e;
     switch (e->event_type) {
-    case IBV_EVENT_CQ_ERR: e->element.cq = &((struct v_cq *)copy.element.cq->cq_context)->q; break;
+    case IBV_EVENT_CQ_ERR:
+        e->element.cq = &((struct v_cq *)copy.element.cq->cq_context)->q;
+        break;
     case IBV_EVENT_SRQ_ERR:
     case IBV_EVENT_SRQ_LIMIT_REACHED: {
         struct v_srq *s = copy.element.srq->srq_context;
@@ -134,8 +136,11 @@ static bool take_async(struct v_context *c, struct ibv_async_event *e) {
     case IBV_EVENT_SQ_DRAINED:
     case IBV_EVENT_PATH_MIG:
     case IBV_EVENT_PATH_MIG_ERR:
-    case IBV_EVENT_QP_LAST_WQE_REACHED: e->element.qp = &((struct v_qp *)copy.element.qp->qp_context)->q; break;
-    default: break;
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+        e->element.qp = &((struct v_qp *)copy.element.qp->qp_context)->q;
+        break;
+    default:
+        break;
     }
     real.ibv_ack_async_event(&copy);
     return true;

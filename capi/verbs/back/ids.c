@@ -18,9 +18,7 @@ struct bucket {
 };
 static struct bucket mrs[BUCKETS], qps[BUCKETS], real_qps[BUCKETS];
 
-static struct bucket *in(struct bucket *table, uint32_t number) {
-    return &table[number * 2654435761u >> 18];
-}
+static struct bucket *in(struct bucket *table, uint32_t number) { return &table[number * 2654435761u >> 18]; }
 
 static uint32_t cache_lock, epoch = 1;
 static struct {
@@ -58,32 +56,32 @@ void ids_clear(void) {
 
 // ---- tables -----------------------------------------------------------------------------------------
 
-#define FIND(table, type, link, match, number)                                                                 \
-    struct bucket *b = in(table, number);                                                                      \
-    take(&b->lock);                                                                                            \
-    struct type *found = b->first;                                                                             \
-    while (found && !(match)) found = found->link;                                                             \
+#define FIND(table, type, link, match, number)     \
+    struct bucket *b = in(table, number);          \
+    take(&b->lock);                                \
+    struct type *found = b->first;                 \
+    while (found && !(match)) found = found->link; \
     give(&b->lock)
 
-#define ENTER(table, number, object, link)                                                                     \
-    do {                                                                                                       \
-        struct bucket *to = in(table, number);                                                                 \
-        take(&to->lock);                                                                                       \
-        (object)->link = to->first;                                                                            \
-        to->first = (object);                                                                                  \
-        give(&to->lock);                                                                                       \
+#define ENTER(table, number, object, link)     \
+    do {                                       \
+        struct bucket *to = in(table, number); \
+        take(&to->lock);                       \
+        (object)->link = to->first;            \
+        to->first = (object);                  \
+        give(&to->lock);                       \
     } while (0)
 
-#define REMOVE(table, type, number, object, link)                                                              \
-    do {                                                                                                       \
-        struct bucket *to = in(table, number);                                                                 \
-        take(&to->lock);                                                                                       \
-        for (struct type **at = (struct type **)&to->first; *at; at = &(*at)->link)                            \
-            if (*at == (object)) {                                                                             \
-                *at = (object)->link;                                                                          \
-                break;                                                                                         \
-            }                                                                                                  \
-        give(&to->lock);                                                                                       \
+#define REMOVE(table, type, number, object, link)                                   \
+    do {                                                                            \
+        struct bucket *to = in(table, number);                                      \
+        take(&to->lock);                                                            \
+        for (struct type **at = (struct type **)&to->first; *at; at = &(*at)->link) \
+            if (*at == (object)) {                                                  \
+                *at = (object)->link;                                               \
+                break;                                                              \
+            }                                                                       \
+        give(&to->lock);                                                            \
     } while (0)
 
 static struct v_mr *mr_of(uint32_t lkey) {

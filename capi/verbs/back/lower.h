@@ -26,17 +26,21 @@
 #undef ibv_query_port
 
 // ---- real.c: by its names, in the versions that rdma-core 44 has -------------------------------------
-#define REAL_FUNCTIONS(X)                                                                                      \
-    X(ibv_get_device_list) X(ibv_free_device_list) X(ibv_get_device_guid) X(ibv_get_device_index)              \
-    X(ibv_open_device) X(ibv_close_device) X(ibv_query_device) X(ibv_query_port) X(ibv_query_gid)              \
-    X(ibv_query_pkey) X(ibv_alloc_pd) X(ibv_dealloc_pd) X(ibv_reg_mr_iova2) X(ibv_dereg_mr)                    \
-    X(ibv_create_comp_channel) X(ibv_destroy_comp_channel) X(ibv_create_cq) X(ibv_resize_cq)                   \
-    X(ibv_destroy_cq) X(ibv_get_cq_event) X(ibv_ack_cq_events) X(ibv_create_srq) X(ibv_modify_srq)             \
-    X(ibv_query_srq) X(ibv_destroy_srq) X(ibv_create_qp) X(ibv_modify_qp) X(ibv_query_qp) X(ibv_destroy_qp)    \
-    X(ibv_create_ah) X(ibv_destroy_ah) X(ibv_attach_mcast) X(ibv_detach_mcast) X(ibv_get_async_event)          \
-    X(ibv_ack_async_event) X(ibv_wc_status_str) X(ibv_node_type_str) X(ibv_port_state_str)                     \
-    X(ibv_event_type_str) X(ibv_rate_to_mult) X(mult_to_ibv_rate) X(ibv_rate_to_mbps) X(mbps_to_ibv_rate)      \
-    X(_ibv_query_gid_ex) X(_ibv_query_gid_table)
+#define REAL_FUNCTIONS(X)                                                                               \
+    X(ibv_get_device_list)                                                                              \
+    X(ibv_free_device_list)                                                                             \
+    X(ibv_get_device_guid) X(ibv_get_device_index) X(ibv_open_device) X(ibv_close_device)               \
+        X(ibv_query_device) X(ibv_query_port) X(ibv_query_gid) X(ibv_query_pkey) X(ibv_alloc_pd)        \
+            X(ibv_dealloc_pd) X(ibv_reg_mr_iova2) X(ibv_dereg_mr) X(ibv_create_comp_channel)            \
+                X(ibv_destroy_comp_channel) X(ibv_create_cq) X(ibv_resize_cq) X(ibv_destroy_cq)         \
+                    X(ibv_get_cq_event) X(ibv_ack_cq_events) X(ibv_create_srq) X(ibv_modify_srq)        \
+                        X(ibv_query_srq) X(ibv_destroy_srq) X(ibv_create_qp) X(ibv_modify_qp)           \
+                            X(ibv_query_qp) X(ibv_destroy_qp) X(ibv_create_ah) X(ibv_destroy_ah)        \
+                                X(ibv_attach_mcast) X(ibv_detach_mcast) X(ibv_get_async_event)          \
+                                    X(ibv_ack_async_event) X(ibv_wc_status_str) X(ibv_node_type_str)    \
+                                        X(ibv_port_state_str) X(ibv_event_type_str) X(ibv_rate_to_mult) \
+                                            X(mult_to_ibv_rate) X(ibv_rate_to_mbps) X(mbps_to_ibv_rate) \
+                                                X(_ibv_query_gid_ex) X(_ibv_query_gid_table)
 struct real {
 #define X(name) typeof(name) *name;
     REAL_FUNCTIONS(X)
@@ -56,9 +60,8 @@ void list_remove(struct v_node *node);
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 // All objects of a kind.  The lists' lock is held, or the program is stopped.
-#define EACH(type, member, list)                                                                               \
-    for (struct type *member = (struct type *)(list), *member##_next; member;                                  \
-         member = member##_next)                                                                               \
+#define EACH(type, member, list)                                                                      \
+    for (struct type *member = (struct type *)(list), *member##_next; member; member = member##_next) \
         if (member##_next = (struct type *)member->node.next, 1)
 
 static inline void take(uint32_t *lock) {
@@ -108,9 +111,10 @@ int device_open(struct v_context *c, const char *name); // an error number
 int device_name(const char *wanted, char *name, char *why, size_t bytes);
 
 // ---- objects.c ------------------------------------------------------------------------------------
-long f_pd(const long *), f_pd_end(const long *), f_mr(const long *), f_mr_end(const long *), f_cq(const long *),
-    f_cq_resize(const long *), f_cq_end(const long *), f_srq(const long *), f_srq_modify(const long *),
-    f_srq_query(const long *), f_srq_end(const long *), f_ah(const long *), f_ah_end(const long *);
+long f_pd(const long *), f_pd_end(const long *), f_mr(const long *), f_mr_end(const long *),
+    f_cq(const long *), f_cq_resize(const long *), f_cq_end(const long *), f_srq(const long *),
+    f_srq_modify(const long *), f_srq_query(const long *), f_srq_end(const long *), f_ah(const long *),
+    f_ah_end(const long *);
 int pd_make(struct v_pd *p), mr_make(struct v_mr *m), cq_make(struct v_cq *c), srq_make(struct v_srq *s);
 struct ibv_mr *pd_scratch(struct v_pd *p); // 8 bytes of our own
 struct ibv_ah *ah_to(struct v_ah *h, uint32_t qpn);
@@ -123,9 +127,9 @@ int qp_step(struct v_qp *q, enum ibv_qp_state state); // modifies the real one w
 
 // ---- post.c ---------------------------------------------------------------------------------------
 enum { ID_SEND = 1, ID_RECEIVE, ID_SRQ, ID_BOUNCE, ID_SRQ_BOUNCE };
-#define WR_ID(kind, slot) ((uint64_t)(kind) << 56 | ((slot) & 0xffffffffffull))
+#define WR_ID(kind, slot) ((uint64_t)(kind) << 56 | ((slot)&0xffffffffffull))
 long f_send(const long *), f_receive(const long *), f_srq_receive(const long *);
-int post_again(struct v_qp *q);      // receives that the program has posted
+int post_again(struct v_qp *q); // receives that the program has posted
 int post_srq_again(struct v_srq *s);
 static inline struct v_receive *receive_of(struct v_qp *q, uint64_t ordinal) {
     return (struct v_receive *)(q->receive +

@@ -37,11 +37,12 @@ static int memory(struct v_mr *m, char *why, size_t bytes) {
         // The program has given the memory back.  Its key is good for nothing, as before.
         m->real = 0;
         m->lkey = m->rkey = 0;
-        say("memory at %p, which the program had registered, is not there: its keys are good for nothing", m->m.addr);
+        say("memory at %p, which the program had registered, is not there: its keys are good for nothing",
+            m->m.addr);
         return 0;
     } else
-        snprintf(why, bytes, "cannot register %s at %p: %s", size_text((double)m->m.length, size, sizeof size),
-                 m->m.addr, strerror(e));
+        snprintf(why, bytes, "cannot register %s at %p: %s",
+                 size_text((double)m->m.length, size, sizeof size), m->m.addr, strerror(e));
     return e;
 }
 
@@ -61,8 +62,8 @@ static int pair(struct v_qp *q, char *why, size_t bytes) {
                       {"pieces a receive", q->srq ? 0 : q->init.cap.max_recv_sge, d.max_sge}};
         for (int i = 0; i < 4; i++)
             if (limits[i].most > 0 && limits[i].has > (uint32_t)limits[i].most) {
-                snprintf(why, bytes, "no device here can hold queue pair 0x%06x: it has %u %s, %s allows %d", q->q.qp_num,
-                         limits[i].has, limits[i].what, name, limits[i].most);
+                snprintf(why, bytes, "no device here can hold queue pair 0x%06x: it has %u %s, %s allows %d",
+                         q->q.qp_num, limits[i].has, limits[i].what, name, limits[i].most);
                 return ENOSPC;
             }
     }
@@ -103,7 +104,8 @@ static int objects(char *why, size_t bytes) {
     EACH(v_cq, q, root->cqs) {
         int former = q->q.cqe;
         if ((e = cq_make(q))) {
-            snprintf(why, bytes, "no device here can hold a completion queue of %d entries: %s", q->entries, strerror(e));
+            snprintf(why, bytes, "no device here can hold a completion queue of %d entries: %s", q->entries,
+                     strerror(e));
             return e;
         }
         q->q.cqe = former;
@@ -133,7 +135,8 @@ static int connect_all(char *why, size_t bytes) {
         if (e) return fail(why, bytes, e, "queue pair", q->q.qp_num);
     }
     EACH(v_multicast, m, root->multicasts) {
-        if ((e = real.ibv_attach_mcast(REAL_QP(m->qp), &m->gid, m->lid))) return fail(why, bytes, e, "multicast group of queue pair", m->qp->q.qp_num);
+        if ((e = real.ibv_attach_mcast(REAL_QP(m->qp), &m->gid, m->lid)))
+            return fail(why, bytes, e, "multicast group of queue pair", m->qp->q.qp_num);
     }
     EACH(v_srq, s, root->srqs) {
         struct ibv_srq_attr limit = {.srq_limit = s->attr.srq_limit};
@@ -153,7 +156,8 @@ int make_again(int step, uint64_t root_at, char *why, size_t bytes) {
     struct v_root *r = (struct v_root *)root_at;
     uint32_t sizes[8];
     v_sizes(sizes);
-    if (r->magic != V_MAGIC || r->version != V_VERSION || r->bytes != sizeof *r || memcmp(r->sizes, sizes, sizeof sizes)) {
+    if (r->magic != V_MAGIC || r->version != V_VERSION || r->bytes != sizeof *r ||
+        memcmp(r->sizes, sizes, sizeof sizes)) {
         snprintf(why, bytes, "the image has InfiniBand objects of another version of libckpt");
         return EINVAL;
     }

@@ -25,7 +25,8 @@ struct ibv_mr *pd_scratch(struct v_pd *p) {
     if (!p->lower) {
         struct scratch *s = calloc(1, sizeof *s);
         if (!s) return NULL;
-        s->mr = real.ibv_reg_mr_iova2((struct ibv_pd *)p->real, &s->word, 8, (uint64_t)&s->word, IBV_ACCESS_LOCAL_WRITE);
+        s->mr = real.ibv_reg_mr_iova2((struct ibv_pd *)p->real, &s->word, 8, (uint64_t)&s->word,
+                                      IBV_ACCESS_LOCAL_WRITE);
         if (!s->mr) {
             free(s);
             return NULL;
@@ -56,7 +57,8 @@ long f_pd_end(const long *a) {
 
 int mr_make(struct v_mr *m) {
     errno = 0;
-    struct ibv_mr *r = real.ibv_reg_mr_iova2(REAL_PD(m->m.pd), m->m.addr, m->m.length, m->iova, (unsigned)m->access);
+    struct ibv_mr *r =
+        real.ibv_reg_mr_iova2(REAL_PD(m->m.pd), m->m.addr, m->m.length, m->iova, (unsigned)m->access);
     if (!r) return error_number();
     m->real = (uint64_t)r;
     m->lkey = r->lkey;
@@ -117,7 +119,8 @@ long f_cq_resize(const long *a) {
     struct ibv_wc **ring = ARG(struct ibv_wc **, 2), *former = c->kept;
     uint32_t capacity = ARG(uint32_t, 3), n = 0;
     take(&c->lock);
-    int e = c->head - c->tail > (uint32_t)ARG(int, 1) ? EINVAL : real.ibv_resize_cq(REAL_CQ(c), ARG(int, 1) + OURS);
+    int e = c->head - c->tail > (uint32_t)ARG(int, 1) ? EINVAL
+                                                      : real.ibv_resize_cq(REAL_CQ(c), ARG(int, 1) + OURS);
     if (!e) {
         for (; c->tail != c->head; c->tail++) (*ring)[n++] = former[c->tail & (c->capacity - 1)];
         c->kept = *ring;

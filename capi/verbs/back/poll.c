@@ -28,7 +28,8 @@ static void from_whom(struct v_qp *q, struct ibv_wc *w, const struct v_receive *
         }
     struct v_context *c = CONTEXT(q->q.context);
     const struct ports *now = (const struct ports *)c->lower;
-    const struct v_port *p = &((struct v_device *)c->v.context.device)->port[q->attr.port_num <= V_PORTS ? q->attr.port_num : 0];
+    const struct v_port *p =
+        &((struct v_device *)c->v.context.device)->port[q->attr.port_num <= V_PORTS ? q->attr.port_num : 0];
     for (uint32_t i = 0; i < p->gids; i++)
         if (!memcmp(&grh->dgid, &now->gid[q->attr.port_num][i], 16)) {
             grh->dgid = p->gid[i];

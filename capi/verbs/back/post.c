@@ -8,7 +8,7 @@ enum { CHUNK = 16, SGES = 256 };
 
 static bool takes_receive(int op) {
     return op == IBV_WR_SEND || op == IBV_WR_SEND_WITH_IMM || op == IBV_WR_RDMA_WRITE_WITH_IMM ||
-        op == IBV_WR_SEND_WITH_INV;
+           op == IBV_WR_SEND_WITH_INV;
 }
 
 static void translate_sges(struct ibv_sge *to, const struct ibv_sge *from, int n, bool keys) {
@@ -19,16 +19,21 @@ static void translate_sges(struct ibv_sge *to, const struct ibv_sge *from, int n
 }
 
 // The real form of a work request; an error number.
-static int translate(struct v_qp *q, struct ibv_send_wr *to, const struct ibv_send_wr *from, struct ibv_sge *sges) {
+static int translate(struct v_qp *q, struct ibv_send_wr *to, const struct ibv_send_wr *from,
+                     struct ibv_sge *sges) {
     *to = *from;
     translate_sges(sges, from->sg_list, from->num_sge, !(from->send_flags & IBV_SEND_INLINE));
     to->sg_list = sges;
     switch (from->opcode) {
     case IBV_WR_RDMA_WRITE:
     case IBV_WR_RDMA_WRITE_WITH_IMM:
-    case IBV_WR_RDMA_READ: to->wr.rdma.rkey = ids_rkey(q, from->wr.rdma.rkey); break;
+    case IBV_WR_RDMA_READ:
+        to->wr.rdma.rkey = ids_rkey(q, from->wr.rdma.rkey);
+        break;
     case IBV_WR_ATOMIC_CMP_AND_SWP:
-    case IBV_WR_ATOMIC_FETCH_AND_ADD: to->wr.atomic.rkey = ids_rkey(q, from->wr.atomic.rkey); break;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+        to->wr.atomic.rkey = ids_rkey(q, from->wr.atomic.rkey);
+        break;
     case IBV_WR_SEND:
     case IBV_WR_SEND_WITH_IMM:
         if (q->q.qp_type != IBV_QPT_UD) break;
@@ -37,7 +42,8 @@ static int translate(struct v_qp *q, struct ibv_send_wr *to, const struct ibv_se
         if (!to->wr.ud.ah) return ENOMEM;
         to->wr.ud.remote_qpn = ids_real_qpn(from->wr.ud.remote_qpn);
         break;
-    default: return EOPNOTSUPP;
+    default:
+        return EOPNOTSUPP;
     }
     return 0;
 }
@@ -211,7 +217,8 @@ long f_srq_receive(const long *a) {
         }
         if (delivered) continue;
         uint32_t max = s->attr.max_wr, slot = s->hint, i = 0;
-        while (i < max && __atomic_load_n(&srq_slot(s, slot)->posted, __ATOMIC_ACQUIRE)) slot = (slot + 1) % max, i++;
+        while (i < max && __atomic_load_n(&srq_slot(s, slot)->posted, __ATOMIC_ACQUIRE))
+            slot = (slot + 1) % max, i++;
         if (i == max) e = ENOMEM;
         struct v_receive *r = srq_slot(s, slot);
         if (!e) e = log_receive(r, w, s->attr.max_sge);

@@ -38,7 +38,7 @@ long f_qp(const long *a) {
 
 // Attributes that the program gave, as they are of now.
 static void merge(struct v_qp *q, const struct ibv_qp_attr *attr, int mask) {
-#define KEEP(bit, field)                                                                                       \
+#define KEEP(bit, field) \
     if (mask & (bit)) q->attr.field = attr->field
     KEEP(IBV_QP_CUR_STATE, cur_qp_state);
     KEEP(IBV_QP_EN_SQD_ASYNC_NOTIFY, en_sqd_async_notify);
@@ -112,12 +112,23 @@ long f_qp_modify(const long *a) {
         return 0;
     }
     switch (attr.qp_state) {
-    case IBV_QPS_RESET: forget(q); break;
-    case IBV_QPS_INIT: q->to_init |= what; break;
-    case IBV_QPS_RTR: q->to_rtr = what; break;
-    case IBV_QPS_RTS: q->to_rts |= what & ~(q->to_init | q->to_rtr); break;
-    case IBV_QPS_ERR: q->failed = 1; break;
-    default: break;
+    case IBV_QPS_RESET:
+        forget(q);
+        break;
+    case IBV_QPS_INIT:
+        q->to_init |= what;
+        break;
+    case IBV_QPS_RTR:
+        q->to_rtr = what;
+        break;
+    case IBV_QPS_RTS:
+        q->to_rts |= what & ~(q->to_init | q->to_rtr);
+        break;
+    case IBV_QPS_ERR:
+        q->failed = 1;
+        break;
+    default:
+        break;
     }
     if (rtr) q->takes_posted = q->takes_done = q->receives_done = 0;
     q->state = attr.qp_state;
@@ -127,7 +138,10 @@ long f_qp_modify(const long *a) {
 
 int qp_step(struct v_qp *q, enum ibv_qp_state state) {
     struct ibv_qp_attr attr = q->attr;
-    int mask = state == IBV_QPS_INIT ? q->to_init : state == IBV_QPS_RTR ? q->to_rtr : state == IBV_QPS_RTS ? q->to_rts : 0;
+    int mask = state == IBV_QPS_INIT  ? q->to_init
+               : state == IBV_QPS_RTR ? q->to_rtr
+               : state == IBV_QPS_RTS ? q->to_rts
+                                      : 0;
     attr.qp_state = state;
     if (state == IBV_QPS_RTR) lead(q, &attr, mask);
     return real.ibv_modify_qp(REAL_QP(q), &attr, mask | IBV_QP_STATE);

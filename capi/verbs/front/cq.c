@@ -11,8 +11,8 @@ static struct ibv_wc *ring_for(int cqe, uint32_t *capacity) {
     return calloc(n, sizeof(struct ibv_wc));
 }
 
-struct v_cq *front_cq(struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel,
-                      int vector) {
+struct v_cq *front_cq(struct ibv_context *context, int cqe, void *cq_context,
+                      struct ibv_comp_channel *channel, int vector) {
     if (cqe <= 0 || cqe > 1 << 24) return FAILED(EINVAL, NULL);
     struct v_cq *c = calloc(1, sizeof *c);
     if (!c) return NULL;
@@ -103,10 +103,10 @@ static void end_poll(struct ibv_cq_ex *x) {
     if (c->batch_at < c->batch_n) c->batch_at++;
 }
 
-#define READ(type, name, field)                                                                                \
-    static type read_##name(struct ibv_cq_ex *x) {                                                             \
-        struct v_cq *c = v_of(v_cq, x, x);                                                                     \
-        return (type)c->batch[c->batch_at].field;                                                              \
+#define READ(type, name, field)                    \
+    static type read_##name(struct ibv_cq_ex *x) { \
+        struct v_cq *c = v_of(v_cq, x, x);         \
+        return (type)c->batch[c->batch_at].field;  \
     }
 READ(enum ibv_wc_opcode, opcode, opcode)
 READ(uint32_t, vendor_err, vendor_err)
@@ -122,7 +122,8 @@ READ(uint8_t, dlid_path_bits, dlid_path_bits)
 struct ibv_cq_ex *front_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *a) {
     const uint64_t can = IBV_WC_STANDARD_FLAGS;
     if (a->comp_mask & ~(uint32_t)(IBV_CQ_INIT_ATTR_MASK_FLAGS) || a->wc_flags & ~can ||
-        (a->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS && a->flags & ~(uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED))
+        (a->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS &&
+         a->flags & ~(uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED))
         return FAILED(EOPNOTSUPP, NULL);
     struct v_cq *c = front_cq(context, (int)a->cqe, a->cq_context, a->channel, (int)a->comp_vector);
     if (!c) return NULL;

@@ -65,7 +65,9 @@ API __be64 ibv_get_device_guid(struct ibv_device *device) { return v_of(v_device
 
 API int ibv_get_device_index(struct ibv_device *device) { return v_of(v_device, d, device)->index; }
 
-struct v_context *front_context(struct ibv_context *context) { return v_of(v_context, v.context, context); }
+struct v_context *front_context(struct ibv_context *context) {
+    return v_of(v_context, v.context, context);
+}
 
 API struct ibv_context *ibv_open_device(struct ibv_device *device) {
     struct v_context *c = calloc(1, sizeof *c);
@@ -166,8 +168,10 @@ API int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t
     if (fd < 0) return -1;
     ssize_t n = read(fd, buf, size);
     close(fd);
-    if (n > 0 && buf[n - 1] == '\n') buf[--n] = 0;
-    else if (n >= 0 && (size_t)n < size) buf[n] = 0;
+    if (n > 0 && buf[n - 1] == '\n')
+        buf[--n] = 0;
+    else if (n >= 0 && (size_t)n < size)
+        buf[n] = 0;
     return (int)n;
 }
 

@@ -27,13 +27,15 @@ void ibv_copy_qp_attr_from_kern(struct ibv_qp_attr *dst, struct ib_uverbs_qp_att
                                    src->max_inline_data};
     ibv_copy_ah_attr_from_kern(&dst->ah_attr, &src->ah_attr);
     ibv_copy_ah_attr_from_kern(&dst->alt_ah_attr, &src->alt_ah_attr);
-    TAKE(en_sqd_async_notify), TAKE(sq_draining), TAKE(max_rd_atomic), TAKE(max_dest_rd_atomic), TAKE(min_rnr_timer);
+    TAKE(en_sqd_async_notify), TAKE(sq_draining), TAKE(max_rd_atomic), TAKE(max_dest_rd_atomic),
+        TAKE(min_rnr_timer);
     TAKE(port_num), TAKE(timeout), TAKE(retry_cnt), TAKE(rnr_retry), TAKE(alt_port_num), TAKE(alt_timeout);
 }
 
-#define PATH_BOTH                                                                                              \
-    TAKE(dlid), TAKE(slid), TAKE(raw_traffic), TAKE(flow_label), TAKE(reversible), TAKE(mtu), TAKE(pkey);      \
-    TAKE(hop_limit), TAKE(traffic_class), TAKE(numb_path), TAKE(sl), TAKE(mtu_selector), TAKE(rate_selector);  \
+#define PATH_BOTH                                                                                         \
+    TAKE(dlid), TAKE(slid), TAKE(raw_traffic), TAKE(flow_label), TAKE(reversible), TAKE(mtu), TAKE(pkey); \
+    TAKE(hop_limit), TAKE(traffic_class), TAKE(numb_path), TAKE(sl), TAKE(mtu_selector),                  \
+        TAKE(rate_selector);                                                                              \
     TAKE(rate), TAKE(packet_life_time_selector), TAKE(packet_life_time), TAKE(preference)
 
 void ibv_copy_path_rec_from_kern(struct ibv_sa_path_rec *dst, struct ib_user_path_rec *src) {

@@ -17,12 +17,12 @@ struct v_qp *front_qp(struct ibv_pd *pd, struct ibv_qp_init_attr_ex *a, int ex) 
     const struct ibv_qp_cap *cap = &a->cap;
     if (a->qp_type != IBV_QPT_RC && a->qp_type != IBV_QPT_UC && a->qp_type != IBV_QPT_UD)
         return FAILED(EOPNOTSUPP, NULL);
-    if (!a->send_cq || !a->recv_cq || cap->max_send_wr > MOST || cap->max_recv_wr > MOST || cap->max_send_sge > 1024 ||
-        cap->max_recv_sge > 1024)
+    if (!a->send_cq || !a->recv_cq || cap->max_send_wr > MOST || cap->max_recv_wr > MOST ||
+        cap->max_send_sge > 1024 || cap->max_recv_sge > 1024)
         return FAILED(EINVAL, NULL);
     struct v_qp *q = calloc(1, sizeof *q);
     if (!q) return NULL;
-    q->init = (struct ibv_qp_init_attr){a->qp_context, a->send_cq, a->recv_cq, a->srq,
+    q->init = (struct ibv_qp_init_attr){a->qp_context, a->send_cq, a->recv_cq,   a->srq,
                                         a->cap,        a->qp_type, a->sq_sig_all};
     q->ex = (uint32_t)ex;
     q->send_cq = v_of(v_cq, q, a->send_cq);
@@ -60,8 +60,13 @@ struct v_qp *front_qp(struct ibv_pd *pd, struct ibv_qp_init_attr_ex *a, int ex) 
 }
 
 API struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a) {
-    struct ibv_qp_init_attr_ex all = {.qp_context = a->qp_context, .send_cq = a->send_cq, .recv_cq = a->recv_cq,
-        .srq = a->srq, .cap = a->cap, .qp_type = a->qp_type, .sq_sig_all = a->sq_sig_all};
+    struct ibv_qp_init_attr_ex all = {.qp_context = a->qp_context,
+                                      .send_cq = a->send_cq,
+                                      .recv_cq = a->recv_cq,
+                                      .srq = a->srq,
+                                      .cap = a->cap,
+                                      .qp_type = a->qp_type,
+                                      .sq_sig_all = a->sq_sig_all};
     struct v_qp *q = front_qp(pd, &all, 0);
     if (!q) return NULL;
     a->cap = all.cap;
@@ -70,12 +75,13 @@ API struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a) 
 
 struct ibv_qp *front_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *a) {
     (void)context;
-    const uint64_t ops = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
-        IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-        IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+    const uint64_t ops = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+                         IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |
+                         IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
     if (!(a->comp_mask & IBV_QP_INIT_ATTR_PD) || !a->pd) return FAILED(EINVAL, NULL);
     int ex = (a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
-    if (a->comp_mask & ~(uint32_t)(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_CREATE_FLAGS) ||
+    if (a->comp_mask & ~(uint32_t)(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
+                                   IBV_QP_INIT_ATTR_CREATE_FLAGS) ||
         (a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && a->create_flags) || (ex && a->send_ops_flags & ~ops))
         return FAILED(EOPNOTSUPP, NULL);
     struct v_qp *q = front_qp(a->pd, a, ex);
@@ -219,7 +225,8 @@ API int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ib
     return 0;
 }
 
-API struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh, uint8_t port) {
+API struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh,
+                                         uint8_t port) {
     struct ibv_ah_attr a;
     return ibv_init_ah_from_wc(pd->context, port, wc, grh, &a) ? NULL : ibv_create_ah(pd, &a);
 }

@@ -74,7 +74,8 @@ static void wr_send_imm(struct ibv_qp_ex *x, __be32 imm) {
     struct ibv_send_wr *w = one_more(q, IBV_WR_SEND_WITH_IMM);
     if (w) w->imm_data = imm;
 }
-static void atomic(struct v_qp *q, enum ibv_wr_opcode op, uint32_t rkey, uint64_t addr, uint64_t a, uint64_t b) {
+static void atomic(struct v_qp *q, enum ibv_wr_opcode op, uint32_t rkey, uint64_t addr, uint64_t a,
+                   uint64_t b) {
     struct ibv_send_wr *w = one_more(q, op);
     if (!w) return;
     w->wr.atomic.rkey = rkey;

@@ -19,7 +19,7 @@ func newEdges(t *testing.T, name string, ranks int) (w *e2e.Whole, letGo func())
 	must(t, os.Mkdir(meet, 0o755))
 	w, err := e2e.NewWhole(built, dir, filepath.Join(built.Bin, "edges"), name, meet)
 	must(t, err)
-	w.Ranks, w.Together = ranks, ranks > 1
+	w.Ranks, w.Together = ranks, true
 	t.Cleanup(w.Mark.KillAll)
 	return w, func() { must(t, os.WriteFile(filepath.Join(meet, "go"), nil, 0o644)) }
 }

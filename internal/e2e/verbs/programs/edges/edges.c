@@ -54,7 +54,8 @@ static void tell(const char *what, int who, const void *p, size_t n) {
     snprintf(path, sizeof path, "%s/%s-%d", dir, what, who);
     snprintf(fresh, sizeof fresh, "%s.new", path);
     FILE *f = fopen(fresh, "w");
-    if (!f || fwrite(p, n, 1, f) != 1 || fclose(f) || rename(fresh, path)) wrong("%s cannot be written", path);
+    if (!f || fwrite(p, n, 1, f) != 1 || fclose(f) || rename(fresh, path))
+        wrong("%s cannot be written", path);
 }
 
 static void hear(const char *what, int who, void *p, size_t n) {
@@ -88,16 +89,21 @@ static void open_all(int fork_safe) {
     context = ibv_open_device(list[0]);
     ibv_free_device_list(list);
     if (!context || !(pd = ibv_alloc_pd(context))) wrong("no protection domain");
-    if (posix_memalign((void **)&words, 4096, WORDS * 8) || posix_memalign((void **)&spare, 4096, 4096)) wrong("no memory");
+    if (posix_memalign((void **)&words, 4096, WORDS * 8) || posix_memalign((void **)&spare, 4096, 4096))
+        wrong("no memory");
     memset(words, 0, WORDS * 8);
-    int reach = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+    int reach =
+        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
     mr = ibv_reg_mr(pd, words, WORDS * 8, reach);
     spare_mr = ibv_reg_mr(pd, spare, 4096, reach);
     channel = ibv_create_comp_channel(context);
     sends = ibv_create_cq(context, 256, NULL, NULL, 0);
     receives = ibv_create_cq(context, 64, &rank, channel, 0);
     if (!mr || !spare_mr || !channel || !sends || !receives) wrong("no queues");
-    struct ibv_qp_init_attr init = {.send_cq = sends, .recv_cq = receives, .qp_type = IBV_QPT_RC,
+    struct ibv_qp_init_attr init = {
+        .send_cq = sends,
+        .recv_cq = receives,
+        .qp_type = IBV_QPT_RC,
         .cap = {.max_send_wr = 200, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1}};
     if (!(qp = ibv_create_qp(pd, &init))) wrong("no queue pair");
     struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = (unsigned)reach};
@@ -105,13 +111,22 @@ static void open_all(int fork_safe) {
 }
 
 static void lead(uint32_t qpn, uint16_t lid) {
-    struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = qpn, .max_dest_rd_atomic = 1,
-        .min_rnr_timer = 1, .ah_attr = {.dlid = lid, .port_num = 1}};
-    good(ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                           IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER), "RTR");
-    a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1};
-    good(ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                           IBV_QP_MAX_QP_RD_ATOMIC), "RTS");
+    struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTR,
+                            .path_mtu = IBV_MTU_1024,
+                            .dest_qp_num = qpn,
+                            .max_dest_rd_atomic = 1,
+                            .min_rnr_timer = 1,
+                            .ah_attr = {.dlid = lid, .port_num = 1}};
+    good(ibv_modify_qp(qp, &a,
+                       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                           IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+         "RTR");
+    a = (struct ibv_qp_attr){
+        .qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1};
+    good(ibv_modify_qp(qp, &a,
+                       IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                           IBV_QP_MAX_QP_RD_ATOMIC),
+         "RTS");
 }
 
 static void meet(void) {
@@ -124,9 +139,11 @@ static void meet(void) {
     together("met");
 }
 
-static void post(enum ibv_wr_opcode op, uint64_t id, unsigned flags, void *from, uint32_t bytes, uint64_t to, uint32_t rkey) {
+static void post(enum ibv_wr_opcode op, uint64_t id, unsigned flags, void *from, uint32_t bytes, uint64_t to,
+                 uint32_t rkey) {
     struct ibv_sge s = {(uintptr_t)from, bytes, mr->lkey};
-    struct ibv_send_wr w = {.wr_id = id, .sg_list = &s, .num_sge = 1, .opcode = op, .send_flags = flags}, *bad;
+    struct ibv_send_wr w = {.wr_id = id, .sg_list = &s, .num_sge = 1, .opcode = op, .send_flags = flags},
+                       *bad;
     if (op == IBV_WR_ATOMIC_FETCH_AND_ADD) {
         w.wr.atomic.remote_addr = to, w.wr.atomic.rkey = rkey, w.wr.atomic.compare_add = id;
     } else {
@@ -152,8 +169,8 @@ static struct ibv_wc one(struct ibv_cq *cq) {
 static struct ibv_wc fine(struct ibv_cq *cq, uint64_t id) {
     struct ibv_wc wc = one(cq);
     if (wc.status || wc.wr_id != id || wc.qp_num != qp->qp_num)
-        wrong("completion of %llu: status %d (%s), id %llu, queue pair %x of %x", (unsigned long long)id, wc.status,
-              ibv_wc_status_str(wc.status), (unsigned long long)wc.wr_id, wc.qp_num, qp->qp_num);
+        wrong("completion of %llu: status %d (%s), id %llu, queue pair %x of %x", (unsigned long long)id,
+              wc.status, ibv_wc_status_str(wc.status), (unsigned long long)wc.wr_id, wc.qp_num, qp->qp_num);
     return wc;
 }
 
@@ -178,13 +195,15 @@ static void late(void) {
         for (int i = 0; i < SENDS; i++) fine(sends, 70u + (unsigned)i);
         post(IBV_WR_RDMA_READ, 9, IBV_SEND_SIGNALED, &words[310], 8, theirs.words + 8 * 400, theirs.rkey);
         fine(sends, 9);
-        if (words[310] != 7 || words[300] != 0) wrong("the addition was made: %llu", (unsigned long long)words[310]);
+        if (words[310] != 7 || words[300] != 0)
+            wrong("the addition was made: %llu", (unsigned long long)words[310]);
     } else {
         for (int i = 0; i < SENDS; i++) post_receive(80u + (unsigned)i, &words[320 + 8 * i]);
         for (int i = 0; i < SENDS; i++) {
             struct ibv_wc wc = fine(receives, 80u + (unsigned)i);
             if (wc.byte_len != 64 || words[320 + 8 * i] != 5000u + (unsigned)i || wc.src_qp != theirs.qpn)
-                wrong("message %d: %u bytes, %llu, of queue pair %x", i, wc.byte_len, (unsigned long long)words[320 + 8 * i], wc.src_qp);
+                wrong("message %d: %u bytes, %llu, of queue pair %x", i, wc.byte_len,
+                      (unsigned long long)words[320 + 8 * i], wc.src_qp);
         }
         if (words[0] != 1) wrong("a write was made twice");
         for (int i = 1; i < WRITES; i++)
@@ -233,12 +252,14 @@ static void numbers(void) {
     ready();
     struct ibv_mr *more[MORE];
     struct ibv_qp *pairs[MORE];
-    struct ibv_qp_init_attr init = {.send_cq = sends, .recv_cq = receives, .qp_type = IBV_QPT_RC, .cap = {2, 2, 1, 1, 0}};
+    struct ibv_qp_init_attr init = {
+        .send_cq = sends, .recv_cq = receives, .qp_type = IBV_QPT_RC, .cap = {2, 2, 1, 1, 0}};
     for (int i = 0; i < MORE; i++) {
         more[i] = ibv_reg_mr(pd, words, 64, IBV_ACCESS_LOCAL_WRITE);
         pairs[i] = ibv_create_qp(pd, &init);
         if (!more[i] || !pairs[i]) wrong("no more objects");
-        if (more[i]->lkey == mr->lkey || more[i]->rkey == mr->rkey || more[i]->rkey == spare_mr->rkey) wrong("a key twice");
+        if (more[i]->lkey == mr->lkey || more[i]->rkey == mr->rkey || more[i]->rkey == spare_mr->rkey)
+            wrong("a key twice");
         if (pairs[i]->qp_num == qp->qp_num || pairs[i]->qp_num == theirs.qpn) wrong("a number twice");
     }
     words[1] = 42;
@@ -248,13 +269,15 @@ static void numbers(void) {
     if (rank == 1) {
         if (spare[0] != 42) wrong("the write is not there");
         good(ibv_dereg_mr(spare_mr), "dereg_mr");
-        if (!(spare_mr = ibv_reg_mr(pd, spare, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE))) wrong("no memory again");
+        if (!(spare_mr = ibv_reg_mr(pd, spare, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)))
+            wrong("no memory again");
     }
     together("again");
     if (rank == 0) {
         post(IBV_WR_RDMA_WRITE, 6, IBV_SEND_SIGNALED, &words[1], 8, theirs.spare, theirs.spare_rkey);
         struct ibv_wc wc = one(sends);
-        if (wc.wr_id != 6 || wc.status != IBV_WC_REM_ACCESS_ERR) wrong("a key that is no longer good: status %d", wc.status);
+        if (wc.wr_id != 6 || wc.status != IBV_WC_REM_ACCESS_ERR)
+            wrong("a key that is no longer good: status %d", wc.status);
     }
     together("checked");
 }
