@@ -262,3 +262,51 @@ func TestPingpongWithoutDevice(t *testing.T) {
 		})
 	}
 }
+
+// Answers that are late: a message has been received, an addition been made, and the side that asked does not know
+// yet when it is stopped. Both must have happened once.
+func TestShuffleLateAnswers(t *testing.T) {
+	need(t)
+	s := seed(t)
+	job := shuffle{ranks: 2, seed: 4, steps: 600}
+	w := newShuffle(t, job)
+	w.Env = []string{"CKPTSOFT_ANSWER_DELAY_MS=20"}
+	l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, 0)), within: time.Second / 2, lives: 3}
+	l.run()
+	must(t, w.Same(job.natively(t)))
+}
+
+// While no answer comes at all a checkpoint waits for them, and is made when they do.
+func TestShuffleAnswersHeld(t *testing.T) {
+	need(t)
+	job := shuffle{ranks: 2, seed: 4, steps: 3000, pace: 200}
+	w := newShuffle(t, job)
+	hold := filepath.Join(w.Run.Dir, "hold")
+	w.Env = []string{"CKPTSOFT_HOLD=" + hold}
+	l := life{t: t, w: w}
+	must(t, w.Start("shell"))
+	if !e2e.Poll(jobLimit, nil, func() bool {
+		said, err := w.Printed("out")
+		return err == nil && strings.Count(said, " begins\n") == w.Ranks
+	}) {
+		t.Fatalf("it does not begin: %s", w.Said())
+	}
+	must(t, os.WriteFile(hold, nil, 0o644))
+	time.Sleep(time.Second / 4) // until all wait for answers
+	saved := make(chan bool, 1)
+	go func() { saved <- l.save("kill") }()
+	select {
+	case <-saved:
+		t.Error("it was saved though sends had not been answered")
+	case <-time.After(2 * time.Second):
+	}
+	must(t, os.Remove(hold))
+	if !<-saved {
+		t.Fatal("it was not saved")
+	}
+	_, err := w.Wait(jobLimit)
+	must(t, err)
+	must(t, w.Restart("shell"))
+	must(t, w.MustEnd(jobLimit))
+	must(t, w.Same(job.natively(t)))
+}
