@@ -6,8 +6,10 @@
 #   make demo-levels  nodes are lost, and the job goes on from what others have of them
 #   make demo-embed  the same for a runtime that is saved with its program (examples/tmpi)
 #   make demo-nodes  a job moves from three nodes to two under Slurm, on one machine; as root
+#   make demo-verbs  programs on InfiniBand verbs are killed, and go on with other numbers and over TCP; as root
 #   make check      build, lint, and the tests that start no MPI job: what to run before each commit
 #   make test       all tests; ONLY=REGEXP those with such names, ONLY=./ckpt/... or ONLY=packages a part
+#   make test-verbs  those of programs on InfiniBand verbs, on an adapter in software; as root
 #   make crosswise  a program of each ABI above each MPI, continued above each; and chains that alternate
 #   make matrix     demo and crosswise on other releases of Debian (SUITES="trixie forky"), by debootstrap; as root
 #   make one-mpi    demo with one MPI alone, the other hidden, for each (TARGETS=...); as root
@@ -54,7 +56,7 @@ ifneq ($(MAKECMDGOALS),clean)
 include $(SETUP)
 endif
 $(SETUP): FORCE
-	@BACKS='$(BACKS)' scripts/setup.sh $@ $(if $(filter test soak,$(MAKECMDGOALS)),test,$(if $(filter check lint format,$(MAKECMDGOALS)),lint))
+	@BACKS='$(BACKS)' scripts/setup.sh $@ $(if $(filter test test-verbs demo-verbs soak,$(MAKECMDGOALS)),test,$(if $(filter check lint format,$(MAKECMDGOALS)),lint))
 
 setup: $(SETUP)
 	@echo "setup: all is there; Go is $(GO)"
@@ -97,7 +99,7 @@ C_TESTS :=
 include capi/host/module.mk
 
 HOST_SRCS := $(filter-out %/vdso.S,$(wildcard capi/host/*.c capi/host/*.S))
-$(OBJ)/capi/host/whole.o: C_EXTRA := -Icapi
+$(OBJ)/capi/host/whole.o $(OBJ)/capi/host/verbs.o: C_EXTRA := -Icapi -fno-stack-protector -fcf-protection=none
 HOST_OBJS := $(patsubst %,$(OBJ)/%.o,$(basename $(HOST_SRCS)))
 
 # The vDSO that the upper half sees; an image of one segment, which no loader touches.
@@ -135,7 +137,7 @@ CORE_LD := -Wl,-soname,libckpt-core.so -Wl,--version-script=$(CURDIR)/capi/libck
 
 # Go does not know that the map is an input: a newer map makes it link again.  Nor does it look at
 # headers of other folders; with their sum among the flags it compiles again when one changes.
-GO_HEADERS = $(shell cat $(wildcard include/*.h include/ckpt/*.h include/ckpt/private/*.h capi/host/hostgo.h) | cksum | cut -d' ' -f1)
+GO_HEADERS = $(shell cat $(wildcard include/*.h include/ckpt/*.h include/ckpt/private/*.h capi/host/hostgo.h capi/verbs/back.h) | cksum | cut -d' ' -f1)
 CORE_BUILD = CGO_CFLAGS="-O2 -g -DHEADERS=$(GO_HEADERS)" $(GO_BUILD) -buildmode=c-shared \
              -ldflags "$(GO_LDFLAGS) -extldflags '$(CORE_LD)'"
 $(PKG)/libckpt-core.so: FORCE capi/libckpt.map
@@ -161,7 +163,7 @@ $(BIN)/ckptctl: FORCE
 # ---- MPI: fronts and backs, from generated sources ----------------------------------------------
 
 include capi/embed/module.mk capi/canon/module.mk capi/front/module.mk capi/back/module.mk capi/enter/module.mk \
-        capi/fti/module.mk capi/veloc/module.mk
+        capi/fti/module.mk capi/veloc/module.mk capi/verbs/module.mk capi/verbs/soft/module.mk capi/verbs/tcp/module.mk
 
 # ---- what else is installed ---------------------------------------------------------------------
 
@@ -249,6 +251,9 @@ demo-embed: all examples
 demo-levels: all examples
 	scripts/demo-levels.sh $(BUILD)
 
+demo-verbs: all $(SOFT_PROVIDER)
+	scripts/demo-verbs.sh $(BUILD)
+
 demo-nodes: all examples
 	scripts/demo-nodes.sh $(BUILD)
 
@@ -263,8 +268,12 @@ check: all examples $(C_TESTS)
 
 include bench/module.mk
 
-test: all faults examples soak-programs $(BENCH_PROGRAMS) $(C_TESTS)
+test: all faults examples soak-programs $(BENCH_PROGRAMS) $(C_TESTS) $(SOFT_PROVIDER)
 	GO=$(GO) ONLY='$(ONLY)' scripts/test.sh $(BUILD) $(abspath $(C_TESTS))
+
+# Programs on InfiniBand verbs, on an adapter in software; part of the tests.
+test-verbs: all $(SOFT_PROVIDER)
+	GO=$(GO) ONLY=./internal/e2e/verbs scripts/test.sh $(BUILD)
 
 # Not part of the tests: it installs whole systems.
 SUITES ?= trixie forky
@@ -326,7 +335,7 @@ deb-test:
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all faults setup examples demo demo-embed demo-levels demo-nodes crosswise check test matrix one-mpi bench soak soak-programs campaign fuzz lint analyze format generate install dist deb deb-test clean FORCE
+.PHONY: all faults setup examples demo demo-embed demo-levels demo-nodes demo-verbs crosswise check test test-verbs matrix one-mpi bench soak soak-programs campaign fuzz lint analyze format generate install dist deb deb-test clean FORCE
 FORCE:
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

@@ -87,6 +87,9 @@ func (a *attempt) captureHere() {
 		if err != nil {
 			mine.Failure = err.Error()
 		} else if a.capture != nil {
+			if a.verbs {
+				a.capture.sections = append(a.capture.sections, image.Section{Name: sectionVerbs, Data: a.j.verbsSection()})
+			}
 			mine.Files = a.capture.table.Shared()
 		}
 	})
@@ -146,6 +149,9 @@ func (j *Job) ignoredFDs() []int {
 		if now, err := inodeOf(fd); err == nil && now == marked {
 			list = append(list, fd)
 		}
+	}
+	if d := j.device(); d != nil { // in the program's epoll sets
+		list = append(list, d.Descriptors()...)
 	}
 	return list
 }

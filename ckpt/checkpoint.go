@@ -348,6 +348,7 @@ type attempt struct {
 	stoppedFor time.Duration
 	touched    bool       // some rank's memory may be written to by others as long as those run
 	segments   [][]string // shared segments, by process (shm.Segments.Held)
+	verbs      bool       // some rank has opened an InfiniBand device
 	sockets    bool       // some rank has sockets; then plugs are this one's
 	plugs      *plugs
 	synced     bool // some rank has synchronous sends that its program has not seen complete
@@ -525,6 +526,7 @@ func (a *attempt) park() error {
 	a.then = all[0].Then
 	a.touched = slices.ContainsFunc(all, func(p parkReport) bool { return p.OneSided })
 	a.sockets = slices.ContainsFunc(all, func(p parkReport) bool { return p.Sockets })
+	a.verbs = slices.ContainsFunc(all, func(p parkReport) bool { return p.Verbs })
 	a.synced = slices.ContainsFunc(all, func(p parkReport) bool { return p.Synced })
 	for _, p := range all {
 		a.segments = append(a.segments, p.Segments)
@@ -543,6 +545,9 @@ func (a *attempt) quiet() error {
 	}
 	if a.sockets {
 		a.drainSockets()
+	}
+	if a.verbs {
+		a.drainVerbs()
 	}
 	if mine.good() {
 		a.captureHere()

@@ -195,6 +195,7 @@ func (j *Job) joinTogether(rt Runtime) error {
 		case <-j.done:
 		}
 	})
+	j.openAsker()
 	net.OnReach(j.reach)
 	j.watched = make(chan struct{})
 	go j.watchNetwork(j.watched)

@@ -21,7 +21,7 @@ func (a *attempt) thaw() {
 // allFrozen waits, where a running rank may write to the memory of others, until all have a copy of their memory or
 // have written it. A lost network is found by the exchange that follows.
 func (a *attempt) allFrozen() {
-	if a.touched {
+	if a.touched || a.verbs {
 		_, _ = step(a, stepFrozen, nil, struct{}{})
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/libckpt/libckpt/ckpt/snapshot"
 	"github.com/libckpt/libckpt/ckpt/sockets"
 	"github.com/libckpt/libckpt/ckpt/store"
+	"github.com/libckpt/libckpt/ckpt/verbs"
 	"github.com/libckpt/libckpt/ckpt/where"
 	"github.com/libckpt/libckpt/internal/fault"
 	"github.com/libckpt/libckpt/rails/signaling"
@@ -42,6 +43,7 @@ type Job struct {
 	group      group
 	runtime    Runtime            // nil without MPI
 	net        *signaling.Network // nil for a process by itself
+	peers      *verbs.Asker       // of one of several processes without MPI
 	crowd      *crowd             // one of several processes without MPI; else nil
 	tables     *vid.Tables        // nil without MPI
 	places     *clockwork.Places  // nil without MPI
@@ -260,6 +262,7 @@ const (
 	kindSegment   = 13 // of a shared segment, between its processes (ckpt/shm)
 	kindLeft      = 14 // to rank 0: all local tasks have left
 	kindBegin     = 15 // rank 0: a checkpoint of processes without MPI begins; its number
+	kindVerbs     = 16 // questions of InfiniBand verbs, and answers (ckpt/verbs)
 	// Levels: rank 0's orders to the leaders of nodes, and their answers.
 	kindRaise  = 40
 	kindRaised = 41

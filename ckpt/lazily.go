@@ -32,6 +32,9 @@ const lazyFrom = 64 << 20
 // Not in whole mode: calls of the runtime give libckpt addresses of the program's memory, which Go must not touch
 // while it is missing (package lazy).
 func (j *Job) lazily(r *Restart, f *image.File) (func(*image.Region) bool, error) {
+	if _, err := f.Section(sectionVerbs); err == nil { // an adapter wants memory, and does not fault
+		return nil, nil
+	}
 	if wants := r.wantsLazy(j.options); wants == nil || !wants(f.Bytes()) {
 		return nil, nil
 	}

@@ -24,6 +24,7 @@ type parkReport struct {
 	Then     after.Action `json:"then,omitempty"` // rank 0: what was asked for
 	Segments []string     `json:"segments,omitempty"`
 	Sockets  bool         `json:"sockets,omitempty"`
+	Verbs    bool         `json:"verbs,omitempty"`
 }
 
 // parkHere stops the program on this rank, and finds out what is in the way.
@@ -45,6 +46,7 @@ func (a *attempt) parkHere() parkReport {
 	}
 	a.parked.Store(true)
 	mine.Sockets = j.hasSockets()
+	mine.Verbs = j.usesVerbs()
 	mine.Segments = j.signals.Segments().Held()
 	mine.Obstacle = j.slow.obstacle()
 	// A rank that has withdrawn has let its program go on, which may be anywhere now.

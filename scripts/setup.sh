@@ -57,6 +57,7 @@ libopenmpi-dev: mpicc.openmpi
 tested='
 python3-numpy: /usr/lib/python3/dist-packages/numpy/__init__.py
 iproute2: ip
+ibverbs-utils: ibv_rc_pingpong
 munge: munged
 slurmctld: slurmctld
 slurmd: slurmd

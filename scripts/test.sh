@@ -23,7 +23,8 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 # What failed is said once more at the end, with the machine it failed on: the log is long.
 said=$(mktemp)
 failures=$(mktemp)
-# Tests of an MPI for which there is no back are skipped, and named at the end (internal/needmpi).
+# Tests of an MPI for which there is no back are skipped, and so are those of devices that cannot be here; they are
+# named at the end (internal/needmpi).
 LIBCKPT_SKIPPED=$(mktemp)
 export LIBCKPT_SKIPPED
 trap 'rm -f "$said" "$failures" "$LIBCKPT_SKIPPED"' EXIT
@@ -100,7 +101,7 @@ done_with() {
     echo
     if [ -s "$LIBCKPT_SKIPPED" ]; then
         sort -u "$LIBCKPT_SKIPPED"
-        echo "test: the $(sort -u "$LIBCKPT_SKIPPED" | wc -l) tests above were skipped: this tree has no back for their MPI"
+        echo "test: the $(sort -u "$LIBCKPT_SKIPPED" | wc -l) tests above were skipped, for what stands before their names"
     fi
     if [ ${#failed[@]} -gt 0 ]; then
         cat "$failures"

@@ -14,7 +14,7 @@
 //   crossing.h   gate.S (the way into the lower half and back); vdso.S is the vDSO of the upper half
 //   program.h    program.c (ELF files, initial stack, gate page)
 //   lower.h      lower.c (libckpt-core.so and the back, functions of the gate), whole.c (those of ckpt.h for
-//                a runtime in the upper half)
+//                a runtime in the upper half), verbs.c (what is below the program's libibverbs)
 //   emulation.h  dispatch.c (a trapped call, and who emulates it), sys_mem.c, sys_proc.c, sys_wait.c (the
 //                emulations), missing.c (memory that is still in the image), clocks.c (clocks of another machine), timers.c (interval timers); traps.h is
 //                the table of trapped calls

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HOSTGO_VERSION 10
+#define HOSTGO_VERSION 11
 
 enum plan_action { PLAN_EXIT = 0, PLAN_RUN = 1, PLAN_RESTART = 2 };
 
@@ -136,6 +136,9 @@ struct host_ops {
     void (*closed_safe)(uint64_t number);
     // Restart, before threads continue: sockets whose addresses the application knows otherwise.
     void (*names)(const struct socket_name *list, int n);
+    // What is below the program's libibverbs (capi/verbs/back.h): its calls, NULL when the program has asked for none;
+    // with load it is loaded, and NULL tells that it cannot be, with the reason in why.
+    const struct verbs_calls *(*verbs)(int load, char *why, size_t bytes);
 };
 
 // What a thread of the program does with memory, of which some may be missing.
@@ -172,6 +175,11 @@ struct host_go {
     void (*serve)(void);
     // While memory is missing (host_ops.lazy): such a change (enum memory_change).
     void (*memory)(uint64_t start, uint64_t end, int change);
+    // Which rank of how many this process is, where processes know each other without MPI; else ranks is 0.
+    void (*verbs_job)(int *rank, int *ranks);
+    // A question of verbs_back.h to another rank, and a line for the log.
+    int (*verbs_ask)(int rank, int question, uint32_t id, void *answer, size_t bytes);
+    void (*verbs_say)(const char *line);
     // Once, before anything else.
     void (*hooks)(const struct host_hooks *hooks);
 };

@@ -66,6 +66,9 @@ void lower_open(void) {
     host.go.memory = need(lib, "ckpt_host_memory");
     host.go.talk = need(lib, "ckpt_host_talk");
     host.go.job = need(lib, "ckpt_host_job");
+    host.go.verbs_job = need(lib, "ckpt_host_verbs_job");
+    host.go.verbs_ask = need(lib, "ckpt_host_verbs_ask");
+    host.go.verbs_say = need(lib, "ckpt_host_verbs_say");
     static const struct host_hooks hooks = {.mine = back_mine, .hold = back_hold, .upcall = upcall};
     host.go.hooks(&hooks);
     for (int i = 0; i < FUNCTIONS; i++) functions[i] = fn_missing;
@@ -74,7 +77,13 @@ void lower_open(void) {
     functions[CKPT_FN_REASON] = fn_reason;
     functions[CKPT_FN_API] = fn_api;
     functions[CKPT_FN_TALK] = fn_talk;
+    functions[CKPT_FN_LOAD_VERBS] = fn_load_verbs;
     gate_page_set_functions(functions);
+}
+
+void lower_functions(unsigned first, long (*const *fn)(const long *), unsigned n) {
+    for (unsigned i = 0; i < n && first + i < FUNCTIONS; i++)
+        if (fn[i]) functions[first + i] = fn[i];
 }
 
 // ---- the back ----------------------------------------------------------------------------------

@@ -17,6 +17,7 @@
 #include "emulation.h"
 #include "fds.h"
 #include "lower_tls.h"
+#include "lower.h"
 #include "thread.h"
 
 #include <errno.h>
@@ -637,4 +638,5 @@ const struct host_ops host_operations = {
     .closed = closed_file,
     .closed_safe = closed_safe,
     .names = names_set,
+    .verbs = verbs_calls,
 };

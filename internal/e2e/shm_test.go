@@ -196,7 +196,7 @@ func TestSharedSegmentNoRoom(t *testing.T) {
 	w.Argv = append(launcher, append([]string{w.CkptRun, "--whole", "--dir", w.Run.Checkpoints(), "--"}, w.Argv...)...)
 	w.Ranks = 1
 	w.Env = append(w.Env, "CKPT_SIZE=2")
-	must(t, w.launch("shell", w.Argv))
+	must(t, w.launch("shell", nil, w.Argv))
 	_, err := w.Wait(wholeLimit)
 	must(t, err)
 	full := regexp.MustCompile(`^once: -3 shared segment "once": /dev/shm has no room for its 2097152 bytes \(no space left on device\): .*\n$`)
@@ -225,7 +225,7 @@ func TestSharedSegmentsTwoNodes(t *testing.T) {
 	restart := []string{w.CkptRun, "--whole", "--restart", w.Run.Checkpoints()}
 	wrapper := filepath.Join(w.Run.Work(), "node")
 	must(t, os.WriteFile(wrapper, []byte("#!/bin/sh\nif [ \"$CKPT_RANK\" = 3 ]; then exec unshare --mount /bin/sh -c 'mount -t tmpfs tmpfs /dev/shm && exec \"$@\"' sh \"$@\"; fi\nexec \"$@\"\n"), 0o755))
-	must(t, w.launch("shell", append([]string{wrapper}, restart...)))
+	must(t, w.launch("shell", append([]string{wrapper}, restart...), nil))
 	exits, err := w.Wait(wholeLimit)
 	must(t, err)
 	for r, exit := range exits {

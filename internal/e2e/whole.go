@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,6 +25,8 @@ type Whole struct {
 	Env   []string // of all processes
 	// RankEnv is added for one rank; under the shell alone.
 	RankEnv map[int][]string
+	// RankArgv is what one rank runs in the place of Argv; under the shell alone.
+	RankArgv map[int][]string
 	// Absent is not started; under the shell alone.
 	Absent map[int]bool
 	// Together: there is no runtime, and the processes are one job by --ranks. In the order of arrival: they get no numbers.
@@ -47,7 +50,7 @@ func NewWhole(b *Built, dir string, argv ...string) (*Whole, error) {
 }
 
 // Natively starts the program by itself.
-func (w *Whole) Natively() error { return w.launch("shell", w.Argv) }
+func (w *Whole) Natively() error { return w.launch("shell", nil, w.Argv) }
 
 // Start starts the program under ckptrun.
 func (w *Whole) Start(launcher string, options ...string) error {
@@ -56,7 +59,7 @@ func (w *Whole) Start(launcher string, options ...string) error {
 		argv = []string{w.CkptRun, "--ranks", strconv.Itoa(w.Ranks), "--dir", w.Run.Checkpoints()}
 	}
 	argv = append(argv, options...)
-	return w.launch(launcher, append(append(argv, "--"), w.Argv...))
+	return w.launch(launcher, append(argv, "--"), w.Argv)
 }
 
 // Restart continues the last epoch.
@@ -65,18 +68,19 @@ func (w *Whole) Restart(launcher string, options ...string) error {
 	if !w.Together {
 		argv = append(argv, "--whole")
 	}
-	return w.launch(launcher, append(argv, options...))
+	return w.launch(launcher, append(argv, options...), nil)
 }
 
-// launch starts a command on all ranks. The runtime's own meeting place is a new folder each time.
-func (w *Whole) launch(launcher string, argv []string) error {
+// launch starts a command on all ranks, and by it a program, unless that is in an image. The runtime's own meeting place is
+// a new folder each time.
+func (w *Whole) launch(launcher string, command, program []string) error {
 	meet := filepath.Join(w.Run.Dir, fmt.Sprint("meet-", w.starts))
 	w.starts++
 	if err := os.Mkdir(meet, 0o755); err != nil {
 		return err
 	}
 	env := append([]string{"TMPDIR=" + w.Run.Work(), "LC_ALL=C", "RELAY_MEET=" + meet, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}, w.Env...)
-	argv = w.Files.Argv(argv...)
+	argv := w.Files.Argv(slices.Concat(command, program)...)
 	c := Command{Argv: argv, Dir: w.Run.Work(), Mark: w.Mark, Stdout: w.Run.Stdout, Stderr: w.Run.Stderr, Env: env}
 	w.launched = nil
 	if launcher != "shell" {
@@ -96,6 +100,9 @@ func (w *Whole) launch(launcher string, argv []string) error {
 			number = []string{fmt.Sprint("CKPT_E2E_SLOT=", r)}
 		}
 		c.Env = append(append(number, env...), w.RankEnv[r]...)
+		if own := w.RankArgv[r]; own != nil && program != nil {
+			c.Argv = w.Files.Argv(slices.Concat(command, own)...)
+		}
 		p, err := Start(c)
 		if err != nil {
 			return err

@@ -27,7 +27,7 @@ var cLayers = []cLayer{
 	// ckptrun. Of a back it knows what ckpt/back.h says, and of MPI nothing.
 	{part: "capi/hooks.c", includes: []string{"capi/host", "include"}},
 	{part: "capi/pmix*"},
-	{part: "capi/host", includes: []string{"capi/embed/functions.h", "include/ckpt/private", "include"}},
+	{part: "capi/host", includes: []string{"capi/verbs/back.h", "capi/embed/functions.h", "include/ckpt/private", "include"}},
 	{part: "capi/calls.h", includes: []string{"include"}},
 
 	// A back, compiled against one real MPI's header: a runtime that uses libckpt by its public headers, as any
@@ -73,6 +73,17 @@ var cLayers = []cLayer{
 	// the gate of ckptrun for one.
 	{part: "capi/embed", includes: []string{"capi/embed/functions.h", "include/mpix_checkpoint.h", "include/ckpt/private", "include"}},
 	{part: "capi/embed/functions.h", includes: []string{"include"}},
+
+	// What programs see as libibverbs, and what is below it; the objects of the first are described for both.
+	{part: "capi/verbs/front", includes: []string{"capi/verbs/objects.h", "include/ckpt/private"}},
+	{part: "capi/verbs/back", includes: []string{"capi/verbs/back.h", "capi/verbs/objects.h"}},
+	{part: "capi/verbs/objects.h"},
+	{part: "capi/verbs/back.h"},
+
+	// A verbs adapter in software, and what makes it a device of libibverbs.
+	{part: "capi/verbs/tcp", includes: []string{"capi/verbs/soft/provider", "capi/verbs/soft"}},
+	{part: "capi/verbs/soft/provider", includes: []string{"capi/verbs/soft"}},
+	{part: "capi/verbs/soft"},
 
 	// FTI's functions and VeloC's over those of applications, compiled against each MPI's header.
 	{part: "capi/veloc", includes: []string{"capi/fti", "include/veloc", "include/mpix_checkpoint.h"}},

@@ -24,14 +24,20 @@ func Test(t testing.TB, mpis ...string) {
 		if Has(mpi) {
 			continue
 		}
-		if path := os.Getenv(Gather); path != "" {
-			if f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644); err == nil {
-				_, _ = fmt.Fprintln(f, mpi+": "+t.Name()) // a list for people
-				_ = f.Close()
-			}
-		}
-		t.Skipf("this tree has no back for %s (make BACKS=...)", mpi)
+		Skip(t, "no back for "+mpi, fmt.Sprintf("this tree has no back for %s (make BACKS=...)", mpi))
 	}
+}
+
+// Skip skips a test because of what this machine or tree lacks: in a few words for the list, and in full.
+func Skip(t testing.TB, lack, why string) {
+	t.Helper()
+	if path := os.Getenv(Gather); path != "" {
+		if f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644); err == nil {
+			_, _ = fmt.Fprintln(f, lack+": "+t.Name()) // a list for people
+			_ = f.Close()
+		}
+	}
+	t.Skip(why)
 }
 
 // Has tells whether the tree has a back for an MPI.

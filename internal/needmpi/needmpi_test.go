@@ -33,7 +33,7 @@ func TestSkips(t *testing.T) {
 	if !ran["one"] || ran["two"] {
 		t.Errorf("ran: %v", ran)
 	}
-	if text, err := os.ReadFile(gathered); err != nil || string(text) != "two: TestSkips/two\n" {
+	if text, err := os.ReadFile(gathered); err != nil || string(text) != "no back for two: TestSkips/two\n" {
 		t.Errorf("gathered %q (%v)", text, err)
 	}
 	if err := os.Remove(filepath.Join(dir, "lib", "ckpt", "libckpt-core.so")); err != nil {

@@ -50,7 +50,9 @@ enum {
     CKPT_FN_UPCALL_DONE = 4, /* private: end of a callback of the lower half into the upper */
     CKPT_FN_API = 5,         /* a function of ckpt.h by its number (embed/functions.h), then its arguments */
     CKPT_FN_TALK = 6,        /* ckpt_talk *: a function of ckpt.h that calls the runtime back (talk.h) */
-    CKPT_FN_MPI = 64
+    CKPT_FN_LOAD_VERBS = 7,  /* struct v_root *: load what is below libibverbs; an error number */
+    CKPT_FN_MPI = 64,
+    CKPT_FN_VERBS = 704 /* capi/verbs/objects.h */
 };
 
 #endif

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// device.c: devices and ports.  What a process has seen first of a port is what its program sees for ever.
+#include "verbs/back/lower.h"
+
+#include <fcntl.h>
+
+long f_devices(const long *a) {
+    struct v_about *about = ARG(struct v_about *, 0);
+    int max = ARG(int, 1), n = 0;
+    errno = 0;
+    struct ibv_device **list = real.ibv_get_device_list(&n);
+    if (!list) return -error_number();
+    if (n > max) n = max;
+    for (int i = 0; i < n; i++) {
+        memcpy(about[i].name, list[i]->name, sizeof about[i].name);
+        memcpy(about[i].dev_name, list[i]->dev_name, sizeof about[i].dev_name);
+        memcpy(about[i].dev_path, list[i]->dev_path, sizeof about[i].dev_path);
+        memcpy(about[i].ibdev_path, list[i]->ibdev_path, sizeof about[i].ibdev_path);
+        about[i].node_type = list[i]->node_type;
+        about[i].transport_type = list[i]->transport_type;
+        about[i].guid = real.ibv_get_device_guid(list[i]);
+        about[i].index = real.ibv_get_device_index(list[i]);
+    }
+    real.ibv_free_device_list(list);
+    return n;
+}
+
+// Which device of this machine stands for one that the program has opened.
+int device_name(const char *wanted, char *name, char *why, size_t bytes) {
+    const char *chosen = getenv("CKPT_VERBS_DEVICE");
+    int n = 0, r = ENODEV;
+    errno = 0;
+    struct ibv_device **list = real.ibv_get_device_list(&n);
+    if (!list) {
+        snprintf(why, bytes, "the program uses the InfiniBand device %s, and this machine has none: %s",
+                 wanted, strerror(error_number()));
+        return ENODEV;
+    }
+    for (int i = 0; i < n; i++)
+        if (!strcmp(list[i]->name, chosen ? chosen : wanted)) r = 0, strcpy(name, list[i]->name);
+    if (r && !chosen && n == 1) r = 0, strcpy(name, list[0]->name);
+    if (r && chosen)
+        snprintf(why, bytes, "CKPT_VERBS_DEVICE=%s: this machine has no such device", chosen);
+    else if (r)
+        snprintf(why, bytes,
+                 "this machine has no InfiniBand device %s, but %d others: name one by CKPT_VERBS_DEVICE",
+                 wanted, n);
+    real.ibv_free_device_list(list);
+    return r;
+}
+
+static void look_at_ports(struct v_context *c) {
+    struct v_device *d = (struct v_device *)c->v.context.device;
+    struct ports *now = (struct ports *)c->lower;
+    for (int p = 1; p <= V_PORTS; p++) {
+        struct ibv_port_attr attr;
+        if (real_port(REAL_CONTEXT(c), p, &attr)) break;
+        now->lid[p] = attr.lid;
+        now->ethernet[p] = attr.link_layer == IBV_LINK_LAYER_ETHERNET;
+        int n = 0;
+        while (n < V_GIDS && n < attr.gid_tbl_len &&
+               !real.ibv_query_gid(REAL_CONTEXT(c), (uint8_t)p, n, &now->gid[p][n]))
+            n++;
+        if (d->port[p].seen) continue;
+        d->port[p].lid = attr.lid;
+        d->port[p].gids = (uint32_t)n;
+        memcpy(d->port[p].gid, now->gid[p], sizeof now->gid[p]);
+        d->port[p].seen = 1;
+    }
+}
+
+int device_open(struct v_context *c, const char *name) {
+    int n = 0;
+    errno = 0;
+    struct ibv_device **list = real.ibv_get_device_list(&n);
+    if (!list) return error_number();
+    struct ibv_context *rc = NULL;
+    errno = ENODEV;
+    for (int i = 0; i < n && !rc; i++)
+        if (!strcmp(list[i]->name, name)) rc = real.ibv_open_device(list[i]);
+    int e = rc ? 0 : error_number();
+    real.ibv_free_device_list(list);
+    if (e) return e;
+    struct ports *now = calloc(1, sizeof *now);
+    if (!now) e = ENOMEM;
+    fcntl(rc->async_fd, F_SETFL, fcntl(rc->async_fd, F_GETFL) | O_NONBLOCK);
+    if (!e) e = bell_make(&c->bell, rc->async_fd);
+    if (e) {
+        free(now);
+        real.ibv_close_device(rc);
+        return e;
+    }
+    c->real = (uint64_t)rc;
+    c->lower = (uint64_t)now;
+    c->v.context.num_comp_vectors = rc->num_comp_vectors;
+    look_at_ports(c);
+    return 0;
+}
+
+long f_open(const long *a) {
+    struct v_context *c = ARG(struct v_context *, 0);
+    int e = device_open(c, c->v.context.device->name);
+    if (!e) list_add(&root->contexts, &c->node);
+    return e;
+}
+
+long f_close(const long *a) {
+    struct v_context *c = ARG(struct v_context *, 0);
+    bell_end(&c->bell);
+    int r = real.ibv_close_device(REAL_CONTEXT(c));
+    if (r) return r < 0 ? error_number() : r;
+    list_remove(&c->node);
+    free((void *)c->lower);
+    return 0;
+}
+
+// What is not offered is not promised.
+static void mask(struct ibv_device_attr *d) {
+    d->max_mw = 0;
+    d->max_fmr = d->max_rdd = d->max_ee = 0;
+    d->max_raw_ipv6_qp = d->max_raw_ethy_qp = 0;
+    d->max_qp_wr = d->max_qp_wr > 16 ? d->max_qp_wr - 8 : d->max_qp_wr; // some are ours
+    d->max_cqe = d->max_cqe > 256 ? d->max_cqe - 64 : d->max_cqe;
+    d->device_cap_flags &=
+        ~(unsigned)(IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
+                    IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC | IBV_DEVICE_MANAGED_FLOW_STEERING);
+}
+
+long f_device(const long *a) {
+    struct ibv_device_attr *d = ARG(struct ibv_device_attr *, 1);
+    int r = real.ibv_query_device(REAL_CONTEXT(ARG(struct v_context *, 0)), d);
+    if (!r) mask(d);
+    return r;
+}
+
+long f_device_ex(const long *a) {
+    struct ibv_context *rc = REAL_CONTEXT(ARG(struct v_context *, 0));
+    struct ibv_device_attr_ex *d = ARG(struct ibv_device_attr_ex *, 1);
+    struct verbs_context *v = verbs_get_ctx_op(rc, query_device_ex);
+    int r = v ? v->query_device_ex(rc, NULL, d, (size_t)a[2]) : EOPNOTSUPP;
+    if (r == EOPNOTSUPP || r == ENOSYS) {
+        memset(d, 0, sizeof *d);
+        r = real.ibv_query_device(rc, &d->orig_attr);
+    }
+    if (r) return r;
+    mask(&d->orig_attr);
+    struct ibv_device_attr_ex own = {.orig_attr = d->orig_attr,
+                                     .phys_port_cnt_ex = d->phys_port_cnt_ex,
+                                     .device_cap_flags_ex = d->orig_attr.device_cap_flags,
+                                     .completion_timestamp_mask = 0};
+    *d = own;
+    return 0;
+}
+
+long f_port(const long *a) {
+    struct v_context *c = ARG(struct v_context *, 0);
+    int port = ARG(int, 1);
+    struct ibv_port_attr *attr = ARG(struct ibv_port_attr *, 2);
+    int r = real_port(REAL_CONTEXT(c), port, attr);
+    const struct v_device *d = (const struct v_device *)c->v.context.device;
+    if (!r && port >= 1 && port <= V_PORTS && d->port[port].seen) attr->lid = d->port[port].lid;
+    return r;
+}
+
+// The gid as it was first seen, in the place of the one that stands there now.
+static void former(struct v_context *c, int port, uint32_t index, union ibv_gid *gid) {
+    const struct v_device *d = (const struct v_device *)c->v.context.device;
+    if (port >= 1 && port <= V_PORTS && index < d->port[port].gids) *gid = d->port[port].gid[index];
+}
+
+long f_gid(const long *a) {
+    struct v_context *c = ARG(struct v_context *, 0);
+    errno = 0;
+    if (real.ibv_query_gid(REAL_CONTEXT(c), ARG(uint8_t, 1), ARG(int, 2), ARG(union ibv_gid *, 3)))
+        return error_number();
+    former(c, ARG(int, 1), ARG(uint32_t, 2), ARG(union ibv_gid *, 3));
+    return 0;
+}
+
+long f_gid_ex(const long *a) {
+    struct v_context *c = ARG(struct v_context *, 0);
+    struct ibv_gid_entry *e = ARG(struct ibv_gid_entry *, 3);
+    int r = real._ibv_query_gid_ex(REAL_CONTEXT(c), ARG(uint32_t, 1), ARG(uint32_t, 2), e, ARG(uint32_t, 4),
+                                   (size_t)a[5]);
+    if (!r) former(c, ARG(int, 1), ARG(uint32_t, 2), &e->gid);
+    return r;
+}
+
+long f_gid_table(const long *a) {
+    struct v_context *c = ARG(struct v_context *, 0);
+    struct ibv_gid_entry *e = ARG(struct ibv_gid_entry *, 1);
+    ssize_t n = real._ibv_query_gid_table(REAL_CONTEXT(c), e, (size_t)a[2], ARG(uint32_t, 3), (size_t)a[4]);
+    for (ssize_t i = 0; i < n && (size_t)a[4] == sizeof *e; i++)
+        former(c, (int)e[i].port_num, e[i].gid_index, &e[i].gid);
+    return n;
+}
+
+long f_pkey(const long *a) {
+    errno = 0;
+    int r = real.ibv_query_pkey(REAL_CONTEXT(ARG(struct v_context *, 0)), ARG(uint8_t, 1), ARG(int, 2),
+                                ARG(__be16 *, 3));
+    return r ? error_number() : 0;
+}
+
+long f_text(const long *a) {
+    int n = ARG(int, 1);
+    const char *s = a[0] == V_TEXT_STATUS ? real.ibv_wc_status_str((enum ibv_wc_status)n)
+                    : a[0] == V_TEXT_NODE ? real.ibv_node_type_str((enum ibv_node_type)n)
+                    : a[0] == V_TEXT_PORT ? real.ibv_port_state_str((enum ibv_port_state)n)
+                                          : real.ibv_event_type_str((enum ibv_event_type)n);
+    snprintf(ARG(char *, 2), (size_t)a[3], "%s", s);
+    return 0;
+}
+
+long f_rate(const long *a) {
+    int n = ARG(int, 1);
+    switch (a[0]) {
+    case V_RATE_TO_MULT:
+        return real.ibv_rate_to_mult((enum ibv_rate)n);
+    case V_RATE_OF_MULT:
+        return real.mult_to_ibv_rate(n);
+    case V_RATE_TO_MBPS:
+        return real.ibv_rate_to_mbps((enum ibv_rate)n);
+    default:
+        return real.mbps_to_ibv_rate(n);
+    }
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// lower.h: what the files of the lower half of verbs share.
+//
+//   entry.c    the library's one symbol, and the functions behind the gate
+//   real.c     the machine's libibverbs
+//   ids.c      numbers that programs see, and the real ones; questions to other ranks
+//   device.c   devices and ports; objects.c: all other objects; qp.c: queue pairs
+//   post.c     sends and receives; poll.c: completions; event.c: events
+//   drain.c    nothing is under way any more; make.c: all is made again after a restart
+#ifndef VERBS_LOWER_H
+#define VERBS_LOWER_H
+
+#include <errno.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "verbs/back.h"
+#include "verbs/objects.h"
+
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+#undef ibv_query_port
+
+// ---- real.c: by its names, in the versions that rdma-core 44 has -------------------------------------
+#define REAL_FUNCTIONS(X)                                                                               \
+    X(ibv_get_device_list)                                                                              \
+    X(ibv_free_device_list)                                                                             \
+    X(ibv_get_device_guid) X(ibv_get_device_index) X(ibv_open_device) X(ibv_close_device)               \
+        X(ibv_query_device) X(ibv_query_port) X(ibv_query_gid) X(ibv_query_pkey) X(ibv_alloc_pd)        \
+            X(ibv_dealloc_pd) X(ibv_reg_mr_iova2) X(ibv_dereg_mr) X(ibv_create_comp_channel)            \
+                X(ibv_destroy_comp_channel) X(ibv_create_cq) X(ibv_resize_cq) X(ibv_destroy_cq)         \
+                    X(ibv_get_cq_event) X(ibv_ack_cq_events) X(ibv_create_srq) X(ibv_modify_srq)        \
+                        X(ibv_query_srq) X(ibv_destroy_srq) X(ibv_create_qp) X(ibv_modify_qp)           \
+                            X(ibv_query_qp) X(ibv_destroy_qp) X(ibv_create_ah) X(ibv_destroy_ah)        \
+                                X(ibv_attach_mcast) X(ibv_detach_mcast) X(ibv_get_async_event)          \
+                                    X(ibv_ack_async_event) X(ibv_wc_status_str) X(ibv_node_type_str)    \
+                                        X(ibv_port_state_str) X(ibv_event_type_str) X(ibv_rate_to_mult) \
+                                            X(mult_to_ibv_rate) X(ibv_rate_to_mbps) X(mbps_to_ibv_rate) \
+                                                X(_ibv_query_gid_ex) X(_ibv_query_gid_table)
+struct real {
+#define X(name) typeof(name) *name;
+    REAL_FUNCTIONS(X)
+#undef X
+};
+extern struct real real;
+const char *real_open(void);            // NULL, or what is wrong
+const char *real_without_devices(void); // the same, at a restart
+int real_port(struct ibv_context *c, int port, struct ibv_port_attr *attr);
+
+// ---- entry.c --------------------------------------------------------------------------------------
+extern struct v_root *root;
+extern struct verbs_host verbs_host;
+extern uint32_t lists_lock;
+void list_add(struct v_node **list, struct v_node *node);
+void list_remove(struct v_node *node);
+void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+// All objects of a kind.  The lists' lock is held, or the program is stopped.
+#define EACH(type, member, list)                                                                      \
+    for (struct type *member = (struct type *)(list), *member##_next; member; member = member##_next) \
+        if (member##_next = (struct type *)member->node.next, 1)
+
+static inline void take(uint32_t *lock) {
+    for (int i = 0; __atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE); i++)
+        if (i > 100) sched_yield();
+}
+static inline void give(uint32_t *lock) { __atomic_store_n(lock, 0, __ATOMIC_RELEASE); }
+
+static inline int error_number(void) { return errno ? errno : EIO; }
+
+#define ARG(type, i) ((type)(a[i]))
+#define REAL_CONTEXT(c) ((struct ibv_context *)(c)->real)
+#define REAL_PD(pd) ((struct ibv_pd *)v_of(v_pd, p, pd)->real)
+#define REAL_CQ(c) ((struct ibv_cq *)(c)->real)
+#define REAL_QP(q) ((struct ibv_qp *)(q)->real)
+#define REAL_SRQ(s) ((struct ibv_srq *)(s)->real)
+#define CONTEXT(ibv) v_of(v_context, v.context, ibv)
+
+// ---- ids.c ----------------------------------------------------------------------------------------
+void ids_clear(void);
+void ids_mr(struct v_mr *m, bool number); // enters it; number: gives it its keys
+void ids_mr_end(struct v_mr *m);
+void ids_qp(struct v_qp *q, bool number);
+void ids_qp_end(struct v_qp *q);
+struct v_qp *ids_qp_of(uint32_t number);
+struct v_qp *ids_real_qp(uint32_t number);
+uint32_t ids_lkey(uint32_t lkey);
+uint32_t ids_rkey(struct v_qp *q, uint32_t rkey);
+int ids_rank_of(uint32_t qpn);
+bool ids_who(uint32_t qpn, struct verbs_who *who); // a queue pair of the job
+bool ids_back(uint32_t real, uint16_t slid, struct verbs_who *who);
+uint32_t ids_real_qpn(uint32_t qpn);
+bool ids_leads_to(const struct ibv_ah_attr *a, const struct verbs_who *who);
+void ids_translate(struct ibv_ah_attr *a, const struct verbs_who *who);
+int ids_answer(int from, int question, uint32_t id, void *answer, size_t bytes);
+
+// ---- device.c -------------------------------------------------------------------------------------
+struct ports {                     // as they are now
+    uint8_t ethernet[V_PORTS + 1]; // peers are found by gid, not by lid
+    uint16_t lid[V_PORTS + 1];
+    union ibv_gid gid[V_PORTS + 1][V_GIDS];
+};
+long f_devices(const long *), f_open(const long *), f_close(const long *), f_device(const long *),
+    f_device_ex(const long *), f_port(const long *), f_gid(const long *), f_gid_ex(const long *),
+    f_gid_table(const long *), f_pkey(const long *), f_text(const long *), f_rate(const long *);
+int device_open(struct v_context *c, const char *name); // an error number
+int device_name(const char *wanted, char *name, char *why, size_t bytes);
+
+// ---- objects.c ------------------------------------------------------------------------------------
+long f_pd(const long *), f_pd_end(const long *), f_mr(const long *), f_mr_end(const long *),
+    f_cq(const long *), f_cq_resize(const long *), f_cq_end(const long *), f_srq(const long *),
+    f_srq_modify(const long *), f_srq_query(const long *), f_srq_end(const long *), f_ah(const long *),
+    f_ah_end(const long *);
+int pd_make(struct v_pd *p), mr_make(struct v_mr *m), cq_make(struct v_cq *c), srq_make(struct v_srq *s);
+struct ibv_mr *pd_scratch(struct v_pd *p); // 8 bytes of our own
+struct ibv_ah *ah_to(struct v_ah *h, uint32_t qpn);
+
+// ---- qp.c -----------------------------------------------------------------------------------------
+long f_qp(const long *), f_qp_modify(const long *), f_qp_query(const long *), f_qp_end(const long *),
+    f_multicast(const long *);
+int qp_make(struct v_qp *q);
+int qp_step(struct v_qp *q, enum ibv_qp_state state); // modifies the real one with all that was given
+
+// ---- post.c ---------------------------------------------------------------------------------------
+enum { ID_SEND = 1, ID_RECEIVE, ID_SRQ, ID_BOUNCE, ID_SRQ_BOUNCE };
+#define WR_ID(kind, slot) ((uint64_t)(kind) << 56 | ((slot)&0xffffffffffull))
+long f_send(const long *), f_receive(const long *), f_srq_receive(const long *);
+int post_again(struct v_qp *q); // receives that the program has posted
+int post_srq_again(struct v_srq *s);
+static inline struct v_receive *receive_of(struct v_qp *q, uint64_t ordinal) {
+    return (struct v_receive *)(q->receive +
+                                ordinal % q->receive_slots * v_receive_bytes(q->init.cap.max_recv_sge));
+}
+static inline struct v_receive *srq_slot(struct v_srq *s, uint64_t i) {
+    return (struct v_receive *)(s->slots + i * v_receive_bytes(s->attr.max_sge));
+}
+void messages_drop(struct v_messages *m);
+
+// ---- poll.c ---------------------------------------------------------------------------------------
+long f_poll(const long *), f_arm(const long *);
+int poll_real(struct v_cq *c, int n, struct ibv_wc *wc); // with its lock; what the program is to see
+bool cq_keep(struct v_cq *c, const struct ibv_wc *wc);   // with its lock
+extern bool draining;
+extern uint64_t last_completion; // in a drain
+
+// ---- event.c --------------------------------------------------------------------------------------
+long f_channel(const long *), f_channel_end(const long *), f_event(const long *), f_async(const long *);
+int bell_make(struct v_bell *b, int real);
+void bell_end(struct v_bell *b);
+int channel_make(struct v_channel *c);
+void event_for(struct v_cq *c); // the program is to hear of it; with the queue's lock
+void events_keep(void);         // takes all real events
+int bells(int *list, int max);
+
+// ---- drain.c, make.c ------------------------------------------------------------------------------
+size_t drain_holds(char *why, size_t bytes);
+int drain_turn(int first, const void *in, size_t bytes, void **out, size_t *out_bytes, int *left, char *why,
+               size_t why_bytes);
+void drain_end(void);
+int make_again(int step, uint64_t root_at, char *why, size_t bytes);
+uint64_t now_ns(void);
+
+#endif

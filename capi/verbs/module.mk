@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# InfiniBand verbs: what programs see as libibverbs.so.1, and what is below it.
+
+VERBS_FRONT_OBJS := $(patsubst %.c,$(OBJ)/%.o,$(wildcard capi/verbs/front/*.c))
+$(VERBS_FRONT_OBJS): C_EXTRA := -Icapi -fvisibility=hidden
+$(PKG)/front/libibverbs.so.1: $(VERBS_FRONT_OBJS) capi/verbs/front/libibverbs.map
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -shared -Wl,-z,defs -Wl,-z,now -Wl,-soname,libibverbs.so.1 \
+	    -Wl,--version-script=capi/verbs/front/libibverbs.map -o $@ $(VERBS_FRONT_OBJS)
+PARTS += $(PKG)/front/libibverbs.so.1
+
+# It is linked with nothing: the machine's libibverbs is loaded when a program asks for devices.
+VERBS_BACK_OBJS := $(patsubst %.c,$(OBJ)/%.o,$(wildcard capi/verbs/back/*.c))
+$(VERBS_BACK_OBJS): C_EXTRA := -Icapi -fvisibility=hidden
+$(PKG)/back/libckptverbs-ibv.so: $(VERBS_BACK_OBJS)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -shared -Wl,-z,defs -Wl,-z,now -o $@ $^ -ldl
+PARTS += $(PKG)/back/libckptverbs-ibv.so

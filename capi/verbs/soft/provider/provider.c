@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// provider.c: the soft adapter behind the machine's libibverbs: devices and contexts.
+//
+// libibverbs finds it by IBV_DRIVERS, and a device of it by the tree at SYSFS_PATH, where the kernel has no RDMA.
+// internal/e2e/verbs makes both.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "verbs/soft/provider/provider.h"
+
+static struct abi_device *alloc_device(struct abi_sysfs_device *sysfs) {
+    char path[IBV_SYSFS_PATH_MAX + 32];
+    unsigned lid = 1;
+    struct provider_device *device = calloc(1, sizeof *device);
+    if (device == NULL) return NULL;
+    snprintf(path, sizeof path, "%s/ports/1/lid", sysfs->path);
+    FILE *f = fopen(path, "re");
+    if (f != NULL) {
+        if (fscanf(f, "%i", (int *)&lid) != 1) lid = 1;
+        fclose(f);
+    }
+    device->lid = (uint16_t)lid;
+    return &device->device;
+}
+
+static void uninit_device(struct abi_device *device) { free(device); }
+
+static void free_context(struct ibv_context *context) {
+    struct provider_context *c = provider_of(context);
+    provider_release(context->cmd_fd);
+    verbs_uninit_context(&c->verbs);
+    free(c);
+}
+
+static struct verbs_context *alloc_context(struct ibv_device *device, int cmd_fd, void *data) {
+    struct soft_net net;
+    (void)data;
+    int rc = provider_net(&net);
+    if (rc == 0) rc = soft_start(&net, &provider_tell);
+    if (rc == 0) rc = provider_catch(cmd_fd);
+    if (rc != 0) {
+        close(cmd_fd); // it is ours from the call on
+        errno = rc;
+        return NULL;
+    }
+    struct provider_context *c = _verbs_init_and_alloc_context(
+        device, cmd_fd, sizeof *c, (struct verbs_context *)offsetof(struct provider_context, verbs), 0);
+    if (c == NULL) {
+        provider_release(cmd_fd);
+        return NULL;
+    }
+    c->lid = ((struct provider_device *)device)->lid;
+    c->events = provider_events(&c->verbs.context.async_fd);
+    if (c->events < 0) {
+        rc = errno;
+        c->verbs.context.async_fd = -1;
+        free_context(&c->verbs.context);
+        errno = rc;
+        return NULL;
+    }
+    c->verbs.context.num_comp_vectors = 1;
+    struct abi_context_ops ops = provider_ops;
+    ops.free_context = free_context;
+    verbs_set_ops(&c->verbs, &ops);
+    return &c->verbs;
+}
+
+static const struct abi_match match[] = {{.modalias = "rdma_device:*Nsoft*", .kind = ABI_MATCH_MODALIAS},
+                                         {0}};
+
+static const struct abi_device_ops device_ops = {.name = "ckptsoft",
+                                                 .lowest_abi = 0,
+                                                 .highest_abi = 1000,
+                                                 .match = match,
+                                                 .alloc_context = alloc_context,
+                                                 .alloc_device = alloc_device,
+                                                 .uninit_device = uninit_device};
+
+static __attribute__((constructor)) void register_driver(void) { verbs_register_driver_34(&device_ops); }
