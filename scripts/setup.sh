@@ -36,6 +36,7 @@ g++: g++
 gfortran: gfortran
 make: make
 libc6-dev: /usr/include/stdio.h
+libibverbs-dev: /usr/include/infiniband/verbs.h
 python3: python3
 spin: spin
 git: git
