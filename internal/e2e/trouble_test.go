@@ -184,7 +184,8 @@ func TestMPIStalledDisk(t *testing.T) {
 			exit, said := s.ckptctl(t, "checkpoint", s.run.Checkpoints(), "--then", "exit", "--timeout", "3s")
 			t.Logf("after %v: %v: %s", time.Since(start), exit, said)
 			if exit.Code != 1 || !strings.Contains(said, "no epoch within 3s") || !strings.Contains(said, "disk does not answer") &&
-				!strings.Contains(said, "is not done") || !strings.Contains(said, "the job goes on") {
+				!strings.Contains(said, "is not done") || !strings.Contains(said, "the job goes on") &&
+				!strings.Contains(said, "have not said yet that their program goes on") { // they had no turn on a busy machine
 				t.Errorf("ckptctl: %v: %s", exit, said)
 			}
 			s.goesOn(t)
