@@ -86,8 +86,16 @@ func (h host) Freeze() (int, error) {
 
 func (h host) Thaw(pid int) { C.call_thaw(h.ops, C.int(pid)) }
 
+// Both halves of ckptrun draw the line at the same number.
+const (
+	_ uint = C.FD_MOST - (files.MaxNumber + 1)
+	_ uint = files.MaxNumber + 1 - C.FD_MOST
+	_ uint = C.FD_PLENTY - files.Plenty
+	_ uint = files.Plenty - C.FD_PLENTY
+)
+
 func (h host) Descriptors() []int {
-	var list [256]C.int
+	var list [files.MaxNumber + 1]C.int
 	n := C.call_fds(h.ops, &list[0], C.int(len(list)))
 	out := make([]int, n)
 	for i := range out {

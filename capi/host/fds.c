@@ -2,7 +2,7 @@
 //
 // fds.c: the application's descriptors have the numbers that they would have without ckptrun.
 //
-// Numbers below FD_FENCE are the application's.  Those that it does not use hold a placeholder, so that
+// Numbers below fd_fence are the application's.  Those that it does not use hold a placeholder, so that
 // whatever the lower half opens gets a number above.  So a call that makes a descriptor returns a high
 // number, and the descriptor is moved down to the lowest free number (docs/split-process.md P16).  All other
 // calls on descriptors need no translation and are not trapped.
@@ -31,17 +31,18 @@
 // limit is how many the application may have: the kernel's limit is ckptrun's.  The application may lower its own,
 // and raise it again.  Not saved: a continued program has that of its new ckptrun.
 struct fd_table {
-    bool used[FD_FENCE];
+    bool used[FD_MOST];
     struct rlimit limit;
     rlim_t for_exec; // the soft limit of programs that this process becomes
 };
 
-static struct fd_table table = {.limit = {FD_FENCE, FD_FENCE}};
-static rlim_t soft_at_start = FD_FENCE;
+int fd_fence = FD_FEW;
+static struct fd_table table = {.limit = {FD_FEW, FD_FEW}};
+static rlim_t soft_at_start = FD_FEW;
 static int placeholder = -1; // high-numbered; O_PATH, so that reads and writes give EBADF
 static int originals[3] = {-1, -1, -1};
 
-static rlim_t at_most(rlim_t n) { return n < FD_FENCE ? n : FD_FENCE; }
+static rlim_t at_most(rlim_t n) { return n < (rlim_t)fd_fence ? n : (rlim_t)fd_fence; }
 
 // The descriptor table of t: a vfork child has one of its own, in its parent's memory.
 static struct fd_table *fds_of(struct thread *t) {
@@ -100,7 +101,7 @@ static void launcher_moved(int from, int to) {
 void fds_give_back(void) {
     for (int i = 0; i < LAUNCHERS; i++) {
         int from = launcher[i].from, to = launcher[i].to;
-        if (from < 0 || from >= FD_FENCE || to < FD_FENCE) continue;
+        if (from < 0 || from >= fd_fence || to < fd_fence) continue;
         if (dup3(to, from, 0) >= 0) table.used[from] = true;
     }
 }
@@ -110,7 +111,7 @@ void fds_give_back(void) {
 static bool given_back(int fd) {
     struct stat mine, theirs;
     for (int i = 0; host.whole && i < LAUNCHERS; i++)
-        if (launcher[i].from == fd && launcher[i].to >= FD_FENCE && fstat(fd, &mine) == 0 &&
+        if (launcher[i].from == fd && launcher[i].to >= fd_fence && fstat(fd, &mine) == 0 &&
             fstat(launcher[i].to, &theirs) == 0)
             return mine.st_dev == theirs.st_dev && mine.st_ino == theirs.st_ino;
     return false;
@@ -122,7 +123,7 @@ int fds_launcher(struct call *c, const char *entry) {
         if (strncmp(entry, launcher[i].name, n) || entry[n] != '=') continue;
         int fd = atoi(entry + n + 1);
         // If the program has a descriptor of its own at that number, the program is a launcher itself.
-        bool own = fd >= 0 && fd < FD_FENCE && fds_of(c->t)->used[fd];
+        bool own = fd >= 0 && fd < fd_fence && fds_of(c->t)->used[fd];
         return fd == launcher[i].from && !own ? launcher[i].to : -1;
     }
     return -1;
@@ -157,7 +158,7 @@ static int in_path(const char *path) {
         char *end;
         if (strncmp(path, before[i], n) || path[n] < '0' || path[n] > '9') continue;
         long fd = strtol(path + n, &end, 10);
-        if (*end == 0 && fd < FD_FENCE) return (int)fd;
+        if (*end == 0 && fd < fd_fence) return (int)fd;
     }
     return -1;
 }
@@ -169,9 +170,23 @@ static bool named(char *const *argv, int fd) {
     return false;
 }
 
+// Which numbers below the fence are in use.  To ask for each one takes longer than to read the list.
+static void find_open(bool open[FD_MOST]) {
+    memset(open, 0, FD_MOST * sizeof *open);
+    DIR *d = opendir("/proc/self/fd");
+    for (struct dirent *e; d && (e = readdir(d));) {
+        int fd = e->d_name[0] == '.' ? -1 : atoi(e->d_name);
+        if (fd >= 0 && fd < fd_fence && fd != dirfd(d)) open[fd] = true;
+    }
+    for (int fd = 0; !d && fd < fd_fence; fd++) open[fd] = fcntl(fd, F_GETFD) >= 0;
+    if (d) closedir(d);
+}
+
 void fds_isolate(bool again, char *const *argv) {
     struct rlimit rl;
     if (getrlimit(RLIMIT_NOFILE, &rl) == 0) {
+        fd_fence = rl.rlim_max < FD_PLENTY ? FD_FEW : FD_MOST;
+        table.limit.rlim_max = (rlim_t)fd_fence;
         table.for_exec = soft_at_start = rl.rlim_cur;
         table.limit.rlim_cur = at_most(rl.rlim_cur);
     }
@@ -179,29 +194,29 @@ void fds_isolate(bool again, char *const *argv) {
         rl.rlim_cur = rl.rlim_max < 4096 ? rl.rlim_max : 4096;
         setrlimit(RLIMIT_NOFILE, &rl);
     }
-    if (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < FD_FENCE + FD_OWN)
+    if (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < (rlim_t)fd_fence + FD_OWN)
         die(1,
             "at most %llu descriptors may be open (ulimit -Hn); ckptrun needs %d: %d for the program and "
             "%d for itself and the MPI; raise the hard limit, in /etc/security/limits.conf or in the "
             "batch system",
-            (unsigned long long)rl.rlim_cur, FD_FENCE + FD_OWN, FD_FENCE, FD_OWN);
+            (unsigned long long)rl.rlim_cur, fd_fence + FD_OWN, fd_fence, FD_OWN);
     know_launcher();
-    bool open[FD_FENCE] = {false};
-    for (int fd = 0; fd < FD_FENCE; fd++) {
-        if (fcntl(fd, F_GETFD) < 0) continue;
-        open[fd] = true;
+    bool open[FD_MOST];
+    find_open(open);
+    for (int fd = 0; fd < fd_fence; fd++) {
+        if (!open[fd]) continue;
         if (fd < 3 || again || named(argv, fd)) continue;
         // A program that this one starts would find it under a number that nobody named to it.
-        int high = fcntl(fd, is_launcher(fd) ? F_DUPFD : F_DUPFD_CLOEXEC, FD_FENCE);
+        int high = fcntl(fd, is_launcher(fd) ? F_DUPFD : F_DUPFD_CLOEXEC, fd_fence);
         if (high >= 0) launcher_moved(fd, high);
     }
     int path = openat(AT_FDCWD, "/dev/null", O_PATH | O_CLOEXEC);
-    placeholder = fcntl(path, F_DUPFD_CLOEXEC, FD_FENCE);
-    if (path < FD_FENCE) close(path);
-    for (int fd = 0; fd < FD_FENCE; fd++) {
+    placeholder = fcntl(path, F_DUPFD_CLOEXEC, fd_fence);
+    if (path < fd_fence) close(path);
+    for (int fd = 0; fd < fd_fence; fd++) {
         if (open[fd] && (fd < 3 || again || named(argv, fd))) {
             table.used[fd] = true;
-            if (fd < 3) originals[fd] = fcntl(fd, F_DUPFD_CLOEXEC, FD_FENCE);
+            if (fd < 3) originals[fd] = fcntl(fd, F_DUPFD_CLOEXEC, fd_fence);
         } else {
             dup3(placeholder, fd, O_CLOEXEC);
         }
@@ -211,14 +226,14 @@ void fds_isolate(bool again, char *const *argv) {
 // In a forked child only this code of the lower half is in use.  Sockets that stayed open in the child would
 // keep other ranks from noticing that this rank was killed.
 void fds_forked(void) {
-    int at = FD_FENCE, last = FD_FENCE;
+    int at = fd_fence, last = fd_fence;
     while (kept_for_children(at)) at++;
     RAW3(SYS_dup3, placeholder, at, O_CLOEXEC);
     placeholder = at;
     for (int i = 0; i < LAUNCHERS; i++)
         if (launcher[i].to > last) last = launcher[i].to;
     if (at > last) last = at;
-    for (int fd = FD_FENCE; fd <= last; fd++)
+    for (int fd = fd_fence; fd <= last; fd++)
         if (fd != at && !kept_for_children(fd)) RAW1(SYS_close, fd);
     RAW3(SYS_close_range, last + 1, ~0u, 0);
 }
@@ -227,13 +242,13 @@ void fds_forked(void) {
 
 int fds_used(int *list, int max) {
     int n = 0;
-    for (int fd = 0; fd < FD_FENCE; fd++)
+    for (int fd = 0; fd < fd_fence; fd++)
         if (table.used[fd] && n < max && !given_back(fd)) list[n++] = fd;
     return n;
 }
 
 int fds_place(int number, int from, bool cloexec) {
-    if (number < 0 || number >= FD_FENCE) return -EBADF;
+    if (number < 0 || number >= fd_fence) return -EBADF;
     if (from < 0) { // close it
         dup3(placeholder, number, O_CLOEXEC);
         table.used[number] = false;
@@ -259,7 +274,8 @@ static long limits(struct fd_table *f, const struct rlimit *new, struct rlimit *
         if (RAW2(SYS_getrlimit, RLIMIT_NOFILE, &real) == 0 && new->rlim_max > real.rlim_max) return -EPERM;
         f->limit = (struct rlimit){at_most(new->rlim_cur), at_most(new->rlim_max)};
         // Who sets what it was told leaves it as it is.
-        f->for_exec = new->rlim_cur == FD_FENCE &&soft_at_start > FD_FENCE ? soft_at_start : new->rlim_cur;
+        f->for_exec = new->rlim_cur == (rlim_t)fd_fence &&soft_at_start > (rlim_t)fd_fence ? soft_at_start
+                                                                                           : new->rlim_cur;
     }
     if (old != NULL) *old = was;
     return 0;
@@ -312,7 +328,7 @@ long sys_setrlimit(struct call *c) {
 
 // Moves a descriptor that the kernel just made down to the lowest free number from min on.
 static long settle_from(struct call *c, long high, int min) {
-    if (high < FD_FENCE) return high; // an error
+    if (high < fd_fence) return high; // an error
     struct fd_table *f = fds_of(c->t);
     lock();
     for (int fd = min; fd < (int)f->limit.rlim_cur; fd++) {
@@ -331,7 +347,7 @@ static long settle_from(struct call *c, long high, int min) {
 
 static long settle(struct call *c, long high) { return settle_from(c, high, 0); }
 
-static bool is_used(struct call *c, long fd) { return fd >= 0 && fd < FD_FENCE && fds_of(c->t)->used[fd]; }
+static bool is_used(struct call *c, long fd) { return fd >= 0 && fd < fd_fence && fds_of(c->t)->used[fd]; }
 
 static long release_fd(struct call *c, int fd) {
     struct fd_table *f = fds_of(c->t);
@@ -431,14 +447,14 @@ long sys_recvmmsg(struct call *c) {
 }
 
 long sys_close(struct call *c) {
-    if (c->a[0] < 0 || c->a[0] >= FD_FENCE) return -EBADF;
+    if (c->a[0] < 0 || c->a[0] >= fd_fence) return -EBADF;
     return release_fd(c, (int)c->a[0]);
 }
 
 long sys_close_range(struct call *c) {
     unsigned long first = (unsigned)c->a[0], last = (unsigned)c->a[1], flags = (unsigned)c->a[2];
     if (first > last || (flags & ~(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC))) return -EINVAL;
-    for (unsigned long fd = first; fd <= last && fd < FD_FENCE; fd++) {
+    for (unsigned long fd = first; fd <= last && fd < (unsigned long)fd_fence; fd++) {
         if (!fds_of(c->t)->used[fd]) continue;
         if (flags & CLOSE_RANGE_CLOEXEC)
             RAW3(SYS_fcntl, fd, F_SETFD, FD_CLOEXEC);
@@ -450,7 +466,7 @@ long sys_close_range(struct call *c) {
 
 long sys_dup(struct call *c) {
     if (!is_used(c, c->a[0])) return -EBADF;
-    return settle(c, RAW3(SYS_fcntl, c->a[0], F_DUPFD, FD_FENCE));
+    return settle(c, RAW3(SYS_fcntl, c->a[0], F_DUPFD, fd_fence));
 }
 
 static long dup_to(struct call *c, long from, long to, long flags) {
@@ -477,7 +493,7 @@ long sys_fcntl(struct call *c) {
     if (!is_used(c, c->a[0])) return -EBADF;
     if (c->a[1] != F_DUPFD && c->a[1] != F_DUPFD_CLOEXEC) return blocking(c, SYS_fcntl, c->a);
     if (c->a[2] < 0 || c->a[2] >= (long)fds_of(c->t)->limit.rlim_cur) return -EINVAL;
-    return settle_from(c, RAW3(SYS_fcntl, c->a[0], c->a[1], FD_FENCE), (int)c->a[2]);
+    return settle_from(c, RAW3(SYS_fcntl, c->a[0], c->a[1], fd_fence), (int)c->a[2]);
 }
 
 // These would succeed on a placeholder, or fail in another way; the application must see a closed descriptor.

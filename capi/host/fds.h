@@ -7,19 +7,22 @@
 #include <sys/resource.h>
 #include <stdbool.h>
 
+#include "hostgo.h"
+
 struct call;
 struct closed_file;
 struct thread;
 
-#define FD_FENCE 256 // numbers below are the application's
-#define FD_OWN 64    // descriptors that ckptrun and the real MPI need at least, from FD_FENCE on
-// again: numbers below FD_FENCE are the application's already; argv: it has those that an argument names, too.
+// Numbers below are the application's: FD_MOST or FD_FEW (hostgo.h).  Libraries of the lower half may still use select, so some numbers below its 1024 are left to them.
+extern int fd_fence;
+#define FD_OWN 64 // descriptors that ckptrun and the real MPI need at least, from fd_fence on
+// again: numbers below fd_fence are the application's already; argv: it has those that an argument names, too.
 void fds_give_back(void); // the launcher's descriptors, to a runtime in the upper half
 void fds_isolate(bool again, char *const *argv);
 // entry: NAME=NUMBER of an environment.  If it names a descriptor of the launcher, returns the new number,
 // else -1.
 int fds_launcher(struct call *c, const char *entry);
-int fds_used(int *list, int max); // numbers below FD_FENCE that the application has
+int fds_used(int *list, int max); // numbers below fd_fence that the application has
 int fds_place(int number, int from, bool cloexec);
 int fds_original(int i);         // high-numbered dup of the launcher's descriptor i, or -1
 bool fds_select(struct call *c); // no set of this select names a closed descriptor

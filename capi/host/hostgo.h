@@ -10,6 +10,11 @@
 
 #define HOSTGO_VERSION 11
 
+// The application's descriptors have numbers below FD_MOST, or below FD_FEW where the hard limit is below FD_PLENTY.
+#define FD_MOST 768 // files.MaxNumber and 1
+#define FD_FEW 256
+#define FD_PLENTY 2048 // files.Plenty
+
 enum plan_action { PLAN_EXIT = 0, PLAN_RUN = 1, PLAN_RESTART = 2 };
 
 // What the command line asks for.  Filled by Go; strings live as long as the process.

@@ -17,11 +17,11 @@
 #include <sys/syscall.h>
 
 // Written before the application's threads run, and not after.
-static struct socket_name names[FD_FENCE];
+static struct socket_name names[FD_MOST];
 static int count;
 
 void names_set(const struct socket_name *list, int n) {
-    if (n > FD_FENCE) n = FD_FENCE;
+    if (n > FD_MOST) n = FD_MOST;
     memcpy(names, list, (size_t)n * sizeof *list);
     count = n;
 }

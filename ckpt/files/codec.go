@@ -24,7 +24,7 @@ import (
 const (
 	magic   = "CKPFILES"
 	version = 1
-	// maxDescription bounds the JSON: 256 descriptors with paths, watches and locks are far less.
+	// maxDescription bounds the JSON: 768 descriptors with paths, watches and locks are far less.
 	maxDescription = 64 << 20
 	headerBytes    = 16
 )

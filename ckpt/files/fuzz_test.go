@@ -49,7 +49,7 @@ func TestDecodeRefusesEveryCut(t *testing.T) {
 func TestValidateRefuses(t *testing.T) {
 	one := 1
 	for name, spoil := range map[string]func(*Table){
-		"number too high":      func(t *Table) { t.Numbers[0].FD = 256 },
+		"number too high":      func(t *Table) { t.Numbers[0].FD = MaxNumber + 1 },
 		"number negative":      func(t *Table) { t.Numbers[0].FD = -1 },
 		"number twice":         func(t *Table) { t.Numbers[1].FD = 1 },
 		"file out of range":    func(t *Table) { t.Numbers[0].File = 6 },
@@ -59,7 +59,7 @@ func TestValidateRefuses(t *testing.T) {
 		"content out of range": func(t *Table) { t.Files[2].Content = &one },
 		"pipe out of range":    func(t *Table) { t.Files[3].Pipe = &one },
 		"no timer":             func(t *Table) { t.Files[4].Timer = nil },
-		"watch out of range":   func(t *Table) { t.Files[5].Watches[0].FD = 300 },
+		"watch out of range":   func(t *Table) { t.Files[5].Watches[0].FD = MaxNumber + 1 },
 		"pipe too full":        func(t *Table) { t.Pipes[0].Bytes = 5000 },
 		"extent outside":       func(t *Table) { t.Contents[0].Extents[1].Offset = 100 },
 		"extents overlap":      func(t *Table) { t.Contents[0].Extents[1].Offset = 1 },

@@ -310,7 +310,7 @@ func reopenLauncher(fd, flags int) (int, error) {
 	if kind := st.Mode & unix.S_IFMT; kind == unix.S_IFIFO || kind == unix.S_IFCHR {
 		return openAgain(fd, flags)
 	}
-	return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, MaxNumber+1)
+	return aside(fd)
 }
 
 // cut removes what was appended to output files after the checkpoint.

@@ -43,8 +43,26 @@ const (
 		"or use --files ignore to go on with it as it is, which is right for a program that writes there again before it reads"
 )
 
+// enough looks whether this process may have descriptors as high as the program's.
+func (r *restorer) enough() error {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Max >= Plenty {
+		return nil
+	}
+	for _, n := range r.table.Numbers {
+		if n.FD >= fewNumbers {
+			return fmt.Errorf("the program has descriptor %d, and where at most %d may be open (ulimit -Hn) a program has %d: raise this hard limit to %d, in /etc/security/limits.conf or in the batch system",
+				n.FD, limit.Max, fewNumbers, Plenty)
+		}
+	}
+	return nil
+}
+
 // check opens every file that has a name and compares it with what was recorded.
 func (r *restorer) check() error {
+	if err := r.enough(); err != nil {
+		return err
+	}
 	var problems []Problem
 	for i := range r.table.Files {
 		p := r.checkFile(i)

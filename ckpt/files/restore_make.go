@@ -24,7 +24,16 @@ func createAndUnlink(dir string) (int, error) {
 	if err := os.Remove(f.Name()); err != nil {
 		return -1, err
 	}
-	return unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, MaxNumber+1)
+	return aside(int(f.Fd()))
+}
+
+// aside makes a copy of a descriptor with a number that is not the application's.
+func aside(fd int) (int, error) {
+	high, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, MaxNumber+1)
+	if errors.Is(err, unix.EINVAL) { // the limit is lower
+		high, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, fewNumbers)
+	}
+	return high, err
 }
 
 // makeEventfd makes an eventfd with a 64-bit counter; the system call that creates it takes 32 bits.

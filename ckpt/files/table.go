@@ -8,8 +8,12 @@ import (
 )
 
 // MaxNumber is the highest descriptor number that an application can have; the numbers above belong
-// to the lower half.
-const MaxNumber = 255
+// to the lower half. Where the hard limit of descriptors is below Plenty, that is so from fewNumbers on.
+const (
+	MaxNumber  = 767
+	Plenty     = 2048
+	fewNumbers = 256
+)
 
 // Kind says what an open file description refers to. The words are part of images.
 type Kind string

@@ -71,7 +71,7 @@ type Table struct {
 
 // Bounds of what a decoder accepts.
 const (
-	maxSockets     = 256
+	maxSockets     = 768
 	maxOptions     = 256
 	maxValue       = 256
 	maxData        = 1 << 30 // of one socket; buffers of the kernel are far smaller

@@ -33,10 +33,10 @@ static long call(long (*fn)(struct call *), long nr, long a, long b, long c, lon
 }
 
 // The model: what each number names; 0: it is free.
-static ino_t model[FD_FENCE];
+static ino_t model[FD_MOST];
 
 static int lowest(int from) {
-    while (from < FD_FENCE && model[from]) from++;
+    while (from < fd_fence && model[from]) from++;
     return from;
 }
 
@@ -47,8 +47,8 @@ static ino_t inode(int fd) {
 }
 
 static void compare(void) {
-    for (int fd = 0; fd < FD_FENCE; fd++) SAME(inode(fd), model[fd]);
-    int list[FD_FENCE], n = fds_used(list, FD_FENCE);
+    for (int fd = 0; fd < fd_fence; fd++) SAME(inode(fd), model[fd]);
+    int list[FD_MOST], n = fds_used(list, fd_fence);
     for (int i = 0, fd = 0; i < n; i++, fd++) {
         while (!model[fd]) fd++;
         SAME(list[i], fd);
@@ -56,7 +56,7 @@ static void compare(void) {
 }
 
 static void made(long fd, int want) {
-    if (want == FD_FENCE) {
+    if (want == fd_fence) {
         SAME(fd, -EMFILE);
         return;
     }
@@ -66,7 +66,7 @@ static void made(long fd, int want) {
 }
 
 static void step(void) {
-    int fd = (int)below(below(4) ? 40 : FD_FENCE), to = (int)below(40), pair[2];
+    int fd = (int)below(below(4) ? 40 : fd_fence), to = (int)below(40), pair[2];
     bool is = model[fd] != 0;
     long r;
     switch (below(10)) {
@@ -79,7 +79,7 @@ static void step(void) {
         break;
     case 3:
         r = call(sys_pipe, SYS_pipe2, (long)pair, 0, 0, 0);
-        if (lowest(0) == FD_FENCE || lowest(lowest(0) + 1) == FD_FENCE) {
+        if (lowest(0) == fd_fence || lowest(lowest(0) + 1) == fd_fence) {
             SAME(r, -EMFILE);
             break;
         }
@@ -113,7 +113,7 @@ static void step(void) {
         to = fd + (int)below(3);
         r = call(sys_close_range, SYS_close_range, fd, to, 0, 0);
         SAME(r, 0);
-        for (int i = fd; i <= to && i < FD_FENCE; i++) model[i] = 0;
+        for (int i = fd; i <= to && i < fd_fence; i++) model[i] = 0;
         SAME(call(sys_close_range, SYS_close_range, to + 1, to, 0, 0), -EINVAL);
         break;
     default:
@@ -125,8 +125,8 @@ static void step(void) {
 
 // An image's descriptors at their places; nothing of the lower half's lies there meanwhile.
 static void place(void) {
-    int high = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, FD_FENCE);
-    CHECK(high >= FD_FENCE);
+    int high = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, fd_fence);
+    CHECK(high >= fd_fence);
     SAME(fds_place(200, high, true), 0);
     model[200] = inode(high) ? inode(high) : inode(200);
     CHECK(fcntl(200, F_GETFD) == FD_CLOEXEC);
@@ -134,7 +134,7 @@ static void place(void) {
     compare();
     SAME(fds_place(200, -1, false), 0);
     model[200] = 0;
-    SAME(fds_place(FD_FENCE, high, false), -EBADF);
+    SAME(fds_place(fd_fence, high, false), -EBADF);
     SAME(fds_place(-1, high, false), -EBADF);
     compare();
     close(high);
@@ -152,7 +152,7 @@ int main(void) {
     fds_isolate(false, none);
     for (int fd = 0; fd < 3; fd++) model[fd] = inode(fd);
     compare();
-    CHECK(open("/dev/null", O_RDONLY | O_CLOEXEC) >= FD_FENCE); // of the lower half
+    CHECK(open("/dev/null", O_RDONLY | O_CLOEXEC) >= fd_fence); // of the lower half
     place();
     // Standard output stays; all other numbers come and go.
     long full = 0;
@@ -163,13 +163,13 @@ int main(void) {
             CHECK(fds_place(1, fds_original(1), false) == 0);
             model[1] = inode(1);
         }
-        full += lowest(0) == FD_FENCE;
+        full += lowest(0) == fd_fence;
         if (i % 50 == 0) compare();
     }
     compare();
     // Up to the last number, and one more.
-    while (lowest(0) < FD_FENCE) made(call(sys_newfd, SYS_eventfd2, 0, 0, 0, 0), lowest(0));
-    made(call(sys_newfd, SYS_eventfd2, 0, 0, 0, 0), FD_FENCE);
+    while (lowest(0) < fd_fence) made(call(sys_newfd, SYS_eventfd2, 0, 0, 0, 0), lowest(0));
+    made(call(sys_newfd, SYS_eventfd2, 0, 0, 0, 0), fd_fence);
     compare();
     printf("fds: %d random calls\n", STEPS);
     return 0;
