@@ -51,6 +51,7 @@ var studies = []study{
 	{"embed", measureEmbed},
 	{"processor", measureProcessor},
 	{"when", playWhen},
+	{"verbs", measureVerbs},
 }
 
 // bench is one run of this program.
