@@ -52,6 +52,7 @@ var studies = []study{
 	{"ranks", measureRanks},
 	{"processor", measureProcessor},
 	{"when", playWhen},
+	{"verbs", measureVerbs},
 }
 
 // bench is one run of this program.

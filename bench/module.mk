@@ -7,7 +7,8 @@ BENCH_DIR := $(BUILD)/bench
 BENCH_FLAGS := -std=gnu11 -Wall -Wextra -Werror -Wno-stringop-overflow -O2 -Iinclude
 # Only the one that needs it: a native run shall not have libckpt.so in its process.
 $(BENCH_DIR)/checkpoint.%: BENCH_LIBS = -L$(LIB) -lckpt '-Wl,-rpath,$$ORIGIN/../lib'
-BENCH_PLAIN := gate syscall elect
+BENCH_PLAIN := gate syscall elect verbs
+$(BENCH_DIR)/verbs: BENCH_LIBS = -libverbs
 # It has the rails of a runtime in it.
 $(BENCH_DIR)/elect: BENCH_FLAGS += -Icapi
 $(BENCH_DIR)/elect: capi/embed/rails.c capi/embed/say.c $(wildcard capi/embed/*.h)
@@ -19,14 +20,14 @@ BENCH_EMBEDDED := $(BENCH_DIR)/embedded $(BENCH_DIR)/embedded-levels
 # make test builds these, so that they keep up with what they measure.
 BENCH_PROGRAMS := $(BENCH_EMBEDDED) $(BENCH_PLAIN:%=$(BENCH_DIR)/%) \
                   $(foreach mpi,$(MPIS),$(BENCH_MPI:%=$(BENCH_DIR)/%.$(mpi)))
-BENCHES := $(BENCH_PROGRAMS) $(foreach mpi,$(MPIS),$(BENCH_DIR)/libckptback-$(mpi)-uncounted.so)
+BENCHES := $(BENCH_PROGRAMS) $(SOFT_PROVIDER) $(foreach mpi,$(MPIS),$(BENCH_DIR)/libckptback-$(mpi)-uncounted.so)
 
 BENCH_DEPS := $(wildcard bench/programs/*.h include/*.h include/ckpt/*.h) bench/module.mk \
               | $(LIB)/libckpt.so $(LIB)/libckpt.so.1
 
 $(BENCH_PLAIN:%=$(BENCH_DIR)/%): $(BENCH_DIR)/%: bench/programs/%.c $(BENCH_DEPS)
 	@mkdir -p $(@D)
-	$(CC) $(BENCH_FLAGS) -o $@ $<
+	$(CC) $(BENCH_FLAGS) -o $@ $< $(BENCH_LIBS)
 
 $(BENCH_DIR)/embedded: bench/programs/embedded.c $(BENCH_DEPS)
 	@mkdir -p $(@D)

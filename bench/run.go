@@ -95,6 +95,8 @@ func (b *bench) shown(command []string) string {
 	for i, word := range command {
 		if rel, err := filepath.Rel(b.build, word); err == nil && filepath.IsAbs(word) && filepath.IsLocal(rel) {
 			word = filepath.Join("build", rel)
+		} else if here, err := os.Getwd(); err == nil && strings.HasPrefix(word, here+"/") {
+			word = word[len(here)+1:]
 		}
 		words[i] = word
 	}

@@ -102,11 +102,18 @@ func (a *attempt) drainVerbs() {
 		end = deadline.Add(-time.Until(deadline) / 5)
 	}
 	var in []byte
+	var holds []string // sends to nobody in the job may never end
+	if d != nil {
+		holds = d.Holds()
+	}
 	pause := 50 * time.Microsecond
 	for turn := 0; ; turn++ {
 		var word verbs.Word
 		var err error
-		if d != nil {
+		switch {
+		case len(holds) > 0:
+			word = verbs.Word{Left: 1, Why: holds[0], Over: true}
+		case d != nil:
 			word.Told, word.Left, word.Why, err = d.Turn(turn == 0, in)
 		}
 		if err != nil {
@@ -121,8 +128,13 @@ func (a *attempt) drainVerbs() {
 		if verbs.Dry(words) {
 			break
 		}
-		if why, is := verbs.GivenUp(words); is {
-			a.state.Obstacles = append(a.state.Obstacles, why)
+		if verbs.GivenUp(words) { // each rank says what is left of its own
+			switch {
+			case len(holds) > 0:
+				a.state.Obstacles = append(a.state.Obstacles, holds...)
+			case word.Left > 0:
+				a.state.Obstacles = append(a.state.Obstacles, word.Why)
+			}
 			return
 		}
 		if in, err = verbs.In(j.group.rank(), words); err != nil {

@@ -69,16 +69,12 @@ func Dry(words []Word) bool {
 	return true
 }
 
-// GivenUp tells whether a rank gives up, and why what is left is left, of the first rank that has something.
-func GivenUp(words []Word) (why string, is bool) {
-	for r, w := range words {
-		is = is || w.Over
-		if why == "" && w.Left > 0 {
-			why = w.Why
-			if len(words) > 1 {
-				why = fmt.Sprintf("rank %d: %s", r, why)
-			}
+// GivenUp tells whether a rank gives up; then all do.
+func GivenUp(words []Word) bool {
+	for _, w := range words {
+		if w.Over {
+			return true
 		}
 	}
-	return why, is
+	return false
 }

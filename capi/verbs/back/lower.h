@@ -26,21 +26,19 @@
 #undef ibv_query_port
 
 // ---- real.c: by its names, in the versions that rdma-core 44 has -------------------------------------
-#define REAL_FUNCTIONS(X)                                                                               \
-    X(ibv_get_device_list)                                                                              \
-    X(ibv_free_device_list)                                                                             \
-    X(ibv_get_device_guid) X(ibv_get_device_index) X(ibv_open_device) X(ibv_close_device)               \
-        X(ibv_query_device) X(ibv_query_port) X(ibv_query_gid) X(ibv_query_pkey) X(ibv_alloc_pd)        \
-            X(ibv_dealloc_pd) X(ibv_reg_mr_iova2) X(ibv_dereg_mr) X(ibv_create_comp_channel)            \
-                X(ibv_destroy_comp_channel) X(ibv_create_cq) X(ibv_resize_cq) X(ibv_destroy_cq)         \
-                    X(ibv_get_cq_event) X(ibv_ack_cq_events) X(ibv_create_srq) X(ibv_modify_srq)        \
-                        X(ibv_query_srq) X(ibv_destroy_srq) X(ibv_create_qp) X(ibv_modify_qp)           \
-                            X(ibv_query_qp) X(ibv_destroy_qp) X(ibv_create_ah) X(ibv_destroy_ah)        \
-                                X(ibv_attach_mcast) X(ibv_detach_mcast) X(ibv_get_async_event)          \
-                                    X(ibv_ack_async_event) X(ibv_wc_status_str) X(ibv_node_type_str)    \
-                                        X(ibv_port_state_str) X(ibv_event_type_str) X(ibv_rate_to_mult) \
-                                            X(mult_to_ibv_rate) X(ibv_rate_to_mbps) X(mbps_to_ibv_rate) \
-                                                X(_ibv_query_gid_ex) X(_ibv_query_gid_table)
+// clang-format off
+#define REAL_FUNCTIONS(X) \
+    X(ibv_get_device_list) X(ibv_free_device_list) X(ibv_get_device_guid) X(ibv_get_device_index) \
+    X(ibv_open_device) X(ibv_close_device) X(ibv_query_device) X(ibv_query_port) X(ibv_query_gid) \
+    X(ibv_query_pkey) X(ibv_alloc_pd) X(ibv_dealloc_pd) X(ibv_reg_mr_iova2) X(ibv_dereg_mr) \
+    X(ibv_create_comp_channel) X(ibv_destroy_comp_channel) X(ibv_create_cq) X(ibv_resize_cq) \
+    X(ibv_destroy_cq) X(ibv_get_cq_event) X(ibv_ack_cq_events) X(ibv_create_srq) X(ibv_modify_srq) \
+    X(ibv_query_srq) X(ibv_destroy_srq) X(ibv_create_qp) X(ibv_modify_qp) X(ibv_query_qp) \
+    X(ibv_destroy_qp) X(ibv_create_ah) X(ibv_destroy_ah) X(ibv_attach_mcast) X(ibv_detach_mcast) \
+    X(ibv_get_async_event) X(ibv_ack_async_event) X(ibv_wc_status_str) X(ibv_node_type_str) \
+    X(ibv_port_state_str) X(ibv_event_type_str) X(ibv_rate_to_mult) X(mult_to_ibv_rate) \
+    X(ibv_rate_to_mbps) X(mbps_to_ibv_rate) X(_ibv_query_gid_ex) X(_ibv_query_gid_table)
+// clang-format on
 struct real {
 #define X(name) typeof(name) *name;
     REAL_FUNCTIONS(X)

@@ -268,9 +268,9 @@ func TestPingpongWithoutDevice(t *testing.T) {
 func TestShuffleLateAnswers(t *testing.T) {
 	need(t)
 	s := seed(t)
-	job := shuffle{ranks: 2, seed: 4, steps: 600}
+	job := shuffle{ranks: 2, seed: 4, steps: 3000}
 	w := newShuffle(t, job)
-	w.Env = []string{"CKPTSOFT_ANSWER_DELAY_MS=20"}
+	w.Env = []string{"CKPTSOFT_ANSWER_DELAY_MS=20", "SHUFFLE_LINGER_MS=900"}
 	l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, 0)), within: time.Second / 2, lives: 3}
 	l.run()
 	must(t, w.Same(job.natively(t)))
