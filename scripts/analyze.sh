@@ -29,6 +29,15 @@ capi/embed/signals.c put malloc-leak: the signal is in the list, whose end last 
 capi/embed/signals.c get malloc-leak: those behind it stay in the list
 capi/fti/strings.c add malloc-leak: the text is in the list
 capi/front/object/info.c replace null-argument: an info that there is has content, if only the last NUL
+capi/host/fs_cache.c mixed null-dereference: there is no place where places are NULL, so no byte is looked at
+capi/host/fs_cache.c places_take null-dereference: there is no place where places are NULL
+capi/verbs/back/device.c device_open malloc-leak: it is in lower of the context, as a number
+capi/verbs/back/drain.c tell malloc-leak: it is in told or to_self
+capi/verbs/back/objects.c f_ah malloc-leak: it is in the list of the handle
+capi/verbs/soft/provider/objects.c alloc_pd malloc-leak: the domain is its first member, which is returned
+capi/verbs/soft/provider/pairs.c provider_create_ah malloc-leak: as in alloc_pd
+capi/verbs/soft/provider/provider.c alloc_device malloc-leak: as in alloc_pd
+capi/verbs/soft/provider/requests.c wr_set_inline_data_list malloc-leak: it is in the last request of the queue pair
 capi/front/object/attr.c front_attr_get use-of-uninitialized-value: predefined sets p whenever it sets *flag
 '
 

@@ -20,7 +20,10 @@ static bool carries(const struct soft_header *in) { return in->op == SOFT_SEND |
 
 static void answer(struct soft_link *link, enum soft_op op, uint32_t status, void *data, size_t length,
                    void *owned) {
-    if (link->in.type != IBV_QPT_RC) return;
+    if (link->in.type != IBV_QPT_RC) {
+        free(owned);
+        return;
+    }
     struct soft_frame *frame = calloc(1, sizeof *frame);
     if (frame == NULL) { // the asking side must not wait for ever
         free(owned);
