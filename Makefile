@@ -272,7 +272,7 @@ test: all faults examples soak-programs $(BENCH_PROGRAMS) $(C_TESTS) $(SOFT_PROV
 	GO=$(GO) ONLY='$(ONLY)' scripts/test.sh $(BUILD) $(abspath $(C_TESTS))
 
 # Programs on InfiniBand verbs, on an adapter in software; part of the tests.
-test-verbs: all $(SOFT_PROVIDER)
+test-verbs: all faults $(SOFT_PROVIDER)
 	GO=$(GO) ONLY=./internal/e2e/verbs scripts/test.sh $(BUILD)
 
 # Not part of the tests: it installs whole systems.

@@ -3,10 +3,13 @@
 package verbs
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/libckpt/libckpt/internal/e2e"
 )
@@ -95,4 +98,65 @@ func TestForeignPeer(t *testing.T) {
 	if w.Ended() {
 		t.Errorf("the job has ended: %s", w.Said())
 	}
+}
+
+// stopped is the process of the job that has stopped itself, 0 if none has.
+func stopped(w *e2e.Whole) int {
+	for _, pid := range w.Mark.Ranks() {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if end := strings.LastIndexByte(string(stat), ')'); err == nil && end > 0 && strings.HasPrefix(string(stat[end:]), ") T") {
+			return pid
+		}
+	}
+	return 0
+}
+
+// TestLateCopy: rank 0 adds to memory of rank 1, whose frozen copy is made late. What rank 0 adds after its own image
+// must not be in that of rank 1, so it waits for that copy.
+func TestLateCopy(t *testing.T) {
+	need(t)
+	w, letGo := newEdges(t, "adds", 2)
+	w.CkptRun = filepath.Join(built.Root, "build/obj/faults/bin/ckptrun")
+	if _, err := os.Stat(w.CkptRun); err != nil {
+		t.Fatalf("%v: run make faults first", err)
+	}
+	stall := filepath.Join(w.Run.Dir, "stall")
+	must(t, os.WriteFile(stall, nil, 0o644))
+	w.RankEnv = map[int][]string{
+		0: {"CKPT_FAULT=stage.snapshot=stop:1"},
+		1: {"CKPT_FAULT=stage.snapshot=stall", "CKPT_FAULT_STALL=" + stall},
+	}
+	must(t, w.Start("shell"))
+	ready(t, w)
+	sum := filepath.Join(w.Run.Dir, "edges", "sum-0")
+	l := life{t: t, w: w}
+	if !l.begun() || !e2e.Poll(patience, nil, func() bool { _, err := os.Stat(sum); return err == nil }) {
+		t.Fatalf("it ended too early: %s", w.Said())
+	}
+	saved := make(chan bool, 1)
+	go func() { saved <- l.save("continue") }()
+	pid, before, early := 0, "", false
+	if e2e.Poll(patience, nil, func() bool { pid = stopped(w); return pid != 0 }) {
+		before = mustRead(t, sum)
+		must(t, syscall.Kill(pid, syscall.SIGCONT))
+		// Rank 1 stands. If rank 0 went on, it would add now, and the sum be wrong after a restart.
+		early = e2e.Poll(3*time.Second, nil, func() bool { return mustRead(t, sum) != before })
+	}
+	must(t, os.Remove(stall))
+	switch ok := <-saved; {
+	case pid == 0:
+		t.Fatalf("rank 0 does not come to its copy: %s", w.Said())
+	case early:
+		t.Fatal("rank 0 goes on while rank 1 has no copy of its memory")
+	case !ok:
+		t.Fatalf("it was not saved: %s", w.Said())
+	}
+	must(t, w.Kill(jobLimit, true))
+	w.RankEnv = nil
+	must(t, w.Restart("shell"))
+	if !l.begun() {
+		t.Fatalf("it has ended: %s", w.Said())
+	}
+	letGo()
+	rightEdges(t, w)
 }

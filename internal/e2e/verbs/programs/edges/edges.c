@@ -73,13 +73,21 @@ static void together(const char *what) {
     hear(what, !rank, &c, 1);
 }
 
-static void ready(void) {
+static int gone(void) {
     char path[4096];
+    snprintf(path, sizeof path, "%s/go", dir);
+    return access(path, F_OK) == 0;
+}
+
+static void say_ready(void) {
     together("ready");
     printf("rank %d: ready\n", rank);
     fflush(stdout);
-    snprintf(path, sizeof path, "%s/go", dir);
-    while (access(path, F_OK)) nap();
+}
+
+static void ready(void) {
+    say_ready();
+    while (!gone()) nap();
 }
 
 static void open_all(int fork_safe) {
@@ -291,6 +299,27 @@ static void forks(void) {
     together("checked");
 }
 
+// Additions all the time: the sum in rank 1's image is the one that rank 0's image knows.
+static void adds(void) {
+    uint64_t n = 0;
+    say_ready();
+    while (rank == 0 && !gone()) {
+        post(IBV_WR_ATOMIC_FETCH_AND_ADD, 1, IBV_SEND_SIGNALED, &words[300], 8, theirs.words + 8 * 400,
+             theirs.rkey);
+        fine(sends, 1);
+        if (words[300] != n)
+            wrong("the sum was %llu after %llu additions of 1", (unsigned long long)words[300],
+                  (unsigned long long)n);
+        n++;
+        tell("sum", 0, &n, sizeof n);
+    }
+    if (rank == 0) tell("end", 0, &n, sizeof n);
+    hear("end", 0, &n, sizeof n);
+    if (rank == 1 && (n == 0 || words[400] != n))
+        wrong("the sum is %llu, not %llu", (unsigned long long)words[400], (unsigned long long)n);
+    together("checked");
+}
+
 int main(int argc, char **argv) {
     if (argc < 3) return fprintf(stderr, "usage: edges CASE DIR\n"), 2;
     const char *name = argv[1];
@@ -312,6 +341,8 @@ int main(int argc, char **argv) {
         numbers();
     else if (!strcmp(name, "forks"))
         forks();
+    else if (!strcmp(name, "adds"))
+        adds();
     else
         wrong("no such case");
     printf("rank %d: right\n", rank);
