@@ -10,6 +10,16 @@ $(PKG)/front/libibverbs.so.1: $(VERBS_FRONT_OBJS) capi/verbs/front/libibverbs.ma
 	    -Wl,--version-script=capi/verbs/front/libibverbs.map -o $@ $(VERBS_FRONT_OBJS)
 PARTS += $(PKG)/front/libibverbs.so.1
 
+# What libraries of rdma-core for some adapters alone are to programs: their functions say that this is none of them.
+DIRECT := libmlx5 libmlx4 libefa libmana
+DIRECT_FRONTS := $(DIRECT:%=$(PKG)/front/%.so.1)
+$(DIRECT:%=$(OBJ)/capi/verbs/direct/gen/zz_%.o): C_EXTRA := -Icapi -fvisibility=hidden
+$(DIRECT_FRONTS): $(PKG)/front/%.so.1: $(OBJ)/capi/verbs/direct/gen/zz_%.o capi/verbs/direct/gen/zz_%.map
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -shared -Wl,-z,defs -Wl,-z,now -Wl,-soname,$*.so.1 \
+	    -Wl,--version-script=capi/verbs/direct/gen/zz_$*.map -o $@ $<
+PARTS += $(DIRECT_FRONTS)
+
 # It is linked with nothing: the machine's libibverbs is loaded when a program asks for devices.
 VERBS_BACK_OBJS := $(patsubst %.c,$(OBJ)/%.o,$(wildcard capi/verbs/back/*.c))
 $(VERBS_BACK_OBJS): C_EXTRA := -Icapi -fvisibility=hidden

@@ -7,9 +7,10 @@
 //	go run ./cmd/mpigen -check   exit 1 when one of them is stale, and name it
 //
 // From a third list, section.list, it writes the code that reads and writes the section "messages" of images,
-// in C and in Go.
+// in C and in Go. From a fourth, direct.list, it writes the stand-ins for libmlx5 and the like, which are no MPI but
+// as many functions.
 //
-// It owns capi/canon/gen, capi/front/gen, capi/back/gen, drain/zz_section.go, docs/coverage.md and
+// It owns capi/canon/gen, capi/front/gen, capi/back/gen, capi/verbs/direct/gen, drain/zz_section.go, docs/coverage.md and
 // a part of docs/image-sections.md. It may not know the header of any MPI: what differs between MPIs is a
 // macro or an inline function of capi/front (per application ABI) and of capi/back (compiled against the
 // real mpi.h). The generated code calls these by kind.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -96,6 +97,11 @@ func generate() (map[string][]byte, error) {
 		"capi/std/gen/mpi.h":             standardHeader(fs, cs),
 		"docs/coverage.md":               coverage(fs),
 	}
+	stands, err := direct(directList)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(files, stands)
 	chapters := map[string][]*function{}
 	for _, f := range fs {
 		chapters[f.chapter] = append(chapters[f.chapter], f)
@@ -117,7 +123,7 @@ func generate() (map[string][]byte, error) {
 // leftovers names files that look generated but are not generated any more.
 func leftovers(root string, files map[string][]byte) ([]string, error) {
 	var left []string
-	for _, dir := range []string{"capi/canon/gen", "capi/front/gen", "capi/back/gen", "drain"} {
+	for _, dir := range []string{"capi/canon/gen", "capi/front/gen", "capi/back/gen", directGen, "drain"} {
 		found, err := filepath.Glob(filepath.Join(root, dir, "zz_*"))
 		if err != nil {
 			return nil, err

@@ -21,7 +21,12 @@ const jobLimit = 8 * time.Minute
 // newPingpong prepares a ping-pong as a job of two.
 func newPingpong(t *testing.T, p pingpong, iterations int) *e2e.Whole {
 	t.Helper()
-	argv := p.argv(iterations)
+	return newPair(t, p.argv(iterations))
+}
+
+// newPair prepares a job of a server and a client. The third word of a command is the port of the server.
+func newPair(t *testing.T, argv [2][]string) *e2e.Whole {
+	t.Helper()
 	w, err := e2e.NewWhole(built, t.TempDir(), argv[0]...)
 	must(t, err)
 	w.Ranks, w.Together = 2, true
