@@ -58,6 +58,20 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+// TestDirectRefuses: a list of functions that cannot be right is not written from.
+func TestDirectRefuses(t *testing.T) {
+	for what, text := range map[string]string{
+		"want two words":            "library libx.so.1\nversion X_1\nerror\n",
+		"not an answer":             "library libx.so.1\nversion X_1\nmaybe x_open\n",
+		"of no library and version": "library libx.so.1\nerror x_open\n",
+		"twice":                     "library libx.so.1\nversion X_1\nerror x_open\nerror x_open\n",
+	} {
+		if _, err := direct(text); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("want %q: %v", what, err)
+		}
+	}
+}
+
 // TestParseSectionRefuses: a list that contradicts itself is not written from.
 func TestParseSectionRefuses(t *testing.T) {
 	if _, err := parseSection(sectionList); err != nil {
