@@ -61,7 +61,7 @@ run() {
 }
 
 # Whole jobs on a machine that others use too fail now and then by what the machine did. One or two tests of a part that
-# failed are run alone, three times: all must pass. They are named at the end with what they said at first, because a
+# failed are run alone, twice: both must pass. They are named at the end with what they said at first, because a
 # fault that is seen once is a fault. Never run again: a data race, a panic, a time that was over.
 again() {
     local args=() once packages
@@ -79,8 +79,8 @@ again() {
         esac
         shift
     done
-    printf '\n== again, alone, three times: %s\n' "$names"
-    run /dev/null "${args[@]}" -count=3 -timeout 20m -run "^($(IFS='|'; echo "${once[*]}"))\$" "${packages[@]}"
+    printf '\n== again, alone, twice: %s\n' "$names"
+    run /dev/null "${args[@]}" -count=2 -timeout 9m -run "^($(IFS='|'; echo "${once[*]}"))\$" "${packages[@]}"
 }
 
 machine() {
@@ -112,7 +112,7 @@ done_with() {
     if [ ${#unsteady[@]} -gt 0 ]; then
         cat "$failures"
         machine
-        echo "test: these failed at first, as above, and passed three times when they ran alone: ${unsteady[*]}"
+        echo "test: these failed at first, as above, and passed twice when they ran alone: ${unsteady[*]}"
     fi
     echo "test: $1, $SECONDS s"
     exit 0

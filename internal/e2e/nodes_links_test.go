@@ -92,6 +92,11 @@ func TestNodesIPv6(t *testing.T) {
 			p := step(native, 3, native.argv...)
 			// MPICH 4.0 computes, and then may never end by itself; above it ckptrun sees to that.
 			computed := Poll(patience, p.Done(), func() bool { _, err := os.Stat(native.file("result")); return err == nil })
+			// Slurm ends it: a srun that is killed leaves its job, and the job the processors.
+			s.says("scancel", "--user=root")
+			if !Poll(patience, nil, func() bool { return s.says("squeue", "--noheader") == "" }) {
+				t.Fatalf("the native job does not end: %s\n%s", s.says("squeue"), s.logs())
+			}
 			native.mark.KillAll()
 			if _, err := p.Wait(patience); err != nil {
 				t.Fatal(err)
