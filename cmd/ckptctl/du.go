@@ -45,14 +45,8 @@ blocks that are shared with files elsewhere, by links or clones. --ranks shows a
 	keep := cmd.Flags().Int("keep", 0, "committed epochs that would be kept (default: CKPT_KEEP, or 2)")
 	ranks := cmd.Flags().Bool("ranks", false, "show each rank's image")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if !cmd.Flags().Changed("keep") {
-			var err error
-			if *keep, err = keepFromEnv(); err != nil {
-				return err
-			}
-		}
-		if *keep < 1 {
-			return usagef("--keep %d: at least one epoch is always kept", *keep)
+		if err := keepGiven(cmd, keep); err != nil {
+			return err
 		}
 		report, err := diskUse(args[0], *keep, true)
 		if err != nil {

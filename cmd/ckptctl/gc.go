@@ -41,14 +41,8 @@ There nobody is asked whether a job runs; the newest epoch always stays.`,
 	keep := cmd.Flags().Int("keep", 0, "committed epochs to keep (default: CKPT_KEEP, or 2)")
 	dry := cmd.Flags().Bool("dry-run", false, "only say what would be removed")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if !cmd.Flags().Changed("keep") {
-			var err error
-			if *keep, err = keepFromEnv(); err != nil {
-				return err
-			}
-		}
-		if *keep < 1 {
-			return usagef("--keep %d: at least one epoch is always kept", *keep)
+		if err := keepGiven(cmd, keep); err != nil {
+			return err
 		}
 		gc := collect
 		if objects.Is(args[0]) {
@@ -67,6 +61,19 @@ There nobody is asked whether a job runs; the newest epoch always stays.`,
 		return err
 	}
 	return cmd
+}
+
+// keepGiven is what --keep says, or else the environment.
+func keepGiven(cmd *cobra.Command, keep *int) (err error) {
+	if !cmd.Flags().Changed("keep") {
+		if *keep, err = keepFromEnv(); err != nil {
+			return err
+		}
+	}
+	if *keep < 1 {
+		return usagef("--keep %d: at least one epoch is always kept", *keep)
+	}
+	return nil
 }
 
 func keepFromEnv() (int, error) {
