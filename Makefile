@@ -268,7 +268,10 @@ check: all examples $(C_TESTS)
 
 include bench/module.mk
 
-test: all faults examples soak-programs $(BENCH_PROGRAMS) $(C_TESTS) $(SOFT_PROVIDER)
+# What tests start, without other people's programs.
+tests-need: all faults examples soak-programs $(BENCH_PROGRAMS) $(C_TESTS) $(SOFT_PROVIDER)
+
+test: tests-need
 	GO=$(GO) ONLY='$(ONLY)' scripts/test.sh $(BUILD) $(abspath $(C_TESTS))
 
 # Programs on InfiniBand verbs, on an adapter in software; part of the tests.
@@ -278,7 +281,7 @@ test-verbs: all faults $(SOFT_PROVIDER)
 # Not part of the tests: it installs whole systems.
 SUITES ?= trixie forky
 matrix:
-	TARGETS='$(or $(TARGETS),demo crosswise)' scripts/matrix.sh $(SUITES)
+	GO=$(GO) TESTS='$(TESTS)' TARGETS='$(or $(TARGETS),$(if $(TESTS),,demo crosswise))' scripts/matrix.sh $(SUITES)
 
 one-mpi:
 	TARGETS='$(or $(TARGETS),demo)' scripts/onempi.sh
@@ -335,7 +338,7 @@ deb-test:
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all faults setup examples demo demo-embed demo-levels demo-nodes demo-verbs crosswise check test test-verbs matrix one-mpi bench soak soak-programs campaign fuzz lint analyze format generate install dist deb deb-test clean FORCE
+.PHONY: all faults setup examples demo demo-embed demo-levels demo-nodes demo-verbs crosswise check test tests-need test-verbs matrix one-mpi bench soak soak-programs campaign fuzz lint analyze format generate install dist deb deb-test clean FORCE
 FORCE:
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

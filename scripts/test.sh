@@ -8,6 +8,7 @@
 #   ONLY=packages    only the packages, and not what needs whole programs
 #   ONLY=./ckpt/...  only these packages, whatever they need; several are separated by spaces
 #   ONLY=REGEXP      only the tests whose name it matches, with and without MPI
+#   PASSED=1         names tests that passed, too
 set -uo pipefail
 
 go=${GO:-go}
@@ -52,11 +53,13 @@ part() {
     fi
 }
 
+hidden='|--- PASS:'
+[ -z "${PASSED:-}" ] || hidden=
 # run LOG COMMAND...: with its output in the log and, but for what tells nothing, on the screen.
 run() {
     local log=$1
     shift
-    "$@" </dev/null 2>&1 | tee "$log" | grep -vE '^ *(=== (RUN|PAUSE|CONT|NAME)|--- PASS:)|^\?.*no test files'
+    "$@" </dev/null 2>&1 | tee "$log" | grep -vE "^ *(=== (RUN|PAUSE|CONT|NAME)$hidden)|^\?.*no test files"
     return "${PIPESTATUS[0]}"
 }
 
