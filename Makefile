@@ -12,6 +12,8 @@
 #   make test-verbs  those of programs on InfiniBand verbs, on an adapter in software; as root
 #   make crosswise  a program of each ABI above each MPI, continued above each; and chains that alternate
 #   make matrix     demo and crosswise on other releases of Debian (SUITES="trixie forky"), by debootstrap; as root
+#                   TESTS=REGEXP runs these tests there.  matrix-short does a part of it, on trixie; moves continues jobs of
+#                   each release in each other
 #   make one-mpi    demo with one MPI alone, the other hidden, for each (TARGETS=...); as root
 #   make bench      measure; results go to bench/results/
 #   make soak       save, kill and continue random programs, hundreds of times
@@ -283,6 +285,15 @@ SUITES ?= trixie forky
 matrix:
 	GO=$(GO) TESTS='$(TESTS)' TARGETS='$(or $(TARGETS),$(if $(TESTS),,demo crosswise))' scripts/matrix.sh $(SUITES)
 
+# A short form for each change; it says when this machine cannot do it.
+SHORT_TESTS := ^(TestFortran|TestExportedSymbols|TestCompanions|TestReplaced|TestWrongMPI|TestBindNow)$$
+matrix-short:
+	GO=$(GO) SHORT=1 TESTS='$(SHORT_TESTS)' TARGETS=demo scripts/matrix.sh trixie
+
+# Jobs that go on in another release of Debian.
+moves: all examples
+	GO=$(GO) scripts/moves.sh $(BUILD) $(SUITES)
+
 one-mpi:
 	TARGETS='$(or $(TARGETS),demo)' scripts/onempi.sh
 
@@ -338,7 +349,7 @@ deb-test:
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all faults setup examples demo demo-embed demo-levels demo-nodes demo-verbs crosswise check test tests-need test-verbs matrix one-mpi bench soak soak-programs campaign fuzz lint analyze format generate install dist deb deb-test clean FORCE
+.PHONY: all faults setup examples demo demo-embed demo-levels demo-nodes demo-verbs crosswise check test tests-need test-verbs matrix matrix-short moves one-mpi bench soak soak-programs campaign fuzz lint analyze format generate install dist deb deb-test clean FORCE
 FORCE:
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

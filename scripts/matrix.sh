@@ -7,7 +7,10 @@
 # as root.  With TESTS, a regular expression, those tests of the suite are run after them; TESTS=./PATH runs all tests of packages.
 # One line a suite goes to MATRIX/table, all output to MATRIX/SUITE.log.  It takes some ten minutes a suite the first time.
 #
-#   matrix.sh --in SUITE COMMAND...     runs a command in a suite that is installed, in its copy of the sources
+#   matrix.sh --in SUITE COMMAND...     runs a command in a suite that is installed, in its copy of the sources; LEND=DIR is
+#                                       /srv/lent there
+#
+# With SHORT=1 a machine that cannot do this at all says so, and passes.
 #
 # The mounts that a suite needs, its processes and its /dev/shm are in namespaces of their own and vanish with them.  Go, its
 # modules and what it has compiled are this machine's.
@@ -20,7 +23,6 @@ targets=${TARGETS-demo crosswise}
 go=${GO:-go}
 [ $# -gt 0 ] || { echo "usage: matrix.sh SUITE... | --in SUITE COMMAND..." >&2; exit 2; }
 
-# What SHORT=1 says and passes when this machine cannot do it at all.
 cannot() {
     [ -z "${SHORT:-}" ] || { echo "matrix-short: skipped: $1" && exit 0; }
     echo "matrix: $1" >&2
@@ -60,20 +62,21 @@ within() {
     local root=$1 go_root go_mod go_cache
     shift
     go_root=$(cd / && "$go" env GOROOT) && go_mod=$(cd / && "$go" env GOMODCACHE) && go_cache=$(cd / && "$go" env GOCACHE)
-    mkdir -p "$go_mod" "$go_cache" "$root/usr/local/go" "$root/srv/go-mod" "$root/srv/go-cache"
+    mkdir -p "$go_mod" "$go_cache" "$root/usr/local/go" "$root/srv/go-mod" "$root/srv/go-cache" "$root/srv/lent"
     # shellcheck disable=SC2016
     unshare --mount --propagation private --pid --fork --kill-child bash -c '
-        root=$1 go_root=$2 go_mod=$3 go_cache=$4
-        shift 4
+        root=$1 go_root=$2 go_mod=$3 go_cache=$4 lend=$5
+        shift 5
         for d in sys dev; do mount --rbind /$d "$root/$d"; done
         mount -t proc proc "$root/proc"
         mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
         mount --bind "$go_root" "$root/usr/local/go"
         mount --bind "$go_mod" "$root/srv/go-mod"
         mount --bind "$go_cache" "$root/srv/go-cache"
+        [ -z "$lend" ] || mount --bind "$lend" "$root/srv/lent"
         exec chroot "$root" /usr/bin/env -i HOME=/srv LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive GOMODCACHE=/srv/go-mod GOCACHE=/srv/go-cache \
             PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"' \
-        bash "$root" "$go_root" "$go_mod" "$go_cache" $(env | grep -E '^(GOPROXY|GOSUMDB|GONOSUMDB|https?_proxy|no_proxy)=' || true) "$@"
+        bash "$root" "$go_root" "$go_mod" "$go_cache" "${LEND:-}" $(env | grep -E '^(GOPROXY|GOSUMDB|GONOSUMDB|https?_proxy|no_proxy)=' || true) "$@"
 }
 
 version() { within "$1" bash -c "dpkg-query -W -f '\${Version}' $2 2>/dev/null || echo none"; }
@@ -119,7 +122,7 @@ for suite; do
         install_suite "$root" "$suite" && lend_network "$root" && check_out "$root/srv/libckpt"
     } >"$log" 2>&1 </dev/null || result="could not be installed"
     if [ "$result" != passed ]; then
-        [ -z "${SHORT:-}" ] || [ -e "$root/.installed" ] || cannot "debootstrap does not work here: $(tail -n 1 "$log")"
+        [ -e "$root/.installed" ] || cannot "debootstrap does not work here: $(tail -n 1 "$log")"
     elif [ -n "$targets" ] && ! within "$root" bash -c "cd /srv/libckpt && make -j$(nproc) $targets" >>"$log" 2>&1 </dev/null; then
         result=FAILED
     elif [ -n "${TESTS:-}" ]; then

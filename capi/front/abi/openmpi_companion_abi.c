@@ -50,7 +50,7 @@ static void call_error(int sort, void *handle, int *code, void *function) {
 EXPORT MPI_Errhandler ckpt_front_cxx_errhandler(int sort, void *function, openmpi_cxx_invoke *invoke) {
     MPI_Errhandler e = front_errhandler_new(function, sort, 0);
     invokes[sort] = invoke;
-    front_errhandler_call(e, call_error);
+    front_errhandler_call(e, call_error, 1);
     return e;
 }
 
