@@ -4,6 +4,7 @@
 // companion (openmpi_cxx.c), use of libmpi besides the functions of MPI; and what the Fortran companion
 // uses when everything is bound at once.
 #include <stdlib.h>
+#include <string.h>
 
 #include "front/abi/openmpi_cxx.h"
 #include "front/abi/openmpi_fortran.h"
@@ -87,3 +88,63 @@ EXPORT MPI_Datatype ompi_datatype_match_size(int size, int class, int language) 
     PMPI_Type_match_size(class, size, &t);
     return t;
 }
+
+// ---- Fortran of Open MPI 5 and 6, when everything is bound at once ----
+
+EXPORT int ompi_instance_count = 1;
+
+EXPORT int ompi_fortran_neighbor_count(MPI_Comm comm, int *in, int *out) { return front_blocks(comm, 1, out, in); }
+EXPORT int ompi_datatype_destroy(MPI_Datatype *type) { return PMPI_Type_free(type); }
+// Arrays that a request needs until it is complete: the MPI below has taken copies.
+EXPORT int ompi_coll_base_add_release_arrays_cb(MPI_Request request) {
+    (void)request;
+    return MPI_SUCCESS;
+}
+
+// What mpi_f08 calls a status has the words of Fortran's.
+enum { STATUS_BYTES = sizeof(MPI_Status) };
+EXPORT int PMPI_Status_f082f(const void *f08, MPI_Fint *f) {
+    memcpy(f, f08, STATUS_BYTES);
+    return MPI_SUCCESS;
+}
+EXPORT int PMPI_Status_f2f08(const MPI_Fint *f, void *f08) {
+    memcpy(f08, f, STATUS_BYTES);
+    return MPI_SUCCESS;
+}
+EXPORT MPI_Fint PMPI_Session_c2f(MPI_Session session) { return (MPI_Fint)session; }
+EXPORT MPI_Session PMPI_Session_f2c(MPI_Fint session) { return (MPI_Session)session; }
+
+#define NOT_HERE(name) \
+    EXPORT int name(void) { return front_not_here(#name); }
+// Our part of libmpi_mpifh has the functions that call these.
+NOT_HERE(ompi_info_get)
+NOT_HERE(ompi_info_get_nthkey)
+NOT_HERE(ompi_info_get_valuelen)
+NOT_HERE(PMPIX_Comm_ack_failed)
+NOT_HERE(PMPIX_Comm_agree)
+NOT_HERE(PMPIX_Comm_failure_ack)
+NOT_HERE(PMPIX_Comm_failure_get_acked)
+NOT_HERE(PMPIX_Comm_get_failed)
+NOT_HERE(PMPIX_Comm_iagree)
+NOT_HERE(PMPIX_Comm_is_revoked)
+NOT_HERE(PMPIX_Comm_ishrink)
+NOT_HERE(PMPIX_Comm_revoke)
+NOT_HERE(PMPIX_Comm_shrink)
+#define NOT_HERE_MPI(name)   \
+    NOT_HERE(PMPI_##name)    \
+    extern EXPORT int MPI_##name(void) __attribute__((weak, alias("PMPI_" #name)));
+NOT_HERE_MPI(Abi_get_fortran_booleans)
+NOT_HERE_MPI(Abi_get_fortran_info)
+NOT_HERE_MPI(Abi_set_fortran_booleans)
+NOT_HERE_MPI(Abi_set_fortran_info)
+NOT_HERE_MPI(Buffer_flush)
+NOT_HERE_MPI(Buffer_iflush)
+#define NOT_HERE_BUFFERS(object)           \
+    NOT_HERE_MPI(object##_attach_buffer)   \
+    NOT_HERE_MPI(object##_attach_buffer_c) \
+    NOT_HERE_MPI(object##_detach_buffer)   \
+    NOT_HERE_MPI(object##_detach_buffer_c) \
+    NOT_HERE_MPI(object##_flush_buffer)    \
+    NOT_HERE_MPI(object##_iflush_buffer)
+NOT_HERE_BUFFERS(Comm)
+NOT_HERE_BUFFERS(Session)
