@@ -128,6 +128,17 @@ static void ends(MPI_Comm comm, int rc, int wrong, MPI_Fint *ierr) {
         END(sort)                                                                                         \
     }
 
+// The same, and the count of the first buffer is for each member.
+#define TO(name, mixed, COUNT, DISP, sort)                                                                \
+    EXPORT void name(CFI_cdesc_t *x1, COUNT *sendcount, MPI_Fint *sendtype, CFI_cdesc_t *x2,              \
+                     COUNT *recvcount, MPI_Fint *recvtype, MPI_Fint *comm sort##_PARAM, MPI_Fint *ierr) { \
+        BEGIN void *from = whole(x1, &wrong), *to = whole(x2, &wrong);                                    \
+        if (!wrong)                                                                                       \
+            rc = PMPI_##mixed(from, *sendcount, PMPI_Type_f2c(*sendtype), to, *recvcount,                 \
+                              PMPI_Type_f2c(*recvtype), c sort##_ARG);                                    \
+        END(sort)                                                                                         \
+    }
+
 // name(buf, count, type, buf, counts, displacements, type, comm)
 #define ALLV(name, mixed, COUNT, DISP, sort)                                                              \
     EXPORT void name(CFI_cdesc_t *x1, COUNT *sendcount, MPI_Fint *sendtype, CFI_cdesc_t *x2,              \
@@ -173,16 +184,29 @@ static void ends(MPI_Comm comm, int rc, int wrong, MPI_Fint *ierr) {
     }
 
 // name(buf, count, type, buf, count, type, root, comm)
-#define ROOTED(name, mixed, COUNT, DISP, sort)                                                            \
+#define GATHER(name, mixed, COUNT, DISP, sort)                                                            \
     EXPORT void name(CFI_cdesc_t *x1, COUNT *sendcount, MPI_Fint *sendtype, CFI_cdesc_t *x2,              \
                      COUNT *recvcount, MPI_Fint *recvtype, MPI_Fint *root, MPI_Fint *comm sort##_PARAM,   \
                      MPI_Fint *ierr) {                                                                    \
-        BEGIN struct part s = part(x1, *sendcount, *sendtype), r = part(x2, *recvcount, *recvtype);       \
-        wrong = s.wrong | r.wrong;                                                                        \
+        BEGIN struct part s = part(x1, *sendcount, *sendtype);                                            \
+        void *to = whole(x2, &wrong);                                                                     \
+        wrong |= s.wrong;                                                                                 \
         if (!wrong)                                                                                       \
-            rc = PMPI_##mixed(s.buf, (COUNT)s.count, s.type, r.buf, (COUNT)r.count, r.type, *root,        \
-                              c sort##_ARG);                                                              \
+            rc = PMPI_##mixed(s.buf, (COUNT)s.count, s.type, to, *recvcount, PMPI_Type_f2c(*recvtype),    \
+                              *root, c sort##_ARG);                                                       \
         done(&s);                                                                                         \
+        END(sort)                                                                                         \
+    }
+#define SCATTER(name, mixed, COUNT, DISP, sort)                                                           \
+    EXPORT void name(CFI_cdesc_t *x1, COUNT *sendcount, MPI_Fint *sendtype, CFI_cdesc_t *x2,              \
+                     COUNT *recvcount, MPI_Fint *recvtype, MPI_Fint *root, MPI_Fint *comm sort##_PARAM,   \
+                     MPI_Fint *ierr) {                                                                    \
+        BEGIN void *from = whole(x1, &wrong);                                                             \
+        struct part r = part(x2, *recvcount, *recvtype);                                                  \
+        wrong |= r.wrong;                                                                                 \
+        if (!wrong)                                                                                       \
+            rc = PMPI_##mixed(from, *sendcount, PMPI_Type_f2c(*sendtype), r.buf, (COUNT)r.count, r.type,  \
+                              *root, c sort##_ARG);                                                       \
         done(&r);                                                                                         \
         END(sort)                                                                                         \
     }
@@ -229,12 +253,12 @@ static void ends(MPI_Comm comm, int rc, int wrong, MPI_Fint *ierr) {
 
 FORMS(BCAST, bcast, Bcast, Ibcast)
 FORMS(ALL, allgather, Allgather, Iallgather)
-FORMS(ALL, alltoall, Alltoall, Ialltoall)
+FORMS(TO, alltoall, Alltoall, Ialltoall)
 FORMS(ALLV, allgatherv, Allgatherv, Iallgatherv)
 FORMS(TOV, alltoallv, Alltoallv, Ialltoallv)
 FORMS(TOW, alltoallw, Alltoallw, Ialltoallw, 0)
-FORMS(ROOTED, gather, Gather, Igather)
-FORMS(ROOTED, scatter, Scatter, Iscatter)
+FORMS(GATHER, gather, Gather, Igather)
+FORMS(SCATTER, scatter, Scatter, Iscatter)
 FORMS(GATHERV, gatherv, Gatherv, Igatherv)
 FORMS(SCATTERV, scatterv, Scatterv, Iscatterv)
 BOTH(TOW, neighbor_alltoallw, Neighbor_alltoallw, MPI_Aint, PLAIN, 1)
