@@ -14,6 +14,7 @@
 #   make matrix     demo and crosswise on other releases of Debian (SUITES="trixie forky"), by debootstrap; as root
 #                   TESTS=REGEXP runs these tests there.  matrix-short does a part of it, on trixie; moves continues jobs of
 #                   each release in each other
+#   make links      jobs over nodes whose links lose, delay, double and reorder frames; as root
 #   make one-mpi    demo with one MPI alone, the other hidden, for each (TARGETS=...); as root
 #   make bench      measure; results go to bench/results/
 #   make soak       save, kill and continue random programs, hundreds of times
@@ -270,15 +271,16 @@ check: all examples $(C_TESTS)
 
 include bench/module.mk
 
-# What tests start, without other people's programs.
-tests-need: all faults examples soak-programs $(BENCH_PROGRAMS) $(C_TESTS) $(SOFT_PROVIDER)
-
-test: tests-need
+test: all faults examples soak-programs $(BENCH_PROGRAMS) $(C_TESTS) $(SOFT_PROVIDER)
 	GO=$(GO) ONLY='$(ONLY)' scripts/test.sh $(BUILD) $(abspath $(C_TESTS))
 
 # Programs on InfiniBand verbs, on an adapter in software; part of the tests.
 test-verbs: all faults $(SOFT_PROVIDER)
 	GO=$(GO) ONLY=./internal/e2e/verbs scripts/test.sh $(BUILD)
+
+# Links between nodes that lose, delay, double and reorder frames, each on each node; a case of it is in the tests.
+links: all faults examples
+	GO=$(GO) CKPT_E2E_LINKS=all ONLY='^TestNodesLinks$$' scripts/test.sh $(BUILD)
 
 # Not part of the tests: it installs whole systems.
 SUITES ?= trixie forky
@@ -349,7 +351,7 @@ deb-test:
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all faults setup examples demo demo-embed demo-levels demo-nodes demo-verbs crosswise check test tests-need test-verbs matrix matrix-short moves one-mpi bench soak soak-programs campaign fuzz lint analyze format generate install dist deb deb-test clean FORCE
+.PHONY: all faults setup examples demo demo-embed demo-levels demo-nodes demo-verbs crosswise check test test-verbs matrix matrix-short moves links one-mpi bench soak soak-programs campaign fuzz lint analyze format generate install dist deb deb-test clean FORCE
 FORCE:
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

@@ -127,7 +127,7 @@ for suite; do
         result=FAILED
     elif [ -n "${TESTS:-}" ]; then
         # What test.sh leaves out on the screen is wanted here.
-        within "$root" bash -c "cd /srv/libckpt && make -j$(nproc) tests-need && ONLY=\$1 PASSED=1 GO=/usr/local/go/bin/go scripts/test.sh build" bash "$TESTS" \
+        within "$root" bash -c "cd /srv/libckpt && make -j$(nproc) all faults examples && ONLY=\$1 PASSED=1 GO=/usr/local/go/bin/go scripts/test.sh build" bash "$TESTS" \
             >>"$log" 2>&1 </dev/null || result=FAILED
         result="$result: $(tested "$log")"
     fi
