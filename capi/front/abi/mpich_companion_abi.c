@@ -100,6 +100,19 @@ EXPORT MPI_Session PMPI_Session_f2c(MPI_Fint session) { return (MPI_Session)sess
 extern EXPORT __typeof__(PMPI_Session_c2f) MPI_Session_c2f __attribute__((weak, alias("PMPI_Session_c2f")));
 extern EXPORT __typeof__(PMPI_Session_f2c) MPI_Session_f2c __attribute__((weak, alias("PMPI_Session_f2c")));
 
+// The module mpi_f08 has statuses of the same words.
+#define STATUS_F08(name)                                            \
+    EXPORT int PMPI_Status_##name(const void *from, void *to) {     \
+        memcpy(to, from, sizeof(MPI_Status));                       \
+        return MPI_SUCCESS;                                         \
+    }                                                               \
+    extern EXPORT __typeof__(PMPI_Status_##name) MPI_Status_##name  \
+        __attribute__((weak, alias("PMPI_Status_" #name)));
+STATUS_F08(c2f08)
+STATUS_F08(f082c)
+STATUS_F08(f082f)
+STATUS_F08(f2f08)
+
 // ---- extensions that the Fortran library has names for ----
 
 #define EXTENSION(name, params)                                                                      \

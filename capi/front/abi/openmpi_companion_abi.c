@@ -101,18 +101,23 @@ EXPORT int ompi_coll_base_add_release_arrays_cb(MPI_Request request) {
     return MPI_SUCCESS;
 }
 
-// What mpi_f08 calls a status has the words of Fortran's.
-enum { STATUS_BYTES = sizeof(MPI_Status) };
-EXPORT int PMPI_Status_f082f(const void *f08, MPI_Fint *f) {
-    memcpy(f, f08, STATUS_BYTES);
-    return MPI_SUCCESS;
-}
-EXPORT int PMPI_Status_f2f08(const MPI_Fint *f, void *f08) {
-    memcpy(f08, f, STATUS_BYTES);
-    return MPI_SUCCESS;
-}
+// The module mpi_f08 has statuses of the same words.
+#define STATUS_F08(name)                                            \
+    EXPORT int PMPI_Status_##name(const void *from, void *to) {     \
+        memcpy(to, from, sizeof(MPI_Status));                       \
+        return MPI_SUCCESS;                                         \
+    }                                                               \
+    extern EXPORT __typeof__(PMPI_Status_##name) MPI_Status_##name  \
+        __attribute__((weak, alias("PMPI_Status_" #name)));
+STATUS_F08(c2f08)
+STATUS_F08(f082c)
+STATUS_F08(f082f)
+STATUS_F08(f2f08)
 EXPORT MPI_Fint PMPI_Session_c2f(MPI_Session session) { return (MPI_Fint)session; }
 EXPORT MPI_Session PMPI_Session_f2c(MPI_Fint session) { return (MPI_Session)session; }
+
+extern EXPORT __typeof__(PMPI_Session_c2f) MPI_Session_c2f __attribute__((weak, alias("PMPI_Session_c2f")));
+extern EXPORT __typeof__(PMPI_Session_f2c) MPI_Session_f2c __attribute__((weak, alias("PMPI_Session_f2c")));
 
 #define NOT_HERE(name) \
     EXPORT int name(void) { return front_not_here(#name); }
@@ -137,6 +142,7 @@ NOT_HERE_MPI(Abi_get_fortran_booleans)
 NOT_HERE_MPI(Abi_get_fortran_info)
 NOT_HERE_MPI(Abi_set_fortran_booleans)
 NOT_HERE_MPI(Abi_set_fortran_info)
+NOT_HERE_MPI(Session_set_info)
 NOT_HERE_MPI(Buffer_flush)
 NOT_HERE_MPI(Buffer_iflush)
 #define NOT_HERE_BUFFERS(object)           \

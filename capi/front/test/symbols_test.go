@@ -14,7 +14,7 @@ const system = "/usr/lib/x86_64-linux-gnu"
 
 // own are the symbols of real MPIs that no program is meant to use: the libraries' own parts that
 // happen to be exported, and the tables that debuggers read.
-var own = regexp.MustCompile(`^(MPIR_|MPII_|MPIX_|PMPIX_|MPID|mpid|mpiext_|mpimsgq_|mpidbg_|MPI_T_PVAR_ALL_HANDLES)`)
+var own = regexp.MustCompile(`^(MPIR_|MPII_|MPIX_|PMPIX_|MPID|MPIU_|MPIO_|MPIOI_|mpid|mpiext_|mpimsgq_|mpidbg_|MPI_T_PVAR_ALL_HANDLES)`)
 
 // symbols returns an ELF file's dynamic symbols, defined and not.
 func symbols(t *testing.T, file string) (defined map[string]elf.Symbol, needed []string) {
