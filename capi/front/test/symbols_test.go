@@ -183,6 +183,11 @@ func TestCoverageTable(t *testing.T) {
 	for column, implementation := range []string{"MPICH 4.0", "Open MPI 4.1"} {
 		library := []string{"libmpich.so.12", "libmpi.so.40"}[column]
 		theirs, _ := symbols(t, filepath.Join(system, library))
+		newer := []string{"MPI_Status_get_source", "MPI_Alltoallw_init"}[column]
+		if theirs[newer].Name != "" {
+			t.Logf("the table is about %s, and this distribution has a newer one, with %s", implementation, newer)
+			continue
+		}
 		ours, _ := symbols(t, filepath.Join(buildTree(t), "lib/ckpt/front", library))
 		listed := map[string]bool{}
 		for _, row := range regexp.MustCompile("(?m)^\\| `(MPI_\\w+)` \\| (.*?) \\| (.*?) \\|").FindAllStringSubmatch(string(text), -1) {
