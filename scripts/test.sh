@@ -19,7 +19,7 @@ shift
 cd "$(dirname "$0")/.." || exit 1
 
 # Open MPI does not start as root unless it is told twice.
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 # What failed is said once more at the end, with the machine it failed on: the log is long.
 said=$(mktemp)
