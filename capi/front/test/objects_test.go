@@ -215,9 +215,9 @@ func TestFortranVectors(t *testing.T) {
 	}
 }
 
-// TestSegments: PMIx 5 maps segments at addresses that its server has chosen, which may be those of the program's memory:
+// TestPMIxSegments: PMIx 5 maps segments at addresses that its server has chosen, which may be those of the program's memory:
 // under ckptrun it maps none.
-func TestSegments(t *testing.T) {
+func TestPMIxSegments(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts MPI processes")
 	}
