@@ -52,7 +52,6 @@ save=$common'
 abi=$1 mpi=$2 dir=$3
 mkdir -p "$dir" && cd "$dir"
 cp "$build/examples/heat.$abi" program && cp "$top/examples/heat/heat.par" .
-[ -e plain.raw ] || launch "$mpi" env LD_LIBRARY_PATH="$build/lib/ckpt/front" ./program $heat output=plain.raw log=plain.log checkpoint_every=0 >plain.out 2>&1 || true
 launch "$mpi" "$build/bin/ckptrun" --mpi "$mpi" --keep 50 --dir ckpt -- ./program $heat checkpoint_every=100 output=saved.raw log=saved.log >first.out 2>&1'
 # shellcheck disable=SC2016
 again=$common'
