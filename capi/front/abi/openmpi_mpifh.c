@@ -257,7 +257,8 @@ static int alltoallw(void *sendbuf, const MPI_Fint *sendcounts, const MPI_Fint *
     int n = 0;
     ckpt_front_blocks(c, 0, &n, &n);
     // With MPI_IN_PLACE the argument may be one value instead of an array.
-    MPI_Datatype *s = fortran_types(from == FORTRAN_IN_PLACE ? 0 : n, sendtypes), *r = fortran_types(n, recvtypes);
+    MPI_Datatype *s = fortran_types(from == FORTRAN_IN_PLACE ? 0 : n, sendtypes),
+                 *r = fortran_types(n, recvtypes);
     int rc;
     if (request == NULL)
         rc = PMPI_Alltoallw(from, sendcounts, sdispls, s, to, recvcounts, rdispls, r, c);

@@ -10,7 +10,8 @@ int main(int argc, char **argv) {
     int n = 0;
     MPI_Init(&argc, &argv);
     FILE *maps = fopen("/proc/self/maps", "r");
-    while (maps != NULL && fgets(line, sizeof line, maps) != NULL) n += strstr(line, "/pmix-gds-shmem") != NULL;
+    while (maps != NULL && fgets(line, sizeof line, maps) != NULL)
+        n += strstr(line, "/pmix-gds-shmem") != NULL;
     printf("segments: %s\n", maps == NULL ? "not known" : n > 0 ? "some" : "none");
     MPI_Finalize();
     return maps == NULL;
