@@ -14,7 +14,7 @@
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 #define EXPORT __attribute__((visibility("default")))
 
-#define set fortran_set
+#define set fortran_set // what each function ends with
 
 // ---- groups ----
 
@@ -288,19 +288,4 @@ EXPORT void ompi_ialltoallw_f(void *sendbuf, MPI_Fint *sendcounts, MPI_Fint *sdi
 
 // ---- names ----
 
-#define NAMED(target, name) extern EXPORT __typeof__(target) name __attribute__((weak, alias(#target)));
-// The names of one function.
-#define NAMES(lower, upper, mixed)             \
-    NAMED(ompi_##lower##_f, MPI_##upper)       \
-    NAMED(ompi_##lower##_f, mpi_##lower)       \
-    NAMED(ompi_##lower##_f, mpi_##lower##_)    \
-    NAMED(ompi_##lower##_f, mpi_##lower##__)   \
-    NAMED(ompi_##lower##_f, MPI_##mixed##_f)   \
-    NAMED(ompi_##lower##_f, MPI_##mixed##_f08) \
-    NAMED(ompi_##lower##_f, PMPI_##upper)      \
-    NAMED(ompi_##lower##_f, pmpi_##lower)      \
-    NAMED(ompi_##lower##_f, pmpi_##lower##_)   \
-    NAMED(ompi_##lower##_f, pmpi_##lower##__)  \
-    NAMED(ompi_##lower##_f, PMPI_##mixed##_f)  \
-    NAMED(ompi_##lower##_f, PMPI_##mixed##_f08)
-MPIFH_FUNCTIONS(NAMES)
+MPIFH_FUNCTIONS(FORTRAN_NAMES)

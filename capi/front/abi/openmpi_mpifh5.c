@@ -11,22 +11,6 @@
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 #define EXPORT __attribute__((visibility("default")))
 
-// The names of one function.
-#define NAMED(target, name) extern EXPORT __typeof__(target) name __attribute__((weak, alias(#target)));
-#define NAMES(lower, upper, mixed)             \
-    NAMED(ompi_##lower##_f, MPI_##upper)       \
-    NAMED(ompi_##lower##_f, mpi_##lower)       \
-    NAMED(ompi_##lower##_f, mpi_##lower##_)    \
-    NAMED(ompi_##lower##_f, mpi_##lower##__)   \
-    NAMED(ompi_##lower##_f, MPI_##mixed##_f)   \
-    NAMED(ompi_##lower##_f, MPI_##mixed##_f08) \
-    NAMED(ompi_##lower##_f, PMPI_##upper)      \
-    NAMED(ompi_##lower##_f, pmpi_##lower)      \
-    NAMED(ompi_##lower##_f, pmpi_##lower##_)   \
-    NAMED(ompi_##lower##_f, pmpi_##lower##__)  \
-    NAMED(ompi_##lower##_f, PMPI_##mixed##_f)  \
-    NAMED(ompi_##lower##_f, PMPI_##mixed##_f08)
-
 // ---- collective calls: those that do not block, and persistent ones ----
 
 // Hands out the request that a call has made.
@@ -49,7 +33,7 @@ static void made(int rc, MPI_Request r, MPI_Fint *request, MPI_Fint *ierr) {
                               PMPI_Comm_f2c(*comm) info_value, &r);                                          \
         made(rc, r, request, ierr);                                                                          \
     }                                                                                                        \
-    NAMES(lower, upper, mixed)
+    FORTRAN_NAMES(lower, upper, mixed)
 
 #define SCATTERV(lower, upper, mixed, info_param, info_value)                                               \
     EXPORT void ompi_##lower##_f(void *sendbuf, MPI_Fint *sendcounts, MPI_Fint *displs, MPI_Fint *sendtype, \
@@ -61,7 +45,7 @@ static void made(int rc, MPI_Request r, MPI_Fint *request, MPI_Fint *ierr) {
                               PMPI_Comm_f2c(*comm) info_value, &r);                                         \
         made(rc, r, request, ierr);                                                                         \
     }                                                                                                       \
-    NAMES(lower, upper, mixed)
+    FORTRAN_NAMES(lower, upper, mixed)
 
 #define ALLGATHERV(lower, upper, mixed, info_param, info_value)                                         \
     EXPORT void ompi_##lower##_f(void *sendbuf, MPI_Fint *sendcount, MPI_Fint *sendtype, void *recvbuf, \
@@ -73,7 +57,7 @@ static void made(int rc, MPI_Request r, MPI_Fint *request, MPI_Fint *ierr) {
                               PMPI_Comm_f2c(*comm) info_value, &r);                                     \
         made(rc, r, request, ierr);                                                                     \
     }                                                                                                   \
-    NAMES(lower, upper, mixed)
+    FORTRAN_NAMES(lower, upper, mixed)
 
 #define ALLTOALLV(lower, upper, mixed, info_param, info_value)                                               \
     EXPORT void ompi_##lower##_f(void *sendbuf, MPI_Fint *sendcounts, MPI_Fint *sdispls, MPI_Fint *sendtype, \
@@ -85,7 +69,7 @@ static void made(int rc, MPI_Request r, MPI_Fint *request, MPI_Fint *ierr) {
                               PMPI_Comm_f2c(*comm) info_value, &r);                                          \
         made(rc, r, request, ierr);                                                                          \
     }                                                                                                        \
-    NAMES(lower, upper, mixed)
+    FORTRAN_NAMES(lower, upper, mixed)
 
 #define REDUCE_SCATTER(lower, upper, mixed, info_param, info_value)                                         \
     EXPORT void ompi_##lower##_f(void *sendbuf, void *recvbuf, MPI_Fint *recvcounts, MPI_Fint *type,        \
@@ -96,7 +80,7 @@ static void made(int rc, MPI_Request r, MPI_Fint *request, MPI_Fint *ierr) {
                               PMPI_Type_f2c(*type), PMPI_Op_f2c(*op), PMPI_Comm_f2c(*comm) info_value, &r); \
         made(rc, r, request, ierr);                                                                         \
     }                                                                                                       \
-    NAMES(lower, upper, mixed)
+    FORTRAN_NAMES(lower, upper, mixed)
 
 // A datatype for each member, or for each neighbour, whose displacements are addresses. The MPI below takes a copy.
 #define ALLTOALLW(lower, upper, mixed, neighbors, displacement, info_param, info_value)                    \
@@ -117,7 +101,7 @@ static void made(int rc, MPI_Request r, MPI_Fint *request, MPI_Fint *ierr) {
         free(t);                                                                                           \
         made(rc, r, request, ierr);                                                                        \
     }                                                                                                      \
-    NAMES(lower, upper, mixed)
+    FORTRAN_NAMES(lower, upper, mixed)
 
 GATHERV(igatherv, IGATHERV, Igatherv, , )
 SCATTERV(iscatterv, ISCATTERV, Iscatterv, , )
@@ -168,7 +152,7 @@ EXPORT void ompi_info_get_f(MPI_Fint *info, char *key, MPI_Fint *valuelen, char 
     }
     fortran_set(ierr, rc);
 }
-NAMES(info_get, INFO_GET, Info_get)
+FORTRAN_NAMES(info_get, INFO_GET, Info_get)
 
 EXPORT void ompi_info_get_string_f(MPI_Fint *info, char *key, MPI_Fint *buflen, char *value, MPI_Fint *flag,
                                    MPI_Fint *ierr, int key_len, int value_len) {
@@ -183,7 +167,7 @@ EXPORT void ompi_info_get_string_f(MPI_Fint *info, char *key, MPI_Fint *buflen, 
     }
     fortran_set(ierr, rc);
 }
-NAMES(info_get_string, INFO_GET_STRING, Info_get_string)
+FORTRAN_NAMES(info_get_string, INFO_GET_STRING, Info_get_string)
 
 EXPORT void ompi_info_get_valuelen_f(MPI_Fint *info, char *key, MPI_Fint *valuelen, MPI_Fint *flag,
                                      MPI_Fint *ierr, int key_len) {
@@ -196,7 +180,7 @@ EXPORT void ompi_info_get_valuelen_f(MPI_Fint *info, char *key, MPI_Fint *valuel
     }
     fortran_set(ierr, rc);
 }
-NAMES(info_get_valuelen, INFO_GET_VALUELEN, Info_get_valuelen)
+FORTRAN_NAMES(info_get_valuelen, INFO_GET_VALUELEN, Info_get_valuelen)
 
 EXPORT void ompi_info_get_nthkey_f(MPI_Fint *info, MPI_Fint *n, char *key, MPI_Fint *ierr, int key_len) {
     char text[MPI_MAX_INFO_KEY + 1] = "";
@@ -204,4 +188,4 @@ EXPORT void ompi_info_get_nthkey_f(MPI_Fint *info, MPI_Fint *n, char *key, MPI_F
     if (rc == MPI_SUCCESS) blanks(key, key_len, text);
     fortran_set(ierr, rc);
 }
-NAMES(info_get_nthkey, INFO_GET_NTHKEY, Info_get_nthkey)
+FORTRAN_NAMES(info_get_nthkey, INFO_GET_NTHKEY, Info_get_nthkey)
