@@ -55,8 +55,10 @@ part() {
 
 # What of a part took longest: where somebody looks who wants the whole to take less.
 slowest() {
-    sed -nE 's/^(--- PASS: (Test[A-Za-z0-9_]*) \(([0-9.]+)s\)|ok  \t([^ \t]+)\t([0-9.]+)s.*)$/\3\5 \2\4/p' "$said" | sort -rn |
-        head -8 | awk '$1 >= 10 { line = line (line ? ", " : "") $2 " " int($1) " s" } END { if (line) print "-- slowest: " line }'
+    local of='--- PASS: (Test[A-Za-z0-9_]*) \(([0-9.]+)s\)'
+    grep -qE "^$of" "$said" || of='ok  \t([^ \t]+)\t([0-9.]+)s.*'
+    sed -nE "s/^$of\$/\2 \1/p" "$said" | sort -rn | head -8 |
+        awk '$1 >= 10 { line = line (line ? ", " : "") $2 " " int($1) " s" } END { if (line) print "-- slowest: " line }'
 }
 
 # run LOG COMMAND...: with its output in the log and, but for what tells nothing, on the screen.
