@@ -12,6 +12,9 @@
 #   make test-verbs  those of programs on InfiniBand verbs, on an adapter in software; as root
 #   make crosswise  a program of each ABI above each MPI, continued above each; and chains that alternate
 #   make matrix     demo and crosswise on other releases of Debian (SUITES="trixie forky"), by debootstrap; as root
+#                   TESTS=REGEXP runs these tests there.  matrix-short does a part of it, on trixie; moves continues jobs of
+#                   each release in each other
+#   make links      jobs over nodes whose links lose, delay, double and reorder frames; as root
 #   make one-mpi    demo with one MPI alone, the other hidden, for each (TARGETS=...); as root
 #   make bench      measure; results go to bench/results/
 #   make soak       save, kill and continue random programs, hundreds of times
@@ -275,10 +278,23 @@ test: all faults examples soak-programs $(BENCH_PROGRAMS) $(C_TESTS) $(SOFT_PROV
 test-verbs: all faults $(SOFT_PROVIDER)
 	GO=$(GO) ONLY=./internal/e2e/verbs scripts/test.sh $(BUILD)
 
+# Links between nodes that lose, delay, double and reorder frames, each on each node; a case of it is in the tests.
+links: all faults examples
+	GO=$(GO) CKPT_E2E_LINKS=all ONLY='^TestNodesLinks$$' scripts/test.sh $(BUILD)
+
 # Not part of the tests: it installs whole systems.
 SUITES ?= trixie forky
 matrix:
-	TARGETS='$(or $(TARGETS),demo crosswise)' scripts/matrix.sh $(SUITES)
+	GO=$(GO) TESTS='$(TESTS)' TARGETS='$(or $(TARGETS),$(if $(TESTS),,demo crosswise))' scripts/matrix.sh $(SUITES)
+
+# A short form for each change; it says when this machine cannot do it.
+SHORT_TESTS := ^(TestFortranVectors|TestBindNow|TestExportedSymbols|TestCompanions|TestReplaced)$$
+matrix-short:
+	GO=$(GO) SHORT=1 TESTS='$(SHORT_TESTS)' TARGETS=demo scripts/matrix.sh trixie
+
+# Jobs that go on in another release of Debian.
+moves: all examples
+	GO=$(GO) scripts/moves.sh $(BUILD) $(SUITES)
 
 one-mpi:
 	TARGETS='$(or $(TARGETS),demo)' scripts/onempi.sh
@@ -335,7 +351,7 @@ deb-test:
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all faults setup examples demo demo-embed demo-levels demo-nodes demo-verbs crosswise check test test-verbs matrix one-mpi bench soak soak-programs campaign fuzz lint analyze format generate install dist deb deb-test clean FORCE
+.PHONY: all faults setup examples demo demo-embed demo-levels demo-nodes demo-verbs crosswise check test test-verbs matrix matrix-short moves links one-mpi bench soak soak-programs campaign fuzz lint analyze format generate install dist deb deb-test clean FORCE
 FORCE:
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

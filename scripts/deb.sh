@@ -10,12 +10,14 @@ build=$(mkdir -p "$1" && cd "$1" && pwd)
 top=$(cd "$(dirname "$0")/.." && pwd)
 die() { echo "deb: $*" >&2; exit 1; }
 missing=()
+# A package of no files, which dpkg-buildpackage asks for.
+dpkg-query -W -f '${Status}' build-essential 2>/dev/null | grep -q 'ok installed' || missing=(build-essential)
 for tool in dpkg-buildpackage:dpkg-dev dh:debhelper lintian:lintian fakeroot:fakeroot; do
     command -v "${tool%:*}" >/dev/null || missing+=("${tool#*:}")
 done
 if [ ${#missing[@]} -gt 0 ]; then
     [ "$(id -u)" = 0 ] || die "missing: apt-get install ${missing[*]}"
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null || die "apt-get could not install ${missing[*]}"
+    DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 install -y -qq --no-install-recommends "${missing[@]}" >/dev/null || die "apt-get could not install ${missing[*]}"
 fi
 
 rm -rf "$build/deb"

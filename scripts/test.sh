@@ -8,6 +8,7 @@
 #   ONLY=packages    only the packages, and not what needs whole programs
 #   ONLY=./ckpt/...  only these packages, whatever they need; several are separated by spaces
 #   ONLY=REGEXP      only the tests whose name it matches, with and without MPI
+#   PASSED=1         names tests that passed, too
 set -uo pipefail
 
 go=${GO:-go}
@@ -18,7 +19,7 @@ shift
 cd "$(dirname "$0")/.." || exit 1
 
 # Open MPI does not start as root unless it is told twice.
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 # What failed is said once more at the end, with the machine it failed on: the log is long.
 said=$(mktemp)
@@ -61,11 +62,14 @@ slowest() {
         awk '$1 >= 10 { line = line (line ? ", " : "") $2 " " int($1) " s" } END { if (line) print "-- slowest: " line }'
 }
 
+
+hidden='|--- PASS:'
+[ -z "${PASSED:-}" ] || hidden=
 # run LOG COMMAND...: with its output in the log and, but for what tells nothing, on the screen.
 run() {
     local log=$1
     shift
-    "$@" </dev/null 2>&1 | tee "$log" | grep -vE '^ *(=== (RUN|PAUSE|CONT|NAME)|--- PASS:)|^\?.*no test files'
+    "$@" </dev/null 2>&1 | tee "$log" | grep -vE "^ *(=== (RUN|PAUSE|CONT|NAME)$hidden)|^\?.*no test files"
     return "${PIPESTATUS[0]}"
 }
 

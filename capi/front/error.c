@@ -202,7 +202,8 @@ FRONT(int, Error_string, (int errorcode, char *string, int *resultlen)) {
 
 struct handler {
     void (*function)(void *, int *, ...);
-    front_error_call *call; // of the C++ bindings, which know how to call function; else NULL
+    front_error_call *call; // of bindings, which know how to call function; else NULL
+    int again;              // C++: they call it for each error that a function returns, too
     int sort, fortran;
     int refs; // the application's handle, and every object that has it
 };
@@ -220,9 +221,11 @@ void front_errhandler_release(ckpt_vid v) {
     }
 }
 
-void front_errhandler_call(MPI_Errhandler errhandler, front_error_call *call) {
+void front_errhandler_call(MPI_Errhandler errhandler, front_error_call *call, int again) {
     struct handler *h = front_object(CKPT_KIND_ERRHANDLER, in_errh(errhandler));
-    if (h != NULL) h->call = call;
+    if (h == NULL) return;
+    h->call = call;
+    h->again = again;
 }
 
 // What raises the exception of C++ for the handler that says so; set by the bindings.
@@ -246,7 +249,7 @@ static void call_handler(struct handler *h, int sort, ckpt_vid vid, int *code) {
         MPI_Comm c = out_comm(vid);
         void *handle = sort == FRONT_WIN ? (void *)&w : sort == FRONT_FILE ? (void *)&f : &c;
         h->call(sort, handle, code, (void *)h->function);
-        told = *code;
+        if (h->again) told = *code;
         return;
     }
     if (h->fortran) {
@@ -311,13 +314,20 @@ static int raise(int sort, ckpt_vid vid, unsigned fn, int code) {
 
 void front_errhandler_raise(ckpt_vid errhandler, long handle, unsigned fn, int code) {
     struct handler *h = front_object(CKPT_KIND_ERRHANDLER, errhandler);
-    if (h != NULL)
+    if (h != NULL && h->call != NULL)
+        h->call(h->sort, &handle, &code, (void *)h->function);
+    else if (h != NULL)
         h->function(&handle, &code, NULL);
     else if (CKPT_VID_INDEX(errhandler) != ERRH_RETURN)
         fatal(fn, code);
 }
 
 int front_error(int sort, ckpt_vid vid, unsigned fn, long rc) { return raise(sort, vid, fn, front_code(rc)); }
+
+int front_not_here(const char *name) {
+    fprintf(stderr, "ckptrun: %s is not there under ckptrun: it returns an error\n", name);
+    return front_code(CANON_ERRCLASS_ERR_UNSUPPORTED_OPERATION);
+}
 
 int front_error_code(int sort, ckpt_vid vid, unsigned fn, int code) { return raise(sort, vid, fn, code); }
 
@@ -329,7 +339,7 @@ int front_too_large(int sort, ckpt_vid vid, unsigned fn) {
 
 MPI_Errhandler front_errhandler_new(void *function, int sort, int fortran) {
     struct handler *h = front_alloc(sizeof *h);
-    *h = (struct handler){(void (*)(void *, int *, ...))function, NULL, sort, fortran, 1};
+    *h = (struct handler){(void (*)(void *, int *, ...))function, NULL, 0, sort, fortran, 1};
     return out_errh(front_object_new(CKPT_KIND_ERRHANDLER, h));
 }
 
