@@ -63,6 +63,7 @@ enum v_function {
     V_ARM,         // v_cq, solicited only
     V_TEXT,        // enum v_text, number, char *, size_t
     V_RATE,        // enum v_rate, number; a number
+    V_MR_AGAIN,    // v_mr, flags, ibv_pd *, addr, length, access, int *errno; enum ibv_rereg_mr_err_code
     V_FUNCTIONS
 };
 

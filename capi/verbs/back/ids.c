@@ -122,11 +122,8 @@ void ids_mr(struct v_mr *m, bool number) {
     ENTER(mrs, m->m.lkey, m, chain);
 }
 
-// Nobody knows the keys any more when this returns.
-void ids_mr_end(struct v_mr *m) {
-    take(&lists_lock);
-    REMOVE(mrs, v_mr, m->m.lkey, m, chain);
-    give(&lists_lock);
+// Nobody knows the real keys any more when this returns.
+void ids_mr_changed(struct v_mr *m) {
     for (int r = 0; r < V_RANKS; r++)
         if (m->asked[r / 64] >> (r % 64) & 1) {
             if (r == root->rank)
@@ -134,6 +131,13 @@ void ids_mr_end(struct v_mr *m) {
             else
                 verbs_host.ask(r, VERBS_FORGET, m->m.rkey, NULL, 0);
         }
+}
+
+void ids_mr_end(struct v_mr *m) {
+    take(&lists_lock);
+    REMOVE(mrs, v_mr, m->m.lkey, m, chain);
+    give(&lists_lock);
+    ids_mr_changed(m);
 }
 
 void ids_qp(struct v_qp *q, bool number) {

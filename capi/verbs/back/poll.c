@@ -134,6 +134,26 @@ bool cq_keep(struct v_cq *c, const struct ibv_wc *wc) {
     return true;
 }
 
+void cq_keep_all(struct v_cq *c) {
+    struct ibv_wc wc[32];
+    for (int n; (n = poll_real(c, 32, wc)) > 0;)
+        for (int i = 0; i < n; i++) cq_keep(c, &wc[i]);
+}
+
+// As adapters do it, or should: what a queue pair has completed before a reset is not seen after it.  What is real
+// still is taken first, since its places in the logs are good only now.
+void cq_take_back(struct v_cq *c, uint32_t number) {
+    take(&c->lock);
+    cq_keep_all(c);
+    uint32_t to = c->tail;
+    for (uint32_t from = c->tail; from != c->head; from++) {
+        const struct ibv_wc *w = &c->kept[from & (c->capacity - 1)];
+        if (w->qp_num != number) c->kept[to++ & (c->capacity - 1)] = *w;
+    }
+    c->head = to;
+    give(&c->lock);
+}
+
 long f_poll(const long *a) {
     struct v_cq *c = ARG(struct v_cq *, 0);
     int n = ARG(int, 1), got = 0;

@@ -29,7 +29,9 @@ int qp_make(struct v_qp *q) {
 
 long f_qp(const long *a) {
     struct v_qp *q = ARG(struct v_qp *, 0);
-    int e = qp_make(q);
+    const struct ibv_qp_cap *cap = &q->init.cap;
+    uint32_t most = (uint32_t)LIMITS(q->q.context)->max_qp_wr;
+    int e = cap->max_send_wr > most || (!q->srq && cap->max_recv_wr > most) ? EINVAL : qp_make(q);
     if (e) return e;
     ids_qp(q, true);
     list_add(&root->qps, &q->node);
@@ -113,6 +115,8 @@ long f_qp_modify(const long *a) {
     }
     switch (attr.qp_state) {
     case IBV_QPS_RESET:
+        cq_take_back(q->send_cq, q->q.qp_num);
+        if (q->recv_cq != q->send_cq) cq_take_back(q->recv_cq, q->q.qp_num);
         forget(q);
         break;
     case IBV_QPS_INIT:

@@ -58,6 +58,7 @@ struct soft_receive {
 struct soft_queue {
     struct soft_receive *ring;
     uint32_t size, head, tail; // head: the next one posted; tail: the next one used
+    uint32_t pieces;           // a receive has at most as many
     uint32_t limit;            // below so many receives a shared queue tells, once; 0: never
     const void *pd;
     void *of;
@@ -217,7 +218,8 @@ void soft_queue_filled(struct soft_queue *queue);
 
 // ---- queue.c ----
 void soft_complete(struct soft_cq *cq, const struct ibv_wc *wc, bool solicited);
-int soft_queue_init(struct soft_queue *queue, uint32_t size, const void *pd);
+int soft_queue_init(struct soft_queue *queue, uint32_t size, uint32_t pieces, const void *pd);
+void soft_cq_forget(struct soft_cq *cq, uint32_t number); // completions of a queue pair
 int soft_queue_post(struct soft_queue *queue, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 bool soft_queue_take(struct soft_queue *queue, struct soft_receive *into);
 

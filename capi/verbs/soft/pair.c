@@ -36,7 +36,7 @@ int soft_qp_new(const struct soft_qp_init *init, struct soft_qp **made) {
     qp->all_signaled = init->all_signaled, qp->send = init->send, qp->receive = init->receive,
     qp->of = init->of;
     STAILQ_INIT(&qp->sends);
-    rc = soft_queue_init(&qp->own, init->srq != NULL ? 0 : init->cap.max_recv_wr, init->pd);
+    rc = soft_queue_init(&qp->own, init->srq != NULL ? 0 : init->cap.max_recv_wr, init->cap.max_recv_sge, init->pd);
     qp->queue = init->srq != NULL ? init->srq : &qp->own;
     pthread_mutex_lock(&soft.lock);
     if (rc == 0) rc = soft.net.claim(soft.net.who, qp->lid, soft.port, &qp->number);
@@ -94,7 +94,7 @@ void soft_qp_fail(struct soft_qp *qp) {
     flush_receives(qp);
 }
 
-// Nothing is told of what was posted.
+// Nothing is told of what was posted, and what has been told but not been polled is taken back.
 static void reset(struct soft_qp *qp) {
     struct soft_send *send;
     qp->state = IBV_QPS_RESET; // so that nothing new is taken
@@ -107,6 +107,8 @@ static void reset(struct soft_qp *qp) {
     forget_requests(qp);
     qp->torn = false;
     qp->own.tail = qp->own.head;
+    soft_cq_forget(qp->send, qp->number);
+    soft_cq_forget(qp->receive, qp->number);
     qp->attr = (struct ibv_qp_attr){0};
 }
 

@@ -82,7 +82,7 @@ void soft_cq_arm(struct soft_cq *cq, bool solicited);
 
 // ---- shared receive queues ----
 
-int soft_srq_new(const void *pd, uint32_t receives, void *of, struct soft_queue **made);
+int soft_srq_new(const void *pd, uint32_t receives, uint32_t pieces, void *of, struct soft_queue **made);
 int soft_srq_modify(struct soft_queue *srq, const struct ibv_srq_attr *attr, int mask);
 void soft_srq_query(struct soft_queue *srq, struct ibv_srq_attr *attr);
 void soft_srq_free(struct soft_queue *srq);

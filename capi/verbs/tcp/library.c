@@ -159,6 +159,18 @@ TCP_EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *at, size_t length,
     return ibv_reg_mr_iova2(pd, at, length, (uintptr_t)at, (unsigned)access);
 }
 
+TCP_EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *at, size_t length,
+                            int access) {
+    int rc = ops->rereg_mr((struct abi_mr *)mr, flags, pd, at, length, access);
+    if (rc != 0) {
+        errno = rc;
+        return IBV_REREG_MR_ERR_CMD;
+    }
+    if (flags & IBV_REREG_MR_CHANGE_PD) mr->pd = pd;
+    if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) mr->addr = at, mr->length = length;
+    return 0;
+}
+
 TCP_EXPORT int ibv_dereg_mr(struct ibv_mr *mr) { return ops->dereg_mr((struct abi_mr *)mr); }
 
 TCP_EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context) {
