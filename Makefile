@@ -10,6 +10,7 @@
 #   make check      build, lint, and the tests that start no MPI job: what to run before each commit
 #   make test       all tests; ONLY=REGEXP those with such names, ONLY=./ckpt/... or ONLY=packages a part
 #   make test-verbs  those of programs on InfiniBand verbs, on an adapter in software; as root
+#   make test-pyverbs rdma-core's own tests on it, LIVES=n saves, kills and restarts
 #   make crosswise  a program of each ABI above each MPI, continued above each; and chains that alternate
 #   make matrix     demo and crosswise on other releases of Debian (SUITES="trixie forky"), by debootstrap; as root
 #   make one-mpi    demo with one MPI alone, the other hidden, for each (TARGETS=...); as root
@@ -56,7 +57,7 @@ ifneq ($(MAKECMDGOALS),clean)
 include $(SETUP)
 endif
 $(SETUP): FORCE
-	@BACKS='$(BACKS)' scripts/setup.sh $@ $(if $(filter test test-verbs demo-verbs soak,$(MAKECMDGOALS)),test,$(if $(filter check lint format,$(MAKECMDGOALS)),lint))
+	@BACKS='$(BACKS)' scripts/setup.sh $@ $(if $(filter test test-verbs test-pyverbs demo-verbs soak,$(MAKECMDGOALS)),test,$(if $(filter check lint format,$(MAKECMDGOALS)),lint))
 
 setup: $(SETUP)
 	@echo "setup: all is there; Go is $(GO)"
@@ -275,6 +276,11 @@ test: all faults examples soak-programs $(BENCH_PROGRAMS) $(C_TESTS) $(SOFT_PROV
 test-verbs: all faults $(SOFT_PROVIDER)
 	GO=$(GO) ONLY=./internal/e2e/verbs scripts/test.sh $(BUILD)
 
+# rdma-core's own tests in Python, saved, killed and continued LIVES=n times; the table is kept.  As root.
+test-pyverbs: all faults $(SOFT_PROVIDER)
+	CKPT_PYVERBS_LIVES=$(or $(LIVES),12) CKPT_PYVERBS_TABLE=$(CURDIR)/bench/results/pyverbs.md GO=$(GO) ONLY='^TestPyverbs$$' \
+	    scripts/test.sh $(BUILD)
+
 # Not part of the tests: it installs whole systems.
 SUITES ?= trixie forky
 matrix:
@@ -335,7 +341,7 @@ deb-test:
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all faults setup examples demo demo-embed demo-levels demo-nodes demo-verbs crosswise check test test-verbs matrix one-mpi bench soak soak-programs campaign fuzz lint analyze format generate install dist deb deb-test clean FORCE
+.PHONY: all faults setup examples demo demo-embed demo-levels demo-nodes demo-verbs crosswise check test test-verbs test-pyverbs matrix one-mpi bench soak soak-programs campaign fuzz lint analyze format generate install dist deb deb-test clean FORCE
 FORCE:
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)
