@@ -7,6 +7,7 @@
 //   ids.c      numbers that programs see, and the real ones; questions to other ranks
 //   device.c   devices and ports; objects.c: all other objects; qp.c: queue pairs
 //   post.c     sends and receives; poll.c: completions; event.c: events
+//   rnr.c      a peer that has no receive for too long
 //   drain.c    nothing is under way any more; make.c: all is made again after a restart
 #ifndef VERBS_LOWER_H
 #define VERBS_LOWER_H
@@ -86,12 +87,14 @@ void ids_mr_end(struct v_mr *m);
 void ids_mr_changed(struct v_mr *m); // its real keys are others now
 void ids_qp(struct v_qp *q, bool number);
 void ids_qp_end(struct v_qp *q);
+void ids_qp_hide(struct v_qp *q, bool hide); // its number leads to nothing
 struct v_qp *ids_qp_of(uint32_t number);
 struct v_qp *ids_real_qp(uint32_t number);
 uint32_t ids_lkey(uint32_t lkey);
 uint32_t ids_rkey(struct v_qp *q, uint32_t rkey);
 int ids_rank_of(uint32_t qpn);
 bool ids_who(uint32_t qpn, struct verbs_who *who); // a queue pair of the job
+int ids_ask(int rank, int question, uint32_t id, void *answer, size_t bytes);
 bool ids_back(uint32_t real, uint16_t slid, struct verbs_who *who);
 uint32_t ids_real_qpn(uint32_t qpn);
 bool ids_leads_to(const struct ibv_ah_attr *a, const struct verbs_who *who);
@@ -158,6 +161,9 @@ int channel_make(struct v_channel *c);
 void event_for(struct v_cq *c); // the program is to hear of it; with the queue's lock
 void events_keep(void);         // takes all real events
 int bells(int *list, int max);
+
+// ---- rnr.c ----------------------------------------------------------------------------------------
+void rnr_watch(void); // from now on
 
 // ---- drain.c, make.c ------------------------------------------------------------------------------
 size_t drain_holds(char *why, size_t bytes);

@@ -70,7 +70,11 @@ static bool settle(struct ibv_wc *w) {
     uint64_t id = w->wr_id & 0xffffffffffull;
     int kind = (int)(w->wr_id >> 56);
     if (!q) return false; // of one that was destroyed
-    if (w->status != IBV_WC_SUCCESS) q->failed = 1;
+    if (w->status != IBV_WC_SUCCESS) {
+        bool rnr = kind == ID_SEND && q->failed == V_FAILED_RNR;
+        if (rnr) w->status = IBV_WC_RNR_RETRY_EXC_ERR;
+        if (rnr || q->failed != V_FAILED_RNR) q->failed = V_FAILED;
+    }
     if (kind == ID_SEND) {
         uint64_t ordinal = ORDINAL(q->send_tail, id);
         const struct v_send *s = &q->send[ordinal & q->send_mask];
