@@ -183,6 +183,11 @@ struct soft_adapter {
     uint64_t next;         // when the next deadline comes; 0: there is none
     uint64_t answer_delay; // for tests, ns
     const char *hold;      // for tests: while this file exists no answer goes out
+    const char *gone;      // for tests: once this file exists there is no device
+    uint32_t most_wrs;     // of a queue; SOFT_WRS, or less for tests
+    bool lost;             // the device is gone
+    bool limited;          // for tests: registered memory is that of RLIMIT_MEMLOCK at most
+    uint64_t registered;
 };
 extern struct soft_adapter soft;
 
@@ -230,5 +235,6 @@ void *soft_memory(uint32_t key, const void *pd, uint64_t iova, uint64_t length, 
 // ---- pair.c ----
 struct soft_qp *soft_qp_find(uint32_t number);
 void soft_qp_fail(struct soft_qp *qp);
+void soft_qp_fail_all(void);
 
 #endif

@@ -18,9 +18,10 @@ struct soft_qp *soft_qp_find(uint32_t number) {
 // ---- life ----
 
 static int check_init(const struct soft_qp_init *init) {
+    if (soft.lost) return EIO;
     if (init->type != IBV_QPT_RC && init->type != IBV_QPT_UC && init->type != IBV_QPT_UD) return EOPNOTSUPP;
     const struct ibv_qp_cap *cap = &init->cap;
-    bool fits = cap->max_send_wr <= SOFT_WRS && cap->max_recv_wr <= SOFT_WRS &&
+    bool fits = cap->max_send_wr <= soft.most_wrs && cap->max_recv_wr <= soft.most_wrs &&
                 cap->max_send_sge <= SOFT_SGES && cap->max_recv_sge <= SOFT_SGES &&
                 cap->max_inline_data <= SOFT_INLINE;
     return fits && init->send != NULL && init->receive != NULL ? 0 : EINVAL;
@@ -92,6 +93,11 @@ void soft_qp_fail(struct soft_qp *qp) {
     soft_flush_sends(qp);
     forget_requests(qp);
     flush_receives(qp);
+}
+
+void soft_qp_fail_all(void) {
+    struct soft_qp *qp;
+    for (int i = 0; i < SOFT_BUCKETS; i++) LIST_FOREACH(qp, &soft.qps[i], others) soft_qp_fail(qp);
 }
 
 // Nothing is told of what was posted, and what has been told but not been polled is taken back.

@@ -57,11 +57,13 @@ struct soft_net {
 struct soft_tell {
     void (*completion)(void *of);                      // an armed queue has got an entry
     void (*event)(void *of, enum ibv_event_type type); // of a queue pair, queue or shared queue
+    void (*lost)(void);                                // the device is gone
 };
 
 // soft_start makes the adapter of this process, once. 0, or an errno.
 int soft_start(const struct soft_net *net, const struct soft_tell *tell);
-uint16_t soft_port(void); // where it listens
+uint16_t soft_port(void);     // where it listens
+uint32_t soft_most_wrs(void); // what a queue can hold
 
 // ---- memory ----
 

@@ -168,6 +168,8 @@ static void async_event(struct ibv_context *context, struct ibv_async_event *eve
     case IBV_EVENT_SRQ_LIMIT_REACHED:
         ((struct provider_srq *)event->element.srq)->noticed++;
         break;
+    case IBV_EVENT_DEVICE_FATAL:
+        break;
     default:
         ((struct provider_qp *)event->element.qp)->noticed++;
         break;
@@ -205,7 +207,7 @@ static int query_device_ex(struct ibv_context *context, const struct ibv_query_d
                                                .page_size_cap = 0xfffff000,
                                                .vendor_id = 0xffffff,
                                                .max_qp = 1 << 16,
-                                               .max_qp_wr = SOFT_WRS,
+                                               .max_qp_wr = (int)soft_most_wrs(),
                                                .max_sge = SOFT_SGES,
                                                .max_sge_rd = SOFT_SGES,
                                                .max_cq = 1 << 16,
