@@ -199,6 +199,9 @@ func TestDeviceVanishes(t *testing.T) {
 			}
 			_, err := w.Wait(jobLimit)
 			must(t, err)
+			if want := "the InfiniBand device soft0 is gone"; !strings.Contains(w.Said(), want) {
+				t.Errorf("it does not say %q: %s", want, w.Said())
+			}
 			w.Env, w.RankEnv = nil, nil
 			must(t, w.Restart("shell"))
 			letGo()
