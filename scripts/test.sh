@@ -62,7 +62,6 @@ slowest() {
         awk '$1 >= 10 { line = line (line ? ", " : "") $2 " " int($1) " s" } END { if (line) print "-- slowest: " line }'
 }
 
-
 hidden='|--- PASS:'
 [ -z "${PASSED:-}" ] || hidden=
 # run LOG COMMAND...: with its output in the log and, but for what tells nothing, on the screen.
