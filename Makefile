@@ -10,6 +10,7 @@
 #   make check      build, lint, and the tests that start no MPI job: what to run before each commit
 #   make test       all tests; ONLY=REGEXP those with such names, ONLY=./ckpt/... or ONLY=packages a part
 #   make test-verbs  those of programs on InfiniBand verbs, on an adapter in software; as root
+#   make test-pyverbs rdma-core's own tests on it, LIVES=n saves, kills and restarts
 #   make crosswise  a program of each ABI above each MPI, continued above each; and chains that alternate
 #   make matrix     demo and crosswise on other releases of Debian (SUITES="trixie forky"), by debootstrap; as root
 #                   TESTS=REGEXP runs these tests there.  matrix-short does a part of it, on trixie; moves continues jobs of
@@ -59,7 +60,7 @@ ifneq ($(MAKECMDGOALS),clean)
 include $(SETUP)
 endif
 $(SETUP): FORCE
-	@BACKS='$(BACKS)' scripts/setup.sh $@ $(if $(filter test test-verbs demo-verbs soak,$(MAKECMDGOALS)),test,$(if $(filter check lint format,$(MAKECMDGOALS)),lint))
+	@BACKS='$(BACKS)' scripts/setup.sh $@ $(if $(filter test test-verbs test-pyverbs demo-verbs soak,$(MAKECMDGOALS)),test,$(if $(filter check lint format,$(MAKECMDGOALS)),lint))
 
 setup: $(SETUP)
 	@echo "setup: all is there; Go is $(GO)"
@@ -282,6 +283,11 @@ test-verbs: all faults $(SOFT_PROVIDER)
 links: all faults examples
 	GO=$(GO) CKPT_E2E_LINKS=all ONLY='^TestNodesLinks$$' scripts/test.sh $(BUILD)
 
+# rdma-core's own tests in Python, saved, killed and continued LIVES=n times; the table is kept.  As root.
+test-pyverbs: all faults $(SOFT_PROVIDER)
+	CKPT_PYVERBS_LIVES=$(or $(LIVES),12) CKPT_PYVERBS_TABLE=$(CURDIR)/bench/results/pyverbs.md GO=$(GO) ONLY='^TestPyverbs$$' \
+	    scripts/test.sh $(BUILD)
+
 # Not part of the tests: it installs whole systems.
 SUITES ?= trixie forky
 matrix:
@@ -351,7 +357,11 @@ deb-test:
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all faults setup examples demo demo-embed demo-levels demo-nodes demo-verbs crosswise check test test-verbs matrix matrix-short moves links one-mpi bench soak soak-programs campaign fuzz lint analyze format generate install dist deb deb-test clean FORCE
+.PHONY: all faults setup examples check lint analyze format generate clean FORCE
+.PHONY: demo demo-embed demo-levels demo-nodes demo-verbs
+.PHONY: test test-verbs test-pyverbs links crosswise matrix matrix-short moves one-mpi
+.PHONY: bench soak soak-programs campaign fuzz
+.PHONY: install dist deb deb-test
 FORCE:
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

@@ -28,6 +28,7 @@ type captureReport struct {
 	Tasks     []int    `json:"tasks,omitempty"`     // in regions mode: ranks that are here
 	Level     int      `json:"level,omitempty"`     // that the program wants
 	Named     int      `json:"named,omitempty"`     // pieces of its state
+	Node      string   `json:"node,omitempty"`      // whose ranks write the same pages once; "": this one writes all
 }
 
 func (r *captureReport) good() bool { return r.Failure == "" && len(r.Obstacles) == 0 }

@@ -363,6 +363,7 @@ type attempt struct {
 	copyRoom uint64 // with --snapshot-memory: what the copy may take
 	brake    *brake // watches that; nil: nobody does
 	// write, commit
+	same      elders
 	image     imageReport
 	unwritten error         // why this rank has no image
 	total     decision      // of a committed epoch
@@ -449,6 +450,7 @@ func (a *attempt) giveUp(err error) error {
 	}
 	err = a.failure(err)
 	a.dropLocal(err)
+	a.noPages(err)
 	// Told only now, so that the others' answer is not taken for the reason.
 	if a.stage >= stageWrite && a.j.group.rank() == 0 && !a.announced {
 		a.announce(noEpoch(err))
@@ -558,6 +560,7 @@ func (a *attempt) quiet() error {
 			mine.Failure = own.Error() // if there is a directory of that number, it is somebody else's
 		}
 	}
+	a.prepareElder()
 	all, err := gather(a, stepBegin, *mine)
 	if err == nil {
 		err = capturedEverywhere(all)
@@ -568,6 +571,7 @@ func (a *attempt) quiet() error {
 	if err == nil {
 		a.epoch = all[0].Epoch
 		a.keepFiles(all)
+		a.meetElders(all)
 		if a.ctx.Err() != nil {
 			err = context.Cause(a.ctx)
 		}
@@ -620,6 +624,9 @@ func (a *attempt) write() error {
 	a.image = imageReport{Host: a.j.meta.Host, Tasks: a.state.Tasks}
 	a.brakeOn() // not before an embedded runtime's rails are open again: that needs the program
 	err := a.writePatiently()
+	if err != nil {
+		a.noPages(err)
+	}
 	if a.copy != 0 {
 		a.brakeOff()
 		a.thaw()

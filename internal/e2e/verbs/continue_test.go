@@ -52,7 +52,7 @@ func rightEdges(t *testing.T, w *e2e.Whole) {
 // goes on after the first checkpoint.
 func TestEdgesContinued(t *testing.T) {
 	need(t)
-	for _, name := range []string{"late", "event", "numbers", "forks"} {
+	for _, name := range []string{"late", "event", "numbers", "forks", "shared", "idle"} {
 		t.Run(name, func(t *testing.T) {
 			w, letGo := newEdges(t, name, 2)
 			must(t, w.Start("shell"))
@@ -111,6 +111,9 @@ func stopped(w *e2e.Whole) int {
 	return 0
 }
 
+// goOn has a stopped process run.
+func goOn(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) }
+
 // TestLateCopy: rank 0 adds to memory of rank 1, whose frozen copy is made late. What rank 0 adds after its own image
 // must not be in that of rank 1, so it waits for that copy.
 func TestLateCopy(t *testing.T) {
@@ -138,7 +141,7 @@ func TestLateCopy(t *testing.T) {
 	pid, before, early := 0, "", false
 	if e2e.Poll(patience, nil, func() bool { pid = stopped(w); return pid != 0 }) {
 		before = mustRead(t, sum)
-		must(t, syscall.Kill(pid, syscall.SIGCONT))
+		must(t, goOn(pid))
 		// Rank 1 stands. If rank 0 went on, it would add now, and the sum be wrong after a restart.
 		early = e2e.Poll(3*time.Second, nil, func() bool { return mustRead(t, sum) != before })
 	}

@@ -54,7 +54,7 @@ static struct verbs_context *alloc_context(struct ibv_device *device, int cmd_fd
         return NULL;
     }
     c->lid = ((struct provider_device *)device)->lid;
-    c->events = provider_events(&c->verbs.context.async_fd);
+    c->events = provider_events(&c->verbs.context.async_fd, true);
     if (c->events < 0) {
         rc = errno;
         c->verbs.context.async_fd = -1;

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,10 @@
 #include <unistd.h>
 
 enum { WORDS = 512, WRITES = 100, SENDS = 3 };
+enum {
+    REACH =
+        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC
+};
 
 struct card {
     uint32_t qpn, rkey, spare_rkey;
@@ -33,6 +38,7 @@ static struct ibv_mr *mr, *spare_mr;
 static uint64_t *words;
 static uint64_t *spare;
 static struct card mine, theirs;
+static uint8_t rnr_retry = 7, rnr_timer = 1;
 
 static void wrong(const char *format, ...) {
     va_list args;
@@ -73,11 +79,13 @@ static void together(const char *what) {
     hear(what, !rank, &c, 1);
 }
 
-static int gone(void) {
+static int is_there(const char *what) {
     char path[4096];
-    snprintf(path, sizeof path, "%s/go", dir);
+    snprintf(path, sizeof path, "%s/%s", dir, what);
     return access(path, F_OK) == 0;
 }
+
+static int gone(void) { return is_there("go"); }
 
 static void say_ready(void) {
     together("ready");
@@ -90,6 +98,11 @@ static void ready(void) {
     while (!gone()) nap();
 }
 
+static void begin_pair(void) {
+    struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = REACH};
+    good(ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), "INIT");
+}
+
 static void open_all(int fork_safe) {
     if (fork_safe) good(ibv_fork_init(), "fork_init");
     struct ibv_device **list = ibv_get_device_list(NULL);
@@ -100,10 +113,8 @@ static void open_all(int fork_safe) {
     if (posix_memalign((void **)&words, 4096, WORDS * 8) || posix_memalign((void **)&spare, 4096, 4096))
         wrong("no memory");
     memset(words, 0, WORDS * 8);
-    int reach =
-        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-    mr = ibv_reg_mr(pd, words, WORDS * 8, reach);
-    spare_mr = ibv_reg_mr(pd, spare, 4096, reach);
+    mr = ibv_reg_mr(pd, words, WORDS * 8, REACH);
+    spare_mr = ibv_reg_mr(pd, spare, 4096, REACH);
     channel = ibv_create_comp_channel(context);
     sends = ibv_create_cq(context, 256, NULL, NULL, 0);
     receives = ibv_create_cq(context, 64, &rank, channel, 0);
@@ -114,8 +125,18 @@ static void open_all(int fork_safe) {
         .qp_type = IBV_QPT_RC,
         .cap = {.max_send_wr = 200, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1}};
     if (!(qp = ibv_create_qp(pd, &init))) wrong("no queue pair");
-    struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = (unsigned)reach};
-    good(ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), "INIT");
+    begin_pair();
+}
+
+static void close_all(void) {
+    good(ibv_destroy_qp(qp), "destroy_qp");
+    good(ibv_destroy_cq(sends), "destroy_cq");
+    good(ibv_destroy_cq(receives), "destroy_cq");
+    good(ibv_destroy_comp_channel(channel), "destroy_comp_channel");
+    good(ibv_dereg_mr(mr), "dereg_mr");
+    good(ibv_dereg_mr(spare_mr), "dereg_mr");
+    good(ibv_dealloc_pd(pd), "dealloc_pd");
+    good(ibv_close_device(context), "close_device");
 }
 
 static void lead(uint32_t qpn, uint16_t lid) {
@@ -123,28 +144,35 @@ static void lead(uint32_t qpn, uint16_t lid) {
                             .path_mtu = IBV_MTU_1024,
                             .dest_qp_num = qpn,
                             .max_dest_rd_atomic = 1,
-                            .min_rnr_timer = 1,
+                            .min_rnr_timer = rnr_timer,
                             .ah_attr = {.dlid = lid, .port_num = 1}};
     good(ibv_modify_qp(qp, &a,
                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                            IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
          "RTR");
     a = (struct ibv_qp_attr){
-        .qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1};
+        .qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = rnr_retry, .max_rd_atomic = 1};
     good(ibv_modify_qp(qp, &a,
                        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
                            IBV_QP_MAX_QP_RD_ATOMIC),
          "RTS");
 }
 
+static const char *card = "card";
+
 static void meet(void) {
     struct ibv_port_attr port;
     good(ibv_query_port(context, 1, &port), "query_port");
     mine = (struct card){qp->qp_num, mr->rkey, spare_mr->rkey, (uintptr_t)words, (uintptr_t)spare, port.lid};
-    tell("card", rank, &mine, sizeof mine);
-    hear("card", !rank, &theirs, sizeof theirs);
+    tell(card, rank, &mine, sizeof mine);
+    hear(card, !rank, &theirs, sizeof theirs);
     lead(theirs.qpn, theirs.lid);
-    together("met");
+    together(card[0] == 'c' ? "met" : "met again");
+}
+
+static void again(void) {
+    card = "again";
+    meet();
 }
 
 static void post(enum ibv_wr_opcode op, uint64_t id, unsigned flags, void *from, uint32_t bytes, uint64_t to,
@@ -320,11 +348,161 @@ static void adds(void) {
     together("checked");
 }
 
+// Messages all the time, with less receives than sends, and a limit to how long a send waits for one: rank 1 is stopped
+// for longer.
+static void stream(void) {
+    enum { AHEAD = 8, LAST = 1 << 30 };
+    uint64_t sent = 0, ended = 0;
+    say_ready();
+    for (int end = 0; rank == 0 && (!end || ended < sent);) {
+        while (!end && sent - ended < AHEAD) {
+            end = gone();
+            words[8 * (sent % AHEAD)] = sent + (end ? LAST : 0);
+            post(IBV_WR_SEND, sent, IBV_SEND_SIGNALED, &words[8 * (sent % AHEAD)], 64, 0, 0);
+            sent++;
+        }
+        fine(sends, ended++);
+    }
+    for (uint64_t n = 0; rank == 1; n++) {
+        post_receive(n, words);
+        fine(receives, n);
+        if (words[0] % LAST != n)
+            wrong("message %llu is %llu", (unsigned long long)n, (unsigned long long)words[0]);
+        tell("beat", 1, &n, sizeof n);
+        if (words[0] >= LAST) break;
+    }
+    together("checked");
+}
+
+// A shared queue with one receive, and two queue pairs with a message each.
+static void shared(void) {
+    struct ibv_srq_init_attr srq_init = {.attr = {.max_wr = 4, .max_sge = 1}};
+    struct ibv_srq *srq = rank == 1 ? ibv_create_srq(pd, &srq_init) : NULL;
+    struct ibv_qp *pair[2];
+    uint32_t numbers[2], others[2];
+    for (int i = 0; i < 2; i++) {
+        struct ibv_qp_init_attr init = {
+            .send_cq = sends, .recv_cq = receives, .srq = srq, .qp_type = IBV_QPT_RC, .cap = {4, 4, 1, 1, 0}};
+        if (!(qp = pair[i] = ibv_create_qp(pd, &init))) wrong("no queue pair");
+        numbers[i] = qp->qp_num;
+        begin_pair();
+    }
+    tell("pairs", rank, numbers, sizeof numbers);
+    hear("pairs", !rank, others, sizeof others);
+    for (int i = 0; i < 2; i++) {
+        qp = pair[i];
+        lead(others[i], theirs.lid);
+    }
+    struct ibv_sge s = {(uintptr_t)&words[100], 64, mr->lkey};
+    struct ibv_recv_wr w = {.wr_id = 1, .sg_list = &s, .num_sge = 1}, *bad;
+    if (rank == 1) good(ibv_post_srq_recv(srq, &w, &bad), "post_srq_recv");
+    together("led");
+    for (int i = 0; rank == 0 && i < 2; i++) {
+        qp = pair[i];
+        words[8 * i] = 900u + (unsigned)i;
+        post(IBV_WR_SEND, 20u + (unsigned)i, IBV_SEND_SIGNALED, &words[8 * i], 64, 0, 0);
+    }
+    ready();
+    unsigned ids = 0, pairs = 0;
+    s.addr = (uintptr_t)&words[200], w.wr_id = 2;
+    if (rank == 1) good(ibv_post_srq_recv(srq, &w, &bad), "post_srq_recv");
+    for (int n = 0; n < 2; n++) {
+        struct ibv_wc wc = one(rank == 0 ? sends : receives);
+        int which = wc.qp_num == numbers[0] ? 0 : wc.qp_num == numbers[1] ? 1 : -1;
+        uint64_t word = words[wc.wr_id == 1 ? 100 : 200];
+        if (wc.status || which < 0) wrong("status %d, queue pair %x", wc.status, wc.qp_num);
+        if (rank == 1 && word != 900u + (unsigned)which)
+            wrong("%llu came by queue pair %d", (unsigned long long)word, which);
+        if (rank == 1 && wc.src_qp != others[which]) wrong("from queue pair %x", wc.src_qp);
+        ids |= 1u << wc.wr_id, pairs |= 1u << which;
+    }
+    if (pairs != 3 || ids != (rank == 0 ? 3u << 20 : 3u << 1))
+        wrong("completions %x of queue pairs %x", ids, pairs);
+    struct ibv_wc wc;
+    together("taken");
+    if (ibv_poll_cq(sends, 1, &wc) || ibv_poll_cq(receives, 1, &wc)) wrong("something came twice");
+    together("checked");
+}
+
+static void *beats(void *nothing) {
+    for (uint64_t n = 0; !gone(); n++) {
+        tell("beat", 1, &n, sizeof n);
+        nap();
+    }
+    return nothing;
+}
+
+// Rank 1 sleeps until there is an event, and is stopped when the message comes.
+static void blocked(void) {
+    struct ibv_cq *cq;
+    void *what;
+    pthread_t beating;
+    if (rank == 1) {
+        post_receive(1, &words[8]);
+        good(ibv_req_notify_cq(receives, 0), "req_notify_cq");
+        good(pthread_create(&beating, NULL, beats, NULL), "pthread_create");
+    }
+    say_ready();
+    if (rank == 0) {
+        while (!is_there("send")) nap();
+        words[0] = 33;
+        post(IBV_WR_SEND, 3, IBV_SEND_SIGNALED, words, 64, 0, 0);
+        fine(sends, 3);
+        tell("sent", 0, words, 8);
+    } else {
+        good(ibv_get_cq_event(channel, &cq, &what), "get_cq_event");
+        ibv_ack_cq_events(cq, 1);
+        fine(receives, 1);
+        if (cq != receives || words[8] != 33) wrong("%llu came", (unsigned long long)words[8]);
+    }
+    while (!gone()) nap();
+    if (rank == 1) pthread_join(beating, NULL);
+    together("checked");
+}
+
+// The device goes away: all that is posted fails. What is made after a restart works.
+static void vanishes(void) {
+    post_receive(1, &words[8]);
+    say_ready();
+    struct ibv_async_event e;
+    do good(ibv_get_async_event(context, &e), "get_async_event");
+    while (ibv_ack_async_event(&e), e.event_type != IBV_EVENT_DEVICE_FATAL);
+    struct ibv_wc wc = one(receives);
+    if (wc.status != IBV_WC_WR_FLUSH_ERR || wc.wr_id != 1)
+        wrong("status %d of %llu", wc.status, (unsigned long long)wc.wr_id);
+    tell("seen", rank, words, 8);
+    while (!gone()) nap();
+    struct ibv_qp_attr a;
+    struct ibv_qp_init_attr init;
+    good(ibv_query_qp(qp, &a, IBV_QP_STATE, &init), "query_qp");
+    if (a.qp_state != IBV_QPS_ERR) wrong("its queue pair is in state %d", a.qp_state);
+    close_all();
+}
+
+// Nothing is open while it is saved.
+static void idle(void) {
+    open_all(0);
+    close_all();
+    ready();
+}
+
+// Writes once to and fro.
+static void writes(void) {
+    words[1] = 11u + (unsigned)rank;
+    post(IBV_WR_RDMA_WRITE, 5, IBV_SEND_SIGNALED, &words[1], 8, theirs.spare, theirs.spare_rkey);
+    fine(sends, 5);
+    together("written");
+    if (spare[0] != 11u + (unsigned)!rank) wrong("%llu was written", (unsigned long long)spare[0]);
+    together("checked");
+}
+
 int main(int argc, char **argv) {
     if (argc < 3) return fprintf(stderr, "usage: edges CASE DIR\n"), 2;
     const char *name = argv[1];
     dir = argv[2];
     rank = getenv("CKPT_RANK") ? atoi(getenv("CKPT_RANK")) : 0;
+    if (!strcmp(name, "stream")) rnr_retry = 1, rnr_timer = 0; // 2 * 0.66 s
+    if (!strcmp(name, "idle")) idle();
     open_all(!strcmp(name, "forks"));
     if (!strcmp(name, "foreign")) {
         lead(0x2b1, 5);
@@ -343,7 +521,22 @@ int main(int argc, char **argv) {
         forks();
     else if (!strcmp(name, "adds"))
         adds();
-    else
+    else if (!strcmp(name, "stream"))
+        stream();
+    else if (!strcmp(name, "shared"))
+        shared();
+    else if (!strcmp(name, "blocked"))
+        blocked();
+    else if (!strcmp(name, "idle"))
+        writes();
+    else if (!strcmp(name, "small"))
+        ready(), writes();
+    else if (!strcmp(name, "vanishes")) {
+        vanishes();
+        open_all(0);
+        again();
+        writes();
+    } else
         wrong("no such case");
     printf("rank %d: right\n", rank);
     return 0;
