@@ -37,6 +37,7 @@ gfortran: gfortran
 make: make
 libc6-dev: /usr/include/stdio.h
 libibverbs-dev: /usr/include/infiniband/verbs.h
+librdmacm-dev: /usr/include/rdma/rdma_cma.h
 python3: python3
 spin: spin
 git: git
