@@ -294,7 +294,7 @@ matrix:
 	GO=$(GO) TESTS='$(TESTS)' TARGETS='$(or $(TARGETS),$(if $(TESTS),,demo crosswise))' scripts/matrix.sh $(SUITES)
 
 # A short form for each change; it says when this machine cannot do it.
-SHORT_TESTS := ^(TestFortranVectors|TestBindNow|TestExportedSymbols|TestCompanions|TestReplaced)$$
+SHORT_TESTS := ^(TestFortranVectors|TestBindNow|TestExportedSymbols|TestCompanions|TestReplaced|TestPMIxSegments)$$
 matrix-short:
 	GO=$(GO) SHORT=1 TESTS='$(SHORT_TESTS)' TARGETS=demo scripts/matrix.sh trixie
 

@@ -25,6 +25,9 @@ mkdir -p "$build/deb"
 "$top/scripts/dist.sh" "$build/deb"
 cd "$build/deb"
 tar -xf "libckpt-$VERSION.tar.gz"
+# What Go has compiled is taken from, and left in, the cache of the user: it has no paths in it (-trimpath).
+GOCACHE=$(cd / && "${GO:-go}" env GOCACHE)
+export GOCACHE
 (cd "libckpt-$VERSION" && PATH="$(dirname "${GO:-go}"):$PATH" dpkg-buildpackage -us -uc -b)
 lintian --fail-on error --tag-display-limit 0 --allow-root ./*.changes
 rm -rf "libckpt-$VERSION"

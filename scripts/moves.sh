@@ -4,7 +4,8 @@
 # moves.sh BUILD [SUITE]...: jobs that move between this machine's Debian and other releases of it (default: trixie forky), which
 # matrix.sh has installed.  examples/heat is compiled here and in each SUITE, for each MPI's ABI and the standard one, saved there above
 # that MPI, and continued in each release above each of its MPIs; and it goes through all of them in turn, saved by one and continued
-# by the next.  Every field must equal, bit for bit, that of a run without ckptrun.  The table is kept in MATRIX/moves.  As root.
+# by the next.  Every field must equal, bit for bit, that of a run without ckptrun.  So do the objects of capi/front/test's zoo, in
+# generations, and a Fortran program with collective calls under way.  The table is kept in MATRIX/moves.  As root.
 set -euo pipefail
 
 build=$(cd "$1" && pwd)
@@ -51,13 +52,26 @@ save=$common'
 abi=$1 mpi=$2 dir=$3
 mkdir -p "$dir" && cd "$dir"
 cp "$build/examples/heat.$abi" program && cp "$top/examples/heat/heat.par" .
-[ -e plain.raw ] || launch "$mpi" env LD_LIBRARY_PATH="$build/lib/ckpt/front" ./program $heat output=plain.raw log=plain.log checkpoint_every=0 >plain.out 2>&1 || true
 launch "$mpi" "$build/bin/ckptrun" --mpi "$mpi" --keep 50 --dir ckpt -- ./program $heat checkpoint_every=100 output=saved.raw log=saved.log >first.out 2>&1'
 # shellcheck disable=SC2016
 again=$common'
 mpi=$1 dir=$2 epoch=$3
 cd "$dir" && rm -f saved.raw
 launch "$mpi" "$build/bin/ckptrun" --mpi "$mpi" --keep 50 --restart "ckpt@$epoch" >again.out 2>&1'
+
+# shellcheck disable=SC2016
+objects=$common'
+abi=$1 dir=$2 generations=$3 from=$top/capi/front/test/testdata
+mkdir -p "$dir" && cd "$dir"
+flags="-I$build/include -L$build/lib -lckpt -Wl,-rpath,$build/lib"
+"mpicc.$abi" -w -o zoo "$from/zoo.c" $flags && "mpif90.$abi" -w -fallow-argument-mismatch -DF08 -o vectors "$from/fortranvectors.F90" $flags
+launch mpich "$build/bin/ckptrun" --mpi mpich --dir vectors.ckpt -- ./vectors save >vectors.out 2>&1 && grep -qx "fortranvectors: ok, saved" vectors.out
+launch mpich "$build/bin/ckptrun" --mpi mpich --dir zoo.ckpt -- ./zoo "$generations" >zoo.out 2>&1 && grep -qx "zoo: generation 1 is saved" zoo.out'
+# shellcheck disable=SC2016
+once_more=$common'
+mpi=$1 dir=$2 what=$3 expected=$4
+cd "$dir"
+launch "$mpi" "$build/bin/ckptrun" --mpi "$mpi" --dir "$what.ckpt" --restart "$what.ckpt" >again.out 2>&1 && grep -qx "$expected" again.out'
 
 failed=0
 wrong() {
@@ -111,6 +125,25 @@ for origin in "${releases[@]}"; do
         done
     done
     echo "chain from $chain: $([ $failed = 0 ] && echo equal || echo "see above")" | tee -a "$table"
+
+    for abi in mpich openmpi; do
+        dir=$origin-$abi-objects bad=$failed
+        generations=$((2 * ${#releases[@]}))
+        in_release "$origin" "$objects" "$abi" "$dir" $generations || wrong "objects of $abi in $origin" "$work/$dir/zoo.out"
+        generation=1
+        for below in openmpi mpich; do
+            for release in "${releases[@]}"; do
+                in_release "$release" "$once_more" "$below" "$dir" vectors "fortranvectors: ok, restarted" ||
+                    wrong "vectors of $abi, saved in $origin, continued in $release above $below" "$work/$dir/again.out"
+                generation=$((generation + 1))
+                expected="zoo: generation $generation is saved"
+                [ $generation -le $generations ] || expected="zoo: ok, $generations generations"
+                in_release "$release" "$once_more" "$below" "$dir" zoo "$expected" ||
+                    wrong "zoo of $abi from $origin, generation $generation in $release above $below" "$work/$dir/again.out"
+            done
+        done
+        echo "objects of $abi from $origin, $generations generations; calls under way in Fortran: $([ "$failed" = "$bad" ] && echo equal || echo "see above")" | tee -a "$table"
+    done
 done
 [ "$failed" = 0 ] || exit 1
 rm -rf "$work"

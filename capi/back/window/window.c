@@ -87,7 +87,8 @@ int window_above_openmpi(void) {
     static int is = -1;
     char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int length;
-    if (is < 0) is = MPI_Get_library_version(version, &length) == MPI_SUCCESS && strncmp(version, "Open MPI", 8) == 0;
+    if (is < 0)
+        is = MPI_Get_library_version(version, &length) == MPI_SUCCESS && strncmp(version, "Open MPI", 8) == 0;
     return is;
 }
 

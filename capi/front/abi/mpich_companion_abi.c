@@ -74,18 +74,19 @@ static void call_handler_x(int sort, void *handle, int *code, void *handler) {
 
 static int in_cxx(void (*function)(void)) {
     Dl_info in;
-    return dladdr((void *)function, &in) != 0 && in.dli_fname != NULL && strstr(in.dli_fname, "mpichcxx") != NULL;
+    return dladdr((void *)function, &in) != 0 && in.dli_fname != NULL &&
+           strstr(in.dli_fname, "mpichcxx") != NULL;
 }
 
-#define HANDLER_X(object, sort)                                                                         \
-    EXPORT int MPIX_##object##_create_errhandler_x(void (*function)(void), destroy_x *destroy,          \
-                                                   void *extra, MPI_Errhandler *errhandler) {           \
-        (void)destroy;                                                                                  \
-        struct handler_x *x = front_alloc(sizeof *x);                                                   \
-        *x = (struct handler_x){function, extra};                                                       \
-        *errhandler = front_errhandler_new(x, sort, 0);                                                 \
-        front_errhandler_call(*errhandler, call_handler_x, in_cxx(function));                           \
-        return MPI_SUCCESS;                                                                             \
+#define HANDLER_X(object, sort)                                                                             \
+    EXPORT int MPIX_##object##_create_errhandler_x(void (*function)(void), destroy_x *destroy, void *extra, \
+                                                   MPI_Errhandler *errhandler) {                            \
+        (void)destroy;                                                                                      \
+        struct handler_x *x = front_alloc(sizeof *x);                                                       \
+        *x = (struct handler_x){function, extra};                                                           \
+        *errhandler = front_errhandler_new(x, sort, 0);                                                     \
+        front_errhandler_call(*errhandler, call_handler_x, in_cxx(function));                               \
+        return MPI_SUCCESS;                                                                                 \
     }
 HANDLER_X(Comm, FRONT_COMM)
 HANDLER_X(Win, FRONT_WIN)
@@ -101,12 +102,12 @@ extern EXPORT __typeof__(PMPI_Session_c2f) MPI_Session_c2f __attribute__((weak, 
 extern EXPORT __typeof__(PMPI_Session_f2c) MPI_Session_f2c __attribute__((weak, alias("PMPI_Session_f2c")));
 
 // The module mpi_f08 has statuses of the same words.
-#define STATUS_F08(name)                                            \
-    EXPORT int PMPI_Status_##name(const void *from, void *to) {     \
-        memcpy(to, from, sizeof(MPI_Status));                       \
-        return MPI_SUCCESS;                                         \
-    }                                                               \
-    extern EXPORT __typeof__(PMPI_Status_##name) MPI_Status_##name  \
+#define STATUS_F08(name)                                           \
+    EXPORT int PMPI_Status_##name(const void *from, void *to) {    \
+        memcpy(to, from, sizeof(MPI_Status));                      \
+        return MPI_SUCCESS;                                        \
+    }                                                              \
+    extern EXPORT __typeof__(PMPI_Status_##name) MPI_Status_##name \
         __attribute__((weak, alias("PMPI_Status_" #name)));
 STATUS_F08(c2f08)
 STATUS_F08(f082c)
@@ -170,7 +171,7 @@ EXTENSION(Query_ze_support, (void)) { return 0; }
 
 // ---- what MPICH 4.2 and 5 have, and is not there: their Fortran libraries name it ----
 
-#define NOT_HERE(prefix, name)                                               \
+#define NOT_HERE(prefix, name)                                                 \
     EXPORT int P##prefix##name(void) { return front_not_here(#prefix #name); } \
     extern EXPORT int prefix##name(void) __attribute__((weak, alias("P" #prefix #name)));
 #define NOT_HERE_X(name) NOT_HERE(MPIX_, name)

@@ -93,7 +93,9 @@ EXPORT MPI_Datatype ompi_datatype_match_size(int size, int class, int language) 
 
 EXPORT int ompi_instance_count = 1;
 
-EXPORT int ompi_fortran_neighbor_count(MPI_Comm comm, int *in, int *out) { return front_blocks(comm, 1, out, in); }
+EXPORT int ompi_fortran_neighbor_count(MPI_Comm comm, int *in, int *out) {
+    return front_blocks(comm, 1, out, in);
+}
 EXPORT int ompi_datatype_destroy(MPI_Datatype *type) { return PMPI_Type_free(type); }
 // Arrays that a request needs until it is complete: the MPI below has taken copies.
 EXPORT int ompi_coll_base_add_release_arrays_cb(MPI_Request request) {
@@ -102,12 +104,12 @@ EXPORT int ompi_coll_base_add_release_arrays_cb(MPI_Request request) {
 }
 
 // The module mpi_f08 has statuses of the same words.
-#define STATUS_F08(name)                                            \
-    EXPORT int PMPI_Status_##name(const void *from, void *to) {     \
-        memcpy(to, from, sizeof(MPI_Status));                       \
-        return MPI_SUCCESS;                                         \
-    }                                                               \
-    extern EXPORT __typeof__(PMPI_Status_##name) MPI_Status_##name  \
+#define STATUS_F08(name)                                           \
+    EXPORT int PMPI_Status_##name(const void *from, void *to) {    \
+        memcpy(to, from, sizeof(MPI_Status));                      \
+        return MPI_SUCCESS;                                        \
+    }                                                              \
+    extern EXPORT __typeof__(PMPI_Status_##name) MPI_Status_##name \
         __attribute__((weak, alias("PMPI_Status_" #name)));
 STATUS_F08(c2f08)
 STATUS_F08(f082c)
@@ -135,8 +137,8 @@ NOT_HERE(PMPIX_Comm_is_revoked)
 NOT_HERE(PMPIX_Comm_ishrink)
 NOT_HERE(PMPIX_Comm_revoke)
 NOT_HERE(PMPIX_Comm_shrink)
-#define NOT_HERE_MPI(name)   \
-    NOT_HERE(PMPI_##name)    \
+#define NOT_HERE_MPI(name) \
+    NOT_HERE(PMPI_##name)  \
     extern EXPORT int MPI_##name(void) __attribute__((weak, alias("PMPI_" #name)));
 NOT_HERE_MPI(Abi_get_fortran_booleans)
 NOT_HERE_MPI(Abi_get_fortran_info)

@@ -87,31 +87,29 @@ static void ends(MPI_Comm comm, int rc, int wrong, MPI_Fint *ierr) {
 #define PLAIN_OUT
 #define ASYNC_PARAM , MPI_Fint *request
 #define ASYNC_ARG , &made
-#define ASYNC_OUT                                                \
+#define ASYNC_OUT \
     if (!wrong && rc == MPI_SUCCESS) *request = PMPI_Request_c2f(made);
 #define INIT_PARAM , MPI_Fint *info, MPI_Fint *request
 #define INIT_ARG , PMPI_Info_f2c(*info), &made
 #define INIT_OUT ASYNC_OUT
 
-#define BEGIN                              \
-    MPI_Comm c = PMPI_Comm_f2c(*comm);     \
-    MPI_Request made = MPI_REQUEST_NULL;   \
-    int rc = MPI_SUCCESS, wrong = 0;       \
+#define BEGIN                            \
+    MPI_Comm c = PMPI_Comm_f2c(*comm);   \
+    MPI_Request made = MPI_REQUEST_NULL; \
+    int rc = MPI_SUCCESS, wrong = 0;     \
     (void)made;
 
-#define END(sort)                \
-    sort##_OUT                   \
-    ends(c, rc, wrong, ierr);
+#define END(sort) sort##_OUT ends(c, rc, wrong, ierr);
 
 // name(buf, count, type, root, comm)
-#define BCAST(name, mixed, COUNT, DISP, sort)                                                             \
-    EXPORT void name(CFI_cdesc_t *x, COUNT *count, MPI_Fint *type, MPI_Fint *root,                        \
-                     MPI_Fint *comm sort##_PARAM, MPI_Fint *ierr) {                                       \
-        BEGIN struct part p = part(x, *count, *type);                                                     \
-        wrong = p.wrong;                                                                                  \
-        if (!wrong) rc = PMPI_##mixed(p.buf, (COUNT)p.count, p.type, *root, c sort##_ARG);                \
-        done(&p);                                                                                         \
-        END(sort)                                                                                         \
+#define BCAST(name, mixed, COUNT, DISP, sort)                                              \
+    EXPORT void name(CFI_cdesc_t *x, COUNT *count, MPI_Fint *type, MPI_Fint *root,         \
+                     MPI_Fint *comm sort##_PARAM, MPI_Fint *ierr) {                        \
+        BEGIN struct part p = part(x, *count, *type);                                      \
+        wrong = p.wrong;                                                                   \
+        if (!wrong) rc = PMPI_##mixed(p.buf, (COUNT)p.count, p.type, *root, c sort##_ARG); \
+        done(&p);                                                                          \
+        END(sort)                                                                          \
     }
 
 // name(buf, count, type, buf, count, type, comm)
@@ -140,115 +138,115 @@ static void ends(MPI_Comm comm, int rc, int wrong, MPI_Fint *ierr) {
     }
 
 // name(buf, count, type, buf, counts, displacements, type, comm)
-#define ALLV(name, mixed, COUNT, DISP, sort)                                                              \
-    EXPORT void name(CFI_cdesc_t *x1, COUNT *sendcount, MPI_Fint *sendtype, CFI_cdesc_t *x2,              \
-                     COUNT *recvcounts, DISP *displs, MPI_Fint *recvtype, MPI_Fint *comm sort##_PARAM,    \
-                     MPI_Fint *ierr) {                                                                    \
-        BEGIN struct part s = part(x1, *sendcount, *sendtype);                                            \
-        void *to = whole(x2, &wrong);                                                                     \
-        wrong |= s.wrong;                                                                                 \
-        if (!wrong)                                                                                       \
-            rc = PMPI_##mixed(s.buf, (COUNT)s.count, s.type, to, recvcounts, displs,                      \
-                              PMPI_Type_f2c(*recvtype), c sort##_ARG);                                    \
-        done(&s);                                                                                         \
-        END(sort)                                                                                         \
+#define ALLV(name, mixed, COUNT, DISP, sort)                                                           \
+    EXPORT void name(CFI_cdesc_t *x1, COUNT *sendcount, MPI_Fint *sendtype, CFI_cdesc_t *x2,           \
+                     COUNT *recvcounts, DISP *displs, MPI_Fint *recvtype, MPI_Fint *comm sort##_PARAM, \
+                     MPI_Fint *ierr) {                                                                 \
+        BEGIN struct part s = part(x1, *sendcount, *sendtype);                                         \
+        void *to = whole(x2, &wrong);                                                                  \
+        wrong |= s.wrong;                                                                              \
+        if (!wrong)                                                                                    \
+            rc = PMPI_##mixed(s.buf, (COUNT)s.count, s.type, to, recvcounts, displs,                   \
+                              PMPI_Type_f2c(*recvtype), c sort##_ARG);                                 \
+        done(&s);                                                                                      \
+        END(sort)                                                                                      \
     }
 
 // name(buf, counts, displacements, type, buf, counts, displacements, type, comm)
-#define TOV(name, mixed, COUNT, DISP, sort)                                                               \
-    EXPORT void name(CFI_cdesc_t *x1, COUNT *sendcounts, DISP *sdispls, MPI_Fint *sendtype,               \
-                     CFI_cdesc_t *x2, COUNT *recvcounts, DISP *rdispls, MPI_Fint *recvtype,               \
-                     MPI_Fint *comm sort##_PARAM, MPI_Fint *ierr) {                                       \
-        BEGIN void *from = whole(x1, &wrong), *to = whole(x2, &wrong);                                    \
-        if (!wrong)                                                                                       \
-            rc = PMPI_##mixed(from, sendcounts, sdispls, PMPI_Type_f2c(*sendtype), to, recvcounts,        \
-                              rdispls, PMPI_Type_f2c(*recvtype), c sort##_ARG);                           \
-        END(sort)                                                                                         \
+#define TOV(name, mixed, COUNT, DISP, sort)                                                                  \
+    EXPORT void name(CFI_cdesc_t *x1, COUNT *sendcounts, DISP *sdispls, MPI_Fint *sendtype, CFI_cdesc_t *x2, \
+                     COUNT *recvcounts, DISP *rdispls, MPI_Fint *recvtype, MPI_Fint *comm sort##_PARAM,      \
+                     MPI_Fint *ierr) {                                                                       \
+        BEGIN void *from = whole(x1, &wrong), *to = whole(x2, &wrong);                                       \
+        if (!wrong)                                                                                          \
+            rc = PMPI_##mixed(from, sendcounts, sdispls, PMPI_Type_f2c(*sendtype), to, recvcounts, rdispls,  \
+                              PMPI_Type_f2c(*recvtype), c sort##_ARG);                                       \
+        END(sort)                                                                                            \
     }
 
 // name(buf, counts, displacements, types, buf, counts, displacements, types, comm)
-#define TOW(name, mixed, COUNT, DISP, sort, neighbors)                                                    \
-    EXPORT void name(CFI_cdesc_t *x1, COUNT *sendcounts, DISP *sdispls, MPI_Fint *sendtypes,              \
-                     CFI_cdesc_t *x2, COUNT *recvcounts, DISP *rdispls, MPI_Fint *recvtypes,              \
-                     MPI_Fint *comm sort##_PARAM, MPI_Fint *ierr) {                                       \
-        BEGIN void *from = whole(x1, &wrong), *to = whole(x2, &wrong);                                    \
-        int out = 0, in = 0;                                                                              \
-        ckpt_front_blocks(c, neighbors, &out, &in);                                                       \
-        MPI_Datatype *s = fortran_types(from == FORTRAN_IN_PLACE ? 0 : out, sendtypes),                   \
-                     *t = fortran_types(in, recvtypes);                                                   \
-        if (!wrong)                                                                                       \
-            rc = PMPI_##mixed(from, sendcounts, sdispls, s, to, recvcounts, rdispls, t, c sort##_ARG);    \
-        free(s);                                                                                          \
-        free(t);                                                                                          \
-        END(sort)                                                                                         \
+#define TOW(name, mixed, COUNT, DISP, sort, neighbors)                                                 \
+    EXPORT void name(CFI_cdesc_t *x1, COUNT *sendcounts, DISP *sdispls, MPI_Fint *sendtypes,           \
+                     CFI_cdesc_t *x2, COUNT *recvcounts, DISP *rdispls, MPI_Fint *recvtypes,           \
+                     MPI_Fint *comm sort##_PARAM, MPI_Fint *ierr) {                                    \
+        BEGIN void *from = whole(x1, &wrong), *to = whole(x2, &wrong);                                 \
+        int out = 0, in = 0;                                                                           \
+        ckpt_front_blocks(c, neighbors, &out, &in);                                                    \
+        MPI_Datatype *s = fortran_types(from == FORTRAN_IN_PLACE ? 0 : out, sendtypes),                \
+                     *t = fortran_types(in, recvtypes);                                                \
+        if (!wrong)                                                                                    \
+            rc = PMPI_##mixed(from, sendcounts, sdispls, s, to, recvcounts, rdispls, t, c sort##_ARG); \
+        free(s);                                                                                       \
+        free(t);                                                                                       \
+        END(sort)                                                                                      \
     }
 
 // name(buf, count, type, buf, count, type, root, comm)
-#define GATHER(name, mixed, COUNT, DISP, sort)                                                            \
-    EXPORT void name(CFI_cdesc_t *x1, COUNT *sendcount, MPI_Fint *sendtype, CFI_cdesc_t *x2,              \
-                     COUNT *recvcount, MPI_Fint *recvtype, MPI_Fint *root, MPI_Fint *comm sort##_PARAM,   \
-                     MPI_Fint *ierr) {                                                                    \
-        BEGIN struct part s = part(x1, *sendcount, *sendtype);                                            \
-        void *to = whole(x2, &wrong);                                                                     \
-        wrong |= s.wrong;                                                                                 \
-        if (!wrong)                                                                                       \
-            rc = PMPI_##mixed(s.buf, (COUNT)s.count, s.type, to, *recvcount, PMPI_Type_f2c(*recvtype),    \
-                              *root, c sort##_ARG);                                                       \
-        done(&s);                                                                                         \
-        END(sort)                                                                                         \
+#define GATHER(name, mixed, COUNT, DISP, sort)                                                          \
+    EXPORT void name(CFI_cdesc_t *x1, COUNT *sendcount, MPI_Fint *sendtype, CFI_cdesc_t *x2,            \
+                     COUNT *recvcount, MPI_Fint *recvtype, MPI_Fint *root, MPI_Fint *comm sort##_PARAM, \
+                     MPI_Fint *ierr) {                                                                  \
+        BEGIN struct part s = part(x1, *sendcount, *sendtype);                                          \
+        void *to = whole(x2, &wrong);                                                                   \
+        wrong |= s.wrong;                                                                               \
+        if (!wrong)                                                                                     \
+            rc = PMPI_##mixed(s.buf, (COUNT)s.count, s.type, to, *recvcount, PMPI_Type_f2c(*recvtype),  \
+                              *root, c sort##_ARG);                                                     \
+        done(&s);                                                                                       \
+        END(sort)                                                                                       \
     }
-#define SCATTER(name, mixed, COUNT, DISP, sort)                                                           \
-    EXPORT void name(CFI_cdesc_t *x1, COUNT *sendcount, MPI_Fint *sendtype, CFI_cdesc_t *x2,              \
-                     COUNT *recvcount, MPI_Fint *recvtype, MPI_Fint *root, MPI_Fint *comm sort##_PARAM,   \
-                     MPI_Fint *ierr) {                                                                    \
-        BEGIN void *from = whole(x1, &wrong);                                                             \
-        struct part r = part(x2, *recvcount, *recvtype);                                                  \
-        wrong |= r.wrong;                                                                                 \
-        if (!wrong)                                                                                       \
-            rc = PMPI_##mixed(from, *sendcount, PMPI_Type_f2c(*sendtype), r.buf, (COUNT)r.count, r.type,  \
-                              *root, c sort##_ARG);                                                       \
-        done(&r);                                                                                         \
-        END(sort)                                                                                         \
+#define SCATTER(name, mixed, COUNT, DISP, sort)                                                          \
+    EXPORT void name(CFI_cdesc_t *x1, COUNT *sendcount, MPI_Fint *sendtype, CFI_cdesc_t *x2,             \
+                     COUNT *recvcount, MPI_Fint *recvtype, MPI_Fint *root, MPI_Fint *comm sort##_PARAM,  \
+                     MPI_Fint *ierr) {                                                                   \
+        BEGIN void *from = whole(x1, &wrong);                                                            \
+        struct part r = part(x2, *recvcount, *recvtype);                                                 \
+        wrong |= r.wrong;                                                                                \
+        if (!wrong)                                                                                      \
+            rc = PMPI_##mixed(from, *sendcount, PMPI_Type_f2c(*sendtype), r.buf, (COUNT)r.count, r.type, \
+                              *root, c sort##_ARG);                                                      \
+        done(&r);                                                                                        \
+        END(sort)                                                                                        \
     }
 
 // name(buf, count, type, buf, counts, displacements, type, root, comm)
-#define GATHERV(name, mixed, COUNT, DISP, sort)                                                           \
-    EXPORT void name(CFI_cdesc_t *x1, COUNT *sendcount, MPI_Fint *sendtype, CFI_cdesc_t *x2,              \
-                     COUNT *recvcounts, DISP *displs, MPI_Fint *recvtype, MPI_Fint *root,                 \
-                     MPI_Fint *comm sort##_PARAM, MPI_Fint *ierr) {                                       \
-        BEGIN struct part s = part(x1, *sendcount, *sendtype);                                            \
-        void *to = whole(x2, &wrong);                                                                     \
-        wrong |= s.wrong;                                                                                 \
-        if (!wrong)                                                                                       \
-            rc = PMPI_##mixed(s.buf, (COUNT)s.count, s.type, to, recvcounts, displs,                      \
-                              PMPI_Type_f2c(*recvtype), *root, c sort##_ARG);                             \
-        done(&s);                                                                                         \
-        END(sort)                                                                                         \
+#define GATHERV(name, mixed, COUNT, DISP, sort)                                              \
+    EXPORT void name(CFI_cdesc_t *x1, COUNT *sendcount, MPI_Fint *sendtype, CFI_cdesc_t *x2, \
+                     COUNT *recvcounts, DISP *displs, MPI_Fint *recvtype, MPI_Fint *root,    \
+                     MPI_Fint *comm sort##_PARAM, MPI_Fint *ierr) {                          \
+        BEGIN struct part s = part(x1, *sendcount, *sendtype);                               \
+        void *to = whole(x2, &wrong);                                                        \
+        wrong |= s.wrong;                                                                    \
+        if (!wrong)                                                                          \
+            rc = PMPI_##mixed(s.buf, (COUNT)s.count, s.type, to, recvcounts, displs,         \
+                              PMPI_Type_f2c(*recvtype), *root, c sort##_ARG);                \
+        done(&s);                                                                            \
+        END(sort)                                                                            \
     }
 
 // name(buf, counts, displacements, type, buf, count, type, root, comm)
-#define SCATTERV(name, mixed, COUNT, DISP, sort)                                                          \
-    EXPORT void name(CFI_cdesc_t *x1, COUNT *sendcounts, DISP *displs, MPI_Fint *sendtype,                \
-                     CFI_cdesc_t *x2, COUNT *recvcount, MPI_Fint *recvtype, MPI_Fint *root,               \
-                     MPI_Fint *comm sort##_PARAM, MPI_Fint *ierr) {                                       \
-        BEGIN void *from = whole(x1, &wrong);                                                             \
-        struct part r = part(x2, *recvcount, *recvtype);                                                  \
-        wrong |= r.wrong;                                                                                 \
-        if (!wrong)                                                                                       \
-            rc = PMPI_##mixed(from, sendcounts, displs, PMPI_Type_f2c(*sendtype), r.buf, (COUNT)r.count,  \
-                              r.type, *root, c sort##_ARG);                                               \
-        done(&r);                                                                                         \
-        END(sort)                                                                                         \
+#define SCATTERV(name, mixed, COUNT, DISP, sort)                                                            \
+    EXPORT void name(CFI_cdesc_t *x1, COUNT *sendcounts, DISP *displs, MPI_Fint *sendtype, CFI_cdesc_t *x2, \
+                     COUNT *recvcount, MPI_Fint *recvtype, MPI_Fint *root, MPI_Fint *comm sort##_PARAM,     \
+                     MPI_Fint *ierr) {                                                                      \
+        BEGIN void *from = whole(x1, &wrong);                                                               \
+        struct part r = part(x2, *recvcount, *recvtype);                                                    \
+        wrong |= r.wrong;                                                                                   \
+        if (!wrong)                                                                                         \
+            rc = PMPI_##mixed(from, sendcounts, displs, PMPI_Type_f2c(*sendtype), r.buf, (COUNT)r.count,    \
+                              r.type, *root, c sort##_ARG);                                                 \
+        done(&r);                                                                                           \
+        END(sort)                                                                                           \
     }
 
 // Each with counts of 32 bits, and with large ones.
-#define BOTH(SHAPE, lower, mixed, DISP, sort, ...)                                                          \
-    SHAPE(ompi_##lower##_wrapper_f08, mixed, MPI_Fint, DISP, sort __VA_OPT__(, ) __VA_ARGS__)               \
+#define BOTH(SHAPE, lower, mixed, DISP, sort, ...)                                            \
+    SHAPE(ompi_##lower##_wrapper_f08, mixed, MPI_Fint, DISP, sort __VA_OPT__(, ) __VA_ARGS__) \
     SHAPE(ompi_##lower##_wrapper_f08_c, mixed##_c, MPI_Count, MPI_Aint, sort __VA_OPT__(, ) __VA_ARGS__)
 // Each in its three forms.
-#define FORMS(SHAPE, lower, mixed, async_mixed, ...)                                  \
-    BOTH(SHAPE, lower, mixed, MPI_Fint, PLAIN __VA_OPT__(, ) __VA_ARGS__)             \
-    BOTH(SHAPE, i##lower, async_mixed, MPI_Fint, ASYNC __VA_OPT__(, ) __VA_ARGS__)    \
+#define FORMS(SHAPE, lower, mixed, async_mixed, ...)                               \
+    BOTH(SHAPE, lower, mixed, MPI_Fint, PLAIN __VA_OPT__(, ) __VA_ARGS__)          \
+    BOTH(SHAPE, i##lower, async_mixed, MPI_Fint, ASYNC __VA_OPT__(, ) __VA_ARGS__) \
     BOTH(SHAPE, lower##_init, mixed##_init, MPI_Fint, INIT __VA_OPT__(, ) __VA_ARGS__)
 
 FORMS(BCAST, bcast, Bcast, Ibcast)
@@ -270,7 +268,8 @@ BOTH(TOW, neighbor_alltoallw_init, Neighbor_alltoallw_init, MPI_Aint, INIT, 1)
 void ompi_waitall_f(MPI_Fint *, MPI_Fint *, MPI_Fint *, MPI_Fint *);
 void ompi_testany_f(MPI_Fint *, MPI_Fint *, MPI_Fint *, MPI_Fint *, MPI_Fint *, MPI_Fint *);
 
-EXPORT void ompi_waitall_wrapper_f08(MPI_Fint *count, MPI_Fint *requests, MPI_Fint *statuses, MPI_Fint *ierr) {
+EXPORT void ompi_waitall_wrapper_f08(MPI_Fint *count, MPI_Fint *requests, MPI_Fint *statuses,
+                                     MPI_Fint *ierr) {
     ompi_waitall_f(count, requests, statuses, ierr);
 }
 

@@ -41,4 +41,22 @@ static inline MPI_Datatype *fortran_types(int n, const MPI_Fint *types) {
     return t;
 }
 
+// The names of one function of libmpi_mpifh, ompi_LOWER_f.
+#define FORTRAN_NAMED(target, name)                                       \
+    extern __attribute__((visibility("default"))) __typeof__(target) name \
+        __attribute__((weak, alias(#target)));
+#define FORTRAN_NAMES(lower, upper, mixed)             \
+    FORTRAN_NAMED(ompi_##lower##_f, MPI_##upper)       \
+    FORTRAN_NAMED(ompi_##lower##_f, mpi_##lower)       \
+    FORTRAN_NAMED(ompi_##lower##_f, mpi_##lower##_)    \
+    FORTRAN_NAMED(ompi_##lower##_f, mpi_##lower##__)   \
+    FORTRAN_NAMED(ompi_##lower##_f, MPI_##mixed##_f)   \
+    FORTRAN_NAMED(ompi_##lower##_f, MPI_##mixed##_f08) \
+    FORTRAN_NAMED(ompi_##lower##_f, PMPI_##upper)      \
+    FORTRAN_NAMED(ompi_##lower##_f, pmpi_##lower)      \
+    FORTRAN_NAMED(ompi_##lower##_f, pmpi_##lower##_)   \
+    FORTRAN_NAMED(ompi_##lower##_f, pmpi_##lower##__)  \
+    FORTRAN_NAMED(ompi_##lower##_f, PMPI_##mixed##_f)  \
+    FORTRAN_NAMED(ompi_##lower##_f, PMPI_##mixed##_f08)
+
 #endif

@@ -14,7 +14,7 @@
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 #define EXPORT __attribute__((visibility("default")))
 
-#define set fortran_set
+#define set fortran_set // what each function ends with
 
 // ---- groups ----
 
@@ -257,7 +257,8 @@ static int alltoallw(void *sendbuf, const MPI_Fint *sendcounts, const MPI_Fint *
     int n = 0;
     ckpt_front_blocks(c, 0, &n, &n);
     // With MPI_IN_PLACE the argument may be one value instead of an array.
-    MPI_Datatype *s = fortran_types(from == FORTRAN_IN_PLACE ? 0 : n, sendtypes), *r = fortran_types(n, recvtypes);
+    MPI_Datatype *s = fortran_types(from == FORTRAN_IN_PLACE ? 0 : n, sendtypes),
+                 *r = fortran_types(n, recvtypes);
     int rc;
     if (request == NULL)
         rc = PMPI_Alltoallw(from, sendcounts, sdispls, s, to, recvcounts, rdispls, r, c);
@@ -287,19 +288,4 @@ EXPORT void ompi_ialltoallw_f(void *sendbuf, MPI_Fint *sendcounts, MPI_Fint *sdi
 
 // ---- names ----
 
-#define NAMED(target, name) extern EXPORT __typeof__(target) name __attribute__((weak, alias(#target)));
-// The names of one function.
-#define NAMES(lower, upper, mixed)             \
-    NAMED(ompi_##lower##_f, MPI_##upper)       \
-    NAMED(ompi_##lower##_f, mpi_##lower)       \
-    NAMED(ompi_##lower##_f, mpi_##lower##_)    \
-    NAMED(ompi_##lower##_f, mpi_##lower##__)   \
-    NAMED(ompi_##lower##_f, MPI_##mixed##_f)   \
-    NAMED(ompi_##lower##_f, MPI_##mixed##_f08) \
-    NAMED(ompi_##lower##_f, PMPI_##upper)      \
-    NAMED(ompi_##lower##_f, pmpi_##lower)      \
-    NAMED(ompi_##lower##_f, pmpi_##lower##_)   \
-    NAMED(ompi_##lower##_f, pmpi_##lower##__)  \
-    NAMED(ompi_##lower##_f, PMPI_##mixed##_f)  \
-    NAMED(ompi_##lower##_f, PMPI_##mixed##_f08)
-MPIFH_FUNCTIONS(NAMES)
+MPIFH_FUNCTIONS(FORTRAN_NAMES)

@@ -11,22 +11,6 @@
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 #define EXPORT __attribute__((visibility("default")))
 
-// The names of one function.
-#define NAMED(target, name) extern EXPORT __typeof__(target) name __attribute__((weak, alias(#target)));
-#define NAMES(lower, upper, mixed)             \
-    NAMED(ompi_##lower##_f, MPI_##upper)       \
-    NAMED(ompi_##lower##_f, mpi_##lower)       \
-    NAMED(ompi_##lower##_f, mpi_##lower##_)    \
-    NAMED(ompi_##lower##_f, mpi_##lower##__)   \
-    NAMED(ompi_##lower##_f, MPI_##mixed##_f)   \
-    NAMED(ompi_##lower##_f, MPI_##mixed##_f08) \
-    NAMED(ompi_##lower##_f, PMPI_##upper)      \
-    NAMED(ompi_##lower##_f, pmpi_##lower)      \
-    NAMED(ompi_##lower##_f, pmpi_##lower##_)   \
-    NAMED(ompi_##lower##_f, pmpi_##lower##__)  \
-    NAMED(ompi_##lower##_f, PMPI_##mixed##_f)  \
-    NAMED(ompi_##lower##_f, PMPI_##mixed##_f08)
-
 // ---- collective calls: those that do not block, and persistent ones ----
 
 // Hands out the request that a call has made.
@@ -39,84 +23,85 @@ static void made(int rc, MPI_Request r, MPI_Fint *request, MPI_Fint *ierr) {
 #define INFO_PARAM , MPI_Fint *info
 #define INFO_VALUE , PMPI_Info_f2c(*info)
 
-#define GATHERV(lower, upper, mixed, info_param, info_value)                                                   \
-    EXPORT void ompi_##lower##_f(void *sendbuf, MPI_Fint *sendcount, MPI_Fint *sendtype, void *recvbuf,        \
-                                 MPI_Fint *recvcounts, MPI_Fint *displs, MPI_Fint *recvtype, MPI_Fint *root,   \
-                                 MPI_Fint *comm info_param, MPI_Fint *request, MPI_Fint *ierr) {               \
-        MPI_Request r;                                                                                         \
-        int rc = PMPI_##mixed(fortran_address(sendbuf), *sendcount, PMPI_Type_f2c(*sendtype),                  \
-                              fortran_address(recvbuf), recvcounts, displs, PMPI_Type_f2c(*recvtype), *root,   \
-                              PMPI_Comm_f2c(*comm) info_value, &r);                                            \
-        made(rc, r, request, ierr);                                                                            \
-    }                                                                                                          \
-    NAMES(lower, upper, mixed)
+#define GATHERV(lower, upper, mixed, info_param, info_value)                                                 \
+    EXPORT void ompi_##lower##_f(void *sendbuf, MPI_Fint *sendcount, MPI_Fint *sendtype, void *recvbuf,      \
+                                 MPI_Fint *recvcounts, MPI_Fint *displs, MPI_Fint *recvtype, MPI_Fint *root, \
+                                 MPI_Fint *comm info_param, MPI_Fint *request, MPI_Fint *ierr) {             \
+        MPI_Request r;                                                                                       \
+        int rc = PMPI_##mixed(fortran_address(sendbuf), *sendcount, PMPI_Type_f2c(*sendtype),                \
+                              fortran_address(recvbuf), recvcounts, displs, PMPI_Type_f2c(*recvtype), *root, \
+                              PMPI_Comm_f2c(*comm) info_value, &r);                                          \
+        made(rc, r, request, ierr);                                                                          \
+    }                                                                                                        \
+    FORTRAN_NAMES(lower, upper, mixed)
 
-#define SCATTERV(lower, upper, mixed, info_param, info_value)                                                  \
-    EXPORT void ompi_##lower##_f(void *sendbuf, MPI_Fint *sendcounts, MPI_Fint *displs, MPI_Fint *sendtype,    \
-                                 void *recvbuf, MPI_Fint *recvcount, MPI_Fint *recvtype, MPI_Fint *root,       \
-                                 MPI_Fint *comm info_param, MPI_Fint *request, MPI_Fint *ierr) {               \
-        MPI_Request r;                                                                                         \
-        int rc = PMPI_##mixed(fortran_address(sendbuf), sendcounts, displs, PMPI_Type_f2c(*sendtype),          \
-                              fortran_address(recvbuf), *recvcount, PMPI_Type_f2c(*recvtype), *root,           \
-                              PMPI_Comm_f2c(*comm) info_value, &r);                                            \
-        made(rc, r, request, ierr);                                                                            \
-    }                                                                                                          \
-    NAMES(lower, upper, mixed)
+#define SCATTERV(lower, upper, mixed, info_param, info_value)                                               \
+    EXPORT void ompi_##lower##_f(void *sendbuf, MPI_Fint *sendcounts, MPI_Fint *displs, MPI_Fint *sendtype, \
+                                 void *recvbuf, MPI_Fint *recvcount, MPI_Fint *recvtype, MPI_Fint *root,    \
+                                 MPI_Fint *comm info_param, MPI_Fint *request, MPI_Fint *ierr) {            \
+        MPI_Request r;                                                                                      \
+        int rc = PMPI_##mixed(fortran_address(sendbuf), sendcounts, displs, PMPI_Type_f2c(*sendtype),       \
+                              fortran_address(recvbuf), *recvcount, PMPI_Type_f2c(*recvtype), *root,        \
+                              PMPI_Comm_f2c(*comm) info_value, &r);                                         \
+        made(rc, r, request, ierr);                                                                         \
+    }                                                                                                       \
+    FORTRAN_NAMES(lower, upper, mixed)
 
-#define ALLGATHERV(lower, upper, mixed, info_param, info_value)                                                \
-    EXPORT void ompi_##lower##_f(void *sendbuf, MPI_Fint *sendcount, MPI_Fint *sendtype, void *recvbuf,        \
-                                 MPI_Fint *recvcounts, MPI_Fint *displs, MPI_Fint *recvtype,                   \
-                                 MPI_Fint *comm info_param, MPI_Fint *request, MPI_Fint *ierr) {               \
-        MPI_Request r;                                                                                         \
-        int rc = PMPI_##mixed(fortran_address(sendbuf), *sendcount, PMPI_Type_f2c(*sendtype),                  \
-                              fortran_address(recvbuf), recvcounts, displs, PMPI_Type_f2c(*recvtype),          \
-                              PMPI_Comm_f2c(*comm) info_value, &r);                                            \
-        made(rc, r, request, ierr);                                                                            \
-    }                                                                                                          \
-    NAMES(lower, upper, mixed)
+#define ALLGATHERV(lower, upper, mixed, info_param, info_value)                                         \
+    EXPORT void ompi_##lower##_f(void *sendbuf, MPI_Fint *sendcount, MPI_Fint *sendtype, void *recvbuf, \
+                                 MPI_Fint *recvcounts, MPI_Fint *displs, MPI_Fint *recvtype,            \
+                                 MPI_Fint *comm info_param, MPI_Fint *request, MPI_Fint *ierr) {        \
+        MPI_Request r;                                                                                  \
+        int rc = PMPI_##mixed(fortran_address(sendbuf), *sendcount, PMPI_Type_f2c(*sendtype),           \
+                              fortran_address(recvbuf), recvcounts, displs, PMPI_Type_f2c(*recvtype),   \
+                              PMPI_Comm_f2c(*comm) info_value, &r);                                     \
+        made(rc, r, request, ierr);                                                                     \
+    }                                                                                                   \
+    FORTRAN_NAMES(lower, upper, mixed)
 
-#define ALLTOALLV(lower, upper, mixed, info_param, info_value)                                                 \
-    EXPORT void ompi_##lower##_f(void *sendbuf, MPI_Fint *sendcounts, MPI_Fint *sdispls, MPI_Fint *sendtype,   \
-                                 void *recvbuf, MPI_Fint *recvcounts, MPI_Fint *rdispls, MPI_Fint *recvtype,   \
-                                 MPI_Fint *comm info_param, MPI_Fint *request, MPI_Fint *ierr) {               \
-        MPI_Request r;                                                                                         \
-        int rc = PMPI_##mixed(fortran_address(sendbuf), sendcounts, sdispls, PMPI_Type_f2c(*sendtype),         \
-                              fortran_address(recvbuf), recvcounts, rdispls, PMPI_Type_f2c(*recvtype),         \
-                              PMPI_Comm_f2c(*comm) info_value, &r);                                            \
-        made(rc, r, request, ierr);                                                                            \
-    }                                                                                                          \
-    NAMES(lower, upper, mixed)
+#define ALLTOALLV(lower, upper, mixed, info_param, info_value)                                               \
+    EXPORT void ompi_##lower##_f(void *sendbuf, MPI_Fint *sendcounts, MPI_Fint *sdispls, MPI_Fint *sendtype, \
+                                 void *recvbuf, MPI_Fint *recvcounts, MPI_Fint *rdispls, MPI_Fint *recvtype, \
+                                 MPI_Fint *comm info_param, MPI_Fint *request, MPI_Fint *ierr) {             \
+        MPI_Request r;                                                                                       \
+        int rc = PMPI_##mixed(fortran_address(sendbuf), sendcounts, sdispls, PMPI_Type_f2c(*sendtype),       \
+                              fortran_address(recvbuf), recvcounts, rdispls, PMPI_Type_f2c(*recvtype),       \
+                              PMPI_Comm_f2c(*comm) info_value, &r);                                          \
+        made(rc, r, request, ierr);                                                                          \
+    }                                                                                                        \
+    FORTRAN_NAMES(lower, upper, mixed)
 
-#define REDUCE_SCATTER(lower, upper, mixed, info_param, info_value)                                            \
-    EXPORT void ompi_##lower##_f(void *sendbuf, void *recvbuf, MPI_Fint *recvcounts, MPI_Fint *type,           \
-                                 MPI_Fint *op, MPI_Fint *comm info_param, MPI_Fint *request, MPI_Fint *ierr) { \
-        MPI_Request r;                                                                                         \
-        int rc = PMPI_##mixed(fortran_address(sendbuf), fortran_address(recvbuf), recvcounts,                  \
-                              PMPI_Type_f2c(*type), PMPI_Op_f2c(*op), PMPI_Comm_f2c(*comm) info_value, &r);    \
-        made(rc, r, request, ierr);                                                                            \
-    }                                                                                                          \
-    NAMES(lower, upper, mixed)
+#define REDUCE_SCATTER(lower, upper, mixed, info_param, info_value)                                         \
+    EXPORT void ompi_##lower##_f(void *sendbuf, void *recvbuf, MPI_Fint *recvcounts, MPI_Fint *type,        \
+                                 MPI_Fint *op, MPI_Fint *comm info_param, MPI_Fint *request,                \
+                                 MPI_Fint *ierr) {                                                          \
+        MPI_Request r;                                                                                      \
+        int rc = PMPI_##mixed(fortran_address(sendbuf), fortran_address(recvbuf), recvcounts,               \
+                              PMPI_Type_f2c(*type), PMPI_Op_f2c(*op), PMPI_Comm_f2c(*comm) info_value, &r); \
+        made(rc, r, request, ierr);                                                                         \
+    }                                                                                                       \
+    FORTRAN_NAMES(lower, upper, mixed)
 
 // A datatype for each member, or for each neighbour, whose displacements are addresses. The MPI below takes a copy.
-#define ALLTOALLW(lower, upper, mixed, neighbors, displacement, info_param, info_value)                            \
-    EXPORT void ompi_##lower##_f(void *sendbuf, MPI_Fint *sendcounts, displacement *sdispls,                   \
-                                 MPI_Fint *sendtypes, void *recvbuf, MPI_Fint *recvcounts,                     \
-                                 displacement *rdispls, MPI_Fint *recvtypes, MPI_Fint *comm info_param,        \
-                                 MPI_Fint *request, MPI_Fint *ierr) {                                          \
-        MPI_Request r;                                                                                         \
-        MPI_Comm c = PMPI_Comm_f2c(*comm);                                                                     \
-        void *from = fortran_address(sendbuf);                                                                 \
-        int out = 0, in = 0;                                                                                   \
-        ckpt_front_blocks(c, neighbors, &out, &in);                                                                              \
-        MPI_Datatype *s = fortran_types(from == FORTRAN_IN_PLACE ? 0 : out, sendtypes),                        \
-                     *t = fortran_types(in, recvtypes);                                                        \
-        int rc = PMPI_##mixed(from, sendcounts, sdispls, s, fortran_address(recvbuf), recvcounts, rdispls, t,  \
-                              c info_value, &r);                                                               \
-        free(s);                                                                                               \
-        free(t);                                                                                               \
-        made(rc, r, request, ierr);                                                                            \
-    }                                                                                                          \
-    NAMES(lower, upper, mixed)
+#define ALLTOALLW(lower, upper, mixed, neighbors, displacement, info_param, info_value)                    \
+    EXPORT void ompi_##lower##_f(void *sendbuf, MPI_Fint *sendcounts, displacement *sdispls,               \
+                                 MPI_Fint *sendtypes, void *recvbuf, MPI_Fint *recvcounts,                 \
+                                 displacement *rdispls, MPI_Fint *recvtypes, MPI_Fint *comm info_param,    \
+                                 MPI_Fint *request, MPI_Fint *ierr) {                                      \
+        MPI_Request r;                                                                                     \
+        MPI_Comm c = PMPI_Comm_f2c(*comm);                                                                 \
+        void *from = fortran_address(sendbuf);                                                             \
+        int out = 0, in = 0;                                                                               \
+        ckpt_front_blocks(c, neighbors, &out, &in);                                                        \
+        MPI_Datatype *s = fortran_types(from == FORTRAN_IN_PLACE ? 0 : out, sendtypes),                    \
+                     *t = fortran_types(in, recvtypes);                                                    \
+        int rc = PMPI_##mixed(from, sendcounts, sdispls, s, fortran_address(recvbuf), recvcounts, rdispls, \
+                              t, c info_value, &r);                                                        \
+        free(s);                                                                                           \
+        free(t);                                                                                           \
+        made(rc, r, request, ierr);                                                                        \
+    }                                                                                                      \
+    FORTRAN_NAMES(lower, upper, mixed)
 
 GATHERV(igatherv, IGATHERV, Igatherv, , )
 SCATTERV(iscatterv, ISCATTERV, Iscatterv, , )
@@ -130,7 +115,8 @@ REDUCE_SCATTER(ireduce_scatter, IREDUCE_SCATTER, Ireduce_scatter, , )
 GATHERV(gatherv_init, GATHERV_INIT, Gatherv_init, INFO_PARAM, INFO_VALUE)
 SCATTERV(scatterv_init, SCATTERV_INIT, Scatterv_init, INFO_PARAM, INFO_VALUE)
 ALLGATHERV(allgatherv_init, ALLGATHERV_INIT, Allgatherv_init, INFO_PARAM, INFO_VALUE)
-ALLGATHERV(neighbor_allgatherv_init, NEIGHBOR_ALLGATHERV_INIT, Neighbor_allgatherv_init, INFO_PARAM, INFO_VALUE)
+ALLGATHERV(neighbor_allgatherv_init, NEIGHBOR_ALLGATHERV_INIT, Neighbor_allgatherv_init, INFO_PARAM,
+           INFO_VALUE)
 ALLTOALLV(alltoallv_init, ALLTOALLV_INIT, Alltoallv_init, INFO_PARAM, INFO_VALUE)
 ALLTOALLV(neighbor_alltoallv_init, NEIGHBOR_ALLTOALLV_INIT, Neighbor_alltoallv_init, INFO_PARAM, INFO_VALUE)
 ALLTOALLW(alltoallw_init, ALLTOALLW_INIT, Alltoallw_init, 0, MPI_Fint, INFO_PARAM, INFO_VALUE)
@@ -166,7 +152,7 @@ EXPORT void ompi_info_get_f(MPI_Fint *info, char *key, MPI_Fint *valuelen, char 
     }
     fortran_set(ierr, rc);
 }
-NAMES(info_get, INFO_GET, Info_get)
+FORTRAN_NAMES(info_get, INFO_GET, Info_get)
 
 EXPORT void ompi_info_get_string_f(MPI_Fint *info, char *key, MPI_Fint *buflen, char *value, MPI_Fint *flag,
                                    MPI_Fint *ierr, int key_len, int value_len) {
@@ -181,10 +167,10 @@ EXPORT void ompi_info_get_string_f(MPI_Fint *info, char *key, MPI_Fint *buflen, 
     }
     fortran_set(ierr, rc);
 }
-NAMES(info_get_string, INFO_GET_STRING, Info_get_string)
+FORTRAN_NAMES(info_get_string, INFO_GET_STRING, Info_get_string)
 
-EXPORT void ompi_info_get_valuelen_f(MPI_Fint *info, char *key, MPI_Fint *valuelen, MPI_Fint *flag, MPI_Fint *ierr,
-                                     int key_len) {
+EXPORT void ompi_info_get_valuelen_f(MPI_Fint *info, char *key, MPI_Fint *valuelen, MPI_Fint *flag,
+                                     MPI_Fint *ierr, int key_len) {
     char *k = key_of(key, key_len);
     int found = 0, length = 0, rc = PMPI_Info_get_valuelen(PMPI_Info_f2c(*info), k, &length, &found);
     free(k);
@@ -194,7 +180,7 @@ EXPORT void ompi_info_get_valuelen_f(MPI_Fint *info, char *key, MPI_Fint *valuel
     }
     fortran_set(ierr, rc);
 }
-NAMES(info_get_valuelen, INFO_GET_VALUELEN, Info_get_valuelen)
+FORTRAN_NAMES(info_get_valuelen, INFO_GET_VALUELEN, Info_get_valuelen)
 
 EXPORT void ompi_info_get_nthkey_f(MPI_Fint *info, MPI_Fint *n, char *key, MPI_Fint *ierr, int key_len) {
     char text[MPI_MAX_INFO_KEY + 1] = "";
@@ -202,4 +188,4 @@ EXPORT void ompi_info_get_nthkey_f(MPI_Fint *info, MPI_Fint *n, char *key, MPI_F
     if (rc == MPI_SUCCESS) blanks(key, key_len, text);
     fortran_set(ierr, rc);
 }
-NAMES(info_get_nthkey, INFO_GET_NTHKEY, Info_get_nthkey)
+FORTRAN_NAMES(info_get_nthkey, INFO_GET_NTHKEY, Info_get_nthkey)

@@ -215,6 +215,19 @@ func TestFortranVectors(t *testing.T) {
 	}
 }
 
+// TestPMIxSegments: PMIx 5 maps segments at addresses that its server has chosen, which may be those of the program's memory:
+// under ckptrun it maps none.
+func TestPMIxSegments(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts MPI processes")
+	}
+	program := compile(t, "openmpi", "segments.c", warnings...)
+	if native := launch(t, "openmpi", program); !strings.Contains(native, "segments: some") {
+		t.Skipf("this Open MPI maps none by itself: %s", native)
+	}
+	expect(t, launch(t, "openmpi", filepath.Join(buildTree(t), "bin/ckptrun"), "--dir", t.TempDir(), program), "segments: none")
+}
+
 // TestTypes: datatypes made of each other, freed while others need them, saved in the middle of it.
 func TestTypes(t *testing.T) {
 	if testing.Short() {
