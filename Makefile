@@ -10,7 +10,8 @@
 #   make check      build, lint, and the tests that start no MPI job: what to run before each commit
 #   make test       all tests; ONLY=REGEXP those with such names, ONLY=./ckpt/... or ONLY=packages a part
 #   make test-verbs  those of programs on InfiniBand verbs, on an adapter in software; as root
-#   make test-pyverbs rdma-core's own tests on it, LIVES=n saves, kills and restarts
+#   make test-pyverbs  rdma-core's own tests in Python on it, LIVES=n saves, kills and restarts; as root
+#   make verbs-cycles  CYCLES=n of a random program on it, on the adapter and over TCP in turn; as root
 #   make crosswise  a program of each ABI above each MPI, continued above each; and chains that alternate
 #   make matrix     demo and crosswise on other releases of Debian (SUITES="trixie forky"), by debootstrap; as root
 #   make one-mpi    demo with one MPI alone, the other hidden, for each (TARGETS=...); as root
@@ -57,7 +58,7 @@ ifneq ($(MAKECMDGOALS),clean)
 include $(SETUP)
 endif
 $(SETUP): FORCE
-	@BACKS='$(BACKS)' scripts/setup.sh $@ $(if $(filter test test-verbs test-pyverbs demo-verbs soak,$(MAKECMDGOALS)),test,$(if $(filter check lint format,$(MAKECMDGOALS)),lint))
+	@BACKS='$(BACKS)' scripts/setup.sh $@ $(if $(filter test test-verbs test-pyverbs verbs-cycles demo-verbs soak,$(MAKECMDGOALS)),test,$(if $(filter check lint format,$(MAKECMDGOALS)),lint))
 
 setup: $(SETUP)
 	@echo "setup: all is there; Go is $(GO)"
@@ -281,6 +282,11 @@ test-pyverbs: all faults $(SOFT_PROVIDER)
 	CKPT_PYVERBS_LIVES=$(or $(LIVES),12) CKPT_PYVERBS_TABLE=$(CURDIR)/bench/results/pyverbs.md GO=$(GO) ONLY='^TestPyverbs$$' \
 	    scripts/test.sh $(BUILD)
 
+# The random program on verbs, saved and killed CYCLES=n times, on the adapter and over TCP in turn; the log is kept.  As root.
+verbs-cycles: all faults $(SOFT_PROVIDER)
+	CKPT_VERBS_CYCLES=$(or $(CYCLES),500) CKPT_VERBS_LOG=$(CURDIR)/bench/results/verbs-cycles.txt \
+	    $(if $(SEED),CKPT_E2E_SEED=$(SEED)) GO=$(GO) ONLY='^TestVerbsCycles$$' scripts/test.sh $(BUILD)
+
 # Not part of the tests: it installs whole systems.
 SUITES ?= trixie forky
 matrix:
@@ -341,7 +347,7 @@ deb-test:
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all faults setup examples demo demo-embed demo-levels demo-nodes demo-verbs crosswise check test test-verbs test-pyverbs matrix one-mpi bench soak soak-programs campaign fuzz lint analyze format generate install dist deb deb-test clean FORCE
+.PHONY: all faults setup examples demo demo-embed demo-levels demo-nodes demo-verbs crosswise check test test-verbs test-pyverbs verbs-cycles matrix one-mpi bench soak soak-programs campaign fuzz lint analyze format generate install dist deb deb-test clean FORCE
 FORCE:
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)
