@@ -424,6 +424,77 @@ static void shared(void) {
     together("checked");
 }
 
+// Datagrams that go by gids, and a reply to where they came from, which the program learns after it was saved.
+static void reply(void) {
+    enum { HEAD = 40 }; // a global route header
+    struct ibv_qp_init_attr init = {
+        .send_cq = sends, .recv_cq = receives, .qp_type = IBV_QPT_UD, .cap = {8, 8, 1, 1, 0}};
+    if (!(qp = ibv_create_qp(pd, &init))) wrong("no queue pair");
+    struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 0x11};
+    good(ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY), "INIT");
+    a.qp_state = IBV_QPS_RTR;
+    good(ibv_modify_qp(qp, &a, IBV_QP_STATE), "RTR");
+    a.qp_state = IBV_QPS_RTS;
+    good(ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN), "RTS");
+    struct at {
+        union ibv_gid gid;
+        uint32_t qpn;
+    } me = {.qpn = qp->qp_num}, other;
+    good(ibv_query_gid(context, 1, 0, &me.gid), "query_gid");
+    for (unsigned i = 0; i < 2; i++) {
+        struct ibv_sge s = {(uintptr_t)&words[16 * i], 64, mr->lkey};
+        struct ibv_recv_wr w = {.wr_id = i, .sg_list = &s, .num_sge = 1}, *bad;
+        good(ibv_post_recv(qp, &w, &bad), "post_recv");
+    }
+    tell("gid", rank, &me, sizeof me);
+    hear("gid", !rank, &other, sizeof other);
+    struct ibv_ah_attr way = {
+        .is_global = 1, .dlid = theirs.lid, .port_num = 1, .grh = {.dgid = other.gid, .hop_limit = 9}};
+    struct ibv_ah *ah = ibv_create_ah(pd, &way);
+    if (!ah) wrong("no address handle");
+    struct ibv_sge s = {(uintptr_t)&words[100], 16, mr->lkey};
+    struct ibv_send_wr w = {.wr_id = 3,
+                            .sg_list = &s,
+                            .num_sge = 1,
+                            .opcode = IBV_WR_SEND,
+                            .send_flags = IBV_SEND_SIGNALED},
+                       *bad;
+    words[100] = 50u + (unsigned)rank;
+    w.wr.ud.ah = ah, w.wr.ud.remote_qpn = other.qpn, w.wr.ud.remote_qkey = 0x11;
+    if (rank == 0) {
+        good(ibv_post_send(qp, &w, &bad), "post_send");
+        fine(sends, 3);
+    }
+    ready();
+    if (rank == 1) {
+        struct ibv_wc wc = fine(receives, 0);
+        const struct ibv_grh *g = (const struct ibv_grh *)words;
+        if (!(wc.wc_flags & IBV_WC_GRH) || wc.byte_len != HEAD + 16 || words[HEAD / 8] != 50 ||
+            wc.src_qp != other.qpn)
+            wrong("flags %x, %u bytes, %llu, of queue pair %x", wc.wc_flags, wc.byte_len,
+                  (unsigned long long)words[HEAD / 8], wc.src_qp);
+        if (memcmp(&g->sgid, &other.gid, 16) || memcmp(&g->dgid, &me.gid, 16))
+            wrong("other gids than the program knows");
+        if (!(w.wr.ud.ah = ibv_create_ah_from_wc(pd, &wc, (struct ibv_grh *)words, 1))) wrong("no way back");
+        w.wr.ud.remote_qpn = wc.src_qp;
+        good(ibv_post_send(qp, &w, &bad), "post_send");
+        fine(sends, 3);
+    } else {
+        fine(receives, 0);
+        if (words[HEAD / 8] != 51) wrong("the reply is %llu", (unsigned long long)words[HEAD / 8]);
+        // By the handle that was made before.
+        words[100] = 52;
+        good(ibv_post_send(qp, &w, &bad), "post_send");
+        fine(sends, 3);
+    }
+    if (rank == 1) {
+        fine(receives, 1);
+        if (words[16 + HEAD / 8] != 52)
+            wrong("the last one is %llu", (unsigned long long)words[16 + HEAD / 8]);
+    }
+    together("checked");
+}
+
 static void *beats(void *nothing) {
     for (uint64_t n = 0; !gone(); n++) {
         tell("beat", 1, &n, sizeof n);
@@ -521,6 +592,8 @@ int main(int argc, char **argv) {
         forks();
     else if (!strcmp(name, "adds"))
         adds();
+    else if (!strcmp(name, "reply"))
+        reply();
     else if (!strcmp(name, "stream"))
         stream();
     else if (!strcmp(name, "shared"))
