@@ -48,11 +48,11 @@ func rightEdges(t *testing.T, w *e2e.Whole) {
 	}
 }
 
-// TestEdgesContinued saves a job in moments that are hard, kills it, and continues it, over TCP and on the adapter; in other
-// cases it goes on after the first checkpoint, or is over TCP from the start.
+// TestEdgesContinued saves a job in moments that are hard, kills it, and continues it, over TCP and on the adapter; in the other
+// case it goes on after the first checkpoint.
 func TestEdgesContinued(t *testing.T) {
 	need(t)
-	for _, name := range []string{"late", "event", "numbers", "forks", "shared", "idle", "reply"} {
+	for _, name := range []string{"late", "event", "numbers", "forks", "shared", "limit", "idle", "reply"} {
 		t.Run(name, func(t *testing.T) {
 			w, letGo := newEdges(t, name, 2)
 			must(t, w.Start("shell"))
@@ -67,21 +67,6 @@ func TestEdgesContinued(t *testing.T) {
 				w.Env = []string{"CKPT_VERBS=" + back}
 				must(t, w.Restart("shell"))
 			}
-			letGo()
-			rightEdges(t, w)
-		})
-		t.Run(name+",overTCP", func(t *testing.T) {
-			w, letGo := newEdges(t, name, 2)
-			w.Env = []string{"CKPT_VERBS=tcp"}
-			must(t, w.Start("shell"))
-			ready(t, w)
-			l := life{t: t, w: w}
-			if !l.begun() || !l.save("kill") {
-				t.Fatalf("it ended too early: %s", w.Said())
-			}
-			_, err := w.Wait(jobLimit)
-			must(t, err)
-			must(t, w.Restart("shell"))
 			letGo()
 			rightEdges(t, w)
 		})
