@@ -10,7 +10,8 @@
 #   make check      build, lint, and the tests that start no MPI job: what to run before each commit
 #   make test       all tests; ONLY=REGEXP those with such names, ONLY=./ckpt/... or ONLY=packages a part
 #   make test-verbs  those of programs on InfiniBand verbs, on an adapter in software; as root
-#   make test-pyverbs rdma-core's own tests on it, LIVES=n saves, kills and restarts
+#   make test-pyverbs  rdma-core's own tests in Python on it, LIVES=n saves, kills and restarts; as root
+#   make verbs-cycles  CYCLES=n of a random program on it, on the adapter and over TCP in turn; as root
 #   make crosswise  a program of each ABI above each MPI, continued above each; and chains that alternate
 #   make matrix     demo and crosswise on other releases of Debian (SUITES="trixie forky"), by debootstrap; as root
 #                   TESTS=REGEXP runs these tests there.  matrix-short does a part of it, on trixie; moves continues jobs of
@@ -60,7 +61,7 @@ ifneq ($(MAKECMDGOALS),clean)
 include $(SETUP)
 endif
 $(SETUP): FORCE
-	@BACKS='$(BACKS)' scripts/setup.sh $@ $(if $(filter test test-verbs test-pyverbs demo-verbs soak,$(MAKECMDGOALS)),test,$(if $(filter check lint format,$(MAKECMDGOALS)),lint))
+	@BACKS='$(BACKS)' scripts/setup.sh $@ $(if $(filter test test-verbs test-pyverbs verbs-cycles demo-verbs soak,$(MAKECMDGOALS)),test,$(if $(filter check lint format,$(MAKECMDGOALS)),lint))
 
 setup: $(SETUP)
 	@echo "setup: all is there; Go is $(GO)"
@@ -288,6 +289,11 @@ test-pyverbs: all faults $(SOFT_PROVIDER)
 	CKPT_PYVERBS_LIVES=$(or $(LIVES),12) CKPT_PYVERBS_TABLE=$(CURDIR)/bench/results/pyverbs.md GO=$(GO) ONLY='^TestPyverbs$$' \
 	    scripts/test.sh $(BUILD)
 
+# The random program on verbs, saved and killed CYCLES=n times, on the adapter and over TCP in turn; the log is kept.  As root.
+verbs-cycles: all faults $(SOFT_PROVIDER)
+	CKPT_VERBS_CYCLES=$(or $(CYCLES),500) CKPT_VERBS_LOG=$(CURDIR)/bench/results/verbs-cycles.txt \
+	    $(if $(SEED),CKPT_E2E_SEED=$(SEED)) GO=$(GO) ONLY='^TestVerbsCycles$$' scripts/test.sh $(BUILD)
+
 # Not part of the tests: it installs whole systems.
 SUITES ?= trixie forky
 matrix:
@@ -359,7 +365,7 @@ clean:
 
 .PHONY: all faults setup examples check lint analyze format generate clean FORCE
 .PHONY: demo demo-embed demo-levels demo-nodes demo-verbs
-.PHONY: test test-verbs test-pyverbs links crosswise matrix matrix-short moves one-mpi
+.PHONY: test test-verbs test-pyverbs verbs-cycles links crosswise matrix matrix-short moves one-mpi
 .PHONY: bench soak soak-programs campaign fuzz
 .PHONY: install dist deb deb-test
 FORCE:

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -200,7 +201,7 @@ func (r *Restart) open(rank int) (*image.File, Meta, error) {
 func (r *Restart) advise(err error) error {
 	var corrupt *image.CorruptError
 	var lost *image.LostError
-	if !errors.As(err, &corrupt) && !errors.As(err, &lost) {
+	if !errors.As(err, &corrupt) && !errors.As(err, &lost) && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if older := r.older(corrupt); older != "" {

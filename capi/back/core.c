@@ -337,6 +337,7 @@ long back_Finalize(const long *a) {
     back_sync_finalize();
     back.job = NULL;
     back.tables = NULL;
+    ops_end();
     MPI_Comm_free(&back.control);
     back_two_phase_freed(VID_COMM_WORLD);
     MPI_Comm_free(&back.self);

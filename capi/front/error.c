@@ -312,6 +312,14 @@ static int raise(int sort, ckpt_vid vid, unsigned fn, int code) {
     return code;
 }
 
+// MPI_Xxx_call_errhandler.  No call of the bindings follows to this one, so nobody was told of an error.
+static int call_told(int sort, ckpt_vid vid, unsigned fn, int code) {
+    if (was_told(code)) return MPI_SUCCESS;
+    raise(sort, vid, fn, code);
+    told = 0;
+    return MPI_SUCCESS;
+}
+
 void front_errhandler_raise(ckpt_vid errhandler, long handle, unsigned fn, int code) {
     struct handler *h = front_object(CKPT_KIND_ERRHANDLER, errhandler);
     if (h != NULL && h->call != NULL)
@@ -416,8 +424,7 @@ FRONT(int, Comm_call_errhandler, (MPI_Comm comm, int errorcode)) {
     ckpt_vid v = in_comm(comm);
     if (!live(CKPT_KIND_COMM, v, CKPT_FN_MPI_COMM_CALL_ERRHANDLER))
         return FRONT_ERR(CKPT_FN_MPI_COMM_CALL_ERRHANDLER, COMM);
-    if (!was_told(errorcode)) raise(FRONT_COMM, v, CKPT_FN_MPI_COMM_CALL_ERRHANDLER, errorcode);
-    return MPI_SUCCESS;
+    return call_told(FRONT_COMM, v, CKPT_FN_MPI_COMM_CALL_ERRHANDLER, errorcode);
 }
 
 FRONT(int, Win_set_errhandler, (MPI_Win win, MPI_Errhandler errhandler)) {
@@ -440,8 +447,7 @@ FRONT(int, Win_call_errhandler, (MPI_Win win, int errorcode)) {
     ckpt_vid v = in_win(win);
     if (!live(CKPT_KIND_WIN, v, CKPT_FN_MPI_WIN_CALL_ERRHANDLER))
         return FRONT_ERR(CKPT_FN_MPI_WIN_CALL_ERRHANDLER, WIN);
-    if (!was_told(errorcode)) raise(FRONT_WIN, v, CKPT_FN_MPI_WIN_CALL_ERRHANDLER, errorcode);
-    return MPI_SUCCESS;
+    return call_told(FRONT_WIN, v, CKPT_FN_MPI_WIN_CALL_ERRHANDLER, errorcode);
 }
 
 // MPI_FILE_NULL is allowed: its handler is the default for files that are opened later.
@@ -456,8 +462,7 @@ FRONT(int, File_get_errhandler, (MPI_File file, MPI_Errhandler *errhandler)) {
 }
 
 FRONT(int, File_call_errhandler, (MPI_File file, int errorcode)) {
-    if (!was_told(errorcode)) raise(FRONT_FILE, in_file(file), CKPT_FN_MPI_FILE_CALL_ERRHANDLER, errorcode);
-    return MPI_SUCCESS;
+    return call_told(FRONT_FILE, in_file(file), CKPT_FN_MPI_FILE_CALL_ERRHANDLER, errorcode);
 }
 
 FRONT(int, Errhandler_free, (MPI_Errhandler * errhandler)) {

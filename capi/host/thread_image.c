@@ -106,7 +106,7 @@ long threads_save(void *buffer, size_t bytes) {
     struct process_image *p = buffer;
     memset(p, 0, sizeof *p);
     p->bytes = sizeof *p;
-    p->version = HOSTGO_VERSION;
+    p->version = THREADS_VERSION;
     p->xsave_max = host.xsave_max;
     p->brk = host.brk;
     p->fake_vdso = host.fake_vdso;

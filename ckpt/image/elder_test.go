@@ -68,7 +68,9 @@ func (p *pair) write(t testing.TB, opt [2]Options, tell func(told []byte) []byte
 	return errs
 }
 
-func small16(mode Compression) Options { return Options{Chunk: 16 * PageSize, Workers: 2, Compress: mode} }
+func small16(mode Compression) Options {
+	return Options{Chunk: 16 * PageSize, Workers: 2, Compress: mode}
+}
 
 // TestElder: two processes whose memory is the same in part are saved again and again, in all ways of compression, with
 // and without parents; each image has the memory of its process at its time, and what both have is in one of them.

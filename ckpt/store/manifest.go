@@ -187,6 +187,8 @@ func (m *Manifest) check() error {
 			return fmt.Errorf("image %d: %q is not the name of a file", i, im.File)
 		case im.Bytes <= 0:
 			return fmt.Errorf("image %d has %d bytes", i, im.Bytes)
+		case im.Same > im.Shared:
+			return fmt.Errorf("image %d: %d bytes of %d are another's", i, im.Same, im.Shared)
 		case !validOthers(im.Others, i, len(m.Images)):
 			return fmt.Errorf("image %d refers to images %v of %d", i, im.Others, len(m.Images))
 		case !strings.HasPrefix(im.Digest, "blake3:"):

@@ -29,7 +29,7 @@ func TestHeldBack(t *testing.T) {
 		t.Skip("starts some 70 MPI processes")
 	}
 	ckptrun := filepath.Join(buildTree(t), "bin/ckptrun")
-	for _, source := range []string{"grequest.c", "jobs.c", "tools.c", "mpi4.c", "classes.cc"} {
+	for _, source := range []string{"grequest.c", "jobs.c", "tools.c", "mpi4.c", "ops.c", "classes.cc"} {
 		name := strings.TrimSuffix(source, filepath.Ext(source))
 		for abi := range mpis {
 			if name == "classes" && abi == "openmpi" && !isThere(t, "libmpi_cxx.so.40") {

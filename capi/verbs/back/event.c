@@ -4,6 +4,7 @@
 #include "verbs/back/lower.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -178,6 +179,12 @@ void events_keep(void) {
         while (x->bell.kept < V_ASYNC && take_async(x, &x->async[x->bell.kept])) ring(&x->bell);
         give(&x->bell.lock);
     }
+}
+
+// Whether there is an event for which there is no place.
+bool event_waits(struct v_context *c) {
+    struct pollfd p = {.fd = c->bell.real, .events = POLLIN};
+    return c->bell.kept == V_ASYNC && poll(&p, 1, 0) == 1;
 }
 
 int bells(int *list, int max) {

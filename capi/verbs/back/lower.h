@@ -160,6 +160,7 @@ void bell_end(struct v_bell *b);
 int channel_make(struct v_channel *c);
 void event_for(struct v_cq *c); // the program is to hear of it; with the queue's lock
 void events_keep(void);         // takes all real events
+bool event_waits(struct v_context *c);
 int bells(int *list, int max);
 
 // ---- rnr.c ----------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ enum soft_op {
 enum {
     SOFT_WITH_IMM = 1,
     SOFT_SOLICITED = 2,
+    SOFT_GLOBAL = 4, // a datagram whose payload begins with a global route header
 };
 
 // Both ends are the same program on machines of one byte order. Payload follows a SEND, a WRITE and DATA.
@@ -74,6 +75,7 @@ struct soft_send;
 struct soft_frame {
     STAILQ_ENTRY(soft_frame) behind;
     struct soft_header header;
+    struct ibv_grh route; // SOFT_GLOBAL
     struct iovec piece[SOFT_SGES + 1];
     int pieces;
     size_t sent, total;

@@ -48,6 +48,7 @@ struct soft_net {
     // An errno when there is none.
     int (*claim)(void *who, uint16_t lid, uint16_t port, uint32_t *number);
     void (*release)(void *who, uint32_t number);
+    void (*gid)(void *who, union ibv_gid *gid); // of this adapter
     // Where the queue pair of this number is that the address leads to; ENOENT when there is none.
     int (*find)(void *who, const struct ibv_ah_attr *way, uint32_t number, struct soft_address *to);
     void *who;

@@ -48,22 +48,23 @@ func rightEdges(t *testing.T, w *e2e.Whole) {
 	}
 }
 
-// TestEdgesContinued saves a job in moments that are hard, kills it, and continues it, twice; in the other case it
-// goes on after the first checkpoint.
+// TestEdgesContinued saves a job in moments that are hard, kills it, and continues it, over TCP and on the adapter; in the other
+// case it goes on after the first checkpoint.
 func TestEdgesContinued(t *testing.T) {
 	need(t)
-	for _, name := range []string{"late", "event", "numbers", "forks", "shared", "idle"} {
+	for _, name := range []string{"late", "event", "numbers", "forks", "shared", "limit", "idle", "reply"} {
 		t.Run(name, func(t *testing.T) {
 			w, letGo := newEdges(t, name, 2)
 			must(t, w.Start("shell"))
 			ready(t, w)
 			l := life{t: t, w: w}
-			for range 2 {
+			for _, back := range []string{"tcp", "ibv", "ibv"} {
 				if !l.begun() || !l.save("kill") {
 					t.Fatalf("it ended too early: %s", w.Said())
 				}
 				_, err := w.Wait(jobLimit)
 				must(t, err)
+				w.Env = []string{"CKPT_VERBS=" + back}
 				must(t, w.Restart("shell"))
 			}
 			letGo()

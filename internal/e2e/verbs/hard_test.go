@@ -71,25 +71,19 @@ func TestRetriesWhileStopped(t *testing.T) {
 // TestEventWhileStopped: a program that sleeps until there is an event is stopped when the message comes.
 func TestEventWhileStopped(t *testing.T) {
 	need(t)
-	for _, then := range []string{"continue", "kill"} {
-		t.Run(then, func(t *testing.T) {
-			w, letGo := newEdges(t, "blocked", 2)
-			edges := filepath.Join(w.Run.Dir, "edges")
-			oneStands(t, w, then, func() {
-				must(t, os.WriteFile(filepath.Join(edges, "send"), nil, 0o644))
-				if !e2e.Poll(patience, nil, func() bool { _, err := os.Stat(filepath.Join(edges, "sent-0")); return err == nil }) {
-					t.Errorf("the message is not sent: %s", w.Said())
-				}
-			})
-			if then == "kill" {
-				_, err := w.Wait(jobLimit)
-				must(t, err)
-				must(t, w.Restart("shell"))
-			}
-			letGo()
-			rightEdges(t, w)
-		})
-	}
+	w, letGo := newEdges(t, "blocked", 2)
+	edges := filepath.Join(w.Run.Dir, "edges")
+	oneStands(t, w, "kill", func() {
+		must(t, os.WriteFile(filepath.Join(edges, "send"), nil, 0o644))
+		if !e2e.Poll(patience, nil, func() bool { _, err := os.Stat(filepath.Join(edges, "sent-0")); return err == nil }) {
+			t.Errorf("the message is not sent: %s", w.Said())
+		}
+	})
+	_, err := w.Wait(jobLimit)
+	must(t, err)
+	must(t, w.Restart("shell"))
+	letGo()
+	rightEdges(t, w)
 }
 
 // savedAndKilled saves a job of edges that is ready, and ends it.
@@ -220,4 +214,35 @@ func letOn(t *testing.T, w *e2e.Whole, do func()) {
 	do()
 	time.Sleep(100 * time.Millisecond) // the other rank's adapter sees it
 	must(t, goOn(pid))
+}
+
+// TestManyEvents: a program that takes no asynchronous events can be saved when it has taken some.
+func TestManyEvents(t *testing.T) {
+	need(t)
+	w, letGo := newEdges(t, "events", 2)
+	must(t, w.Start("shell"))
+	ready(t, w)
+	l := life{t: t, w: w}
+	if !l.begun() {
+		t.Fatalf("it ended too early: %s", w.Said())
+	}
+	exit, said, err := w.Ckptctl(t.TempDir(), jobLimit, "checkpoint", w.Run.Checkpoints(), "--timeout", "5s")
+	must(t, err)
+	want := "more than 16 asynchronous events of the InfiniBand device soft0 wait for the program"
+	if exit == (e2e.Exit{}) || !strings.Contains(said, want) {
+		t.Errorf("%v: %q, want %q", exit, said, want)
+	}
+	edges := filepath.Join(w.Run.Dir, "edges")
+	must(t, os.WriteFile(filepath.Join(edges, "take"), nil, 0o644))
+	if !e2e.Poll(patience, nil, func() bool {
+		names, err := filepath.Glob(filepath.Join(edges, "taken-?"))
+		return err == nil && len(names) == w.Ranks
+	}) || !l.save("kill") {
+		t.Fatalf("it is not saved: %s", w.Said())
+	}
+	_, err = w.Wait(jobLimit)
+	must(t, err)
+	must(t, w.Restart("shell"))
+	letGo()
+	rightEdges(t, w)
 }
