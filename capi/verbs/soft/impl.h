@@ -210,6 +210,7 @@ void soft_link_in(struct soft_link *link);
 void soft_link_watch(struct soft_link *link);
 void soft_link_tick(uint64_t now);
 void soft_link_sweep(void);
+void soft_link_let_go(void);
 
 // ---- request.c: the side that asks ----
 void soft_answer_begin(struct soft_link *link);

@@ -121,6 +121,7 @@ static void reset(struct soft_qp *qp) {
 
 void soft_qp_free(struct soft_qp *qp) {
     pthread_mutex_lock(&soft.lock);
+    if (qp->type == IBV_QPT_UD) soft_link_let_go();
     LIST_REMOVE(qp, others); // before its links are looked at again: it is nobody
     reset(qp);
     if (qp->queue->shared) qp->queue->users--;
