@@ -27,7 +27,7 @@ enum {
     SOFT_WITH_IMM = 1,
     SOFT_SOLICITED = 2,
     SOFT_INVALIDATES = 8, // the window whose key is in imm
-    SOFT_GLOBAL = 4, // a datagram whose payload begins with a global route header
+    SOFT_GLOBAL = 4,      // a datagram whose payload begins with a global route header
 };
 
 // Both ends are the same program on machines of one byte order. Payload follows a SEND, a WRITE and DATA.
