@@ -62,6 +62,7 @@ iproute2: ip
 ibverbs-utils: ibv_rc_pingpong
 rdmacm-utils: rping
 perftest: ib_send_bw
+python3-pyverbs: /usr/lib/python3/dist-packages/pyverbs/__init__.py
 munge: munged
 slurmctld: slurmctld
 slurmd: slurmd
