@@ -22,13 +22,13 @@ enum { LIVES = 3, ROUNDS = 400, MANY = 100 };
 
 static int size, saves, restarted, calls[4];
 
-#define OPERATION(k, expression)                                              \
-    static void op##k(void *in, void *inout, int *n, MPI_Datatype *type) {    \
-        const int *a = in;                                                    \
-        int *b = inout;                                                       \
-        CHECK(*type == MPI_INT);                                              \
-        for (int i = 0; i < *n; i++) b[i] = expression;                       \
-        calls[k]++;                                                           \
+#define OPERATION(k, expression)                                           \
+    static void op##k(void *in, void *inout, int *n, MPI_Datatype *type) { \
+        const int *a = in;                                                 \
+        int *b = inout;                                                    \
+        CHECK(*type == MPI_INT);                                           \
+        for (int i = 0; i < *n; i++) b[i] = expression;                    \
+        calls[k]++;                                                        \
     }
 OPERATION(0, a[i] + b[i])
 OPERATION(1, a[i] > b[i] ? a[i] : b[i])
