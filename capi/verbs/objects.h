@@ -63,6 +63,7 @@ enum v_function {
     V_ARM,         // v_cq, solicited only
     V_TEXT,        // enum v_text, number, char *, size_t
     V_RATE,        // enum v_rate, number; a number
+    V_MR_AGAIN,    // v_mr, flags, ibv_pd *, addr, length, access, int *errno; enum ibv_rereg_mr_err_code
     V_FUNCTIONS
 };
 
@@ -202,6 +203,9 @@ struct v_srq {
 
 enum { V_PEER_NONE = -1, V_PEER_FOREIGN = -2 };
 
+// Of v_qp.failed: a completion says so; the peer had no receive, and a completion is to say so (back/rnr.c).
+enum { V_FAILED = 1, V_FAILED_RNR = 2 };
+
 struct v_qp {
     struct v_node node;
     uint64_t real;
@@ -215,7 +219,7 @@ struct v_qp {
     struct ibv_qp_attr attr;
     int32_t to_init, to_rtr, to_rts;
     uint32_t state;  // as the program has set it
-    uint32_t failed; // a completion said so
+    uint32_t failed; // V_FAILED
     int32_t peer;    // rank, or V_PEER
     uint32_t peer_known;
 

@@ -50,6 +50,13 @@ size_t drain_holds(char *why, size_t bytes) {
                 "queue pair 0x%06x is connected to lid %u, queue pair 0x%06x, which is no process of this job\n",
                 q->q.qp_num, q->attr.ah_attr.dlid, q->attr.dest_qp_num);
     }
+    EACH(v_context, x, root->contexts) {
+        if (event_waits(x) && n < bytes)
+            n += (size_t)snprintf(
+                why + n, bytes - n,
+                "more than %d asynchronous events of the InfiniBand device %s wait for the program\n", V_ASYNC,
+                x->v.context.device->name);
+    }
     EACH(v_cq, c, root->cqs) {
         if (c->overrun && n < bytes)
             n += (size_t)snprintf(why + n, bytes - n,

@@ -7,6 +7,7 @@
 //   ids.c      numbers that programs see, and the real ones; questions to other ranks
 //   device.c   devices and ports; objects.c: all other objects; qp.c: queue pairs
 //   post.c     sends and receives; poll.c: completions; event.c: events
+//   rnr.c      a peer that has no receive for too long
 //   drain.c    nothing is under way any more; make.c: all is made again after a restart
 #ifndef VERBS_LOWER_H
 #define VERBS_LOWER_H
@@ -30,7 +31,7 @@
 #define REAL_FUNCTIONS(X) \
     X(ibv_get_device_list) X(ibv_free_device_list) X(ibv_get_device_guid) X(ibv_get_device_index) \
     X(ibv_open_device) X(ibv_close_device) X(ibv_query_device) X(ibv_query_port) X(ibv_query_gid) \
-    X(ibv_query_pkey) X(ibv_alloc_pd) X(ibv_dealloc_pd) X(ibv_reg_mr_iova2) X(ibv_dereg_mr) \
+    X(ibv_query_pkey) X(ibv_alloc_pd) X(ibv_dealloc_pd) X(ibv_reg_mr_iova2) X(ibv_rereg_mr) X(ibv_dereg_mr) \
     X(ibv_create_comp_channel) X(ibv_destroy_comp_channel) X(ibv_create_cq) X(ibv_resize_cq) \
     X(ibv_destroy_cq) X(ibv_get_cq_event) X(ibv_ack_cq_events) X(ibv_create_srq) X(ibv_modify_srq) \
     X(ibv_query_srq) X(ibv_destroy_srq) X(ibv_create_qp) X(ibv_modify_qp) X(ibv_query_qp) \
@@ -77,19 +78,23 @@ static inline int error_number(void) { return errno ? errno : EIO; }
 #define REAL_QP(q) ((struct ibv_qp *)(q)->real)
 #define REAL_SRQ(s) ((struct ibv_srq *)(s)->real)
 #define CONTEXT(ibv) v_of(v_context, v.context, ibv)
+#define LIMITS(ibv) (&((const struct ports *)CONTEXT(ibv)->lower)->limits)
 
 // ---- ids.c ----------------------------------------------------------------------------------------
 void ids_clear(void);
 void ids_mr(struct v_mr *m, bool number); // enters it; number: gives it its keys
 void ids_mr_end(struct v_mr *m);
+void ids_mr_changed(struct v_mr *m); // its real keys are others now
 void ids_qp(struct v_qp *q, bool number);
 void ids_qp_end(struct v_qp *q);
+void ids_qp_hide(struct v_qp *q, bool hide); // its number leads to nothing
 struct v_qp *ids_qp_of(uint32_t number);
 struct v_qp *ids_real_qp(uint32_t number);
 uint32_t ids_lkey(uint32_t lkey);
 uint32_t ids_rkey(struct v_qp *q, uint32_t rkey);
 int ids_rank_of(uint32_t qpn);
 bool ids_who(uint32_t qpn, struct verbs_who *who); // a queue pair of the job
+int ids_ask(int rank, int question, uint32_t id, void *answer, size_t bytes);
 bool ids_back(uint32_t real, uint16_t slid, struct verbs_who *who);
 uint32_t ids_real_qpn(uint32_t qpn);
 bool ids_leads_to(const struct ibv_ah_attr *a, const struct verbs_who *who);
@@ -101,6 +106,7 @@ struct ports {                     // as they are now
     uint8_t ethernet[V_PORTS + 1]; // peers are found by gid, not by lid
     uint16_t lid[V_PORTS + 1];
     union ibv_gid gid[V_PORTS + 1][V_GIDS];
+    struct ibv_device_attr limits; // what is promised to the program
 };
 long f_devices(const long *), f_open(const long *), f_close(const long *), f_device(const long *),
     f_device_ex(const long *), f_port(const long *), f_gid(const long *), f_gid_ex(const long *),
@@ -110,7 +116,7 @@ int device_name(const char *wanted, char *name, char *why, size_t bytes);
 
 // ---- objects.c ------------------------------------------------------------------------------------
 long f_pd(const long *), f_pd_end(const long *), f_mr(const long *), f_mr_end(const long *),
-    f_cq(const long *), f_cq_resize(const long *), f_cq_end(const long *), f_srq(const long *),
+    f_mr_again(const long *), f_cq(const long *), f_cq_resize(const long *), f_cq_end(const long *), f_srq(const long *),
     f_srq_modify(const long *), f_srq_query(const long *), f_srq_end(const long *), f_ah(const long *),
     f_ah_end(const long *);
 int pd_make(struct v_pd *p), mr_make(struct v_mr *m), cq_make(struct v_cq *c), srq_make(struct v_srq *s);
@@ -141,6 +147,8 @@ void messages_drop(struct v_messages *m);
 // ---- poll.c ---------------------------------------------------------------------------------------
 long f_poll(const long *), f_arm(const long *);
 int poll_real(struct v_cq *c, int n, struct ibv_wc *wc); // with its lock; what the program is to see
+void cq_keep_all(struct v_cq *c);                        // with its lock; what there is
+void cq_take_back(struct v_cq *c, uint32_t number);      // completions of a queue pair that is reset
 bool cq_keep(struct v_cq *c, const struct ibv_wc *wc);   // with its lock
 extern bool draining;
 extern uint64_t last_completion; // in a drain
@@ -152,7 +160,11 @@ void bell_end(struct v_bell *b);
 int channel_make(struct v_channel *c);
 void event_for(struct v_cq *c); // the program is to hear of it; with the queue's lock
 void events_keep(void);         // takes all real events
+bool event_waits(struct v_context *c);
 int bells(int *list, int max);
+
+// ---- rnr.c ----------------------------------------------------------------------------------------
+void rnr_watch(void); // from now on
 
 // ---- drain.c, make.c ------------------------------------------------------------------------------
 size_t drain_holds(char *why, size_t bytes);

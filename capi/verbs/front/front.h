@@ -22,6 +22,7 @@
 #define CROSS(number, ...) ((long)front_cross((number), (const long[]){__VA_ARGS__}))
 long front_cross(enum v_function number, const long *args);
 long front_load(void); // 0, or an error number; once
+extern struct v_root front_root;
 
 // A result of ours as functions of libibverbs give it: NULL and errno, or the object.
 #define FAILED(error, object) (free(object), errno = (int)(error), NULL)

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 
 #include "verbs/soft/impl.h"
 
@@ -38,18 +39,31 @@ static int number_for(struct soft_key *key) {
     }
 }
 
-int soft_register(const void *pd, void *at, size_t length, uint64_t iova, int access,
-                  struct soft_key **made) {
+// As a kernel's adapter pins memory: for tests, since the memory here is not pinned.
+static bool too_much(size_t more) {
+    struct rlimit most;
+    return soft.limited && getrlimit(RLIMIT_MEMLOCK, &most) == 0 && soft.registered + more > most.rlim_cur;
+}
+
+static int check_access(int access) {
     // As the kernel says it: who may write from far must be able to write here.
     if (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) && !(access & IBV_ACCESS_LOCAL_WRITE))
         return EINVAL;
     if (access & (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED)) return EOPNOTSUPP;
+    return 0;
+}
+
+int soft_register(const void *pd, void *at, size_t length, uint64_t iova, int access,
+                  struct soft_key **made) {
+    int rc = check_access(access);
+    if (rc != 0) return rc;
     if ((uintptr_t)at + length < (uintptr_t)at || iova + length < iova) return EINVAL;
     struct soft_key *key = calloc(1, sizeof *key);
     if (key == NULL) return ENOMEM;
     *key = (struct soft_key){.access = access, .pd = pd, .at = at, .iova = iova, .length = length};
     pthread_mutex_lock(&soft.lock);
-    int rc = number_for(key);
+    rc = too_much(length) ? ENOMEM : number_for(key);
+    if (rc == 0) soft.registered += length;
     pthread_mutex_unlock(&soft.lock);
     if (rc != 0)
         free(key);
@@ -61,10 +75,13 @@ int soft_register(const void *pd, void *at, size_t length, uint64_t iova, int ac
 uint32_t soft_key_number(const struct soft_key *key) { return key->number; }
 
 int soft_rekey(struct soft_key *key, int flags, const void *pd, void *at, size_t length, int access) {
+    int rc = flags & IBV_REREG_MR_CHANGE_ACCESS ? check_access(access) : 0;
+    if (flags & IBV_REREG_MR_CHANGE_TRANSLATION && (uintptr_t)at + length < (uintptr_t)at) rc = EINVAL;
+    if (rc != 0) return rc;
     pthread_mutex_lock(&soft.lock);
     if (flags & IBV_REREG_MR_CHANGE_PD) key->pd = pd;
     if (flags & IBV_REREG_MR_CHANGE_TRANSLATION)
-        key->at = at, key->iova = (uintptr_t)at, key->length = length;
+        soft.registered += length - key->length, key->at = at, key->iova = (uintptr_t)at, key->length = length;
     if (flags & IBV_REREG_MR_CHANGE_ACCESS) key->access = access;
     pthread_mutex_unlock(&soft.lock);
     return 0;
@@ -73,6 +90,7 @@ int soft_rekey(struct soft_key *key, int flags, const void *pd, void *at, size_t
 void soft_unregister(struct soft_key *key) {
     pthread_mutex_lock(&soft.lock);
     soft.keys[place(key->number)] = NULL;
+    soft.registered -= key->length;
     pthread_mutex_unlock(&soft.lock);
     free(key);
 }

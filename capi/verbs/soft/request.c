@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // request.c: the side that asks: posting sends, their answers, their end.
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -254,6 +255,22 @@ static void keep_pieces(struct soft_send *send, const struct ibv_send_wr *wr) {
     }
 }
 
+// What a receiver gets before the data when the sender goes by gids.
+static void add_route(struct soft_frame *frame, const struct ibv_global_route *way) {
+    struct ibv_grh *g = &frame->route;
+    *g = (struct ibv_grh){
+        .version_tclass_flow = htonl(6u << 28 | (uint32_t)way->traffic_class << 20 | way->flow_label),
+        .paylen = htons((uint16_t)frame->header.length),
+        .next_hdr = 0x1b, // InfiniBand
+        .hop_limit = way->hop_limit,
+        .dgid = way->dgid};
+    soft.net.gid(soft.net.who, &g->sgid);
+    if (frame->pieces > 1) frame->piece[2] = frame->piece[1];
+    frame->piece[1] = (struct iovec){g, sizeof *g};
+    frame->pieces++, frame->total += sizeof *g;
+    frame->header.flags |= SOFT_GLOBAL, frame->header.length += sizeof *g;
+}
+
 // A datagram is sent or lost, and has ended either way.
 static void go_datagram(struct soft_send *send, const struct ibv_send_wr *wr, soft_route *route) {
     struct soft_qp *qp = send->qp;
@@ -282,6 +299,7 @@ static void go_datagram(struct soft_send *send, const struct ibv_send_wr *wr, so
         *frame = send->frame;
         frame->piece[0].iov_base = &frame->header, frame->send = NULL;
         send->frame.owned = NULL;
+        if (way->is_global) add_route(frame, &way->grh);
         soft_link_out(link, frame);
     }
     soft_send_free(send);

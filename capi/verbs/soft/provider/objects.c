@@ -71,10 +71,10 @@ static int dereg_mr(struct abi_mr *mr) {
 
 // ---- completion queues ----
 
-static struct ibv_cq *create_cq(struct ibv_context *context, int entries, struct ibv_comp_channel *channel,
+struct ibv_cq *provider_create_cq(struct ibv_context *context, int entries, struct ibv_comp_channel *channel,
                                 int vector) {
     struct provider_cq *cq = calloc(1, sizeof *cq);
-    (void)vector;
+    if (vector < 0 || vector >= context->num_comp_vectors) return failed(cq, EINVAL);
     if (cq == NULL) return failed(NULL, ENOMEM);
     cq->channel = channel != NULL ? provider_channel(channel->fd) : -1;
     // Events may come before libibverbs has filled it in.
@@ -124,7 +124,7 @@ static struct ibv_srq *create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *a
     struct provider_srq *srq = calloc(1, sizeof *srq);
     if (srq == NULL) return failed(NULL, ENOMEM);
     srq->srq.srq.context = pd->context;
-    int rc = attr->attr.max_sge > SOFT_SGES ? EINVAL : soft_srq_new(pd, attr->attr.max_wr, srq, &srq->soft);
+    int rc = soft_srq_new(pd, attr->attr.max_wr, attr->attr.max_sge, srq, &srq->soft);
     if (rc != 0) return failed(srq, rc);
     use(pd, 1);
     return &srq->srq.srq;
@@ -168,6 +168,8 @@ static void async_event(struct ibv_context *context, struct ibv_async_event *eve
     case IBV_EVENT_SRQ_LIMIT_REACHED:
         ((struct provider_srq *)event->element.srq)->noticed++;
         break;
+    case IBV_EVENT_DEVICE_FATAL:
+        break;
     default:
         ((struct provider_qp *)event->element.qp)->noticed++;
         break;
@@ -197,15 +199,15 @@ static int query_device_ex(struct ibv_context *context, const struct ibv_query_d
                            struct ibv_device_attr_ex *attr, size_t size) {
     uint64_t guid = ibv_get_device_guid(context->device);
     (void)input;
-    memset(attr, 0, size);
-    attr->orig_attr = (struct ibv_device_attr){.fw_ver = "soft",
+    struct ibv_device_attr_ex all = {.phys_port_cnt_ex = 1};
+    all.orig_attr = (struct ibv_device_attr){.fw_ver = "soft",
                                                .node_guid = guid,
                                                .sys_image_guid = guid,
                                                .max_mr_size = UINT64_MAX,
                                                .page_size_cap = 0xfffff000,
                                                .vendor_id = 0xffffff,
                                                .max_qp = 1 << 16,
-                                               .max_qp_wr = SOFT_WRS,
+                                               .max_qp_wr = (int)soft_most_wrs(),
                                                .max_sge = SOFT_SGES,
                                                .max_sge_rd = SOFT_SGES,
                                                .max_cq = 1 << 16,
@@ -223,6 +225,8 @@ static int query_device_ex(struct ibv_context *context, const struct ibv_query_d
                                                .max_pkeys = 1,
                                                .local_ca_ack_delay = 15,
                                                .phys_port_cnt = 1};
+    memset(attr, 0, size);
+    memcpy(attr, &all, size < sizeof all ? size : sizeof all);
     return 0;
 }
 
@@ -230,7 +234,8 @@ const struct abi_context_ops provider_ops = {.alloc_pd = alloc_pd,
                                              .async_event = async_event,
                                              .cq_event = cq_event,
                                              .create_ah = provider_create_ah,
-                                             .create_cq = create_cq,
+                                             .create_cq = provider_create_cq,
+                                             .create_cq_ex = provider_create_cq_ex,
                                              .create_qp = provider_create_qp,
                                              .create_qp_ex = provider_create_qp_ex,
                                              .create_srq = create_srq,

@@ -60,7 +60,9 @@ struct ibv_qp *provider_create_qp_ex(struct ibv_context *context, struct ibv_qp_
     bool sends = attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     (void)context;
     if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) ||
-        attr->comp_mask & ~(uint32_t)(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) ||
+        attr->comp_mask & ~(uint32_t)(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
+                                      IBV_QP_INIT_ATTR_CREATE_FLAGS) ||
+        (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && attr->create_flags != 0) ||
         (sends && attr->send_ops_flags & ~(uint64_t)SENDS)) {
         errno = EOPNOTSUPP;
         return NULL;
