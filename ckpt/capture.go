@@ -43,6 +43,7 @@ type capture struct {
 	mapped   [][]byte    // by room
 	lasting  []string    // obstacles that only the program can remove
 	writes   noted
+	hidden   snapshot.Hidden
 	memory   image.Memory // nil: that of the process, or of its frozen copy
 }
 
@@ -231,6 +232,9 @@ func (c *capture) describe(j *Job, segments [][]string, p *plugs) (obstacles []s
 	}
 	if j.tables != nil && j.embedded == nil {
 		snapshot.Own(c.regions, j.runtime.Memory())
+	}
+	if err := c.hides(j); err != nil {
+		return nil, err
 	}
 	shared, held := j.signals.Segments().Save(c.regions, segments)
 	obstacles = append(obstacles, held...)

@@ -602,7 +602,7 @@ func (a *attempt) snapshot() error {
 			zap.Int64("limit", a.j.options.SnapshotMemory))
 		return nil
 	}
-	pid, err := a.j.host.Freeze()
+	pid, err := a.freeze()
 	if err != nil {
 		a.j.log.Warn("no frozen copy: writing while the program is stopped", zap.Error(err))
 		return nil

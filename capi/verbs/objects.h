@@ -86,6 +86,7 @@ struct v_port {
     uint32_t seen, gids;
     uint16_t lid;
     union ibv_gid gid[V_GIDS];
+    uint8_t gid_type[V_GIDS];
 };
 
 struct v_device {

@@ -15,6 +15,7 @@
 // For datagrams and unreliable connections there is no proof: they are waited for, a moment.
 #include "verbs/back/lower.h"
 
+#include <arpa/inet.h>
 #include <time.h>
 
 _Static_assert(sizeof(struct verbs_pair) == 40 && offsetof(struct verbs_pair, to) == 4 &&
@@ -24,6 +25,7 @@ _Static_assert(sizeof(struct verbs_who) <= VERBS_ANSWER_MAX, "capi/verbs.go");
 
 static uint64_t began;
 static int turns;
+static bool refused; // and said
 
 uint64_t now_ns(void) {
     struct timespec t;
@@ -44,11 +46,15 @@ size_t drain_holds(char *why, size_t bytes) {
     EACH(v_qp, q, root->qps) {
         if (q->peer != V_PEER_FOREIGN || q->failed || (q->state != IBV_QPS_RTR && q->state != IBV_QPS_RTS))
             continue;
+        char where[INET6_ADDRSTRLEN + 4] = "gid ";
+        if (!q->attr.ah_attr.is_global ||
+            !inet_ntop(AF_INET6, &q->attr.ah_attr.grh.dgid, where + 4, INET6_ADDRSTRLEN))
+            snprintf(where, sizeof where, "lid %u", q->attr.ah_attr.dlid);
         if (n < bytes)
             n += (size_t)snprintf(
                 why + n, bytes - n,
-                "queue pair 0x%06x is connected to lid %u, queue pair 0x%06x, which is no process of this job\n",
-                q->q.qp_num, q->attr.ah_attr.dlid, q->attr.dest_qp_num);
+                "queue pair 0x%06x is connected to %s, queue pair 0x%06x, which is no process of this job\n",
+                q->q.qp_num, where, q->attr.dest_qp_num);
     }
     EACH(v_cq, c, root->cqs) {
         if (c->overrun && n < bytes)
@@ -100,9 +106,14 @@ static struct v_message *receive_of_own(struct ibv_pd *pd, uint32_t bytes, struc
     if (!m) return NULL;
     m->bytes = all;
     if (bytes) {
+        errno = 0;
         struct ibv_mr *r =
             real.ibv_reg_mr_iova2(pd, m->data, bytes, (uint64_t)m->data, IBV_ACCESS_LOCAL_WRITE);
         if (!r) {
+            if (!refused)
+                say("no memory can be registered for a message that no receive waits for: %s",
+                    strerror(error_number()));
+            refused = true;
             verbs_host.unmap(m, all);
             return NULL;
         }
@@ -296,6 +307,7 @@ int drain_turn(int first, const void *in, size_t bytes, void **out, size_t *out_
         draining = true;
         began = last_completion = now_ns();
         turns = 0;
+        refused = false;
         to_self.bytes = 0;
         EACH(v_qp, q, root->qps) q->told = q->told_failed = 0, q->told_posted = q->told_got = 0;
     }

@@ -64,6 +64,7 @@ func TestEdgesContinued(t *testing.T) {
 				}
 				_, err := w.Wait(jobLimit)
 				must(t, err)
+				anotherDevice(t)
 				must(t, w.Restart("shell"))
 			}
 			letGo()

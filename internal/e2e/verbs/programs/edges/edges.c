@@ -20,9 +20,13 @@ struct card {
     uint32_t qpn, rkey, spare_rkey;
     uint64_t words, spare;
     uint16_t lid;
+    union ibv_gid gid;
 };
 
 static int rank;
+static uint16_t lid;
+static union ibv_gid gid;
+static int global; // peers are found by gid
 static const char *dir;
 static struct ibv_context *context;
 static struct ibv_pd *pd;
@@ -114,17 +118,24 @@ static void open_all(int fork_safe) {
         .qp_type = IBV_QPT_RC,
         .cap = {.max_send_wr = 200, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1}};
     if (!(qp = ibv_create_qp(pd, &init))) wrong("no queue pair");
+    struct ibv_port_attr port;
+    good(ibv_query_port(context, 1, &port), "query_port");
+    lid = port.lid;
+    global = port.link_layer == IBV_LINK_LAYER_ETHERNET;
+    good(ibv_query_gid(context, 1, 0, &gid), "query_gid");
     struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = (unsigned)reach};
     good(ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), "INIT");
 }
 
-static void lead(uint32_t qpn, uint16_t lid) {
+static void lead(uint32_t qpn, uint16_t lid, union ibv_gid gid) {
     struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTR,
                             .path_mtu = IBV_MTU_1024,
                             .dest_qp_num = qpn,
                             .max_dest_rd_atomic = 1,
                             .min_rnr_timer = 1,
-                            .ah_attr = {.dlid = lid, .port_num = 1}};
+                            .ah_attr = {.dlid = lid, .port_num = 1, .is_global = (uint8_t)global}};
+    a.ah_attr.grh.dgid = gid;
+    a.ah_attr.grh.hop_limit = 64;
     good(ibv_modify_qp(qp, &a,
                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                            IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
@@ -138,12 +149,10 @@ static void lead(uint32_t qpn, uint16_t lid) {
 }
 
 static void meet(void) {
-    struct ibv_port_attr port;
-    good(ibv_query_port(context, 1, &port), "query_port");
-    mine = (struct card){qp->qp_num, mr->rkey, spare_mr->rkey, (uintptr_t)words, (uintptr_t)spare, port.lid};
+    mine = (struct card){qp->qp_num, mr->rkey, spare_mr->rkey, (uintptr_t)words, (uintptr_t)spare, lid, gid};
     tell("card", rank, &mine, sizeof mine);
     hear("card", !rank, &theirs, sizeof theirs);
-    lead(theirs.qpn, theirs.lid);
+    lead(theirs.qpn, theirs.lid, theirs.gid);
     together("met");
 }
 
@@ -327,7 +336,8 @@ int main(int argc, char **argv) {
     rank = getenv("CKPT_RANK") ? atoi(getenv("CKPT_RANK")) : 0;
     open_all(!strcmp(name, "forks"));
     if (!strcmp(name, "foreign")) {
-        lead(0x2b1, 5);
+        gid.raw[15] ^= 1;
+        lead(0x2b1, 5, gid);
         printf("rank 0: ready\n");
         fflush(stdout);
         for (;;) nap();
