@@ -234,6 +234,7 @@ struct v_qp {
     // What the peer has told in a drain: sends that take a receive, and what it has received.
     uint64_t told_posted, told_got;
     uint32_t told, told_failed;
+    uint64_t lost; // unreliable: messages of the peer that did not come
     struct v_messages kept;
     struct v_message *bounce;
 

@@ -26,8 +26,8 @@ func TestHiddenFromForks(t *testing.T) {
 			for range 2 {
 				if !Poll(mpiLimit, nil, func() bool {
 					said, err := w.Printed("out")
-					return err == nil && strings.HasPrefix(said, "ready\n")
-				}) {
+					return w.Ended() || err == nil && strings.HasPrefix(said, "ready\n")
+				}) || w.Ended() {
 					t.Fatalf("it is not ready: %s", w.Said())
 				}
 				exit, said, err := w.Ckptctl(t.TempDir(), mpiLimit, "checkpoint", w.Run.Checkpoints(), "--then", "continue")

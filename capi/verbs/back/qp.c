@@ -89,7 +89,7 @@ static bool lead(struct v_qp *q, struct ibv_qp_attr *attr, int mask, struct verb
 static void forget(struct v_qp *q) {
     q->send_tail = q->send_proved = q->send_head;
     q->receive_tail = q->receive_head;
-    q->takes_posted = q->takes_done = q->receives_done = 0;
+    q->takes_posted = q->takes_done = q->receives_done = q->lost = 0;
     q->probe = 0;
     q->failed = 0;
     q->peer = V_PEER_NONE;
@@ -136,7 +136,7 @@ long f_qp_modify(const long *a) {
     default:
         break;
     }
-    if (rtr) q->takes_posted = q->takes_done = q->receives_done = 0;
+    if (rtr) q->takes_posted = q->takes_done = q->receives_done = q->lost = 0;
     q->state = attr.qp_state;
     q->q.state = attr.qp_state;
     return 0;

@@ -29,6 +29,12 @@ uint64_t soft_now(void) {
     return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
 
+int soft_limit(const char *name, int most) {
+    const char *less = getenv(name);
+    int n = less != NULL ? atoi(less) : most;
+    return n > 0 && n < most ? n : most;
+}
+
 // What an event is of: NULL is the listener, &soft the wake-up of the thread, else a link.
 void soft_round(int wait) {
     struct epoll_event e[EVENTS];
@@ -46,6 +52,7 @@ void soft_round(int wait) {
         uint64_t now = soft_now();
         if (now >= soft.next) soft_link_tick(now);
     }
+    if (!LIST_EMPTY(&soft.late)) soft_events_late();
     soft_link_sweep();
 }
 
@@ -134,6 +141,8 @@ static int start(const struct soft_net *net, const struct soft_tell *tell) {
     const char *delay = getenv("CKPTSOFT_ANSWER_DELAY_MS");
     soft.answer_delay = delay != NULL ? strtoull(delay, NULL, 10) * MS : 0;
     soft.hold = getenv("CKPTSOFT_HOLD");
+    soft.hold_events = getenv("CKPTSOFT_HOLD_EVENTS");
+    soft.heeds_memlock = getenv("CKPTSOFT_MEMLOCK") != NULL;
     int rc;
     soft.epoll = epoll_create1(EPOLL_CLOEXEC);
     if (soft.epoll < 0) return errno;

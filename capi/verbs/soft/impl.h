@@ -139,6 +139,8 @@ struct soft_cq {
     uint32_t size, head, tail;
     unsigned idle; // empty polls in a row
     bool told, overrun;
+    bool late; // its event is kept back for tests
+    LIST_ENTRY(soft_cq) later;
     enum { SOFT_UNARMED, SOFT_SOLICITED_ONLY, SOFT_ANY } armed;
     void *of;
 };
@@ -182,6 +184,11 @@ struct soft_adapter {
     uint64_t next;         // when the next deadline comes; 0: there is none
     uint64_t answer_delay; // for tests, ns
     const char *hold;      // for tests: while this file exists no answer goes out
+    // For tests, too: while this file exists no event goes out, as a kernel's comes later than its completion.
+    const char *hold_events;
+    LIST_HEAD(, soft_cq) late;
+    bool heeds_memlock; // what is registered counts against RLIMIT_MEMLOCK, as in the kernel
+    uint64_t registered;
 };
 extern struct soft_adapter soft;
 
@@ -219,6 +226,7 @@ void soft_queue_filled(struct soft_queue *queue);
 void soft_complete(struct soft_cq *cq, const struct ibv_wc *wc, bool solicited);
 int soft_queue_init(struct soft_queue *queue, uint32_t size, const void *pd);
 int soft_queue_post(struct soft_queue *queue, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+void soft_events_late(void);
 bool soft_queue_take(struct soft_queue *queue, struct soft_receive *into);
 
 // ---- memory.c ----

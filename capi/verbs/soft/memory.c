@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 
 #include "verbs/soft/impl.h"
 
@@ -49,7 +50,11 @@ int soft_register(const void *pd, void *at, size_t length, uint64_t iova, int ac
     if (key == NULL) return ENOMEM;
     *key = (struct soft_key){.access = access, .pd = pd, .at = at, .iova = iova, .length = length};
     pthread_mutex_lock(&soft.lock);
-    int rc = number_for(key);
+    struct rlimit l;
+    bool many =
+        soft.heeds_memlock && getrlimit(RLIMIT_MEMLOCK, &l) == 0 && soft.registered + length > l.rlim_cur;
+    int rc = many ? ENOMEM : number_for(key);
+    if (rc == 0) soft.registered += length;
     pthread_mutex_unlock(&soft.lock);
     if (rc != 0)
         free(key);
@@ -64,7 +69,8 @@ int soft_rekey(struct soft_key *key, int flags, const void *pd, void *at, size_t
     pthread_mutex_lock(&soft.lock);
     if (flags & IBV_REREG_MR_CHANGE_PD) key->pd = pd;
     if (flags & IBV_REREG_MR_CHANGE_TRANSLATION)
-        key->at = at, key->iova = (uintptr_t)at, key->length = length;
+        soft.registered += length - key->length, key->at = at, key->iova = (uintptr_t)at,
+                                                 key->length = length;
     if (flags & IBV_REREG_MR_CHANGE_ACCESS) key->access = access;
     pthread_mutex_unlock(&soft.lock);
     return 0;
@@ -73,6 +79,7 @@ int soft_rekey(struct soft_key *key, int flags, const void *pd, void *at, size_t
 void soft_unregister(struct soft_key *key) {
     pthread_mutex_lock(&soft.lock);
     soft.keys[place(key->number)] = NULL;
+    soft.registered -= key->length;
     pthread_mutex_unlock(&soft.lock);
     free(key);
 }
