@@ -14,16 +14,8 @@ func wantCases(t *testing.T, argv ...string) {
 	t.Helper()
 	run, err := e2e.NewRun(t.TempDir())
 	must(t, err)
-	if onRxe {
-		t.Setenv("CASES_EVENT_MS", "2000")
-	}
 	must(t, run.Once(patience, append(argv, filepath.Join(built.Bin, "cases"))...))
-	want, got := "", mustRead(t, run.Stdout)
-	if onRxe {
-		want = casesNatively(t)
-	} else {
-		want = mustRead(t, "testdata/cases.txt")
-	}
+	want, got := mustRead(t, "testdata/cases.txt"), mustRead(t, run.Stdout)
 	if run.Exit != (e2e.Exit{}) || got != want {
 		t.Errorf("%v: %s\nprinted:\n%swanted:\n%s", run.Exit, mustRead(t, run.Stderr), got, want)
 	}

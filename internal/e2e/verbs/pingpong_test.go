@@ -97,7 +97,7 @@ func TestPingpongNatively(t *testing.T) {
 	needBed(t, "ibv_rc_pingpong")
 	for _, p := range pingpongs {
 		t.Run(p.String(), func(t *testing.T) {
-			iterations := times(2000)
+			iterations := p.times(2000)
 			argv := p.argv(iterations)
 			mark := e2e.NewMark()
 			t.Cleanup(mark.KillAll)

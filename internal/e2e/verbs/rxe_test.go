@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,9 +17,8 @@ import (
 // The same tests above a kernel's adapter: rdma_rxe, in the machine that scripts/verbs-vm.sh starts. Its processor is
 // emulated, as a rule, so there is less of everything.
 const (
-	forVM    = "LIBCKPT_VERBS_FOR_VM" // build the programs into this folder, and end
-	netdev   = "RXE_NETDEV"           // in the machine: the network that a device is made on
-	slowdown = 20
+	forVM  = "LIBCKPT_VERBS_FOR_VM" // build the programs into this folder, and end
+	netdev = "RXE_NETDEV"           // in the machine: the network that a device is made on
 )
 
 var onRxe = os.Getenv(netdev) != ""
@@ -39,11 +38,17 @@ func rxeOptions(options ...string) []string {
 	return nil
 }
 
-func times(iterations int) int {
-	if onRxe {
-		return max(iterations/slowdown, 100)
+// times is how many exchanges a ping-pong makes: there two programs that poll take 20 ms for one.
+func (p pingpong) times(iterations int) int {
+	switch {
+	case !onRxe:
+		return iterations
+	case iterations <= 2000:
+		return 100
+	case slices.Contains(p.options, "-e"):
+		return iterations / 4
 	}
-	return iterations
+	return iterations / 100
 }
 
 func steps(n int) int {
@@ -109,17 +114,3 @@ func anotherDevice(t *testing.T) {
 		}
 	}
 }
-
-// casesNatively is what cases says on the machine's adapter by itself. rdma_rxe differs from the specification here and
-// there, so under ckptrun it must say the same as natively.
-func casesNatively(t *testing.T) string {
-	t.Helper()
-	run, err := e2e.NewRun(t.TempDir())
-	must(t, err)
-	must(t, run.Once(patience, filepath.Join(built.Bin, "cases")))
-	if run.Exit != (e2e.Exit{}) {
-		t.Fatalf("%v: %s", run.Exit, mustRead(t, run.Stderr))
-	}
-	return mustRead(t, run.Stdout)
-}
-

@@ -68,7 +68,7 @@ func TestPingpongUnderCkptrun(t *testing.T) {
 	need(t)
 	for _, p := range pingpongs {
 		t.Run(p.String(), func(t *testing.T) {
-			iterations := times(2000)
+			iterations := p.times(2000)
 			w := newPingpong(t, p, iterations)
 			must(t, w.Start("shell"))
 			must(t, w.MustEnd(jobLimit))
@@ -205,7 +205,7 @@ func TestPingpongSaved(t *testing.T) {
 	s := seed(t)
 	for i, p := range pingpongs {
 		t.Run(p.String(), func(t *testing.T) {
-			iterations := times(60000)
+			iterations := p.times(60000)
 			w := newPingpong(t, p, iterations)
 			l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, uint64(i))), within: within(time.Second / 2), lives: 3}
 			l.run()
@@ -249,7 +249,7 @@ func TestPingpongWithoutDevice(t *testing.T) {
 	need(t)
 	for _, p := range []pingpong{{"rc", []string{"-c"}}, {"ud", []string{"-c", "-e"}}} {
 		t.Run(p.String(), func(t *testing.T) {
-			iterations := times(60000)
+			iterations := p.times(60000)
 			w := newPingpong(t, p, iterations)
 			l := life{t: t, w: w}
 			must(t, w.Start("shell"))
