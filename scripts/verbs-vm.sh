@@ -88,7 +88,7 @@ chmod +x "$first/init"
 
 # ---- what then runs in it ---------------------------------------------------------------------------
 
-rm -f "$dir/.status"
+rm -f "$dir/.status" "$dir/.began"
 {
     printf 'kernel=%q\ndir=%q\n' "$kernel" "$dir"
     # The caller's words for tests and programs; of its environment else nothing.
@@ -97,6 +97,7 @@ rm -f "$dir/.status"
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C TMPDIR=/run/tmp RXE_NETDEV=v0
 end() { echo "$1" >"$dir/.status"; sync; echo o >/proc/sysrq-trigger; sleep 60; }
 fail() { echo "verbs-vm: $*"; end 1; }
+: >"$dir/.began"
 mkdir -p /lib/modules /run/tmp && chmod 1777 /run/tmp
 mount --bind "$kernel/lib/modules" /lib/modules && modprobe rdma_rxe && modprobe rdma_ucm || fail "no rdma_rxe"
 ip link set lo up && ip link add v0 type veth peer name v1 && ip addr add 10.9.0.1/24 dev v0 &&
@@ -121,8 +122,9 @@ timeout --foreground "${VERBS_VM_LIMIT:-3h}" qemu-system-x86_64 -M q35 "${machin
     -kernel "$kernel/boot/vmlinuz-$version" -initrd "$dir/.first.gz" \
     -append "console=ttyS0 quiet panic=-1 no_timer_check nowatchdog rcupdate.rcu_cpu_stall_suppress=1 mitigations=off nokaslr random.trust_cpu=1 verbs_vm_dir=$dir" \
     -virtfs local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap \
-    -virtfs "local,path=$dir,mount_tag=share,security_model=none,multidevs=remap" </dev/null | tr -d '\r'
+    -virtfs "local,path=$dir,mount_tag=share,security_model=none,multidevs=remap" </dev/null | sed -u 's/\r//g'
 status=${PIPESTATUS[0]}
-[ "$status" = 0 ] || { [ "$status" = 124 ] && exit 124 || cannot "qemu-system-x86_64 ended with status $status"; }
+[ "$status" != 124 ] || exit 124
+[ "$status" = 0 ] || [ -e "$dir/.began" ] || cannot "qemu-system-x86_64 ended with status $status"
 [ -s "$dir/.status" ] || { echo "verbs-vm: the machine stopped before the command ended" >&2; exit 1; }
 exit "$(cat "$dir/.status")"

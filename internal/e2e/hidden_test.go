@@ -26,7 +26,11 @@ func TestHiddenFromForks(t *testing.T) {
 			for range 2 {
 				if !Poll(mpiLimit, nil, func() bool {
 					said, err := w.Printed("out")
-					return w.Ended() || err == nil && strings.HasPrefix(said, "ready\n")
+					if err != nil || !strings.HasPrefix(said, "ready\n") {
+						return w.Ended()
+					}
+					exit, said, err := w.Ckptctl(t.TempDir(), mpiLimit, "status", w.Run.Checkpoints())
+					return err == nil && exit == (Exit{}) && strings.Contains(said, "runs")
 				}) || w.Ended() {
 					t.Fatalf("it is not ready: %s", w.Said())
 				}
