@@ -12,6 +12,7 @@
 #   make test-verbs  those of programs on InfiniBand verbs, on an adapter in software; as root
 #   make test-pyverbs  rdma-core's own tests in Python on it, LIVES=n saves, kills and restarts; as root
 #   make verbs-cycles  CYCLES=n of a random program on it, on the adapter and over TCP in turn; as root
+#   make test-verbs-vm  the same above a kernel's adapter, rdma_rxe, in a virtual machine; as root, an hour without KVM
 #   make crosswise  a program of each ABI above each MPI, continued above each; and chains that alternate
 #   make matrix     demo and crosswise on other releases of Debian (SUITES="trixie forky"), by debootstrap; as root
 #                   TESTS=REGEXP runs these tests there.  matrix-short does a part of it, on trixie; moves continues jobs of
@@ -61,7 +62,7 @@ ifneq ($(MAKECMDGOALS),clean)
 include $(SETUP)
 endif
 $(SETUP): FORCE
-	@BACKS='$(BACKS)' scripts/setup.sh $@ $(if $(filter test test-verbs test-pyverbs verbs-cycles demo-verbs soak,$(MAKECMDGOALS)),test,$(if $(filter check lint format,$(MAKECMDGOALS)),lint))
+	@BACKS='$(BACKS)' scripts/setup.sh $@ $(if $(filter test-verbs-vm,$(MAKECMDGOALS)),vm,$(if $(filter test test-verbs test-pyverbs verbs-cycles demo-verbs soak,$(MAKECMDGOALS)),test,$(if $(filter check lint format,$(MAKECMDGOALS)),lint)))
 
 setup: $(SETUP)
 	@echo "setup: all is there; Go is $(GO)"
@@ -276,6 +277,10 @@ include bench/module.mk
 test: all faults examples soak-programs $(BENCH_PROGRAMS) $(C_TESTS) $(SOFT_PROVIDER)
 	GO=$(GO) ONLY='$(ONLY)' scripts/test.sh $(BUILD) $(abspath $(C_TESTS))
 
+# Above a kernel's adapter.
+test-verbs-vm: all
+	GO=$(GO) scripts/test-verbs-vm.sh $(BUILD)
+
 # Programs on InfiniBand verbs, on an adapter in software; part of the tests.
 test-verbs: all faults $(SOFT_PROVIDER)
 	GO=$(GO) ONLY=./internal/e2e/verbs scripts/test.sh $(BUILD)
@@ -365,7 +370,7 @@ clean:
 
 .PHONY: all faults setup examples check lint analyze format generate clean FORCE
 .PHONY: demo demo-embed demo-levels demo-nodes demo-verbs
-.PHONY: test test-verbs test-pyverbs verbs-cycles links crosswise matrix matrix-short moves one-mpi
+.PHONY: test test-verbs test-verbs-vm test-pyverbs verbs-cycles links crosswise matrix matrix-short moves one-mpi
 .PHONY: bench soak soak-programs campaign fuzz
 .PHONY: install dist deb deb-test
 FORCE:

@@ -7,8 +7,9 @@ BENCH_DIR := $(BUILD)/bench
 BENCH_FLAGS := -std=gnu11 -Wall -Wextra -Werror -Wno-stringop-overflow -O2 -Iinclude
 # Only the one that needs it: a native run shall not have libckpt.so in its process.
 $(BENCH_DIR)/checkpoint.%: BENCH_LIBS = -L$(LIB) -lckpt '-Wl,-rpath,$$ORIGIN/../lib'
-BENCH_PLAIN := gate syscall elect verbs
+BENCH_PLAIN := gate syscall elect verbs tcp verbsheld
 $(BENCH_DIR)/verbs: BENCH_LIBS = -libverbs
+$(BENCH_DIR)/verbsheld: BENCH_LIBS = -libverbs -L$(LIB) -lckpt '-Wl,-rpath,$$ORIGIN/../lib'
 # It has the rails of a runtime in it.
 $(BENCH_DIR)/elect: BENCH_FLAGS += -Icapi
 $(BENCH_DIR)/elect: capi/embed/rails.c capi/embed/say.c $(wildcard capi/embed/*.h)

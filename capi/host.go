@@ -23,6 +23,7 @@ static void call_segments_set(const struct host_ops *o, const struct segment_id 
 static int call_place(const struct host_ops *o, int n, int f, int c) { return o->place(n, f, c); }
 static int call_original(const struct host_ops *o, int i) { return o->original(i); }
 static void call_set_tables(const struct host_ops *o, size_t t) { o->set_tables((void *)t); }
+static int call_hides(const struct host_ops *o, int so) { return o->hides(so); }
 static int call_outside(const struct host_ops *o, uint64_t *s, uint64_t *e) { return o->outside(s, e); }
 static int call_foreign(const struct host_ops *o, uint64_t s, uint64_t e) { return o->foreign(s, e); }
 static void call_end(const struct host_ops *o, int s) { o->end(s); }
@@ -204,6 +205,15 @@ func (h host) Place(number, from int, cloexec bool) error {
 }
 
 func (h host) SetTables(addr uintptr) { C.call_set_tables(h.ops, C.size_t(addr)) }
+
+// Hides is Host.Hides.
+func (h host) Hides(so bool) bool {
+	set := C.int(0)
+	if so {
+		set = 1
+	}
+	return C.call_hides(h.ops, set) != 0
+}
 
 func (h host) Outside() (start, end uint64, is bool) {
 	var s, e C.uint64_t

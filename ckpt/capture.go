@@ -45,6 +45,7 @@ type capture struct {
 	mapped   [][]byte    // by room
 	lasting  []string    // obstacles that only the program can remove
 	writes   noted
+	hidden   snapshot.Hidden
 	memory   image.Memory // nil: that of the process, or of its frozen copy
 }
 
@@ -244,6 +245,9 @@ func (c *capture) describe(j *Job, segments [][]string, p *plugs, own *sysv.Here
 			return nil, err
 		}
 		c.sections = append(c.sections, list...)
+	}
+	if err := c.hides(j); err != nil {
+		return nil, err
 	}
 	shared, held := j.signals.Segments().Save(c.regions, segments)
 	obstacles = append(obstacles, held...)

@@ -40,6 +40,8 @@ type Host interface {
 	// when there is none to write to.
 	Say(line string) bool
 	SetTables(addr uintptr)
+	// Hides tells whether the program may have hidden some of its memory from forks; so: it has.
+	Hides(so bool) bool
 	// Outside is memory that the program has mapped by address where nothing is saved, if there is some.
 	Outside() (start, end uint64, is bool)
 	// Foreign says whether some of these addresses in the program's part of memory were never given to it.

@@ -209,6 +209,7 @@ func (h *testHost) Place(int, int, bool) error { return errors.New("nothing is r
 
 func (h *testHost) SetTables(uintptr) {}
 
+func (h *testHost) Hides(bool) bool                       { return false }
 func (h *testHost) Outside() (start, end uint64, is bool) { return 0, 0, false }
 
 func (h *testHost) Foreign(start, end uint64) bool { return false }

@@ -68,6 +68,7 @@ func (ownProcess) Errand(f func()) error           { return errAlone }
 func (ownProcess) State() ([]byte, error)          { return nil, errAlone }
 func (ownProcess) Freeze() (int, error)            { return 0, errAlone }
 func (ownProcess) Thaw(int)                        {}
+func (ownProcess) Hides(bool) bool                 { return false }
 func (ownProcess) Descriptors() []int              { return nil }
 func (ownProcess) Closed() []files.Closed          { return nil }
 func (ownProcess) ClosedSafe(uint64)               {}

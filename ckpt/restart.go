@@ -491,6 +491,9 @@ func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather
 		}
 	}
 	unix.Umask(j.meta.Umask)
+	if err := j.hideAgain(f); err != nil {
+		return err
+	}
 	if err := j.makeVerbs(f, agree); err != nil {
 		return err
 	}

@@ -63,14 +63,18 @@ func (a *attempt) sharedHere() *sysv.Here {
 	return a.shared
 }
 
-// freeze makes the frozen copy, which has no segment attached: the program sees how many have.
-func (a *attempt) freeze() (int, error) {
+// withoutSegments leaves the segments out of a copy of the process, until the function that it returns is called: the
+// program sees how many have a segment attached.
+func (a *attempt) withoutSegments() func() {
 	pieces := a.sharedHere().Pieces()
 	for _, p := range pieces {
 		advisePiece(p, unix.MADV_DONTFORK)
-		defer advisePiece(p, unix.MADV_DOFORK)
 	}
-	return a.j.host.Freeze()
+	return func() {
+		for _, p := range pieces {
+			advisePiece(p, unix.MADV_DOFORK)
+		}
+	}
 }
 
 func advisePiece(p sysv.Piece, advice int) {

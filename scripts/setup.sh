@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# setup.sh OUT [test|lint]: installs what the build and the demo need and is not there, with "test" or
-# "lint" also what only those need, and writes OUT, a piece of makefile that says which Go to use and for which
+# setup.sh OUT [test|lint|vm]: installs what the build and the demo need and is not there, with "test", "lint" or
+# "vm" (make test-verbs-vm) also what only those need, and writes OUT, a piece of makefile that says which Go to use and for which
 # MPIs a back is compiled (scripts/mpis.sh).  When nothing is missing it does nothing, quickly: the Makefile calls
 # it on every run.
 #
@@ -91,6 +91,16 @@ esac
 linted='
 clang-format: clang-format
 '
+virtual='
+qemu-system-x86: qemu-system-x86_64
+busybox-static: busybox
+cpio: cpio
+kmod: depmod
+iproute2: ip
+ibverbs-utils: ibv_rc_pingpong
+ibverbs-providers: /usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so
+perftest: ib_send_bw
+'
 # Debian's MPIs, where one that BACKS asks for, or any, is missing.
 here_are() { for m in mpich openmpi; do if command -v "mpicc.$m" >/dev/null; then echo $m; fi; done; }
 for m in mpich openmpi; do
@@ -106,6 +116,7 @@ test)
     for m in $(here_are); do needs+=${tested_with[$m]}; done
     ;;
 lint) needs+=$linted ;;
+vm) needs+=$virtual ;;
 esac
 
 present() {

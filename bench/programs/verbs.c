@@ -2,7 +2,7 @@
 //
 // verbs: what does a call of libibverbs cost natively and under ckptrun, and what a round trip?
 //
-// Two queue pairs of one process are connected with each other. Posting a receive and taking a completion that is there
+// With "trips" it asks what tcp.c asks of plain sockets. Two queue pairs of one process are connected with each other. Posting a receive and taking a completion that is there
 // are calls that need no network: those tell what the front adds. The others go once through the adapter.
 #include <infiniband/verbs.h>
 
@@ -54,8 +54,8 @@ static void connect_to(struct ibv_qp *qp, uint32_t to) {
                              IBV_QP_MAX_QP_RD_ATOMIC) == 0);
 }
 
-static void post_receive(struct ibv_qp *qp) {
-    struct ibv_sge s = {(uintptr_t)memory, 8, mr->lkey};
+static void post_receive(struct ibv_qp *qp, uint32_t length) {
+    struct ibv_sge s = {(uintptr_t)memory + LARGE, length, mr->lkey};
     struct ibv_recv_wr wr = {.sg_list = &s, .num_sge = 1}, *bad;
     DEMAND(ibv_post_recv(qp, &wr, &bad) == 0);
 }
@@ -68,7 +68,7 @@ static void calls(struct measure *m, const char *what, int polls) {
         struct ibv_qp_attr a = {.qp_state = IBV_QPS_ERR};
         ready(qp);
         uint64_t from = ticks();
-        for (int i = 0; i < MANY; i++) post_receive(qp);
+        for (int i = 0; i < MANY; i++) post_receive(qp, 8);
         uint64_t to = ticks();
         DEMAND(ibv_modify_qp(qp, &a, IBV_QP_STATE) == 0);
         if (polls) from = ticks();
@@ -110,15 +110,21 @@ int main(int argc, char **argv) {
     mr = ibv_reg_mr(pd, memory, sizeof memory, REACH);
     DEMAND(pd != NULL && cq != NULL && mr != NULL);
 
-    calls(&m, "post a receive", 0);
-    calls(&m, "poll a completion", 1);
     struct ibv_qp *a = make(), *b = make();
     ready(a), ready(b);
     connect_to(a, b->qp_num), connect_to(b, a->qp_num);
-    MEASURE(&m, "send of 8 bytes", 4, post_receive(b); trip(a, IBV_WR_SEND, 8));
+    if (argc > 2 && strcmp(argv[2], "trips") == 0) {
+        MEASURE(&m, "8 bytes", 4, trip(a, IBV_WR_RDMA_WRITE, 8));
+        MEASURE(&m, "64 KiB", 1, trip(a, IBV_WR_RDMA_WRITE, LARGE));
+        return 0;
+    }
+    calls(&m, "post a receive", 0);
+    calls(&m, "poll a completion", 1);
+    MEASURE(&m, "send of 8 bytes", 4, post_receive(b, 8); trip(a, IBV_WR_SEND, 8));
     MEASURE(&m, "write of 8 bytes", 4, trip(a, IBV_WR_RDMA_WRITE, 8));
     MEASURE(&m, "read of 8 bytes", 4, trip(a, IBV_WR_RDMA_READ, 8));
     MEASURE(&m, "atomic addition", 4, trip(a, IBV_WR_ATOMIC_FETCH_AND_ADD, 8));
+    MEASURE(&m, "send of 64 KiB", 1, post_receive(b, LARGE); trip(a, IBV_WR_SEND, LARGE));
     MEASURE(&m, "write of 64 KiB", 1, trip(a, IBV_WR_RDMA_WRITE, LARGE));
     MEASURE(&m, "read of 64 KiB", 1, trip(a, IBV_WR_RDMA_READ, LARGE));
     return 0;

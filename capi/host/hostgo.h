@@ -142,6 +142,9 @@ struct host_ops {
     int (*foreign)(uint64_t start, uint64_t end);
     // Whether the program has mapped memory by address where nothing is saved; *start and *end say where.
     int (*outside)(uint64_t *start, uint64_t *end);
+
+    // Whether the program may have hidden some of its memory from forks; so: it has.
+    int (*hides)(int so);
     // Ends the process at once: with the exit status, or by SIGKILL when the status is negative.
     void (*end)(int status);
     // Restart: takes over what save wrote; the memory is mapped already.

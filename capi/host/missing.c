@@ -37,9 +37,12 @@ void memory_changes(struct call *c, uint64_t start, uint64_t bytes, int what) {
     thread_call_lower(c->t, c->uc, tell, &m);
 }
 
-// Trapped in a program that was continued lazily only (trap.c).
+// Trapped for two sorts of advice, and others in a program that was continued lazily only (trap.c).
 long sys_madvise(struct call *c) {
     long r = RAW3(SYS_madvise, c->a[0], c->a[1], c->a[2]);
+    // A frozen copy of the program is a fork, and has to have this memory.
+    if ((c->a[2] == MADV_DONTFORK || c->a[2] == MADV_WIPEONFORK) && !host.child && !borrowed())
+        __atomic_store_n(&host.hides, true, __ATOMIC_RELEASE);
     if (!__atomic_load_n(&host.lazy, __ATOMIC_ACQUIRE) || (r && r != -ENOMEM))
         return r; // or it may be locked
     switch (c->a[2]) {

@@ -605,6 +605,11 @@ static void op_lazy(int on) {
     __atomic_store_n(&host.lazy, on, __ATOMIC_RELEASE);
 }
 
+static int op_hides(int so) {
+    if (so) __atomic_store_n(&host.hides, true, __ATOMIC_RELEASE);
+    return __atomic_load_n(&host.hides, __ATOMIC_ACQUIRE);
+}
+
 static int op_foreign(uint64_t start, uint64_t end) {
     if (start < ARENA_MMAP || end > ARENA_END) return 0; // the list does not cover these addresses
     lock();
@@ -628,6 +633,7 @@ const struct host_ops host_operations = {
     .set_tables = gate_page_set_tables,
     .foreign = op_foreign,
     .outside = memory_outside,
+    .hides = op_hides,
     .end = op_end,
     .load = threads_load,
     .errand = op_errand,

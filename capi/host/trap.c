@@ -103,10 +103,12 @@ static const char *arm_seccomp(void) {
     code[n++] = (struct sock_filter)LOAD(FIELD(args[0]));
     TRAP_IF(JEQ(PR_GET_TID_ADDRESS, 0, 0));
     code[n++] = (struct sock_filter)RET(SECCOMP_RET_ALLOW);
-    // madvise: what gives memory back, where that may have been missing.
+    // madvise: what hides memory from forks; what gives memory back, where that may have been missing.
     code[jump[6]].jt = (uint8_t)(n - jump[6] - 1);
+    code[n++] = (struct sock_filter)LOAD(FIELD(args[2]));
+    TRAP_IF(JEQ(MADV_DONTFORK, 0, 0));
+    TRAP_IF(JEQ(MADV_WIPEONFORK, 0, 0));
     if (host.restarted_lazily) {
-        code[n++] = (struct sock_filter)LOAD(FIELD(args[2]));
         TRAP_IF(JEQ(MADV_DONTNEED, 0, 0));
         TRAP_IF(JEQ(MADV_DONTNEED_LOCKED, 0, 0));
         TRAP_IF(JEQ(MADV_GUARD_INSTALL, 0, 0));

@@ -23,7 +23,8 @@ struct verbs_who {
     uint32_t known, real, gids;
     uint16_t lid, real_lid;
     uint8_t gid[8][16], real_gid[8][16];
-    uint32_t ethernet; // it is found by its gid now, not by its lid
+    uint32_t ethernet;        // it is found by its gid now, not by its lid
+    uint16_t mtu, rd_atomics; // the device's now: enum ibv_mtu, and reads that it answers at once
 };
 
 struct verbs_key {

@@ -90,6 +90,7 @@ struct v_port {
     uint32_t seen, gids;
     uint16_t lid;
     union ibv_gid gid[V_GIDS];
+    uint8_t gid_type[V_GIDS];
 };
 
 struct v_device {
@@ -253,6 +254,7 @@ struct v_qp {
     // What the peer has told in a drain: sends that take a receive, and what it has received.
     uint64_t told_posted, told_got;
     uint32_t told, told_failed;
+    uint64_t lost; // unreliable: messages of the peer that did not come
     struct v_messages kept;
     struct v_message *bounce;
 

@@ -67,6 +67,40 @@ int device_name(const char *wanted, char *name, char *why, size_t bytes) {
     return r;
 }
 
+// Which sort of address a gid is: one stands for another of the same sort.
+enum { NOTHING, LINK_LOCAL, IPV4, GLOBAL };
+static int sort_of(const union ibv_gid *g) {
+    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff}, nothing[16];
+    if (!memcmp(g->raw, nothing, 16)) return NOTHING;
+    if (g->raw[0] == 0xfe && (g->raw[1] & 0xc0) == 0x80) return LINK_LOCAL;
+    return memcmp(g->raw, mapped, 12) ? GLOBAL : IPV4;
+}
+
+// Finds the entry of the table `now` that stands for the i-th of `first`: the one of its sort and type that comes as late
+// among its like, else the first of its sort, else any.
+static int stands_for(const struct v_port *first, int i, const struct v_port *now) {
+    int sort = sort_of(&first->gid[i]), nth = 0, of_sort = -1, any = -1;
+    for (int k = 0; k < i; k++)
+        nth += sort_of(&first->gid[k]) == sort && first->gid_type[k] == first->gid_type[i];
+    for (int k = 0; k < (int)now->gids; k++) {
+        int s = sort_of(&now->gid[k]);
+        if (s == sort && now->gid_type[k] == first->gid_type[i] && nth-- == 0) return k;
+        if (s == sort && of_sort < 0) of_sort = k;
+        if (s != NOTHING && any < 0) any = k;
+    }
+    return of_sort >= 0 ? of_sort : any >= 0 ? any : i;
+}
+
+static void read_gids(struct ibv_context *rc, int port, int length, struct v_port *p) {
+    while (p->gids < V_GIDS && (int)p->gids < length &&
+           !real.ibv_query_gid(rc, (uint8_t)port, (int)p->gids, &p->gid[p->gids])) {
+        struct ibv_gid_entry e;
+        bool told = sort_of(&p->gid[p->gids]) != NOTHING &&
+                    !real._ibv_query_gid_ex(rc, (uint32_t)port, p->gids, &e, 0, sizeof e);
+        p->gid_type[p->gids++] = told ? (uint8_t)e.gid_type : 0xff;
+    }
+}
+
 static void look_at_ports(struct v_context *c) {
     struct v_device *d = (struct v_device *)c->v.context.device;
     struct ports *now = (struct ports *)c->lower;
@@ -75,15 +109,15 @@ static void look_at_ports(struct v_context *c) {
         if (real_port(REAL_CONTEXT(c), p, &attr)) break;
         now->lid[p] = attr.lid;
         now->ethernet[p] = attr.link_layer == IBV_LINK_LAYER_ETHERNET;
-        int n = 0;
-        while (n < V_GIDS && n < attr.gid_tbl_len &&
-               !real.ibv_query_gid(REAL_CONTEXT(c), (uint8_t)p, n, &now->gid[p][n]))
-            n++;
-        if (d->port[p].seen) continue;
-        d->port[p].lid = attr.lid;
-        d->port[p].gids = (uint32_t)n;
-        memcpy(d->port[p].gid, now->gid[p], sizeof now->gid[p]);
-        d->port[p].seen = 1;
+        now->mtu[p] = (uint16_t)attr.active_mtu;
+        struct v_port table = {.seen = 1, .lid = attr.lid};
+        read_gids(REAL_CONTEXT(c), p, attr.gid_tbl_len, &table);
+        if (!d->port[p].seen) d->port[p] = table;
+        for (int i = 0; i < (int)d->port[p].gids; i++) {
+            int k = stands_for(&d->port[p], i, &table);
+            now->gid_index[p][i] = (uint8_t)k;
+            now->gid[p][i] = table.gid[k < V_GIDS ? k : 0];
+        }
     }
 }
 
@@ -96,6 +130,13 @@ static void mask(struct ibv_device_attr *d) {
     d->max_cqe = d->max_cqe > 256 ? d->max_cqe - 64 : d->max_cqe;
     d->device_cap_flags &=
         ~(unsigned)(IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC | IBV_DEVICE_MANAGED_FLOW_STEERING);
+}
+
+uint8_t device_gid_index(const struct v_context *c, int port, uint8_t index) {
+    const struct v_device *d = (const struct v_device *)c->v.context.device;
+    const struct ports *now = (const struct ports *)c->lower;
+    if (!now || port < 1 || port > V_PORTS || index >= d->port[port].gids) return index;
+    return now->gid_index[port][index];
 }
 
 int device_open(struct v_context *c, const char *name) {
@@ -122,6 +163,11 @@ int device_open(struct v_context *c, const char *name) {
     c->real = (uint64_t)rc;
     c->lower = (uint64_t)now;
     c->v.context.num_comp_vectors = rc->num_comp_vectors;
+    struct ibv_device_attr attr;
+    if (!real.ibv_query_device(rc, &attr)) {
+        now->rd_atomics = attr.max_qp_rd_atom;
+        now->rd_atomics_asked = attr.max_qp_init_rd_atom;
+    }
     look_at_ports(c);
     real.ibv_query_device(rc, &now->limits);
     mask(&now->limits);
@@ -184,28 +230,45 @@ long f_port(const long *a) {
     return r;
 }
 
-// The gid as it was first seen, in the place of the one that stands there now.
-static void former(struct v_context *c, int port, uint32_t index, union ibv_gid *gid) {
-    const struct v_device *d = (const struct v_device *)c->v.context.device;
-    if (port >= 1 && port <= V_PORTS && index < d->port[port].gids) *gid = d->port[port].gid[index];
+// Puts the gid as it was first seen in the place of the one that stands there now; false: there was none. An address that
+// the port has got since is noted.
+static bool former(struct v_context *c, int port, uint32_t index, union ibv_gid *gid) {
+    struct v_device *d = (struct v_device *)c->v.context.device;
+    if (port < 1 || port > V_PORTS || index >= d->port[port].gids) return false;
+    struct v_port *p = &d->port[port];
+    struct ports *now = (struct ports *)c->lower;
+    if (sort_of(&p->gid[index]) == NOTHING) {
+        if (sort_of(gid) == NOTHING) return false;
+        p->gid[index] = now->gid[port][index] = *gid;
+        now->gid_index[port][index] = (uint8_t)index;
+        return true;
+    }
+    *gid = p->gid[index];
+    return true;
 }
 
+// The new device may have fewer than the program has seen.
 long f_gid(const long *a) {
     struct v_context *c = ARG(struct v_context *, 0);
+    union ibv_gid gid = {0};
     errno = 0;
-    if (real.ibv_query_gid(REAL_CONTEXT(c), ARG(uint8_t, 1), ARG(int, 2), ARG(union ibv_gid *, 3)))
-        return error_number();
-    former(c, ARG(int, 1), ARG(uint32_t, 2), ARG(union ibv_gid *, 3));
-    return 0;
+    int e = real.ibv_query_gid(REAL_CONTEXT(c), ARG(uint8_t, 1), ARG(int, 2), &gid) ? error_number() : 0;
+    if (former(c, ARG(int, 1), ARG(uint32_t, 2), &gid)) e = 0;
+    if (!e) *ARG(union ibv_gid *, 3) = gid;
+    return e;
 }
 
 long f_gid_ex(const long *a) {
     struct v_context *c = ARG(struct v_context *, 0);
     struct ibv_gid_entry *e = ARG(struct ibv_gid_entry *, 3);
-    int r = real._ibv_query_gid_ex(REAL_CONTEXT(c), ARG(uint32_t, 1), ARG(uint32_t, 2), e, ARG(uint32_t, 4),
-                                   (size_t)a[5]);
-    if (!r) former(c, ARG(int, 1), ARG(uint32_t, 2), &e->gid);
-    return r;
+    uint8_t there = a[2] >= 0 && a[2] < V_GIDS ? device_gid_index(c, ARG(int, 1), (uint8_t)a[2]) : 0;
+    uint32_t index = a[2] >= 0 && a[2] < V_GIDS ? there : ARG(uint32_t, 2);
+    int r =
+        real._ibv_query_gid_ex(REAL_CONTEXT(c), ARG(uint32_t, 1), index, e, ARG(uint32_t, 4), (size_t)a[5]);
+    if (r) return r;
+    e->gid_index = ARG(uint32_t, 2);
+    former(c, ARG(int, 1), ARG(uint32_t, 2), &e->gid);
+    return 0;
 }
 
 long f_gid_table(const long *a) {

@@ -284,6 +284,8 @@ static void describe(struct v_qp *q, struct verbs_who *who) {
     who->lid = p->lid;
     who->real_lid = now->lid[port];
     who->ethernet = now->ethernet[port];
+    who->mtu = now->mtu[port];
+    who->rd_atomics = (uint16_t)(now->rd_atomics > 0 && now->rd_atomics < 0xffff ? now->rd_atomics : 0xffff);
     memcpy(who->gid, p->gid, sizeof who->gid);
     memcpy(who->real_gid, now->gid[port], sizeof who->real_gid);
 }

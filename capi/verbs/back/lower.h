@@ -107,13 +107,18 @@ int ids_answer(int from, int question, uint32_t id, void *answer, size_t bytes);
 struct ports {                     // as they are now
     uint8_t ethernet[V_PORTS + 1]; // peers are found by gid, not by lid
     uint16_t lid[V_PORTS + 1];
-    union ibv_gid gid[V_PORTS + 1][V_GIDS];
-    struct ibv_device_attr limits; // what is promised to the program
+    uint16_t mtu[V_PORTS + 1];              // the largest: enum ibv_mtu
+    union ibv_gid gid[V_PORTS + 1][V_GIDS]; // those that stand for the ones that the program knows
+    uint8_t gid_index[V_PORTS + 1][V_GIDS]; // and where they stand
+    int rd_atomics, rd_atomics_asked;       // of a queue pair: that others may ask for, and it may ask for
+    struct ibv_device_attr limits;          // what is promised to the program
 };
 long f_devices(const long *), f_open(const long *), f_close(const long *), f_device(const long *),
     f_device_ex(const long *), f_port(const long *), f_gid(const long *), f_gid_ex(const long *),
     f_gid_table(const long *), f_pkey(const long *), f_text(const long *), f_rate(const long *);
 int device_open(struct v_context *c, const char *name); // an error number
+// The index of a gid on the device of now, by that which the program knows.
+uint8_t device_gid_index(const struct v_context *c, int port, uint8_t index);
 int device_name(const char *wanted, char *name, char *why, size_t bytes);
 
 // ---- objects.c ------------------------------------------------------------------------------------
@@ -168,6 +173,7 @@ uint32_t mw_invalidated(uint32_t real_rkey);
 long f_channel(const long *), f_channel_end(const long *), f_event(const long *), f_async(const long *);
 int bell_make(struct v_bell *b, int real);
 void bell_end(struct v_bell *b);
+void took(struct v_bell *b); // a kept event, with the bell's lock
 int channel_make(struct v_channel *c);
 void event_for(struct v_cq *c); // the program is to hear of it; with the queue's lock
 void events_keep(void);         // takes all real events
@@ -182,6 +188,7 @@ size_t drain_holds(char *why, size_t bytes);
 int drain_turn(int first, const void *in, size_t bytes, void **out, size_t *out_bytes, int *left, char *why,
                size_t why_bytes);
 void drain_end(void);
+extern bool made_again; // the program was continued
 int make_again(int step, uint64_t root_at, char *why, size_t bytes);
 uint64_t now_ns(void);
 

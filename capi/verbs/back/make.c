@@ -9,7 +9,10 @@
 //   barrier
 #include "verbs/back/lower.h"
 
+#include <sys/mman.h>
 #include <sys/resource.h>
+
+bool made_again;
 
 static const char *size_text(double bytes, char *text, size_t n) {
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
@@ -24,25 +27,41 @@ static int fail(char *why, size_t bytes, int e, const char *what, unsigned numbe
     return e;
 }
 
-static int memory(struct v_mr *m, char *why, size_t bytes) {
+// Whether all of it is there.
+static bool is_there(const struct v_mr *m) {
+    enum { PAGES = 4096 };
+    unsigned char in[PAGES];
+    uint64_t at = (uint64_t)m->m.addr & ~4095ull, end = ((uint64_t)m->m.addr + m->m.length + 4095) & ~4095ull;
+    while (at < end) {
+        uint64_t n = end - at < PAGES * 4096ull ? end - at : PAGES * 4096ull;
+        if (mincore((void *)at, n, in)) return false;
+        at += n;
+    }
+    return true;
+}
+
+static int memory(struct v_mr *m, uint64_t *registered, char *why, size_t bytes) {
     int e = mr_make(m);
+    *registered += m->m.length;
     if (!e) return 0;
-    char size[40], limit[40];
+    char size[40], all[40], limit[40];
     struct rlimit l;
-    if (e == ENOMEM && getrlimit(RLIMIT_MEMLOCK, &l) == 0 && l.rlim_cur < m->m.length)
-        snprintf(why, bytes, "cannot register %s at %p: RLIMIT_MEMLOCK is %s (ulimit -l)",
-                 size_text((double)m->m.length, size, sizeof size), m->m.addr,
-                 size_text((double)l.rlim_cur, limit, sizeof limit));
-    else if (e == EFAULT || e == ENOMEM) {
+    if ((e == EFAULT || e == ENOMEM) && !is_there(m)) {
         // The program has given the memory back.  Its key is good for nothing, as before.
         m->real = 0;
         m->lkey = m->rkey = 0;
         say("memory at %p, which the program had registered, is not there: its keys are good for nothing",
             m->m.addr);
         return 0;
-    } else
-        snprintf(why, bytes, "cannot register %s at %p: %s",
-                 size_text((double)m->m.length, size, sizeof size), m->m.addr, strerror(e));
+    }
+    size_text((double)m->m.length, size, sizeof size);
+    if (e == ENOMEM && getrlimit(RLIMIT_MEMLOCK, &l) == 0 && l.rlim_cur < *registered)
+        snprintf(why, bytes,
+                 "cannot register %s at %p, with which there would be %s: RLIMIT_MEMLOCK is %s (ulimit -l)",
+                 size, m->m.addr, size_text((double)*registered, all, sizeof all),
+                 size_text((double)l.rlim_cur, limit, sizeof limit));
+    else
+        snprintf(why, bytes, "cannot register %s at %p: %s", size, m->m.addr, strerror(e));
     return e;
 }
 
@@ -76,6 +95,7 @@ static int pair(struct v_qp *q, char *why, size_t bytes) {
 
 static int objects(char *why, size_t bytes) {
     int e = 0;
+    uint64_t registered = 0;
     const char *wrong = real_without_devices();
     if (wrong) {
         snprintf(why, bytes, "no InfiniBand device here, and not over TCP either: %s", wrong);
@@ -95,7 +115,7 @@ static int objects(char *why, size_t bytes) {
         if ((e = pd_make(p))) return fail(why, bytes, e, "a protection domain", 0);
     }
     EACH(v_mr, m, root->mrs) {
-        if ((e = memory(m, why, bytes))) return e;
+        if ((e = memory(m, &registered, why, bytes))) return e;
         ids_mr(m, false);
     }
     EACH(v_mw, w, root->mws) {
@@ -151,6 +171,8 @@ static int connect_all(char *why, size_t bytes) {
         if (e) return fail(why, bytes, e, "shared receive queue", s->number);
     }
     EACH(v_cq, c, root->cqs) {
+        // A kernel's event may come later than its completion. What was under way when the process ended, is not.
+        if (c->armed && c->head != c->tail) event_for(c);
         if (c->armed) e = REAL_CQ(c)->context->ops.req_notify_cq(REAL_CQ(c), c->armed == 2);
         if (e) return fail(why, bytes, e, "completion queue", c->q.handle);
     }
@@ -168,6 +190,7 @@ int make_again(int step, uint64_t root_at, char *why, size_t bytes) {
         return EINVAL;
     }
     ids_clear();
+    made_again = true;
     int e = 0;
     take(&lists_lock);
     root = r;

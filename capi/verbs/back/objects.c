@@ -170,8 +170,7 @@ long f_cq_end(const long *a) {
     if (e) return e;
     if (c->channel) { // its events go with it
         take(&c->channel->bell.lock);
-        c->channel->bell.kept -= c->events;
-        c->events = 0;
+        for (; c->events; c->events--) took(&c->channel->bell);
         give(&c->channel->bell.lock);
     }
     list_remove(&c->node);
@@ -187,6 +186,11 @@ int srq_make(struct v_srq *s) {
     init.attr.srq_limit = 0;
     errno = 0;
     struct ibv_srq *r = real.ibv_create_srq(REAL_PD(s->s.pd), &init);
+    if (!r) { // as many as the device has
+        init.attr = s->attr;
+        init.attr.srq_limit = 0;
+        r = real.ibv_create_srq(REAL_PD(s->s.pd), &init);
+    }
     if (!r) return error_number();
     s->real = (uint64_t)r;
     s->s.handle = r->handle;
@@ -244,6 +248,8 @@ static struct real_ah *ah_make(struct v_ah *h, int rank, const struct ibv_ah_att
     if (!r) return NULL;
     struct ibv_ah_attr copy = *attr;
     r->rank = rank;
+    if (copy.is_global)
+        copy.grh.sgid_index = device_gid_index(CONTEXT(h->a.context), copy.port_num, copy.grh.sgid_index);
     r->ah = real.ibv_create_ah(REAL_PD(h->a.pd), &copy);
     if (!r->ah) {
         free(r);
@@ -277,7 +283,8 @@ long f_ah(const long *a) {
     take(&ah_lock);
     struct real_ah *r = ah_make(h, -1, &h->attr);
     give(&ah_lock);
-    if (!r) return error_number();
+    // A peer's address of former times may be nobody's now: it is translated when it is known whom it is for.
+    if (!r && !made_again) return error_number();
     list_add(&root->ahs, &h->node);
     return 0;
 }

@@ -17,12 +17,15 @@ int qp_make(struct v_qp *q) {
     if (!init.cap.max_recv_sge && !init.srq) init.cap.max_recv_sge = 1;
     errno = 0;
     struct ibv_qp *r = real.ibv_create_qp(REAL_PD(q->q.pd), &init);
+    if (!r) { // as many as the device has
+        init.cap.max_send_wr = q->init.cap.max_send_wr;
+        if (!init.srq) init.cap.max_recv_wr = q->init.cap.max_recv_wr;
+        r = real.ibv_create_qp(REAL_PD(q->q.pd), &init);
+    }
     if (!r) return error_number();
     q->real = (uint64_t)r;
     q->real_num = r->qp_num;
     q->q.handle = r->handle;
-    if (init.cap.max_inline_data > q->init.cap.max_inline_data && !q->ex)
-        q->init.cap.max_inline_data = init.cap.max_inline_data;
     q->rkey_epoch = 0;
     return 0;
 }
@@ -68,19 +71,21 @@ static void merge(struct v_qp *q, const struct ibv_qp_attr *attr, int mask) {
 #undef KEEP
 }
 
-// Where a connection leads to, found when it is made, and the real attributes.
-static void lead(struct v_qp *q, struct ibv_qp_attr *attr, int mask) {
+// Where a connection leads to, found when it is made, and the real attributes; false: out of the job.
+static bool lead(struct v_qp *q, struct ibv_qp_attr *attr, int mask, struct verbs_who *who) {
     if (mask & IBV_QP_DEST_QPN) q->peer = V_PEER_FOREIGN;
-    if (!(mask & (IBV_QP_DEST_QPN | IBV_QP_AV))) return;
+    if (!(mask & (IBV_QP_DEST_QPN | IBV_QP_AV))) return false;
     uint32_t number = mask & IBV_QP_DEST_QPN ? attr->dest_qp_num : q->attr.dest_qp_num;
-    struct verbs_who who;
-    if (!ids_who(number, &who)) return;
-    if (mask & IBV_QP_AV && !ids_leads_to(&attr->ah_attr, &who)) return;
+    uint8_t *index = &attr->ah_attr.grh.sgid_index;
+    if (mask & IBV_QP_AV) *index = device_gid_index(CONTEXT(q->q.context), attr->ah_attr.port_num, *index);
+    if (!ids_who(number, who)) return false;
+    if (mask & IBV_QP_AV && !ids_leads_to(&attr->ah_attr, who)) return false;
     if (mask & IBV_QP_DEST_QPN) {
         q->peer = ids_rank_of(number);
-        attr->dest_qp_num = who.real;
+        attr->dest_qp_num = who->real;
     }
-    if (mask & IBV_QP_AV) ids_translate(&attr->ah_attr, &who);
+    if (mask & IBV_QP_AV) ids_translate(&attr->ah_attr, who);
+    return true;
 }
 
 // Below, an adapter does not give up for want of receives (rnr.c).
@@ -93,7 +98,7 @@ static void patient(struct v_qp *q, struct ibv_qp_attr *attr, int mask) {
 static void forget(struct v_qp *q) {
     q->send_tail = q->send_proved = q->send_head;
     q->receive_tail = q->receive_head;
-    q->takes_posted = q->takes_done = q->receives_done = 0;
+    q->takes_posted = q->takes_done = q->receives_done = q->lost = 0;
     q->probe = 0;
     q->failed = 0;
     q->peer = V_PEER_NONE;
@@ -107,7 +112,8 @@ long f_qp_modify(const long *a) {
     int mask = ARG(int, 2), peer = q->peer;
     if (mask & IBV_QP_CAP) return EOPNOTSUPP;
     bool rtr = mask & IBV_QP_STATE && attr.qp_state == IBV_QPS_RTR;
-    lead(q, &attr, mask);
+    struct verbs_who who;
+    lead(q, &attr, mask, &who);
     patient(q, &attr, mask);
     int e = real.ibv_modify_qp(REAL_QP(q), &attr, mask);
     if (e) {
@@ -142,20 +148,40 @@ long f_qp_modify(const long *a) {
     default:
         break;
     }
-    if (rtr) q->takes_posted = q->takes_done = q->receives_done = 0;
+    if (rtr) q->takes_posted = q->takes_done = q->receives_done = q->lost = 0;
     q->state = attr.qp_state;
     q->q.state = attr.qp_state;
     return 0;
 }
 
+static void at_most(uint8_t *value, int most) {
+    if (most > 0 && *value > most) *value = (uint8_t)most;
+}
+
+// After a restart: the adapters of both sides may be smaller than those that the program has asked.
+static void fit(const struct v_qp *q, struct ibv_qp_attr *attr, const struct verbs_who *peer) {
+    const struct ports *now = (const struct ports *)CONTEXT(q->q.context)->lower;
+    uint8_t mtu = (uint8_t)attr->path_mtu;
+    at_most(&mtu, attr->port_num <= V_PORTS ? now->mtu[attr->port_num] : 0);
+    if (peer) at_most(&mtu, peer->mtu);
+    attr->path_mtu = (enum ibv_mtu)mtu;
+    at_most(&attr->max_dest_rd_atomic, now->rd_atomics);
+    at_most(&attr->max_rd_atomic, now->rd_atomics_asked);
+    if (peer) at_most(&attr->max_rd_atomic, peer->rd_atomics);
+}
+
+// A step to RTS follows the one to RTR of the same queue pair.
 int qp_step(struct v_qp *q, enum ibv_qp_state state) {
+    static struct verbs_who peer;
+    static bool known;
     struct ibv_qp_attr attr = q->attr;
     int mask = state == IBV_QPS_INIT  ? q->to_init
                : state == IBV_QPS_RTR ? q->to_rtr
                : state == IBV_QPS_RTS ? q->to_rts
                                       : 0;
     attr.qp_state = state;
-    if (state == IBV_QPS_RTR) lead(q, &attr, mask);
+    if (state == IBV_QPS_RTR) known = lead(q, &attr, mask, &peer);
+    fit(q, &attr, known ? &peer : NULL);
     patient(q, &attr, mask);
     return real.ibv_modify_qp(REAL_QP(q), &attr, mask | IBV_QP_STATE);
 }
@@ -171,8 +197,11 @@ long f_qp_query(const long *a) {
     if (q->to_rtr & IBV_QP_DEST_QPN) {
         attr->dest_qp_num = q->attr.dest_qp_num;
         attr->ah_attr = q->attr.ah_attr;
+        attr->path_mtu = q->attr.path_mtu;
+        attr->max_dest_rd_atomic = q->attr.max_dest_rd_atomic;
     }
     if (q->to_rts & IBV_QP_RNR_RETRY) attr->rnr_retry = q->attr.rnr_retry;
+    if (q->to_rts & IBV_QP_MAX_QP_RD_ATOMIC) attr->max_rd_atomic = q->attr.max_rd_atomic;
     q->q.state = attr->qp_state;
     return 0;
 }

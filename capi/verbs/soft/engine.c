@@ -41,6 +41,12 @@ static void look_whether_gone(void) {
     soft.tell.lost();
 }
 
+int soft_limit(const char *name, int most) {
+    const char *less = getenv(name);
+    int n = less != NULL ? atoi(less) : most;
+    return n > 0 && n < most ? n : most;
+}
+
 // What an event is of: NULL is the listener, &soft the wake-up of the thread, else a link.
 void soft_round(int wait) {
     struct epoll_event e[EVENTS];
@@ -59,6 +65,7 @@ void soft_round(int wait) {
         if (now >= soft.next) soft_link_tick(now);
     }
     if (soft.gone != NULL) look_whether_gone();
+    if (!LIST_EMPTY(&soft.late)) soft_events_late();
     soft_link_sweep();
 }
 
@@ -146,11 +153,11 @@ static int start(const struct soft_net *net, const struct soft_tell *tell) {
     soft.net = *net, soft.tell = *tell;
     const char *delay = getenv("CKPTSOFT_ANSWER_DELAY_MS");
     soft.answer_delay = delay != NULL ? strtoull(delay, NULL, 10) * MS : 0;
-    const char *most = getenv("CKPTSOFT_MOST_WRS");
     soft.hold = getenv("CKPTSOFT_HOLD");
     soft.gone = getenv("CKPTSOFT_GONE");
-    soft.most_wrs = most != NULL ? (uint32_t)strtoul(most, NULL, 10) : SOFT_WRS;
-    soft.limited = getenv("CKPTSOFT_MEMLOCK") != NULL;
+    soft.hold_events = getenv("CKPTSOFT_HOLD_EVENTS");
+    soft.most_wrs = (uint32_t)soft_limit("CKPTSOFT_MOST_WRS", SOFT_WRS);
+    soft.heeds_memlock = getenv("CKPTSOFT_MEMLOCK") != NULL;
     int rc;
     soft.epoll = epoll_create1(EPOLL_CLOEXEC);
     if (soft.epoll < 0) return errno;

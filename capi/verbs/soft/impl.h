@@ -146,6 +146,8 @@ struct soft_cq {
     uint32_t size, head, tail;
     unsigned idle; // empty polls in a row
     bool told, overrun;
+    bool late; // its event is kept back for tests
+    LIST_ENTRY(soft_cq) later;
     enum { SOFT_UNARMED, SOFT_SOLICITED_ONLY, SOFT_ANY } armed;
     void *of;
 };
@@ -192,7 +194,10 @@ struct soft_adapter {
     const char *gone;      // for tests: once this file exists there is no device
     uint32_t most_wrs;     // of a queue; SOFT_WRS, or less for tests
     bool lost;             // the device is gone
-    bool limited;          // for tests: registered memory is that of RLIMIT_MEMLOCK at most
+    // For tests, too: while this file exists no event goes out, as a kernel's comes later than its completion.
+    const char *hold_events;
+    LIST_HEAD(, soft_cq) late;
+    bool heeds_memlock; // what is registered counts against RLIMIT_MEMLOCK, as in the kernel
     uint64_t registered;
 };
 extern struct soft_adapter soft;
@@ -233,6 +238,7 @@ void soft_complete(struct soft_cq *cq, const struct ibv_wc *wc, bool solicited);
 int soft_queue_init(struct soft_queue *queue, uint32_t size, uint32_t pieces, const void *pd);
 void soft_cq_forget(struct soft_cq *cq, uint32_t number); // completions of a queue pair
 int soft_queue_post(struct soft_queue *queue, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+void soft_events_late(void);
 bool soft_queue_take(struct soft_queue *queue, struct soft_receive *into);
 
 // ---- memory.c ----

@@ -168,9 +168,12 @@ static int check_step(const struct soft_qp *qp, enum ibv_qp_state to, int mask) 
 static int check_values(const struct ibv_qp_attr *a, int mask) {
     bool bad = (mask & IBV_QP_PORT && a->port_num != 1) || (mask & IBV_QP_PKEY_INDEX && a->pkey_index != 0) ||
                (mask & IBV_QP_DEST_QPN && a->dest_qp_num > 0xffffff) ||
-               (mask & IBV_QP_MAX_QP_RD_ATOMIC && a->max_rd_atomic > SOFT_RD_ATOMIC) ||
-               (mask & IBV_QP_MAX_DEST_RD_ATOMIC && a->max_dest_rd_atomic > SOFT_RD_ATOMIC) ||
-               (mask & IBV_QP_PATH_MTU && (a->path_mtu < IBV_MTU_256 || a->path_mtu > IBV_MTU_4096));
+               (mask & IBV_QP_MAX_QP_RD_ATOMIC &&
+                a->max_rd_atomic > soft_limit("CKPTSOFT_RD_ATOMIC", SOFT_RD_ATOMIC)) ||
+               (mask & IBV_QP_MAX_DEST_RD_ATOMIC &&
+                a->max_dest_rd_atomic > soft_limit("CKPTSOFT_RD_ATOMIC", SOFT_RD_ATOMIC)) ||
+               (mask & IBV_QP_PATH_MTU &&
+                (a->path_mtu < IBV_MTU_256 || (int)a->path_mtu > soft_limit("CKPTSOFT_MTU", IBV_MTU_4096)));
     if (mask & (IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE | IBV_QP_RATE_LIMIT)) return EOPNOTSUPP;
     return bad ? EINVAL : 0;
 }

@@ -48,6 +48,7 @@ int soft_cq_resize(struct soft_cq *cq, int entries) {
 void soft_cq_free(struct soft_cq *cq) {
     // Its queue pairs are gone, so nobody but the caller knows it; the lock is for the thread's last use of it.
     pthread_mutex_lock(&soft.lock);
+    if (cq->late) LIST_REMOVE(cq, later);
     pthread_mutex_unlock(&soft.lock);
     free(cq->ring);
     free(cq);
@@ -63,7 +64,22 @@ void soft_complete(struct soft_cq *cq, const struct ibv_wc *wc, bool solicited) 
     if (cq->armed == SOFT_ANY ||
         (cq->armed == SOFT_SOLICITED_ONLY && (solicited || wc->status != IBV_WC_SUCCESS))) {
         cq->armed = SOFT_UNARMED;
-        if (cq->told) soft.tell.completion(cq->of);
+        if (!cq->told || cq->late) return;
+        if (soft.hold_events != NULL && access(soft.hold_events, F_OK) == 0) {
+            LIST_INSERT_HEAD(&soft.late, cq, later);
+            cq->late = true;
+        } else
+            soft.tell.completion(cq->of);
+    }
+}
+
+void soft_events_late(void) {
+    if (access(soft.hold_events, F_OK) == 0) return;
+    struct soft_cq *cq;
+    while ((cq = LIST_FIRST(&soft.late)) != NULL) {
+        LIST_REMOVE(cq, later);
+        cq->late = false;
+        soft.tell.completion(cq->of);
     }
 }
 

@@ -62,6 +62,8 @@ struct soft_tell {
 };
 
 // soft_start makes the adapter of this process, once. 0, or an errno.
+// A limit of the adapter, which a test can lower by the environment.
+int soft_limit(const char *name, int most);
 int soft_start(const struct soft_net *net, const struct soft_tell *tell);
 uint16_t soft_port(void);     // where it listens
 uint32_t soft_most_wrs(void); // what a queue can hold

@@ -133,22 +133,6 @@ func TestDeviceTooSmall(t *testing.T) {
 	rightEdges(t, w)
 }
 
-// TestMemoryLimit: where less memory may be locked than the program has registered, that is said.
-func TestMemoryLimit(t *testing.T) {
-	need(t)
-	w, letGo := newEdges(t, "small", 2)
-	savedAndKilled(t, w)
-	limited := filepath.Join(w.Run.Dir, "limited")
-	must(t, os.WriteFile(limited, []byte("#!/bin/sh\nulimit -l 3\nexec "+w.CkptRun+" \"$@\"\n"), 0o755))
-	was := w.CkptRun
-	w.CkptRun, w.Env = limited, []string{"CKPTSOFT_MEMLOCK=1"}
-	refused(t, w, "cannot register 4.0 KiB at 0x", "RLIMIT_MEMLOCK is 3.0 KiB (ulimit -l)")
-	w.CkptRun, w.Env = was, nil
-	must(t, w.Restart("shell"))
-	letGo()
-	rightEdges(t, w)
-}
-
 // TestDeviceVanishes: what the program has on a device that goes away has failed, also after a restart on another device, on
 // which what it makes anew works. The device goes away while the program runs, or while it is being saved.
 func TestDeviceVanishes(t *testing.T) {

@@ -23,7 +23,7 @@ var perftests = []string{"ib_send_bw", "ib_write_bw", "ib_read_bw", "ib_atomic_b
 
 // perftestArgv is the command of the server, and of the client.
 func perftestArgv(name string, options ...string) [2][]string {
-	server := append([]string{name, "-p", strconv.Itoa(20000 + int(nextPort.Add(1))), "-F"}, options...)
+	server := append([]string{name, "-p", strconv.Itoa(20000 + int(nextPort.Add(1))), "-F"}, append(rxeOptions("-d", "rxe0", "-x", "1"), options...)...)
 	return [2][]string{server, append(slices.Clone(server), "127.0.0.1")}
 }
 
@@ -75,7 +75,7 @@ func TestPerftestSaved(t *testing.T) {
 	for i, name := range perftests {
 		t.Run(name, func(t *testing.T) {
 			w := newPair(t, perftestArgv(name, "-D", "8"))
-			l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, uint64(i))), within: 2 * time.Second, lives: 2}
+			l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, uint64(i))), within: within(2 * time.Second), lives: 2}
 			l.run()
 			got := mustRead(t, fmt.Sprintf("%s.out.%d", w.Files, 1))
 			m := perftestResult.FindStringSubmatch(got)

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -44,7 +45,7 @@ var nextPort atomic.Int32
 // argv is the command of the server, and of the client.
 func (p pingpong) argv(iterations int) [2][]string {
 	common := []string{"ibv_" + p.name + "_pingpong", "-p", strconv.Itoa(20000 + int(nextPort.Add(1))), "-n", strconv.Itoa(iterations)}
-	server := append(common, p.options...)
+	server := slices.Concat(common, rxeOptions("-d", "rxe0", "-g", "1"), p.options)
 	return [2][]string{server, append(append([]string{}, server...), "127.0.0.1")}
 }
 
@@ -79,6 +80,10 @@ func finished(t *testing.T, said string, iterations int) {
 
 func TestDevice(t *testing.T) {
 	needBed(t, "ibv_devinfo")
+	if onRxe {
+		wantRxe(t)
+		return
+	}
 	out, err := exec.Command("ibv_devinfo", "-v").CombinedOutput()
 	must(t, err)
 	for _, want := range []string{"hca_id:\tsoft0", "PORT_ACTIVE (4)", "port_lid:\t\t1", "fe80:0000:0000:0000:0253:4f46:5400:0001", "ATOMIC_HCA (1)"} {
@@ -92,7 +97,7 @@ func TestPingpongNatively(t *testing.T) {
 	needBed(t, "ibv_rc_pingpong")
 	for _, p := range pingpongs {
 		t.Run(p.String(), func(t *testing.T) {
-			const iterations = 2000
+			iterations := p.times(2000)
 			argv := p.argv(iterations)
 			mark := e2e.NewMark()
 			t.Cleanup(mark.KillAll)

@@ -68,7 +68,7 @@ func TestPingpongUnderCkptrun(t *testing.T) {
 	need(t)
 	for _, p := range pingpongs {
 		t.Run(p.String(), func(t *testing.T) {
-			const iterations = 2000
+			iterations := p.times(2000)
 			w := newPingpong(t, p, iterations)
 			must(t, w.Start("shell"))
 			must(t, w.MustEnd(jobLimit))
@@ -180,6 +180,7 @@ func (l *life) run() {
 			must(l.t, err)
 		}
 		l.environment(n + 1)
+		anotherDevice(l.t)
 		must(l.t, l.w.Restart("shell"))
 	}
 	if l.ends != nil {
@@ -209,9 +210,9 @@ func TestPingpongSaved(t *testing.T) {
 	s := seed(t)
 	for i, p := range pingpongs {
 		t.Run(p.String(), func(t *testing.T) {
-			const iterations = 60000
+			iterations := p.times(60000)
 			w := newPingpong(t, p, iterations)
-			l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, uint64(i))), within: time.Second / 2, lives: 3}
+			l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, uint64(i))), within: within(time.Second / 2), lives: 3}
 			l.run()
 			p.same(t, w, iterations)
 		})
@@ -223,9 +224,9 @@ func TestShuffleSaved(t *testing.T) {
 	s := seed(t)
 	for i, job := range shuffles {
 		t.Run(job.String(), func(t *testing.T) {
-			job.steps, job.pace = 4000, 200
+			job.steps, job.pace = steps(4000), 200
 			w := newShuffle(t, job)
-			l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, uint64(i))), within: time.Second / 2, lives: 4}
+			l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, uint64(i))), within: within(time.Second / 2), lives: 4}
 			l.run()
 			must(t, w.Same(job.natively(t)))
 		})
@@ -239,9 +240,9 @@ func TestShuffleAlternating(t *testing.T) {
 	s := seed(t)
 	for i, backs := range [][]string{{"ibv", "tcp"}, {"tcp", "ibv"}, {"tcp"}} {
 		t.Run(strings.Join(backs, ","), func(t *testing.T) {
-			job := shuffle{ranks: 3, seed: 5, steps: 4000, pace: 200, lazy: 4}
+			job := shuffle{ranks: 3, seed: 5, steps: steps(4000), pace: 200, lazy: 4}
 			w := newShuffle(t, job)
-			l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, uint64(i))), within: time.Second / 2, lives: 4, backs: backs}
+			l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, uint64(i))), within: within(time.Second / 2), lives: 4, backs: backs}
 			l.run()
 			must(t, w.Same(job.natively(t)))
 		})
@@ -253,7 +254,7 @@ func TestPingpongWithoutDevice(t *testing.T) {
 	need(t)
 	for _, p := range []pingpong{{"rc", []string{"-c"}}, {"ud", []string{"-c", "-e"}}} {
 		t.Run(p.String(), func(t *testing.T) {
-			const iterations = 60000
+			iterations := p.times(60000)
 			w := newPingpong(t, p, iterations)
 			l := life{t: t, w: w}
 			must(t, w.Start("shell"))
@@ -263,6 +264,7 @@ func TestPingpongWithoutDevice(t *testing.T) {
 			_, err := w.Wait(jobLimit)
 			must(t, err)
 			w.Env = []string{"SYSFS_PATH=/nowhere", "IBV_DRIVERS="}
+			noDevice(t)
 			must(t, w.Restart("shell"))
 			must(t, w.MustEnd(jobLimit))
 			p.same(t, w, iterations)
@@ -281,7 +283,7 @@ func TestShuffleLateAnswers(t *testing.T) {
 	job := shuffle{ranks: 2, seed: 4, steps: 3000}
 	w := newShuffle(t, job)
 	w.Env = []string{"CKPTSOFT_ANSWER_DELAY_MS=20", "SHUFFLE_LINGER_MS=900"}
-	l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, 0)), within: time.Second / 2, lives: 3}
+	l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, 0)), within: within(time.Second / 2), lives: 3}
 	l.run()
 	must(t, w.Same(job.natively(t)))
 }

@@ -53,10 +53,10 @@ func (s shuffle) right(t *testing.T, w *e2e.Whole) {
 }
 
 var shuffles = []shuffle{
-	{ranks: 1, seed: 3, steps: 2000},
-	{ranks: 2, seed: 4, steps: 2000},
-	{ranks: 4, seed: 5, steps: 2000},
-	{ranks: 4, seed: 6, steps: 2000, lazy: 6}, // often without a receive
+	{ranks: 1, seed: 3, steps: steps(2000)},
+	{ranks: 2, seed: 4, steps: steps(2000)},
+	{ranks: 4, seed: 5, steps: steps(2000)},
+	{ranks: 4, seed: 6, steps: steps(2000), lazy: 6}, // often without a receive
 }
 
 func (s shuffle) String() string {

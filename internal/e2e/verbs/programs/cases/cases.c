@@ -326,6 +326,17 @@ static void refused(void) {
     close_pair(p);
 }
 
+// All that the adapter says it has, of what takes little memory.
+static void largest(void) {
+    struct ibv_device_attr d;
+    good(ibv_query_device(context, &d), "query_device");
+    if (d.max_srq_wr > 1 << 16) d.max_srq_wr = 1 << 16;
+    struct ibv_srq_init_attr init = {.attr = {.max_wr = (uint32_t)d.max_srq_wr, .max_sge = 1}};
+    struct ibv_srq *srq = ibv_create_srq(pd, &init);
+    printf("largest shared queue: %s\n", srq == NULL ? strerror(errno) : "made");
+    if (srq != NULL) good(ibv_destroy_srq(srq), "destroy_srq");
+}
+
 static void channel(void) {
     struct ibv_comp_channel *c = have(ibv_create_comp_channel(context), "create_comp_channel");
     struct ibv_cq *all = cq, *of;
@@ -372,6 +383,7 @@ int main(void) {
     nobody();
     shared();
     refused();
+    largest();
     channel();
     good(ibv_dereg_mr(mr), "dereg_mr");
     good(ibv_destroy_cq(cq), "destroy_cq");

@@ -14,6 +14,9 @@ struct ibv_mr *mr, *spare_mr;
 uint64_t *words;
 uint64_t *spare;
 struct card mine, theirs;
+uint16_t lid;
+union ibv_gid gid;
+static int global; // peers are found by gid
 uint8_t rnr_retry = 7, rnr_timer = 1;
 
 void wrong(const char *format, ...) {
@@ -100,6 +103,11 @@ void open_all(void) {
         .qp_type = IBV_QPT_RC,
         .cap = {.max_send_wr = 200, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1}};
     if (!(qp = ibv_create_qp(pd, &init))) wrong("no queue pair");
+    struct ibv_port_attr port;
+    good(ibv_query_port(context, 1, &port), "query_port");
+    lid = port.lid;
+    global = port.link_layer == IBV_LINK_LAYER_ETHERNET;
+    good(ibv_query_gid(context, 1, 0, &gid), "query_gid");
     begin_pair();
 }
 
@@ -114,13 +122,15 @@ void close_all(void) {
     good(ibv_close_device(context), "close_device");
 }
 
-void lead(uint32_t qpn, uint16_t lid) {
+void lead(uint32_t qpn, uint16_t to, union ibv_gid at) {
     struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTR,
                             .path_mtu = IBV_MTU_1024,
                             .dest_qp_num = qpn,
                             .max_dest_rd_atomic = 1,
                             .min_rnr_timer = rnr_timer,
-                            .ah_attr = {.dlid = lid, .port_num = 1}};
+                            .ah_attr = {.dlid = to, .port_num = 1, .is_global = (uint8_t)global}};
+    a.ah_attr.grh.dgid = at;
+    a.ah_attr.grh.hop_limit = 64;
     good(ibv_modify_qp(qp, &a,
                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                            IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
@@ -136,12 +146,10 @@ void lead(uint32_t qpn, uint16_t lid) {
 static const char *card = "card";
 
 void meet(void) {
-    struct ibv_port_attr port;
-    good(ibv_query_port(context, 1, &port), "query_port");
-    mine = (struct card){qp->qp_num, mr->rkey, spare_mr->rkey, (uintptr_t)words, (uintptr_t)spare, port.lid};
+    mine = (struct card){qp->qp_num, mr->rkey, spare_mr->rkey, (uintptr_t)words, (uintptr_t)spare, lid, gid};
     tell(card, rank, &mine, sizeof mine);
     hear(card, !rank, &theirs, sizeof theirs);
-    lead(theirs.qpn, theirs.lid);
+    lead(theirs.qpn, theirs.lid, theirs.gid);
     together(card[0] == 'c' ? "met" : "met again");
 }
 

@@ -25,6 +25,7 @@ struct card {
     uint32_t qpn, rkey, spare_rkey;
     uint64_t words, spare;
     uint16_t lid;
+    union ibv_gid gid;
 };
 
 extern int rank;
@@ -38,6 +39,8 @@ extern struct ibv_mr *mr, *spare_mr;
 extern uint64_t *words;
 extern uint64_t *spare;
 extern struct card mine, theirs;
+extern uint16_t lid;
+extern union ibv_gid gid;
 extern uint8_t rnr_retry, rnr_timer;
 
 void wrong(const char *format, ...);
@@ -53,7 +56,7 @@ void ready(void);
 void begin_pair(void);
 void open_all(void);
 void close_all(void);
-void lead(uint32_t qpn, uint16_t lid);
+void lead(uint32_t qpn, uint16_t to, union ibv_gid at);
 void meet(void);
 void again(void);
 void post(enum ibv_wr_opcode op, uint64_t id, unsigned flags, void *from, uint32_t bytes, uint64_t to,

@@ -56,7 +56,7 @@ static void two_pairs(void) {
     hear("pairs", !rank, others, sizeof others);
     for (int i = 0; i < 2; i++) {
         qp = pair[i];
-        lead(others[i], theirs.lid);
+        lead(others[i], theirs.lid, theirs.gid);
     }
 }
 

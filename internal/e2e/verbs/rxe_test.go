@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verbs
+
+import (
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/libckpt/libckpt/internal/e2e"
+)
+
+// The same tests above a kernel's adapter: rdma_rxe, in the machine that scripts/verbs-vm.sh starts. Its processor is
+// emulated, as a rule, so there is less of everything.
+const (
+	forVM  = "LIBCKPT_VERBS_FOR_VM" // build the programs into this folder, and end
+	netdev = "RXE_NETDEV"           // in the machine: the network that a device is made on
+)
+
+var onRxe = os.Getenv(netdev) != ""
+
+func inVM() (int, error) {
+	built.Bin = os.Getenv(forVM)
+	if err := build(); err != nil {
+		return 1, err
+	}
+	return 0, nil
+}
+
+func rxeOptions(options ...string) []string {
+	if onRxe {
+		return options
+	}
+	return nil
+}
+
+// times is how many exchanges a ping-pong makes: there two programs that poll take 20 ms for one.
+func (p pingpong) times(iterations int) int {
+	switch {
+	case !onRxe:
+		return iterations
+	case iterations <= 2000:
+		return 100
+	case slices.Contains(p.options, "-e"):
+		return iterations / 4
+	}
+	return iterations / 100
+}
+
+func steps(n int) int {
+	if onRxe {
+		return n / 10
+	}
+	return n
+}
+
+func within(d time.Duration) time.Duration {
+	if onRxe {
+		return 8 * d
+	}
+	return d
+}
+
+func wantRxe(t *testing.T) {
+	t.Helper()
+	out, err := exec.Command("ibv_devinfo", "-v").CombinedOutput()
+	must(t, err)
+	for _, want := range []string{"hca_id:\trxe0", "PORT_ACTIVE (4)", "link_layer:\t\tEthernet", "::ffff:10.9.0.1, RoCE v2", "ATOMIC_HCA (1)"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("ibv_devinfo does not say %q: %s", want, out)
+		}
+	}
+}
+
+func rdma(t *testing.T, argv ...string) {
+	t.Helper()
+	if said, err := exec.Command("rdma", argv...).CombinedOutput(); err != nil {
+		t.Fatalf("rdma %q: %v: %s", argv, err, said)
+	}
+}
+
+// noDevice takes the machine's adapter away, until the end of the test.
+func noDevice(t *testing.T) {
+	t.Helper()
+	if !onRxe {
+		return
+	}
+	rdma(t, "link", "delete", "rxe0")
+	t.Cleanup(func() { rdma(t, "link", "add", "rxe0", "type", "rxe", "netdev", os.Getenv(netdev)) })
+}
+
+// anotherDevice makes the adapter anew, when nobody uses it, and spends some of its numbers.
+func anotherDevice(t *testing.T) {
+	t.Helper()
+	if !onRxe {
+		return
+	}
+	rdma(t, "link", "delete", "rxe0")
+	rdma(t, "link", "add", "rxe0", "type", "rxe", "netdev", os.Getenv(netdev))
+	if !e2e.Poll(patience, nil, func() bool {
+		gid, err := os.ReadFile("/sys/class/infiniband/rxe0/ports/1/gids/1")
+		return err == nil && strings.Contains(string(gid), "ffff:0a09:0001")
+	}) {
+		t.Fatal("the new device has no address")
+	}
+	for range 1 + rand.IntN(3) {
+		// Nobody listens: it makes its queue pair, and ends.
+		if said, err := exec.Command("ibv_rc_pingpong", "-d", "rxe0", "-g", "1", "-p", "9", "127.0.0.1").CombinedOutput(); err == nil {
+			t.Fatalf("somebody listens at port 9: %s", said)
+		}
+	}
+}
