@@ -14,6 +14,7 @@ import (
 
 	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/control"
+	"github.com/libckpt/libckpt/ckpt/sysv"
 )
 
 // The way of a checkpoint, from the request to the answer, in order:
@@ -157,8 +158,11 @@ type attempt struct {
 	verbs      bool       // some rank has opened an InfiniBand device
 	sockets    bool       // some rank has sockets; then plugs are this one's
 	plugs      *plugs
-	synced     bool // some rank has synchronous sends that its program has not seen complete
-	resumed    bool // async: the gates of this rank are open again
+	sysv       bool       // some rank has System V segments; then shared are this one's
+	shared     *sysv.Here // nil: not looked at
+	sysvError  error      // why
+	synced     bool       // some rank has synchronous sends that its program has not seen complete
+	resumed    bool       // async: the gates of this rank are open again
 	// drain, snapshot
 	state    captureReport // what this rank has to say of itself
 	capture  *capture
@@ -335,6 +339,7 @@ func (a *attempt) park() error {
 	a.touched = slices.ContainsFunc(all, func(p parkReport) bool { return p.OneSided })
 	a.sockets = slices.ContainsFunc(all, func(p parkReport) bool { return p.Sockets })
 	a.verbs = slices.ContainsFunc(all, func(p parkReport) bool { return p.Verbs })
+	a.sysv = slices.ContainsFunc(all, func(p parkReport) bool { return p.SysV })
 	a.synced = slices.ContainsFunc(all, func(p parkReport) bool { return p.Synced })
 	for _, p := range all {
 		a.segments = append(a.segments, p.Segments)
@@ -356,6 +361,9 @@ func (a *attempt) quiet() error {
 	}
 	if a.verbs {
 		a.drainVerbs()
+	}
+	if a.sysv {
+		a.matchSysV()
 	}
 	if mine.good() {
 		a.captureHere()
@@ -412,7 +420,7 @@ func (a *attempt) snapshot() error {
 			zap.Int64("limit", a.j.options.SnapshotMemory))
 		return nil
 	}
-	pid, err := a.j.host.Freeze()
+	pid, err := a.freeze()
 	if err != nil {
 		a.j.log.Warn("no frozen copy: writing while the program is stopped", zap.Error(err))
 		return nil

@@ -115,6 +115,13 @@ struct socket_name {
     uint8_t local[28], peer[28];
 };
 
+// A System V segment: the id that the application has for it, and the kernel's; -1: it is not on this node.
+struct segment_id {
+    int32_t virtual, real;
+    uint32_t made; // by this process, or by its restart
+};
+#define SEGMENTS_MOST 4096 // of one process
+
 struct host_ops {
     size_t size;
     // Stops every upper thread; threads that stand in a held gate call count as stopped.  0, or
@@ -154,6 +161,10 @@ struct host_ops {
     // What is below the program's libibverbs (capi/verbs/back.h): its calls, NULL when the program has asked for none;
     // with load it is loaded, and NULL tells that it cannot be, with the reason in why.
     const struct verbs_calls *(*verbs)(int load, char *why, size_t bytes);
+    // The application's System V segments, as far as ids are translated or it has made them; how many.  The other one is
+    // for a restart.
+    int (*segments)(struct segment_id *list, int max);
+    void (*segments_set)(const struct segment_id *list, int n);
 };
 
 // What a thread of the program does with memory, of which some may be missing.

@@ -14,8 +14,9 @@ enum verbs_question {
     VERBS_WHO = 1,    // a queue pair number: struct verbs_who
     VERBS_KEY = 2,    // an rkey: struct verbs_key
     VERBS_FORGET = 3, // an rkey of the rank that asks is no longer good; no answer but that it is done
-    VERBS_BACK = 4,   // a real queue pair number: struct verbs_who, in which real is the number that programs know
-    VERBS_READY = 5   // a queue pair number: struct verbs_ready
+    VERBS_BACK =
+        4, // a real queue pair number: struct verbs_who, in which real is the number that programs know
+    VERBS_READY = 5 // a queue pair number: struct verbs_ready
 };
 
 struct verbs_who {

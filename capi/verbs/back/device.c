@@ -89,15 +89,13 @@ static void look_at_ports(struct v_context *c) {
 
 // What is not offered is not promised.
 static void mask(struct ibv_device_attr *d) {
-    d->max_mw = 0;
     d->max_fmr = d->max_rdd = d->max_ee = 0;
     d->max_raw_ipv6_qp = d->max_raw_ethy_qp = 0;
     d->max_qp_wr = d->max_qp_wr > 16 ? d->max_qp_wr - 8 : d->max_qp_wr; // some are ours
     d->max_srq_wr = d->max_srq_wr > 16 ? d->max_srq_wr - 8 : d->max_srq_wr;
     d->max_cqe = d->max_cqe > 256 ? d->max_cqe - 64 : d->max_cqe;
     d->device_cap_flags &=
-        ~(unsigned)(IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
-                    IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC | IBV_DEVICE_MANAGED_FLOW_STEERING);
+        ~(unsigned)(IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC | IBV_DEVICE_MANAGED_FLOW_STEERING);
 }
 
 int device_open(struct v_context *c, const char *name) {
@@ -134,7 +132,8 @@ long f_open(const long *a) {
     struct v_context *c = ARG(struct v_context *, 0);
     char name[IBV_SYSFS_NAME_MAX], why[300];
     int e = device_open(c, c->v.context.device->name);
-    if (e == ENODEV && !device_name(c->v.context.device->name, name, why, sizeof why)) e = device_open(c, name);
+    if (e == ENODEV && !device_name(c->v.context.device->name, name, why, sizeof why))
+        e = device_open(c, name);
     if (!e) list_add(&root->contexts, &c->node);
     return e;
 }

@@ -54,8 +54,8 @@ size_t drain_holds(char *why, size_t bytes) {
         if (event_waits(x) && n < bytes)
             n += (size_t)snprintf(
                 why + n, bytes - n,
-                "more than %d asynchronous events of the InfiniBand device %s wait for the program\n", V_ASYNC,
-                x->v.context.device->name);
+                "more than %d asynchronous events of the InfiniBand device %s wait for the program\n",
+                V_ASYNC, x->v.context.device->name);
     }
     EACH(v_cq, c, root->cqs) {
         if (c->overrun && n < bytes)
@@ -193,7 +193,9 @@ static void hear(const uint8_t *in, size_t bytes) {
 
 // ---- sends without a completion ---------------------------------------------------------------------
 
-static bool is_send(int op) { return op == IBV_WR_SEND || op == IBV_WR_SEND_WITH_IMM; }
+static bool is_send(int op) {
+    return op == IBV_WR_SEND || op == IBV_WR_SEND_WITH_IMM || op == IBV_WR_SEND_WITH_INV;
+}
 
 // The last operation that nothing signaled follows and that the peer's count does not prove; NULL: there is none.
 static const struct v_send *unproved(struct v_qp *q) {
@@ -235,7 +237,7 @@ static void probe(struct v_qp *q) {
     }
     struct v_send own = {.opcode = (uint8_t)w.opcode,
                          .signaled = 1,
-                         .own = 1,
+                         .own = V_OWN,
                          .takes = q->takes_posted,
                          .remote = s->remote,
                          .rkey = s->rkey};

@@ -75,6 +75,9 @@ static long (*const functions[V_FUNCTIONS])(const long *) = {
     [V_TEXT] = f_text,
     [V_RATE] = f_rate,
     [V_MR_AGAIN] = f_mr_again,
+    [V_MW] = f_mw,
+    [V_MW_END] = f_mw_end,
+    [V_BIND] = f_bind,
 };
 
 static int load(uint64_t at) {

@@ -121,7 +121,8 @@ static bool take_async(struct v_context *c, struct ibv_async_event *e) {
     struct ibv_async_event copy = *e;
     switch (e->event_type) {
     case IBV_EVENT_DEVICE_FATAL:
-        say("the InfiniBand device %s is gone: what the program has on it has failed", c->v.context.device->name);
+        say("the InfiniBand device %s is gone: what the program has on it has failed",
+            c->v.context.device->name);
         break;
     case IBV_EVENT_CQ_ERR:
         e->element.cq = &((struct v_cq *)copy.element.cq->cq_context)->q;

@@ -122,14 +122,21 @@ void ids_mr(struct v_mr *m, bool number) {
     ENTER(mrs, m->m.lkey, m, chain);
 }
 
-// Nobody knows the real keys any more when this returns.
-void ids_mr_changed(struct v_mr *m) {
+void ids_mw(struct v_mw *w) {
+    take(&number_lock);
+    w->w.rkey = w->rkey;
+    if (root->fixed || mr_of(w->rkey)) w->w.rkey = next_key();
+    give(&number_lock);
+}
+
+// Nobody knows the real key any more when this returns.
+void ids_changed(uint64_t *asked, uint32_t rkey) {
     for (int r = 0; r < V_RANKS; r++)
-        if (m->asked[r / 64] >> (r % 64) & 1) {
+        if (asked[r / 64] >> (r % 64) & 1) {
             if (r == root->rank)
-                ids_answer(r, VERBS_FORGET, m->m.rkey, NULL, 0);
+                ids_answer(r, VERBS_FORGET, rkey, NULL, 0);
             else
-                verbs_host.ask(r, VERBS_FORGET, m->m.rkey, NULL, 0);
+                verbs_host.ask(r, VERBS_FORGET, rkey, NULL, 0);
         }
 }
 
@@ -137,7 +144,7 @@ void ids_mr_end(struct v_mr *m) {
     take(&lists_lock);
     REMOVE(mrs, v_mr, m->m.lkey, m, chain);
     give(&lists_lock);
-    ids_mr_changed(m);
+    ids_changed(m->asked, m->m.rkey);
 }
 
 void ids_qp(struct v_qp *q, bool number) {
@@ -297,17 +304,25 @@ int ids_answer(int from, int question, uint32_t id, void *answer, size_t bytes) 
     if (question == VERBS_KEY && bytes >= sizeof(struct verbs_key)) {
         struct verbs_key *k = answer;
         struct v_mr *m = mr_of(id);
+        uint64_t *asked = NULL;
         if (m && m->m.rkey == id) {
-            k->known = 1;
             k->real = m->rkey;
-            if (from < V_RANKS) m->asked[from / 64] |= 1ull << (from % 64);
+            asked = m->asked;
         }
+        EACH(v_mw, w, root->mws) {
+            if (asked || !w->bound || w->w.rkey != id) continue;
+            k->real = w->rkey;
+            asked = w->asked;
+        }
+        k->known = asked != NULL;
+        if (asked && from < V_RANKS) asked[from / 64] |= 1ull << (from % 64);
     } else if (question == VERBS_READY && bytes >= sizeof(struct verbs_ready)) {
         struct verbs_ready *r = answer;
         struct v_qp *q = ids_qp_of(id);
         if (q) {
             r->known = 1;
-            r->receives = (uint32_t)(q->srq ? q->srq->posted - q->srq->done : q->receive_head - q->receive_tail);
+            r->receives =
+                (uint32_t)(q->srq ? q->srq->posted - q->srq->done : q->receive_head - q->receive_tail);
             r->draining = draining;
             r->done = q->receives_done;
         }

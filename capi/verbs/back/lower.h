@@ -6,6 +6,7 @@
 //   real.c     the machine's libibverbs
 //   ids.c      numbers that programs see, and the real ones; questions to other ranks
 //   device.c   devices and ports; objects.c: all other objects; qp.c: queue pairs
+//   window.c   memory windows
 //   post.c     sends and receives; poll.c: completions; event.c: events
 //   rnr.c      a peer that has no receive for too long
 //   drain.c    nothing is under way any more; make.c: all is made again after a restart
@@ -84,7 +85,8 @@ static inline int error_number(void) { return errno ? errno : EIO; }
 void ids_clear(void);
 void ids_mr(struct v_mr *m, bool number); // enters it; number: gives it its keys
 void ids_mr_end(struct v_mr *m);
-void ids_mr_changed(struct v_mr *m); // its real keys are others now
+void ids_mw(struct v_mw *w);                      // gives it its key
+void ids_changed(uint64_t *asked, uint32_t rkey); // the real one of this key is another now
 void ids_qp(struct v_qp *q, bool number);
 void ids_qp_end(struct v_qp *q);
 void ids_qp_hide(struct v_qp *q, bool hide); // its number leads to nothing
@@ -116,9 +118,9 @@ int device_name(const char *wanted, char *name, char *why, size_t bytes);
 
 // ---- objects.c ------------------------------------------------------------------------------------
 long f_pd(const long *), f_pd_end(const long *), f_mr(const long *), f_mr_end(const long *),
-    f_mr_again(const long *), f_cq(const long *), f_cq_resize(const long *), f_cq_end(const long *), f_srq(const long *),
-    f_srq_modify(const long *), f_srq_query(const long *), f_srq_end(const long *), f_ah(const long *),
-    f_ah_end(const long *);
+    f_mr_again(const long *), f_cq(const long *), f_cq_resize(const long *), f_cq_end(const long *),
+    f_srq(const long *), f_srq_modify(const long *), f_srq_query(const long *), f_srq_end(const long *),
+    f_ah(const long *), f_ah_end(const long *);
 int pd_make(struct v_pd *p), mr_make(struct v_mr *m), cq_make(struct v_cq *c), srq_make(struct v_srq *s);
 struct ibv_mr *pd_scratch(struct v_pd *p); // 8 bytes of our own
 struct ibv_ah *ah_to(struct v_ah *h, uint32_t qpn);
@@ -133,6 +135,7 @@ int qp_step(struct v_qp *q, enum ibv_qp_state state); // modifies the real one w
 enum { ID_SEND = 1, ID_RECEIVE, ID_SRQ, ID_BOUNCE, ID_SRQ_BOUNCE };
 #define WR_ID(kind, slot) ((uint64_t)(kind) << 56 | ((slot)&0xffffffffffull))
 long f_send(const long *), f_receive(const long *), f_srq_receive(const long *);
+void log_send(struct v_qp *q, uint64_t ordinal, const struct ibv_send_wr *w, uint64_t takes);
 int post_again(struct v_qp *q); // receives that the program has posted
 int post_srq_again(struct v_srq *s);
 static inline struct v_receive *receive_of(struct v_qp *q, uint64_t ordinal) {
@@ -152,6 +155,14 @@ void cq_take_back(struct v_cq *c, uint32_t number);      // completions of a que
 bool cq_keep(struct v_cq *c, const struct ibv_wc *wc);   // with its lock
 extern bool draining;
 extern uint64_t last_completion; // in a drain
+
+// ---- window.c -------------------------------------------------------------------------------------
+long f_mw(const long *), f_mw_end(const long *), f_bind(const long *);
+int mw_make(struct v_mw *w), mw_bind_again(struct v_mw *w);
+int mw_translate(struct ibv_send_wr *to, const struct ibv_send_wr *from); // an error number
+void mw_posted(struct v_qp *q, const struct ibv_send_wr *w);
+void mw_failed(uint32_t rkey);
+uint32_t mw_invalidated(uint32_t real_rkey);
 
 // ---- event.c --------------------------------------------------------------------------------------
 long f_channel(const long *), f_channel_end(const long *), f_event(const long *), f_async(const long *);

@@ -112,7 +112,7 @@ long f_mr_again(const long *a) {
         return IBV_REREG_MR_ERR_CMD;
     }
     if (r) m->lkey = r->lkey, m->rkey = r->rkey;
-    if (m->lkey != was.lkey || m->rkey != was.rkey) ids_mr_changed(m);
+    if (m->lkey != was.lkey || m->rkey != was.rkey) ids_changed(m->asked, m->m.rkey);
     return 0;
 }
 

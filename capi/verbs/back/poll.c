@@ -78,7 +78,8 @@ static bool settle(struct ibv_wc *w) {
     if (kind == ID_SEND) {
         uint64_t ordinal = ORDINAL(q->send_tail, id);
         const struct v_send *s = &q->send[ordinal & q->send_mask];
-        bool own = s->own;
+        bool own = s->own == V_OWN || (s->own == V_OWN_END && w->status == IBV_WC_SUCCESS);
+        if (s->opcode == IBV_WR_BIND_MW && w->status != IBV_WC_SUCCESS) mw_failed(s->rkey);
         w->wr_id = s->wr_id;
         w->qp_num = q->q.qp_num;
         q->takes_done = s->takes;
@@ -87,6 +88,7 @@ static bool settle(struct ibv_wc *w) {
         return !own;
     }
     bool message = w->status != IBV_WC_WR_FLUSH_ERR;
+    if (message && w->wc_flags & IBV_WC_WITH_INV) w->invalidated_rkey = mw_invalidated(w->invalidated_rkey);
     if (message) q->receives_done++;
     if (kind == ID_BOUNCE) {
         bounced(q, &q->bounce, &q->kept, w);

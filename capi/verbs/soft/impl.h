@@ -26,7 +26,8 @@ enum soft_op {
 enum {
     SOFT_WITH_IMM = 1,
     SOFT_SOLICITED = 2,
-    SOFT_GLOBAL = 4, // a datagram whose payload begins with a global route header
+    SOFT_INVALIDATES = 8, // the window whose key is in imm
+    SOFT_GLOBAL = 4,      // a datagram whose payload begins with a global route header
 };
 
 // Both ends are the same program on machines of one byte order. Payload follows a SEND, a WRITE and DATA.
@@ -135,6 +136,9 @@ struct soft_key {
     char *at;
     uint64_t iova;
     size_t length;
+    int window;              // its type; 0: it is a region
+    struct soft_key *region; // that the window is bound to; NULL: it is not
+    unsigned windows;        // that are bound to this region
 };
 
 struct soft_cq {
@@ -206,6 +210,7 @@ void soft_link_in(struct soft_link *link);
 void soft_link_watch(struct soft_link *link);
 void soft_link_tick(uint64_t now);
 void soft_link_sweep(void);
+void soft_link_let_go(void);
 
 // ---- request.c: the side that asks ----
 void soft_answer_begin(struct soft_link *link);
@@ -232,6 +237,8 @@ bool soft_queue_take(struct soft_queue *queue, struct soft_receive *into);
 
 // ---- memory.c ----
 // Where a range is that a key gives, or NULL: it gives no such range, for this domain and these rights.
+enum ibv_wc_status soft_window_bind(const struct ibv_send_wr *wr, const void *pd);
+bool soft_window_invalidate(uint32_t key, const void *pd);
 void *soft_memory(uint32_t key, const void *pd, uint64_t iova, uint64_t length, int access);
 
 // ---- pair.c ----

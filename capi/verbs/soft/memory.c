@@ -49,7 +49,7 @@ static int check_access(int access) {
     // As the kernel says it: who may write from far must be able to write here.
     if (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) && !(access & IBV_ACCESS_LOCAL_WRITE))
         return EINVAL;
-    if (access & (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED)) return EOPNOTSUPP;
+    if (access & (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_ZERO_BASED)) return EOPNOTSUPP;
     return 0;
 }
 
@@ -81,18 +81,86 @@ int soft_rekey(struct soft_key *key, int flags, const void *pd, void *at, size_t
     pthread_mutex_lock(&soft.lock);
     if (flags & IBV_REREG_MR_CHANGE_PD) key->pd = pd;
     if (flags & IBV_REREG_MR_CHANGE_TRANSLATION)
-        soft.registered += length - key->length, key->at = at, key->iova = (uintptr_t)at, key->length = length;
+        soft.registered += length - key->length, key->at = at, key->iova = (uintptr_t)at,
+                                                 key->length = length;
     if (flags & IBV_REREG_MR_CHANGE_ACCESS) key->access = access;
     pthread_mutex_unlock(&soft.lock);
     return 0;
 }
 
-void soft_unregister(struct soft_key *key) {
+static void unbind(struct soft_key *window) {
+    if (window->region != NULL) window->region->windows--;
+    window->region = NULL;
+}
+
+int soft_unregister(struct soft_key *key) {
     pthread_mutex_lock(&soft.lock);
-    soft.keys[place(key->number)] = NULL;
-    soft.registered -= key->length;
+    bool busy = key->windows > 0;
+    if (!busy) {
+        soft.keys[place(key->number)] = NULL;
+        if (key->window == 0) soft.registered -= key->length;
+        unbind(key);
+    }
     pthread_mutex_unlock(&soft.lock);
+    if (busy) return EBUSY;
     free(key);
+    return 0;
+}
+
+// ---- windows ----
+
+int soft_window_new(const void *pd, int type, struct soft_key **made) {
+    if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) return EINVAL;
+    struct soft_key *key = calloc(1, sizeof *key);
+    if (key == NULL) return ENOMEM;
+    key->pd = pd, key->window = type;
+    pthread_mutex_lock(&soft.lock);
+    int rc = number_for(key);
+    pthread_mutex_unlock(&soft.lock);
+    if (rc != 0)
+        free(key);
+    else
+        *made = key;
+    return rc;
+}
+
+static struct soft_key *find(uint32_t number) {
+    return place(number) < soft.keys_size ? soft.keys[place(number)] : NULL;
+}
+
+// With the lock held. The window has another key from now on; of no length, it is bound to nothing.
+enum ibv_wc_status soft_window_bind(const struct ibv_send_wr *wr, const void *pd) {
+    const struct ibv_mw_bind_info *info = &wr->bind_mw.bind_info;
+    struct soft_key *window = find(wr->bind_mw.mw->rkey);
+    if (window == NULL || window->window == 0 || window->pd != pd ||
+        place(wr->bind_mw.rkey) != place(window->number) ||
+        (window->window == IBV_MW_TYPE_2 && window->region != NULL))
+        return IBV_WC_MW_BIND_ERR;
+    unbind(window);
+    window->number = wr->bind_mw.rkey;
+    if (info->length == 0) return IBV_WC_SUCCESS;
+    struct soft_key *region = find(info->mr->lkey);
+    bool good = region != NULL && region->window == 0 && region->pd == pd &&
+                region->access & IBV_ACCESS_MW_BIND && info->addr >= region->iova &&
+                info->length <= region->length &&
+                info->addr - region->iova <= region->length - info->length &&
+                (region->access & IBV_ACCESS_LOCAL_WRITE ||
+                 !(info->mw_access_flags & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)));
+    if (!good) return IBV_WC_MW_BIND_ERR;
+    window->region = region, region->windows++;
+    window->iova = info->addr, window->length = info->length, window->access = (int)info->mw_access_flags;
+    window->at = region->at + (info->addr - region->iova);
+    return IBV_WC_SUCCESS;
+}
+
+// With the lock held.
+bool soft_window_invalidate(uint32_t number, const void *pd) {
+    struct soft_key *window = find(number);
+    if (window == NULL || window->window != IBV_MW_TYPE_2 || window->number != number || window->pd != pd ||
+        window->region == NULL)
+        return false;
+    unbind(window);
+    return true;
 }
 
 void *soft_memory(uint32_t number, const void *pd, uint64_t iova, uint64_t length, int access) {
@@ -100,6 +168,8 @@ void *soft_memory(uint32_t number, const void *pd, uint64_t iova, uint64_t lengt
     const struct soft_key *key = soft.keys[place(number)];
     if (key == NULL || key->number != number || key->pd != pd || (key->access & access) != access)
         return NULL;
+    // A window is for others, and only while it is bound.
+    if (key->window != 0 && (key->region == NULL || !(access & ~IBV_ACCESS_LOCAL_WRITE))) return NULL;
     if (iova < key->iova || length > key->length || iova - key->iova > key->length - length) return NULL;
     return key->at + (iova - key->iova);
 }

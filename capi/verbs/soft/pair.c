@@ -37,7 +37,8 @@ int soft_qp_new(const struct soft_qp_init *init, struct soft_qp **made) {
     qp->all_signaled = init->all_signaled, qp->send = init->send, qp->receive = init->receive,
     qp->of = init->of;
     STAILQ_INIT(&qp->sends);
-    rc = soft_queue_init(&qp->own, init->srq != NULL ? 0 : init->cap.max_recv_wr, init->cap.max_recv_sge, init->pd);
+    rc = soft_queue_init(&qp->own, init->srq != NULL ? 0 : init->cap.max_recv_wr, init->cap.max_recv_sge,
+                         init->pd);
     qp->queue = init->srq != NULL ? init->srq : &qp->own;
     pthread_mutex_lock(&soft.lock);
     if (rc == 0) rc = soft.net.claim(soft.net.who, qp->lid, soft.port, &qp->number);
@@ -120,6 +121,7 @@ static void reset(struct soft_qp *qp) {
 
 void soft_qp_free(struct soft_qp *qp) {
     pthread_mutex_lock(&soft.lock);
+    if (qp->type == IBV_QPT_UD) soft_link_let_go();
     LIST_REMOVE(qp, others); // before its links are looked at again: it is nobody
     reset(qp);
     if (qp->queue->shared) qp->queue->users--;

@@ -72,7 +72,8 @@ uint32_t soft_most_wrs(void); // what a queue can hold
 int soft_register(const void *pd, void *at, size_t length, uint64_t iova, int access, struct soft_key **made);
 uint32_t soft_key_number(const struct soft_key *key);
 int soft_rekey(struct soft_key *key, int flags, const void *pd, void *at, size_t length, int access);
-void soft_unregister(struct soft_key *key);
+int soft_unregister(struct soft_key *key); // EBUSY: a window is bound to it
+int soft_window_new(const void *pd, int type, struct soft_key **made);
 
 // ---- completion queues ----
 

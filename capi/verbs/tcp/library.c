@@ -75,6 +75,8 @@ TCP_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *d) {
     context->ops.poll_cq = ops->poll_cq, context->ops.req_notify_cq = ops->req_notify_cq;
     context->ops.post_send = ops->post_send, context->ops.post_recv = ops->post_recv;
     context->ops.post_srq_recv = ops->post_srq_recv;
+    context->ops.alloc_mw = ops->alloc_mw, context->ops.dealloc_mw = ops->dealloc_mw;
+    context->ops.bind_mw = ops->bind_mw;
     c->verbs.sz = sizeof c->verbs;
     c->verbs.query_port = query_port;
     c->verbs.query_device_ex = ops->query_device_ex;

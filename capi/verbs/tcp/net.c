@@ -78,8 +78,12 @@ int tcp_start(const struct soft_tell *tell) {
     if (getrandom(&mine.secret, sizeof mine.secret, 0) != sizeof mine.secret ||
         getrandom(&last, sizeof last, 0) != sizeof last)
         return EIO;
-    struct soft_net net = {
-        .listen = mine.at, .secret = mine.secret, .claim = claim, .release = release, .gid = gid_of, .find = find};
+    struct soft_net net = {.listen = mine.at,
+                           .secret = mine.secret,
+                           .claim = claim,
+                           .release = release,
+                           .gid = gid_of,
+                           .find = find};
     rc = soft_start(&net, tell);
     mine.port = htons(soft_port());
     started = rc == 0;

@@ -53,7 +53,8 @@ struct ibv_qp *provider_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *at
 enum {
     SENDS = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
             IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-            IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
+            IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV |
+            IBV_QP_EX_WITH_SEND_WITH_INV
 };
 
 struct ibv_qp *provider_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr) {

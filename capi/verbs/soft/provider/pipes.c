@@ -54,7 +54,8 @@ int provider_events(int *fd, bool of_device) {
         free(c);
         return -1;
     }
-    *c = (struct channel){.fd = ends[0], .read = fcntl(ends[0], F_DUPFD_CLOEXEC, 0), .write = ends[1], .of_device = of_device};
+    *c = (struct channel){
+        .fd = ends[0], .read = fcntl(ends[0], F_DUPFD_CLOEXEC, 0), .write = ends[1], .of_device = of_device};
     if (c->read < 0 || fcntl(c->write, F_SETFL, O_NONBLOCK) != 0) {
         if (c->read >= 0) close(c->read);
         close(ends[0]);

@@ -65,7 +65,8 @@ void provider_release(int cmd_fd);
 extern const struct soft_tell provider_tell;
 int provider_channel(int fd); // where events for a channel are written; -1: there is none
 void provider_forget(int fd, uint64_t element, size_t size);
-int provider_events(int *fd, bool of_device); // makes a pair of ends: where to read, and what is returned, where to write
+int provider_events(
+    int *fd, bool of_device); // makes a pair of ends: where to read, and what is returned, where to write
 
 // ---- objects.c, pairs.c ----
 extern const struct abi_context_ops provider_ops;

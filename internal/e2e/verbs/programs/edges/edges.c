@@ -29,11 +29,12 @@ static const struct {
     void (*run)(void);
     int alone; // it has no other rank
 } cases[] = {
-    {"late", NULL, late, 0},        {"event", NULL, event, 0},       {"numbers", NULL, numbers, 0},
-    {"forks", fork_safe, forks, 0}, {"adds", NULL, adds, 0},         {"limit", NULL, limit, 0},
-    {"events", NULL, events, 0},    {"reply", NULL, reply, 0},       {"stream", impatient, stream, 0},
-    {"shared", NULL, shared, 0},    {"blocked", NULL, blocked, 0},   {"idle", idle, writes, 0},
-    {"small", NULL, small, 0},      {"vanishes", NULL, vanishes, 0}, {"foreign", NULL, foreign, 1},
+    {"late", NULL, late, 0},        {"event", NULL, event, 0},     {"numbers", NULL, numbers, 0},
+    {"forks", fork_safe, forks, 0}, {"adds", NULL, adds, 0},       {"limit", NULL, limit, 0},
+    {"events", NULL, events, 0},    {"reply", NULL, reply, 0},     {"stream", impatient, stream, 0},
+    {"shared", NULL, shared, 0},    {"blocked", NULL, blocked, 0}, {"idle", idle, writes, 0},
+    {"windows", NULL, windows, 0},  {"small", NULL, small, 0},     {"vanishes", NULL, vanishes, 0},
+    {"foreign", NULL, foreign, 1},
 };
 
 int main(int argc, char **argv) {

@@ -62,6 +62,7 @@ void post_receive(uint64_t id, void *to);
 struct ibv_wc one(struct ibv_cq *cq);
 struct ibv_wc fine(struct ibv_cq *cq, uint64_t id);
 
+void windows(void);
 void late(void);
 void event(void);
 void numbers(void);
