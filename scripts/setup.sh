@@ -60,6 +60,7 @@ python3-numpy: /usr/lib/python3/dist-packages/numpy/__init__.py
 iproute2: ip
 ibverbs-utils: ibv_rc_pingpong
 perftest: ib_send_bw
+ucx-utils: ucx_perftest
 munge: munged
 slurmctld: slurmctld
 slurmd: slurmd
