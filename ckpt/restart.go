@@ -494,7 +494,7 @@ func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather
 	if err := j.hideAgain(f); err != nil {
 		return err
 	}
-	if err := j.makeVerbs(f, agree); err != nil {
+	if err := j.makeVerbs(f, agree, gather); err != nil {
 		return err
 	}
 	if err := j.host.Load(threads); err != nil {

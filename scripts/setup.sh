@@ -63,6 +63,7 @@ ibverbs-utils: ibv_rc_pingpong
 rdmacm-utils: rping
 perftest: ib_send_bw
 python3-pyverbs: /usr/lib/python3/dist-packages/pyverbs/__init__.py
+ucx-utils: ucx_perftest
 munge: munged
 slurmctld: slurmctld
 slurmd: slurmd

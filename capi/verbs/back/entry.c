@@ -99,9 +99,12 @@ static int load(uint64_t at) {
 static int used(void) { return root && root->contexts; }
 static uint64_t root_at(void) { return (uint64_t)root; }
 
+static int over_tcp(void) { return real_over_tcp; }
+
 static const struct verbs_calls calls = {
     .used = used,
     .root = root_at,
+    .tcp = over_tcp,
     .holds = drain_holds,
     .descriptors = bells,
     .turn = drain_turn,

@@ -221,7 +221,15 @@ int ids_rank_of(uint32_t qpn) {
 
 bool ids_who(uint32_t qpn, struct verbs_who *who) {
     int r = ids_rank_of(qpn);
-    return r >= 0 && !ids_ask(r, VERBS_WHO, qpn, who, sizeof *who) && who->known;
+    if (r < 0 || ids_ask(r, VERBS_WHO, qpn, who, sizeof *who) || !who->known) return false;
+    if (who->tcp == (uint32_t)real_over_tcp) return true;
+    static bool said;
+    if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
+        say("rank %d has its InfiniBand %s, and rank %d %s: they cannot reach each other; all ranks must have the same "
+            "(CKPT_VERBS)",
+            root->rank, real_over_tcp ? "over TCP" : "on an adapter", r,
+            who->tcp ? "over TCP" : "on an adapter");
+    return false;
 }
 
 uint32_t ids_real_qpn(uint32_t qpn) {
@@ -334,6 +342,7 @@ int ids_answer(int from, int question, uint32_t id, void *answer, size_t bytes) 
         if (q) {
             describe(q, w);
             w->known = 1;
+            w->tcp = real_over_tcp;
             w->real = question == VERBS_WHO ? q->real_num : q->q.qp_num;
         }
     }

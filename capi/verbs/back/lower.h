@@ -47,6 +47,7 @@ struct real {
 #undef X
 };
 extern struct real real;
+extern bool real_over_tcp;              // it is ours, over TCP
 const char *real_open(void);            // NULL, or what is wrong
 const char *real_without_devices(void); // the same, at a restart
 int real_port(struct ibv_context *c, int port, struct ibv_port_attr *attr);
