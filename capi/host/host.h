@@ -73,8 +73,8 @@ struct host {
     struct {
         pid_t real, virtual;
     } ids[4];
-    bool child;                    // a forked child: no Go, no checkpoint
-    bool parent;                   // it has started another process
+    bool child;               // a forked child: no Go, no checkpoint
+    bool parent;              // it has started another process
     volatile uint32_t timers; // POSIX timers: not saved yet
 
     // What the application sees of itself.

@@ -54,7 +54,7 @@ func goodEnd(t *testing.T, w *Whole) {
 }
 
 // again kills a job, at once or by a last checkpoint, and continues it.
-func again(t *testing.T, w *Whole, save bool) {
+func segmentsAgain(t *testing.T, w *Whole, save bool) {
 	t.Helper()
 	if save {
 		saveTogether(t, w, "kill")
@@ -82,7 +82,7 @@ func TestSegments(t *testing.T) {
 			goes(t, w)
 			saveTogether(t, w, "continue")
 			for i := range 4 {
-				again(t, w, i%2 == 0)
+				segmentsAgain(t, w, i%2 == 0)
 			}
 			goodEnd(t, w)
 		})
@@ -107,7 +107,7 @@ func TestSegmentsElsewhere(t *testing.T) {
 	goes(t, w)
 	saveTogether(t, w, "continue")
 	for i := range 3 {
-		again(t, w, i == 1)
+		segmentsAgain(t, w, i == 1)
 	}
 	goodEnd(t, w)
 }
@@ -152,6 +152,6 @@ func TestSegmentsOfStrangers(t *testing.T) {
 	}
 	must(t, unix.SysvShmDetach(memory))
 	saveTogether(t, w, "continue")
-	again(t, w, false)
+	segmentsAgain(t, w, false)
 	goodEnd(t, w)
 }

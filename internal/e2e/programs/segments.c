@@ -28,12 +28,12 @@ enum { PAGE = 4096, WORDS = 3 * PAGE / 8 - 5 }; // no whole number of pages
 
 static int rank, ranks = 1;
 
-#define CHECK(what)                                                                     \
-    do {                                                                                \
-        if (!(what)) {                                                                  \
+#define CHECK(what)                                                                                 \
+    do {                                                                                            \
+        if (!(what)) {                                                                              \
             fprintf(stderr, "rank %d, line %d: %s (%s)\n", rank, __LINE__, #what, strerror(errno)); \
-            exit(1);                                                                    \
-        }                                                                               \
+            exit(1);                                                                                \
+        }                                                                                           \
     } while (0)
 
 struct board { // at the beginning of the segment with a key
@@ -122,12 +122,14 @@ int main(int argc, char **argv) {
         while (b->step < s) usleep(200);
         compare(b->word, s, 0);
         compare(removed, s, 1);
-        struct shmid_ds one = status(shared), two = status(removed_id), three = status(loose_id), four = status(own);
+        struct shmid_ds one = status(shared), two = status(removed_id), three = status(loose_id),
+                        four = status(own);
         CHECK(one.shm_nattch == (unsigned)ranks && two.shm_nattch == (unsigned)ranks);
         CHECK(three.shm_nattch <= 2); // the kernel counts twice for a moment
         CHECK(four.shm_nattch == 2 && four.shm_cpid == self);
         CHECK(one.shm_segsz == sizeof(struct board) && two.shm_segsz == WORDS * 8);
-        CHECK((one.shm_perm.mode & 07777) == 0640 && two.shm_perm.mode & SHM_DEST && (three.shm_perm.mode & 07777) == 0600);
+        CHECK((one.shm_perm.mode & 07777) == 0640 && two.shm_perm.mode & SHM_DEST &&
+              (three.shm_perm.mode & 07777) == 0600);
         CHECK(one.shm_perm.__key == key && two.shm_perm.__key == 0);
         CHECK(shmget(key, 0, 0) == shared);
         CHECK(at[0] == 'a' + rank && at[2 * PAGE] == 'a' + rank);
