@@ -30,7 +30,8 @@ cannot() {
 }
 
 [ "$(id -u)" = 0 ] || cannot "this takes root: it installs other releases of Debian and mounts in them"
-unshare --mount --pid --fork true 2>/dev/null || cannot "the kernel gives no mount namespaces here (a container without CAP_SYS_ADMIN)"
+unshare --mount --propagation private --pid --fork sh -c 'mount -t proc proc /proc && mount -t tmpfs tmpfs /mnt' 2>/dev/null ||
+    cannot "nothing can be mounted here (a container without CAP_SYS_ADMIN)"
 command -v apt-get >/dev/null || cannot "there is no apt-get here, so no Debian to install by it"
 if ! command -v debootstrap >/dev/null; then
     DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 install -y -qq --no-install-recommends debootstrap >/dev/null ||

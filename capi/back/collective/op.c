@@ -241,7 +241,8 @@ void back_calls_later(void) { __atomic_add_fetch(&calling, 1, __ATOMIC_ACQ_REL);
 static int has_user_op(const struct back_coll *c) {
     for (int i = 0; c != NULL && i < c->nargs; i++) {
         ckpt_vid v = (ckpt_vid)c->a[i]; // another argument that looks like one does no harm
-        if (c->a[i] == (long)v && CKPT_VID_KIND(v) == CKPT_KIND_OP && CKPT_VID_INDEX(v) >= CKPT_VID_PREDEFINED)
+        if (c->a[i] == (long)v && CKPT_VID_KIND(v) == CKPT_KIND_OP &&
+            CKPT_VID_INDEX(v) >= CKPT_VID_PREDEFINED)
             return 1;
     }
     return 0;

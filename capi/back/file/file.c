@@ -137,10 +137,11 @@ int files_hold(char *why, size_t bytes) {
     for (const ckpt_slot *s; (s = back_next_slot(CKPT_KIND_FILE, &i)) != NULL;) {
         const struct file *f = (const struct file *)(uintptr_t)s->extra;
         if (f == NULL || !f->untold || !f->moved) continue;
-        snprintf(why, bytes,
-                 "the view of the MPI file %.200s has a type that begins behind its data, and MPI does not tell where "
-                 "the file's pointer stands in it",
-                 f->path);
+        snprintf(
+            why, bytes,
+            "the view of the MPI file %.200s has a type that begins behind its data, and MPI does not tell where "
+            "the file's pointer stands in it",
+            f->path);
         return 1;
     }
     return 0;

@@ -84,7 +84,8 @@ enum { IDLE_YIELD = 50, IDLE_SLEEP = 60 };
 int soft_cq_poll(struct soft_cq *cq, int n, struct ibv_wc *wc) {
     pthread_mutex_lock(&soft.lock);
     if (cq->head == cq->tail) {
-        soft_asked();
+        // Who has armed the queue looks once more and sleeps: the thread is needed.
+        if (cq->armed == SOFT_UNARMED) soft_asked();
         soft_round(0);
         if (cq->head == cq->tail && ++cq->idle > IDLE_YIELD) {
             bool sleep = cq->idle > IDLE_SLEEP;

@@ -2,7 +2,7 @@
 //
 // late.c: preloaded into a client whose server may not listen yet at port LATE_PORT: it waits until it does. With
 // LATE_HOLD it also waits where it is connected by librdmacm: it makes the file LATE_HOLD.held, and goes on when there
-// is LATE_HOLD.go.
+// is LATE_HOLD.go; with LATE_LINGER it does so where it wants to disconnect.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -52,9 +52,9 @@ int connect(int fd, const struct sockaddr *to, socklen_t size) {
     return next(fd, to, size);
 }
 
-static void hold(void) {
+static void hold(const char *variable) {
     static int done;
-    const char *name = getenv("LATE_HOLD");
+    const char *name = getenv(variable);
     char path[4200];
     if (name == NULL || done++) return;
     snprintf(path, sizeof path, "%s.held", name);
@@ -67,12 +67,21 @@ static void hold(void) {
 int rdma_ack_cm_event(struct rdma_cm_event *event) {
     int (*next)(struct rdma_cm_event *) =
         (int (*)(struct rdma_cm_event *))dlsym(RTLD_NEXT, "rdma_ack_cm_event");
-    if (event != NULL && event->event == RDMA_CM_EVENT_ESTABLISHED) hold();
+    if (event != NULL && event->event == RDMA_CM_EVENT_ESTABLISHED) hold("LATE_HOLD");
     return next(event);
+}
+
+// Of an id that waits in each function: it is connected when this returns.
+int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param) {
+    int (*next)(struct rdma_cm_id *, struct rdma_conn_param *) =
+        (int (*)(struct rdma_cm_id *, struct rdma_conn_param *))dlsym(RTLD_NEXT, "rdma_connect");
+    int rc = next(id, param);
+    if (rc == 0 && id->event != NULL) hold("LATE_HOLD");
+    return rc;
 }
 
 int rdma_disconnect(struct rdma_cm_id *id) {
     int (*next)(struct rdma_cm_id *) = (int (*)(struct rdma_cm_id *))dlsym(RTLD_NEXT, "rdma_disconnect");
-    hold();
+    hold("LATE_LINGER");
     return next(id);
 }
