@@ -4,9 +4,7 @@ package verbs
 
 import (
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -155,53 +153,6 @@ func TestConnectionsSaved(t *testing.T) {
 			must(t, os.WriteFile(held+".go", nil, 0o644))
 			c.right(t, w)
 		})
-	}
-}
-
-// Who connects to a port of librdmacm and does not say what its peers say is dropped; the program does not notice, and is saved.
-func TestStrangersOfConnections(t *testing.T) {
-	needConnections(t)
-	c := connections[slices.IndexFunc(connections, func(c connection) bool { return c.name == "ucmatose" })]
-	w, held := c.newConnection(t, "LATE_HOLD")
-	must(t, w.Start("shell"))
-	if !e2e.Poll(jobLimit, nil, func() bool { _, err := os.Stat(held + ".held"); return err == nil }) {
-		t.Fatalf("the client is not connected: %s", w.Said())
-	}
-	at := "127.0.0.1:" + w.Argv[2]
-	var silent []net.Conn
-	for i := range 100 { // more than may wait
-		stranger, err := net.Dial("tcp4", at)
-		must(t, err)
-		defer stranger.Close()
-		if i >= 10 {
-			silent = append(silent, stranger)
-			continue
-		}
-		if _, err := stranger.Write([]byte("GET / HTTP/1.0\r\nHost: a stranger\r\n\r\n")); err != nil {
-			t.Fatal(err)
-		}
-		dropped(t, stranger)
-	}
-	for _, stranger := range silent {
-		dropped(t, stranger)
-	}
-	l := life{t: t, w: w}
-	if !l.begun() || !l.save("kill") {
-		t.Fatalf("it ended too early: %s", w.Said())
-	}
-	_, err := w.Wait(jobLimit)
-	must(t, err)
-	must(t, w.Restart("shell"))
-	must(t, os.WriteFile(held+".go", nil, 0o644))
-	c.right(t, w)
-}
-
-// dropped waits until the other side closes a connection, having said nothing.
-func dropped(t *testing.T, c net.Conn) {
-	t.Helper()
-	must(t, c.SetReadDeadline(time.Now().Add(patience)))
-	if n, err := io.Copy(io.Discard, c); n > 0 || os.IsTimeout(err) {
-		t.Errorf("a stranger was answered with %d bytes, or let wait: %v", n, err)
 	}
 }
 
