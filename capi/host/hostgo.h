@@ -95,7 +95,8 @@ struct process_image {
 
 // What is in images that are kept does not change: new fields are a new version, and the old one is still read.
 _Static_assert(sizeof(struct thread_image) == 320 && sizeof(struct action_image) == 32 &&
-                   sizeof(struct clock_image) == 40 && sizeof(struct process_image) == 6392 && THREADS_VERSION == 11,
+                   sizeof(struct clock_image) == 40 && sizeof(struct process_image) == 6392 &&
+                   THREADS_VERSION == 11,
                "images of THREADS_VERSION 11 have structures of these sizes");
 
 // Given by C to Go.  All functions may be called from any Go thread unless said otherwise.
