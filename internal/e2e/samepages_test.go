@@ -154,7 +154,7 @@ func TestSamePagesLost(t *testing.T) {
 // TestSamePagesWriterFails: the first rank cannot write its image, or dies while it does. There is no such epoch, the
 // older one is whole and continues the job, and the other rank has not waited for ever.
 func TestSamePagesWriterFails(t *testing.T) {
-	for _, fault := range []string{"image.write.data=enospc:9", "image.write.sync=error:2", "image.write.data=kill:9", "image.write.rename=kill:2"} {
+	for _, fault := range []string{"image.write.data=enospc:9", "image.write.sync=error:2", "image.write.data=kill:150", "image.write.rename=kill:2"} {
 		t.Run(fault, func(t *testing.T) {
 			d := newDrift(t, "mpich")
 			faults := filepath.Join(built.Root, "build/obj/faults/bin/ckptrun")
