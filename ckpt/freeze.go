@@ -56,7 +56,7 @@ func (a *attempt) freeze() (pid int, err error) {
 	if err := hidden.Show(); err != nil {
 		return 0, err
 	}
-	pid, err = a.j.host.Freeze()
+	pid, err = a.copyDetached()
 	if e := hidden.Hide(); e != nil {
 		a.j.log.Warn("memory that the program has hidden from its children is no longer", zap.Error(e))
 	}

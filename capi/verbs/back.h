@@ -15,7 +15,8 @@ enum verbs_question {
     VERBS_KEY = 2,    // an rkey: struct verbs_key
     VERBS_FORGET = 3, // an rkey of the rank that asks is no longer good; no answer but that it is done
     VERBS_BACK =
-        4 // a real queue pair number: struct verbs_who, in which real is the number that programs know
+        4, // a real queue pair number: struct verbs_who, in which real is the number that programs know
+    VERBS_READY = 5 // a queue pair number: struct verbs_ready
 };
 
 struct verbs_who {
@@ -28,6 +29,12 @@ struct verbs_who {
 
 struct verbs_key {
     uint32_t known, real;
+};
+
+// What a queue pair could take now.
+struct verbs_ready {
+    uint32_t known, receives, draining; // receives: posted, and not known to be done
+    uint64_t done;                      // messages
 };
 
 enum { VERBS_ANSWER_MAX = 288 };

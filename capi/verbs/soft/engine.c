@@ -18,7 +18,7 @@
 #include "verbs/soft/impl.h"
 #include "verbs/soft/engine.h"
 
-enum { POLLED_MS = 4, EVENTS = 32 };
+enum { POLLED_MS = 4, GONE_MS = 20, EVENTS = 32 };
 #define MS 1000000ull
 
 struct soft_adapter soft = {.lock = PTHREAD_MUTEX_INITIALIZER, .epoll = -1, .listener = -1, .wake = -1};
@@ -33,6 +33,18 @@ int soft_limit(const char *name, int most) {
     const char *less = getenv(name);
     int n = less != NULL ? atoi(less) : most;
     return n > 0 && n < most ? n : most;
+}
+
+// For tests: a device that is pulled out.
+static void look_whether_gone(void) {
+    static uint64_t next;
+    uint64_t now = soft_now();
+    if (soft.lost || now < next) return;
+    next = now + GONE_MS * MS;
+    if (access(soft.gone, F_OK) != 0) return;
+    soft.lost = true;
+    soft_qp_fail_all();
+    soft.tell.lost();
 }
 
 // What an event is of: NULL is the listener, &soft the wake-up of the thread, else a link.
@@ -53,6 +65,7 @@ void soft_round(int wait) {
         if (now >= soft.next) soft_link_tick(now);
     }
     if (!LIST_EMPTY(&soft.late)) soft_events_late();
+    if (soft.gone != NULL) look_whether_gone();
     soft_link_sweep();
 }
 
@@ -140,9 +153,12 @@ static int start(const struct soft_net *net, const struct soft_tell *tell) {
     soft.net = *net, soft.tell = *tell;
     const char *delay = getenv("CKPTSOFT_ANSWER_DELAY_MS");
     soft.answer_delay = delay != NULL ? strtoull(delay, NULL, 10) * MS : 0;
+    const char *most = getenv("CKPTSOFT_MOST_WRS");
     soft.hold = getenv("CKPTSOFT_HOLD");
     soft.hold_events = getenv("CKPTSOFT_HOLD_EVENTS");
-    soft.heeds_memlock = getenv("CKPTSOFT_MEMLOCK") != NULL;
+    soft.gone = getenv("CKPTSOFT_GONE");
+    soft.most_wrs = most != NULL ? (uint32_t)strtoul(most, NULL, 10) : SOFT_WRS;
+    soft.limited = getenv("CKPTSOFT_MEMLOCK") != NULL;
     int rc;
     soft.epoll = epoll_create1(EPOLL_CLOEXEC);
     if (soft.epoll < 0) return errno;
@@ -155,6 +171,7 @@ static int start(const struct soft_net *net, const struct soft_tell *tell) {
 }
 
 uint16_t soft_port(void) { return soft.port; }
+uint32_t soft_most_wrs(void) { return soft.most_wrs; }
 
 int soft_start(const struct soft_net *net, const struct soft_tell *tell) {
     pthread_mutex_lock(&soft.lock);
