@@ -40,6 +40,7 @@ sed -e 's/\x1b[^A-Za-z]*[A-Za-z]//g' -e "s,$PWD/,,g" -e '/SeaBIOS\|Booting from\
     echo '# Programs on verbs above a kernel'"'"'s adapter'
     echo
     echo "$(sed -n 's/^verbs-vm: \(Linux [^,]*\), .*/\1/p' bench/results/verbs-vm.txt), rdma_rxe over a veth device, in QEMU ($(qemu-system-x86_64 --version | sed -n '1s/.*version \([0-9.]*\).*/\1/p'), ${VERBS_VM_ACCEL:-tcg}) on $(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release)."
+    [ -s "$dir/.status" ] || printf '%s\n' "The machine was stopped before all tests had run: what is not in the table has not been tried." ""
     echo "Before each restart the device is deleted and made again, and some of its numbers are spent. It took $(($(date +%s) - began)) s. The log is in verbs-vm.txt."
     echo
     echo '| test | result | s |'

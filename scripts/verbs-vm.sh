@@ -94,7 +94,7 @@ rm -f "$dir/.status" "$dir/.began"
     # The caller's words for tests and programs; of its environment else nothing.
     for name in $(compgen -e | grep -E '^(CKPT|LIBCKPT|SHUFFLE)'); do printf 'export %s=%q\n' "$name" "${!name}"; done
     cat <<'INSIDE'
-export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C TMPDIR=/run/tmp RXE_NETDEV=v0
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/run/tmp LC_ALL=C TMPDIR=/run/tmp RXE_NETDEV=v0
 end() { echo "$1" >"$dir/.status"; sync; echo o >/proc/sysrq-trigger; sleep 60; }
 fail() { echo "verbs-vm: $*"; end 1; }
 : >"$dir/.began"

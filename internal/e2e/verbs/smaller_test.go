@@ -49,7 +49,7 @@ func TestSmallerAdapter(t *testing.T) {
 }
 
 // Each piece of memory could be registered, and all of them cannot: the restart is refused, and goes on where it can.
-func TestMemoryLimit(t *testing.T) {
+func TestAllMemoryLimit(t *testing.T) {
 	need(t)
 	w, letGo := newEdges(t, "forks", 2)
 	must(t, w.Start("shell"))
