@@ -10,9 +10,14 @@
 #   make check      build, lint, and the tests that start no MPI job: what to run before each commit
 #   make test       all tests; ONLY=REGEXP those with such names, ONLY=./ckpt/... or ONLY=packages a part
 #   make test-verbs  those of programs on InfiniBand verbs, on an adapter in software; as root
+#   make test-pyverbs  rdma-core's own tests in Python on it, LIVES=n saves, kills and restarts; as root
+#   make verbs-cycles  CYCLES=n of a random program on it, on the adapter and over TCP in turn; as root
 #   make test-verbs-vm  the same above a kernel's adapter, rdma_rxe, in a virtual machine; as root, an hour without KVM
 #   make crosswise  a program of each ABI above each MPI, continued above each; and chains that alternate
 #   make matrix     demo and crosswise on other releases of Debian (SUITES="trixie forky"), by debootstrap; as root
+#                   TESTS=REGEXP runs these tests there.  matrix-short does a part of it, on trixie; moves continues jobs of
+#                   each release in each other
+#   make links      jobs over nodes whose links lose, delay, double and reorder frames; as root
 #   make one-mpi    demo with one MPI alone, the other hidden, for each (TARGETS=...); as root
 #   make bench      measure; results go to bench/results/
 #   make soak       save, kill and continue random programs, hundreds of times
@@ -57,7 +62,7 @@ ifneq ($(MAKECMDGOALS),clean)
 include $(SETUP)
 endif
 $(SETUP): FORCE
-	@BACKS='$(BACKS)' scripts/setup.sh $@ $(if $(filter test-verbs-vm,$(MAKECMDGOALS)),vm,$(if $(filter test test-verbs demo-verbs soak,$(MAKECMDGOALS)),test,$(if $(filter check lint format,$(MAKECMDGOALS)),lint)))
+	@BACKS='$(BACKS)' scripts/setup.sh $@ $(if $(filter test-verbs-vm,$(MAKECMDGOALS)),vm,$(if $(filter test test-verbs test-pyverbs verbs-cycles demo-verbs soak,$(MAKECMDGOALS)),test,$(if $(filter check lint format,$(MAKECMDGOALS)),lint)))
 
 setup: $(SETUP)
 	@echo "setup: all is there; Go is $(GO)"
@@ -280,10 +285,33 @@ test-verbs-vm: all
 test-verbs: all faults $(SOFT_PROVIDER)
 	GO=$(GO) ONLY=./internal/e2e/verbs scripts/test.sh $(BUILD)
 
+# Links between nodes that lose, delay, double and reorder frames, each on each node; a case of it is in the tests.
+links: all faults examples
+	GO=$(GO) CKPT_E2E_LINKS=all ONLY='^TestNodesLinks$$' scripts/test.sh $(BUILD)
+
+# rdma-core's own tests in Python, saved, killed and continued LIVES=n times; the table is kept.  As root.
+test-pyverbs: all faults $(SOFT_PROVIDER)
+	CKPT_PYVERBS_LIVES=$(or $(LIVES),12) CKPT_PYVERBS_TABLE=$(CURDIR)/bench/results/pyverbs.md GO=$(GO) ONLY='^TestPyverbs$$' \
+	    scripts/test.sh $(BUILD)
+
+# The random program on verbs, saved and killed CYCLES=n times, on the adapter and over TCP in turn; the log is kept.  As root.
+verbs-cycles: all faults $(SOFT_PROVIDER)
+	CKPT_VERBS_CYCLES=$(or $(CYCLES),500) CKPT_VERBS_LOG=$(CURDIR)/bench/results/verbs-cycles.txt \
+	    $(if $(SEED),CKPT_E2E_SEED=$(SEED)) GO=$(GO) ONLY='^TestVerbsCycles$$' scripts/test.sh $(BUILD)
+
 # Not part of the tests: it installs whole systems.
 SUITES ?= trixie forky
 matrix:
-	TARGETS='$(or $(TARGETS),demo crosswise)' scripts/matrix.sh $(SUITES)
+	GO=$(GO) TESTS='$(TESTS)' TARGETS='$(or $(TARGETS),$(if $(TESTS),,demo crosswise))' scripts/matrix.sh $(SUITES)
+
+# A short form for each change; it says when this machine cannot do it.
+SHORT_TESTS := ^(TestFortranVectors|TestBindNow|TestExportedSymbols|TestCompanions|TestReplaced|TestPMIxSegments)$$
+matrix-short:
+	GO=$(GO) SHORT=1 TESTS='$(SHORT_TESTS)' TARGETS=demo scripts/matrix.sh trixie
+
+# Jobs that go on in another release of Debian.
+moves: all examples
+	GO=$(GO) scripts/moves.sh $(BUILD) $(SUITES)
 
 one-mpi:
 	TARGETS='$(or $(TARGETS),demo)' scripts/onempi.sh
@@ -340,7 +368,11 @@ deb-test:
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all faults setup examples demo demo-embed demo-levels demo-nodes demo-verbs crosswise check test test-verbs test-verbs-vm matrix one-mpi bench soak soak-programs campaign fuzz lint analyze format generate install dist deb deb-test clean FORCE
+.PHONY: all faults setup examples check lint analyze format generate clean FORCE
+.PHONY: demo demo-embed demo-levels demo-nodes demo-verbs
+.PHONY: test test-verbs test-verbs-vm test-pyverbs verbs-cycles links crosswise matrix matrix-short moves one-mpi
+.PHONY: bench soak soak-programs campaign fuzz
+.PHONY: install dist deb deb-test
 FORCE:
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

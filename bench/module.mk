@@ -23,7 +23,7 @@ BENCH_PROGRAMS := $(BENCH_EMBEDDED) $(BENCH_PLAIN:%=$(BENCH_DIR)/%) \
                   $(foreach mpi,$(MPIS),$(BENCH_MPI:%=$(BENCH_DIR)/%.$(mpi)))
 BENCHES := $(BENCH_PROGRAMS) $(SOFT_PROVIDER) $(foreach mpi,$(MPIS),$(BENCH_DIR)/libckptback-$(mpi)-uncounted.so)
 
-BENCH_DEPS := $(wildcard bench/programs/*.h include/*.h include/ckpt/*.h) bench/module.mk \
+BENCH_DEPS := $(wildcard bench/programs/*.h internal/e2e/programs/*.h include/*.h include/ckpt/*.h) bench/module.mk \
               | $(LIB)/libckpt.so $(LIB)/libckpt.so.1
 
 $(BENCH_PLAIN:%=$(BENCH_DIR)/%): $(BENCH_DIR)/%: bench/programs/%.c $(BENCH_DEPS)

@@ -18,6 +18,8 @@ static int call_fds(const struct host_ops *o, int *l, int n) { return o->fds(l, 
 static int call_closed(const struct host_ops *o, int i, struct closed_file *f) { return o->closed(i, f); }
 static void call_closed_safe(const struct host_ops *o, uint64_t n) { o->closed_safe(n); }
 static void call_names(const struct host_ops *o, const struct socket_name *l, int n) { o->names(l, n); }
+static int call_segments(const struct host_ops *o, struct segment_id *l, int n) { return o->segments(l, n); }
+static void call_segments_set(const struct host_ops *o, const struct segment_id *l, int n) { o->segments_set(l, n); }
 static int call_place(const struct host_ops *o, int n, int f, int c) { return o->place(n, f, c); }
 static int call_original(const struct host_ops *o, int i) { return o->original(i); }
 static void call_set_tables(const struct host_ops *o, size_t t) { o->set_tables((void *)t); }
@@ -44,8 +46,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/libckpt/libckpt/ckpt"
 	"github.com/libckpt/libckpt/ckpt/files"
 	"github.com/libckpt/libckpt/ckpt/sockets"
+	"github.com/libckpt/libckpt/ckpt/sysv"
 )
 
 // host is ckptrun, as package ckpt sees it.
@@ -132,6 +136,32 @@ func (h host) Name(list []sockets.Name) {
 		n.peer_bytes = C.uint32_t(putName(&n.peer, list[i].Sockaddr(true)))
 	}
 	C.call_names(h.ops, p, C.int(len(list)))
+}
+
+var _ ckpt.SysVHost = host{}
+
+func (h host) SegmentIDs() []sysv.ID {
+	list := (*C.struct_segment_id)(C.calloc(C.SEGMENTS_MOST, C.sizeof_struct_segment_id))
+	defer C.free(unsafe.Pointer(list))
+	n := C.call_segments(h.ops, list, C.SEGMENTS_MOST)
+	out := make([]sysv.ID, n)
+	for i, id := range unsafe.Slice(list, int(n)) {
+		out[i] = sysv.ID{Virtual: int(id.virtual), Real: int(id.real), Made: id.made != 0}
+	}
+	return out
+}
+
+func (h host) SetSegmentIDs(ids []sysv.ID) {
+	list := (*C.struct_segment_id)(C.calloc(C.size_t(len(ids)+1), C.sizeof_struct_segment_id))
+	defer C.free(unsafe.Pointer(list))
+	to := unsafe.Slice(list, len(ids))
+	for i, id := range ids {
+		to[i].virtual, to[i].real = C.int32_t(id.Virtual), C.int32_t(id.Real)
+		if id.Made {
+			to[i].made = 1
+		}
+	}
+	C.call_segments_set(h.ops, list, C.int(len(ids)))
 }
 
 func putName(to *[28]C.uint8_t, from []byte) int {

@@ -12,6 +12,7 @@ static const struct verbs_calls *call_verbs(const struct host_ops *o, int load, 
     return o->verbs(load, why, n);
 }
 static int verbs_used(const struct verbs_calls *v) { return v->used(); }
+static int verbs_tcp(const struct verbs_calls *v) { return v->tcp(); }
 static uint64_t verbs_root(const struct verbs_calls *v) { return v->root(); }
 static size_t verbs_holds(const struct verbs_calls *v, char *why, size_t n) { return v->holds(why, n); }
 static int verbs_descriptors(const struct verbs_calls *v, int *l, int n) { return v->descriptors(l, n); }
@@ -65,6 +66,7 @@ func (h host) Verbs(load bool) (verbs.Device, error) {
 
 func (d device) Used() bool   { return C.verbs_used(d.calls) != 0 }
 func (d device) Root() uint64 { return uint64(C.verbs_root(d.calls)) }
+func (d device) TCP() bool    { return C.verbs_tcp(d.calls) != 0 }
 func (d device) End()         { C.verbs_end(d.calls) }
 
 func (d device) Holds() []string {

@@ -15,6 +15,7 @@ import (
 	"github.com/libckpt/libckpt/ckpt/shm"
 	"github.com/libckpt/libckpt/ckpt/snapshot"
 	"github.com/libckpt/libckpt/ckpt/store"
+	"github.com/libckpt/libckpt/ckpt/sysv"
 	"github.com/libckpt/libckpt/drain"
 )
 
@@ -28,6 +29,7 @@ type captureReport struct {
 	Tasks     []int    `json:"tasks,omitempty"`     // in regions mode: ranks that are here
 	Level     int      `json:"level,omitempty"`     // that the program wants
 	Named     int      `json:"named,omitempty"`     // pieces of its state
+	Node      string   `json:"node,omitempty"`      // whose ranks write the same pages once; "": this one writes all
 }
 
 func (r *captureReport) good() bool { return r.Failure == "" && len(r.Obstacles) == 0 }
@@ -84,7 +86,7 @@ func (a *attempt) captureHere() {
 	mine := &a.state
 	err := a.onProgram(func() {
 		var err error
-		a.capture, mine.Obstacles, mine.Lasting, err = a.j.captureStopped(a.segments, a.plugs)
+		a.capture, mine.Obstacles, mine.Lasting, err = a.j.captureStopped(a.segments, a.plugs, a.sharedHere())
 		if err != nil {
 			mine.Failure = err.Error()
 		} else if a.capture != nil {
@@ -100,10 +102,11 @@ func (a *attempt) captureHere() {
 }
 
 // captureStopped describes the stopped program. Obstacles say why the program cannot be saved now; lasting are those
-// of them that only the program can remove. segments are the shared ones of all processes, p this one's sockets.
-func (j *Job) captureStopped(segments [][]string, p *plugs) (c *capture, obstacles, lasting []string, err error) {
+// of them that only the program can remove. segments are the shared ones of all processes, p this one's sockets,
+// own its System V segments.
+func (j *Job) captureStopped(segments [][]string, p *plugs, own *sysv.Here) (c *capture, obstacles, lasting []string, err error) {
 	c = &capture{meta: j.meta}
-	obstacles, err = c.describe(j, segments, p)
+	obstacles, err = c.describe(j, segments, p, own)
 	if err != nil || len(obstacles) > 0 {
 		c.done()
 		return nil, obstacles, c.lasting, err
@@ -157,7 +160,7 @@ func (j *Job) ignoredFDs() []int {
 	return list
 }
 
-func (c *capture) describe(j *Job, segments [][]string, p *plugs) (obstacles []string, err error) {
+func (c *capture) describe(j *Job, segments [][]string, p *plugs, own *sysv.Here) (obstacles []string, err error) {
 	j.mu.Lock()
 	known := make(map[int]bool, len(j.frozen))
 	for pid := range j.frozen {
@@ -232,6 +235,16 @@ func (c *capture) describe(j *Job, segments [][]string, p *plugs) (obstacles []s
 	}
 	if j.tables != nil && j.embedded == nil {
 		snapshot.Own(c.regions, j.runtime.Memory())
+	}
+	if own != nil {
+		if err := own.Mark(c.regions); err != nil {
+			return nil, err
+		}
+		list, err := own.Sections(c.room)
+		if err != nil {
+			return nil, err
+		}
+		c.sections = append(c.sections, list...)
 	}
 	if err := c.hides(j); err != nil {
 		return nil, err

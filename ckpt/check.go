@@ -45,6 +45,9 @@ func CheckImage(f *image.File, m *store.Manifest, rank int) error {
 	if _, err := readSockets(f); err != nil && !errors.Is(err, image.ErrNoSection) {
 		return err
 	}
+	if _, err := readSysV(f, meta.Rank, meta.Ranks); err != nil && !errors.Is(err, image.ErrNoSection) {
+		return err
+	}
 	switch {
 	case meta.MPI.Name == "none":
 		return nil

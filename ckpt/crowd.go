@@ -186,6 +186,7 @@ func (j *Job) joinTogether(rt Runtime) error {
 	net.Handle(kindProgress, j.heard)
 	net.Handle(kindVerdict, j.heardVerdict)
 	net.Handle(kindSurrender, j.heardSurrender)
+	net.Handle(kindPages, j.heardPages)
 	net.Handle(kindBegin, func(_ int, payload []byte) {
 		if len(payload) != 8 {
 			return

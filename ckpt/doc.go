@@ -42,7 +42,8 @@
 // bytes are laid out (ckpt/image) or named (ckpt/store), how ranks talk (rails/signaling) or
 // operators (ckpt/control).
 //
-// checkpoint.go has this way from top to bottom, and says what runs on which thread. stages.go is the table of the
+// checkpoint.go has this way from top to bottom, and says what runs on which thread; safestate.go has how a request
+// waits for a safe state. stages.go is the table of the
 // stages; the other files have the work of the stages.
 //
 // Locks: Job.asking (one request at a time) before Job.turn (one checkpoint at a time) before Job.tries.mu and

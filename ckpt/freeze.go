@@ -50,13 +50,16 @@ func (c *capture) hides(j *Job) (err error) {
 	return err
 }
 
-// freeze makes the frozen copy. It is a fork, and has all memory of the program.
+// freeze makes the frozen copy. It is a fork, and has all memory of the program but for System V segments. What the
+// program has hidden itself is hidden last, segments among it.
 func (a *attempt) freeze() (pid int, err error) {
 	hidden := a.capture.hidden
 	if err := hidden.Show(); err != nil {
 		return 0, err
 	}
+	attached := a.withoutSegments()
 	pid, err = a.j.host.Freeze()
+	attached()
 	if e := hidden.Hide(); e != nil {
 		a.j.log.Warn("memory that the program has hidden from its children is no longer", zap.Error(e))
 	}

@@ -120,6 +120,7 @@ const (
 	stepRaised // of no attempt
 	stepSockets
 	stepDry
+	stepSysV
 	stepVerbs
 	steps
 )

@@ -171,7 +171,7 @@ func (j *Job) verbsSection() []byte {
 
 // makeVerbs makes the program's verbs again, in memory that is there. Collective when any rank has some; gather is nil
 // in a process by itself.
-func (j *Job) makeVerbs(f *image.File, agree func(error) error) error {
+func (j *Job) makeVerbs(f *image.File, agree func(error) error, gather func([]byte) ([][]byte, error)) error {
 	b, err := f.Section(sectionVerbs)
 	if errors.Is(err, image.ErrNoSection) {
 		return nil // so it is on all ranks
@@ -195,6 +195,15 @@ func (j *Job) makeVerbs(f *image.File, agree func(error) error) error {
 		}
 		if err = agree(err); err != nil {
 			return err
+		}
+		if step == 1 {
+			all, gerr := gatherAs(gather, verbs.WayOf(d, j.meta.Host))
+			if gerr != nil {
+				return gerr
+			}
+			if err = verbs.Mixed(all); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

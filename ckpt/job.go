@@ -224,6 +224,7 @@ func (j *Job) connect(rt Runtime, tables *vid.Tables) error {
 	j.listenEmbedded(rt)
 	net.Handle(kindVerdict, j.heardVerdict)
 	net.Handle(kindSurrender, j.heardSurrender)
+	net.Handle(kindPages, j.heardPages)
 	j.clock.Listen(net)
 	net.OnReach(j.reach)
 	j.watched = make(chan struct{})
@@ -263,6 +264,7 @@ const (
 	kindLeft      = 14 // to rank 0: all local tasks have left
 	kindBegin     = 15 // rank 0: a checkpoint of processes without MPI begins; its number
 	kindVerbs     = 16 // questions of InfiniBand verbs, and answers (ckpt/verbs)
+	kindPages     = 17 // of the image that the first rank of a node writes, to the others
 	// Levels: rank 0's orders to the leaders of nodes, and their answers.
 	kindRaise  = 40
 	kindRaised = 41

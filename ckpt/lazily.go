@@ -35,7 +35,7 @@ func (j *Job) lazily(r *Restart, f *image.File) (func(*image.Region) bool, error
 	if _, err := f.Section(sectionVerbs); err == nil { // an adapter wants memory, and does not fault
 		return nil, nil
 	}
-	if wants := r.wantsLazy(j.options); wants == nil || !wants(f.Bytes()) {
+	if wants := r.wantsLazy(j.options); wants == nil || !wants(f.Bytes()+f.SharedBytes()) {
 		return nil, nil
 	}
 	l, err := lazy.New(f, lazy.Options{

@@ -56,18 +56,26 @@ func (j *Job) upon() ancestor {
 // tracks tells whether images are written so that another one can be written upon them.
 func (j *Job) tracks() bool { return j.options.Full > 1 }
 
-// take notes what was written.
-func (r *imageReport) take(sum *image.Summary, epoch int, upon ancestor) error {
+// take notes what was written. own is this rank.
+func (r *imageReport) take(sum *image.Summary, epoch, own int, upon ancestor) error {
 	r.Bytes, r.Digest, r.Payload, r.Shared, r.Unread = sum.Bytes, sum.Digest.String(), sum.PayloadBytes, sum.SharedBytes, sum.UnreadBytes
+	r.Same = sum.SameBytes
 	r.next = ancestor{epoch: epoch, chain: upon.chain + 1, parent: sum.Parent}
 	r.Upon = 0
 	for _, s := range sum.Sources {
-		n, err := store.EpochOf(s)
+		n, rank, err := store.EpochOf(s)
 		if err != nil {
 			return fmt.Errorf("an image refers to %w", err)
 		}
-		r.Needs, r.Upon = append(r.Needs, n), upon.epoch
+		if n != epoch {
+			r.Needs, r.Upon = append(r.Needs, n), upon.epoch
+		}
+		if rank != own {
+			r.Others = append(r.Others, rank)
+		}
 	}
+	slices.Sort(r.Others)
+	r.Others = slices.Compact(r.Others)
 	return nil
 }
 

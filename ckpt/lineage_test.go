@@ -34,7 +34,7 @@ func TestUpon(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := &attempt{j: j}
-		if err := a.image.take(&sum, epoch, upon); err != nil {
+		if err := a.image.take(&sum, epoch, 0, upon); err != nil {
 			t.Fatal(err)
 		}
 		return a, sum

@@ -48,7 +48,10 @@ type owned struct {
 // program; without heir the result is nil when such a process has them. On failure none is held.
 func own(h Host, o launch.Options, from, program string, heir bool, logger *zap.Logger) (*owned, error) {
 	w := &owned{log: logger}
-	dirs := directories(o, from)
+	dirs, err := directories(o, from)
+	if err != nil {
+		return nil, say(h, err)
+	}
 	for _, dir := range dirs {
 		l, err := w.take(dir, o, program, heir)
 		if errors.Is(err, lease.ErrKin) {
@@ -71,12 +74,27 @@ func own(h Host, o launch.Options, from, program string, heir bool, logger *zap.
 	return w, nil
 }
 
-// directories are those that a job uses, in the order in which they are taken.
-func directories(o launch.Options, from string) []string {
-	if from != "" && !sameDir(from, o.Dir) {
-		return []string{from, o.Dir}
+// directories are those that a job uses, in the order in which they are taken. A directory that cannot be looked
+// at is an error: taken twice, it would be lost to the job itself.
+func directories(o launch.Options, from string) ([]string, error) {
+	if from == "" || from == o.Dir {
+		return []string{o.Dir}, nil
 	}
-	return []string{o.Dir}
+	a, err := os.Stat(from)
+	if err != nil {
+		return nil, fmt.Errorf("the directory of the checkpoint: %w", err)
+	}
+	b, err := os.Stat(o.Dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return []string{from, o.Dir}, nil // it is made when it is taken
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the checkpoint directory: %w", err)
+	}
+	if os.SameFile(a, b) {
+		return []string{o.Dir}, nil
+	}
+	return []string{from, o.Dir}, nil
 }
 
 func readOnly(err error) bool { return errors.Is(err, unix.EROFS) || errors.Is(err, os.ErrPermission) }
@@ -170,7 +188,11 @@ func awaitOwner(o launch.Options, from string, logger *zap.Logger) error {
 	if err := unix.Access(o.Dir, unix.W_OK|unix.X_OK); err != nil {
 		return fmt.Errorf("checkpoint directory %s: %w", o.Dir, err)
 	}
-	err := lease.Await(directories(o, from), c, notTakenAfter)
+	dirs, err := directories(o, from)
+	if err != nil {
+		return err
+	}
+	err = lease.Await(dirs, c, notTakenAfter)
 	var told *lease.ToldError
 	if errors.As(err, &told) {
 		return &SaidError{err}

@@ -25,6 +25,7 @@ type parkReport struct {
 	Segments []string     `json:"segments,omitempty"`
 	Sockets  bool         `json:"sockets,omitempty"`
 	Verbs    bool         `json:"verbs,omitempty"`
+	SysV     bool         `json:"sysv,omitempty"`
 }
 
 // parkHere stops the program on this rank, and finds out what is in the way.
@@ -47,6 +48,7 @@ func (a *attempt) parkHere() parkReport {
 	a.parked.Store(true)
 	mine.Sockets = j.hasSockets()
 	mine.Verbs = j.usesVerbs()
+	mine.SysV = a.lookSysV()
 	mine.Segments = j.signals.Segments().Held()
 	mine.Obstacle = j.slow.obstacle()
 	// A rank that has withdrawn has let its program go on, which may be anywhere now.

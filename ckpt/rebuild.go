@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -273,7 +274,7 @@ func (b *rebuilding) try(epoch int) (*store.Manifest, levels.Outcome, error) {
 			return soundImage(path, m, i)
 		},
 	}
-	if b.later != nil && m.Mode != modeRegions && b.process < len(m.Images) && b.later(m.Images[b.process].Bytes) {
+	if b.later != nil && m.Mode != modeRegions && b.process < len(m.Images) && b.later(m.Images[b.process].Bytes+int64(m.Images[b.process].Shared)) {
 		rebuild.Glance = func(e int, file, path string) error {
 			m, i, err := imageOf(byEpoch, e, file)
 			if err != nil {
@@ -293,7 +294,7 @@ func (b *rebuilding) try(epoch int) (*store.Manifest, levels.Outcome, error) {
 			rebuild.Place.Set = m.Levels.Set
 		}
 		for i := range m.Images {
-			if b.wants(m, i) {
+			if b.wants(m, i) || b.looksAfter(chain[0], i) {
 				rebuild.Wants = append(rebuild.Wants, levels.Want{Epoch: m.Epoch, File: m.Images[i].File})
 			}
 		}
@@ -311,6 +312,21 @@ func (b *rebuilding) try(epoch int) (*store.Manifest, levels.Outcome, error) {
 		}
 	}
 	return m, done, err
+}
+
+// looksAfter tells whether this process is the one of its node that sees to the image of a process that is elsewhere now,
+// since images of the epoch of processes that are here refer to it. Where there are no local directories, each process
+// sees to its own in the directory of all.
+func (b *rebuilding) looksAfter(m *store.Manifest, i int) bool {
+	if m.Mode == modeRegions || b.l.node >= len(b.l.layout.Names) {
+		return false
+	}
+	mates := b.l.layout.Processes(b.l.node)
+	if slices.Contains(mates, i) {
+		return false
+	}
+	first := slices.IndexFunc(mates, func(p int) bool { return p < len(m.Images) && slices.Contains(m.Images[p].Others, i) })
+	return first >= 0 && mates[first] == b.process
 }
 
 // imageOf finds the image with that file.

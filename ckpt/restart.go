@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -200,7 +201,7 @@ func (r *Restart) open(rank int) (*image.File, Meta, error) {
 func (r *Restart) advise(err error) error {
 	var corrupt *image.CorruptError
 	var lost *image.LostError
-	if !errors.As(err, &corrupt) && !errors.As(err, &lost) {
+	if !errors.As(err, &corrupt) && !errors.As(err, &lost) && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if older := r.older(corrupt); older != "" {
@@ -403,7 +404,7 @@ func errorOfAll(rt Runtime, err error) error {
 // restore brings memory, files and threads of the image into this process. agree waits for all ranks and returns
 // the error of any rank on all of them: no file is touched before every rank has found its own in order, and none
 // is opened before all are back in place. gather gives all ranks what each says.
-func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather func([]byte) ([][]byte, error)) error {
+func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather func([]byte) ([][]byte, error)) (err error) {
 	threads, err := f.Section(sectionThreads)
 	if err != nil {
 		return err
@@ -450,13 +451,25 @@ func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather
 			return err
 		}
 	}
+	segments, err := j.makeSysV(r, f, agree, gather)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = segments.Done(false)
+		}
+	}()
 	later, err := j.lazily(r, f)
 	if err != nil {
 		return err
 	}
-	err = snapshot.Map(context.Background(), f, snapshot.Options{Shared: j.remade.File, Later: later})
-	if r.Whole() { // others may map what this rank has filled
+	err = snapshot.Map(context.Background(), f, snapshot.Options{Shared: j.remade.File, Attach: segments.Attach, Later: later})
+	if r.Whole() || segments != nil { // others may map what this rank has filled
 		err = agree(err)
+	}
+	if err == nil {
+		err = j.endSysV(segments)
 	}
 	if err != nil {
 		return r.advise(err)
@@ -481,7 +494,7 @@ func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather
 	if err := j.hideAgain(f); err != nil {
 		return err
 	}
-	if err := j.makeVerbs(f, agree); err != nil {
+	if err := j.makeVerbs(f, agree, gather); err != nil {
 		return err
 	}
 	if err := j.host.Load(threads); err != nil {

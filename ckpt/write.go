@@ -37,6 +37,8 @@ type imageReport struct {
 	WentOn   int64     `json:"wentOn,omitempty"` // when the program ran again, as in Passages
 	Shared   uint64    `json:"shared,omitempty"`
 	Unread   uint64    `json:"unread,omitempty"` // of Shared, known to be as it was without being read
+	Same     uint64    `json:"same,omitempty"`   // of Shared, by the image of another rank
+	Others   []int     `json:"others,omitempty"` // ranks whose images it refers to
 	Upon     int       `json:"upon,omitempty"`   // epoch upon which it was written
 	Needs    []int     `json:"needs,omitempty"`  // epochs that it refers to
 
@@ -70,7 +72,7 @@ func (a *attempt) writePatiently() error {
 			}
 		})
 	if err == nil {
-		err = a.image.take(&sum.Summary, a.epoch, sum.upon)
+		err = a.image.take(&sum.Summary, a.epoch, a.j.group.rank(), sum.upon)
 		a.image.next.mark = sum.mark
 	}
 	return err
@@ -206,8 +208,12 @@ func (a *attempt) writeImage(ctx context.Context, c *capture, upon ancestor) (im
 		how.Workers, how.Helpers = 1, min(runtime.GOMAXPROCS(0)-1, mostHelpers)
 		how.Limit = j.options.WriteLimit
 	}
+	if f := a.same.feed; f != nil {
+		how.Tell = f.tell
+	}
 	sum, err := image.Write(ctx, path,
-		image.Input{Meta: meta, Sections: sections, Regions: c.regions, Memory: memory, Parent: upon.parent, Unwritten: j.unwritten(c, upon)}, how)
+		image.Input{Meta: meta, Sections: sections, Regions: c.regions, Memory: memory, Parent: upon.parent, Elder: a.same.elder,
+			Unwritten: j.unwritten(c, upon)}, how)
 	if err != nil {
 		return sum, err
 	}
@@ -260,7 +266,7 @@ func (a *attempt) commitManifest(all []imageReport, last func() error) error {
 			return fmt.Errorf("epoch %d given up: rank %d: %s", a.epoch, r, one.Error)
 		}
 		m.Images = append(m.Images, store.Image{Rank: r, Tasks: j.tasksOf(r), File: store.ImageName(r), Bytes: one.Bytes,
-			Digest: one.Digest, Payload: one.Payload, Shared: one.Shared, Unread: one.Unread, Host: one.Host, StopSeconds: one.Stop, Phases: phasesOf(one.Passages, a.asked),
+			Digest: one.Digest, Payload: one.Payload, Shared: one.Shared, Same: one.Same, Others: one.Others, Unread: one.Unread, Host: one.Host, StopSeconds: one.Stop, Phases: phasesOf(one.Passages, a.asked),
 			StillUntil: stillUntil(one.WentOn, a.asked)})
 		if !seen[one.Host] {
 			seen[one.Host] = true

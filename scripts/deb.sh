@@ -10,12 +10,14 @@ build=$(mkdir -p "$1" && cd "$1" && pwd)
 top=$(cd "$(dirname "$0")/.." && pwd)
 die() { echo "deb: $*" >&2; exit 1; }
 missing=()
+# A package of no files, which dpkg-buildpackage asks for.
+dpkg-query -W -f '${Status}' build-essential 2>/dev/null | grep -q 'ok installed' || missing=(build-essential)
 for tool in dpkg-buildpackage:dpkg-dev dh:debhelper lintian:lintian fakeroot:fakeroot; do
     command -v "${tool%:*}" >/dev/null || missing+=("${tool#*:}")
 done
 if [ ${#missing[@]} -gt 0 ]; then
     [ "$(id -u)" = 0 ] || die "missing: apt-get install ${missing[*]}"
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null || die "apt-get could not install ${missing[*]}"
+    DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 install -y -qq --no-install-recommends "${missing[@]}" >/dev/null || die "apt-get could not install ${missing[*]}"
 fi
 
 rm -rf "$build/deb"
@@ -23,6 +25,9 @@ mkdir -p "$build/deb"
 "$top/scripts/dist.sh" "$build/deb"
 cd "$build/deb"
 tar -xf "libckpt-$VERSION.tar.gz"
+# What Go has compiled is taken from, and left in, the cache of the user: it has no paths in it (-trimpath).
+GOCACHE=$(cd / && "${GO:-go}" env GOCACHE)
+export GOCACHE
 (cd "libckpt-$VERSION" && PATH="$(dirname "${GO:-go}"):$PATH" dpkg-buildpackage -us -uc -b)
 lintian --fail-on error --tag-display-limit 0 --allow-root ./*.changes
 rm -rf "libckpt-$VERSION"

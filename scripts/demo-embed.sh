@@ -8,75 +8,11 @@
 set -euo pipefail
 
 build=$(cd "$1" && pwd)
+here=$(cd "$(dirname "$0")/.." && pwd)
 tmpi=$build/examples/tmpi
-ckptrun=$build/bin/ckptrun
-ckptctl=$build/bin/ckptctl
 work=$build/demo-embed
-
-# Every process of this run carries this in its environment: that is how they are found again.
-EMBED_DEMO_RUN=$$-$(date +%s%N)
-export EMBED_DEMO_RUN
-
-step() { printf '\n== %s\n' "$*"; }
-say() { printf '   %s\n' "$*"; }
-fail() {
-    printf '\ndemo-embed: FAILED: %s\n' "$*" >&2
-    for log in "$work"/*.err "$work"/*.out; do
-        [ ! -s "$log" ] || { echo "--- last lines of $log" >&2 && tail -n 15 "$log" >&2; }
-    done
-    exit 1
-}
-
-# The processes of this run that execute the file $1.
-processes() {
-    local proc
-    for proc in /proc/[0-9]*; do
-        [ "$(readlink "$proc/exe" 2>/dev/null)" = "$1" ] || continue
-        if tr '\0' '\n' <"$proc/environ" 2>/dev/null | grep -qx "EMBED_DEMO_RUN=$EMBED_DEMO_RUN"; then
-            echo "${proc#/proc/}"
-        fi
-    done
-}
-
-launcher=
-clean_up() {
-    # tmpirun takes its processes with it.
-    [ -z "$launcher" ] || kill -9 "$launcher" 2>/dev/null || true
-}
-trap clean_up EXIT
-
-# The number of the newest committed epoch of the directory $1; 0 when there is none yet.
-newest() {
-    { "$ckptctl" ls --json "$1" 2>/dev/null || true; } | python3 -c '
-import json, sys
-text = sys.stdin.read()
-epochs = json.loads(text)["epochs"] if text else []
-print(max((e["epoch"] for e in epochs if e["state"] == "committed"), default=0))'
-}
-
-# await EPOCH DIR: until an epoch of that number is there.
-await() {
-    SECONDS=0
-    while [ "$(newest "$2")" -lt "$1" ]; do
-        kill -0 "$launcher" 2>/dev/null || fail "the job ended before epoch $1 was committed"
-        [ "$SECONDS" -lt 120 ] || fail "no epoch $1 after 120 s"
-        sleep 0.1
-    done
-    say "epoch $(newest "$2") is committed"
-}
-
-# kill_all EXE PROCESSES: kill -9 for every process that executes EXE, of which there must be so many.
-kill_all() {
-    local found status=0
-    mapfile -t found < <(processes "$1")
-    [ "${#found[@]}" -ge "$2" ] || fail "found ${#found[@]} processes to kill, not $2"
-    say "kill -9 ${found[*]}"
-    kill -9 "${found[@]}" 2>/dev/null || true
-    wait "$launcher" 2>/dev/null || status=$?
-    launcher=
-    [ "$status" != 0 ] || fail "tmpirun says that nothing happened (status 0)"
-    [ -z "$(processes "$1")" ] || fail "some processes of the job are still there"
-}
+demo=demo-embed
+. "$here/scripts/demo-lib.sh"
 
 # compare NAME: the last line of NAME.out with that of plain.out.
 compare() {
@@ -88,11 +24,7 @@ compare() {
     say "equal, to the last bit"
 }
 
-rm -rf "$work"
-mkdir -p "$work"
-cd "$work"
-free=$(df --output=avail -BM . | tail -n 1 | tr -dc 0-9)
-[ "$free" -ge 1000 ] || fail "$work needs 1 GB of free disk; there are $free MB"
+begin 1000
 
 whole=("$tmpi/cg" 512 600 100)
 step "1. 512 ranks in 4 processes, without ckptrun, for comparison: cg"
@@ -103,7 +35,7 @@ step "2. The same under ckptrun --whole: processes are saved with their runtime,
 say "tmpirun -n 4 -r 128 ckptrun --whole --dir whole cg ${whole[*]:1} 50"
 "$tmpi/tmpirun" -n 4 -r 128 "$ckptrun" --whole --dir "$work/whole" "${whole[@]}" 50 >whole.out 2>first.err &
 launcher=$!
-await 2 whole
+await_epoch whole 2
 "$ckptctl" ls whole | sed 's/^/   /'
 
 step "3. kill -9 for every process"
@@ -126,14 +58,14 @@ step "6. The same without ckptrun: libckpt saves each rank apart from its proces
 say "tmpirun -n 4 -r 16 --slots slots cg-slots ${slots[*]:1} 50"
 "$tmpi/tmpirun" -n 4 -r 16 --slots "$work/slots" "${slots[@]}" 50 >slots.out 2>slots.err &
 launcher=$!
-here=4
+in=4
 for next in 2 8 1; do
-    await $(($(newest slots) + 1)) slots
-    kill_all "$tmpi/cg-slots" "$here"
-    say "tmpirun -n $next --restart slots cg-slots    (epoch $(newest slots), saved by $here processes)"
+    await_epoch slots $(($(newest slots) + 1))
+    kill_all "$tmpi/cg-slots" "$in"
+    say "tmpirun -n $next --restart slots cg-slots    (epoch $(newest slots), saved by $in processes)"
     "$tmpi/tmpirun" -n "$next" --restart "$work/slots" "$tmpi/cg-slots" >>slots.out 2>"in$next.err" &
     launcher=$!
-    here=$next
+    in=$next
 done
 
 step "7. The last process, with all 64 ranks, goes on to the end"
@@ -148,6 +80,4 @@ done
 "$ckptctl" verify slots | tail -n 1 | sed 's/^/   /'
 compare slots
 
-cd "$build"
-rm -rf "$work"
-printf '\ndemo-embed: passed\n'
+passed

@@ -15,15 +15,8 @@ room=$work/room
 ranks=4
 heat=("$build/examples/heat.mpich" "$here/examples/heat/small.par" steps=4000)
 
-step() { printf '\n== %s\n' "$*"; }
-say() { printf '   %s\n' "$*"; }
-fail() {
-    printf '\ndemo-nodes: FAILED: %s\n' "$*" >&2
-    for log in "$work"/*.out "$room"/slurm/*.log; do
-        [ ! -s "$log" ] || { echo "--- last lines of $log" >&2 && tail -n 15 "$log" >&2; }
-    done
-    exit 1
-}
+demo=demo-nodes
+. "$here/scripts/demo-lib.sh"
 
 [ "$(id -u)" = 0 ] || fail "namespaces need root"
 for tool in ip nsenter unshare setpriv slurmctld slurmd munged sbatch; do
@@ -32,9 +25,8 @@ done
 
 trap '"$here/scripts/nodes.sh" down "$room" 2>/dev/null || true' EXIT
 "$here/scripts/nodes.sh" down "$room" 2>/dev/null || true # what a killed demo has left
-rm -rf "$work"
-mkdir -p "$work" "$room"
-cd "$work"
+begin 1000
+mkdir "$room"
 
 on() { "$here/scripts/nodes.sh" on "$room" "$@"; }
 slurm() { on 0 env SLURM_CONF="$room/slurm/slurm.conf" PATH="$build/bin:$PATH" "$@"; }
@@ -49,8 +41,7 @@ await() {
         sleep 0.2
     done
 }
-newest() { "$build/bin/ckptctl" ls "$work/ckpt" 2>/dev/null | awk '$2 == "committed" { n = $1 } END { print n + 0 }'; }
-saved_after() { [ "$(newest)" -gt "$1" ]; }
+saved_after() { [ "$(newest "$work/ckpt")" -gt "$1" ]; }
 state_is() { [[ " $* " == *" $(field JobState) "* ]]; }
 
 step "1. A run without libckpt's launcher, for comparison: heat on $ranks ranks"
@@ -71,14 +62,14 @@ job=$(CKPT_DIR=$work/ckpt CKPT_INTERVAL=2s CKPT_LEASE=5s SLURM_MPI_TYPE=pmi2 slu
     --ntasks=$ranks --time=30 --output="$work/job.out" "$here/examples/slurm/job.sh" "${heat[@]}" output=saved.raw \
     log=saved.log checkpoint_every=0)
 await 120 "saved twice" saved_after 1
-say "job $job runs on $(field NodeList); epoch $(newest) is committed"
+say "job $job runs on $(field NodeList); epoch $(newest "$work/ckpt") is committed"
 
 step "4. node3 vanishes; Slurm notices, and puts the job into the queue again"
 "$here/scripts/nodes.sh" vanish "$room" node3
 await 120 "in the queue again" state_is PENDING
 say "$(slurm sinfo --noheader --partition=batch --Node --format='%N %T' | paste -sd, | sed 's/,/, /g')"
 say "job $job: $(field JobState), $(field Reason), restarts: $(field Restarts)"
-before=$(newest)
+before=$(newest "$work/ckpt")
 slurm scontrol update jobid="$job" StartTime=now+3 # Slurm would let two minutes pass
 
 step "5. It goes on from epoch $before on the nodes that are left"
@@ -87,13 +78,11 @@ say "job $job runs on $(field NodeList)"
 await 300 "ended" state_is COMPLETED FAILED NODE_FAIL CANCELLED
 state_is COMPLETED || fail "job $job: $(field JobState)"
 sed 's/^/   /' job.out | cut -c1-200
-"$build/bin/ckptctl" inspect "$work/ckpt" | sed -n 's/^ranks */   the newest epoch: ranks /p'
+"$ckptctl" inspect "$work/ckpt" | sed -n 's/^ranks */   the newest epoch: ranks /p'
 
 step "6. Compare"
 cmp plain.raw saved.raw || fail "the fields differ"
 say "the fields are equal, bit for bit"
 
 "$here/scripts/nodes.sh" down "$room"
-cd "$build"
-rm -rf "$work"
-printf '\ndemo-nodes: passed\n'
+passed

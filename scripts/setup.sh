@@ -37,6 +37,7 @@ gfortran: gfortran
 make: make
 libc6-dev: /usr/include/stdio.h
 libibverbs-dev: /usr/include/infiniband/verbs.h
+librdmacm-dev: /usr/include/rdma/rdma_cma.h
 python3: python3
 spin: spin
 git: git
@@ -59,7 +60,10 @@ tested='
 python3-numpy: /usr/lib/python3/dist-packages/numpy/__init__.py
 iproute2: ip
 ibverbs-utils: ibv_rc_pingpong
+rdmacm-utils: rping
 perftest: ib_send_bw
+python3-pyverbs: /usr/lib/python3/dist-packages/pyverbs/__init__.py
+ucx-utils: ucx_perftest
 munge: munged
 slurmctld: slurmctld
 slurmd: slurmd

@@ -171,9 +171,10 @@ func leftOut(b *bytes.Buffer, list []*program, results []result) {
 	}
 	for _, p := range list {
 		switch {
+		case ran[p.key()]: // in this run or in one before
 		case p.left != "":
 			why[p.left+" ("+p.ABI+")"]++
-		case !ran[p.key()]:
+		default:
 			why["was not run for lack of time ("+p.ABI+")"]++
 		}
 	}

@@ -34,6 +34,8 @@ static int body(int argc, char **argv) {
 
 int main(int argc, char **argv) { return tmpi_run(body, argc, argv); }
 #else
+#include "../../internal/e2e/programs/meet.h"
+
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -49,25 +51,8 @@ static int64_t quiesced, closed, opening, opened;
 static int op_rank(void *ctx) { return (void)ctx, rank; }
 static int op_ranks(void *ctx) { return (void)ctx, size; }
 
-// Each writes round.rank, and waits for those of the others.
 static int op_allgather(void *ctx, const void *mine, void *all, size_t bytes) {
-    static int round;
-    char path[4200], new[4220];
-    (void)ctx;
-    if (size == 1) return memcpy(all, mine, bytes), 0;
-    snprintf(path, sizeof path, "%s/%d.%d", meet, round, rank);
-    snprintf(new, sizeof new, "%s.new", path);
-    FILE *f = fopen(new, "w");
-    if (!f || (bytes && fwrite(mine, bytes, 1, f) != 1) || fclose(f) || rename(new, path))
-        return CKPT_E_SYSTEM;
-    for (int r = 0; r < size; r++) {
-        snprintf(path, sizeof path, "%s/%d.%d", meet, round, r);
-        while (!(f = fopen(path, "r"))) nanosleep(&(struct timespec){0, 1000000}, NULL);
-        if (bytes && fread((char *)all + (size_t)r * bytes, bytes, 1, f) != 1) return CKPT_E_SYSTEM;
-        fclose(f);
-    }
-    round++;
-    return 0;
+    return (void)ctx, meet_allgather(meet, rank, size, mine, all, bytes);
 }
 
 static int op_quiesce(void *ctx, int on) {
@@ -177,11 +162,6 @@ static void report(const char *name, int64_t mine) {
     if (rank == 0) printf("took\t%s\t%lld\n", name, (long long)mine);
 }
 
-static int number(const char *a, const char *b, int none) {
-    const char *v = getenv(a) ? getenv(a) : getenv(b);
-    return v ? atoi(v) : none;
-}
-
 static int mesh(size_t bytes) {
     ckpt_runtime_ops ops = {.size = sizeof ops,
                             .rank = op_rank,
@@ -190,8 +170,8 @@ static int mesh(size_t bytes) {
                             .quiesce = op_quiesce};
     ckpt_rail_ops rail = {.size = sizeof rail, .name = "tcp", .close = rail_close, .reopen = rail_open};
     ckpt_rail *r;
-    rank = number("PMI_RANK", "OMPI_COMM_WORLD_RANK", 0);
-    size = number("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", 1);
+    rank = meet_rank();
+    size = meet_size();
     DEMAND(size <= MOST);
     uint64_t *words = malloc(bytes);
     DEMAND(words != NULL);

@@ -203,13 +203,10 @@ static void configure(int required) {
     unsetenv("MPICH_ASYNC_PROGRESS");
     unsetenv("MPIR_CVAR_ASYNC_PROGRESS");
     unsetenv("MPIR_PARAM_ASYNC_PROGRESS");
-#if defined(OPEN_MPI)
     const char *network = getenv("OMPI_MCA_pml");
-    if (required != CANON_THREAD_MULTIPLE && (network == NULL || strstr(network, "ucx") == NULL))
+    if (window_above_openmpi() && required != CANON_THREAD_MULTIPLE &&
+        (network == NULL || strstr(network, "ucx") == NULL))
         setenv("OMPI_MCA_osc", "^ucx", 0);
-#else
-    (void)required;
-#endif
 }
 
 // Starts the real MPI, with canonical thread levels.  Returns its error code.
@@ -340,6 +337,7 @@ long back_Finalize(const long *a) {
     back_sync_finalize();
     back.job = NULL;
     back.tables = NULL;
+    ops_end();
     MPI_Comm_free(&back.control);
     back_two_phase_freed(VID_COMM_WORLD);
     MPI_Comm_free(&back.self);

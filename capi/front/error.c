@@ -202,7 +202,8 @@ FRONT(int, Error_string, (int errorcode, char *string, int *resultlen)) {
 
 struct handler {
     void (*function)(void *, int *, ...);
-    front_error_call *call; // of the C++ bindings, which know how to call function; else NULL
+    front_error_call *call; // of bindings, which know how to call function; else NULL
+    int again;              // C++: they call it for each error that a function returns, too
     int sort, fortran;
     int refs; // the application's handle, and every object that has it
 };
@@ -220,9 +221,11 @@ void front_errhandler_release(ckpt_vid v) {
     }
 }
 
-void front_errhandler_call(MPI_Errhandler errhandler, front_error_call *call) {
+void front_errhandler_call(MPI_Errhandler errhandler, front_error_call *call, int again) {
     struct handler *h = front_object(CKPT_KIND_ERRHANDLER, in_errh(errhandler));
-    if (h != NULL) h->call = call;
+    if (h == NULL) return;
+    h->call = call;
+    h->again = again;
 }
 
 // What raises the exception of C++ for the handler that says so; set by the bindings.
@@ -246,7 +249,7 @@ static void call_handler(struct handler *h, int sort, ckpt_vid vid, int *code) {
         MPI_Comm c = out_comm(vid);
         void *handle = sort == FRONT_WIN ? (void *)&w : sort == FRONT_FILE ? (void *)&f : &c;
         h->call(sort, handle, code, (void *)h->function);
-        told = *code;
+        if (h->again) told = *code;
         return;
     }
     if (h->fortran) {
@@ -309,15 +312,30 @@ static int raise(int sort, ckpt_vid vid, unsigned fn, int code) {
     return code;
 }
 
+// MPI_Xxx_call_errhandler.  No call of the bindings follows to this one, so nobody was told of an error.
+static int call_told(int sort, ckpt_vid vid, unsigned fn, int code) {
+    if (was_told(code)) return MPI_SUCCESS;
+    raise(sort, vid, fn, code);
+    told = 0;
+    return MPI_SUCCESS;
+}
+
 void front_errhandler_raise(ckpt_vid errhandler, long handle, unsigned fn, int code) {
     struct handler *h = front_object(CKPT_KIND_ERRHANDLER, errhandler);
-    if (h != NULL)
+    if (h != NULL && h->call != NULL)
+        h->call(h->sort, &handle, &code, (void *)h->function);
+    else if (h != NULL)
         h->function(&handle, &code, NULL);
     else if (CKPT_VID_INDEX(errhandler) != ERRH_RETURN)
         fatal(fn, code);
 }
 
 int front_error(int sort, ckpt_vid vid, unsigned fn, long rc) { return raise(sort, vid, fn, front_code(rc)); }
+
+int front_not_here(const char *name) {
+    fprintf(stderr, "ckptrun: %s is not there under ckptrun: it returns an error\n", name);
+    return front_code(CANON_ERRCLASS_ERR_UNSUPPORTED_OPERATION);
+}
 
 int front_error_code(int sort, ckpt_vid vid, unsigned fn, int code) { return raise(sort, vid, fn, code); }
 
@@ -329,7 +347,7 @@ int front_too_large(int sort, ckpt_vid vid, unsigned fn) {
 
 MPI_Errhandler front_errhandler_new(void *function, int sort, int fortran) {
     struct handler *h = front_alloc(sizeof *h);
-    *h = (struct handler){(void (*)(void *, int *, ...))function, NULL, sort, fortran, 1};
+    *h = (struct handler){(void (*)(void *, int *, ...))function, NULL, 0, sort, fortran, 1};
     return out_errh(front_object_new(CKPT_KIND_ERRHANDLER, h));
 }
 
@@ -406,8 +424,7 @@ FRONT(int, Comm_call_errhandler, (MPI_Comm comm, int errorcode)) {
     ckpt_vid v = in_comm(comm);
     if (!live(CKPT_KIND_COMM, v, CKPT_FN_MPI_COMM_CALL_ERRHANDLER))
         return FRONT_ERR(CKPT_FN_MPI_COMM_CALL_ERRHANDLER, COMM);
-    if (!was_told(errorcode)) raise(FRONT_COMM, v, CKPT_FN_MPI_COMM_CALL_ERRHANDLER, errorcode);
-    return MPI_SUCCESS;
+    return call_told(FRONT_COMM, v, CKPT_FN_MPI_COMM_CALL_ERRHANDLER, errorcode);
 }
 
 FRONT(int, Win_set_errhandler, (MPI_Win win, MPI_Errhandler errhandler)) {
@@ -430,8 +447,7 @@ FRONT(int, Win_call_errhandler, (MPI_Win win, int errorcode)) {
     ckpt_vid v = in_win(win);
     if (!live(CKPT_KIND_WIN, v, CKPT_FN_MPI_WIN_CALL_ERRHANDLER))
         return FRONT_ERR(CKPT_FN_MPI_WIN_CALL_ERRHANDLER, WIN);
-    if (!was_told(errorcode)) raise(FRONT_WIN, v, CKPT_FN_MPI_WIN_CALL_ERRHANDLER, errorcode);
-    return MPI_SUCCESS;
+    return call_told(FRONT_WIN, v, CKPT_FN_MPI_WIN_CALL_ERRHANDLER, errorcode);
 }
 
 // MPI_FILE_NULL is allowed: its handler is the default for files that are opened later.
@@ -446,8 +462,7 @@ FRONT(int, File_get_errhandler, (MPI_File file, MPI_Errhandler *errhandler)) {
 }
 
 FRONT(int, File_call_errhandler, (MPI_File file, int errorcode)) {
-    if (!was_told(errorcode)) raise(FRONT_FILE, in_file(file), CKPT_FN_MPI_FILE_CALL_ERRHANDLER, errorcode);
-    return MPI_SUCCESS;
+    return call_told(FRONT_FILE, in_file(file), CKPT_FN_MPI_FILE_CALL_ERRHANDLER, errorcode);
 }
 
 FRONT(int, Errhandler_free, (MPI_Errhandler * errhandler)) {

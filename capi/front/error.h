@@ -34,9 +34,12 @@ int front_canon(int code);
 
 // Calls a handler for an error of an object whose handle is an int (a session).
 void front_errhandler_raise(ckpt_vid errhandler, long handle, unsigned fn, int code);
-// C++: calls the function of a handler with the address of the object's handle.
+// Other languages: calls the function of a handler with the address of the object's handle. With again their bindings call
+// MPI_Comm_call_errhandler for each error that a function returns, too.
 typedef void front_error_call(int sort, void *handle, int *code, void *function);
-void front_errhandler_call(MPI_Errhandler errhandler, front_error_call *call);
+void front_errhandler_call(MPI_Errhandler errhandler, front_error_call *call, int again);
+// What a function returns that real MPIs have and that is not there (docs/limits.md): it has no handler's sort, and is named.
+int front_not_here(const char *name) __attribute__((cold));
 typedef void front_error_throw(int sort, int *code);
 extern front_error_throw *front_throw;
 

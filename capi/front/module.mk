@@ -31,23 +31,40 @@ PARTS += $(PKG)/front/libmpi.so.12
 
 # The Fortran and C++ companions of Open MPI: some functions of ours, and the real library, needed by its path.  Only
 # where there is such a library: Open MPI 5 has no C++, and without Open MPI nothing needs them.
-# $(call companion,LIBRARY,SOURCE)
+# $(call companion,LIBRARY,SOURCES)
 define companion
 REAL_$(1) := $$(realpath $$(addsuffix /lib$(1).so,$$(OPENMPI_DIRS)))
 ifneq ($$(REAL_$(1)),)
 $(OBJ)/capi/front/real_$(1).so: $(SETUP)
 	@mkdir -p $$(@D)
 	$(CC) -shared -nostdlib -Wl,-soname,$$(REAL_$(1)) -o $$@ -x c /dev/null
-$(OBJ)/capi/front/abi/$(2).o: C_EXTRA := -Icapi -DFRONT_ABI=2
-$(PKG)/front/lib$(1).so.40: $(OBJ)/capi/front/abi/$(2).o $(PKG)/front/libmpi.so.40 $(OBJ)/capi/front/real_$(1).so
+$(2:%=$(OBJ)/capi/front/abi/%.o): C_EXTRA := -Icapi -DFRONT_ABI=2
+$(PKG)/front/lib$(1).so.40: $(2:%=$(OBJ)/capi/front/abi/%.o) $(PKG)/front/libmpi.so.40 $(OBJ)/capi/front/real_$(1).so $(3)
 	$(CC) $(CFLAGS) $(FRONT_LD) -Wl,--no-as-needed -Wl,-soname,lib$(1).so.40 -o $$@ $$^
 PARTS += $(PKG)/front/lib$(1).so.40
 endif
 endef
 OPENMPI_CC := $(firstword $(foreach mpi,$(MPIS),$(if $(filter openmpi,$(MPI_IS_$(mpi))),$(MPICC_$(mpi)))))
 OPENMPI_DIRS := $(if $(OPENMPI_CC),$(firstword $(shell $(OPENMPI_CC) --showme:libdirs)))
-$(eval $(call companion,mpi_mpifh,openmpi_mpifh))
+# Open MPI 5 has more functions that look into objects, and Open MPI 6 has them in the module mpi_f08, too.
+openmpi_has = $(shell grep -qs $(2) $(realpath $(addsuffix /lib$(1).so,$(OPENMPI_DIRS))) && echo yes)
+OPENMPI_5 := $(if $(OPENMPI_DIRS),$(call openmpi_has,mpi_mpifh,ompi_alltoallw_init_f))
+OPENMPI_6 := $(if $(OPENMPI_DIRS),$(call openmpi_has,mpi_usempif08,ompi_gather_wrapper_f08))
+$(eval $(call companion,mpi_mpifh,openmpi_mpifh $(if $(OPENMPI_5),openmpi_mpifh5)))
 $(eval $(call companion,mpi_cxx,openmpi_cxx))
+ifneq ($(OPENMPI_6),)
+$(eval $(call companion,mpi_usempif08,openmpi_f08,$(PKG)/front/libmpi_mpifh.so.40))
+endif
+
+# The Fortran library of Open MPI 5 and 6 needs the library below MPI, for a few functions. The real one would bring
+# PMIx and others into the upper half.
+ifneq ($(OPENMPI_5),)
+OPEN_PAL := $(shell readelf -d $(REAL_mpi_mpifh) | sed -n 's/.*NEEDED.*\[\(libopen-pal\.so\.[0-9]*\)\]/\1/p')
+$(PKG)/front/$(OPEN_PAL): $(OBJ)/capi/front/abi/openmpi_pal.o
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(FRONT_LD) -Wl,-soname,$(OPEN_PAL) -o $@ $^
+PARTS += $(PKG)/front/$(OPEN_PAL)
+endif
 
 # Open MPI 6 has what its libmpi.so.40 calls in another library, and its compiler wrapper names both. The real one would
 # bring a network library into the upper half. What a program needs of it, the predefined objects, our libmpi.so.40 has.

@@ -36,8 +36,10 @@ const struct trap traps[TRAPS] = {
     [SYS_mremap] = PLAIN(sys_mremap),
     [SYS_brk] = PLAIN(sys_brk),
     [SYS_madvise] = IF(sys_madvise),
+    [SYS_shmget] = PLAIN(sys_shmget),
     [SYS_shmat] = PLAIN(sys_shmat),
     [SYS_shmdt] = PLAIN(sys_shmdt),
+    [SYS_shmctl] = PLAIN(sys_shmctl),
     // thread and process state
     [SYS_arch_prctl] = PLAIN(sys_arch_prctl),
     [SYS_set_tid_address] = PLAIN(sys_set_tid_address),

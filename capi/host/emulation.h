@@ -63,6 +63,13 @@ void clocks_load(const struct clock_image *im);
 // MEMORY_COPY the addresses do not matter.
 void memory_changes(struct call *c, uint64_t start, uint64_t bytes, int what);
 
+// ---- sys_shm.c ---------------------------------------------------------------------------------
+// Under host.lock: these addresses are not all of a segment any more, or (restart) such a part of one is there.
+void segment_torn(uint64_t start, uint64_t end);
+void segment_found(uint64_t start, uint64_t end, uint64_t offset, uint64_t id);
+int segments_known(struct segment_id *list, int max); // of struct host_ops, as is
+void segments_set(const struct segment_id *list, int n);
+
 // ---- timers.c: while all threads are stopped, signals blocked or not ---------------------------
 void itimers_stop(void);
 void itimers_start(void); // again, if they were stopped
@@ -77,8 +84,10 @@ EMULATION(sys_mremap);
 EMULATION(sys_brk);
 EMULATION(sys_madvise);
 EMULATION(sys_userfaultfd);
+EMULATION(sys_shmget);
 EMULATION(sys_shmat);
 EMULATION(sys_shmdt);
+EMULATION(sys_shmctl);
 EMULATION(sys_timer_create);
 EMULATION(sys_timer_delete);
 EMULATION(sys_arch_prctl);

@@ -604,9 +604,12 @@ void fronts_scan(void) {
     snprintf(dir, sizeof dir, "%s/ckpt/front", host.libdir);
     DIR *d = opendir(dir);
     if (!d) return;
+    const char *manager = getenv("CKPT_RDMACM"); // who is to connect peers that are outside of the job
+    bool kernel = manager && !strcmp(manager, "kernel");
     for (struct dirent *e; (e = readdir(d)) && nfronts < 64;) {
         if (!strstr(e->d_name, ".so")) continue;
         if (host.whole && strncmp(e->d_name, "libckpt", 7)) continue; // its MPI is the program's own
+        if (kernel && !strncmp(e->d_name, "librdmacm.", 10)) continue;
         snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
         fronts[nfronts].name = strdup(e->d_name);
         fronts[nfronts++].path = strdup(path);

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HOSTGO_VERSION 11
+#define HOSTGO_VERSION 12
 
 // The application's descriptors have numbers below FD_MOST, or below FD_FEW where the hard limit is below FD_PLENTY.
 #define FD_MOST 768 // files.MaxNumber and 1
@@ -40,6 +40,11 @@ struct host_plan {
     // Set by ckptrun: why each crossing writes the FS base (lower_tls.c), NULL when none does.
     const char *fs_switched;
 };
+
+// The version of what an image has of threads: thread_image, action_image, clock_image, process_image and kept_signal.
+// It changes with them, and with nothing else: whatever becomes of this interface, images of older releases go on.  The
+// first that was kept has 11, so it begins there; HOSTGO_VERSION, which once stood in its place, counts on by itself.
+#define THREADS_VERSION 11
 
 // A thread in an image: header, then xsave_bytes of extended state.
 struct thread_image {
@@ -88,6 +93,12 @@ struct process_image {
     char exe[4096];
 };
 
+// What is in images that are kept does not change: new fields are a new version, and the old one is still read.
+_Static_assert(sizeof(struct thread_image) == 320 && sizeof(struct action_image) == 32 &&
+                   sizeof(struct clock_image) == 40 && sizeof(struct process_image) == 6392 &&
+                   THREADS_VERSION == 11,
+               "images of THREADS_VERSION 11 have structures of these sizes");
+
 // Given by C to Go.  All functions may be called from any Go thread unless said otherwise.
 // A file that the application could write to, and has closed.
 struct closed_file {
@@ -104,6 +115,13 @@ struct socket_name {
     uint32_t local_bytes, peer_bytes; // 0: as the kernel knows it
     uint8_t local[28], peer[28];
 };
+
+// A System V segment: the id that the application has for it, and the kernel's; -1: it is not on this node.
+struct segment_id {
+    int32_t virtual, real;
+    uint32_t made; // by this process, or by its restart
+};
+#define SEGMENTS_MOST 4096 // of one process
 
 struct host_ops {
     size_t size;
@@ -147,6 +165,10 @@ struct host_ops {
     // What is below the program's libibverbs (capi/verbs/back.h): its calls, NULL when the program has asked for none;
     // with load it is loaded, and NULL tells that it cannot be, with the reason in why.
     const struct verbs_calls *(*verbs)(int load, char *why, size_t bytes);
+    // The application's System V segments, as far as ids are translated or it has made them; how many.  The other one is
+    // for a restart.
+    int (*segments)(struct segment_id *list, int max);
+    void (*segments_set)(const struct segment_id *list, int n);
 };
 
 // What a thread of the program does with memory, of which some may be missing.

@@ -102,6 +102,13 @@ static void know_signals(void) {
     for (int sig = 1; sig < NSIGNALS; sig++) RAW4(SYS_rt_sigaction, sig, NULL, &host.app[sig], 8);
 }
 
+// PMIx 5 maps what the launcher tells its ranks at the address that it has in the launcher, which may be one of the program's
+// memory. Its other way takes messages.
+static void keep_pmix_out(void) {
+    const char *ways = getenv("PMIX_GDS_MODULE");
+    if (ways && strstr(ways, "shmem") && strstr(ways, "hash")) setenv("PMIX_GDS_MODULE", "hash", 1);
+}
+
 int main(int argc, char **argv, char **envp) {
     size_t nenv = 0;
     while (envp[nenv]) nenv++;
@@ -109,6 +116,7 @@ int main(int argc, char **argv, char **envp) {
     if (!environment) die(1, "no memory");
     memcpy(environment, envp, (nenv + 1) * sizeof *environment);
 
+    keep_pmix_out();
     check_machine();
     check_memory_calls();
     lower_tls_begin();

@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <linux/prctl.h>
 #include <sys/mman.h>
-#include <sys/shm.h>
 #include <sys/syscall.h>
 
 #define PAGE 4096ull
@@ -67,6 +66,7 @@ long sys_mmap(struct call *c) {
         long r = room == OUTSIDE ? -ENOMEM : mapped(mmap((void *)addr, bytes, prot, flags, fd, c->a[5]));
         if (r >= 0 && room >= 0) outside[room].start = (uint64_t)r, outside[room].end = (uint64_t)r + bytes;
         if (r >= 0) arena_claim(addr, addr + bytes);
+        if (r >= 0) segment_torn(addr, addr + bytes);
         unlock();
         if (r >= 0) memory_changes(c, addr, bytes, MEMORY_GONE);
         return r;
@@ -98,6 +98,7 @@ long sys_munmap(struct call *c) {
     lock();
     long r = munmap((void *)addr, bytes) ? -errno : 0;
     if (!r) arena_free(addr, addr + bytes);
+    if (!r) segment_torn(addr, addr + bytes);
     unlock();
     if (!r) memory_changes(c, addr, bytes, MEMORY_GONE);
     return r;
@@ -109,6 +110,7 @@ long sys_mremap(struct call *c) {
     if (!new || (addr & (PAGE - 1))) return -EINVAL;
     memory_changes(c, addr, old, MEMORY_MOVE);
     lock();
+    segment_torn(addr, addr + (old ? old : PAGE));
     long r;
     if (flags & MREMAP_FIXED) {
         uint64_t to = (uint64_t)c->a[4];
@@ -116,6 +118,7 @@ long sys_mremap(struct call *c) {
         if (r >= 0) {
             if (!(flags & MREMAP_DONTUNMAP)) arena_free(addr, addr + old);
             arena_claim(to, to + new);
+            segment_torn(to, to + new);
         }
         unlock();
         if (r >= 0) memory_changes(c, to, new, MEMORY_GONE);
@@ -160,28 +163,6 @@ long sys_brk(struct call *c) {
     unlock();
     if (ok && to < from) memory_changes(c, to, from - to, MEMORY_GONE);
     return (long)host.brk;
-}
-
-// System V segments are shared with other processes, so they hold a checkpoint back.
-long sys_shmat(struct call *c) {
-    struct shmid_ds ds;
-    if (c->a[1]) return -EINVAL;
-    if (RAW3(SYS_shmctl, c->a[0], IPC_STAT, &ds) < 0) return -EINVAL;
-    lock();
-    uint64_t at = arena_reserve(UP(ds.shm_segsz), PAGE);
-    long r = at ? RAW3(SYS_shmat, c->a[0], at, c->a[2]) : -ENOMEM;
-    if (r < 0 && at) arena_free(at, at + UP(ds.shm_segsz));
-    if (r >= 0) host.shm++;
-    unlock();
-    return r;
-}
-
-long sys_shmdt(struct call *c) {
-    lock();
-    long r = RAW1(SYS_shmdt, c->a[0]);
-    if (r == 0) host.shm--; // the segment's addresses stay taken: its size is not known here
-    unlock();
-    return r;
 }
 
 long sys_arch_prctl(struct call *c) {

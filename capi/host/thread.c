@@ -512,10 +512,8 @@ static int op_park(int timeout_ms, char *why, size_t bytes) {
         snprintf(why, bytes, "the program is ending");
         return -ESRCH;
     }
-    if (host.shm || host.timers) {
-        snprintf(why, bytes, "%s cannot be saved yet",
-                 host.shm ? "a System V shared memory segment is attached; it"
-                          : "a POSIX timer exists (timer_create); it");
+    if (host.timers) {
+        snprintf(why, bytes, "a POSIX timer exists (timer_create); it cannot be saved yet");
         return -EBUSY;
     }
     int64_t end = now_ns() + timeout_ms * 1000000ll, pause = 20000;
@@ -645,4 +643,6 @@ const struct host_ops host_operations = {
     .closed_safe = closed_safe,
     .names = names_set,
     .verbs = verbs_calls,
+    .segments = segments_known,
+    .segments_set = segments_set,
 };

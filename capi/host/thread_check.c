@@ -15,7 +15,7 @@ static int damaged(char *why, size_t whybytes, size_t offset, const char *what) 
 
 int threads_check(const void *buffer, size_t bytes, uint32_t xsave_max, char *why, size_t whybytes) {
     const struct process_image *p = buffer;
-    if (bytes < sizeof *p || p->bytes != sizeof *p || p->version != HOSTGO_VERSION) {
+    if (bytes < sizeof *p || p->bytes != sizeof *p || p->version != THREADS_VERSION) {
         snprintf(why, whybytes, "the image was written by another version of ckptrun");
         return -EINVAL;
     }

@@ -106,7 +106,7 @@ long threads_save(void *buffer, size_t bytes) {
     struct process_image *p = buffer;
     memset(p, 0, sizeof *p);
     p->bytes = sizeof *p;
-    p->version = HOSTGO_VERSION;
+    p->version = THREADS_VERSION;
     p->xsave_max = host.xsave_max;
     p->brk = host.brk;
     p->fake_vdso = host.fake_vdso;
@@ -128,9 +128,12 @@ static void arena_of_maps(void) {
     FILE *f = fopen("/proc/self/maps", "re");
     char line[4400];
     while (f && fgets(line, sizeof line, f)) {
-        unsigned long start, end;
-        if (sscanf(line, "%lx-%lx", &start, &end) == 2 && start >= ARENA_MMAP && end <= ARENA_END)
-            arena_claim(start, end);
+        unsigned long start, end, offset, inode;
+        int at = 0, n = sscanf(line, "%lx-%lx %*s %lx %*s %lu %n", &start, &end, &offset, &inode, &at);
+        if (n < 2) continue;
+        if (start >= ARENA_MMAP && end <= ARENA_END) arena_claim(start, end);
+        if (n == 4 && in_upper(start) && !strncmp(line + at, "/SYSV", 5))
+            segment_found(start, end, offset, inode);
     }
     if (f) fclose(f);
 }

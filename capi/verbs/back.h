@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define VERBS_BACK_VERSION 1
+#define VERBS_BACK_VERSION 2
 
 // What a rank asks another one, which answers without its program's help.
 enum verbs_question {
@@ -15,7 +15,8 @@ enum verbs_question {
     VERBS_KEY = 2,    // an rkey: struct verbs_key
     VERBS_FORGET = 3, // an rkey of the rank that asks is no longer good; no answer but that it is done
     VERBS_BACK =
-        4 // a real queue pair number: struct verbs_who, in which real is the number that programs know
+        4, // a real queue pair number: struct verbs_who, in which real is the number that programs know
+    VERBS_READY = 5 // a queue pair number: struct verbs_ready
 };
 
 struct verbs_who {
@@ -24,10 +25,17 @@ struct verbs_who {
     uint8_t gid[8][16], real_gid[8][16];
     uint32_t ethernet;        // it is found by its gid now, not by its lid
     uint16_t mtu, rd_atomics; // the device's now: enum ibv_mtu, and reads that it answers at once
+    uint32_t tcp;             // its rank has no adapter, but goes over TCP
 };
 
 struct verbs_key {
     uint32_t known, real;
+};
+
+// What a queue pair could take now.
+struct verbs_ready {
+    uint32_t known, receives, draining; // receives: posted, and not known to be done
+    uint64_t done;                      // messages
 };
 
 enum { VERBS_ANSWER_MAX = 288 };
@@ -58,6 +66,8 @@ struct verbs_calls {
     // Whether the program has opened a device.
     int (*used)(void);
     uint64_t (*root)(void);
+    // Whether its devices are those of the library over TCP; after make of a restart.
+    int (*tcp)(void);
     // Why the program cannot be saved now, one reason a line; 0: it can.
     size_t (*holds)(char *why, size_t bytes);
     // Descriptors of the lower half that the program's epoll sets watch.

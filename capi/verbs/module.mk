@@ -20,6 +20,15 @@ $(DIRECT_FRONTS): $(PKG)/front/%.so.1: $(OBJ)/capi/verbs/direct/gen/zz_%.o capi/
 	    -Wl,--version-script=capi/verbs/direct/gen/zz_$*.map -o $@ $<
 PARTS += $(DIRECT_FRONTS)
 
+# Connections: above the libibverbs of programs, and TCP.
+CM_OBJS := $(patsubst %.c,$(OBJ)/%.o,$(wildcard capi/verbs/cm/*.c)) $(OBJ)/capi/verbs/direct/gen/zz_librdmacm.o
+$(CM_OBJS): C_EXTRA := -Icapi -fvisibility=hidden
+$(PKG)/front/librdmacm.so.1: $(CM_OBJS) $(PKG)/front/libibverbs.so.1 capi/verbs/direct/gen/zz_librdmacm.map
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -shared -Wl,-z,defs -Wl,-z,now -Wl,-soname,librdmacm.so.1 \
+	    -Wl,--version-script=capi/verbs/direct/gen/zz_librdmacm.map -o $@ $(CM_OBJS) $(PKG)/front/libibverbs.so.1 -lpthread
+PARTS += $(PKG)/front/librdmacm.so.1
+
 # It is linked with nothing: the machine's libibverbs is loaded when a program asks for devices.
 VERBS_BACK_OBJS := $(patsubst %.c,$(OBJ)/%.o,$(wildcard capi/verbs/back/*.c))
 $(VERBS_BACK_OBJS): C_EXTRA := -Icapi -fvisibility=hidden

@@ -20,7 +20,7 @@
 #include <infiniband/verbs.h>
 #include <stdint.h>
 
-enum { V_VERSION = 1, V_GIDS = 8, V_PORTS = 4, V_ASYNC = 16, V_RANKS = 256 };
+enum { V_VERSION = 2, V_GIDS = 8, V_PORTS = 4, V_ASYNC = 16, V_RANKS = 256 };
 
 // Functions behind the gate, counted from CKPT_FN_VERBS.  Each returns 0 or an error number unless said otherwise.
 enum v_function {
@@ -63,6 +63,10 @@ enum v_function {
     V_ARM,         // v_cq, solicited only
     V_TEXT,        // enum v_text, number, char *, size_t
     V_RATE,        // enum v_rate, number; a number
+    V_MR_AGAIN,    // v_mr, flags, ibv_pd *, addr, length, access, int *errno; enum ibv_rereg_mr_err_code
+    V_MW,          // v_mw
+    V_MW_END,      // v_mw
+    V_BIND,        // v_qp, v_mw, ibv_mw_bind *
     V_FUNCTIONS
 };
 
@@ -129,6 +133,16 @@ struct v_mr {
     struct ibv_mr m;
 };
 
+struct v_mw {
+    struct v_node node;
+    uint64_t real;
+    uint32_t rkey, bound;         // real; to info
+    struct ibv_mw_bind_info info; // the program's region
+    struct v_qp *qp;              // that it was bound by; compared, not followed
+    uint64_t asked[V_RANKS / 64];
+    struct ibv_mw w;
+};
+
 struct v_channel {
     struct v_node node;
     uint64_t real;
@@ -169,11 +183,14 @@ struct v_messages {
     struct v_message *first, *last;
 };
 
+// Of v_send.own: a probe; a completion that the program has not asked for, unless it failed.
+enum { V_OWN = 1, V_OWN_END = 2 };
+
 // A send that has been posted.
 struct v_send {
     uint64_t wr_id, remote, takes; // takes: sends so far that take a receive, with this one
     uint32_t rkey, length;
-    uint8_t opcode, signaled, take, own; // own: a probe
+    uint8_t opcode, signaled, take, own; // own: V_OWN
 };
 
 // A receive; a queue has them at a distance of v_receive_bytes.
@@ -203,6 +220,9 @@ struct v_srq {
 
 enum { V_PEER_NONE = -1, V_PEER_FOREIGN = -2 };
 
+// Of v_qp.failed: a completion says so; the peer had no receive, and a completion is to say so (back/rnr.c).
+enum { V_FAILED = 1, V_FAILED_RNR = 2 };
+
 struct v_qp {
     struct v_node node;
     uint64_t real;
@@ -216,7 +236,7 @@ struct v_qp {
     struct ibv_qp_attr attr;
     int32_t to_init, to_rtr, to_rts;
     uint32_t state;  // as the program has set it
-    uint32_t failed; // a completion said so
+    uint32_t failed; // V_FAILED
     int32_t peer;    // rank, or V_PEER
     uint32_t peer_known;
 
@@ -272,6 +292,7 @@ struct v_root {
     uint32_t sizes[8]; // of the structures: an image of another build is refused
     struct v_node *contexts, *pds, *mrs, *channels, *cqs, *srqs, *qps, *ahs, *multicasts;
     struct v_device *devices;
+    struct v_node *mws;
     uint32_t next_qp, next_key, next_srq;
     uint32_t fixed; // numbers are given out by rank
     int32_t rank, ranks;
@@ -283,7 +304,7 @@ static inline void v_sizes(uint32_t *s) {
     s[0] = sizeof(struct v_context), s[1] = sizeof(struct v_mr), s[2] = sizeof(struct v_cq),
     s[3] = sizeof(struct v_qp);
     s[4] = sizeof(struct v_srq), s[5] = sizeof(struct v_ah), s[6] = sizeof(struct v_message),
-    s[7] = sizeof(struct v_device);
+    s[7] = sizeof(struct v_device) + sizeof(struct v_mw);
 }
 
 #define v_of(type, member, p) ((struct type *)((char *)(p) - __builtin_offsetof(struct type, member)))

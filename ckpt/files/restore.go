@@ -88,6 +88,8 @@ type restorer struct {
 	before  bool  // PutBack is still to come
 	// replaced: the file behind the launcher's descriptor has another content than before.
 	replaced [3]bool
+	// shared: others write to that file, whose end is where the program goes on.
+	shared [3]bool
 }
 
 func (r *restorer) closeMade() {
@@ -313,7 +315,8 @@ func reopenLauncher(fd, flags int) (int, error) {
 	return aside(fd)
 }
 
-// cut removes what was appended to output files after the checkpoint.
+// cut removes what was appended to output files after the checkpoint. Where others write to the same file nobody can
+// tell what is whose, and nothing is removed.
 func (r *restorer) cut() error {
 	if r.options.Keep {
 		return nil
@@ -336,6 +339,14 @@ func (r *restorer) cut() error {
 		if st.Size <= f.Inode.Size {
 			continue
 		}
+		if who := alsoWrites(&st); who != "" {
+			r.options.Warn(fmt.Sprintf("%s: %s also writes to %s, so the %d bytes that were appended after the checkpoint stay there; what this job wrote of them it writes again",
+				f.name(), who, f.Path, st.Size-f.Inode.Size))
+			if f.Kind == KindLauncher {
+				r.shared[f.Launcher] = true
+			}
+			continue
+		}
 		if err := unix.Ftruncate(fd, f.Inode.Size); err != nil {
 			return fmt.Errorf("cut %s from %d back to %d bytes: %w", f.Path, st.Size, f.Inode.Size, err)
 		}
@@ -354,6 +365,12 @@ func (r *restorer) position() error {
 				continue
 			}
 			fd = r.options.Inherited[f.Launcher]
+			if r.shared[f.Launcher] {
+				if _, err := unix.Seek(fd, 0, unix.SEEK_END); err != nil {
+					return fmt.Errorf("go to the end of %s: %w", f.Path, err)
+				}
+				continue
+			}
 		case KindRegular, KindUnlinked, KindMemfd, KindDirectory, KindKernel:
 		default:
 			continue

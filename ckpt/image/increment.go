@@ -3,6 +3,7 @@
 package image
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -134,9 +135,9 @@ func (w *writer) readOld(c *Chunk) []byte {
 	return content
 }
 
-// store stores the content of a job: it refers to what the parent has, and writes the rest. It returns how many bytes
-// of it are zero and left out.
-func (w *writer) store(enc *encoder, j job, p []byte) (zero int, err error) {
+// store stores the content of a job: it refers to what the parent has and, if it has told of the job, the elder, and
+// writes the rest. It returns how many bytes of it are zero and left out.
+func (w *writer) store(enc *encoder, j job, p []byte, elder bool) (zero int, err error) {
 	addr := j.start
 	write := func(from, to int) error {
 		n, err := cut(p[from:to], func(a, b int) error {
@@ -146,7 +147,11 @@ func (w *writer) store(enc *encoder, j job, p []byte) (zero int, err error) {
 		return err
 	}
 	done := 0
-	for _, s := range w.shared(addr, p) {
+	list := w.shared(addr, p)
+	if elder {
+		list = w.ofElder(list, addr, p)
+	}
+	for _, s := range list {
 		if s.from > done {
 			if err := write(done, s.from); err != nil {
 				return 0, err
@@ -161,10 +166,11 @@ func (w *writer) store(enc *encoder, j job, p []byte) (zero int, err error) {
 	return zero, err
 }
 
-// run is a part of a job that is in a chunk of the parent, unchanged.
+// run is a part of a job that is in a chunk of the parent, unchanged, or of the elder.
 type run struct {
 	from, to int // in the job
 	chunk    *piece
+	elder    bool
 	whole    bool     // all of the chunk
 	pages    []uint64 // digests; nil: not known
 }
@@ -185,7 +191,7 @@ func (w *writer) shared(addr uint64, p []byte) []run {
 	})
 	for ; i < len(old.chunks) && old.chunks[i].Addr < end; i++ {
 		if c := &old.chunks[i]; c.Kind != KindZero {
-			list = w.compare(list, c, addr, p)
+			list = w.compare(list, c, addr, p, false)
 		}
 	}
 	return worthwhile(list, p)
@@ -223,7 +229,7 @@ func (w *writer) inherit(j job) (zero int, known bool) {
 // Calm is memory that was the same in the parent and in an image before it. Ascending.
 func (p *Parent) Calm() (list []Extent) {
 	for i := range p.chunks {
-		if c := &p.chunks[i]; c.Source != 0 {
+		if c := &p.chunks[i]; c.Source != 0 && !c.same {
 			list = pagemap.Append(list, Extent{Start: c.Addr, End: c.End()})
 		}
 	}
@@ -246,19 +252,22 @@ func contains(list []Extent, start, end uint64) bool {
 	return false
 }
 
-// compare appends the runs of one chunk of the parent.
-func (w *writer) compare(list []run, c *piece, addr uint64, p []byte) []run {
+// compare appends the runs of one chunk of the parent, or of the elder.
+func (w *writer) compare(list []run, c *piece, addr uint64, p []byte, elder bool) []run {
 	lo, hi := max(c.Addr, addr), min(c.End(), addr+uint64(len(p)))
 	now := p[lo-addr : hi-addr]
-	if lo == c.Addr && hi == c.End() && sum(now) == c.Content {
-		return append(list, run{int(lo - addr), int(hi - addr), c, true, c.pages})
+	if lo == c.Addr && hi == c.End() && c.mayBe(now) && sum(now) == c.Content {
+		return append(list, run{int(lo - addr), int(hi - addr), c, elder, true, c.pages})
 	}
 	at := int(lo - c.Addr)
 	var same func(i int) bool // of the page of now that begins there
 	if c.pages != nil {
 		same = func(i int) bool { return xxh3.Hash(now[i:i+PageSize]) == c.pages[(at+i)/PageSize] }
 	} else {
-		content := w.readOld(&c.Chunk)
+		var content []byte
+		if !elder {
+			content = w.readOld(&c.Chunk)
+		}
 		if content == nil {
 			return list
 		}
@@ -270,7 +279,7 @@ func (w *writer) compare(list []run, c *piece, addr uint64, p []byte) []run {
 			i += PageSize
 		}
 		if i > from {
-			r := run{from: int(lo-addr) + from, to: int(lo-addr) + i, chunk: c}
+			r := run{from: int(lo-addr) + from, to: int(lo-addr) + i, chunk: c, elder: elder}
 			if c.pages != nil {
 				r.pages = c.pages[(at+from)/PageSize : (at+i)/PageSize]
 			}
@@ -298,13 +307,18 @@ func worthwhile(list []run, p []byte) []run {
 	return kept
 }
 
-// refer adds a chunk that is in another image; p, the job's content, is nil only for a whole chunk. Its source is a number in the parent's list, or one more than the
-// length of that list for the parent itself, until nameSources.
+// refer adds a chunk that is in another image; p, the job's content, is nil only for a whole chunk. Its source is a number
+// in the list that bases makes, until nameSources.
 func (w *writer) refer(r run, addr uint64, p []byte) {
 	c := r.chunk.Chunk
 	c.Addr = addr + uint64(r.from)
-	if r.chunk.Source == 0 {
-		c.Source = uint16(len(w.in.Parent.sources) + 1)
+	switch {
+	case r.elder && c.Source == 0:
+		c.Source = uint16(w.ownSources() + len(w.in.Elder.sources) + 1)
+	case r.elder:
+		c.Source += uint16(w.ownSources())
+	case c.Source == 0:
+		c.Source = uint16(w.ownSources())
 	}
 	if !r.whole {
 		part := uint32(c.Addr - r.chunk.Addr)
@@ -322,33 +336,50 @@ func (w *writer) refer(r run, addr uint64, p []byte) {
 		c.Whole = r.chunk.Bytes
 	}
 	pages := r.pages
-	if pages == nil && w.opt.Track && p != nil {
+	if pages == nil && w.tracks() && p != nil {
 		pages = pageSums(p[r.from:r.to])
 	}
+	one := piece{c, pages, r.elder && r.chunk.Source == 0}
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.chunks = append(w.chunks, piece{c, pages})
+	w.chunks = append(w.chunks, one)
 	w.out.SharedBytes += uint64(c.Bytes)
+	if r.elder {
+		w.out.SameBytes += uint64(c.Bytes)
+	}
+	w.mu.Unlock()
+	if w.teller != nil {
+		w.teller.add(one)
+	}
 }
 
 // nameSources lists the images that chunks are in, and numbers them.
-func (w *writer) nameSources() {
-	if w.in.Parent == nil {
-		return
+func (w *writer) nameSources(ctx context.Context) error {
+	all, err := w.bases(ctx)
+	if err != nil {
+		return err
 	}
-	all := append(slices.Clone(w.in.Parent.sources), w.in.Parent.self)
 	number := make([]uint16, len(all)+1)
+	named := map[string]uint16{} // one may be a source of the parent and of the elder
 	for i := range w.chunks {
 		c := &w.chunks[i]
 		if c.Source == 0 {
 			continue
 		}
+		s := all[c.Source-1]
 		if number[c.Source] == 0 {
-			w.out.Sources = append(w.out.Sources, all[c.Source-1])
-			number[c.Source] = uint16(len(w.out.Sources))
+			n, known := named[s.Name]
+			if !known {
+				w.out.Sources = append(w.out.Sources, s)
+				n = uint16(len(w.out.Sources))
+				named[s.Name] = n
+			} else if w.out.Sources[n-1] != s {
+				return fmt.Errorf("%s is two images: %v and %v", s.Name, w.out.Sources[n-1].Seal, s.Seal)
+			}
+			number[c.Source] = n
 		}
 		c.Source = number[c.Source]
 	}
+	return nil
 }
 
 // Check tells whether all that an image with this parent may refer to is there, without reading it.

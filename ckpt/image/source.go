@@ -117,6 +117,16 @@ func (f *File) checkReference(c *Chunk, bad func(what string, expected, found an
 	return nil
 }
 
+// SharedBytes is how much memory is in images that this one refers to.
+func (f *File) SharedBytes() (n int64) {
+	for i := range f.chunks {
+		if f.chunks[i].Source != 0 {
+			n += int64(f.chunks[i].Bytes)
+		}
+	}
+	return n
+}
+
 // Sources returns the images that this one refers to. The caller must not change them.
 func (f *File) Sources() []Source { return f.sources }
 

@@ -32,6 +32,10 @@ type Input struct {
 	// refers to, is referred to. nil: all content is written.
 	Parent *Parent
 
+	// Elder is an image of another process that is being written to the same folder: what it has, or refers to, at an
+	// address is referred to where memory has the same there. nil: there is none.
+	Elder *Elder
+
 	// Unwritten is memory that is as it was when Parent was made: it is not read. Ascending; ranges may meet.
 	Unwritten []Extent
 }
@@ -48,6 +52,10 @@ type Options struct {
 	// Track has Summary.Parent know the pages of this image by their digests, so that the next one finds out what
 	// changed without reading this one. It costs 8 bytes for each page with data.
 	Track bool
+
+	// Tell is called with what an Elder of the same image takes in, in that order, by one goroutine at a time; it may not
+	// wait. When Write fails, the elders have to be told that otherwise.
+	Tell func(told []byte)
 
 	// NoSync leaves out both fsyncs, for tests and measurements: after a power cut the file may have any
 	// content.
@@ -68,6 +76,7 @@ type Summary struct {
 	PayloadBytes uint64 // memory content in the file, before compression
 	StoredBytes  uint64 // the same in the file
 	SharedBytes  uint64 // memory content in images that this one refers to
+	SameBytes    uint64 // of it, by Input.Elder
 	ZeroBytes    uint64 // memory with data that turned out to be zero, not stored
 	UnreadBytes  uint64 // memory of Input.Unwritten that was not read
 
@@ -117,6 +126,13 @@ func Write(ctx context.Context, path string, in Input, opt Options) (_ Summary, 
 		return fail("write", err)
 	}
 	w.out.WriteTime = time.Since(begun)
+	if w.teller != nil {
+		name, err := SourceName(path)
+		if err != nil {
+			return fail("write", err)
+		}
+		w.teller.end(Source{name, w.out.Bytes, w.out.Digest})
+	}
 	begun = time.Now()
 	if err := fault.Point("image.write.sync"); err != nil {
 		return fail("fsync", err)

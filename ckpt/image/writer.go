@@ -41,6 +41,7 @@ type writer struct {
 	done   uint64
 
 	parent oldImage
+	teller *teller // nil: nobody is told
 
 	// With CompressAuto.
 	choice  *chooser
@@ -93,6 +94,7 @@ func (w *writer) wrote(at int64, n int, watch stopwatch) {
 type piece struct {
 	Chunk
 	pages []uint64 // digests of its pages; nil where they are not known
+	same  bool     // it is in an image that was written at the same time
 }
 
 func (w *writer) run(ctx context.Context) error {
@@ -104,6 +106,9 @@ func (w *writer) run(ctx context.Context) error {
 	sections, err := w.writeHead()
 	if err != nil {
 		return err
+	}
+	if w.opt.Tell != nil {
+		w.teller = newTeller(w.opt.Tell, w.jobs, w.in.Parent)
 	}
 	w.auto()
 	g, gctx := errgroup.WithContext(ctx)
@@ -124,8 +129,11 @@ func (w *writer) run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return w.writeTail(sections)
+	return w.writeTail(ctx, sections)
 }
+
+// tracks tells whether pages are to be known by their digests.
+func (w *writer) tracks() bool { return w.opt.Track || w.opt.Tell != nil }
 
 // writeAt writes at an offset. Every write of an image goes through writeAt.
 func (w *writer) writeAt(p []byte, at int64) error {
@@ -147,7 +155,7 @@ func (w *writer) append(p []byte) error {
 // writeHead writes header and sections.
 func (w *writer) writeHead() ([]sectionEntry, error) {
 	version := uint32(versionAlone)
-	if w.in.Parent != nil {
+	if w.in.Parent != nil || w.in.Elder != nil {
 		version = versionRefers
 	}
 	if err := w.append(encodeHeader(version)); err != nil {
@@ -166,9 +174,11 @@ func (w *writer) writeHead() ([]sectionEntry, error) {
 }
 
 // writeTail writes index and footer.
-func (w *writer) writeTail(sections []sectionEntry) error {
+func (w *writer) writeTail(ctx context.Context, sections []sectionEntry) error {
 	slices.SortFunc(w.chunks, func(a, b piece) int { return cmp.Compare(a.Addr, b.Addr) })
-	w.nameSources()
+	if err := w.nameSources(ctx); err != nil {
+		return fmt.Errorf("index: %w", err)
+	}
 	ft := footer{
 		indexOffset: w.end,
 		sections:    uint64(len(sections)),
@@ -241,9 +251,16 @@ func (w *writer) work(ctx context.Context, h *helper) error {
 			if err := w.read(p, j); err != nil {
 				return err
 			}
-			if zero, err = w.store(enc, j, p); err != nil {
+			elder, err := w.awaitElder(ctx, j.end)
+			if err != nil {
 				return err
 			}
+			if zero, err = w.store(enc, j, p, elder); err != nil {
+				return err
+			}
+		}
+		if w.teller != nil {
+			w.teller.finish(int(i))
 		}
 		w.mu.Lock()
 		w.out.ZeroBytes += uint64(zero)
@@ -305,7 +322,7 @@ func (w *writer) writeChunk(enc *encoder, region int, addr uint64, content []byt
 		c.Data = sum(data)
 	}
 	var pages []uint64
-	if w.opt.Track {
+	if w.tracks() {
 		pages = pageSums(content)
 	}
 	w.mu.Lock()
@@ -314,10 +331,14 @@ func (w *writer) writeChunk(enc *encoder, region int, addr uint64, content []byt
 	}
 	c.Offset = w.end
 	w.end += int64(len(data))
-	w.chunks = append(w.chunks, piece{c, pages})
+	one := piece{c, pages, false}
+	w.chunks = append(w.chunks, one)
 	w.out.PayloadBytes += uint64(c.Bytes)
 	w.out.StoredBytes += uint64(c.Stored)
 	w.mu.Unlock()
+	if w.teller != nil {
+		w.teller.add(one)
+	}
 	err := w.pace.wait(enc.ctx, len(data))
 	if err == nil && enc.pen != nil {
 		err = enc.pen.write(data, c.Offset)

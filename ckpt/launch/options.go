@@ -85,6 +85,8 @@ type Options struct {
 	Snapshot   string // "cow", "stop"
 	// Changes is how epochs with what changed find it: auto or digest.
 	Changes string
+	// Same is how often pages that the ranks of a node have the same are written: once or each.
+	Same string
 	// SnapshotMemory is how many bytes a frozen copy may take; 0: any.
 	SnapshotMemory int64
 	Trap           string // "seccomp", "sud"
@@ -192,6 +194,15 @@ var settings = []setting{
 				return fmt.Errorf("%q is neither auto nor digest", v)
 			}
 			o.Changes = v
+			return nil
+		}},
+	{"same-pages", "CKPT_SAME_PAGES", "once|each", "once",
+		"pages that the ranks of a node have the same at an address: once has the image of the first of them hold them, and those of the others refer to it; each has every image hold its own",
+		func(o *Options, v string) error {
+			if v != "once" && v != "each" {
+				return fmt.Errorf("%q is neither once nor each", v)
+			}
+			o.Same = v
 			return nil
 		}},
 	{"compress", "CKPT_COMPRESS", "auto|none|snappy|zstd", "auto",
@@ -453,7 +464,7 @@ func parseSignals(o *Options, v string) error {
 }
 
 func defaults() Options {
-	return Options{Dir: "ckpt", Keep: 2, Full: 1, Changes: "auto", Compress: image.CompressAuto, SafeState: "clock",
+	return Options{Dir: "ckpt", Keep: 2, Full: 1, Changes: "auto", Same: "once", Compress: image.CompressAuto, SafeState: "clock",
 		Rank: -1, Snapshot: "cow", Restarts: "auto", Trap: "seccomp", Log: "warn", Files: "snapshot", FilesCopy: 64 << 20, Control: "auto", Timeout: time.Minute, Lease: lease.Default,
 		Levels: defaultLevels, Group: levels.DefaultGroup}
 }

@@ -65,7 +65,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Options{Dir: dir, Keep: 2, Full: 1, Changes: "auto", Compress: image.CompressAuto, SafeState: "clock",
+	want := Options{Dir: dir, Keep: 2, Full: 1, Changes: "auto", Same: "once", Compress: image.CompressAuto, SafeState: "clock",
 		Rank: -1, Snapshot: "cow", Restarts: "auto", Trap: "seccomp", Log: "warn", Files: "snapshot", FilesCopy: 64 << 20, Control: "auto", Timeout: time.Minute, Lease: time.Minute,
 		Levels: levels.Policy{0, 1, 4, 8, 32}, Group: 4}
 	if d := cmp.Diff(want, o, cmpopts.IgnoreUnexported(Options{})); d != "" {
@@ -83,6 +83,7 @@ var values = map[string][3]string{
 	"overhead":        {"1%", "2", "3.5%"},
 	"full":            {"every 2", "8", "every 1"},
 	"changes":         {"digest", "auto", "digest"},
+	"same-pages":      {"each", "once", "each"},
 	"keep":            {"1", "3", "7"},
 	"compress":        {"none", "snappy", "auto"},
 	"snapshot-memory": {"512M", "off", "4GiB"},
@@ -194,7 +195,7 @@ func TestMeaning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Options{Dir: dir, Interval: 90 * time.Second, Keep: 5, Full: 1, Changes: "auto", ExitCode: 9,
+	want := Options{Dir: dir, Interval: 90 * time.Second, Keep: 5, Full: 1, Changes: "auto", Same: "once", ExitCode: 9,
 		Rank: -1, Compress: image.CompressZstd, SafeState: "clock", Snapshot: "cow", Restarts: "auto", Trap: "seccomp", Log: "warn",
 		Files: "snapshot", FilesCopy: 3 << 20, Control: "auto", IgnoreFD: []int{7, 9}, Lease: 90 * time.Second, Levels: levels.Policy{0, 1, 4, 8, 32}, Group: 4,
 		Signals: map[unix.Signal]after.Action{unix.SIGUSR1: after.Continue, unix.SIGUSR2: after.Exit, unix.SIGTERM: after.Kill}}
@@ -340,6 +341,7 @@ func TestBadValues(t *testing.T) {
 		"overhead":        {"x", "-1%", "100%", "NaN", "Inf", "5%%", "%"},
 		"control":         {"a b", "local,eth0", "eth0,", ",", "auto,network"},
 		"changes":         {"kernel", "digests"},
+		"same-pages":      {"always", "0"},
 		"full":            {"0", "-1", "every", "every x", "always", "1001", "every 2 3"},
 		"keep":            {"0", "-2", "x", "1.5", "99999999999999999999"},
 		"compress":        {"gzip", "SNAPPY"},

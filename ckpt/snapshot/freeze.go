@@ -110,6 +110,8 @@ type Options struct {
 	Progress func(done, total uint64)
 	// Shared is the file that a shared anonymous region is a part of, from its offset on; nil: it is of none.
 	Shared func(*image.Region) (*os.File, error)
+	// Attach maps a shared anonymous region itself, or says that it is none of its own. nil: there are none such.
+	Attach func(*image.Region) (bool, error)
 	// Later says which regions are mapped only: others fill them. nil: none.
 	Later func(*image.Region) bool
 }
@@ -122,7 +124,7 @@ func Map(ctx context.Context, f *image.File, o Options) error {
 	}
 	regions := f.Regions()
 	for i := range regions {
-		if err := mapRegion(f, i, o.Shared); err != nil {
+		if err := mapRegion(f, i, o.Shared, o.Attach); err != nil {
 			return fmt.Errorf("%s: memory %s: %w", f.Name(), &regions[i], err)
 		}
 	}
@@ -161,7 +163,7 @@ func MapSome(ctx context.Context, f *image.File, want func(*image.Region) bool) 
 		if !want(&regions[i]) {
 			continue
 		}
-		if err := mapRegion(f, i, nil); err != nil {
+		if err := mapRegion(f, i, nil, nil); err != nil {
 			return fmt.Errorf("%s: memory %s: %w%s", f.Name(), &regions[i], err, taker(&regions[i]))
 		}
 		made[i] = true
@@ -195,8 +197,13 @@ func drop(addr, n uint64) error {
 	return nil
 }
 
-func mapRegion(f *image.File, i int, shared func(*image.Region) (*os.File, error)) error {
+func mapRegion(f *image.File, i int, shared func(*image.Region) (*os.File, error), attach func(*image.Region) (bool, error)) error {
 	r := &f.Regions()[i]
+	if attach != nil {
+		if is, err := attach(r); err != nil || is {
+			return err
+		}
+	}
 	prot := unix.PROT_READ | unix.PROT_WRITE
 	if shared != nil && r.Flags&image.FlagShared != 0 && r.Flags&image.FlagAnonymous != 0 {
 		if file, err := shared(r); err != nil || file != nil {

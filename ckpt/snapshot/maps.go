@@ -41,6 +41,9 @@ func upper(start, end uint64) bool {
 	return start >= GatePageEnd && !(start >= Tables && end <= Tables+TablesBytes)
 }
 
+// Upper is upper, for others.
+func Upper(start, end uint64) bool { return upper(start, end) }
+
 // Regions lists the mappings of the upper half of this process.
 func Regions() ([]image.Region, error) {
 	b, err := os.ReadFile("/proc/self/maps")

@@ -94,7 +94,9 @@ type Image struct {
 	Bytes   int64  `json:"bytes"`
 	Digest  string `json:"digest"`           // image.Digest.String()
 	Payload uint64 `json:"payload"`          // bytes of memory in it
-	Shared  uint64 `json:"shared,omitempty"` // bytes of memory in images of the epochs that are needed
+	Shared  uint64 `json:"shared,omitempty"` // bytes of memory in images that it refers to
+	Same    uint64 `json:"same,omitempty"`   // of them, what another process of the node had the same when this was written
+	Others  []int  `json:"others,omitempty"` // images of this epoch, or of those that are needed, that it refers to, but for its own, ascending
 	Unread  uint64 `json:"unread,omitempty"` // bytes of memory that were known to be as they were without being read
 	Host    string `json:"host,omitempty"`
 
@@ -185,11 +187,25 @@ func (m *Manifest) check() error {
 			return fmt.Errorf("image %d: %q is not the name of a file", i, im.File)
 		case im.Bytes <= 0:
 			return fmt.Errorf("image %d has %d bytes", i, im.Bytes)
+		case im.Same > im.Shared:
+			return fmt.Errorf("image %d: %d bytes of %d are another's", i, im.Same, im.Shared)
+		case !validOthers(im.Others, i, len(m.Images)):
+			return fmt.Errorf("image %d refers to images %v of %d", i, im.Others, len(m.Images))
 		case !strings.HasPrefix(im.Digest, "blake3:"):
 			return fmt.Errorf("image %d: digest %q is not known", i, im.Digest)
 		}
 	}
 	return nil
+}
+
+// validOthers wants other images, ascending.
+func validOthers(list []int, own, images int) bool {
+	for i, n := range list {
+		if n < 0 || n >= images || n == own || i > 0 && n <= list[i-1] {
+			return false
+		}
+	}
+	return true
 }
 
 // checkLevels wants a record of the same files.

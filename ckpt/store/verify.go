@@ -35,7 +35,7 @@ func (s *Store) OpenImage(m *Manifest, rank int) (*image.File, error) {
 
 // pathOfSource is where an image is that another one refers to; "": it is not known.
 func (s *Store) pathOfSource(source image.Source) string {
-	n, err := EpochOf(source)
+	n, _, err := EpochOf(source)
 	if err != nil {
 		return ""
 	}

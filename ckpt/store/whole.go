@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/libckpt/libckpt/ckpt/image"
@@ -83,12 +84,14 @@ func (s *Store) NewestWhole(before, damaged int) (*Manifest, error) {
 	return nil, fmt.Errorf("%s: %w that is whole, before epoch %d", s.dir, ErrNone, before)
 }
 
-// EpochOf is the epoch of an image that another one refers to.
-func EpochOf(source image.Source) (int, error) {
-	if folder, _, ok := strings.Cut(strings.TrimPrefix(source.Name, "../"), "/"); ok {
-		if n, ok := epochNumber(folder); ok {
-			return n, nil
+// EpochOf is the epoch, and the rank, of an image that another one refers to.
+func EpochOf(source image.Source) (epoch, rank int, err error) {
+	if folder, file, ok := strings.Cut(strings.TrimPrefix(source.Name, "../"), "/"); ok {
+		n, is := epochNumber(folder)
+		digits := strings.TrimSuffix(strings.TrimPrefix(file, "rank-"), ".ckpt")
+		if rank, err := strconv.Atoi(digits); is && err == nil && ImageName(rank) == file {
+			return n, rank, nil
 		}
 	}
-	return 0, errors.New(source.Name + " is not the image of an epoch")
+	return 0, 0, errors.New(source.Name + " is not the image of an epoch")
 }

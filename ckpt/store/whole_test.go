@@ -45,9 +45,12 @@ func commitUpon(t *testing.T, s *Store, epoch, parent int) {
 	m := &Manifest{Ranks: 1, Parent: parent, Images: []Image{{File: ImageName(0), Bytes: sum.Bytes, Digest: sum.Digest.String(),
 		Payload: sum.PayloadBytes, Shared: sum.SharedBytes}}}
 	for _, source := range sum.Sources {
-		n, err := EpochOf(source)
+		n, rank, err := EpochOf(source)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if rank != 0 {
+			t.Fatalf("%s is of rank %d", source.Name, rank)
 		}
 		m.Needs = append(m.Needs, n)
 	}

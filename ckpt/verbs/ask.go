@@ -17,6 +17,8 @@ type Device interface {
 	Used() bool
 	// Root is where the program's objects begin.
 	Root() uint64
+	// TCP tells whether there is no adapter, and a library of ours stands in over TCP; after Make.
+	TCP() bool
 	// Holds are reasons for which the stopped program cannot be saved.
 	Holds() []string
 	// Descriptors are those of ours that the program's epoll sets watch.

@@ -93,6 +93,7 @@ type epochLine struct {
 	Payload   uint64 `json:"payload,omitempty"`
 	MPI       string `json:"mpi,omitempty"`
 	Shared    uint64 `json:"shared,omitempty"` // of the memory, in other epochs
+	Same      uint64 `json:"same,omitempty"`   // of the memory, the same as another process's, and in its image
 	Unread    uint64 `json:"unread,omitempty"` // of that, not read: the kernel had noted what was written
 	Parent    int    `json:"parent,omitempty"`
 	Needs     []int  `json:"needs,omitempty"`    // epochs with a part of its memory
@@ -178,7 +179,8 @@ func describeEpoch(e *store.Epoch) epochLine {
 		for _, im := range m.Images {
 			l.Bytes += im.Bytes
 			l.Payload += im.Payload
-			l.Shared += im.Shared
+			l.Shared += im.Shared - im.Same
+			l.Same += im.Same
 			l.Unread += im.Unread
 		}
 	}
@@ -238,7 +240,7 @@ func (l *epochList) print(w io.Writer) error {
 				ranks = fmt.Sprintf("%d/%d", e.Ranks, e.Processes)
 			}
 			_, _ = fmt.Fprintf(tw, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s\t%s\n", e.Epoch, e.State, when, ranks,
-				sizeText(e.Bytes), sizeText(e.Payload+e.Shared), needsText(e.Needs), column(e.levelText()), e.MPI, e.Program)
+				sizeText(e.Bytes), sizeText(e.Payload+e.Shared+e.Same), needsText(e.Needs), column(e.levelText()), e.MPI, e.Program)
 		} else {
 			_, _ = fmt.Fprintf(tw, "%d\t%s\t%s\t\t\t\t\t\t\n", e.Epoch, e.State, when)
 		}

@@ -302,7 +302,7 @@ func rankPlots(h *store.History) []*plot {
 func rowOf(h *store.History) reportRow {
 	stored, memory := sizes(h)
 	for _, im := range h.Images {
-		memory += float64(im.Shared) // in images of the epochs that it needs
+		memory += float64(im.Shared) // in other images
 	}
 	r := reportRow{Epoch: h.Epoch, Time: h.Time.Local().Format("2006-01-02 15:04:05"), State: "there", Size: bytesText(stored), Memory: bytesText(memory),
 		Stop: "-", Total: "-", Rate: "-", Ranks: fmt.Sprint(h.Ranks)}

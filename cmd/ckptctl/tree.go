@@ -52,7 +52,7 @@ type treeNode struct {
 	Mapped   uint64     `json:"mapped"`
 	Data     uint64     `json:"data"`   // of it with content
 	Stored   uint64     `json:"stored"` // in the image
-	Shared   uint64     `json:"shared"` // of the data, in images of other epochs
+	Shared   uint64     `json:"shared"` // of the data, in other images
 	Start    string     `json:"start,omitempty"`
 	End      string     `json:"end,omitempty"`
 	Prot     string     `json:"prot,omitempty"`
@@ -268,7 +268,7 @@ func (r *treeReport) print(w io.Writer) error {
 			who = fmt.Sprintf("rank %d  %s", im.Rank, im.File)
 		}
 		shared := ""
-		if im.Root.Shared > 0 { // the epoch has what changed: the rest is in older ones
+		if im.Root.Shared > 0 { // the rest is in older epochs, or in the image of another rank
 			shared = "SHARED\t"
 		}
 		_, _ = fmt.Fprintf(tw, "%s\n\tMAPPINGS\tMAPPED\tDATA\t%sSTORED\tRATIO\tADDRESSES\n", who, shared)

@@ -16,10 +16,11 @@ var directList string
 // directGen is where that goes which is written from direct.list.
 const directGen = "capi/verbs/direct/gen"
 
-// answers that direct.list knows; capi/verbs/direct/answers.h has a macro for each.
-var answers = []string{"error", "former", "null", "minus", "false", "nothing"}
+// answers that direct.list knows; capi/verbs/direct/answers.h has a macro for each but the last.
+var answers = []string{"error", "former", "null", "minus", "false", "nothing", "hand"}
 
-// direct writes the stand-ins for libmlx5 and the like: for each library a source, and a map of its versions.
+// direct writes the stand-ins for libmlx5 and the like, and what of librdmacm is not by hand: for each library a source, and a map
+// of its versions.
 func direct(list string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	var name, version, former string
@@ -82,7 +83,9 @@ func direct(list string) (map[string][]byte, error) {
 			fmt.Fprintf(&source, "DIRECT_FORMER(%s, \"%s@%s\")\n", function, function, version)
 			continue
 		}
-		fmt.Fprintf(&source, "DIRECT_%s(%s)\n", strings.ToUpper(word[0]), function)
+		if word[0] != "hand" {
+			fmt.Fprintf(&source, "DIRECT_%s(%s)\n", strings.ToUpper(word[0]), function)
+		}
 		fmt.Fprintf(&vers, "    %s;\n", function)
 	}
 	endLibrary()

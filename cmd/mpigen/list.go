@@ -18,7 +18,7 @@ var constantsList string
 
 // marks that a function may have behind its class: about counting, of these about files, and others.
 var (
-	fileMarks    = []string{"collective", "shared", "unsequential"}
+	fileMarks    = []string{"collective", "moves", "shared", "unsequential"}
 	countedMarks = append([]string{"clocked", "guarded"}, fileMarks...)
 	marks        = append([]string{"datatype", "fortran", "removed"}, countedMarks...)
 )

@@ -148,7 +148,7 @@ func damageChunk(t *testing.T, path string, kind image.Kind) {
 	defer f.Close()
 	var largest *image.Chunk
 	for i, c := range f.Chunks() {
-		if c.Kind == kind && (largest == nil || c.Stored > largest.Stored) {
+		if c.Kind == kind && c.Source == 0 && (largest == nil || c.Stored > largest.Stored) {
 			largest = &f.Chunks()[i]
 		}
 	}

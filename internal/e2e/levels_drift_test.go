@@ -21,7 +21,13 @@ type leveledDrift struct {
 // killedDrift runs it until its last epoch before the hold has the level, and kills it.
 func killedDrift(t *testing.T, mpi, level string, options ...string) *leveledDrift {
 	t.Helper()
-	d, p := heldDrift(t, mpi, nil, options...)
+	return killedDriftOn(t, mpi, 1, level, options...)
+}
+
+// killedDriftOn is killedDrift with so many ranks on a node.
+func killedDriftOn(t *testing.T, mpi string, perNode int, level string, options ...string) *leveledDrift {
+	t.Helper()
+	d, p := heldDriftOn(t, mpi, perNode, nil, options...)
 	if !Poll(mpiLimit, p.Done(), func() bool { return levelOf(d.run, driftKill) == level }) {
 		t.Fatalf("epoch %d is at level %q\n%s", driftKill, levelOf(d.run, driftKill), mustRead(t, d.run.Stderr))
 	}
@@ -32,7 +38,13 @@ func killedDrift(t *testing.T, mpi, level string, options ...string) *leveledDri
 // heldDrift runs it up to the hold. faults prepares a job of the build with faults; nil: the other build is run.
 func heldDrift(t *testing.T, mpi string, faults func(d *leveledDrift), options ...string) (*leveledDrift, *Process) {
 	t.Helper()
+	return heldDriftOn(t, mpi, 1, faults, options...)
+}
+
+func heldDriftOn(t *testing.T, mpi string, perNode int, faults func(d *leveledDrift), options ...string) (*leveledDrift, *Process) {
+	t.Helper()
 	d := &leveledDrift{leveledJob: newLeveled(t, mpi), hold: filepath.Join(t.TempDir(), "hold")}
+	d.nodes.perNode = perNode
 	program, ckptrun := buildMPI(t, mpi, "drift"), built.CkptRun()
 	if faults != nil {
 		ckptrun = filepath.Join(built.Root, "build/obj/faults/bin/ckptrun")

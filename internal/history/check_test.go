@@ -70,7 +70,8 @@ func good() *made {
 	m.add(Event{Kind: Log, Run: 1, Text: away}, Event{Kind: Log, Run: 1, Text: back}, Event{Kind: Log, Run: 1, Text: away}, Event{Kind: Log, Run: 1, Text: back})
 	m.save(3, 1, 2, "continue").save(4, 1, 3, "continue").add(Event{Kind: Gone, Epoch: 1}).steps(9, 12).kill(1)
 	// A restart that is hurt may fail, and one beside the job is refused.
-	m.add(Event{Kind: Start, Run: 2, Epoch: 3}, Event{Kind: Hurt, Text: "full"}, Event{Kind: Healed, Text: "full"}, Event{Kind: End, Run: 2, Code: 1})
+	m.add(Event{Kind: Start, Run: 2, Epoch: 3}, Event{Kind: Hurt, Text: "full"}, Event{Kind: Healed, Text: "full"},
+		Event{Kind: Log, Run: 2, Text: "fatal error: runtime: epollctl failed"}, Event{Kind: End, Run: 2, Code: 2})
 	m.begin(3, 3).steps(9, 10).add(Event{Kind: Start, Run: 4, Epoch: 3}, Event{Kind: End, Run: 4, Code: 1}).steps(11, 14)
 	// An answer that got lost promises nothing, and its epoch may come.
 	m.refuse(5, 3, "continue", "perhaps").add(Event{Kind: Appeared, Epoch: 4}, Event{Kind: Gone, Epoch: 2}).steps(15, 15)

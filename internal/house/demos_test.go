@@ -20,7 +20,7 @@ func TestDemos(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, demo := range []string{"demo", "demo-embed", "demo-levels"} {
+	for _, demo := range []string{"demo", "demo-embed", "demo-levels", "demo-nodes"} {
 		script := "scripts/" + demo + ".sh"
 		if !strings.Contains(string(makefile), "\n"+demo+": all examples\n\t"+script+" $(BUILD)") {
 			t.Errorf("`make %s` does not build and call %s", demo, script)
@@ -32,8 +32,12 @@ func TestDemos(t *testing.T) {
 			t.Errorf("%s: %v: %s", script, err, out)
 		}
 		text, err := os.ReadFile(filepath.Join(root, script))
-		if err != nil || !strings.HasSuffix(string(text), "printf '\\n"+demo+": passed\\n'\n") {
+		if err != nil || !strings.Contains(string(text), "\ndemo="+demo+"\n") || !strings.HasSuffix(string(text), "\npassed\n") {
 			t.Errorf("%s does not end by saying that it has passed (%v)", script, err)
 		}
+	}
+	lib, err := os.ReadFile(filepath.Join(root, "scripts/demo-lib.sh"))
+	if err != nil || !strings.Contains(string(lib), "printf '\\n%s: passed\\n' \"$demo\"\n}") {
+		t.Errorf("scripts/demo-lib.sh does not say that a demo has passed (%v)", err)
 	}
 }

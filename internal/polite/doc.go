@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package polite runs functions on threads that yield to the program.
+// Package polite runs functions on threads that yield to the program and never get more than it.
 //
 // Owns: these threads. May not know: what the functions do.
 //

@@ -13,8 +13,8 @@ import (
 // pools are the threads that wait for work, by niceness.
 var pools sync.Map // of int to chan func(error)
 
-// Run runs f on a thread of that niceness and returns when f has. yields is nil if the thread does yield. A function
-// must not change what belongs to its thread.
+// Run runs f on a thread of that niceness, or of the program's own if the program is nicer, and returns when f has.
+// yields is nil if the thread does yield. A function must not change what belongs to its thread.
 func Run(niceness int, f func(yields error)) {
 	p, _ := pools.LoadOrStore(niceness, make(chan func(error)))
 	pool := p.(chan func(error))
@@ -46,9 +46,21 @@ func live(niceness int, pool chan func(error), job func(error), begun chan<- str
 		return
 	}
 	close(begun)
-	yields := unix.Setpriority(unix.PRIO_PROCESS, 0, niceness)
 	for {
-		job(yields)
+		job(yield(niceness))
 		job = <-pool
 	}
+}
+
+// yield gives this thread its niceness. The program may have become nicer since the last job: its first thread tells.
+// A thread that may set any niceness would otherwise get more than the program.
+func yield(niceness int) error {
+	if program, err := unix.Getpriority(unix.PRIO_PROCESS, os.Getpid()); err == nil {
+		niceness = max(niceness, 20-program) // the kernel's answer is 20 - niceness
+	}
+	own, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	if err == nil && 20-own == niceness {
+		return nil
+	}
+	return unix.Setpriority(unix.PRIO_PROCESS, 0, niceness)
 }

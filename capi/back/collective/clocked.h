@@ -9,6 +9,7 @@
 #define CKPT_BACK_CLOCKED_H
 
 #include "back/impl/error.h"
+#include "back/collective/op.h"
 #include "back/collective/twophase.h"
 #include "back/gen/zz_nonblocking.h"
 #include "back/request/request.h"
@@ -98,7 +99,10 @@ static inline __attribute__((always_inline)) long clocked_nonblocking(clocked_fn
         return rc;
     }
     int flags = clocked_flags(function, a);
-    if (flags != 0) back_slot(CKPT_KIND_REQUEST, *(ckpt_vid *)a[clocked_words(function).request])->a |= flags;
+    if (__builtin_expect(flags != 0, 0)) {
+        back_slot(CKPT_KIND_REQUEST, *(ckpt_vid *)a[clocked_words(function).request])->a |= flags;
+        back_calls_later();
+    }
     clocked_end(call.clock, a[comm_at]);
     return rc;
 }

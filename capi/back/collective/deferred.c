@@ -10,6 +10,7 @@
 #include <sys/queue.h>
 
 #include "back/collective/clock.h"
+#include "back/collective/op.h"
 #include "back/collective/clocked.h"
 #include "back/collective/coll.h"
 #include "back/collective/deferred.h"
@@ -276,6 +277,7 @@ static long defer_locked(struct deferred *d, const long *a) {
     *(ckpt_vid *)a[back_deferred_request_at(d->function)] = d->request;
     ckpt_slot *s = back_set_request(d->request, MPI_REQUEST_NULL, REQUEST_DEFERRED, 0, d->comm);
     bind_locked(d, s);
+    back_calls_later();
     return 0;
 }
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "back/collective/clock.h"
+#include "back/collective/op.h"
 #include "back/collective/persist.h"
 #include "back/impl/error.h"
 #include "back/object/type.h"
@@ -54,6 +55,7 @@ static long announce(struct back_coll *c, long rc, const char *name, ckpt_vid *v
     c->own = own != comm;
     c->a[c->request - 1] = own;
     back_slot(CKPT_KIND_REQUEST, v)->extra = (uint64_t)(uintptr_t)c;
+    back_calls_later();
     *vid = v;
     return 0;
 }

@@ -84,8 +84,8 @@ static char *absolute(const char *name) {
 // ---- describing ----
 
 static int describe(struct writer *w, const struct file *f, MPI_File file, ckpt_vid comm) {
-    MPI_Offset position = 0, shared = NO_POSITION;
-    int atomic = 0, rc = MPI_File_get_position(file, &position);
+    MPI_Offset position = NO_POSITION, shared = NO_POSITION;
+    int atomic = 0, rc = f->untold ? MPI_SUCCESS : MPI_File_get_position(file, &position);
     if (rc == MPI_SUCCESS && f->shared) rc = MPI_File_get_position_shared(file, &shared);
     if (rc == MPI_SUCCESS) rc = MPI_File_get_atomicity(file, &atomic);
     put(w, DESCRIBE_VERSION);
@@ -121,6 +121,30 @@ static int describe_again(ckpt_vid vid) {
         rc = MPI_ERR_NO_MEM;
     free(w.word);
     return rc;
+}
+
+// Of a view whose file type begins behind its first byte (MPI_Type_create_resized), ROMIO says from the start that the
+// pointer stands before the view, and afterwards the same of several places.  So the pointer can be put back only
+// where the view begins.
+static void view_tells(struct file *f, MPI_File file) {
+    MPI_Offset begin = 0;
+    f->untold = MPI_File_get_position(file, &begin) != MPI_SUCCESS || begin != 0;
+    f->moved = 0;
+}
+
+int files_hold(char *why, size_t bytes) {
+    uint32_t i = 0;
+    for (const ckpt_slot *s; (s = back_next_slot(CKPT_KIND_FILE, &i)) != NULL;) {
+        const struct file *f = (const struct file *)(uintptr_t)s->extra;
+        if (f == NULL || !f->untold || !f->moved) continue;
+        snprintf(
+            why, bytes,
+            "the view of the MPI file %.200s has a type that begins behind its data, and MPI does not tell where "
+            "the file's pointer stands in it",
+            f->path);
+        return 1;
+    }
+    return 0;
 }
 
 int files_describe(void) {
@@ -305,7 +329,7 @@ static struct file *parse(struct reader *r, MPI_Offset *position, MPI_Offset *sh
     f->info = get_content(r);
     f->view_info = get_content(r);
     f->shared = *shared != NO_POSITION;
-    if (r->failed || f->path == NULL || f->datarep == NULL || *position < 0 || f->disp < 0 ||
+    if (r->failed || f->path == NULL || f->datarep == NULL || *position < NO_POSITION || f->disp < 0 ||
         *shared < NO_POSITION) {
         file_free(f);
         return NULL;
@@ -366,9 +390,11 @@ int back_rebuild_file(ckpt_vid vid, const void *descriptor, size_t bytes, uint64
         what = "MPI_File_set_view";
         rc = view_again(file, f);
     }
-    if (rc == MPI_SUCCESS) {
+    if (rc == MPI_SUCCESS) view_tells(f, file);
+    if (rc == MPI_SUCCESS && position != NO_POSITION) { // else it stands where the view begins
         what = "MPI_File_seek";
         rc = MPI_File_seek(file, position, MPI_SEEK_SET);
+        f->moved = position != 0;
     }
     if (rc == MPI_SUCCESS) {
         what = "MPI_File_seek_shared";
@@ -428,6 +454,7 @@ long back_File_set_view(const long *a) {
     f->disp = disp;
     f->etype = p->etype;
     f->filetype = p->filetype;
+    view_tells(f, file);
     // Described now, while the datatypes exist: from here on libckpt keeps them for the file.
     return back_error(describe_again(p->fh));
 }

@@ -14,6 +14,8 @@ struct file {
     int amode;    // as the application gave it
     int shared;   // this rank has used the shared pointer
     int64_t disp; // the view
+    int untold;   // MPI does not tell where its pointer stands (view_tells)
+    int moved;    // since the view was set
     ckpt_vid etype, filetype;
     char *datarep;
     char *view_info; // like info
@@ -33,6 +35,8 @@ void file_ordered(struct file *f, ckpt_vid request);
 int file_test(ckpt_slot *s, int *flag, MPI_Status *status);
 // The file is closed: forgets its operations.
 void file_unordered(struct file *f);
+// Whether a file keeps this rank from being saved.
+int files_hold(char *why, size_t bytes);
 // Describes all files as they are now: pointers, views, split collectives.
 int files_describe(void);
 int back_rebuild_file(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real);

@@ -19,8 +19,9 @@
 
 enum {
     COLLECTIVE = 1,
-    SHARED = 2,      // uses the shared pointer
-    UNSEQUENTIAL = 4 // not for files that were opened as sequential
+    SHARED = 2,       // uses the shared pointer
+    UNSEQUENTIAL = 4, // not for files that were opened as sequential
+    MOVES = 8         // moves this process's own pointer
 };
 // Open MPI's own library allows it nevertheless.
 #if defined(OPEN_MPI)
@@ -38,6 +39,7 @@ static inline __attribute__((always_inline)) long call(ckpt_back_fn *fn, const c
     if (REFUSES_UNSEQUENTIAL && flags & UNSEQUENTIAL && f->amode & CANON_FILE_SEQUENTIAL)
         return CANON_ERR(UNSUPPORTED_OPERATION);
     if (flags & SHARED) f->shared = 1;
+    if (flags & MOVES) f->moved = 1;
     if (!(flags & COLLECTIVE)) return fn(a);
     ckpt_vid comm = back_slot(CKPT_KIND_FILE, a[0])->clock;
     ckpt_coll made;

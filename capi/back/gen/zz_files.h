@@ -6,32 +6,32 @@
 #define FILE_FUNCTIONS(X) \
     X(get_position, GET_POSITION, UNSEQUENTIAL, 0) \
     X(get_position_shared, GET_POSITION_SHARED, SHARED | UNSEQUENTIAL, 0) \
-    X(iread, IREAD, UNSEQUENTIAL, 4) \
-    X(iread_all, IREAD_ALL, COLLECTIVE | UNSEQUENTIAL, 4) \
+    X(iread, IREAD, MOVES | UNSEQUENTIAL, 4) \
+    X(iread_all, IREAD_ALL, COLLECTIVE | MOVES | UNSEQUENTIAL, 4) \
     X(iread_at, IREAD_AT, UNSEQUENTIAL, 5) \
     X(iread_at_all, IREAD_AT_ALL, COLLECTIVE | UNSEQUENTIAL, 5) \
     X(iread_shared, IREAD_SHARED, SHARED, 4) \
-    X(iwrite, IWRITE, UNSEQUENTIAL, 4) \
-    X(iwrite_all, IWRITE_ALL, COLLECTIVE | UNSEQUENTIAL, 4) \
+    X(iwrite, IWRITE, MOVES | UNSEQUENTIAL, 4) \
+    X(iwrite_all, IWRITE_ALL, COLLECTIVE | MOVES | UNSEQUENTIAL, 4) \
     X(iwrite_at, IWRITE_AT, UNSEQUENTIAL, 5) \
     X(iwrite_at_all, IWRITE_AT_ALL, COLLECTIVE | UNSEQUENTIAL, 5) \
     X(iwrite_shared, IWRITE_SHARED, SHARED, 4) \
     X(preallocate, PREALLOCATE, COLLECTIVE, 0) \
-    X(read, READ, UNSEQUENTIAL, 0) \
-    X(read_all, READ_ALL, COLLECTIVE | UNSEQUENTIAL, 0) \
+    X(read, READ, MOVES | UNSEQUENTIAL, 0) \
+    X(read_all, READ_ALL, COLLECTIVE | MOVES | UNSEQUENTIAL, 0) \
     X(read_at, READ_AT, UNSEQUENTIAL, 0) \
     X(read_at_all, READ_AT_ALL, COLLECTIVE | UNSEQUENTIAL, 0) \
     X(read_ordered, READ_ORDERED, COLLECTIVE | SHARED, 0) \
     X(read_shared, READ_SHARED, SHARED, 0) \
-    X(seek, SEEK, UNSEQUENTIAL, 0) \
+    X(seek, SEEK, MOVES | UNSEQUENTIAL, 0) \
     X(seek_shared, SEEK_SHARED, COLLECTIVE | SHARED | UNSEQUENTIAL, 0) \
     X(set_atomicity, SET_ATOMICITY, COLLECTIVE, 0) \
     X(set_info, SET_INFO, COLLECTIVE, 0) \
     X(set_size, SET_SIZE, COLLECTIVE, 0) \
     X(set_view, SET_VIEW, COLLECTIVE, 0) \
     X(sync, SYNC, COLLECTIVE, 0) \
-    X(write, WRITE, UNSEQUENTIAL, 0) \
-    X(write_all, WRITE_ALL, COLLECTIVE | UNSEQUENTIAL, 0) \
+    X(write, WRITE, MOVES | UNSEQUENTIAL, 0) \
+    X(write_all, WRITE_ALL, COLLECTIVE | MOVES | UNSEQUENTIAL, 0) \
     X(write_at, WRITE_AT, UNSEQUENTIAL, 0) \
     X(write_at_all, WRITE_AT_ALL, COLLECTIVE | UNSEQUENTIAL, 0) \
     X(write_ordered, WRITE_ORDERED, COLLECTIVE | SHARED, 0) \

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "back/file/file.h"
 #include "back/image/holds.h"
 #include "back/message/blocking.h"
 #include "back/message/drained.h"
@@ -111,5 +112,5 @@ static int request_holds(char *why, size_t bytes) {
 int back_holds(char *why, size_t bytes) {
     back_poll_orphans(); // a complete orphan must not hold the checkpoint back
     return windows_hold(why, bytes) || back_drained_holds(why, bytes) || request_holds(why, bytes) ||
-           held_holds(why, bytes);
+           held_holds(why, bytes) || files_hold(why, bytes);
 }

@@ -2,6 +2,7 @@
 //
 // save.c: drained messages, matched messages and requests are written into an image (section.h).
 #include "back/collective/deferred.h"
+#include "back/collective/op.h"
 #include "back/file/file.h"
 #include "back/image/section.h"
 #include "back/impl/error.h"
@@ -144,7 +145,9 @@ long back_save(void *ctx, void *buffer, size_t bytes) {
     int rc = 0, version = claims > 0 || awaits_any() ? SAVE_VERSION_CLAIMS : SAVE_VERSION_PLAIN;
     if (buffer == NULL) { // the turn without a buffer: describing takes memory, so it is done once
         back_keep_look();
-        rc = fresh_tell() == 0 ? files_describe() : back_no_memory("describing datatypes");
+        rc = fresh_tell() != 0 ? back_no_memory("describing datatypes")
+             : ops_tell() != 0 ? back_no_memory("describing operations")
+                               : files_describe();
     }
     if (rc != 0) return rc;
     out(&o, version);

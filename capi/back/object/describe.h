@@ -22,7 +22,7 @@
 //
 //   operation     version, commutes, user function (2 words), thunk of the front (2 words)
 //
-//   file          version, communicator (id), mode (file.h), atomicity, position (2 words), position
+//   file          version, communicator (id), mode (file.h), atomicity, position (2 words, -1: where the view begins), position
 //                 of the shared pointer (2 words, -1: not used by this rank), displacement (2 words),
 //                 element type, file type (ids), function that began a split collective (0: none),
 //                 its status: source, tag, cancelled, bytes (2 words); then name, representation,

@@ -83,7 +83,15 @@ int window_describe(ckpt_vid vid, const struct window *w) {
 
 // ---- making ----
 
-#if defined(OPEN_MPI)
+int window_above_openmpi(void) {
+    static int is = -1;
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length;
+    if (is < 0)
+        is = MPI_Get_library_version(version, &length) == MPI_SUCCESS && strncmp(version, "Open MPI", 8) == 0;
+    return is;
+}
+
 // Open MPI 4.1 keeps the state of a window in a file on its node, and names the file after the number of the
 // communicator.  Communicators of two groups on one node can have the same number, so only one group at a
 // time may make a window.  All members are here when the lock is asked for, so whoever has the lock gives it
@@ -92,7 +100,7 @@ static int begin_alone(MPI_Comm comm) {
     int size, rank, fd = -1;
     MPI_Comm node;
     MPI_Comm_size(comm, &size);
-    if (size == 1 || size == back.size ||
+    if (!window_above_openmpi() || size == 1 || size == back.size ||
         MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node) != MPI_SUCCESS)
         return -1;
     MPI_Comm_rank(node, &rank);
@@ -106,31 +114,19 @@ static int begin_alone(MPI_Comm comm) {
 static void end_alone(MPI_Comm comm, int fd) {
     int size;
     MPI_Comm_size(comm, &size);
-    if (size > 1 && size < back.size) MPI_Barrier(comm);
+    if (window_above_openmpi() && size > 1 && size < back.size) MPI_Barrier(comm);
     if (fd >= 0) close(fd);
 }
-#else
-static int begin_alone(MPI_Comm comm) {
-    (void)comm;
-    return -1;
-}
-static void end_alone(MPI_Comm comm, int fd) {
-    (void)comm;
-    (void)fd;
-}
-#endif
 
 // The hints for the real window.  Open MPI has windows of several kinds.  Its kind for
 // MPI_Win_allocate_shared ignores "no_locks"; the kind that it has on our memory would refuse locks, so the
 // hint is left out.
 static MPI_Info hints(const struct window *w) {
     MPI_Info info = back_info(w->info);
-#if defined(OPEN_MPI)
     int length, given = 0;
-    if (w->flavor == WINDOW_SHARED && info != MPI_INFO_NULL)
+    if (window_above_openmpi() && w->flavor == WINDOW_SHARED && info != MPI_INFO_NULL)
         MPI_Info_get_valuelen(info, "no_locks", &length, &given);
     if (given) MPI_Info_delete(info, "no_locks");
-#endif
     return info;
 }
 

@@ -59,6 +59,8 @@ int window_share(const struct window *w, MPI_Comm comm, int again);
 int window_on_one_node(MPI_Comm comm, int ranks);
 // Makes a window of MPI_Win_allocate on memory of the real MPI, and maps that memory at the window's base
 // too. again: with what is at base.  Collective; 0: not possible here, make the window on the memory at base.
+// Whether Open MPI is below, whose windows need to be known better.  Above the standard ABI only it can tell.
+int window_above_openmpi(void);
 int window_alias(struct window *w, MPI_Comm comm, MPI_Info info, int again, MPI_Win *win);
 // Opens, in a window that was made again, the epochs that were open.  Collective; returns this rank's error.
 int window_reopen(const struct window *w, MPI_Win win);

@@ -21,8 +21,6 @@
 #include "back/object/describe.h"
 #include "back/window/window.h"
 
-#if defined(OPEN_MPI)
-
 enum { PAGE = 4096 };
 
 // Makes the system call itself: the real MPI may have replaced libc's function by one of its own.
@@ -45,6 +43,7 @@ int window_alias(struct window *w, MPI_Comm comm, MPI_Info info, int again, MPI_
     enum { NO_WINDOW = -1, NO_ALIAS = 0, ALIAS = 1 };
     int size, mine = ALIAS, all = NO_WINDOW;
     char *base = NULL, *pages = NULL;
+    if (!window_above_openmpi()) return 0;
     MPI_Comm_size(comm, &size);
     if (size == 1 || !all_near(comm, size)) return 0;
     if (MPI_Win_allocate((MPI_Aint)w->bytes, w->unit, info, comm, &base, win) != MPI_SUCCESS)
@@ -74,15 +73,6 @@ int window_alias(struct window *w, MPI_Comm comm, MPI_Info info, int again, MPI_
     }
     return 1;
 }
-
-#else
-
-int window_alias(struct window *w, MPI_Comm comm, MPI_Info info, int again, MPI_Win *win) {
-    (void)w, (void)comm, (void)info, (void)again, (void)win;
-    return 0;
-}
-
-#endif
 
 long back_window_memory(void *ctx, uint64_t *list, long max) {
     (void)ctx;

@@ -51,6 +51,7 @@ void *const openmpi_ops[16] = {[0] = &ompi_mpi_op_null,
 static MPI_Fint f_status_ignore[6];
 EXPORT MPI_Fint *MPI_F_STATUS_IGNORE = f_status_ignore;
 EXPORT MPI_Fint *MPI_F_STATUSES_IGNORE = f_status_ignore;
+EXPORT void *MPI_F08_STATUS_IGNORE = f_status_ignore, *MPI_F08_STATUSES_IGNORE = f_status_ignore;
 
 // MPI_COMM_NULL_COPY_FN and its like are functions in this ABI, not null pointers.
 #define ATTR_FNS(object, type)                                                                           \

@@ -4,6 +4,7 @@
 // companion (openmpi_cxx.c), use of libmpi besides the functions of MPI; and what the Fortran companion
 // uses when everything is bound at once.
 #include <stdlib.h>
+#include <string.h>
 
 #include "front/abi/openmpi_cxx.h"
 #include "front/abi/openmpi_fortran.h"
@@ -50,7 +51,7 @@ static void call_error(int sort, void *handle, int *code, void *function) {
 EXPORT MPI_Errhandler ckpt_front_cxx_errhandler(int sort, void *function, openmpi_cxx_invoke *invoke) {
     MPI_Errhandler e = front_errhandler_new(function, sort, 0);
     invokes[sort] = invoke;
-    front_errhandler_call(e, call_error);
+    front_errhandler_call(e, call_error, 1);
     return e;
 }
 
@@ -87,3 +88,71 @@ EXPORT MPI_Datatype ompi_datatype_match_size(int size, int class, int language) 
     PMPI_Type_match_size(class, size, &t);
     return t;
 }
+
+// ---- Fortran of Open MPI 5 and 6, when everything is bound at once ----
+
+EXPORT int ompi_instance_count = 1;
+
+EXPORT int ompi_fortran_neighbor_count(MPI_Comm comm, int *in, int *out) {
+    return front_blocks(comm, 1, out, in);
+}
+EXPORT int ompi_datatype_destroy(MPI_Datatype *type) { return PMPI_Type_free(type); }
+// Arrays that a request needs until it is complete: the MPI below has taken copies.
+EXPORT int ompi_coll_base_add_release_arrays_cb(MPI_Request request) {
+    (void)request;
+    return MPI_SUCCESS;
+}
+
+// The module mpi_f08 has statuses of the same words.
+#define STATUS_F08(name)                                           \
+    EXPORT int PMPI_Status_##name(const void *from, void *to) {    \
+        memcpy(to, from, sizeof(MPI_Status));                      \
+        return MPI_SUCCESS;                                        \
+    }                                                              \
+    extern EXPORT __typeof__(PMPI_Status_##name) MPI_Status_##name \
+        __attribute__((weak, alias("PMPI_Status_" #name)));
+STATUS_F08(c2f08)
+STATUS_F08(f082c)
+STATUS_F08(f082f)
+STATUS_F08(f2f08)
+EXPORT MPI_Fint PMPI_Session_c2f(MPI_Session session) { return (MPI_Fint)session; }
+EXPORT MPI_Session PMPI_Session_f2c(MPI_Fint session) { return (MPI_Session)session; }
+
+extern EXPORT __typeof__(PMPI_Session_c2f) MPI_Session_c2f __attribute__((weak, alias("PMPI_Session_c2f")));
+extern EXPORT __typeof__(PMPI_Session_f2c) MPI_Session_f2c __attribute__((weak, alias("PMPI_Session_f2c")));
+
+#define NOT_HERE(name) \
+    EXPORT int name(void) { return front_not_here(#name); }
+// Our part of libmpi_mpifh has the functions that call these.
+NOT_HERE(ompi_info_get)
+NOT_HERE(ompi_info_get_nthkey)
+NOT_HERE(ompi_info_get_valuelen)
+NOT_HERE(PMPIX_Comm_ack_failed)
+NOT_HERE(PMPIX_Comm_agree)
+NOT_HERE(PMPIX_Comm_failure_ack)
+NOT_HERE(PMPIX_Comm_failure_get_acked)
+NOT_HERE(PMPIX_Comm_get_failed)
+NOT_HERE(PMPIX_Comm_iagree)
+NOT_HERE(PMPIX_Comm_is_revoked)
+NOT_HERE(PMPIX_Comm_ishrink)
+NOT_HERE(PMPIX_Comm_revoke)
+NOT_HERE(PMPIX_Comm_shrink)
+#define NOT_HERE_MPI(name) \
+    NOT_HERE(PMPI_##name)  \
+    extern EXPORT int MPI_##name(void) __attribute__((weak, alias("PMPI_" #name)));
+NOT_HERE_MPI(Abi_get_fortran_booleans)
+NOT_HERE_MPI(Abi_get_fortran_info)
+NOT_HERE_MPI(Abi_set_fortran_booleans)
+NOT_HERE_MPI(Abi_set_fortran_info)
+NOT_HERE_MPI(Session_set_info)
+NOT_HERE_MPI(Buffer_flush)
+NOT_HERE_MPI(Buffer_iflush)
+#define NOT_HERE_BUFFERS(object)           \
+    NOT_HERE_MPI(object##_attach_buffer)   \
+    NOT_HERE_MPI(object##_attach_buffer_c) \
+    NOT_HERE_MPI(object##_detach_buffer)   \
+    NOT_HERE_MPI(object##_detach_buffer_c) \
+    NOT_HERE_MPI(object##_flush_buffer)    \
+    NOT_HERE_MPI(object##_iflush_buffer)
+NOT_HERE_BUFFERS(Comm)
+NOT_HERE_BUFFERS(Session)

@@ -20,7 +20,7 @@
 // Common blocks whose addresses stand for special values; those of the program are found first.
 EXPORT char mpi_fortran_argv_null_, mpi_fortran_argvs_null_;
 EXPORT int mpi_fortran_bottom_, mpi_fortran_errcodes_ignore_, mpi_fortran_in_place_, mpi_fortran_unweighted_,
-    mpi_fortran_weights_empty_;
+    mpi_fortran_weights_empty_, mpi_fortran_buffer_automatic_;
 EXPORT int *mpi_fortran_status_ignore_, *mpi_fortran_statuses_ignore_;
 
 EXPORT _Bool ompi_mpi_param_check; // false: the lower half checks arguments
@@ -146,6 +146,10 @@ EXPORT int ckpt_front_attr_get(int sort, MPI_Fint object, int keyval, long *valu
                  : sort == FRONT_WIN ? in_win(PMPI_Win_f2c(object))
                                      : in_comm(PMPI_Comm_f2c(object));
     return front_attr_get(sort, v, keyval, value, flag);
+}
+
+EXPORT int ckpt_front_blocks(MPI_Comm comm, int neighbors, int *out, int *in) {
+    return front_blocks(comm, neighbors, out, in);
 }
 
 EXPORT void *ckpt_front_alloc(size_t bytes) { return front_alloc(bytes); }

@@ -14,10 +14,7 @@
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 #define EXPORT __attribute__((visibility("default")))
 
-// Calls from the module mpi_f08 may leave out the error code.
-static void set(MPI_Fint *ierr, int rc) {
-    if (ierr != NULL) *ierr = rc;
-}
+#define set fortran_set // what each function ends with
 
 // ---- groups ----
 
@@ -250,41 +247,18 @@ EXPORT void ompi_testsome_f(MPI_Fint *count, MPI_Fint *requests, MPI_Fint *done,
 
 // ---- a datatype for each member ----
 
-extern MPI_Fint mpi_fortran_in_place_[], mpi_fortran_bottom_[];
-
-// MPI_IN_PLACE and MPI_BOTTOM in C.
-static void *const in_place = (void *)1, *const bottom = NULL;
-
-static void *address(void *buf) {
-    return buf == mpi_fortran_in_place_ ? in_place : buf == mpi_fortran_bottom_ ? bottom : buf;
-}
-
-static int partners(MPI_Comm comm) {
-    int inter = 0, n = 0;
-    PMPI_Comm_test_inter(comm, &inter);
-    if (inter)
-        PMPI_Comm_remote_size(comm, &n);
-    else
-        PMPI_Comm_size(comm, &n);
-    return n;
-}
-
-static MPI_Datatype *types_in(int n, const MPI_Fint *types) {
-    MPI_Datatype *t = ckpt_front_alloc((size_t)n * sizeof *t + 1);
-    for (int i = 0; i < n; i++) t[i] = PMPI_Type_f2c(types[i]);
-    return t;
-}
-
 // A call that does not block has its own copy of the datatypes when it returns.
 static int alltoallw(void *sendbuf, const MPI_Fint *sendcounts, const MPI_Fint *sdispls,
                      const MPI_Fint *sendtypes, void *recvbuf, const MPI_Fint *recvcounts,
                      const MPI_Fint *rdispls, const MPI_Fint *recvtypes, MPI_Fint comm,
                      MPI_Request *request) {
     MPI_Comm c = PMPI_Comm_f2c(comm);
-    void *from = address(sendbuf), *to = address(recvbuf);
-    int n = partners(c);
+    void *from = fortran_address(sendbuf), *to = fortran_address(recvbuf);
+    int n = 0;
+    ckpt_front_blocks(c, 0, &n, &n);
     // With MPI_IN_PLACE the argument may be one value instead of an array.
-    MPI_Datatype *s = types_in(from == in_place ? 0 : n, sendtypes), *r = types_in(n, recvtypes);
+    MPI_Datatype *s = fortran_types(from == FORTRAN_IN_PLACE ? 0 : n, sendtypes),
+                 *r = fortran_types(n, recvtypes);
     int rc;
     if (request == NULL)
         rc = PMPI_Alltoallw(from, sendcounts, sdispls, s, to, recvcounts, rdispls, r, c);
@@ -314,19 +288,4 @@ EXPORT void ompi_ialltoallw_f(void *sendbuf, MPI_Fint *sendcounts, MPI_Fint *sdi
 
 // ---- names ----
 
-#define NAMED(target, name) extern EXPORT __typeof__(target) name __attribute__((weak, alias(#target)));
-// The names of one function.
-#define NAMES(lower, upper, mixed)             \
-    NAMED(ompi_##lower##_f, MPI_##upper)       \
-    NAMED(ompi_##lower##_f, mpi_##lower)       \
-    NAMED(ompi_##lower##_f, mpi_##lower##_)    \
-    NAMED(ompi_##lower##_f, mpi_##lower##__)   \
-    NAMED(ompi_##lower##_f, MPI_##mixed##_f)   \
-    NAMED(ompi_##lower##_f, MPI_##mixed##_f08) \
-    NAMED(ompi_##lower##_f, PMPI_##upper)      \
-    NAMED(ompi_##lower##_f, pmpi_##lower)      \
-    NAMED(ompi_##lower##_f, pmpi_##lower##_)   \
-    NAMED(ompi_##lower##_f, pmpi_##lower##__)  \
-    NAMED(ompi_##lower##_f, PMPI_##mixed##_f)  \
-    NAMED(ompi_##lower##_f, PMPI_##mixed##_f08)
-MPIFH_FUNCTIONS(NAMES)
+MPIFH_FUNCTIONS(FORTRAN_NAMES)

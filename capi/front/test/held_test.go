@@ -29,9 +29,12 @@ func TestHeldBack(t *testing.T) {
 		t.Skip("starts some 70 MPI processes")
 	}
 	ckptrun := filepath.Join(buildTree(t), "bin/ckptrun")
-	for _, source := range []string{"grequest.c", "jobs.c", "tools.c", "mpi4.c", "classes.cc"} {
+	for _, source := range []string{"grequest.c", "jobs.c", "tools.c", "mpi4.c", "ops.c", "classes.cc"} {
 		name := strings.TrimSuffix(source, filepath.Ext(source))
 		for abi := range mpis {
+			if name == "classes" && abi == "openmpi" && !isThere(t, "libmpi_cxx.so.40") {
+				continue
+			}
 			flags := append([]string{"-pthread"}, warnings...)
 			if name == "classes" {
 				flags = append(flags, "-Wno-cast-function-type", "-Wno-unused-parameter") // the classes' headers
@@ -60,6 +63,9 @@ func TestBindNow(t *testing.T) {
 	ckptrun := filepath.Join(buildTree(t), "bin/ckptrun")
 	for abi := range mpis {
 		for _, source := range []string{"fortran.F90", "fortran08.f90", "classes.cc"} {
+			if source == "classes.cc" && abi == "openmpi" && !isThere(t, "libmpi_cxx.so.40") {
+				continue
+			}
 			name := strings.TrimSuffix(source, filepath.Ext(source))
 			flags := []string{"-g"}
 			if source == "fortran.F90" {

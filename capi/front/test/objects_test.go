@@ -195,6 +195,39 @@ func TestFortran(t *testing.T) {
 	}
 }
 
+// TestFortranVectors: collective calls with something for each member, of which newer Open MPIs look into the requests, and
+// sections of arrays; natively, saved with requests under way, and continued under the other MPI.
+func TestFortranVectors(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts some 36 MPI processes")
+	}
+	ckptrun := filepath.Join(buildTree(t), "bin/ckptrun")
+	for abi, other := range map[string]string{"mpich": "openmpi", "openmpi": "mpich"} {
+		for binding, flag := range map[string]string{"use mpi": "-UF08", "use mpi_f08": "-DF08"} {
+			program := compile(t, abi, "fortranvectors.F90", "-fallow-argument-mismatch", flag)
+			t.Run(abi+" "+binding, func(t *testing.T) {
+				dir := t.TempDir()
+				expect(t, launch(t, abi, program), "fortranvectors: ok")
+				expect(t, launch(t, abi, ckptrun, "--dir", dir, program, "save"), "fortranvectors: ok, saved")
+				expect(t, launch(t, other, ckptrun, "--restart", dir), "fortranvectors: ok, restarted")
+			})
+		}
+	}
+}
+
+// TestPMIxSegments: PMIx 5 maps segments at addresses that its server has chosen, which may be those of the program's memory:
+// under ckptrun it maps none.
+func TestPMIxSegments(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts MPI processes")
+	}
+	program := compile(t, "openmpi", "segments.c", warnings...)
+	if native := launch(t, "openmpi", program); !strings.Contains(native, "segments: some") {
+		t.Skipf("this Open MPI maps none by itself: %s", native)
+	}
+	expect(t, launch(t, "openmpi", filepath.Join(buildTree(t), "bin/ckptrun"), "--dir", t.TempDir(), program), "segments: none")
+}
+
 // TestTypes: datatypes made of each other, freed while others need them, saved in the middle of it.
 func TestTypes(t *testing.T) {
 	if testing.Short() {

@@ -4,6 +4,7 @@ package test
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -56,5 +57,42 @@ func TestStandardABI(t *testing.T) {
 				expect(t, launch(t, below, ckptrun, "--dir", t.TempDir(), standard(t, name+".c")), name+": ok")
 			})
 		}
+	}
+}
+
+// TestStandardBack: the back for any MPI that has the standard ABI, above Debian's: windows, also of programs of that MPI's
+// own ABI.
+func TestStandardBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts some 40 MPI processes")
+	}
+	ckptrun := filepath.Join(buildTree(t), "bin/ckptrun")
+	for below := range mpis {
+		t.Run(below, func(t *testing.T) {
+			found, err := filepath.Glob(filepath.Join(system, "libmpi_abi_"+below+".so.1*"))
+			if err != nil || len(found) == 0 {
+				t.Skipf("%s of this distribution has no libmpi_abi (%v)", below, err)
+			}
+			dir := t.TempDir()
+			if err := os.Symlink(found[0], filepath.Join(dir, "libmpi_abi.so.1")); err != nil {
+				t.Fatal(err)
+			}
+			env := []string{"LD_LIBRARY_PATH=" + dir}
+			for _, abi := range []string{"standard", below} {
+				with := func(source string) string {
+					if abi == "standard" {
+						return standard(t, source)
+					}
+					return compile(t, abi, source, append([]string{"-Wno-deprecated-declarations"}, warnings...)...)
+				}
+				t.Run(abi, func(t *testing.T) {
+					shared := filepath.Join(t.TempDir(), "shared.dat")
+					expect(t, launchWith(t, below, env, ckptrun, "--mpi", "abi", "--dir", t.TempDir(), with("windows.c"), shared, "save"), "windows: ok")
+					saved := t.TempDir()
+					expect(t, launchWith(t, below, env, ckptrun, "--mpi", "abi", "--dir", saved, with("rma.c"), "save"), "rma: ok")
+					expect(t, launchWith(t, below, env, ckptrun, "--mpi", "abi", "--restart", saved), "rma: ok, restarted")
+				})
+			}
+		})
 	}
 }

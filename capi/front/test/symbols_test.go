@@ -14,7 +14,7 @@ const system = "/usr/lib/x86_64-linux-gnu"
 
 // own are the symbols of real MPIs that no program is meant to use: the libraries' own parts that
 // happen to be exported, and the tables that debuggers read.
-var own = regexp.MustCompile(`^(MPIR_|MPII_|MPIX_|PMPIX_|MPID|mpid|mpiext_|mpimsgq_|mpidbg_|MPI_T_PVAR_ALL_HANDLES)`)
+var own = regexp.MustCompile(`^(MPIR_|MPII_|MPIX_|PMPIX_|MPID|MPIU_|MPIO_|MPIOI_|mpid|mpiext_|mpimsgq_|mpidbg_|MPI_T_PVAR_ALL_HANDLES)`)
 
 // symbols returns an ELF file's dynamic symbols, defined and not.
 func symbols(t *testing.T, file string) (defined map[string]elf.Symbol, needed []string) {
@@ -72,29 +72,47 @@ func TestExportedSymbols(t *testing.T) {
 // TestCompanions: what the real Fortran and C++ libraries use of the real MPI is in the fronts, so that
 // they can be bound at once.
 func TestCompanions(t *testing.T) {
-	for companion, c := range map[string]struct {
-		real   string
-		fronts []string
-	}{
-		"libmpichfort.so.12":             {"libmpich.so.12", []string{"libmpich.so.12"}},
-		"libmpi_mpifh.so.40":             {"libmpi.so.40", []string{"libmpi.so.40"}},
-		"libmpi_usempif08.so.40":         {"libmpi.so.40", []string{"libmpi.so.40"}},
-		"libmpi_usempi_ignore_tkr.so.40": {"libmpi.so.40", []string{"libmpi.so.40"}},
-		"libmpichcxx.so.12":              {"libmpich.so.12", []string{"libmpich.so.12"}},
-		"libmpi_cxx.so.40":               {"libmpi.so.40", []string{"libmpi.so.40"}},
+	openmpi := []string{"libmpi.so.40", "libopen_mpi.so.40"}
+	fronts := filepath.Join(buildTree(t), "lib/ckpt/front")
+	// What stands for the library below Open MPI 5 and 6; that of Open MPI 4 is the real one.
+	pal, err := filepath.Glob(filepath.Join(fronts, "libopen-pal.so.*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pal {
+		openmpi = append(openmpi, filepath.Base(p))
+	}
+	for companion, of := range map[string][]string{
+		"libmpichfort.so.12":             {"libmpich.so.12"},
+		"libmpi_mpifh.so.40":             openmpi,
+		"libmpi_usempif08.so.40":         openmpi,
+		"libmpi_usempi_ignore_tkr.so.40": openmpi,
+		"libmpichcxx.so.12":              {"libmpich.so.12"},
+		"libmpi_cxx.so.40":               openmpi,
 	} {
 		t.Run(companion, func(t *testing.T) {
-			theirs, _ := symbols(t, filepath.Join(system, c.real))
+			if !isThere(t, companion) {
+				return
+			}
 			_, needed := symbols(t, filepath.Join(system, companion))
-			ours := map[string]bool{}
-			for _, f := range c.fronts {
-				defined, _ := symbols(t, filepath.Join(buildTree(t), "lib/ckpt/front", f))
-				for name := range defined {
-					ours[name] = true
+			ours, theirs := map[string]bool{}, map[string]bool{}
+			for _, library := range of {
+				for _, l := range []struct {
+					dir string
+					has map[string]bool
+				}{{fronts, ours}, {system, theirs}} {
+					file := filepath.Join(l.dir, library)
+					if _, err := os.Stat(file); err != nil && library != of[0] {
+						continue // Open MPI 6 has its second library, and others have not
+					}
+					defined, _ := symbols(t, file)
+					for name := range defined {
+						l.has[name] = true
+					}
 				}
 			}
 			for _, name := range needed {
-				if _, ok := theirs[name]; ok && !ours[name] {
+				if theirs[name] && !ours[name] {
 					t.Errorf("%s is missing", name)
 				}
 			}
@@ -102,9 +120,30 @@ func TestCompanions(t *testing.T) {
 	}
 }
 
+// isThere tells whether the distribution has a library of its Open MPI: there is no C++ in Open MPI 5.
+func isThere(t *testing.T, library string) bool {
+	t.Helper()
+	_, err := os.Stat(filepath.Join(system, library))
+	if err == nil {
+		return true
+	}
+	if _, four := os.Stat(filepath.Join(system, "libopen-rte.so.40")); library != "libmpi_cxx.so.40" || four == nil {
+		t.Error(err)
+	}
+	t.Logf("this Open MPI has no %s", library)
+	return false
+}
+
 // TestReplaced: each function of ours in libmpi_mpifh and libmpi_cxx has the names of the real one.
 func TestReplaced(t *testing.T) {
-	for library, least := range map[string]int{"libmpi_mpifh.so.40": 25, "libmpi_cxx.so.40": 8} {
+	replaced := map[string]int{"libmpi_mpifh.so.40": 25, "libmpi_cxx.so.40": 8}
+	if f08, _ := symbols(t, filepath.Join(system, "libmpi_usempif08.so.40")); f08["ompi_gather_wrapper_f08"].Name != "" {
+		replaced["libmpi_usempif08.so.40"] = 60
+	}
+	for library, least := range replaced {
+		if !isThere(t, library) {
+			continue
+		}
 		ours, _ := symbols(t, filepath.Join(buildTree(t), "lib/ckpt/front", library))
 		theirs, _ := symbols(t, filepath.Join(system, library))
 		address := map[uint64]bool{}
@@ -144,6 +183,11 @@ func TestCoverageTable(t *testing.T) {
 	for column, implementation := range []string{"MPICH 4.0", "Open MPI 4.1"} {
 		library := []string{"libmpich.so.12", "libmpi.so.40"}[column]
 		theirs, _ := symbols(t, filepath.Join(system, library))
+		newer := []string{"MPI_Status_get_source", "MPI_Alltoallw_init"}[column]
+		if theirs[newer].Name != "" {
+			t.Logf("the table is about %s, and this distribution has a newer one, with %s", implementation, newer)
+			continue
+		}
 		ours, _ := symbols(t, filepath.Join(buildTree(t), "lib/ckpt/front", library))
 		listed := map[string]bool{}
 		for _, row := range regexp.MustCompile("(?m)^\\| `(MPI_\\w+)` \\| (.*?) \\| (.*?) \\|").FindAllStringSubmatch(string(text), -1) {

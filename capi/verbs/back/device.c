@@ -5,6 +5,22 @@
 
 #include <fcntl.h>
 
+// After a restart the program finds its devices by their names, whatever stands for them here.
+static void under_former_names(struct v_about *about, int n) {
+    for (const struct v_device *d = root ? root->devices : NULL; d; d = d->next) {
+        char name[IBV_SYSFS_NAME_MAX], why[300];
+        bool here = false;
+        for (int i = 0; i < n; i++) here = here || !strcmp(about[i].name, d->d.name);
+        if (here || device_name(d->d.name, name, why, sizeof why)) continue;
+        for (int i = 0; i < n; i++) {
+            if (strcmp(about[i].name, name)) continue;
+            memcpy(about[i].name, d->d.name, sizeof about[i].name);
+            about[i].guid = d->guid;
+            break;
+        }
+    }
+}
+
 long f_devices(const long *a) {
     struct v_about *about = ARG(struct v_about *, 0);
     int max = ARG(int, 1), n = 0;
@@ -23,6 +39,7 @@ long f_devices(const long *a) {
         about[i].index = real.ibv_get_device_index(list[i]);
     }
     real.ibv_free_device_list(list);
+    under_former_names(about, n);
     return n;
 }
 
@@ -104,6 +121,17 @@ static void look_at_ports(struct v_context *c) {
     }
 }
 
+// What is not offered is not promised.
+static void mask(struct ibv_device_attr *d) {
+    d->max_fmr = d->max_rdd = d->max_ee = 0;
+    d->max_raw_ipv6_qp = d->max_raw_ethy_qp = 0;
+    d->max_qp_wr = d->max_qp_wr > 16 ? d->max_qp_wr - 8 : d->max_qp_wr; // some are ours
+    d->max_srq_wr = d->max_srq_wr > 16 ? d->max_srq_wr - 8 : d->max_srq_wr;
+    d->max_cqe = d->max_cqe > 256 ? d->max_cqe - 64 : d->max_cqe;
+    d->device_cap_flags &=
+        ~(unsigned)(IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC | IBV_DEVICE_MANAGED_FLOW_STEERING);
+}
+
 uint8_t device_gid_index(const struct v_context *c, int port, uint8_t index) {
     const struct v_device *d = (const struct v_device *)c->v.context.device;
     const struct ports *now = (const struct ports *)c->lower;
@@ -141,12 +169,17 @@ int device_open(struct v_context *c, const char *name) {
         now->rd_atomics_asked = attr.max_qp_init_rd_atom;
     }
     look_at_ports(c);
+    real.ibv_query_device(rc, &now->limits);
+    mask(&now->limits);
     return 0;
 }
 
 long f_open(const long *a) {
     struct v_context *c = ARG(struct v_context *, 0);
+    char name[IBV_SYSFS_NAME_MAX], why[300];
     int e = device_open(c, c->v.context.device->name);
+    if (e == ENODEV && !device_name(c->v.context.device->name, name, why, sizeof why))
+        e = device_open(c, name);
     if (!e) list_add(&root->contexts, &c->node);
     return e;
 }
@@ -159,19 +192,6 @@ long f_close(const long *a) {
     list_remove(&c->node);
     free((void *)c->lower);
     return 0;
-}
-
-// What is not offered is not promised.
-static void mask(struct ibv_device_attr *d) {
-    d->max_mw = 0;
-    d->max_fmr = d->max_rdd = d->max_ee = 0;
-    d->max_raw_ipv6_qp = d->max_raw_ethy_qp = 0;
-    d->max_qp_wr = d->max_qp_wr > 16 ? d->max_qp_wr - 8 : d->max_qp_wr; // some are ours
-    d->max_srq_wr = d->max_srq_wr > 16 ? d->max_srq_wr - 8 : d->max_srq_wr;
-    d->max_cqe = d->max_cqe > 256 ? d->max_cqe - 64 : d->max_cqe;
-    d->device_cap_flags &=
-        ~(unsigned)(IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B |
-                    IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_XRC | IBV_DEVICE_MANAGED_FLOW_STEERING);
 }
 
 long f_device(const long *a) {

@@ -57,6 +57,13 @@ size_t drain_holds(char *why, size_t bytes) {
                 "queue pair 0x%06x is connected to %s, queue pair 0x%06x, which is no process of this job\n",
                 q->q.qp_num, where, q->attr.dest_qp_num);
     }
+    EACH(v_context, x, root->contexts) {
+        if (event_waits(x) && n < bytes)
+            n += (size_t)snprintf(
+                why + n, bytes - n,
+                "more than %d asynchronous events of the InfiniBand device %s wait for the program\n",
+                V_ASYNC, x->v.context.device->name);
+    }
     EACH(v_cq, c, root->cqs) {
         if (c->overrun && n < bytes)
             n += (size_t)snprintf(why + n, bytes - n,
@@ -198,7 +205,9 @@ static void hear(const uint8_t *in, size_t bytes) {
 
 // ---- sends without a completion ---------------------------------------------------------------------
 
-static bool is_send(int op) { return op == IBV_WR_SEND || op == IBV_WR_SEND_WITH_IMM; }
+static bool is_send(int op) {
+    return op == IBV_WR_SEND || op == IBV_WR_SEND_WITH_IMM || op == IBV_WR_SEND_WITH_INV;
+}
 
 // The last operation that nothing signaled follows and that the peer's count does not prove; NULL: there is none.
 static const struct v_send *unproved(struct v_qp *q) {
@@ -240,7 +249,7 @@ static void probe(struct v_qp *q) {
     }
     struct v_send own = {.opcode = (uint8_t)w.opcode,
                          .signaled = 1,
-                         .own = 1,
+                         .own = V_OWN,
                          .takes = q->takes_posted,
                          .remote = s->remote,
                          .rkey = s->rkey};

@@ -74,6 +74,10 @@ static long (*const functions[V_FUNCTIONS])(const long *) = {
     [V_ARM] = f_arm,
     [V_TEXT] = f_text,
     [V_RATE] = f_rate,
+    [V_MR_AGAIN] = f_mr_again,
+    [V_MW] = f_mw,
+    [V_MW_END] = f_mw_end,
+    [V_BIND] = f_bind,
 };
 
 static int load(uint64_t at) {
@@ -86,15 +90,21 @@ static int load(uint64_t at) {
     r->ranks = verbs_host.ranks;
     r->fixed = verbs_host.ranks > 1;
     root = r;
+    if (!r->devices) return 0;
+    const char *wrong = real_without_devices(); // it is a restarted program
+    if (wrong) say("no InfiniBand device here, and not over TCP either: %s", wrong);
     return 0;
 }
 
 static int used(void) { return root && root->contexts; }
 static uint64_t root_at(void) { return (uint64_t)root; }
 
+static int over_tcp(void) { return real_over_tcp; }
+
 static const struct verbs_calls calls = {
     .used = used,
     .root = root_at,
+    .tcp = over_tcp,
     .holds = drain_holds,
     .descriptors = bells,
     .turn = drain_turn,

@@ -4,6 +4,7 @@
 #include "verbs/back/lower.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -119,6 +120,10 @@ static bool take_async(struct v_context *c, struct ibv_async_event *e) {
     if (real.ibv_get_async_event(REAL_CONTEXT(c), e)) return false;
     struct ibv_async_event copy = *e;
     switch (e->event_type) {
+    case IBV_EVENT_DEVICE_FATAL:
+        say("the InfiniBand device %s is gone: what the program has on it has failed",
+            c->v.context.device->name);
+        break;
     case IBV_EVENT_CQ_ERR:
         e->element.cq = &((struct v_cq *)copy.element.cq->cq_context)->q;
         break;
@@ -175,6 +180,12 @@ void events_keep(void) {
         while (x->bell.kept < V_ASYNC && take_async(x, &x->async[x->bell.kept])) ring(&x->bell);
         give(&x->bell.lock);
     }
+}
+
+// Whether there is an event for which there is no place.
+bool event_waits(struct v_context *c) {
+    struct pollfd p = {.fd = c->bell.real, .events = POLLIN};
+    return c->bell.kept == V_ASYNC && poll(&p, 1, 0) == 1;
 }
 
 int bells(int *list, int max) {

@@ -122,18 +122,29 @@ void ids_mr(struct v_mr *m, bool number) {
     ENTER(mrs, m->m.lkey, m, chain);
 }
 
-// Nobody knows the keys any more when this returns.
+void ids_mw(struct v_mw *w) {
+    take(&number_lock);
+    w->w.rkey = w->rkey;
+    if (root->fixed || mr_of(w->rkey)) w->w.rkey = next_key();
+    give(&number_lock);
+}
+
+// Nobody knows the real key any more when this returns.
+void ids_changed(uint64_t *asked, uint32_t rkey) {
+    for (int r = 0; r < V_RANKS; r++)
+        if (asked[r / 64] >> (r % 64) & 1) {
+            if (r == root->rank)
+                ids_answer(r, VERBS_FORGET, rkey, NULL, 0);
+            else
+                verbs_host.ask(r, VERBS_FORGET, rkey, NULL, 0);
+        }
+}
+
 void ids_mr_end(struct v_mr *m) {
     take(&lists_lock);
     REMOVE(mrs, v_mr, m->m.lkey, m, chain);
     give(&lists_lock);
-    for (int r = 0; r < V_RANKS; r++)
-        if (m->asked[r / 64] >> (r % 64) & 1) {
-            if (r == root->rank)
-                ids_answer(r, VERBS_FORGET, m->m.rkey, NULL, 0);
-            else
-                verbs_host.ask(r, VERBS_FORGET, m->m.rkey, NULL, 0);
-        }
+    ids_changed(m->asked, m->m.rkey);
 }
 
 void ids_qp(struct v_qp *q, bool number) {
@@ -152,6 +163,15 @@ void ids_qp(struct v_qp *q, bool number) {
     ENTER(real_qps, q->real_num, q, real_chain);
 }
 
+void ids_qp_hide(struct v_qp *q, bool hide) {
+    take(&lists_lock);
+    if (hide)
+        REMOVE(qps, v_qp, q->q.qp_num, q, chain);
+    else
+        ENTER(qps, q->q.qp_num, q, chain);
+    give(&lists_lock);
+}
+
 void ids_qp_end(struct v_qp *q) {
     take(&lists_lock);
     REMOVE(qps, v_qp, q->q.qp_num, q, chain);
@@ -166,7 +186,7 @@ uint32_t ids_lkey(uint32_t lkey) {
     return found ? found->lkey : ~lkey;
 }
 
-static int ask(int rank, int question, uint32_t id, void *answer, size_t bytes) {
+int ids_ask(int rank, int question, uint32_t id, void *answer, size_t bytes) {
     memset(answer, 0, bytes);
     if (rank == root->rank) return ids_answer(rank, question, id, answer, bytes);
     return verbs_host.ask(rank, question, id, answer, bytes);
@@ -181,7 +201,7 @@ uint32_t ids_rkey(struct v_qp *q, uint32_t rkey) {
     struct verbs_who who = {0};
     if (!cached(id, &who)) {
         struct verbs_key key;
-        if (ask(q->peer, VERBS_KEY, rkey, &key, sizeof key) || !key.known) return 0;
+        if (ids_ask(q->peer, VERBS_KEY, rkey, &key, sizeof key) || !key.known) return 0;
         who.real = key.real;
         take(&cache_lock);
         bool same = then == epoch;
@@ -201,7 +221,15 @@ int ids_rank_of(uint32_t qpn) {
 
 bool ids_who(uint32_t qpn, struct verbs_who *who) {
     int r = ids_rank_of(qpn);
-    return r >= 0 && !ask(r, VERBS_WHO, qpn, who, sizeof *who) && who->known;
+    if (r < 0 || ids_ask(r, VERBS_WHO, qpn, who, sizeof *who) || !who->known) return false;
+    if (who->tcp == (uint32_t)real_over_tcp) return true;
+    static bool said;
+    if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
+        say("rank %d has its InfiniBand %s, and rank %d %s: they cannot reach each other; all ranks must have the same "
+            "(CKPT_VERBS)",
+            root->rank, real_over_tcp ? "over TCP" : "on an adapter", r,
+            who->tcp ? "over TCP" : "on an adapter");
+    return false;
 }
 
 uint32_t ids_real_qpn(uint32_t qpn) {
@@ -220,7 +248,7 @@ bool ids_back(uint32_t number, uint16_t slid, struct verbs_who *who) {
     bool found = false;
     for (int r = 0; r < (root->ranks ? root->ranks : 1); r++) {
         struct verbs_who one;
-        if (ask(r, VERBS_BACK, number, &one, sizeof one) || !one.known) continue;
+        if (ids_ask(r, VERBS_BACK, number, &one, sizeof one) || !one.known) continue;
         if (found && one.real_lid != slid) continue;
         *who = one;
         found = true;
@@ -286,10 +314,27 @@ int ids_answer(int from, int question, uint32_t id, void *answer, size_t bytes) 
     if (question == VERBS_KEY && bytes >= sizeof(struct verbs_key)) {
         struct verbs_key *k = answer;
         struct v_mr *m = mr_of(id);
+        uint64_t *asked = NULL;
         if (m && m->m.rkey == id) {
-            k->known = 1;
             k->real = m->rkey;
-            if (from < V_RANKS) m->asked[from / 64] |= 1ull << (from % 64);
+            asked = m->asked;
+        }
+        EACH(v_mw, w, root->mws) {
+            if (asked || !w->bound || w->w.rkey != id) continue;
+            k->real = w->rkey;
+            asked = w->asked;
+        }
+        k->known = asked != NULL;
+        if (asked && from < V_RANKS) asked[from / 64] |= 1ull << (from % 64);
+    } else if (question == VERBS_READY && bytes >= sizeof(struct verbs_ready)) {
+        struct verbs_ready *r = answer;
+        struct v_qp *q = ids_qp_of(id);
+        if (q) {
+            r->known = 1;
+            r->receives =
+                (uint32_t)(q->srq ? q->srq->posted - q->srq->done : q->receive_head - q->receive_tail);
+            r->draining = draining;
+            r->done = q->receives_done;
         }
     } else if ((question == VERBS_WHO || question == VERBS_BACK) && bytes >= sizeof(struct verbs_who)) {
         struct verbs_who *w = answer;
@@ -297,6 +342,7 @@ int ids_answer(int from, int question, uint32_t id, void *answer, size_t bytes) 
         if (q) {
             describe(q, w);
             w->known = 1;
+            w->tcp = real_over_tcp;
             w->real = question == VERBS_WHO ? q->real_num : q->q.qp_num;
         }
     }

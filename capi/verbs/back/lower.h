@@ -6,7 +6,9 @@
 //   real.c     the machine's libibverbs
 //   ids.c      numbers that programs see, and the real ones; questions to other ranks
 //   device.c   devices and ports; objects.c: all other objects; qp.c: queue pairs
+//   window.c   memory windows
 //   post.c     sends and receives; poll.c: completions; event.c: events
+//   rnr.c      a peer that has no receive for too long
 //   drain.c    nothing is under way any more; make.c: all is made again after a restart
 #ifndef VERBS_LOWER_H
 #define VERBS_LOWER_H
@@ -30,7 +32,7 @@
 #define REAL_FUNCTIONS(X) \
     X(ibv_get_device_list) X(ibv_free_device_list) X(ibv_get_device_guid) X(ibv_get_device_index) \
     X(ibv_open_device) X(ibv_close_device) X(ibv_query_device) X(ibv_query_port) X(ibv_query_gid) \
-    X(ibv_query_pkey) X(ibv_alloc_pd) X(ibv_dealloc_pd) X(ibv_reg_mr_iova2) X(ibv_dereg_mr) \
+    X(ibv_query_pkey) X(ibv_alloc_pd) X(ibv_dealloc_pd) X(ibv_reg_mr_iova2) X(ibv_rereg_mr) X(ibv_dereg_mr) \
     X(ibv_create_comp_channel) X(ibv_destroy_comp_channel) X(ibv_create_cq) X(ibv_resize_cq) \
     X(ibv_destroy_cq) X(ibv_get_cq_event) X(ibv_ack_cq_events) X(ibv_create_srq) X(ibv_modify_srq) \
     X(ibv_query_srq) X(ibv_destroy_srq) X(ibv_create_qp) X(ibv_modify_qp) X(ibv_query_qp) \
@@ -45,6 +47,7 @@ struct real {
 #undef X
 };
 extern struct real real;
+extern bool real_over_tcp;              // it is ours, over TCP
 const char *real_open(void);            // NULL, or what is wrong
 const char *real_without_devices(void); // the same, at a restart
 int real_port(struct ibv_context *c, int port, struct ibv_port_attr *attr);
@@ -77,19 +80,24 @@ static inline int error_number(void) { return errno ? errno : EIO; }
 #define REAL_QP(q) ((struct ibv_qp *)(q)->real)
 #define REAL_SRQ(s) ((struct ibv_srq *)(s)->real)
 #define CONTEXT(ibv) v_of(v_context, v.context, ibv)
+#define LIMITS(ibv) (&((const struct ports *)CONTEXT(ibv)->lower)->limits)
 
 // ---- ids.c ----------------------------------------------------------------------------------------
 void ids_clear(void);
 void ids_mr(struct v_mr *m, bool number); // enters it; number: gives it its keys
 void ids_mr_end(struct v_mr *m);
+void ids_mw(struct v_mw *w);                      // gives it its key
+void ids_changed(uint64_t *asked, uint32_t rkey); // the real one of this key is another now
 void ids_qp(struct v_qp *q, bool number);
 void ids_qp_end(struct v_qp *q);
+void ids_qp_hide(struct v_qp *q, bool hide); // its number leads to nothing
 struct v_qp *ids_qp_of(uint32_t number);
 struct v_qp *ids_real_qp(uint32_t number);
 uint32_t ids_lkey(uint32_t lkey);
 uint32_t ids_rkey(struct v_qp *q, uint32_t rkey);
 int ids_rank_of(uint32_t qpn);
 bool ids_who(uint32_t qpn, struct verbs_who *who); // a queue pair of the job
+int ids_ask(int rank, int question, uint32_t id, void *answer, size_t bytes);
 bool ids_back(uint32_t real, uint16_t slid, struct verbs_who *who);
 uint32_t ids_real_qpn(uint32_t qpn);
 bool ids_leads_to(const struct ibv_ah_attr *a, const struct verbs_who *who);
@@ -104,6 +112,7 @@ struct ports {                     // as they are now
     union ibv_gid gid[V_PORTS + 1][V_GIDS]; // those that stand for the ones that the program knows
     uint8_t gid_index[V_PORTS + 1][V_GIDS]; // and where they stand
     int rd_atomics, rd_atomics_asked;       // of a queue pair: that others may ask for, and it may ask for
+    struct ibv_device_attr limits;          // what is promised to the program
 };
 long f_devices(const long *), f_open(const long *), f_close(const long *), f_device(const long *),
     f_device_ex(const long *), f_port(const long *), f_gid(const long *), f_gid_ex(const long *),
@@ -115,9 +124,9 @@ int device_name(const char *wanted, char *name, char *why, size_t bytes);
 
 // ---- objects.c ------------------------------------------------------------------------------------
 long f_pd(const long *), f_pd_end(const long *), f_mr(const long *), f_mr_end(const long *),
-    f_cq(const long *), f_cq_resize(const long *), f_cq_end(const long *), f_srq(const long *),
-    f_srq_modify(const long *), f_srq_query(const long *), f_srq_end(const long *), f_ah(const long *),
-    f_ah_end(const long *);
+    f_mr_again(const long *), f_cq(const long *), f_cq_resize(const long *), f_cq_end(const long *),
+    f_srq(const long *), f_srq_modify(const long *), f_srq_query(const long *), f_srq_end(const long *),
+    f_ah(const long *), f_ah_end(const long *);
 int pd_make(struct v_pd *p), mr_make(struct v_mr *m), cq_make(struct v_cq *c), srq_make(struct v_srq *s);
 struct ibv_mr *pd_scratch(struct v_pd *p); // 8 bytes of our own
 struct ibv_ah *ah_to(struct v_ah *h, uint32_t qpn);
@@ -132,6 +141,7 @@ int qp_step(struct v_qp *q, enum ibv_qp_state state); // modifies the real one w
 enum { ID_SEND = 1, ID_RECEIVE, ID_SRQ, ID_BOUNCE, ID_SRQ_BOUNCE };
 #define WR_ID(kind, slot) ((uint64_t)(kind) << 56 | ((slot)&0xffffffffffull))
 long f_send(const long *), f_receive(const long *), f_srq_receive(const long *);
+void log_send(struct v_qp *q, uint64_t ordinal, const struct ibv_send_wr *w, uint64_t takes);
 int post_again(struct v_qp *q); // receives that the program has posted
 int post_srq_again(struct v_srq *s);
 static inline struct v_receive *receive_of(struct v_qp *q, uint64_t ordinal) {
@@ -146,9 +156,19 @@ void messages_drop(struct v_messages *m);
 // ---- poll.c ---------------------------------------------------------------------------------------
 long f_poll(const long *), f_arm(const long *);
 int poll_real(struct v_cq *c, int n, struct ibv_wc *wc); // with its lock; what the program is to see
+void cq_keep_all(struct v_cq *c);                        // with its lock; what there is
+void cq_take_back(struct v_cq *c, uint32_t number);      // completions of a queue pair that is reset
 bool cq_keep(struct v_cq *c, const struct ibv_wc *wc);   // with its lock
 extern bool draining;
 extern uint64_t last_completion; // in a drain
+
+// ---- window.c -------------------------------------------------------------------------------------
+long f_mw(const long *), f_mw_end(const long *), f_bind(const long *);
+int mw_make(struct v_mw *w), mw_bind_again(struct v_mw *w);
+int mw_translate(struct ibv_send_wr *to, const struct ibv_send_wr *from); // an error number
+void mw_posted(struct v_qp *q, const struct ibv_send_wr *w);
+void mw_failed(uint32_t rkey);
+uint32_t mw_invalidated(uint32_t real_rkey);
 
 // ---- event.c --------------------------------------------------------------------------------------
 long f_channel(const long *), f_channel_end(const long *), f_event(const long *), f_async(const long *);
@@ -158,7 +178,11 @@ void took(struct v_bell *b); // a kept event, with the bell's lock
 int channel_make(struct v_channel *c);
 void event_for(struct v_cq *c); // the program is to hear of it; with the queue's lock
 void events_keep(void);         // takes all real events
+bool event_waits(struct v_context *c);
 int bells(int *list, int max);
+
+// ---- rnr.c ----------------------------------------------------------------------------------------
+void rnr_watch(void); // from now on
 
 // ---- drain.c, make.c ------------------------------------------------------------------------------
 size_t drain_holds(char *why, size_t bytes);

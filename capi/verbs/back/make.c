@@ -118,6 +118,9 @@ static int objects(char *why, size_t bytes) {
         if ((e = memory(m, &registered, why, bytes))) return e;
         ids_mr(m, false);
     }
+    EACH(v_mw, w, root->mws) {
+        if ((e = mw_make(w))) return fail(why, bytes, e, "memory window", w->w.rkey);
+    }
     EACH(v_channel, h, root->channels) {
         if ((e = channel_make(h))) return fail(why, bytes, e, "completion channel", (unsigned)h->c.fd);
     }
@@ -153,6 +156,9 @@ static int connect_all(char *why, size_t bytes) {
         if (!e && s != IBV_QPS_RESET && !q->srq && q->receive_slots) e = post_again(q);
         if (!e && (s == IBV_QPS_ERR || q->failed)) e = qp_step(q, IBV_QPS_ERR);
         if (e) return fail(why, bytes, e, "queue pair", q->q.qp_num);
+    }
+    EACH(v_mw, w, root->mws) {
+        if ((e = mw_bind_again(w))) return fail(why, bytes, e, "the binding of memory window", w->w.rkey);
     }
     EACH(v_multicast, m, root->multicasts) {
         if ((e = real.ibv_attach_mcast(REAL_QP(m->qp), &m->gid, m->lid)))

@@ -88,6 +88,34 @@ long f_mr_end(const long *a) {
     return e;
 }
 
+// Changes a registration.  The program's keys stay.
+long f_mr_again(const long *a) {
+    struct v_mr *m = ARG(struct v_mr *, 0);
+    struct ibv_mr *r = (struct ibv_mr *)m->real;
+    struct v_mr was = *m;
+    int flags = ARG(int, 1), e = 0;
+    errno = 0;
+    if (r)
+        e = real.ibv_rereg_mr(r, flags, flags & IBV_REREG_MR_CHANGE_PD ? REAL_PD(a[2]) : NULL, ARG(void *, 3),
+                              ARG(size_t, 4), ARG(int, 5));
+    if (e) {
+        *ARG(int *, 6) = error_number();
+        return e;
+    }
+    if (flags & IBV_REREG_MR_CHANGE_PD) m->m.pd = ARG(struct ibv_pd *, 2);
+    if (flags & IBV_REREG_MR_CHANGE_ACCESS) m->access = ARG(int, 5);
+    if (flags & IBV_REREG_MR_CHANGE_TRANSLATION)
+        m->m.addr = ARG(void *, 3), m->m.length = ARG(size_t, 4), m->iova = (uint64_t)m->m.addr;
+    if (!r && (e = mr_make(m))) { // its memory was not there after a restart
+        *m = was;
+        *ARG(int *, 6) = e;
+        return IBV_REREG_MR_ERR_CMD;
+    }
+    if (r) m->lkey = r->lkey, m->rkey = r->rkey;
+    if (m->lkey != was.lkey || m->rkey != was.rkey) ids_changed(m->asked, m->m.rkey);
+    return 0;
+}
+
 // ---- completion queues ------------------------------------------------------------------------------
 
 // Room for what a drain adds: it takes completions all the time.
@@ -109,7 +137,7 @@ int cq_make(struct v_cq *c) {
 
 long f_cq(const long *a) {
     struct v_cq *c = ARG(struct v_cq *, 0);
-    int e = cq_make(c);
+    int e = c->entries > LIMITS(c->q.context)->max_cqe ? EINVAL : cq_make(c);
     if (!e) list_add(&root->cqs, &c->node);
     return e;
 }
@@ -118,7 +146,9 @@ long f_cq_resize(const long *a) {
     struct v_cq *c = ARG(struct v_cq *, 0);
     struct ibv_wc **ring = ARG(struct ibv_wc **, 2), *former = c->kept;
     uint32_t capacity = ARG(uint32_t, 3), n = 0;
+    if (ARG(int, 1) > LIMITS(c->q.context)->max_cqe) return EINVAL;
     take(&c->lock);
+    cq_keep_all(c); // what nobody has polled must have room, and the real queue is longer
     int e = c->head - c->tail > (uint32_t)ARG(int, 1) ? EINVAL
                                                       : real.ibv_resize_cq(REAL_CQ(c), ARG(int, 1) + OURS);
     if (!e) {
@@ -152,6 +182,7 @@ long f_cq_end(const long *a) {
 int srq_make(struct v_srq *s) {
     struct ibv_srq_init_attr init = {.srq_context = s, .attr = s->attr};
     init.attr.max_wr += 1; // for a receive of our own
+    if (!init.attr.max_sge) init.attr.max_sge = 1;
     init.attr.srq_limit = 0;
     errno = 0;
     struct ibv_srq *r = real.ibv_create_srq(REAL_PD(s->s.pd), &init);
@@ -168,7 +199,7 @@ int srq_make(struct v_srq *s) {
 
 long f_srq(const long *a) {
     struct v_srq *s = ARG(struct v_srq *, 0);
-    int e = srq_make(s);
+    int e = s->attr.max_wr > (uint32_t)LIMITS(s->s.context)->max_srq_wr ? EINVAL : srq_make(s);
     if (!e) list_add(&root->srqs, &s->node);
     return e;
 }

@@ -70,11 +70,16 @@ static bool settle(struct ibv_wc *w) {
     uint64_t id = w->wr_id & 0xffffffffffull;
     int kind = (int)(w->wr_id >> 56);
     if (!q) return false; // of one that was destroyed
-    if (w->status != IBV_WC_SUCCESS) q->failed = 1;
+    if (w->status != IBV_WC_SUCCESS) {
+        bool rnr = kind == ID_SEND && q->failed == V_FAILED_RNR;
+        if (rnr) w->status = IBV_WC_RNR_RETRY_EXC_ERR;
+        if (rnr || q->failed != V_FAILED_RNR) q->failed = V_FAILED;
+    }
     if (kind == ID_SEND) {
         uint64_t ordinal = ORDINAL(q->send_tail, id);
         const struct v_send *s = &q->send[ordinal & q->send_mask];
-        bool own = s->own;
+        bool own = s->own == V_OWN || (s->own == V_OWN_END && w->status == IBV_WC_SUCCESS);
+        if (s->opcode == IBV_WR_BIND_MW && w->status != IBV_WC_SUCCESS) mw_failed(s->rkey);
         w->wr_id = s->wr_id;
         w->qp_num = q->q.qp_num;
         q->takes_done = s->takes;
@@ -83,6 +88,7 @@ static bool settle(struct ibv_wc *w) {
         return !own;
     }
     bool message = w->status != IBV_WC_WR_FLUSH_ERR;
+    if (message && w->wc_flags & IBV_WC_WITH_INV) w->invalidated_rkey = mw_invalidated(w->invalidated_rkey);
     if (message) q->receives_done++;
     if (kind == ID_BOUNCE) {
         bounced(q, &q->bounce, &q->kept, w);
@@ -132,6 +138,26 @@ bool cq_keep(struct v_cq *c, const struct ibv_wc *wc) {
     }
     c->kept[c->head++ & (c->capacity - 1)] = *wc;
     return true;
+}
+
+void cq_keep_all(struct v_cq *c) {
+    struct ibv_wc wc[32];
+    for (int n; (n = poll_real(c, 32, wc)) > 0;)
+        for (int i = 0; i < n; i++) cq_keep(c, &wc[i]);
+}
+
+// As adapters do it, or should: what a queue pair has completed before a reset is not seen after it.  What is real
+// still is taken first, since its places in the logs are good only now.
+void cq_take_back(struct v_cq *c, uint32_t number) {
+    take(&c->lock);
+    cq_keep_all(c);
+    uint32_t to = c->tail;
+    for (uint32_t from = c->tail; from != c->head; from++) {
+        const struct ibv_wc *w = &c->kept[from & (c->capacity - 1)];
+        if (w->qp_num != number) c->kept[to++ & (c->capacity - 1)] = *w;
+    }
+    c->head = to;
+    give(&c->lock);
 }
 
 long f_poll(const long *a) {

@@ -42,13 +42,18 @@ static int translate(struct v_qp *q, struct ibv_send_wr *to, const struct ibv_se
         if (!to->wr.ud.ah) return ENOMEM;
         to->wr.ud.remote_qpn = ids_real_qpn(from->wr.ud.remote_qpn);
         break;
+    case IBV_WR_SEND_WITH_INV:
+        to->invalidate_rkey = ids_rkey(q, from->invalidate_rkey);
+        break;
     default:
-        return EOPNOTSUPP;
+        return mw_translate(to, from);
     }
     return 0;
 }
 
-static void record(struct v_qp *q, uint64_t ordinal, const struct ibv_send_wr *w, uint64_t takes) {
+static bool of_window(int op) { return op == IBV_WR_BIND_MW || op == IBV_WR_LOCAL_INV; }
+
+void log_send(struct v_qp *q, uint64_t ordinal, const struct ibv_send_wr *w, uint64_t takes) {
     struct v_send *s = &q->send[ordinal & q->send_mask];
     s->wr_id = w->wr_id;
     s->opcode = (uint8_t)w->opcode;
@@ -57,6 +62,12 @@ static void record(struct v_qp *q, uint64_t ordinal, const struct ibv_send_wr *w
     s->takes = takes;
     s->own = 0;
     s->length = 0;
+    if (of_window(w->opcode)) { // never without a completion below: no probe is like them
+        s->own = s->signaled ? 0 : V_OWN_END;
+        s->signaled = 1;
+        s->rkey = w->opcode == IBV_WR_BIND_MW ? w->bind_mw.rkey : w->invalidate_rkey;
+        return;
+    }
     for (int i = 0; i < w->num_sge; i++) s->length += w->sg_list[i].length;
     bool atomic = w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
     s->remote = atomic ? w->wr.atomic.remote_addr : w->wr.rdma.remote_addr;
@@ -85,7 +96,8 @@ long f_send(const long *a) {
                 e = translate(q, &chunk[n], w, sges + used);
             if (e) break;
             takes += takes_receive(w->opcode);
-            record(q, ordinal, w, takes);
+            log_send(q, ordinal, w, takes);
+            if (of_window(w->opcode)) chunk[n].send_flags |= IBV_SEND_SIGNALED;
             chunk[n].wr_id = WR_ID(ID_SEND, ordinal);
             chunk[n].next = NULL;
             if (n) chunk[n - 1].next = &chunk[n];
@@ -103,6 +115,8 @@ long f_send(const long *a) {
         if (posted) {
             q->takes_posted = q->send[(q->send_head + (uint64_t)posted - 1) & q->send_mask].takes;
             q->send_head += (uint64_t)posted;
+            for (int i = 0; i < posted; i++)
+                if (of_window(origin[i]->opcode)) mw_posted(q, origin[i]);
         }
         if (r) e = r, stopped = origin[posted];
         if (e && bad) *bad = stopped;

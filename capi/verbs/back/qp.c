@@ -32,7 +32,9 @@ int qp_make(struct v_qp *q) {
 
 long f_qp(const long *a) {
     struct v_qp *q = ARG(struct v_qp *, 0);
-    int e = qp_make(q);
+    const struct ibv_qp_cap *cap = &q->init.cap;
+    uint32_t most = (uint32_t)LIMITS(q->q.context)->max_qp_wr;
+    int e = cap->max_send_wr > most || (!q->srq && cap->max_recv_wr > most) ? EINVAL : qp_make(q);
     if (e) return e;
     ids_qp(q, true);
     list_add(&root->qps, &q->node);
@@ -86,6 +88,13 @@ static bool lead(struct v_qp *q, struct ibv_qp_attr *attr, int mask, struct verb
     return true;
 }
 
+// Below, an adapter does not give up for want of receives (rnr.c).
+static void patient(struct v_qp *q, struct ibv_qp_attr *attr, int mask) {
+    if (!(mask & IBV_QP_RNR_RETRY) || q->peer < 0 || attr->rnr_retry >= 7) return;
+    attr->rnr_retry = 7;
+    rnr_watch();
+}
+
 static void forget(struct v_qp *q) {
     q->send_tail = q->send_proved = q->send_head;
     q->receive_tail = q->receive_head;
@@ -105,6 +114,7 @@ long f_qp_modify(const long *a) {
     bool rtr = mask & IBV_QP_STATE && attr.qp_state == IBV_QPS_RTR;
     struct verbs_who who;
     lead(q, &attr, mask, &who);
+    patient(q, &attr, mask);
     int e = real.ibv_modify_qp(REAL_QP(q), &attr, mask);
     if (e) {
         q->peer = peer;
@@ -119,6 +129,8 @@ long f_qp_modify(const long *a) {
     }
     switch (attr.qp_state) {
     case IBV_QPS_RESET:
+        cq_take_back(q->send_cq, q->q.qp_num);
+        if (q->recv_cq != q->send_cq) cq_take_back(q->recv_cq, q->q.qp_num);
         forget(q);
         break;
     case IBV_QPS_INIT:
@@ -170,6 +182,7 @@ int qp_step(struct v_qp *q, enum ibv_qp_state state) {
     attr.qp_state = state;
     if (state == IBV_QPS_RTR) known = lead(q, &attr, mask, &peer);
     fit(q, &attr, known ? &peer : NULL);
+    patient(q, &attr, mask);
     return real.ibv_modify_qp(REAL_QP(q), &attr, mask | IBV_QP_STATE);
 }
 
@@ -187,6 +200,7 @@ long f_qp_query(const long *a) {
         attr->path_mtu = q->attr.path_mtu;
         attr->max_dest_rd_atomic = q->attr.max_dest_rd_atomic;
     }
+    if (q->to_rts & IBV_QP_RNR_RETRY) attr->rnr_retry = q->attr.rnr_retry;
     if (q->to_rts & IBV_QP_MAX_QP_RD_ATOMIC) attr->max_rd_atomic = q->attr.max_rd_atomic;
     q->q.state = attr->qp_state;
     return 0;
@@ -194,8 +208,12 @@ long f_qp_query(const long *a) {
 
 long f_qp_end(const long *a) {
     struct v_qp *q = ARG(struct v_qp *, 0);
+    ids_qp_hide(q, true); // what looks for it by its number finds a real one
     int e = real.ibv_destroy_qp(REAL_QP(q));
-    if (e) return e;
+    if (e) {
+        ids_qp_hide(q, false);
+        return e;
+    }
     ids_qp_end(q);
     // Nobody polls a queue with a completion of this one in hand.
     take(&q->send_cq->lock);

@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 
 struct real real;
+bool real_over_tcp;
 
 static char why[1000];
 
@@ -37,7 +38,9 @@ static const char *real_tcp(void) {
     int n = end ? (int)(end + 1 - here.dli_fname) : 0;
     if (snprintf(path, sizeof path, "%.*s%s", n, n ? here.dli_fname : "", name) >= (int)sizeof path)
         return "its path is too long";
-    return functions_of(dlopen(path, RTLD_NOW | RTLD_LOCAL), name);
+    const char *wrong = functions_of(dlopen(path, RTLD_NOW | RTLD_LOCAL), name);
+    if (!wrong) real_over_tcp = true;
+    return wrong;
 }
 
 const char *real_open(void) {

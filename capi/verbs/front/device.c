@@ -10,11 +10,10 @@
 #include <unistd.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct v_device *known; // for ever: programs keep devices longer than lists
-
+// For ever: programs keep devices longer than lists.
 static struct v_device *device_of(const struct v_about *a) {
     struct v_device *d;
-    for (d = known; d; d = d->next)
+    for (d = front_root.devices; d; d = d->next)
         if (!strcmp(d->d.name, a->name)) return d;
     d = calloc(1, sizeof *d);
     if (!d) return NULL;
@@ -26,8 +25,8 @@ static struct v_device *device_of(const struct v_about *a) {
     d->d.transport_type = a->transport_type;
     d->guid = a->guid;
     d->index = a->index;
-    d->next = known;
-    return known = d;
+    d->next = front_root.devices;
+    return front_root.devices = d;
 }
 
 enum { DEVICES = 64 };
@@ -75,15 +74,17 @@ API struct ibv_context *ibv_open_device(struct ibv_device *device) {
     c->v.sz = sizeof c->v;
     c->v.context.device = device;
     c->v.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
-    c->v.context.cmd_fd = -1;
+    // Programs may duplicate it, to import the device elsewhere; that is refused.
+    c->v.context.cmd_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (c->v.context.cmd_fd < 0) return FAILED(errno, c);
     pthread_mutex_init(&c->v.context.mutex, NULL);
     front_fill(&c->v);
-    int e = front_bell(&c->bell);
-    if (e) return FAILED(e, c);
+    long r = front_bell(&c->bell);
     c->v.context.async_fd = c->bell.fd;
-    long r = CROSS(V_OPEN, (long)c);
+    if (!r) r = CROSS(V_OPEN, (long)c);
     if (r) {
         front_bell_end(&c->bell);
+        close(c->v.context.cmd_fd);
         return FAILED(r, c);
     }
     return &c->v.context;
@@ -94,6 +95,7 @@ API int ibv_close_device(struct ibv_context *context) {
     long r = CROSS(V_CLOSE, (long)c);
     if (r) return (int)r;
     front_bell_end(&c->bell);
+    close(context->cmd_fd);
     pthread_mutex_destroy(&context->mutex);
     free(c);
     return 0;

@@ -22,6 +22,7 @@
 #define CROSS(number, ...) ((long)front_cross((number), (const long[]){__VA_ARGS__}))
 long front_cross(enum v_function number, const long *args);
 long front_load(void); // 0, or an error number; once
+extern struct v_root front_root;
 
 // A result of ours as functions of libibverbs give it: NULL and errno, or the object.
 #define FAILED(error, object) (free(object), errno = (int)(error), NULL)
@@ -37,6 +38,9 @@ struct v_cq *front_cq(struct ibv_context *context, int cqe, void *cq_context,
                       struct ibv_comp_channel *channel, int vector); // cq.c
 int front_build(struct v_qp *qp);                                    // qp_ex.c
 struct ibv_qp *front_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
+struct ibv_mw *front_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type); // window.c
+int front_dealloc_mw(struct ibv_mw *mw);                                 // window.c
+int front_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
 struct ibv_cq_ex *front_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
 
 #endif

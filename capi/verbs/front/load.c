@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-static struct v_root root;
+struct v_root front_root;
 static int loaded;
 static long failure;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -17,20 +17,33 @@ static long call(unsigned fn, const long *args) {
     return r;
 }
 
+static long load(void) {
+    long r = call(CKPT_FN_LOAD_VERBS, (const long[]){(long)&front_root});
+    return r < 0 ? -r : r;
+}
+
 long front_load(void) {
     if (__atomic_load_n(&loaded, __ATOMIC_ACQUIRE)) return failure;
     pthread_mutex_lock(&mutex);
     if (!loaded) {
-        root.magic = V_MAGIC;
-        root.version = V_VERSION;
-        root.bytes = sizeof root;
-        v_sizes(root.sizes);
-        long r = call(CKPT_FN_LOAD_VERBS, (const long[]){(long)&root});
-        failure = r < 0 ? -r : r;
+        front_root.magic = V_MAGIC;
+        front_root.version = V_VERSION;
+        front_root.bytes = sizeof front_root;
+        v_sizes(front_root.sizes);
+        failure = load();
         __atomic_store_n(&loaded, 1, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&mutex);
     return failure;
 }
 
-long front_cross(enum v_function number, const long *args) { return call(CKPT_FN_VERBS + number, args); }
+// A program that had no device open is continued without anything of verbs below (ckpt/infiniband.go).
+static long begin_again(enum v_function number, const long *args) {
+    if (!load()) return call(CKPT_FN_VERBS + number, args);
+    return number == V_DEVICES ? -ENOSYS : ENOSYS;
+}
+
+long front_cross(enum v_function number, const long *args) {
+    long r = call(CKPT_FN_VERBS + number, args);
+    return __builtin_expect(r == -ENOSYS, 0) ? begin_again(number, args) : r;
+}

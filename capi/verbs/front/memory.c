@@ -3,6 +3,8 @@
 // memory.c: protection domains and registered memory.
 #include "verbs/front/front.h"
 
+#include <stdbool.h>
+
 API struct ibv_pd *ibv_alloc_pd(struct ibv_context *context) {
     struct v_pd *p = calloc(1, sizeof *p);
     if (!p) return NULL;
@@ -19,7 +21,7 @@ API int ibv_dealloc_pd(struct ibv_pd *pd) {
 
 API struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
                                     unsigned access) {
-    if (access & (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_MW_BIND)) return FAILED(EOPNOTSUPP, NULL);
+    if (access & IBV_ACCESS_ON_DEMAND) return FAILED(EOPNOTSUPP, NULL);
     struct v_mr *m = calloc(1, sizeof *m);
     if (!m) return NULL;
     m->iova = iova;
@@ -47,12 +49,19 @@ API int ibv_dereg_mr(struct ibv_mr *mr) {
     return (int)r;
 }
 
-// What is never offered.
 API int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access) {
-    (void)mr, (void)flags, (void)pd, (void)addr, (void)length, (void)access;
-    errno = EOPNOTSUPP;
-    return IBV_REREG_MR_ERR_INPUT;
+    int error = EINVAL;
+    bool bad = flags & ~IBV_REREG_MR_FLAGS_SUPPORTED || (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS)) ||
+               (flags & IBV_REREG_MR_CHANGE_TRANSLATION && (!length || !addr));
+    if (!bad && access & IBV_ACCESS_ON_DEMAND) bad = true, error = EOPNOTSUPP;
+    long r = bad ? IBV_REREG_MR_ERR_INPUT
+                 : CROSS(V_MR_AGAIN, (long)v_of(v_mr, m, mr), flags, (long)pd, (long)addr, (long)length,
+                         access, (long)&error);
+    if (r) errno = error;
+    return (int)r;
 }
+
+// What is never offered.
 API struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
                                      int access) {
     (void)pd, (void)offset, (void)length, (void)iova, (void)fd, (void)access;

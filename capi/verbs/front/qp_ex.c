@@ -92,6 +92,26 @@ static void wr_fetch_add(struct ibv_qp_ex *x, uint32_t rkey, uint64_t addr, uint
     atomic(q, IBV_WR_ATOMIC_FETCH_AND_ADD, rkey, addr, add, 0);
 }
 
+static void wr_bind_mw(struct ibv_qp_ex *x, struct ibv_mw *mw, uint32_t rkey,
+                       const struct ibv_mw_bind_info *info) {
+    MINE;
+    struct ibv_send_wr *w = one_more(q, IBV_WR_BIND_MW);
+    if (!w) return;
+    w->bind_mw.mw = mw;
+    w->bind_mw.rkey = rkey;
+    w->bind_mw.bind_info = *info;
+}
+static void wr_local_inv(struct ibv_qp_ex *x, uint32_t rkey) {
+    MINE;
+    struct ibv_send_wr *w = one_more(q, IBV_WR_LOCAL_INV);
+    if (w) w->invalidate_rkey = rkey;
+}
+static void wr_send_inv(struct ibv_qp_ex *x, uint32_t rkey) {
+    MINE;
+    struct ibv_send_wr *w = one_more(q, IBV_WR_SEND_WITH_INV);
+    if (w) w->invalidate_rkey = rkey;
+}
+
 static void wr_set_ud_addr(struct ibv_qp_ex *x, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey) {
     MINE;
     struct ibv_send_wr *w = last(q);
@@ -161,6 +181,9 @@ int front_build(struct v_qp *q) {
     x->wr_send_imm = wr_send_imm;
     x->wr_atomic_cmp_swp = wr_cmp_swp;
     x->wr_atomic_fetch_add = wr_fetch_add;
+    x->wr_bind_mw = wr_bind_mw;
+    x->wr_local_inv = wr_local_inv;
+    x->wr_send_inv = wr_send_inv;
     x->wr_set_ud_addr = wr_set_ud_addr;
     x->wr_set_sge = wr_set_sge;
     x->wr_set_sge_list = wr_set_sge_list;

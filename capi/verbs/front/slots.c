@@ -53,6 +53,9 @@ void front_fill(struct verbs_context *v) {
     v->context.ops.post_send = post_send;
     v->context.ops.post_recv = post_recv;
     v->context.ops.post_srq_recv = post_srq_recv;
+    v->context.ops.alloc_mw = front_alloc_mw;
+    v->context.ops.dealloc_mw = front_dealloc_mw;
+    v->context.ops.bind_mw = front_bind_mw;
     v->query_port = query_port;
     v->query_device_ex = query_device_ex;
     v->create_qp_ex = front_create_qp_ex;

@@ -18,7 +18,7 @@
 #include "verbs/soft/impl.h"
 #include "verbs/soft/engine.h"
 
-enum { POLLED_MS = 4, EVENTS = 32 };
+enum { POLLED_MS = 4, GONE_MS = 20, EVENTS = 32 };
 #define MS 1000000ull
 
 struct soft_adapter soft = {.lock = PTHREAD_MUTEX_INITIALIZER, .epoll = -1, .listener = -1, .wake = -1};
@@ -27,6 +27,18 @@ uint64_t soft_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+// For tests: a device that is pulled out.
+static void look_whether_gone(void) {
+    static uint64_t next;
+    uint64_t now = soft_now();
+    if (soft.lost || now < next) return;
+    next = now + GONE_MS * MS;
+    if (access(soft.gone, F_OK) != 0) return;
+    soft.lost = true;
+    soft_qp_fail_all();
+    soft.tell.lost();
 }
 
 int soft_limit(const char *name, int most) {
@@ -52,6 +64,7 @@ void soft_round(int wait) {
         uint64_t now = soft_now();
         if (now >= soft.next) soft_link_tick(now);
     }
+    if (soft.gone != NULL) look_whether_gone();
     if (!LIST_EMPTY(&soft.late)) soft_events_late();
     soft_link_sweep();
 }
@@ -141,7 +154,9 @@ static int start(const struct soft_net *net, const struct soft_tell *tell) {
     const char *delay = getenv("CKPTSOFT_ANSWER_DELAY_MS");
     soft.answer_delay = delay != NULL ? strtoull(delay, NULL, 10) * MS : 0;
     soft.hold = getenv("CKPTSOFT_HOLD");
+    soft.gone = getenv("CKPTSOFT_GONE");
     soft.hold_events = getenv("CKPTSOFT_HOLD_EVENTS");
+    soft.most_wrs = (uint32_t)soft_limit("CKPTSOFT_MOST_WRS", SOFT_WRS);
     soft.heeds_memlock = getenv("CKPTSOFT_MEMLOCK") != NULL;
     int rc;
     soft.epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -155,6 +170,7 @@ static int start(const struct soft_net *net, const struct soft_tell *tell) {
 }
 
 uint16_t soft_port(void) { return soft.port; }
+uint32_t soft_most_wrs(void) { return soft.most_wrs; }
 
 int soft_start(const struct soft_net *net, const struct soft_tell *tell) {
     pthread_mutex_lock(&soft.lock);

@@ -26,6 +26,8 @@ enum soft_op {
 enum {
     SOFT_WITH_IMM = 1,
     SOFT_SOLICITED = 2,
+    SOFT_INVALIDATES = 8, // the window whose key is in imm
+    SOFT_GLOBAL = 4,      // a datagram whose payload begins with a global route header
 };
 
 // Both ends are the same program on machines of one byte order. Payload follows a SEND, a WRITE and DATA.
@@ -58,6 +60,7 @@ struct soft_receive {
 struct soft_queue {
     struct soft_receive *ring;
     uint32_t size, head, tail; // head: the next one posted; tail: the next one used
+    uint32_t pieces;           // a receive has at most as many
     uint32_t limit;            // below so many receives a shared queue tells, once; 0: never
     const void *pd;
     void *of;
@@ -73,6 +76,7 @@ struct soft_send;
 struct soft_frame {
     STAILQ_ENTRY(soft_frame) behind;
     struct soft_header header;
+    struct ibv_grh route; // SOFT_GLOBAL
     struct iovec piece[SOFT_SGES + 1];
     int pieces;
     size_t sent, total;
@@ -132,6 +136,9 @@ struct soft_key {
     char *at;
     uint64_t iova;
     size_t length;
+    int window;              // its type; 0: it is a region
+    struct soft_key *region; // that the window is bound to; NULL: it is not
+    unsigned windows;        // that are bound to this region
 };
 
 struct soft_cq {
@@ -184,6 +191,9 @@ struct soft_adapter {
     uint64_t next;         // when the next deadline comes; 0: there is none
     uint64_t answer_delay; // for tests, ns
     const char *hold;      // for tests: while this file exists no answer goes out
+    const char *gone;      // for tests: once this file exists there is no device
+    uint32_t most_wrs;     // of a queue; SOFT_WRS, or less for tests
+    bool lost;             // the device is gone
     // For tests, too: while this file exists no event goes out, as a kernel's comes later than its completion.
     const char *hold_events;
     LIST_HEAD(, soft_cq) late;
@@ -205,6 +215,7 @@ void soft_link_in(struct soft_link *link);
 void soft_link_watch(struct soft_link *link);
 void soft_link_tick(uint64_t now);
 void soft_link_sweep(void);
+void soft_link_let_go(void);
 
 // ---- request.c: the side that asks ----
 void soft_answer_begin(struct soft_link *link);
@@ -224,17 +235,21 @@ void soft_queue_filled(struct soft_queue *queue);
 
 // ---- queue.c ----
 void soft_complete(struct soft_cq *cq, const struct ibv_wc *wc, bool solicited);
-int soft_queue_init(struct soft_queue *queue, uint32_t size, const void *pd);
+int soft_queue_init(struct soft_queue *queue, uint32_t size, uint32_t pieces, const void *pd);
+void soft_cq_forget(struct soft_cq *cq, uint32_t number); // completions of a queue pair
 int soft_queue_post(struct soft_queue *queue, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 void soft_events_late(void);
 bool soft_queue_take(struct soft_queue *queue, struct soft_receive *into);
 
 // ---- memory.c ----
 // Where a range is that a key gives, or NULL: it gives no such range, for this domain and these rights.
+enum ibv_wc_status soft_window_bind(const struct ibv_send_wr *wr, const void *pd);
+bool soft_window_invalidate(uint32_t key, const void *pd);
 void *soft_memory(uint32_t key, const void *pd, uint64_t iova, uint64_t length, int access);
 
 // ---- pair.c ----
 struct soft_qp *soft_qp_find(uint32_t number);
 void soft_qp_fail(struct soft_qp *qp);
+void soft_qp_fail_all(void);
 
 #endif

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -21,6 +22,7 @@ enum {
     HELD_MS = 5,          // how often the file is looked for that holds answers back
     STRANGERS = 64,       // connections that have not said hello
     GREET_MS = 10000,     // how long they may take
+    LET_GO_MS = 200,
 };
 #define MS 1000000ull
 
@@ -239,6 +241,20 @@ void soft_link_out(struct soft_link *link, struct soft_frame *frame) {
     STAILQ_INSERT_TAIL(&link->out, frame, behind);
     link->backlog++;
     if (first && !link->connecting) soft_link_flush(link);
+}
+
+// An adapter has sent a datagram when it took it; here it may still wait for a connection. Who sends and ends must not
+// lose it by that, as far as the other side takes it soon.
+void soft_link_let_go(void) {
+    uint64_t until = soft_now() + LET_GO_MS * MS, now;
+    struct soft_link *link;
+    LIST_FOREACH(link, &soft.links, others) {
+        while (link->fd >= 0 && link->ours && link->qp == NULL && !STAILQ_EMPTY(&link->out) &&
+               (now = soft_now()) < until) {
+            struct pollfd p = {.fd = link->fd, .events = POLLOUT};
+            if (poll(&p, 1, (int)((until - now) / MS) + 1) > 0) soft_link_flush(link);
+        }
+    }
 }
 
 // ---- in ----

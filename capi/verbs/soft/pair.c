@@ -18,9 +18,10 @@ struct soft_qp *soft_qp_find(uint32_t number) {
 // ---- life ----
 
 static int check_init(const struct soft_qp_init *init) {
+    if (soft.lost) return EIO;
     if (init->type != IBV_QPT_RC && init->type != IBV_QPT_UC && init->type != IBV_QPT_UD) return EOPNOTSUPP;
     const struct ibv_qp_cap *cap = &init->cap;
-    bool fits = cap->max_send_wr <= SOFT_WRS && cap->max_recv_wr <= SOFT_WRS &&
+    bool fits = cap->max_send_wr <= soft.most_wrs && cap->max_recv_wr <= soft.most_wrs &&
                 cap->max_send_sge <= SOFT_SGES && cap->max_recv_sge <= SOFT_SGES &&
                 cap->max_inline_data <= SOFT_INLINE;
     return fits && init->send != NULL && init->receive != NULL ? 0 : EINVAL;
@@ -36,7 +37,8 @@ int soft_qp_new(const struct soft_qp_init *init, struct soft_qp **made) {
     qp->all_signaled = init->all_signaled, qp->send = init->send, qp->receive = init->receive,
     qp->of = init->of;
     STAILQ_INIT(&qp->sends);
-    rc = soft_queue_init(&qp->own, init->srq != NULL ? 0 : init->cap.max_recv_wr, init->pd);
+    rc = soft_queue_init(&qp->own, init->srq != NULL ? 0 : init->cap.max_recv_wr, init->cap.max_recv_sge,
+                         init->pd);
     qp->queue = init->srq != NULL ? init->srq : &qp->own;
     pthread_mutex_lock(&soft.lock);
     if (rc == 0) rc = soft.net.claim(soft.net.who, qp->lid, soft.port, &qp->number);
@@ -94,7 +96,12 @@ void soft_qp_fail(struct soft_qp *qp) {
     flush_receives(qp);
 }
 
-// Nothing is told of what was posted.
+void soft_qp_fail_all(void) {
+    struct soft_qp *qp;
+    for (int i = 0; i < SOFT_BUCKETS; i++) LIST_FOREACH(qp, &soft.qps[i], others) soft_qp_fail(qp);
+}
+
+// Nothing is told of what was posted, and what has been told but not been polled is taken back.
 static void reset(struct soft_qp *qp) {
     struct soft_send *send;
     qp->state = IBV_QPS_RESET; // so that nothing new is taken
@@ -107,11 +114,14 @@ static void reset(struct soft_qp *qp) {
     forget_requests(qp);
     qp->torn = false;
     qp->own.tail = qp->own.head;
+    soft_cq_forget(qp->send, qp->number);
+    soft_cq_forget(qp->receive, qp->number);
     qp->attr = (struct ibv_qp_attr){0};
 }
 
 void soft_qp_free(struct soft_qp *qp) {
     pthread_mutex_lock(&soft.lock);
+    if (qp->type == IBV_QPT_UD) soft_link_let_go();
     LIST_REMOVE(qp, others); // before its links are looked at again: it is nobody
     reset(qp);
     if (qp->queue->shared) qp->queue->users--;

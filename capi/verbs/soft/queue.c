@@ -83,6 +83,16 @@ void soft_events_late(void) {
     }
 }
 
+// A reset takes back what its queue pair has completed and nobody has polled.
+void soft_cq_forget(struct soft_cq *cq, uint32_t number) {
+    uint32_t to = cq->tail;
+    for (uint32_t from = cq->tail; from != cq->head; from++) {
+        const struct ibv_wc *wc = &cq->ring[from % cq->size];
+        if (wc->qp_num != number) cq->ring[to++ % cq->size] = *wc;
+    }
+    cq->head = to;
+}
+
 // On a machine with fewer processors than pollers, who finds nothing must let others run: a poller that does not
 // keeps its peer from sending what it polls for.
 enum { IDLE_YIELD = 50, IDLE_SLEEP = 60 };
@@ -90,7 +100,8 @@ enum { IDLE_YIELD = 50, IDLE_SLEEP = 60 };
 int soft_cq_poll(struct soft_cq *cq, int n, struct ibv_wc *wc) {
     pthread_mutex_lock(&soft.lock);
     if (cq->head == cq->tail) {
-        soft_asked();
+        // Who has armed the queue looks once more and sleeps: the thread is needed.
+        if (cq->armed == SOFT_UNARMED) soft_asked();
         soft_round(0);
         if (cq->head == cq->tail && ++cq->idle > IDLE_YIELD) {
             bool sleep = cq->idle > IDLE_SLEEP;
@@ -122,8 +133,8 @@ void soft_cq_arm(struct soft_cq *cq, bool solicited) {
 
 // ---- receives ----
 
-int soft_queue_init(struct soft_queue *queue, uint32_t size, const void *pd) {
-    *queue = (struct soft_queue){.size = size, .pd = pd};
+int soft_queue_init(struct soft_queue *queue, uint32_t size, uint32_t pieces, const void *pd) {
+    *queue = (struct soft_queue){.size = size, .pieces = pieces, .pd = pd};
     if (size == 0) return 0;
     queue->ring = calloc(size, sizeof *queue->ring);
     return queue->ring == NULL ? ENOMEM : 0;
@@ -132,7 +143,7 @@ int soft_queue_init(struct soft_queue *queue, uint32_t size, const void *pd) {
 int soft_queue_post(struct soft_queue *queue, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad) {
     int rc = 0;
     for (; wr != NULL; wr = wr->next) {
-        if (wr->num_sge < 0 || wr->num_sge > SOFT_SGES)
+        if (wr->num_sge < 0 || (uint32_t)wr->num_sge > queue->pieces)
             rc = EINVAL;
         else if (queue->head - queue->tail >= queue->size)
             rc = ENOMEM;
@@ -158,11 +169,11 @@ bool soft_queue_take(struct soft_queue *queue, struct soft_receive *into) {
     return true;
 }
 
-int soft_srq_new(const void *pd, uint32_t receives, void *of, struct soft_queue **made) {
-    if (receives < 1 || receives > SOFT_WRS) return EINVAL;
+int soft_srq_new(const void *pd, uint32_t receives, uint32_t pieces, void *of, struct soft_queue **made) {
+    if (receives < 1 || receives > SOFT_WRS || pieces > SOFT_SGES) return EINVAL;
     struct soft_queue *srq = malloc(sizeof *srq);
     if (srq == NULL) return ENOMEM;
-    int rc = soft_queue_init(srq, receives, pd);
+    int rc = soft_queue_init(srq, receives, pieces, pd);
     srq->shared = true, srq->of = of;
     if (rc != 0)
         free(srq);
@@ -198,7 +209,7 @@ int soft_srq_modify(struct soft_queue *srq, const struct ibv_srq_attr *attr, int
 
 void soft_srq_query(struct soft_queue *srq, struct ibv_srq_attr *attr) {
     pthread_mutex_lock(&soft.lock);
-    *attr = (struct ibv_srq_attr){.max_wr = srq->size, .max_sge = SOFT_SGES, .srq_limit = srq->limit};
+    *attr = (struct ibv_srq_attr){.max_wr = srq->size, .max_sge = srq->pieces, .srq_limit = srq->limit};
     pthread_mutex_unlock(&soft.lock);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // request.c: the side that asks: posting sends, their answers, their end.
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,6 +149,10 @@ static const struct {
     [IBV_WR_RDMA_READ] = {SOFT_READ, IBV_WC_RDMA_READ, false, true},
     [IBV_WR_ATOMIC_CMP_AND_SWP] = {SOFT_SWAP, IBV_WC_COMP_SWAP, false, true},
     [IBV_WR_ATOMIC_FETCH_AND_ADD] = {SOFT_ADD, IBV_WC_FETCH_ADD, false, true},
+    // What is done here goes to the other side as an empty write, so that it ends in its turn.
+    [IBV_WR_LOCAL_INV] = {SOFT_WRITE, IBV_WC_LOCAL_INV, false, false},
+    [IBV_WR_BIND_MW] = {SOFT_WRITE, IBV_WC_BIND_MW, false, false},
+    [IBV_WR_SEND_WITH_INV] = {SOFT_SEND, IBV_WC_SEND, false, false},
 };
 
 static int check(const struct soft_qp *qp, const struct ibv_send_wr *wr) {
@@ -157,6 +162,9 @@ static int check(const struct soft_qp *qp, const struct ibv_send_wr *wr) {
         return EINVAL;
     if (qp->type == IBV_QPT_UD && op != SOFT_SEND) return EINVAL;
     if (qp->type == IBV_QPT_UC && op != SOFT_SEND && op != SOFT_WRITE) return EINVAL;
+    bool here = wr->opcode == IBV_WR_LOCAL_INV || wr->opcode == IBV_WR_BIND_MW;
+    if ((here && wr->num_sge > 0) || (wr->opcode == IBV_WR_SEND_WITH_INV && qp->type == IBV_QPT_UD))
+        return EINVAL;
     if (qp->waiting >= qp->cap.max_send_wr) return ENOMEM;
     uint64_t length = 0;
     for (int i = 0; i < wr->num_sge; i++) length += wr->sg_list[i].length;
@@ -205,6 +213,7 @@ static void fill_header(struct soft_send *send, const struct ibv_send_wr *wr) {
                               .to_lid = qp->attr.ah_attr.dlid};
     if (wr->send_flags & IBV_SEND_SOLICITED) h->flags |= SOFT_SOLICITED;
     if (kinds[wr->opcode].imm) h->flags |= SOFT_WITH_IMM, h->imm = wr->imm_data;
+    if (wr->opcode == IBV_WR_SEND_WITH_INV) h->flags |= SOFT_INVALIDATES, h->imm = wr->invalidate_rkey;
     if (h->op == SOFT_WRITE || h->op == SOFT_READ)
         h->at = wr->wr.rdma.remote_addr, h->rkey = wr->wr.rdma.rkey;
     if (h->op == SOFT_SWAP || h->op == SOFT_ADD) {
@@ -254,6 +263,22 @@ static void keep_pieces(struct soft_send *send, const struct ibv_send_wr *wr) {
     }
 }
 
+// What a receiver gets before the data when the sender goes by gids.
+static void add_route(struct soft_frame *frame, const struct ibv_global_route *way) {
+    struct ibv_grh *g = &frame->route;
+    *g = (struct ibv_grh){.version_tclass_flow =
+                              htonl(6u << 28 | (uint32_t)way->traffic_class << 20 | way->flow_label),
+                          .paylen = htons((uint16_t)frame->header.length),
+                          .next_hdr = 0x1b, // InfiniBand
+                          .hop_limit = way->hop_limit,
+                          .dgid = way->dgid};
+    soft.net.gid(soft.net.who, &g->sgid);
+    if (frame->pieces > 1) frame->piece[2] = frame->piece[1];
+    frame->piece[1] = (struct iovec){g, sizeof *g};
+    frame->pieces++, frame->total += sizeof *g;
+    frame->header.flags |= SOFT_GLOBAL, frame->header.length += sizeof *g;
+}
+
 // A datagram is sent or lost, and has ended either way.
 static void go_datagram(struct soft_send *send, const struct ibv_send_wr *wr, soft_route *route) {
     struct soft_qp *qp = send->qp;
@@ -282,6 +307,7 @@ static void go_datagram(struct soft_send *send, const struct ibv_send_wr *wr, so
         *frame = send->frame;
         frame->piece[0].iov_base = &frame->header, frame->send = NULL;
         send->frame.owned = NULL;
+        if (way->is_global) add_route(frame, &way->grh);
         soft_link_out(link, frame);
     }
     soft_send_free(send);
@@ -337,6 +363,9 @@ static int post(struct soft_qp *qp, const struct ibv_send_wr *wr, soft_route *ro
     send->frame.send = send;
     for (int i = 0; i < wr->num_sge; i++) send->length += wr->sg_list[i].length;
     send->failed = check_pieces(send, wr);
+    if (wr->opcode == IBV_WR_BIND_MW) send->failed = soft_window_bind(wr, qp->pd);
+    if (wr->opcode == IBV_WR_LOCAL_INV && !soft_window_invalidate(wr->invalidate_rkey, qp->pd))
+        send->failed = IBV_WC_MW_BIND_ERR;
     fill_header(send, wr);
     keep_pieces(send, wr);
     rc = fill_payload(send, wr, qp->type == IBV_QPT_UD || wr->send_flags & IBV_SEND_INLINE);

@@ -75,7 +75,7 @@ static bool lose(struct soft_link *link) {
 // The payload goes into the receive. What it turns out to be bad for is in the status of the header.
 static void scatter(struct soft_link *link) {
     struct soft_header *in = &link->in;
-    size_t left = in->length, skip = in->type == IBV_QPT_UD ? GRH : 0;
+    size_t left = in->length, skip = in->type == IBV_QPT_UD && !(in->flags & SOFT_GLOBAL) ? GRH : 0;
     for (int i = 0; i < link->receive.pieces && left > 0; i++) {
         const struct ibv_sge *s = &link->receive.piece[i];
         size_t n = s->length;
@@ -153,12 +153,17 @@ static void received(struct soft_link *link) {
                                   : in->status == IBV_WC_REM_OP_ERR    ? IBV_WC_LOC_PROT_ERR
                                                                        : IBV_WC_SUCCESS,
                         .opcode = in->op == SOFT_SEND ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM,
-                        .byte_len = in->length + (in->type == IBV_QPT_UD ? GRH : 0),
-                        .imm_data = in->imm,
+                        .byte_len =
+                            in->length + (in->type == IBV_QPT_UD && !(in->flags & SOFT_GLOBAL) ? GRH : 0),
                         .qp_num = link->qp->number,
                         .src_qp = in->from,
                         .slid = in->from_lid,
-                        .wc_flags = in->flags & SOFT_WITH_IMM ? IBV_WC_WITH_IMM : 0};
+                        .wc_flags = (in->flags & SOFT_WITH_IMM ? IBV_WC_WITH_IMM : 0u) |
+                                    (in->flags & SOFT_GLOBAL ? IBV_WC_GRH : 0u)};
+    if (in->flags & SOFT_INVALIDATES)
+        wc.wc_flags |= IBV_WC_WITH_INV, wc.invalidated_rkey = in->imm;
+    else
+        wc.imm_data = in->imm;
     link->took = false;
     soft_complete(link->qp->receive, &wc, in->flags & SOFT_SOLICITED);
 }
@@ -199,6 +204,9 @@ void soft_request_end(struct soft_link *link) {
     struct soft_qp *qp = link->qp;
     bool fetch = in->op == SOFT_READ || in->op == SOFT_SWAP || in->op == SOFT_ADD;
     if (qp != NULL) {
+        if (in->flags & SOFT_INVALIDATES && in->status == IBV_WC_SUCCESS &&
+            !soft_window_invalidate(in->imm, qp->pd))
+            in->status = IBV_WC_REM_ACCESS_ERR;
         if (link->took) received(link);
         if (in->op == SOFT_READ)
             read_for(link);

@@ -48,6 +48,7 @@ struct soft_net {
     // An errno when there is none.
     int (*claim)(void *who, uint16_t lid, uint16_t port, uint32_t *number);
     void (*release)(void *who, uint32_t number);
+    void (*gid)(void *who, union ibv_gid *gid); // of this adapter
     // Where the queue pair of this number is that the address leads to; ENOENT when there is none.
     int (*find)(void *who, const struct ibv_ah_attr *way, uint32_t number, struct soft_address *to);
     void *who;
@@ -57,13 +58,15 @@ struct soft_net {
 struct soft_tell {
     void (*completion)(void *of);                      // an armed queue has got an entry
     void (*event)(void *of, enum ibv_event_type type); // of a queue pair, queue or shared queue
+    void (*lost)(void);                                // the device is gone
 };
 
 // soft_start makes the adapter of this process, once. 0, or an errno.
 // A limit of the adapter, which a test can lower by the environment.
 int soft_limit(const char *name, int most);
 int soft_start(const struct soft_net *net, const struct soft_tell *tell);
-uint16_t soft_port(void); // where it listens
+uint16_t soft_port(void);     // where it listens
+uint32_t soft_most_wrs(void); // what a queue can hold
 
 // ---- memory ----
 
@@ -71,7 +74,8 @@ uint16_t soft_port(void); // where it listens
 int soft_register(const void *pd, void *at, size_t length, uint64_t iova, int access, struct soft_key **made);
 uint32_t soft_key_number(const struct soft_key *key);
 int soft_rekey(struct soft_key *key, int flags, const void *pd, void *at, size_t length, int access);
-void soft_unregister(struct soft_key *key);
+int soft_unregister(struct soft_key *key); // EBUSY: a window is bound to it
+int soft_window_new(const void *pd, int type, struct soft_key **made);
 
 // ---- completion queues ----
 
@@ -84,7 +88,7 @@ void soft_cq_arm(struct soft_cq *cq, bool solicited);
 
 // ---- shared receive queues ----
 
-int soft_srq_new(const void *pd, uint32_t receives, void *of, struct soft_queue **made);
+int soft_srq_new(const void *pd, uint32_t receives, uint32_t pieces, void *of, struct soft_queue **made);
 int soft_srq_modify(struct soft_queue *srq, const struct ibv_srq_attr *attr, int mask);
 void soft_srq_query(struct soft_queue *srq, struct ibv_srq_attr *attr);
 void soft_srq_free(struct soft_queue *srq);

@@ -64,7 +64,7 @@ TCP_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *d) {
     }
     struct ibv_context *context = &c->verbs.context;
     c->ethernet = true;
-    c->events = provider_events(&context->async_fd);
+    c->events = provider_events(&context->async_fd, true);
     if (c->events < 0) {
         free(c);
         return NULL;
@@ -75,6 +75,8 @@ TCP_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *d) {
     context->ops.poll_cq = ops->poll_cq, context->ops.req_notify_cq = ops->req_notify_cq;
     context->ops.post_send = ops->post_send, context->ops.post_recv = ops->post_recv;
     context->ops.post_srq_recv = ops->post_srq_recv;
+    context->ops.alloc_mw = ops->alloc_mw, context->ops.dealloc_mw = ops->dealloc_mw;
+    context->ops.bind_mw = ops->bind_mw;
     c->verbs.sz = sizeof c->verbs;
     c->verbs.query_port = query_port;
     c->verbs.query_device_ex = ops->query_device_ex;
@@ -159,13 +161,25 @@ TCP_EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *at, size_t length,
     return ibv_reg_mr_iova2(pd, at, length, (uintptr_t)at, (unsigned)access);
 }
 
+TCP_EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *at, size_t length,
+                            int access) {
+    int rc = ops->rereg_mr((struct abi_mr *)mr, flags, pd, at, length, access);
+    if (rc != 0) {
+        errno = rc;
+        return IBV_REREG_MR_ERR_CMD;
+    }
+    if (flags & IBV_REREG_MR_CHANGE_PD) mr->pd = pd;
+    if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) mr->addr = at, mr->length = length;
+    return 0;
+}
+
 TCP_EXPORT int ibv_dereg_mr(struct ibv_mr *mr) { return ops->dereg_mr((struct abi_mr *)mr); }
 
 TCP_EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context) {
     struct ibv_comp_channel *c = calloc(1, sizeof *c);
     if (c == NULL) return NULL;
     c->context = context;
-    if (provider_events(&c->fd) >= 0) return c;
+    if (provider_events(&c->fd, false) >= 0) return c;
     free(c);
     return NULL;
 }
@@ -294,6 +308,6 @@ TCP_EXPORT void ibv_ack_async_event(struct ibv_async_event *event) {
         acknowledge(&cq->mutex, &cq->cond, &cq->async_events_completed);
     else if (event->event_type == IBV_EVENT_SRQ_LIMIT_REACHED)
         acknowledge(&srq->mutex, &srq->cond, &srq->events_completed);
-    else
+    else if (event->event_type != IBV_EVENT_DEVICE_FATAL)
         acknowledge(&qp->mutex, &qp->cond, &qp->events_completed);
 }

@@ -37,6 +37,11 @@ static int claim(void *who, uint16_t lid, uint16_t port, uint32_t *number) {
 
 static void release(void *who, uint32_t number) { (void)who, (void)number; }
 
+static void gid_of(void *who, union ibv_gid *gid) {
+    (void)who;
+    tcp_gid(gid);
+}
+
 static int find(void *who, const struct ibv_ah_attr *way, uint32_t number, struct soft_address *to) {
     struct gid gid;
     (void)who, (void)number;
@@ -73,8 +78,12 @@ int tcp_start(const struct soft_tell *tell) {
     if (getrandom(&mine.secret, sizeof mine.secret, 0) != sizeof mine.secret ||
         getrandom(&last, sizeof last, 0) != sizeof last)
         return EIO;
-    struct soft_net net = {
-        .listen = mine.at, .secret = mine.secret, .claim = claim, .release = release, .find = find};
+    struct soft_net net = {.listen = mine.at,
+                           .secret = mine.secret,
+                           .claim = claim,
+                           .release = release,
+                           .gid = gid_of,
+                           .find = find};
     rc = soft_start(&net, tell);
     mine.port = htons(soft_port());
     started = rc == 0;

@@ -23,6 +23,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "meet.h"
+
 enum { WORDS = 5000 }; // of each process and field
 
 static int rank, size;
@@ -38,29 +40,8 @@ static void die(const char *what) {
 static int op_rank(void *ctx) { return (void)ctx, rank; }
 static int op_ranks(void *ctx) { return (void)ctx, size; }
 
-// Each writes round.rank, and waits for those of the others.
 static int op_allgather(void *ctx, const void *mine, void *all, size_t bytes) {
-    static int round;
-    char path[4200], new[4220];
-    (void)ctx;
-    snprintf(path, sizeof path, "%s/%d.%d", meet, round, rank);
-    snprintf(new, sizeof new, "%s.new", path);
-    FILE *f = fopen(new, "w");
-    if (!f || (bytes && fwrite(mine, bytes, 1, f) != 1) || fclose(f) || rename(new, path))
-        return CKPT_E_SYSTEM;
-    for (int r = 0; r < size; r++) {
-        snprintf(path, sizeof path, "%s/%d.%d", meet, round, r);
-        while (!(f = fopen(path, "r"))) nanosleep(&(struct timespec){0, 1000000}, NULL);
-        if (bytes && fread((char *)all + (size_t)r * bytes, bytes, 1, f) != 1) return CKPT_E_SYSTEM;
-        fclose(f);
-    }
-    round++;
-    return 0;
-}
-
-static int number(const char *a, const char *b, const char *c, int none) {
-    const char *v = getenv(a) ? getenv(a) : getenv(b) ? getenv(b) : getenv(c);
-    return v ? atoi(v) : none;
+    return (void)ctx, meet_allgather(meet, rank, size, mine, all, bytes);
 }
 
 static int everybody[64];
@@ -190,8 +171,8 @@ static void wrong(void) {
 
 int main(int argc, char **argv) {
     if (argc < 2) return 2;
-    rank = number("CKPT_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", 0);
-    size = number("CKPT_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", 1);
+    rank = meet_rank();
+    size = meet_size();
     meet = getenv("RELAY_MEET");
     for (int r = 0; r < 64; r++) everybody[r] = r;
     ckpt_runtime_ops ops = {

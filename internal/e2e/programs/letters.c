@@ -17,6 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "meet.h"
+
 enum { HANDLED = CKPT_SIGNAL_FIRST, TAKEN = CKPT_SIGNAL_LAST, MOST = 64, ROOM = 3000 };
 
 static int rank, size;
@@ -39,24 +41,8 @@ static void die(const char *what) {
 static int op_rank(void *ctx) { return (void)ctx, rank; }
 static int op_ranks(void *ctx) { return (void)ctx, size; }
 
-// Each writes round.rank, and waits for those of the others.
 static int op_allgather(void *ctx, const void *mine, void *all, size_t bytes) {
-    static int round;
-    char path[4200], new[4220];
-    (void)ctx;
-    snprintf(path, sizeof path, "%s/%d.%d", meet, round, rank);
-    snprintf(new, sizeof new, "%s.new", path);
-    FILE *f = fopen(new, "w");
-    if (!f || (bytes && fwrite(mine, bytes, 1, f) != 1) || fclose(f) || rename(new, path))
-        return CKPT_E_SYSTEM;
-    for (int r = 0; r < size; r++) {
-        snprintf(path, sizeof path, "%s/%d.%d", meet, round, r);
-        while (!(f = fopen(path, "r"))) nanosleep(&(struct timespec){0, 1000000}, NULL);
-        if (bytes && fread((char *)all + (size_t)r * bytes, bytes, 1, f) != 1) return CKPT_E_SYSTEM;
-        fclose(f);
-    }
-    round++;
-    return 0;
+    return (void)ctx, meet_allgather(meet, rank, size, mine, all, bytes);
 }
 
 static size_t length(uint64_t number) { return offsetof(struct letter, rest) + number * 37 % ROOM; }
@@ -157,15 +143,10 @@ static void wrong(void) {
     say("barrier", ckpt_barrier(job, ((uint64_t)1 << 62) - 1, &error));
 }
 
-static int number(const char *a, const char *b, const char *c, int none) {
-    const char *v = getenv(a) ? getenv(a) : getenv(b) ? getenv(b) : getenv(c);
-    return v ? atoi(v) : none;
-}
-
 int main(int argc, char **argv) {
     if (argc < 2) return 2;
-    rank = number("CKPT_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", 0);
-    size = number("CKPT_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", 1);
+    rank = meet_rank();
+    size = meet_size();
     meet = getenv("RELAY_MEET");
     ckpt_runtime_ops ops = {
         .size = sizeof ops, .rank = op_rank, .ranks = op_ranks, .oob_allgather = op_allgather};

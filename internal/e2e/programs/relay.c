@@ -25,6 +25,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "meet.h"
+
 static int rank, size, before = -1, next = -1;
 static const char *meet, *fault = "";
 static long call, fault_at = 1;
@@ -53,24 +55,8 @@ static int faulty(const char *name) {
 static int op_rank(void *ctx) { return (void)ctx, rank; }
 static int op_ranks(void *ctx) { return (void)ctx, size; }
 
-// Each writes round.rank, and waits for those of the others.
 static int op_allgather(void *ctx, const void *mine, void *all, size_t bytes) {
-    static int round;
-    char path[4200], new[4220];
-    (void)ctx;
-    snprintf(path, sizeof path, "%s/%d.%d", meet, round, rank);
-    snprintf(new, sizeof new, "%s.new", path);
-    FILE *f = fopen(new, "w");
-    if (!f || (bytes && fwrite(mine, bytes, 1, f) != 1) || fclose(f) || rename(new, path))
-        return CKPT_E_SYSTEM;
-    for (int r = 0; r < size; r++) {
-        snprintf(path, sizeof path, "%s/%d.%d", meet, round, r);
-        while (!(f = fopen(path, "r"))) nanosleep(&(struct timespec){0, 1000000}, NULL);
-        if (bytes && fread((char *)all + (size_t)r * bytes, bytes, 1, f) != 1) return CKPT_E_SYSTEM;
-        fclose(f);
-    }
-    round++;
-    return 0;
+    return (void)ctx, meet_allgather(meet, rank, size, mine, all, bytes);
 }
 
 static const char *op_failure(void *ctx) { return (void)ctx, "the test wants it so"; }
@@ -187,11 +173,6 @@ static void checkpoint(const char *who) {
     if (s == CKPT_STATE_RESTART && ckpt_restarted(job) != 1) die("restarted");
 }
 
-static int number(const char *a, const char *b, const char *c, int none) {
-    const char *v = getenv(a) ? getenv(a) : getenv(b) ? getenv(b) : getenv(c);
-    return v ? atoi(v) : none;
-}
-
 // Comes late to the program's call, while the others wait in theirs.
 static void linger(void) {
     struct timespec t, end;
@@ -206,8 +187,8 @@ static void linger(void) {
 
 int main(int argc, char **argv) {
     if (argc < 3) return 2;
-    rank = number("CKPT_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", 0);
-    size = number("CKPT_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", 1);
+    rank = meet_rank();
+    size = meet_size();
     meet = getenv("RELAY_MEET");
     long steps = atol(argv[1]), every = atol(argv[2]);
     long tell = getenv("RELAY_TELL") ? atol(getenv("RELAY_TELL")) : 0;

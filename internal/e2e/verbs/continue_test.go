@@ -48,22 +48,23 @@ func rightEdges(t *testing.T, w *e2e.Whole) {
 	}
 }
 
-// TestEdgesContinued saves a job in moments that are hard, kills it, and continues it, twice; in the other case it
-// goes on after the first checkpoint.
+// TestEdgesContinued saves a job in moments that are hard, kills it, and continues it, over TCP and on the adapter; in the other
+// case it goes on after the first checkpoint.
 func TestEdgesContinued(t *testing.T) {
 	need(t)
-	for _, name := range []string{"late", "event", "numbers", "forks"} {
+	for _, name := range []string{"late", "event", "numbers", "forks", "shared", "limit", "windows", "idle", "reply"} {
 		t.Run(name, func(t *testing.T) {
 			w, letGo := newEdges(t, name, 2)
 			must(t, w.Start("shell"))
 			ready(t, w)
 			l := life{t: t, w: w}
-			for range 2 {
+			for _, back := range []string{"tcp", "ibv", "ibv"} {
 				if !l.begun() || !l.save("kill") {
 					t.Fatalf("it ended too early: %s", w.Said())
 				}
 				_, err := w.Wait(jobLimit)
 				must(t, err)
+				w.Env = []string{"CKPT_VERBS=" + back}
 				anotherDevice(t)
 				must(t, w.Restart("shell"))
 			}
@@ -115,6 +116,9 @@ func stopped(w *e2e.Whole) int {
 	return 0
 }
 
+// goOn has a stopped process run.
+func goOn(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) }
+
 // TestLateCopy: rank 0 adds to memory of rank 1, whose frozen copy is made late. What rank 0 adds after its own image
 // must not be in that of rank 1, so it waits for that copy.
 func TestLateCopy(t *testing.T) {
@@ -142,7 +146,7 @@ func TestLateCopy(t *testing.T) {
 	pid, before, early := 0, "", false
 	if e2e.Poll(patience, nil, func() bool { pid = stopped(w); return pid != 0 }) {
 		before = mustRead(t, sum)
-		must(t, syscall.Kill(pid, syscall.SIGCONT))
+		must(t, goOn(pid))
 		// Rank 1 stands. If rank 0 went on, it would add now, and the sum be wrong after a restart.
 		early = e2e.Poll(3*time.Second, nil, func() bool { return mustRead(t, sum) != before })
 	}

@@ -103,6 +103,8 @@ type life struct {
 	lives  int           // at most
 	// back is what CKPT_VERBS says in each life, in turn.
 	backs []string
+	// ends lets the program end, which does not before.
+	ends func()
 
 	saved int
 }
@@ -180,6 +182,9 @@ func (l *life) run() {
 		l.environment(n + 1)
 		anotherDevice(l.t)
 		must(l.t, l.w.Restart("shell"))
+	}
+	if l.ends != nil {
+		l.ends()
 	}
 	must(l.t, l.w.MustEnd(jobLimit))
 	if l.saved == 0 {

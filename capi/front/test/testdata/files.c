@@ -13,7 +13,7 @@
 #include "check.h"
 #include "mpix_checkpoint.h"
 
-static int size, restarted;
+static int size, saves, restarted;
 static char dir[3000];
 
 static const char *at(const char *name) {
@@ -94,6 +94,66 @@ static void viewed_go_on(void) {
     CHECK(is_filled(v, PER, 100 * rank + PER));
     OK(MPI_File_close(&viewed));
     CHECK(viewed == MPI_FILE_NULL);
+}
+
+// ---- a view whose type begins behind its data ----
+
+static MPI_File behind;
+
+static void behind_view(MPI_File f) {
+    MPI_Datatype type;
+    const int byte = (int)sizeof(int);
+    OK(MPI_Type_create_resized(MPI_INT, byte, 3 * byte, &type));
+    OK(MPI_Type_commit(&type));
+    OK(MPI_File_set_view(f, 4 * byte, MPI_INT, type, "native", MPI_INFO_NULL));
+    OK(MPI_Type_free(&type));
+}
+
+static MPI_File behind_new(const char *sort) {
+    char name[40];
+    MPI_File f;
+    snprintf(name, sizeof name, "behind-%s%d", sort, rank);
+    unlink(at(name)); // another run's: each MPI has an order of its own
+    OK(MPI_File_open(MPI_COMM_SELF, at(name), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &f));
+    behind_view(f);
+    return f;
+}
+
+static void behind_open(void) { behind = behind_new(""); }
+
+static void behind_check(void) { CHECK(bytes_of(behind) == 0); }
+
+// Once the pointer has moved, MPICH does not tell where it stands: a checkpoint says so.
+static void behind_refused(void) {
+    MPI_Offset position;
+    MPIX_CR_state_t state;
+    char why[1000] = "";
+    OK(MPI_File_get_position(behind, &position));
+    if (!saves || position >= 0) return;
+    OK(MPIX_Checkpoint(&state));
+    MPIX_Checkpoint_reason(why, sizeof why);
+    CHECK(state == MPIX_CR_STATE_IGNORE && strstr(why, "begins behind its data") != NULL);
+}
+
+// What is written is written where it would have been without a checkpoint.
+static void behind_go_on(void) {
+    MPI_File fresh = behind_new("fresh");
+    int v[2] = {5, 6}, got[20], want[20];
+    MPI_Status status;
+    OK(MPI_File_write(behind, v, 2, MPI_INT, MPI_STATUS_IGNORE));
+    OK(MPI_File_write(fresh, v, 2, MPI_INT, MPI_STATUS_IGNORE));
+    behind_refused();
+    CHECK(bytes_of(behind) > 0 && bytes_of(behind) == bytes_of(fresh));
+    for (int k = 0; k < 2; k++) {
+        MPI_File f = k ? fresh : behind;
+        int *to = k ? want : got;
+        memset(to, 0, sizeof want);
+        OK(MPI_File_set_view(f, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
+        OK(MPI_File_read_at(f, 0, to, 20, MPI_INT, &status));
+    }
+    CHECK(memcmp(got, want, sizeof want) == 0);
+    OK(MPI_File_close(&fresh));
+    OK(MPI_File_close(&behind));
 }
 
 // ---- a shared pointer, on a communicator that is freed ----
@@ -394,6 +454,7 @@ static void external_go_on(void) {
 static const struct {
     void (*open)(void), (*check)(void), (*go_on)(void);
 } zoo[] = {{viewed_open, viewed_check, viewed_go_on},
+           {behind_open, behind_check, behind_go_on},
            {shared_open, shared_check, shared_go_on},
            {input_open, input_check, input_go_on},
            {scratch_open, scratch_check, scratch_go_on},
@@ -405,14 +466,14 @@ static const struct {
 enum { ZOO = sizeof zoo / sizeof *zoo };
 
 int main(int argc, char **argv) {
-    int save = argc > 2 && strcmp(argv[2], "save") == 0;
+    saves = argc > 2 && strcmp(argv[2], "save") == 0;
     OK(MPI_Init(&argc, &argv));
     OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
     OK(MPI_Comm_size(MPI_COMM_WORLD, &size));
     snprintf(dir, sizeof dir, "%s", argv[1]);
     for (int i = 0; i < ZOO; i++) zoo[i].open();
     for (int i = 0; i < ZOO; i++) zoo[i].check();
-    if (save) {
+    if (saves) {
         MPIX_CR_state_t state;
         char why[1000] = "";
         OK(MPIX_Checkpoint(&state));

@@ -12,7 +12,7 @@
 #include "check.h"
 #include "mpix_checkpoint.h"
 
-#ifdef OPEN_MPI
+#if defined(OPEN_MPI) && OMPI_MAJOR_VERSION < 5
 #include <mpi-ext.h>
 #define PERSISTENT(name) MPIX_##name##_init
 #else

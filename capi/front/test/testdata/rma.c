@@ -67,12 +67,12 @@ static void check_extras(void) {
     OK(MPI_Win_get_attr(created, keyval, &value, &flag));
     CHECK(flag && *value == 42);
     errors = 0;
-    CHECK(MPI_Win_lock(MPI_LOCK_SHARED, size + 3, 0, created) != MPI_SUCCESS && errors == 1);
+    CHECK(REFUSED(MPI_Win_lock(MPI_LOCK_SHARED, size + 3, 0, created)) && errors == 1);
     OK(MPI_Win_get_errhandler(created, &handler));
     OK(MPI_Win_call_errhandler(created, MPI_ERR_RANK));
     CHECK(errors == 2);
     OK(MPI_Errhandler_free(&handler));
-    CHECK(MPI_Win_lock(MPI_LOCK_SHARED, size + 3, 0, allocated) != MPI_SUCCESS && errors == 2);
+    CHECK(REFUSED(MPI_Win_lock(MPI_LOCK_SHARED, size + 3, 0, allocated)) && errors == 2);
     OK(MPI_Win_get_errhandler(allocated, &handler));
     CHECK(handler == MPI_ERRORS_RETURN);
     OK(MPI_Win_get_name(shared, name, &n));

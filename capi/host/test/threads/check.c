@@ -19,7 +19,7 @@ size_t sample_threads(void *buffer, size_t bytes) {
     memset(buffer, 0, all);
     struct process_image *p = buffer;
     p->bytes = sizeof *p;
-    p->version = HOSTGO_VERSION;
+    p->version = THREADS_VERSION;
     struct thread_image *im = (struct thread_image *)(p + 1);
     *im =
         (struct thread_image){.bytes = (uint32_t)one, .kind = 1, .main = 1, .pending = 1, .xsave_bytes = 64};

@@ -17,6 +17,9 @@ func TestCheck(t *testing.T) {
 	if err := check(good); err != nil {
 		t.Fatal(err)
 	}
+	if v := binary.NativeEndian.Uint32(good[4:]); v != 11 {
+		t.Errorf("images are written with version %d: those with 11, of release 0.1, must go on, too", v)
+	}
 	process := int(binary.NativeEndian.Uint32(good)) // its length comes first
 	change := func(at int, v uint32) []byte {
 		b := bytes.Clone(good)

@@ -84,7 +84,8 @@ struct abi_qp {
     void *xrcd;
 };
 enum { ABI_QP_EX = 2 };
-_Static_assert(sizeof(struct abi_qp) == 368, "rdma-core 44");
+// ibv_qp_ex has more functions in newer releases, which do not load this provider; over TCP nobody else knows the size.
+_Static_assert(sizeof(struct abi_qp) == sizeof(struct ibv_qp_ex) + 16, "rdma-core 44");
 
 struct abi_cq {
     union {
@@ -108,22 +109,28 @@ typedef void abi_unused(void);
 // The calls of a context, 76 in the order of their names. Those that are not given stay libibverbs' own, which say
 // EOPNOTSUPP.
 struct abi_context_ops {
-    abi_unused *unused0[5];
+    abi_unused *unused0[2];
+    struct ibv_mw *(*alloc_mw)(struct ibv_pd *pd, enum ibv_mw_type type);
+    abi_unused *unused3[2];
     struct ibv_pd *(*alloc_pd)(struct ibv_context *context);
     abi_unused *unused6[1];
     void (*async_event)(struct ibv_context *context, struct ibv_async_event *event);
-    abi_unused *unused8[4];
+    abi_unused *unused8[2];
+    int (*bind_mw)(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
+    abi_unused *unused11[1];
     void (*cq_event)(struct ibv_cq *cq);
     struct ibv_ah *(*create_ah)(struct ibv_pd *pd, struct ibv_ah_attr *attr);
     abi_unused *unused14[1];
     struct ibv_cq *(*create_cq)(struct ibv_context *context, int entries, struct ibv_comp_channel *channel,
                                 int vector);
-    abi_unused *unused16[3];
+    struct ibv_cq_ex *(*create_cq_ex)(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
+    abi_unused *unused17[2];
     struct ibv_qp *(*create_qp)(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
     struct ibv_qp *(*create_qp_ex)(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
     abi_unused *unused21[1];
     struct ibv_srq *(*create_srq)(struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
-    abi_unused *unused23[3];
+    abi_unused *unused23[2];
+    int (*dealloc_mw)(struct ibv_mw *mw);
     int (*dealloc_pd)(struct ibv_pd *pd);
     abi_unused *unused27[1];
     int (*dereg_mr)(struct abi_mr *mr);
@@ -162,11 +169,15 @@ struct abi_context_ops {
 };
 #define ABI_AT(call, at) \
     _Static_assert(offsetof(struct abi_context_ops, call) == (at) * sizeof(void *), "rdma-core 44")
+ABI_AT(alloc_mw, 2);
 ABI_AT(alloc_pd, 5);
+ABI_AT(bind_mw, 10);
 ABI_AT(cq_event, 12);
 ABI_AT(create_cq, 15);
+ABI_AT(create_cq_ex, 16);
 ABI_AT(create_qp_ex, 20);
 ABI_AT(create_srq, 22);
+ABI_AT(dealloc_mw, 25);
 ABI_AT(dereg_mr, 28);
 ABI_AT(destroy_qp, 34);
 ABI_AT(free_context, 39);

@@ -46,7 +46,7 @@ static ssize_t device_write(int fd, const void *bytes, size_t n) {
         errno = EOPNOTSUPP;
         return -1;
     }
-    if (provider_events(&read_end) < 0) return -1;
+    if (provider_events(&read_end, false) < 0) return -1;
     *(uint32_t *)(uintptr_t)c->response = (uint32_t)read_end;
     return (ssize_t)n;
 }

@@ -63,18 +63,52 @@ static int rereg_mr(struct abi_mr *mr, int flags, struct ibv_pd *pd, void *at, s
 }
 
 static int dereg_mr(struct abi_mr *mr) {
-    soft_unregister(((struct provider_mr *)mr)->soft);
+    int rc = soft_unregister(((struct provider_mr *)mr)->soft);
+    if (rc != 0) return rc;
     use(mr->mr.pd, -1);
     free(mr);
     return 0;
 }
 
+struct provider_mw {
+    struct ibv_mw mw;
+    struct soft_key *soft;
+};
+
+static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type) {
+    struct provider_mw *mw = calloc(1, sizeof *mw);
+    if (mw == NULL) return failed(NULL, ENOMEM);
+    int rc = soft_window_new(pd, (int)type, &mw->soft);
+    if (rc != 0) return failed(mw, rc);
+    mw->mw =
+        (struct ibv_mw){.context = pd->context, .pd = pd, .rkey = soft_key_number(mw->soft), .type = type};
+    use(pd, 1);
+    return &mw->mw;
+}
+
+static int dealloc_mw(struct ibv_mw *mw) {
+    (void)soft_unregister(((struct provider_mw *)mw)->soft);
+    use(mw->pd, -1);
+    free(mw);
+    return 0;
+}
+
+// Of the first type: the adapter chooses the key.
+static int bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind) {
+    struct ibv_send_wr wr = {.wr_id = bind->wr_id, .opcode = IBV_WR_BIND_MW, .send_flags = bind->send_flags},
+                       *bad;
+    wr.bind_mw.mw = mw, wr.bind_mw.rkey = ibv_inc_rkey(mw->rkey), wr.bind_mw.bind_info = bind->bind_info;
+    int rc = provider_post_send(qp, &wr, &bad);
+    if (rc == 0) mw->rkey = wr.bind_mw.rkey;
+    return rc;
+}
+
 // ---- completion queues ----
 
-static struct ibv_cq *create_cq(struct ibv_context *context, int entries, struct ibv_comp_channel *channel,
-                                int vector) {
+struct ibv_cq *provider_create_cq(struct ibv_context *context, int entries, struct ibv_comp_channel *channel,
+                                  int vector) {
     struct provider_cq *cq = calloc(1, sizeof *cq);
-    (void)vector;
+    if (vector < 0 || vector >= context->num_comp_vectors) return failed(cq, EINVAL);
     if (cq == NULL) return failed(NULL, ENOMEM);
     cq->channel = channel != NULL ? provider_channel(channel->fd) : -1;
     // Events may come before libibverbs has filled it in.
@@ -124,7 +158,7 @@ static struct ibv_srq *create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *a
     struct provider_srq *srq = calloc(1, sizeof *srq);
     if (srq == NULL) return failed(NULL, ENOMEM);
     srq->srq.srq.context = pd->context;
-    int rc = attr->attr.max_sge > SOFT_SGES ? EINVAL : soft_srq_new(pd, attr->attr.max_wr, srq, &srq->soft);
+    int rc = soft_srq_new(pd, attr->attr.max_wr, attr->attr.max_sge, srq, &srq->soft);
     if (rc != 0) return failed(srq, rc);
     use(pd, 1);
     return &srq->srq.srq;
@@ -168,6 +202,8 @@ static void async_event(struct ibv_context *context, struct ibv_async_event *eve
     case IBV_EVENT_SRQ_LIMIT_REACHED:
         ((struct provider_srq *)event->element.srq)->noticed++;
         break;
+    case IBV_EVENT_DEVICE_FATAL:
+        break;
     default:
         ((struct provider_qp *)event->element.qp)->noticed++;
         break;
@@ -197,8 +233,8 @@ static int query_device_ex(struct ibv_context *context, const struct ibv_query_d
                            struct ibv_device_attr_ex *attr, size_t size) {
     uint64_t guid = ibv_get_device_guid(context->device);
     (void)input;
-    memset(attr, 0, size);
-    attr->orig_attr =
+    struct ibv_device_attr_ex all = {.phys_port_cnt_ex = 1};
+    all.orig_attr =
         (struct ibv_device_attr){.fw_ver = "soft",
                                  .node_guid = guid,
                                  .sys_image_guid = guid,
@@ -206,11 +242,13 @@ static int query_device_ex(struct ibv_context *context, const struct ibv_query_d
                                  .page_size_cap = 0xfffff000,
                                  .vendor_id = 0xffffff,
                                  .max_qp = 1 << 16,
-                                 .max_qp_wr = SOFT_WRS,
+                                 .max_qp_wr = (int)soft_most_wrs(),
                                  .max_sge = SOFT_SGES,
                                  .max_sge_rd = SOFT_SGES,
                                  .max_cq = 1 << 16,
                                  .max_cqe = SOFT_CQES,
+                                 .device_cap_flags = IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B,
+                                 .max_mw = 1 << 16,
                                  .max_mr = 1 << 16,
                                  .max_pd = 1 << 16,
                                  .max_qp_rd_atom = soft_limit("CKPTSOFT_RD_ATOMIC", SOFT_RD_ATOMIC),
@@ -224,17 +262,23 @@ static int query_device_ex(struct ibv_context *context, const struct ibv_query_d
                                  .max_pkeys = 1,
                                  .local_ca_ack_delay = 15,
                                  .phys_port_cnt = 1};
+    memset(attr, 0, size);
+    memcpy(attr, &all, size < sizeof all ? size : sizeof all);
     return 0;
 }
 
-const struct abi_context_ops provider_ops = {.alloc_pd = alloc_pd,
+const struct abi_context_ops provider_ops = {.alloc_mw = alloc_mw,
+                                             .alloc_pd = alloc_pd,
                                              .async_event = async_event,
+                                             .bind_mw = bind_mw,
                                              .cq_event = cq_event,
                                              .create_ah = provider_create_ah,
-                                             .create_cq = create_cq,
+                                             .create_cq = provider_create_cq,
+                                             .create_cq_ex = provider_create_cq_ex,
                                              .create_qp = provider_create_qp,
                                              .create_qp_ex = provider_create_qp_ex,
                                              .create_srq = create_srq,
+                                             .dealloc_mw = dealloc_mw,
                                              .dealloc_pd = dealloc_pd,
                                              .dereg_mr = dereg_mr,
                                              .destroy_ah = provider_destroy_ah,

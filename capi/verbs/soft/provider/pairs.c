@@ -53,14 +53,17 @@ struct ibv_qp *provider_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *at
 enum {
     SENDS = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
             IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-            IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
+            IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV |
+            IBV_QP_EX_WITH_SEND_WITH_INV
 };
 
 struct ibv_qp *provider_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr) {
     bool sends = attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     (void)context;
     if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) ||
-        attr->comp_mask & ~(uint32_t)(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) ||
+        attr->comp_mask & ~(uint32_t)(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
+                                      IBV_QP_INIT_ATTR_CREATE_FLAGS) ||
+        (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && attr->create_flags != 0) ||
         (sends && attr->send_ops_flags & ~(uint64_t)SENDS)) {
         errno = EOPNOTSUPP;
         return NULL;

@@ -20,6 +20,7 @@ struct channel {
     int fd;   // the application's number
     int read; // the same pipe, by a number of ours
     int write;
+    bool of_device; // events that are of no object come here
     struct channel *next;
 };
 
@@ -46,14 +47,15 @@ static void drop_closed(void) {
     }
 }
 
-int provider_events(int *fd) {
+int provider_events(int *fd, bool of_device) {
     int ends[2];
     struct channel *c = malloc(sizeof *c);
     if (c == NULL || pipe2(ends, O_CLOEXEC) != 0) {
         free(c);
         return -1;
     }
-    *c = (struct channel){.fd = ends[0], .read = fcntl(ends[0], F_DUPFD_CLOEXEC, 0), .write = ends[1]};
+    *c = (struct channel){
+        .fd = ends[0], .read = fcntl(ends[0], F_DUPFD_CLOEXEC, 0), .write = ends[1], .of_device = of_device};
     if (c->read < 0 || fcntl(c->write, F_SETFL, O_NONBLOCK) != 0) {
         if (c->read >= 0) close(c->read);
         close(ends[0]);
@@ -116,4 +118,13 @@ static void event(void *of, enum ibv_event_type type) {
     if (write(context->events, &e, sizeof e) < 0) return;
 }
 
-const struct soft_tell provider_tell = {.completion = completion, .event = event};
+static void lost(void) {
+    struct ib_uverbs_async_event_desc e = {.event_type = IBV_EVENT_DEVICE_FATAL};
+    pthread_mutex_lock(&lock);
+    drop_closed();
+    for (struct channel *c = channels; c != NULL; c = c->next)
+        if (c->of_device && write(c->write, &e, sizeof e) < 0) break;
+    pthread_mutex_unlock(&lock);
+}
+
+const struct soft_tell provider_tell = {.completion = completion, .event = event, .lost = lost};

@@ -12,6 +12,22 @@
 
 #include "verbs/soft/provider/provider.h"
 
+static union ibv_gid own; // there is one device
+
+static void read_gid(const char *sysfs) {
+    char path[IBV_SYSFS_PATH_MAX + 32];
+    unsigned part[8];
+    snprintf(path, sizeof path, "%s/ports/1/gids/0", sysfs);
+    FILE *f = fopen(path, "re");
+    if (f == NULL) return;
+    if (fscanf(f, "%x:%x:%x:%x:%x:%x:%x:%x", &part[0], &part[1], &part[2], &part[3], &part[4], &part[5],
+               &part[6], &part[7]) == 8)
+        for (int i = 0; i < 16; i++) own.raw[i] = (uint8_t)(part[i / 2] >> (i % 2 == 0 ? 8 : 0));
+    fclose(f);
+}
+
+static void gid_of(void *who, union ibv_gid *gid) { (void)who, *gid = own; }
+
 static struct abi_device *alloc_device(struct abi_sysfs_device *sysfs) {
     char path[IBV_SYSFS_PATH_MAX + 32];
     unsigned lid = 1;
@@ -24,6 +40,7 @@ static struct abi_device *alloc_device(struct abi_sysfs_device *sysfs) {
         fclose(f);
     }
     device->lid = (uint16_t)lid;
+    read_gid(sysfs->path);
     return &device->device;
 }
 
@@ -40,6 +57,7 @@ static struct verbs_context *alloc_context(struct ibv_device *device, int cmd_fd
     struct soft_net net;
     (void)data;
     int rc = provider_net(&net);
+    net.gid = gid_of;
     if (rc == 0) rc = soft_start(&net, &provider_tell);
     if (rc == 0) rc = provider_catch(cmd_fd);
     if (rc != 0) {
@@ -54,7 +72,7 @@ static struct verbs_context *alloc_context(struct ibv_device *device, int cmd_fd
         return NULL;
     }
     c->lid = ((struct provider_device *)device)->lid;
-    c->events = provider_events(&c->verbs.context.async_fd);
+    c->events = provider_events(&c->verbs.context.async_fd, true);
     if (c->events < 0) {
         rc = errno;
         c->verbs.context.async_fd = -1;

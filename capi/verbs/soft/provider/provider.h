@@ -24,6 +24,7 @@ struct provider_cq {
     struct soft_cq *soft;
     int channel;            // its events go there; -1: it has none
     unsigned told, noticed; // events that were handed out: of completions, of errors
+    struct ibv_wc now;      // what the functions of ibv_cq_ex read
 };
 
 struct provider_srq {
@@ -64,7 +65,8 @@ void provider_release(int cmd_fd);
 extern const struct soft_tell provider_tell;
 int provider_channel(int fd); // where events for a channel are written; -1: there is none
 void provider_forget(int fd, uint64_t element, size_t size);
-int provider_events(int *fd); // makes a pair of ends: where to read, and what is returned, where to write
+int provider_events(
+    int *fd, bool of_device); // makes a pair of ends: where to read, and what is returned, where to write
 
 // ---- objects.c, pairs.c ----
 extern const struct abi_context_ops provider_ops;
@@ -77,6 +79,11 @@ int provider_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_sen
 int provider_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 struct ibv_ah *provider_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr);
 int provider_destroy_ah(struct ibv_ah *ah);
+
+// ---- completions.c: ibv_cq_ex ----
+struct ibv_cq *provider_create_cq(struct ibv_context *context, int entries, struct ibv_comp_channel *channel,
+                                  int vector);
+struct ibv_cq_ex *provider_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
 
 // ---- requests.c: ibv_qp_ex ----
 void provider_wr_functions(struct ibv_qp_ex *qp);

@@ -93,6 +93,20 @@ static void wr_atomic_fetch_add(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t at
     atomic(qp, IBV_WR_ATOMIC_FETCH_AND_ADD, rkey, at, more, 0);
 }
 
+static void wr_bind_mw(struct ibv_qp_ex *qp, struct ibv_mw *mw, uint32_t rkey,
+                       const struct ibv_mw_bind_info *info) {
+    struct ibv_send_wr *wr = add(qp, IBV_WR_BIND_MW);
+    wr->bind_mw.mw = mw, wr->bind_mw.rkey = rkey, wr->bind_mw.bind_info = *info;
+}
+
+static void wr_local_inv(struct ibv_qp_ex *qp, uint32_t rkey) {
+    add(qp, IBV_WR_LOCAL_INV)->invalidate_rkey = rkey;
+}
+
+static void wr_send_inv(struct ibv_qp_ex *qp, uint32_t rkey) {
+    add(qp, IBV_WR_SEND_WITH_INV)->invalidate_rkey = rkey;
+}
+
 static void wr_set_sge_list(struct ibv_qp_ex *qp, size_t n, const struct ibv_sge *list) {
     struct provider_wr *w = last(qp);
     if (n > SOFT_SGES) {
@@ -140,6 +154,7 @@ void provider_wr_functions(struct ibv_qp_ex *qp) {
     qp->wr_rdma_read = wr_rdma_read, qp->wr_rdma_write = wr_rdma_write,
     qp->wr_rdma_write_imm = wr_rdma_write_imm;
     qp->wr_atomic_cmp_swp = wr_atomic_cmp_swp, qp->wr_atomic_fetch_add = wr_atomic_fetch_add;
+    qp->wr_bind_mw = wr_bind_mw, qp->wr_local_inv = wr_local_inv, qp->wr_send_inv = wr_send_inv;
     qp->wr_set_sge = wr_set_sge, qp->wr_set_sge_list = wr_set_sge_list;
     qp->wr_set_inline_data = wr_set_inline_data, qp->wr_set_inline_data_list = wr_set_inline_data_list;
     qp->wr_set_ud_addr = wr_set_ud_addr;

@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// late.c: preloaded into a client whose server may not listen yet at port LATE_PORT: it is asked again.
+// late.c: preloaded into a client whose server may not listen yet at port LATE_PORT: it waits until it does. With
+// LATE_HOLD it also waits where it is connected by librdmacm: it makes the file LATE_HOLD.held, and goes on when there
+// is LATE_HOLD.go; with LATE_LINGER it does so where it wants to disconnect.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
+
+#include <rdma/rdma_cma.h>
 
 enum { TRIES = 2400, WAIT_MS = 50 };
+
+static void pause_a_little(void) { nanosleep(&(struct timespec){.tv_nsec = WAIT_MS * 1000000L}, NULL); }
 
 static int waits_for(const struct sockaddr *to) {
     const char *port = getenv("LATE_PORT");
@@ -17,13 +26,62 @@ static int waits_for(const struct sockaddr *to) {
            ntohs(((const struct sockaddr_in *)(const void *)to)->sin_port) == atoi(port);
 }
 
+// Looks, and does not ask: a server would take that for a client.
+static int listens(const char *table, unsigned port) {
+    char line[512];
+    unsigned at, state;
+    int found = 0;
+    FILE *f = fopen(table, "re");
+    while (f != NULL && !found && fgets(line, sizeof line, f) != NULL)
+        found = sscanf(line, " %*d: %*[0-9A-F]:%x %*[0-9A-F:] %x", &at, &state) == 2 && at == port &&
+                state == 0x0a;
+    if (f != NULL) fclose(f);
+    return found;
+}
+
 int connect(int fd, const struct sockaddr *to, socklen_t size) {
     int (*next)(int, const struct sockaddr *, socklen_t) =
         (int (*)(int, const struct sockaddr *, socklen_t))dlsym(RTLD_NEXT, "connect");
-    int rc = next(fd, to, size);
-    for (int i = 0; rc != 0 && errno == ECONNREFUSED && waits_for(to) && i < TRIES; i++) {
-        nanosleep(&(struct timespec){.tv_nsec = WAIT_MS * 1000000L}, NULL);
-        rc = next(fd, to, size);
-    }
+    int kind = 0;
+    socklen_t n = sizeof kind;
+    if (!waits_for(to) || getsockopt(fd, SOL_SOCKET, SO_TYPE, &kind, &n) != 0 || kind != SOCK_STREAM)
+        return next(fd, to, size);
+    unsigned port = ntohs(((const struct sockaddr_in *)(const void *)to)->sin_port);
+    for (int i = 0; i < TRIES && !listens("/proc/net/tcp", port) && !listens("/proc/net/tcp6", port); i++)
+        pause_a_little();
+    return next(fd, to, size);
+}
+
+static void hold(const char *variable) {
+    static int done;
+    const char *name = getenv(variable);
+    char path[4200];
+    if (name == NULL || done++) return;
+    snprintf(path, sizeof path, "%s.held", name);
+    int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+    if (fd >= 0) close(fd);
+    snprintf(path, sizeof path, "%s.go", name);
+    while (access(path, F_OK) != 0) pause_a_little();
+}
+
+int rdma_ack_cm_event(struct rdma_cm_event *event) {
+    int (*next)(struct rdma_cm_event *) =
+        (int (*)(struct rdma_cm_event *))dlsym(RTLD_NEXT, "rdma_ack_cm_event");
+    if (event != NULL && event->event == RDMA_CM_EVENT_ESTABLISHED) hold("LATE_HOLD");
+    return next(event);
+}
+
+// Of an id that waits in each function: it is connected when this returns.
+int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param) {
+    int (*next)(struct rdma_cm_id *, struct rdma_conn_param *) =
+        (int (*)(struct rdma_cm_id *, struct rdma_conn_param *))dlsym(RTLD_NEXT, "rdma_connect");
+    int rc = next(id, param);
+    if (rc == 0 && id->event != NULL) hold("LATE_HOLD");
     return rc;
+}
+
+int rdma_disconnect(struct rdma_cm_id *id) {
+    int (*next)(struct rdma_cm_id *) = (int (*)(struct rdma_cm_id *))dlsym(RTLD_NEXT, "rdma_disconnect");
+    hold("LATE_LINGER");
+    return next(id);
 }
