@@ -139,7 +139,7 @@ func Look(ids []ID, upper func(start, end uint64) bool) (*Here, error) {
 			continue // it is gone
 		}
 		if err != nil {
-			return nil, fmt.Errorf("System V segment %d: %w", real, err)
+			return nil, fmt.Errorf("the System V segment %d: %w", real, err)
 		}
 		one := Held{Virtual: real, Real: real, Pieces: count[real], Attached: ds.Nattch, Known: known(ds)}
 		if id, is := virtual[real]; is {

@@ -152,7 +152,7 @@ func (h *Here) Mark(regions []image.Region) error {
 		i := slices.IndexFunc(regions, func(r image.Region) bool { return r.Start == p.Start && r.End == p.End })
 		k := slices.IndexFunc(h.saved, func(s Saved) bool { return s.Real == p.Real })
 		if i < 0 || k < 0 {
-			return fmt.Errorf("System V segment %d at %#x has changed while the program was stopped", p.Real, p.Start)
+			return fmt.Errorf("the System V segment %d at %#x has changed while the program was stopped", p.Real, p.Start)
 		}
 		r := &regions[i]
 		r.Flags, r.Path, r.Name, r.Offset = image.FlagShared|image.FlagAnonymous|image.FlagNoData, "", regionName(h.saved[k].Virtual), p.Offset

@@ -42,7 +42,8 @@ static int number_for(struct soft_key *key) {
 // As a kernel's adapter pins memory: for tests, since the memory here is not pinned.
 static bool too_much(size_t more) {
     struct rlimit most;
-    return soft.heeds_memlock && getrlimit(RLIMIT_MEMLOCK, &most) == 0 && soft.registered + more > most.rlim_cur;
+    return soft.heeds_memlock && getrlimit(RLIMIT_MEMLOCK, &most) == 0 &&
+           soft.registered + more > most.rlim_cur;
 }
 
 static int check_access(int access) {
