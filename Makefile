@@ -12,6 +12,7 @@
 #   make test-verbs  those of programs on InfiniBand verbs, on an adapter in software; as root
 #   make test-pyverbs  rdma-core's own tests in Python on it, LIVES=n saves, kills and restarts; as root
 #   make verbs-cycles  CYCLES=n of a random program on it, on the adapter and over TCP in turn; as root
+#   make test-pgas   PROGRAMS=DIR, GASNet-EX' own tests on it, saved and killed; as root
 #   make test-verbs-vm  the same above a kernel's adapter, rdma_rxe, in a virtual machine; as root, an hour without KVM
 #   make crosswise  a program of each ABI above each MPI, continued above each; and chains that alternate
 #   make matrix     demo and crosswise on other releases of Debian (SUITES="trixie forky"), by debootstrap; as root
@@ -62,7 +63,7 @@ ifneq ($(MAKECMDGOALS),clean)
 include $(SETUP)
 endif
 $(SETUP): FORCE
-	@BACKS='$(BACKS)' scripts/setup.sh $@ $(if $(filter test-verbs-vm,$(MAKECMDGOALS)),vm,$(if $(filter test test-verbs test-pyverbs verbs-cycles demo-verbs soak,$(MAKECMDGOALS)),test,$(if $(filter check lint format,$(MAKECMDGOALS)),lint)))
+	@BACKS='$(BACKS)' scripts/setup.sh $@ $(if $(filter test-verbs-vm,$(MAKECMDGOALS)),vm,$(if $(filter test test-verbs test-pyverbs test-pgas verbs-cycles demo-verbs soak,$(MAKECMDGOALS)),test,$(if $(filter check lint format,$(MAKECMDGOALS)),lint)))
 
 setup: $(SETUP)
 	@echo "setup: all is there; Go is $(GO)"
@@ -294,6 +295,12 @@ test-pyverbs: all faults $(SOFT_PROVIDER)
 	CKPT_PYVERBS_LIVES=$(or $(LIVES),12) CKPT_PYVERBS_TABLE=$(CURDIR)/bench/results/pyverbs.md GO=$(GO) ONLY='^TestPyverbs$$' \
 	    scripts/test.sh $(BUILD)
 
+# GASNet-EX' own tests, built for its ibv-conduit in the folder PROGRAMS, saved and killed; what ran is kept.  As root.
+test-pgas: all faults $(SOFT_PROVIDER)
+	$(if $(PROGRAMS),,$(error make test-pgas PROGRAMS=DIR, the folder with GASNet-EX' built tests (docs/verbs.md)))
+	CKPT_PGAS_PROGRAMS=$(abspath $(PROGRAMS)) CKPT_PGAS_LOG=$(CURDIR)/bench/results/verbs-pgas.txt GO=$(GO) ONLY='^TestPgas$$' \
+	    scripts/test.sh $(BUILD)
+
 # The random program on verbs, saved and killed CYCLES=n times, on the adapter and over TCP in turn; the log is kept.  As root.
 verbs-cycles: all faults $(SOFT_PROVIDER)
 	CKPT_VERBS_CYCLES=$(or $(CYCLES),500) CKPT_VERBS_LOG=$(CURDIR)/bench/results/verbs-cycles.txt \
@@ -370,7 +377,7 @@ clean:
 
 .PHONY: all faults setup examples check lint analyze format generate clean FORCE
 .PHONY: demo demo-embed demo-levels demo-nodes demo-verbs
-.PHONY: test test-verbs test-verbs-vm test-pyverbs verbs-cycles links crosswise matrix matrix-short moves one-mpi
+.PHONY: test test-verbs test-verbs-vm test-pyverbs test-pgas verbs-cycles links crosswise matrix matrix-short moves one-mpi
 .PHONY: bench soak soak-programs campaign fuzz
 .PHONY: install dist deb deb-test
 FORCE:

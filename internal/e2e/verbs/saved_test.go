@@ -103,6 +103,8 @@ type life struct {
 	lives  int           // at most
 	// back is what CKPT_VERBS says in each life, in turn.
 	backs []string
+	// from waits until the program has come to where it may be saved.
+	from func()
 	// ends lets the program end, which does not before.
 	ends func()
 
@@ -129,6 +131,9 @@ func (l *life) begun() bool {
 // save makes a checkpoint; false: the program had ended.
 func (l *life) save(then string) bool {
 	l.t.Helper()
+	if l.w.Ended() { // ckptctl would wait for a job to come
+		return false
+	}
 	before, err := l.w.Epoch()
 	must(l.t, err)
 	exit, said, err := l.w.Ckptctl(l.t.TempDir(), jobLimit, "checkpoint", l.w.Run.Checkpoints(), "--then", then, "--timeout", "3m")
@@ -166,6 +171,9 @@ func (l *life) run() {
 	for n := range l.lives {
 		if !l.begun() {
 			break
+		}
+		if l.from != nil {
+			l.from()
 		}
 		l.pause()
 		then := []string{"kill", "continue"}[n%2]
