@@ -34,6 +34,7 @@ capi/host/fs_cache.c places_take null-dereference: there is no place where place
 capi/verbs/back/device.c device_open malloc-leak: it is in lower of the context, as a number
 capi/verbs/back/drain.c tell malloc-leak: it is in told or to_self
 capi/verbs/back/objects.c f_ah malloc-leak: it is in the list of the handle
+capi/verbs/cm/channel.c rdma_create_event_channel malloc-leak: the channel is its first member, which is returned
 capi/verbs/soft/provider/objects.c alloc_pd malloc-leak: the domain is its first member, which is returned
 capi/verbs/soft/provider/pairs.c provider_create_ah malloc-leak: as in alloc_pd
 capi/verbs/soft/provider/provider.c alloc_device malloc-leak: as in alloc_pd

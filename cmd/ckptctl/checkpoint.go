@@ -232,6 +232,8 @@ func (j *liveJob) checkpoint(ctx context.Context, r control.Request, stderr io.W
 		return control.Result{}, fmt.Errorf("interrupted; the checkpoint goes on, see `ckptctl status %s`", j.store.Dir())
 	case r.Then != after.Continue && connectionLost(err):
 		return j.committedAfter(before, err)
+	case connectionLost(err) && !errors.Is(err, control.ErrNotRunning): // it had the request
+		return control.Result{}, j.goneMeanwhile(before)
 	}
 	return control.Result{}, j.explain(err)
 }
@@ -252,6 +254,15 @@ func (j *liveJob) committedAfter(before int, lost error) (control.Result, error)
 		result.Bytes += uint64(image.Bytes)
 	}
 	return result, nil
+}
+
+// goneMeanwhile says that a job, which was to go on, was gone before it could tell what became of a request.
+func (j *liveJob) goneMeanwhile(before int) error {
+	became := "no epoch was committed meanwhile"
+	if epoch := newest(j.store); epoch > before {
+		became = fmt.Sprintf("epoch %d was committed meanwhile", epoch)
+	}
+	return fmt.Errorf("%s ended while this request was under way, or its connection broke; %s; %s", j, became, howToRun(j.store))
 }
 
 // connectionLost tells whether err is the end of the connection, not something that the job said.

@@ -242,6 +242,61 @@ func TestJobGoneBeforeItAnswers(t *testing.T) {
 	}
 }
 
+// A job that dies while a request is under way is not waited for: it is said at once that it has ended, and what is there.
+func TestJobGoneMeanwhile(t *testing.T) {
+	for _, committed := range []bool{true, false} {
+		t.Run(fmt.Sprint("committed ", committed), func(t *testing.T) {
+			dir, s, server, job := play(t)
+			makeEpoch(t, s, 1, 1, time.Second)
+			through, cut := cutter(t, server.Address())
+			writeJob(t, s, through)
+			job.checkpoint = func(context.Context, control.Request, func(control.Event)) (control.Result, error) {
+				if committed {
+					makeEpoch(t, s, 2, 1, time.Second)
+				}
+				cut()
+				return control.Result{}, errors.New("nobody hears this")
+			}
+			status, out, errOut := ctl(t, "checkpoint", dir, "--timeout", "1h")
+			if status != exitFailed || out != "" {
+				t.Errorf("exit status %d, stdout %q; want %d and nothing", status, out, exitFailed)
+			}
+			if committed {
+				wantText(t, errOut, "ended while this request was under way", "epoch 2 was committed meanwhile", "continue from epoch 2")
+				return
+			}
+			wantText(t, errOut, "ended while this request was under way", "no epoch was committed meanwhile", "continue from epoch 1")
+		})
+	}
+}
+
+// One that ends the connection before it has the request may be starting: it is waited for.
+func TestJobThatDoesNotListenYet(t *testing.T) {
+	dir, s, server, _ := play(t)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.Close()
+		}
+	}()
+	a := server.Address()
+	a.Loopback = ln.Addr().String()
+	writeJob(t, s, a)
+	status, out, errOut := ctl(t, "checkpoint", dir, "--timeout", "100ms")
+	if status != exitFailed || out != "" {
+		t.Errorf("exit status %d, stdout %q; want %d and nothing", status, out, exitFailed)
+	}
+	wantText(t, errOut, "no job has opened it within the time of --timeout")
+}
+
 func TestCheckpointInterrupted(t *testing.T) {
 	dir, _, _, job := play(t)
 	asked, goOn := make(chan struct{}), make(chan struct{})

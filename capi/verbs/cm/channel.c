@@ -4,7 +4,6 @@
 #include "verbs/cm/cm.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -19,7 +18,7 @@ API struct rdma_event_channel *rdma_create_event_channel(void) {
     if (!c) return NULL;
     c->last = &c->first;
     c->c.fd = eventfd(0, EFD_CLOEXEC);
-    if (c->c.fd >= 0) return &c->c;
+    if (c->c.fd >= 0 && !sem_init(&c->more, 0, 0)) return &c->c;
     free(c);
     return NULL;
 }
@@ -51,6 +50,7 @@ static void put(struct cm_channel *c, struct cm_event *e) {
     *c->last = e;
     c->last = &e->next;
     settle(c, had);
+    if (c->waiting) sem_post(&c->more);
 }
 
 static void fill(struct cm_event *e, const struct cm_message *m) {
@@ -171,13 +171,26 @@ API int rdma_ack_cm_event(struct rdma_cm_event *event) {
     return 0;
 }
 
-// Waits, without the lock, until there may be an event: 0, or -1 with errno.
-static int await(struct cm_channel *c) {
+static bool nonblocking(const struct cm_channel *c) {
     int flags = fcntl(c->c.fd, F_GETFL);
-    if (flags < 0) return -1;
-    if (flags & O_NONBLOCK) return cm_fail(EAGAIN);
-    struct pollfd p = {.fd = c->c.fd, .events = POLLIN};
-    return poll(&p, 1, -1) < 0 ? -1 : 0;
+    if (flags >= 0 && flags & O_NONBLOCK) errno = EAGAIN;
+    return flags < 0 || flags & O_NONBLOCK;
+}
+
+static void waits_no_more(void *channel) {
+    pthread_mutex_lock(&cm_lock);
+    ((struct cm_channel *)channel)->waiting--;
+    pthread_mutex_unlock(&cm_lock);
+}
+
+// Waits, without the lock, until there may be an event: 0, or -1 with errno. As the machine's library, it goes on after a
+// handler with SA_RESTART, which poll does not, ends with EINTR after others, and can be cancelled.
+static int await(struct cm_channel *c) {
+    int r;
+    pthread_cleanup_push(waits_no_more, c);
+    r = nonblocking(c) ? -1 : sem_wait(&c->more);
+    pthread_cleanup_pop(1);
+    return r;
 }
 
 API int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event) {
@@ -196,11 +209,7 @@ API int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_eve
             give_back(e);
             continue;
         }
-        int r = await(c);
-        pthread_mutex_lock(&cm_lock);
-        c->waiting--;
-        pthread_mutex_unlock(&cm_lock);
-        if (r) return -1;
+        if (await(c)) return -1;
     }
 }
 

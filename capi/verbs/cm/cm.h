@@ -23,6 +23,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -124,6 +125,7 @@ struct cm_event {
 struct cm_channel {
     struct rdma_event_channel c;
     struct cm_event *first, **last;
+    sem_t more;  // posted with an event that a thread may wait for
     int waiting; // threads
     bool gone;
 };
@@ -192,5 +194,7 @@ void cm_wake(void);
 bool cm_hear(struct cm_link *link, const struct cm_message *m); // false: the connection is of no more use
 void cm_lost(struct cm_link *link, int error);
 uint64_t cm_now(void); // ms in which this process ran: a stop does not count
+// ms that something may take: what the environment says, which is for tests, else the usual.
+uint64_t cm_patience(const char *variable, uint64_t usual);
 
 #endif

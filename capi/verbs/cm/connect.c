@@ -12,6 +12,8 @@ enum {
     PATIENCE = 60000, // ms for an answer
 };
 
+static uint64_t answer_until(void) { return cm_now() + cm_patience("CKPT_RDMACM_ANSWER_MS", PATIENCE); }
+
 // Private data that a message of InfiniBand has room for.
 static size_t room(const struct cm_id *id, enum cm_kind kind) {
     if (id->id.qp_type == IBV_QPT_UD) return kind == CM_REQ ? 180 : 136;
@@ -124,7 +126,7 @@ API int rdma_connect(struct rdma_cm_id *p, struct rdma_conn_param *param) {
         e = 0;
     } else if (!(e = cm_link(id, id->fd, LINK_CONNECTS))) {
         id->fd = -1;
-        id->link->until = cm_now() + PATIENCE;
+        id->link->until = answer_until();
         e = cm_say(id, &m);
     }
     if (e) id->state = ROUTED;
@@ -154,7 +156,7 @@ API int rdma_accept(struct rdma_cm_id *p, struct rdma_conn_param *param) {
     if (!datagrams && cm_to_ready(id, -1, -1)) return -1;
     pthread_mutex_lock(&cm_lock);
     id->state = datagrams ? OVER : ACCEPTED;
-    if (id->link && !datagrams) id->link->until = cm_now() + PATIENCE;
+    if (id->link && !datagrams) id->link->until = answer_until();
     e = cm_say(id, &m);
     // Who asked has gone.
     if (e && !datagrams) {
@@ -232,7 +234,7 @@ API int rdma_disconnect(struct rdma_cm_id *p) {
     case CONNECTED:
         id->state = ENDING;
         if (!cm_say(id, &m))
-            id->link->until = cm_now() + PATIENCE;
+            id->link->until = answer_until();
         else if ((id->state = OVER))
             e = cm_queue(id, RDMA_CM_EVENT_DISCONNECTED, 0, NULL);
         break;

@@ -26,9 +26,14 @@ enum {
 static struct cm_link *links;
 static int bell = -1; // wakes the thread
 static bool started, tired;
-static uint64_t now, seen;
+static uint64_t now, seen, stranger_patience;
 
-uint64_t cm_now(void) { return now; }
+uint64_t cm_patience(const char *variable, uint64_t usual) {
+    const char *text = getenv(variable);
+    char *end = NULL;
+    unsigned long ms = text && *text >= '0' && *text <= '9' ? strtoul(text, &end, 10) : 0;
+    return end && !*end && ms && ms < usual ? ms : usual;
+}
 
 // Time that a process is stopped, or not there, must not make its peers late.
 static void tick(void) {
@@ -37,6 +42,12 @@ static void tick(void) {
     uint64_t ms = (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
     if (seen && ms > seen) now += ms - seen < LONGEST_TICK ? ms - seen : LONGEST_TICK;
     seen = ms;
+}
+
+// The thread does not look at the clock while there is nothing to wait for: what begins now begins at a time of now.
+uint64_t cm_now(void) {
+    tick();
+    return now;
 }
 
 void cm_wake(void) {
@@ -127,7 +138,7 @@ static void accept_some(struct cm_link *l) {
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
         struct cm_link *s = add(l->id, fd, LINK_STRANGER);
         if (s)
-            s->until = now + STRANGER_PATIENCE;
+            s->until = now + stranger_patience;
         else
             close(fd);
     }
@@ -294,6 +305,7 @@ static int start(void) {
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attr);
     if (e) return e;
+    stranger_patience = cm_patience("CKPT_RDMACM_SILENT_MS", STRANGER_PATIENCE);
     tick();
     started = true;
     return 0;

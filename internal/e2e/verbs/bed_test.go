@@ -27,7 +27,7 @@ const (
 
 var (
 	built    *e2e.Built
-	programs = []string{"shuffle", "cases", "late", "edges"} // ours, built into the bed's folder
+	programs = []string{"shuffle", "cases", "late", "edges", "ids"} // ours, built into the bed's folder
 )
 
 func TestMain(m *testing.M) {
@@ -98,6 +98,9 @@ func build() error {
 		argv := append([]string{"-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", filepath.Join(built.Bin, name)}, sources...)
 		if name == "late" {
 			argv = append(argv, "-shared", "-fPIC", "-ldl")
+		}
+		if name == "ids" {
+			argv = append(argv, "-lrdmacm")
 		}
 		if said, err := exec.CommandContext(ctx, "gcc", append(argv, "-libverbs")...).CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s: %w: %s", name, err, said)
