@@ -37,7 +37,8 @@ static id *accepts(enum held h, channel *c) {
 void server(int port, const char *file) {
     channel *c[HELD], *other = new_channel();
     id *l[HELD], *i[HELD] = {0};
-    for (int h = 0; h < HELD; h++) l[h] = listener(c[h] = new_channel(), RDMA_PS_TCP, port + h);
+    // The client waits until somebody listens at the first port: that comes last.
+    for (int h = HELD - 1; h >= 0; h--) l[h] = listener(c[h] = new_channel(), RDMA_PS_TCP, port + h);
     say("listens");
     i[TAKEN] = next(words[TAKEN], c[TAKEN], RDMA_CM_EVENT_CONNECT_REQUEST);
     i[ACCEPTED] = accepts(ACCEPTED, c[ACCEPTED]);
