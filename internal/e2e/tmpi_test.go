@@ -100,8 +100,20 @@ type tmpiCycles struct {
 	again     []string // before each second restart
 }
 
-// run compares a job that is interrupted and continued with one that is not, and returns how often it was.
+// run compares a job that is interrupted and continued with one that is not, and returns how often it was. A machine
+// that does other things may have the job end before it is interrupted often enough: then another one is made.
 func (s tmpiCycles) run(t *testing.T) int {
+	t.Helper()
+	for range 6 {
+		if n := s.once(t); t.Failed() || 2*n >= s.cycles {
+			return n
+		}
+	}
+	t.Errorf("six jobs ended before they were interrupted %d times: they are too short", s.cycles)
+	return 0
+}
+
+func (s tmpiCycles) once(t *testing.T) int {
 	t.Helper()
 	r, err := NewRun(t.TempDir())
 	if err != nil {
@@ -140,9 +152,7 @@ func (s tmpiCycles) run(t *testing.T) int {
 	if got := string(mustRead(t, r.Stdout)); got != want {
 		t.Errorf("after %d cycles:\n%s\nnatively:\n%s", c.Cycles, got, want)
 	}
-	if 2*c.Cycles < s.cycles {
-		t.Errorf("ended after %d cycles, before it was interrupted %d times: it is too short\n%s", c.Cycles, s.cycles, c.stderr())
-	}
+	t.Logf("interrupted %d times", c.Cycles)
 	return c.Cycles
 }
 

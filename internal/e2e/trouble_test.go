@@ -189,7 +189,7 @@ func TestMPIStalledDisk(t *testing.T) {
 				t.Errorf("ckptctl: %v: %s", exit, said)
 			}
 			s.goesOn(t)
-			exit, said = s.ckptctl(t, "checkpoint", s.run.Checkpoints(), "--timeout", "20s") // this answer does not wait for it
+			exit, said = s.ckptctl(t, "checkpoint", s.run.Checkpoints(), "--timeout", checkpointLimit.String()) // this answer does not wait for it
 			if exit.Code != 1 || !strings.Contains(said, "the disk has not answered since") {
 				t.Errorf("ckptctl: %v: %s", exit, said)
 			}
