@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,12 +28,23 @@ type process struct {
 func alsoWrites(st *unix.Stat_t) string {
 	written := sinceBoot(st.Mtim)
 	for p, ok := about(os.Getppid()); ok; p, ok = about(p.parent) {
-		if p.started < written && (isFile(p.pid, 1, st) || isFile(p.pid, 2, st)) {
+		if p.mayHaveWritten(written) && (isFile(p.pid, 1, st) || isFile(p.pid, 2, st)) {
 			return fmt.Sprintf("%s (process %d)", p.name, p.pid)
 		}
 	}
 	return ""
 }
+
+// unsure is how exactly it is known when a process was started, and when a file was written.
+const unsure = 20 * time.Millisecond
+
+// mayHaveWritten tells whether it was there at that time. Where that is not sure, a script was, which says something and
+// starts the job at once; a launcher that is started at once after a job has ended was not.
+func (p *process) mayHaveWritten(at time.Duration) bool {
+	return p.started+unsure < at || p.started < at && slices.ContainsFunc(interpreters, func(i string) bool { return strings.HasPrefix(p.name, i) })
+}
+
+var interpreters = []string{"sh", "bash", "dash", "ksh", "zsh", "csh", "tcsh", "fish", "make", "python", "perl", "ruby", "slurm_script"}
 
 func isFile(pid, fd int, st *unix.Stat_t) bool {
 	var its unix.Stat_t
