@@ -16,14 +16,7 @@ func TestLateEvent(t *testing.T) {
 	hold := filepath.Join(w.Run.Dir, "hold")
 	must(t, os.WriteFile(hold, nil, 0o644))
 	w.Env = []string{"CKPTSOFT_HOLD_EVENTS=" + hold}
-	must(t, w.Start("shell"))
-	ready(t, w)
-	l := life{t: t, w: w}
-	if !l.begun() || !l.save("kill") {
-		t.Fatalf("it ended too early: %s", w.Said())
-	}
-	_, err := w.Wait(jobLimit)
-	must(t, err)
+	savedAndKilled(t, w)
 	must(t, os.Remove(hold))
 	must(t, w.Restart("shell"))
 	letGo()
@@ -52,14 +45,7 @@ func TestSmallerAdapter(t *testing.T) {
 func TestAllMemoryLimit(t *testing.T) {
 	need(t)
 	w, letGo := newEdges(t, "forks", 2)
-	must(t, w.Start("shell"))
-	ready(t, w)
-	l := life{t: t, w: w}
-	if !l.begun() || !l.save("kill") {
-		t.Fatalf("it ended too early: %s", w.Said())
-	}
-	_, err := w.Wait(jobLimit)
-	must(t, err)
+	savedAndKilled(t, w)
 	ckptrun := w.CkptRun
 	w.CkptRun = filepath.Join(w.Run.Dir, "limited")
 	must(t, os.WriteFile(w.CkptRun, []byte("#!/bin/sh\nulimit -l 4\nexec "+ckptrun+" \"$@\"\n"), 0o755))
