@@ -28,7 +28,12 @@ var lostAt = [5][]int{1: nil, 2: {0, 2}, 3: {1, 2}, 4: {0, 1, 2, 3}}
 func (e *effort) mibOfLevels() int { return 1024 / ranksOfLevels }
 
 // roundsOfGrids is at least 7, so that a spread says something.
-func (e *effort) roundsOfGrids() int { return max(7, 3*e.saves) }
+func (e *effort) roundsOfGrids() int {
+	if e.full {
+		return 15
+	}
+	return 7
+}
 
 // measureLevels saves one state to each level, loses what the level survives, and goes on.
 func measureLevels(ctx context.Context, b *bench) (*report, error) {
