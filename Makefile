@@ -325,7 +325,7 @@ one-mpi:
 
 # A few minutes; FULL=1 takes every combination and more rounds.  ONLY=query,... measures a part.
 bench: all examples soak-programs $(BENCHES)
-	$(GO) run ./bench -build $(BUILD) $(if $(FULL),-full) $(if $(ONLY),-only $(ONLY))
+	$(if $(FTI),FTI='$(abspath $(FTI))') $(GO) run ./bench -build $(BUILD) $(if $(FULL),-full) $(if $(ONLY),-only $(ONLY))
 
 include internal/soak/module.mk
 
