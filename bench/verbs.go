@@ -30,7 +30,8 @@ func measureVerbs(ctx context.Context, b *bench) (*report, error) {
 		Text: "A receive is posted, and a completion taken that is there, without any network. The rest goes through the adapter in " +
 			"software and back: posting, moving the bytes over TCP within the process, and polling until it has ended. Real adapters were not there.\n\n" +
 			"*Over TCP* stands for what a job does where there is no InfiniBand, beside sockets of a plain program. *MPIX_Checkpoint* is what the call takes " +
-			"in a process with so much memory on pages of 4 KiB, which it has registered or not, as the mean of two; its image is written while it goes on. " +
+			"in a process with so much memory on pages of 4 KiB, which it has registered or not: the median of five, and the least and the largest. Its image is " +
+			"written while it goes on, and the next call comes when that is committed. " +
 			"*First instruction* is the time from the start of ckptrun to that of the continued program, with so many queue pairs, all of them connected.",
 	}
 	call := append([]string{b.program("verbs")}, b.batchCount()...)
@@ -81,7 +82,7 @@ func (v *verbsBench) stop(ctx context.Context, mib int) (*comparison, error) {
 	c := &comparison{Title: fmt.Sprintf("a checkpoint of a process with %d MiB", mib), Unit: "ms"}
 	for _, how := range []string{"plain", "registered"} {
 		fresh := []string{"sh", "-c", `rm -rf held && exec "$@"`, "-"}
-		c.Ways = append(c.Ways, way{Name: how, Command: join(v.bed, fresh, v.ckptrun("--dir", "held", "--keep", "1", "--"), v.held("memory", strconv.Itoa(mib), how))})
+		c.Ways = append(c.Ways, way{Name: how, Command: join(v.bed, fresh, v.ckptrun("--dir", "held", "--keep", "1", "--"), v.held("memory", "held", strconv.Itoa(mib), how))})
 	}
 	return c, c.measure(ctx, v.bench, min(v.rounds, roundsOfHeld))
 }

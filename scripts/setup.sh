@@ -64,6 +64,7 @@ rdmacm-utils: rping
 perftest: ib_send_bw
 python3-pyverbs: /usr/lib/python3/dist-packages/pyverbs/__init__.py
 ucx-utils: ucx_perftest
+libfabric-bin: fi_pingpong
 munge: munged
 slurmctld: slurmctld
 slurmd: slurmd

@@ -2,57 +2,15 @@
 //
 // verbs: what does a call of libibverbs cost natively and under ckptrun, and what a round trip?
 //
-// With "trips" it asks what tcp.c asks of plain sockets. Two queue pairs of one process are connected with each other. Posting a receive and taking a completion that is there
-// are calls that need no network: those tell what the front adds. The others go once through the adapter.
-#include <infiniband/verbs.h>
+// With "trips" it asks what tcp.c asks of plain sockets. Two queue pairs of one process are connected with each other. Posting a
+// receive and taking a completion that is there are calls that need no network: those tell what the front adds. The others
+// go once through the adapter.
+#include "verbs.h"
 
-#include "measure.h"
+enum { MANY = 64, LARGE = 64 << 10 };
 
-enum {
-    MANY = 64,
-    LARGE = 64 << 10,
-    REACH =
-        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC
-};
-
-static struct ibv_pd *pd;
-static struct ibv_cq *cq;
 static struct ibv_mr *mr;
-static struct ibv_port_attr port;
 static _Alignas(4096) char memory[2 * LARGE];
-
-static struct ibv_qp *make(void) {
-    struct ibv_qp_init_attr init = {
-        .send_cq = cq,
-        .recv_cq = cq,
-        .qp_type = IBV_QPT_RC,
-        .cap = {.max_send_wr = MANY, .max_recv_wr = MANY, .max_send_sge = 1, .max_recv_sge = 1}};
-    struct ibv_qp *qp = ibv_create_qp(pd, &init);
-    DEMAND(qp != NULL);
-    return qp;
-}
-
-static void ready(struct ibv_qp *qp) {
-    struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = REACH};
-    DEMAND(ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0);
-}
-
-static void connect_to(struct ibv_qp *qp, uint32_t to) {
-    struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTR,
-                            .path_mtu = IBV_MTU_1024,
-                            .dest_qp_num = to,
-                            .max_dest_rd_atomic = 1,
-                            .min_rnr_timer = 12};
-    a.ah_attr = (struct ibv_ah_attr){.dlid = port.lid, .port_num = 1};
-    DEMAND(ibv_modify_qp(qp, &a,
-                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == 0);
-    a = (struct ibv_qp_attr){
-        .qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1};
-    DEMAND(ibv_modify_qp(qp, &a,
-                         IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                             IBV_QP_MAX_QP_RD_ATOMIC) == 0);
-}
 
 static void post_receive(struct ibv_qp *qp, uint32_t length) {
     struct ibv_sge s = {(uintptr_t)memory + LARGE, length, mr->lkey};
@@ -62,7 +20,7 @@ static void post_receive(struct ibv_qp *qp, uint32_t length) {
 
 // Receives are posted, and flushed by an error of the queue pair: no other side is needed.
 static void calls(struct measure *m, const char *what, int polls) {
-    struct ibv_qp *qp = make();
+    struct ibv_qp *qp = make(MANY);
     struct ibv_wc wc;
     for (int batch = -m->batches / 10; batch < m->batches; batch++) {
         struct ibv_qp_attr a = {.qp_state = IBV_QPS_ERR};
@@ -101,16 +59,11 @@ static void trip(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t length) {
 
 int main(int argc, char **argv) {
     struct measure m = measure_begin(argc, argv);
-    struct ibv_device **list = ibv_get_device_list(NULL);
-    DEMAND(list != NULL && list[0] != NULL);
-    struct ibv_context *context = ibv_open_device(list[0]);
-    DEMAND(context != NULL && ibv_query_port(context, 1, &port) == 0);
-    pd = ibv_alloc_pd(context);
-    cq = ibv_create_cq(context, 2 * MANY, NULL, NULL, 0);
+    open_device(2 * MANY);
     mr = ibv_reg_mr(pd, memory, sizeof memory, REACH);
-    DEMAND(pd != NULL && cq != NULL && mr != NULL);
+    DEMAND(mr != NULL);
 
-    struct ibv_qp *a = make(), *b = make();
+    struct ibv_qp *a = make(MANY), *b = make(MANY);
     ready(a), ready(b);
     connect_to(a, b->qp_num), connect_to(b, a->qp_num);
     if (argc > 2 && strcmp(argv[2], "trips") == 0) {

@@ -14,8 +14,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 
 static bool stands(const struct thread *t, const ucontext_t *uc) {
@@ -69,7 +71,59 @@ void call_cut(struct thread *t, const ucontext_t *uc) { remember(t, uc, false); 
 
 void call_begun(struct thread *t) { t->stood.ip = 0; }
 
-void call_stopped(struct thread *t, const ucontext_t *uc) {
+// The number of the call that the instruction before ip has made: what was put into rax a few instructions before.
+// -1: another one, or it cannot be seen.
+static long number_before(uint64_t ip) {
+    enum { BACK = 22 }; // what compilers put between: loads of arguments
+    uint8_t code[BACK];
+    struct iovec local = {code, BACK}, remote = {(void *)(ip - BACK), BACK};
+    if (RAW6(SYS_process_vm_readv, RAW0(SYS_getpid), &local, 1, &remote, 1, 0) != BACK) return -1;
+    if (code[BACK - 2] != 0x0f || code[BACK - 1] != 0x05) return -1;       // syscall
+    if (code[BACK - 4] == 0x31 && code[BACK - 3] == 0xc0) return SYS_read; // xor eax, eax
+    for (int i = BACK - 7; i >= 0; i--) {                                  // mov eax, number
+        if (code[i] != 0xb8 || code[i + 2] || code[i + 3] || code[i + 4]) continue;
+        switch (code[i + 1]) {
+        case SYS_write:
+        case SYS_readv:
+        case SYS_writev:
+        case SYS_recvfrom:
+        case SYS_sendto:
+        case SYS_sendmsg:
+            return code[i + 1];
+        }
+    }
+    return -1;
+}
+
+static bool has_timeout(long fd, int option) {
+    struct timeval tv = {0};
+    int n = sizeof tv;
+    return RAW6(SYS_getsockopt, fd, SOL_SOCKET, option, &tv, &n, 0) == 0 && (tv.tv_sec || tv.tv_usec);
+}
+
+// A call on a socket that has a timeout ends with EINTR after any handler, and the kernel does not make it again. It has
+// done nothing, so we do, with its whole timeout.
+static void make_again(struct thread *t, ucontext_t *uc) {
+    greg_t *r = uc->uc_mcontext.gregs;
+    if (host.sud || r[REG_RAX] != -EINTR) return;
+    if (t->told == (uint64_t)r[REG_RIP]) {
+        t->told = 0;
+        return;
+    }
+    if (!has_timeout(r[REG_RDI], SO_RCVTIMEO) && !has_timeout(r[REG_RDI], SO_SNDTIMEO)) return;
+    long nr = number_before((uint64_t)r[REG_RIP]);
+    if (nr < 0) return;
+    r[REG_RIP] -= 2;
+    r[REG_RAX] = nr;
+}
+
+void call_told(struct thread *t, const ucontext_t *uc) {
+    const greg_t *r = uc->uc_mcontext.gregs;
+    t->told = r[REG_RAX] == -EINTR ? (uint64_t)r[REG_RIP] : 0;
+}
+
+void call_stopped(struct thread *t, ucontext_t *uc) {
+    make_again(t, uc);
     if (stands(t, uc)) return; // noted when the call was cut, or the thread is stopped again
     t->stood.ip = 0;
     if (!host.sud && slow(uc)) remember(t, uc, true);

@@ -129,6 +129,7 @@ void signal_virtual(siginfo_t *si) {
 static void build_frame(struct thread *t, ucontext_t *uc, const siginfo_t *si) {
     int sig = si->si_signo;
     struct kaction act = host.app[sig];
+    call_told(t, uc);
     greg_t *r = uc->uc_mcontext.gregs;
     uint64_t sp = (uint64_t)r[REG_RSP] - 128; // the red zone
     if ((act.flags & SA_ONSTACK) && t->app_altstack.ss_size && !(t->app_altstack.ss_flags & SS_DISABLE) &&

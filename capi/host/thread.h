@@ -70,6 +70,7 @@ struct thread {
     uint32_t image_pending;      // dropped  how many of pending go into the image
     struct cut_wait cut;         // saved    as the time that is left
     struct stood stood;          // saved    as a flag; the context has the rest
+    uint64_t told;               // dropped  where the program is told EINTR for a signal of its own
     char comm[16];               // saved    name, taken when the thread is stopped
     struct signal_list kept;     // saved    taken out of the kernel's queues while stopped (signal_queue.c)
     bool more_signals;           // dropped  there was no memory for all of kept: no image is made
@@ -144,8 +145,9 @@ bool upcall_unsafe(const struct thread *t, const ucontext_t *uc);
 // ---- interrupted.c: a signal ends the call in which a thread was stopped ------------------------
 void call_cut(struct thread *t, const ucontext_t *uc); // uc is about to make the call again
 void call_begun(struct thread *t);                     // a trapped call
-void call_stopped(struct thread *t, const ucontext_t *uc);
-uint32_t call_save(const struct thread *t); // flags of an image
+void call_stopped(struct thread *t, ucontext_t *uc);
+void call_told(struct thread *t, const ucontext_t *uc); // a handler of the program runs
+uint32_t call_save(const struct thread *t);             // flags of an image
 void call_load(struct thread *t, uint32_t flags);
 // A handler of the application's is due.  True: keep the signal; the call will be made again, and end with
 // it.

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define VERBS_BACK_VERSION 2
+#define VERBS_BACK_VERSION 3
 
 // What a rank asks another one, which answers without its program's help.
 enum verbs_question {
@@ -22,7 +22,7 @@ enum verbs_question {
 struct verbs_who {
     uint32_t known, real, gids;
     uint16_t lid, real_lid;
-    uint8_t gid[8][16], real_gid[8][16];
+    uint8_t gid[8][16], real_gid[8][16], type[8], real_type[8]; // enum ibv_gid_type; 0xff: not told
     uint32_t ethernet;        // it is found by its gid now, not by its lid
     uint16_t mtu, rd_atomics; // the device's now: enum ibv_mtu, and reads that it answers at once
     uint32_t tcp;             // its rank has no adapter, but goes over TCP
@@ -38,7 +38,7 @@ struct verbs_ready {
     uint64_t done;                      // messages
 };
 
-enum { VERBS_ANSWER_MAX = 288 };
+enum { VERBS_ANSWER_MAX = 304 };
 
 // Given to the library.
 struct verbs_host {

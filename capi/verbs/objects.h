@@ -89,6 +89,7 @@ struct v_node {
 struct v_port {
     uint32_t seen, gids;
     uint16_t lid;
+    uint8_t link_layer;
     union ibv_gid gid[V_GIDS];
     uint8_t gid_type[V_GIDS];
 };

@@ -90,3 +90,56 @@ func TestCallsThatNoSignalEnds(t *testing.T) {
 		})
 	}
 }
+
+// A program that waits on a socket with a timeout does not notice that it was stopped, and waits on when it is continued from
+// an image.
+func TestStoppedOnTimeouts(t *testing.T) {
+	needCommands(t)
+	for _, trap := range []string{"seccomp", "sud"} {
+		t.Run(trap, func(t *testing.T) {
+			run, err := NewRun(t.TempDir())
+			must(t, err)
+			mark := NewMark()
+			t.Cleanup(mark.KillAll)
+			p, err := run.Start(mark, built.CkptRun(), "--trap", trap, "--dir", run.Checkpoints(), "--", filepath.Join(built.Bin, "timeouts"), run.Dir)
+			must(t, err)
+			c := Chain{Built: built, Run: run}
+			if !Poll(time.Minute, p.Done(), func() bool { return c.jobOf(p) }) {
+				t.Fatalf("no job: %s", mustRead(t, run.Stderr))
+			}
+			says := func(text string) {
+				t.Helper()
+				if !Poll(time.Minute, p.Done(), func() bool { return strings.Contains(string(mustRead(t, run.Stdout)), text) }) {
+					t.Fatalf("the program does not say %q, but\n%s\n%s", text, mustRead(t, run.Stdout), Dump(mark.Processes()))
+				}
+			}
+			for i, name := range []string{"read", "recv", "recvfrom", "readv", "write", "send"} {
+				says(fmt.Sprintf("wait %d\n", i))
+				if !Poll(time.Minute, p.Done(), func() bool { return sleeps(p.PID()) }) {
+					t.Fatalf("the program does not wait in %s\n%s", name, Dump(mark.Processes()))
+				}
+				then := []string{"continue", "kill"}[i%2]
+				control, err := NewRun(filepath.Join(run.Dir, fmt.Sprint("checkpoint-", i)))
+				must(t, err)
+				must(t, control.Once(checkpointLimit, built.CkptCtl(), "checkpoint", run.Checkpoints(), "--then", then))
+				if control.Exit != (Exit{}) {
+					t.Fatalf("ckptctl: %v: %s", control.Exit, mustRead(t, control.Stderr))
+				}
+				if then == "kill" {
+					_, err := p.Wait(time.Minute)
+					must(t, err)
+					p, err = run.Start(mark, built.CkptRun(), "--restart", run.Checkpoints(), "--trap", trap)
+					must(t, err)
+					if !Poll(time.Minute, p.Done(), func() bool { return c.jobOf(p) }) {
+						t.Fatalf("no job: %s", mustRead(t, run.Stderr))
+					}
+				}
+				must(t, os.WriteFile(filepath.Join(run.Dir, fmt.Sprint("go-", i)), nil, 0o644))
+				says(fmt.Sprintf("done %d %s 1 \n", i, name))
+			}
+			if exit, err := p.Wait(time.Minute); err != nil || exit != (Exit{}) {
+				t.Fatalf("ended with %v %v: %s", exit, err, mustRead(t, run.Stderr))
+			}
+		})
+	}
+}

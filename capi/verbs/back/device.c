@@ -76,19 +76,25 @@ static int sort_of(const union ibv_gid *g) {
     return memcmp(g->raw, mapped, 12) ? GLOBAL : IPV4;
 }
 
+// How well an entry of another type stands for one: peers that have the same entries must choose alike.
+static int fitness(const struct v_port *now, int k, int sort) {
+    int s = sort_of(&now->gid[k]);
+    if (s == NOTHING) return 0;
+    return 1 + (now->gid_type[k] == IBV_GID_TYPE_ROCE_V2) + 2 * (s == sort);
+}
+
 // Finds the entry of the table `now` that stands for the i-th of `first`: the one of its sort and type that comes as late
-// among its like, else the first of its sort, else any.
+// among its like, else one of its sort, else any.
 static int stands_for(const struct v_port *first, int i, const struct v_port *now) {
-    int sort = sort_of(&first->gid[i]), nth = 0, of_sort = -1, any = -1;
+    int sort = sort_of(&first->gid[i]), nth = 0, best = i, fits = 0;
     for (int k = 0; k < i; k++)
         nth += sort_of(&first->gid[k]) == sort && first->gid_type[k] == first->gid_type[i];
     for (int k = 0; k < (int)now->gids; k++) {
-        int s = sort_of(&now->gid[k]);
-        if (s == sort && now->gid_type[k] == first->gid_type[i] && nth-- == 0) return k;
-        if (s == sort && of_sort < 0) of_sort = k;
-        if (s != NOTHING && any < 0) any = k;
+        if (sort_of(&now->gid[k]) == sort && now->gid_type[k] == first->gid_type[i] && nth-- == 0) return k;
+        int f = fitness(now, k, sort);
+        if (f > fits) best = k, fits = f;
     }
-    return of_sort >= 0 ? of_sort : any >= 0 ? any : i;
+    return best;
 }
 
 static void read_gids(struct ibv_context *rc, int port, int length, struct v_port *p) {
@@ -110,13 +116,14 @@ static void look_at_ports(struct v_context *c) {
         now->lid[p] = attr.lid;
         now->ethernet[p] = attr.link_layer == IBV_LINK_LAYER_ETHERNET;
         now->mtu[p] = (uint16_t)attr.active_mtu;
-        struct v_port table = {.seen = 1, .lid = attr.lid};
+        struct v_port table = {.seen = 1, .lid = attr.lid, .link_layer = attr.link_layer};
         read_gids(REAL_CONTEXT(c), p, attr.gid_tbl_len, &table);
         if (!d->port[p].seen) d->port[p] = table;
         for (int i = 0; i < (int)d->port[p].gids; i++) {
             int k = stands_for(&d->port[p], i, &table);
             now->gid_index[p][i] = (uint8_t)k;
             now->gid[p][i] = table.gid[k < V_GIDS ? k : 0];
+            now->gid_type[p][i] = k < (int)table.gids ? table.gid_type[k] : 0xff;
         }
     }
 }
@@ -137,6 +144,57 @@ uint8_t device_gid_index(const struct v_context *c, int port, uint8_t index) {
     const struct ports *now = (const struct ports *)c->lower;
     if (!now || port < 1 || port > V_PORTS || index >= d->port[port].gids) return index;
     return now->gid_index[port][index];
+}
+
+struct way device_way(const struct v_context *c, const struct ibv_ah_attr *a) {
+    const struct v_device *d = (const struct v_device *)c->v.context.device;
+    struct way w = {.port = a->port_num, .index = a->grh.sgid_index, .type = 0xff};
+    if (w.port < 1 || w.port > V_PORTS) return w;
+    const struct v_port *p = &d->port[w.port];
+    w.ethernet = p->link_layer == IBV_LINK_LAYER_ETHERNET;
+    if (w.index < p->gids) w.type = p->gid_type[w.index];
+    return w;
+}
+
+static const char *type_text(uint8_t type, const union ibv_gid *gid, char *text, size_t n) {
+    static const char *const types[] = {[IBV_GID_TYPE_IB] = "InfiniBand",
+                                        [IBV_GID_TYPE_ROCE_V1] = "RoCE v1",
+                                        [IBV_GID_TYPE_ROCE_V2] = "RoCE v2"};
+    snprintf(text, n, "%s, %s", type < sizeof types / sizeof *types ? types[type] : "unknown",
+             sort_of(gid) == IPV4 ? "IPv4" : "IPv6");
+    return text;
+}
+
+bool device_no_way(const struct v_context *c, const struct way *from, const struct verbs_who *who, int to,
+                   char *why, size_t bytes) {
+    uint8_t port = from->port, index = from->index;
+    const struct v_device *d = (const struct v_device *)c->v.context.device;
+    const struct ports *now = (const struct ports *)c->lower;
+    char here[40], there[40];
+    static const char *const links[] = {"InfiniBand", "Ethernet"};
+    if (port < 1 || port > V_PORTS) return false;
+    if (!now->ethernet[port] != !who->ethernet) {
+        snprintf(why, bytes, "%s is on %s, and its peer on %s", REAL_CONTEXT(c)->device->name,
+                 links[now->ethernet[port] != 0], links[who->ethernet != 0]);
+        return true;
+    }
+    if (to < 0 || index >= d->port[port].gids) return false;
+    const union ibv_gid *gid = &now->gid[port][index];
+    if (sort_of(gid) == NOTHING) {
+        type_text(d->port[port].gid_type[index], &d->port[port].gid[index], here, sizeof here);
+        snprintf(why, bytes, "%s has no gid that could stand for the one of type %s",
+                 REAL_CONTEXT(c)->device->name, here);
+        return true;
+    }
+    union ibv_gid peer;
+    memcpy(&peer, who->real_gid[to], sizeof peer);
+    uint8_t type = now->gid_type[port][index];
+    if (type == 0xff || who->real_type[to] == 0xff) return false;
+    if (type == who->real_type[to] && (sort_of(gid) == IPV4) == (sort_of(&peer) == IPV4)) return false;
+    snprintf(why, bytes, "its gid on %s is of type %s, and that of its peer of type %s",
+             REAL_CONTEXT(c)->device->name, type_text(type, gid, here, sizeof here),
+             type_text(who->real_type[to], &peer, there, sizeof there));
+    return true;
 }
 
 int device_open(struct v_context *c, const char *name) {
@@ -226,8 +284,10 @@ long f_port(const long *a) {
     struct ibv_port_attr *attr = ARG(struct ibv_port_attr *, 2);
     int r = real_port(REAL_CONTEXT(c), port, attr);
     const struct v_device *d = (const struct v_device *)c->v.context.device;
-    if (!r && port >= 1 && port <= V_PORTS && d->port[port].seen) attr->lid = d->port[port].lid;
-    return r;
+    if (r || port < 1 || port > V_PORTS || !d->port[port].seen) return r;
+    attr->lid = d->port[port].lid;
+    if (d->port[port].link_layer) attr->link_layer = d->port[port].link_layer;
+    return 0;
 }
 
 // Puts the gid as it was first seen in the place of the one that stands there now; false: there was none. An address that
@@ -245,6 +305,13 @@ static bool former(struct v_context *c, int port, uint32_t index, union ibv_gid 
     }
     *gid = p->gid[index];
     return true;
+}
+
+static void former_entry(struct v_context *c, struct ibv_gid_entry *e) {
+    const struct v_device *d = (const struct v_device *)c->v.context.device;
+    if (!former(c, (int)e->port_num, e->gid_index, &e->gid)) return;
+    uint8_t type = d->port[e->port_num].gid_type[e->gid_index];
+    if (type != 0xff) e->gid_type = type;
 }
 
 // The new device may have fewer than the program has seen.
@@ -267,7 +334,7 @@ long f_gid_ex(const long *a) {
         real._ibv_query_gid_ex(REAL_CONTEXT(c), ARG(uint32_t, 1), index, e, ARG(uint32_t, 4), (size_t)a[5]);
     if (r) return r;
     e->gid_index = ARG(uint32_t, 2);
-    former(c, ARG(int, 1), ARG(uint32_t, 2), &e->gid);
+    former_entry(c, e);
     return 0;
 }
 
@@ -275,8 +342,7 @@ long f_gid_table(const long *a) {
     struct v_context *c = ARG(struct v_context *, 0);
     struct ibv_gid_entry *e = ARG(struct ibv_gid_entry *, 1);
     ssize_t n = real._ibv_query_gid_table(REAL_CONTEXT(c), e, (size_t)a[2], ARG(uint32_t, 3), (size_t)a[4]);
-    for (ssize_t i = 0; i < n && (size_t)a[4] == sizeof *e; i++)
-        former(c, (int)e[i].port_num, e[i].gid_index, &e[i].gid);
+    for (ssize_t i = 0; i < n && (size_t)a[4] == sizeof *e; i++) former_entry(c, &e[i]);
     return n;
 }
 

@@ -264,20 +264,23 @@ bool ids_leads_to(const struct ibv_ah_attr *a, const struct verbs_who *who) {
     return false;
 }
 
-void ids_translate(struct ibv_ah_attr *a, const struct verbs_who *who) {
-    if (a->dlid == who->lid) a->dlid = who->real_lid;
+int ids_translate(struct ibv_ah_attr *a, const struct verbs_who *who, const struct way *from) {
+    int to = -1;
+    // An address is there once for each type.
+    for (int i = 0; a->is_global && i < (int)who->gids; i++)
+        if (!memcmp(&a->grh.dgid, who->gid[i], 16) && (to < 0 || who->type[i] == from->type)) to = i;
     if (!a->is_global && who->ethernet) { // the program has begun on another kind of device
         a->is_global = 1;
         a->grh = (struct ibv_global_route){.hop_limit = 64};
-        memcpy(&a->grh.dgid, who->real_gid[0], 16);
-        return;
+        to = 0;
     }
-    for (uint32_t i = 0; a->is_global && i < who->gids; i++)
-        if (!memcmp(&a->grh.dgid, who->gid[i], 16)) {
-            memcpy(&a->grh.dgid, who->real_gid[i], 16);
-            return;
-        }
+    if (to >= 0) memcpy(&a->grh.dgid, who->real_gid[to], 16);
+    // Where gids lead to peers a program may say anything for a lid.
+    if (a->dlid == who->lid || (from->ethernet && to >= 0)) a->dlid = who->real_lid;
+    return to;
 }
+
+_Static_assert(sizeof(struct verbs_who) <= VERBS_ANSWER_MAX, "an answer");
 
 // ---- answers ----------------------------------------------------------------------------------------
 
@@ -296,6 +299,8 @@ static void describe(struct v_qp *q, struct verbs_who *who) {
     who->rd_atomics = (uint16_t)(now->rd_atomics > 0 && now->rd_atomics < 0xffff ? now->rd_atomics : 0xffff);
     memcpy(who->gid, p->gid, sizeof who->gid);
     memcpy(who->real_gid, now->gid[port], sizeof who->real_gid);
+    memcpy(who->type, p->gid_type, sizeof who->type);
+    memcpy(who->real_type, now->gid_type[port], sizeof who->real_type);
 }
 
 // Called on any thread, also while the program is stopped.  An object is not freed meanwhile: its end takes the

@@ -82,6 +82,12 @@ static inline int error_number(void) { return errno ? errno : EIO; }
 #define CONTEXT(ibv) v_of(v_context, v.context, ibv)
 #define LIMITS(ibv) (&((const struct ports *)CONTEXT(ibv)->lower)->limits)
 
+// Where a connection or a datagram begins.
+struct way {
+    uint8_t port, index, type; // of the gid: enum ibv_gid_type
+    bool ethernet;
+};
+
 // ---- ids.c ----------------------------------------------------------------------------------------
 void ids_clear(void);
 void ids_mr(struct v_mr *m, bool number); // enters it; number: gives it its keys
@@ -101,7 +107,8 @@ int ids_ask(int rank, int question, uint32_t id, void *answer, size_t bytes);
 bool ids_back(uint32_t real, uint16_t slid, struct verbs_who *who);
 uint32_t ids_real_qpn(uint32_t qpn);
 bool ids_leads_to(const struct ibv_ah_attr *a, const struct verbs_who *who);
-void ids_translate(struct ibv_ah_attr *a, const struct verbs_who *who);
+// The program's way, made a real one. Which of the peer's gids it leads to; -1: a lid.
+int ids_translate(struct ibv_ah_attr *a, const struct verbs_who *who, const struct way *from);
 int ids_answer(int from, int question, uint32_t id, void *answer, size_t bytes);
 
 // ---- device.c -------------------------------------------------------------------------------------
@@ -111,6 +118,7 @@ struct ports {                     // as they are now
     uint16_t mtu[V_PORTS + 1];              // the largest: enum ibv_mtu
     union ibv_gid gid[V_PORTS + 1][V_GIDS]; // those that stand for the ones that the program knows
     uint8_t gid_index[V_PORTS + 1][V_GIDS]; // and where they stand
+    uint8_t gid_type[V_PORTS + 1][V_GIDS];  // enum ibv_gid_type; 0xff: not told
     int rd_atomics, rd_atomics_asked;       // of a queue pair: that others may ask for, and it may ask for
     struct ibv_device_attr limits;          // what is promised to the program
 };
@@ -120,6 +128,11 @@ long f_devices(const long *), f_open(const long *), f_close(const long *), f_dev
 int device_open(struct v_context *c, const char *name); // an error number
 // The index of a gid on the device of now, by that which the program knows.
 uint8_t device_gid_index(const struct v_context *c, int port, uint8_t index);
+// Where a way begins, as the program knows it.
+struct way device_way(const struct v_context *c, const struct ibv_ah_attr *a);
+// Whether it cannot lead to this gid of a peer, and why.
+bool device_no_way(const struct v_context *c, const struct way *from, const struct verbs_who *who, int to,
+                   char *why, size_t bytes);
 int device_name(const char *wanted, char *name, char *why, size_t bytes);
 
 // ---- objects.c ------------------------------------------------------------------------------------
@@ -135,7 +148,8 @@ struct ibv_ah *ah_to(struct v_ah *h, uint32_t qpn);
 long f_qp(const long *), f_qp_modify(const long *), f_qp_query(const long *), f_qp_end(const long *),
     f_multicast(const long *);
 int qp_make(struct v_qp *q);
-int qp_step(struct v_qp *q, enum ibv_qp_state state); // modifies the real one with all that was given
+// Modifies the real one with all that was given. EHOSTUNREACH and why: it would lead nowhere.
+int qp_step(struct v_qp *q, enum ibv_qp_state state, char *why, size_t bytes);
 
 // ---- post.c ---------------------------------------------------------------------------------------
 enum { ID_SEND = 1, ID_RECEIVE, ID_SRQ, ID_BOUNCE, ID_SRQ_BOUNCE };

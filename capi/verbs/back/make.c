@@ -87,7 +87,7 @@ static int pair(struct v_qp *q, char *why, size_t bytes) {
             }
     }
     int e = qp_make(q);
-    if (!e && q->state != IBV_QPS_RESET && q->to_init) e = qp_step(q, IBV_QPS_INIT);
+    if (!e && q->state != IBV_QPS_RESET && q->to_init) e = qp_step(q, IBV_QPS_INIT, why, bytes);
     if (e) return fail(why, bytes, e, "queue pair", q->q.qp_num);
     ids_qp(q, false);
     return 0;
@@ -151,11 +151,11 @@ static int connect_all(char *why, size_t bytes) {
         q->takes_done = q->takes_posted;
         q->probe = 0;
         enum ibv_qp_state s = (enum ibv_qp_state)q->state;
-        if (s >= IBV_QPS_RTR && s <= IBV_QPS_SQE) e = qp_step(q, IBV_QPS_RTR);
-        if (!e && s >= IBV_QPS_RTS && s <= IBV_QPS_SQE) e = qp_step(q, IBV_QPS_RTS);
+        if (s >= IBV_QPS_RTR && s <= IBV_QPS_SQE) e = qp_step(q, IBV_QPS_RTR, why, bytes);
+        if (!e && s >= IBV_QPS_RTS && s <= IBV_QPS_SQE) e = qp_step(q, IBV_QPS_RTS, why, bytes);
         if (!e && s != IBV_QPS_RESET && !q->srq && q->receive_slots) e = post_again(q);
-        if (!e && (s == IBV_QPS_ERR || q->failed)) e = qp_step(q, IBV_QPS_ERR);
-        if (e) return fail(why, bytes, e, "queue pair", q->q.qp_num);
+        if (!e && (s == IBV_QPS_ERR || q->failed)) e = qp_step(q, IBV_QPS_ERR, why, bytes);
+        if (e) return *why ? e : fail(why, bytes, e, "queue pair", q->q.qp_num);
     }
     EACH(v_mw, w, root->mws) {
         if ((e = mw_bind_again(w))) return fail(why, bytes, e, "the binding of memory window", w->w.rkey);

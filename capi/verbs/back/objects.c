@@ -269,7 +269,12 @@ struct ibv_ah *ah_to(struct v_ah *h, uint32_t qpn) {
         struct ibv_ah_attr attr = h->attr;
         struct verbs_who who;
         bool job = rank >= 0 && ids_who(qpn, &who) && ids_leads_to(&attr, &who);
-        if (job) ids_translate(&attr, &who);
+        struct v_context *c = CONTEXT(h->a.context);
+        struct way from = device_way(c, &attr);
+        char why[200];
+        int to = job ? ids_translate(&attr, &who, &from) : -1;
+        if (job && device_no_way(c, &from, &who, to, why, sizeof why))
+            say("datagrams to queue pair 0x%06x do not come to it: %s", qpn, why);
         r = ah_make(h, job ? rank : -1, &attr);
     }
     give(&ah_lock);

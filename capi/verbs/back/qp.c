@@ -71,21 +71,25 @@ static void merge(struct v_qp *q, const struct ibv_qp_attr *attr, int mask) {
 #undef KEEP
 }
 
-// Where a connection leads to, found when it is made, and the real attributes; false: out of the job.
-static bool lead(struct v_qp *q, struct ibv_qp_attr *attr, int mask, struct verbs_who *who) {
+// Where a connection leads to, found when it is made, and the real attributes; false: out of the job. *to: which gid of the
+// peer it goes by; -1: a lid.
+static bool lead(struct v_qp *q, struct ibv_qp_attr *attr, int mask, struct verbs_who *who, int *to) {
+    struct v_context *c = CONTEXT(q->q.context);
+    bool way = mask & IBV_QP_AV;
+    *to = -1;
     if (mask & IBV_QP_DEST_QPN) q->peer = V_PEER_FOREIGN;
-    if (!(mask & (IBV_QP_DEST_QPN | IBV_QP_AV))) return false;
+    if (!way && !(mask & IBV_QP_DEST_QPN)) return false;
     uint32_t number = mask & IBV_QP_DEST_QPN ? attr->dest_qp_num : q->attr.dest_qp_num;
-    uint8_t *index = &attr->ah_attr.grh.sgid_index;
-    if (mask & IBV_QP_AV) *index = device_gid_index(CONTEXT(q->q.context), attr->ah_attr.port_num, *index);
-    if (!ids_who(number, who)) return false;
-    if (mask & IBV_QP_AV && !ids_leads_to(&attr->ah_attr, who)) return false;
-    if (mask & IBV_QP_DEST_QPN) {
+    bool job = ids_who(number, who) && (!way || ids_leads_to(&attr->ah_attr, who));
+    if (job && mask & IBV_QP_DEST_QPN) {
         q->peer = ids_rank_of(number);
         attr->dest_qp_num = who->real;
     }
-    if (mask & IBV_QP_AV) ids_translate(&attr->ah_attr, who);
-    return true;
+    if (!way) return job;
+    struct way from = device_way(c, &attr->ah_attr);
+    if (job) *to = ids_translate(&attr->ah_attr, who, &from);
+    attr->ah_attr.grh.sgid_index = device_gid_index(c, attr->ah_attr.port_num, attr->ah_attr.grh.sgid_index);
+    return job;
 }
 
 // Below, an adapter does not give up for want of receives (rnr.c).
@@ -113,7 +117,8 @@ long f_qp_modify(const long *a) {
     if (mask & IBV_QP_CAP) return EOPNOTSUPP;
     bool rtr = mask & IBV_QP_STATE && attr.qp_state == IBV_QPS_RTR;
     struct verbs_who who;
-    lead(q, &attr, mask, &who);
+    int to;
+    lead(q, &attr, mask, &who, &to);
     patient(q, &attr, mask);
     int e = real.ibv_modify_qp(REAL_QP(q), &attr, mask);
     if (e) {
@@ -171,7 +176,7 @@ static void fit(const struct v_qp *q, struct ibv_qp_attr *attr, const struct ver
 }
 
 // A step to RTS follows the one to RTR of the same queue pair.
-int qp_step(struct v_qp *q, enum ibv_qp_state state) {
+int qp_step(struct v_qp *q, enum ibv_qp_state state, char *why, size_t bytes) {
     static struct verbs_who peer;
     static bool known;
     struct ibv_qp_attr attr = q->attr;
@@ -180,7 +185,18 @@ int qp_step(struct v_qp *q, enum ibv_qp_state state) {
                : state == IBV_QPS_RTS ? q->to_rts
                                       : 0;
     attr.qp_state = state;
-    if (state == IBV_QPS_RTR) known = lead(q, &attr, mask, &peer);
+    if (state == IBV_QPS_RTR) {
+        struct v_context *c = CONTEXT(q->q.context);
+        struct way from = device_way(c, &attr.ah_attr);
+        char reason[200];
+        int to;
+        known = lead(q, &attr, mask, &peer, &to);
+        if (known && device_no_way(c, &from, &peer, to, reason, sizeof reason)) {
+            snprintf(why, bytes, "queue pair 0x%06x, which is connected to rank %d, cannot be made again: %s",
+                     q->q.qp_num, q->peer, reason);
+            return EHOSTUNREACH;
+        }
+    }
     fit(q, &attr, known ? &peer : NULL);
     patient(q, &attr, mask);
     return real.ibv_modify_qp(REAL_QP(q), &attr, mask | IBV_QP_STATE);

@@ -272,7 +272,7 @@ static void add_route(struct soft_frame *frame, const struct ibv_global_route *w
                           .next_hdr = 0x1b, // InfiniBand
                           .hop_limit = way->hop_limit,
                           .dgid = way->dgid};
-    soft.net.gid(soft.net.who, &g->sgid);
+    soft.net.gid(soft.net.who, way->sgid_index, &g->sgid);
     if (frame->pieces > 1) frame->piece[2] = frame->piece[1];
     frame->piece[1] = (struct iovec){g, sizeof *g};
     frame->pieces++, frame->total += sizeof *g;

@@ -104,7 +104,8 @@ bool soft_request_begin(struct soft_link *link) {
     bool reliable = in->type == IBV_QPT_RC;
     link->took = false, link->qp = qp, in->status = IBV_WC_SUCCESS;
     link->left = carries(in) ? in->length : 0;
-    if (qp == NULL || (uint8_t)qp->type != in->type || qp->lid != in->to_lid || qp->state == IBV_QPS_ERR)
+    if (qp == NULL || (uint8_t)qp->type != in->type || (soft.net.by_lid && qp->lid != in->to_lid) ||
+        qp->state == IBV_QPS_ERR)
         return nobody(link);
     if (qp->state == IBV_QPS_RESET || qp->state == IBV_QPS_INIT) {
         if (!reliable) return lose(link);

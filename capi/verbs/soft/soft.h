@@ -48,7 +48,8 @@ struct soft_net {
     // An errno when there is none.
     int (*claim)(void *who, uint16_t lid, uint16_t port, uint32_t *number);
     void (*release)(void *who, uint32_t number);
-    void (*gid)(void *who, union ibv_gid *gid); // of this adapter
+    void (*gid)(void *who, uint8_t index, union ibv_gid *gid); // of this adapter
+    bool by_lid; // a request must name the lid that its queue pair is behind
     // Where the queue pair of this number is that the address leads to; ENOENT when there is none.
     int (*find)(void *who, const struct ibv_ah_attr *way, uint32_t number, struct soft_address *to);
     void *who;

@@ -49,7 +49,6 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
     struct ibv_port_attr all;
     int rc = ops->query_port(context, port, &all);
     if (rc != 0) return rc;
-    all.lid = 0; // as on Ethernet
     memset(attr, 0, size);
     memcpy(attr, &all, size < sizeof all ? size : sizeof all);
     return 0;
@@ -64,6 +63,7 @@ TCP_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *d) {
     }
     struct ibv_context *context = &c->verbs.context;
     c->ethernet = true;
+    c->lid = tcp_lid();
     c->events = provider_events(&context->async_fd, true);
     if (c->events < 0) {
         free(c);

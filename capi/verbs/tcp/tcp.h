@@ -9,6 +9,7 @@
 // ---- net.c ----
 int tcp_start(const struct soft_tell *tell); // 0, or an errno
 void tcp_gid(union ibv_gid *gid);            // of this process; it has started
+uint16_t tcp_lid(void);                      // the same
 
 // What a program may take from this library.
 #define TCP_EXPORT __attribute__((visibility("default")))

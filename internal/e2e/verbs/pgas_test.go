@@ -109,8 +109,8 @@ func rightPgas(t *testing.T, w, native *e2e.Whole) {
 	}
 }
 
-// TestPgas runs GASNet-EX' own tests above its ibv-conduit: natively, under ckptrun, and saved at moments of their own,
-// killed and continued, on the adapter and over TCP in turn.
+// TestPgas runs GASNet-EX' own tests above its ibv-conduit: natively, under ckptrun on the adapter and over TCP, and saved at
+// moments of their own, killed and continued, on the adapter and over TCP in turn.
 func TestPgas(t *testing.T) {
 	dir := needPgas(t)
 	s := seed(t)
@@ -126,7 +126,6 @@ func TestPgas(t *testing.T) {
 		}
 	}
 	say("seed %d: GASNet-EX' own tests above its ibv-conduit, %d ranks; natively, under ckptrun, and saved and killed, on the adapter and over TCP in turn", s, pgasRanks)
-	// GASNet opens no port without a lid, as that over TCP is one: each begins on the adapter, and has opened it before.
 	for i, test := range pgasTests {
 		argv := test.argv
 		t.Run(argv[0], func(t *testing.T) {
@@ -149,13 +148,20 @@ func TestPgas(t *testing.T) {
 				say("%s", pgasBuild.FindString(mustRead(t, fmt.Sprintf("%s.out.0", native.Files))))
 			}
 
-			under := newPgas(t, dir, argv)
-			must(t, under.Start("shell"))
-			must(t, under.MustEnd(jobLimit))
-			rightPgas(t, under, native)
+			backs := []string{"ibv", "tcp"} // each second one begins over TCP
+			for _, back := range backs {
+				under := newPgas(t, dir, argv)
+				under.Env = []string{"CKPT_VERBS=" + back}
+				must(t, under.Start("shell"))
+				must(t, under.MustEnd(jobLimit))
+				rightPgas(t, under, native)
+			}
+			if i%2 == 1 {
+				slices.Reverse(backs)
+			}
 
 			w := newPgas(t, dir, argv)
-			l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, uint64(i))), within: time.Second / 2, lives: pgasLives, backs: []string{"ibv", "tcp"}}
+			l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, uint64(i))), within: time.Second / 2, lives: pgasLives, backs: backs}
 			l.from = func() {
 				if !e2e.Poll(jobLimit, nil, func() bool {
 					said, err := os.ReadFile(fmt.Sprintf("%s.out.0", w.Files))

@@ -3,7 +3,7 @@
 // names.c: queue pairs of all processes, by number: a directory with a file for each.
 //
 // The directory is the "wire" of a test: adapters that share it reach each other. A file says which process has
-// the number, where it listens, and behind which lid.
+// the number, where it listens, behind which lid, and which gids it has there.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -42,6 +42,10 @@ static int write_name(const char *path, uint16_t port, uint16_t lid) {
     FILE *f = fopen(fresh, "we");
     if (f == NULL) return errno;
     fprintf(f, "%d %u %u\n", (int)getpid(), port, lid);
+    for (int i = 0; i < provider_port.gids; i++) {
+        for (int k = 0; k < 16; k++) fprintf(f, "%02x", provider_port.gid[i].raw[k]);
+        fprintf(f, " %d\n", provider_port.v2[i]);
+    }
     if (fclose(f) != 0) return errno;
     int rc = link(fresh, path) == 0 ? 0 : errno;
     // A process that was killed leaves its names behind.
@@ -72,13 +76,32 @@ static void release(void *who, uint32_t number) {
     if (path_of(path, sizeof path, number) == 0) (void)unlink(path);
 }
 
+static bool is_ipv4(const char *hex) { return strncmp(hex, "00000000000000000000ffff", 24) == 0; }
+
+// Whether a way on Ethernet leads to who has this name: by a gid of it, from one of ours of the same type and family.
+static bool leads(const char *path, const struct ibv_ah_attr *way) {
+    char line[80], to[33], from[33];
+    bool found = false;
+    FILE *f = fopen(path, "re");
+    if (f == NULL) return false;
+    for (int k = 0; k < 16; k++) {
+        snprintf(to + 2 * k, 3, "%02x", way->grh.dgid.raw[k]);
+        snprintf(from + 2 * k, 3, "%02x", provider_port.gid[way->grh.sgid_index].raw[k]);
+    }
+    while (!found && fgets(line, sizeof line, f) != NULL)
+        found = strncmp(line, to, 32) == 0 && is_ipv4(to) == is_ipv4(from) &&
+                (line[33] == '1') == provider_port.v2[way->grh.sgid_index];
+    fclose(f);
+    return found;
+}
+
 static int find(void *who, const struct ibv_ah_attr *way, uint32_t number, struct soft_address *to) {
     char path[4200];
     int pid;
     unsigned port, there;
     (void)who;
     if (path_of(path, sizeof path, number) != 0 || !read_name(path, &pid, &port, &there) ||
-        there != way->dlid)
+        (provider_port.ethernet ? !leads(path, way) : there != way->dlid))
         return ENOENT;
     to->secret = 0; // who can read the directory may connect
     to->at = (struct sockaddr_in){
@@ -96,7 +119,10 @@ int provider_net(struct soft_net *net) {
     else if (getrandom(&last, sizeof last, 0) != sizeof last)
         return EIO;
     last %= NUMBERS;
-    *net = (struct soft_net){
-        .listen.s_addr = htonl(INADDR_LOOPBACK), .claim = claim, .release = release, .find = find};
+    *net = (struct soft_net){.listen.s_addr = htonl(INADDR_LOOPBACK),
+                             .claim = claim,
+                             .release = release,
+                             .find = find,
+                             .by_lid = !provider_port.ethernet};
     return 0;
 }

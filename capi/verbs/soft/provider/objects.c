@@ -212,20 +212,20 @@ static void async_event(struct ibv_context *context, struct ibv_async_event *eve
 
 static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr) {
     if (port != 1) return EINVAL;
-    *attr = (struct ibv_port_attr){.state = IBV_PORT_ACTIVE,
-                                   .max_mtu = IBV_MTU_4096,
-                                   .active_mtu = (enum ibv_mtu)soft_limit("CKPTSOFT_MTU", IBV_MTU_4096),
-                                   .gid_tbl_len = 1,
-                                   .max_msg_sz = SOFT_MESSAGE,
-                                   .pkey_tbl_len = 1,
-                                   .lid = provider_of(context)->lid,
-                                   .sm_lid = 1,
-                                   .max_vl_num = 1,
-                                   .active_width = 2,
-                                   .active_speed = 32,
-                                   .phys_state = 5,
-                                   .link_layer = provider_of(context)->ethernet ? IBV_LINK_LAYER_ETHERNET
-                                                                                : IBV_LINK_LAYER_INFINIBAND};
+    *attr = (struct ibv_port_attr){
+        .state = IBV_PORT_ACTIVE,
+        .max_mtu = IBV_MTU_4096,
+        .active_mtu = (enum ibv_mtu)soft_limit("CKPTSOFT_MTU", IBV_MTU_4096),
+        .gid_tbl_len = provider_of(context)->gids > 0 ? provider_of(context)->gids : 1,
+        .max_msg_sz = SOFT_MESSAGE,
+        .pkey_tbl_len = 1,
+        .lid = provider_of(context)->lid,
+        .sm_lid = 1,
+        .max_vl_num = 1,
+        .active_width = 2,
+        .active_speed = 32,
+        .phys_state = 5,
+        .link_layer = provider_of(context)->ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND};
     return 0;
 }
 

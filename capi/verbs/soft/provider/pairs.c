@@ -97,7 +97,14 @@ int provider_destroy_qp(struct ibv_qp *qp) {
     return 0;
 }
 
+// On Ethernet there is no way without gids.
+static bool is_way(struct ibv_context *context, const struct ibv_ah_attr *way) {
+    const struct provider_context *c = provider_of(context);
+    return !c->ethernet || c->gids == 0 || (way->is_global && way->grh.sgid_index < c->gids);
+}
+
 int provider_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask) {
+    if (mask & IBV_QP_AV && !is_way(qp->context, &attr->ah_attr)) return EINVAL;
     return soft_qp_modify(((struct provider_qp *)qp)->soft, attr, mask);
 }
 
@@ -123,7 +130,7 @@ struct provider_ah {
 
 struct ibv_ah *provider_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr) {
     struct provider_ah *ah = calloc(1, sizeof *ah);
-    if (ah == NULL || attr->port_num != 1) {
+    if (ah == NULL || attr->port_num != 1 || !is_way(pd->context, attr)) {
         errno = ah == NULL ? ENOMEM : EINVAL;
         free(ah);
         return NULL;

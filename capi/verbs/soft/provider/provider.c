@@ -12,36 +12,48 @@
 
 #include "verbs/soft/provider/provider.h"
 
-static union ibv_gid own; // there is one device
+struct provider_port provider_port;
 
-static void read_gid(const char *sysfs) {
-    char path[IBV_SYSFS_PATH_MAX + 32];
-    unsigned part[8];
-    snprintf(path, sizeof path, "%s/ports/1/gids/0", sysfs);
+// A line of a file of the port; false: there is none.
+static bool read_line(const char *sysfs, const char *name, char *line, int size) {
+    char path[IBV_SYSFS_PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/ports/1/%s", sysfs, name);
     FILE *f = fopen(path, "re");
-    if (f == NULL) return;
-    if (fscanf(f, "%x:%x:%x:%x:%x:%x:%x:%x", &part[0], &part[1], &part[2], &part[3], &part[4], &part[5],
-               &part[6], &part[7]) == 8)
-        for (int i = 0; i < 16; i++) own.raw[i] = (uint8_t)(part[i / 2] >> (i % 2 == 0 ? 8 : 0));
+    if (f == NULL) return false;
+    bool is = fgets(line, size, f) != NULL;
     fclose(f);
+    return is;
 }
 
-static void gid_of(void *who, union ibv_gid *gid) { (void)who, *gid = own; }
+static bool read_gid(const char *sysfs, int index, union ibv_gid *gid, bool *v2) {
+    char name[32], line[80];
+    unsigned part[8];
+    snprintf(name, sizeof name, "gids/%d", index);
+    if (!read_line(sysfs, name, line, sizeof line) ||
+        sscanf(line, "%x:%x:%x:%x:%x:%x:%x:%x", &part[0], &part[1], &part[2], &part[3], &part[4], &part[5],
+               &part[6], &part[7]) != 8)
+        return false;
+    for (int i = 0; i < 16; i++) gid->raw[i] = (uint8_t)(part[i / 2] >> (i % 2 == 0 ? 8 : 0));
+    snprintf(name, sizeof name, "gid_attrs/types/%d", index);
+    *v2 = read_line(sysfs, name, line, sizeof line) && strncmp(line, "RoCE v2", 7) == 0;
+    return true;
+}
+
+static void gid_of(void *who, uint8_t index, union ibv_gid *gid) {
+    (void)who;
+    *gid = provider_port.gid[index < provider_port.gids ? index : 0];
+}
 
 static struct abi_device *alloc_device(struct abi_sysfs_device *sysfs) {
-    char path[IBV_SYSFS_PATH_MAX + 32];
-    unsigned lid = 1;
-    struct provider_device *device = calloc(1, sizeof *device);
-    if (device == NULL) return NULL;
-    snprintf(path, sizeof path, "%s/ports/1/lid", sysfs->path);
-    FILE *f = fopen(path, "re");
-    if (f != NULL) {
-        if (fscanf(f, "%i", (int *)&lid) != 1) lid = 1;
-        fclose(f);
-    }
-    device->lid = (uint16_t)lid;
-    read_gid(sysfs->path);
-    return &device->device;
+    char line[80];
+    struct provider_port *p = &provider_port;
+    *p = (struct provider_port){.lid = 1};
+    if (read_line(sysfs->path, "lid", line, sizeof line)) p->lid = (uint16_t)strtoul(line, NULL, 0);
+    p->ethernet =
+        read_line(sysfs->path, "link_layer", line, sizeof line) && strncmp(line, "Ethernet", 8) == 0;
+    while (p->gids < PROVIDER_GIDS && read_gid(sysfs->path, p->gids, &p->gid[p->gids], &p->v2[p->gids]))
+        p->gids++;
+    return calloc(1, sizeof(struct abi_device));
 }
 
 static void uninit_device(struct abi_device *device) { free(device); }
@@ -71,7 +83,7 @@ static struct verbs_context *alloc_context(struct ibv_device *device, int cmd_fd
         provider_release(cmd_fd);
         return NULL;
     }
-    c->lid = ((struct provider_device *)device)->lid;
+    c->lid = provider_port.lid, c->ethernet = provider_port.ethernet, c->gids = provider_port.gids;
     c->events = provider_events(&c->verbs.context.async_fd, true);
     if (c->events < 0) {
         rc = errno;

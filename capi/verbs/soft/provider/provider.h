@@ -7,16 +7,24 @@
 #include "verbs/soft/provider/abi34.h"
 #include "verbs/soft/soft.h"
 
-struct provider_device {
-    struct abi_device device;
+enum { PROVIDER_GIDS = 8 };
+
+// The one port of the one device, as the tree describes it.
+struct provider_port {
     uint16_t lid;
+    bool ethernet; // peers are found by gid, not by lid
+    uint8_t gids;
+    union ibv_gid gid[PROVIDER_GIDS];
+    bool v2[PROVIDER_GIDS]; // RoCE v2
 };
+extern struct provider_port provider_port;
 
 struct provider_context {
     struct verbs_context verbs;
     int events; // where events are written that the application reads from async_fd
     uint16_t lid;
     bool ethernet; // peers are found by gid
+    uint8_t gids;  // of which a way on Ethernet must name one; 0: a way may lack it
 };
 
 struct provider_cq {

@@ -17,6 +17,7 @@ struct card mine, theirs;
 uint16_t lid;
 union ibv_gid gid;
 static int global; // peers are found by gid
+static int gid_index;
 uint8_t rnr_retry = 7, rnr_timer = 1;
 
 void wrong(const char *format, ...) {
@@ -107,7 +108,8 @@ void open_all(void) {
     good(ibv_query_port(context, 1, &port), "query_port");
     lid = port.lid;
     global = port.link_layer == IBV_LINK_LAYER_ETHERNET;
-    good(ibv_query_gid(context, 1, 0, &gid), "query_gid");
+    if (getenv("EDGES_GID")) gid_index = atoi(getenv("EDGES_GID"));
+    good(ibv_query_gid(context, 1, gid_index, &gid), "query_gid");
     begin_pair();
 }
 
@@ -131,6 +133,7 @@ void lead(uint32_t qpn, uint16_t to, union ibv_gid at) {
                             .ah_attr = {.dlid = to, .port_num = 1, .is_global = (uint8_t)global}};
     a.ah_attr.grh.dgid = at;
     a.ah_attr.grh.hop_limit = 64;
+    a.ah_attr.grh.sgid_index = (uint8_t)gid_index;
     good(ibv_modify_qp(qp, &a,
                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                            IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),

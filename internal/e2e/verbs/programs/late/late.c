@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// late.c: preloaded into a client whose server may not listen yet at port LATE_PORT: it waits until it does. With
-// LATE_HOLD it also waits where it is connected by librdmacm: it makes the file LATE_HOLD.held, and goes on when there
-// is LATE_HOLD.go; with LATE_LINGER it does so where it wants to disconnect.
+// late.c: preloaded into a client whose server may not listen yet at port LATE_PORT: it waits until it does, or, with
+// LATE_UNTIL, until there is that file. With LATE_HOLD it also waits where it is connected by librdmacm: it makes the file
+// LATE_HOLD.held, and goes on when there is LATE_HOLD.go; with LATE_LINGER it does so where it wants to disconnect. It
+// says from where to where the connection leads, before and after.
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -47,27 +49,41 @@ int connect(int fd, const struct sockaddr *to, socklen_t size) {
     if (!waits_for(to) || getsockopt(fd, SOL_SOCKET, SO_TYPE, &kind, &n) != 0 || kind != SOCK_STREAM)
         return next(fd, to, size);
     unsigned port = ntohs(((const struct sockaddr_in *)(const void *)to)->sin_port);
+    const char *until = getenv("LATE_UNTIL");
+    for (int i = 0; until != NULL && i < TRIES && access(until, F_OK) != 0; i++) pause_a_little();
+    if (until != NULL) return next(fd, to, size);
     for (int i = 0; i < TRIES && !listens("/proc/net/tcp", port) && !listens("/proc/net/tcp6", port); i++)
         pause_a_little();
     return next(fd, to, size);
 }
 
-static void hold(const char *variable) {
+static void say_way(const char *when, struct rdma_cm_id *id) {
+    char from[INET6_ADDRSTRLEN], to[INET6_ADDRSTRLEN];
+    const struct sockaddr_in *src = (const void *)rdma_get_local_addr(id);
+    const struct sockaddr_in *dst = (const void *)rdma_get_peer_addr(id);
+    if (src->sin_family != AF_INET || dst->sin_family != AF_INET) return;
+    fprintf(stderr, "late: %s: from %s to %s\n", when, inet_ntop(AF_INET, &src->sin_addr, from, sizeof from),
+            inet_ntop(AF_INET, &dst->sin_addr, to, sizeof to));
+}
+
+static void hold(const char *variable, struct rdma_cm_id *id) {
     static int done;
     const char *name = getenv(variable);
     char path[4200];
     if (name == NULL || done++) return;
+    say_way("before", id);
     snprintf(path, sizeof path, "%s.held", name);
     int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
     if (fd >= 0) close(fd);
     snprintf(path, sizeof path, "%s.go", name);
     while (access(path, F_OK) != 0) pause_a_little();
+    say_way("after", id);
 }
 
 int rdma_ack_cm_event(struct rdma_cm_event *event) {
     int (*next)(struct rdma_cm_event *) =
         (int (*)(struct rdma_cm_event *))dlsym(RTLD_NEXT, "rdma_ack_cm_event");
-    if (event != NULL && event->event == RDMA_CM_EVENT_ESTABLISHED) hold("LATE_HOLD");
+    if (event != NULL && event->event == RDMA_CM_EVENT_ESTABLISHED) hold("LATE_HOLD", event->id);
     return next(event);
 }
 
@@ -76,12 +92,12 @@ int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param) {
     int (*next)(struct rdma_cm_id *, struct rdma_conn_param *) =
         (int (*)(struct rdma_cm_id *, struct rdma_conn_param *))dlsym(RTLD_NEXT, "rdma_connect");
     int rc = next(id, param);
-    if (rc == 0 && id->event != NULL) hold("LATE_HOLD");
+    if (rc == 0 && id->event != NULL) hold("LATE_HOLD", id);
     return rc;
 }
 
 int rdma_disconnect(struct rdma_cm_id *id) {
     int (*next)(struct rdma_cm_id *) = (int (*)(struct rdma_cm_id *))dlsym(RTLD_NEXT, "rdma_disconnect");
-    hold("LATE_LINGER");
+    hold("LATE_LINGER", id);
     return next(id);
 }
