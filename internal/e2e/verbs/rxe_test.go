@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -51,18 +52,36 @@ func (p pingpong) times(iterations int) int {
 	return iterations / 100
 }
 
-func steps(n int) int {
+// few is the first number, or the second where all is slow.
+func few(n, slow int) int {
 	if onRxe {
-		return n / 10
+		return slow
 	}
 	return n
 }
 
+func steps(n int) int { return few(n, n/10) }
+
+// within is a time from which a moment to save is chosen.
 func within(d time.Duration) time.Duration {
 	if onRxe {
-		return 8 * d
+		return 4 * d
 	}
 	return d
+}
+
+// address is where connections by librdmacm are made.
+func address() string {
+	if onRxe {
+		return "10.9.0.1" // of the adapter's network: the kernel's own connections are made there alone
+	}
+	return "127.0.0.1"
+}
+
+// listensNatively tells whether somebody listens at a port by the kernel's librdmacm.
+func listensNatively(port string) bool {
+	said, err := exec.Command("rdma", "resource", "show", "cm_id").Output()
+	return err == nil && regexp.MustCompile(`state LISTEN .*src-addr [^ ]*:`+port+" ").Match(said)
 }
 
 func wantRxe(t *testing.T) {
