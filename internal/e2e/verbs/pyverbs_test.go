@@ -101,6 +101,10 @@ func counts(of map[string]string) string {
 	return fmt.Sprintf("%d passed, %d failed, %d skipped", n["passed"], n["failed"], n["skipped"])
 }
 
+// atomicWrite is of a kind of write that rdma-core's provider for rdma_rxe offers and Linux 6.1 does not know. The library
+// that stands in for libibverbs does not offer it.
+const atomicWrite = "tests.test_qpex.QpExTestCase.test_qp_ex_rc_atomic_write"
+
 // sayFailed logs the last words of what has failed.
 func sayFailed(t *testing.T, of map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(of)) {
@@ -162,6 +166,11 @@ func TestPyverbs(t *testing.T) {
 	sayFailed(t, want)
 	want = kernelsFaults(want)
 	differ(t, "natively, the other process", kernelsFaults(rounds(t, native, 1)[0]), want)
+	natively := counts(want)
+	if want[atomicWrite] == "failed" {
+		t.Logf("%s fails natively, and is skipped under ckptrun", atomicWrite)
+		want[atomicWrite] = "skipped: Extended QP is not supported on this device"
+	}
 
 	w, letGo := newPyverbs(t, tests)
 	random := rand.New(rand.NewPCG(seed(t), 0))
@@ -207,7 +216,7 @@ func TestPyverbs(t *testing.T) {
 			t.Errorf("rank %d has done %d rounds in %d lives", r, len(of), lives+1)
 		}
 	}
-	result := fmt.Sprintf("%s natively, and in each of %d rounds of 2 ranks over %d saves, kills and restarts", counts(want), all, l.saved)
+	result := fmt.Sprintf("%s natively, and in each of %d rounds of 2 ranks over %d saves, kills and restarts", natively, all, l.saved)
 	t.Log(result)
 	if path := os.Getenv(pyverbsTable); path != "" && !t.Failed() {
 		must(t, os.WriteFile(path, []byte(pyverbsText(result, want)), 0o644))
