@@ -4,7 +4,7 @@
 # test-verbs-vm.sh BUILD: tests of programs on InfiniBand verbs above a kernel's adapter (scripts/verbs-vm.sh), in parts, each
 # in a machine of its own.
 #
-#   PARTS="NAME..."  only these parts: the others' logs stay as they are
+#   VM_PARTS="NAME..."  only these parts: the others' logs stay as they are
 #   ONLY=REGEXP      only the tests whose name it matches, in one machine; nothing is kept
 #
 # The logs are kept in BUILD/verbs-vm. What all parts said is joined in bench/results/verbs-vm.txt, with a table in verbs-vm.md,
@@ -28,7 +28,7 @@ declare -A tests=(
     [pyverbs]='TestPyverbs'
     [ucx]='TestUCXSaved'
 )
-read -ra wanted <<<"${PARTS:-${parts[*]}}"
+read -ra wanted <<<"${VM_PARTS:-${parts[*]}}"
 for part in "${wanted[@]}"; do
     [ -n "${tests[$part]:-}" ] || { echo "test-verbs-vm: there is no part $part: ${parts[*]}" >&2; exit 2; }
 done
