@@ -13,7 +13,7 @@
 #   make test-pyverbs  rdma-core's own tests in Python on it, LIVES=n saves, kills and restarts; as root
 #   make verbs-cycles  CYCLES=n of a random program on it, on the adapter and over TCP in turn; as root
 #   make test-pgas   PROGRAMS=DIR, GASNet-EX' own tests on it, saved and killed; as root
-#   make test-verbs-vm  the same above a kernel's adapter, rdma_rxe, in a virtual machine; as root, an hour without KVM
+#   make test-verbs-vm  the same above a kernel's adapter, rdma_rxe, in virtual machines, VM_PARTS="edges ucx" of it; as root, an hour without KVM
 #   make crosswise  a program of each ABI above each MPI, continued above each; and chains that alternate
 #   make matrix     demo and crosswise on other releases of Debian (SUITES="trixie forky"), by debootstrap; as root
 #                   TESTS=REGEXP runs these tests there.  matrix-short does a part of it, on trixie; moves continues jobs of
@@ -325,7 +325,7 @@ one-mpi:
 
 # A few minutes; FULL=1 takes every combination and more rounds.  ONLY=query,... measures a part.
 bench: all examples soak-programs $(BENCHES)
-	$(GO) run ./bench -build $(BUILD) $(if $(FULL),-full) $(if $(ONLY),-only $(ONLY))
+	$(if $(FTI),FTI='$(abspath $(FTI))') $(GO) run ./bench -build $(BUILD) $(if $(FULL),-full) $(if $(ONLY),-only $(ONLY))
 
 include internal/soak/module.mk
 

@@ -48,7 +48,10 @@ func (e *effort) plan() (all []*save, rounds []int) {
 				for _, compress := range []string{"none", "snappy"} {
 					n := e.saves
 					if !e.full && mib > 64 {
-						n = 1
+						// The largest is what others are compared at; that in the middle says whether it grows in proportion.
+						if n = 1; mib == 1024 {
+							n = 7
+						}
 						if snapshot == "stop" || data == "smooth" && compress == "none" {
 							continue
 						}

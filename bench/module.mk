@@ -5,15 +5,15 @@
 
 BENCH_DIR := $(BUILD)/bench
 BENCH_FLAGS := -std=gnu11 -Wall -Wextra -Werror -Wno-stringop-overflow -O2 -Iinclude
-# Only the one that needs it: a native run shall not have libckpt.so in its process.
-$(BENCH_DIR)/checkpoint.%: BENCH_LIBS = -L$(LIB) -lckpt '-Wl,-rpath,$$ORIGIN/../lib'
-BENCH_PLAIN := gate syscall elect verbs tcp verbsheld
+# Only those that need it: a native run shall not have libckpt.so in its process.
+$(BENCH_DIR)/checkpoint.% $(BENCH_DIR)/levels.% $(BENCH_DIR)/tracking: BENCH_LIBS = -L$(LIB) -lckpt '-Wl,-rpath,$$ORIGIN/../lib'
+BENCH_PLAIN := gate syscall elect verbs tcp verbsheld tracking
 $(BENCH_DIR)/verbs: BENCH_LIBS = -libverbs
 $(BENCH_DIR)/verbsheld: BENCH_LIBS = -libverbs -L$(LIB) -lckpt '-Wl,-rpath,$$ORIGIN/../lib'
 # It has the rails of a runtime in it.
 $(BENCH_DIR)/elect: BENCH_FLAGS += -Icapi
 $(BENCH_DIR)/elect: capi/embed/rails.c capi/embed/say.c $(wildcard capi/embed/*.h)
-BENCH_MPI := crossing query blocking triple window counting safestate groups startup checkpoint
+BENCH_MPI := crossing query blocking triple window counting safestate groups startup checkpoint levels ftistate
 
 # A runtime, with libckpt; and one whose ranks are tasks.
 BENCH_EMBEDDED := $(BENCH_DIR)/embedded $(BENCH_DIR)/embedded-levels
@@ -50,6 +50,8 @@ define bench_programs
 $(BENCH_DIR)/%.$(1): bench/programs/%.c $(BENCH_DEPS)
 	@mkdir -p $$(@D)
 	$(2) $(BENCH_FLAGS) -o $$@ $$< $$(BENCH_LIBS)
+$(BENCH_DIR)/ftistate.$(1): BENCH_LIBS = -Iinclude/fti -L$(PKG)/fti/$(1) -lckpt_fti '-Wl,-rpath,$$$$ORIGIN/../lib/ckpt/fti/$(1)' -Wl,-rpath-link,$(LIB)
+$(BENCH_DIR)/ftistate.$(1): $(PKG)/fti/$(1)/libckpt_fti.so $(PKG)/fti/$(1)/libckpt_fti.so.1
 endef
 $(call each_mpi,bench_programs)
 

@@ -21,12 +21,17 @@ type report struct {
 	Saves       []*save       `json:"saves,omitempty"`
 	Played      []*playedJob  `json:"played,omitempty"` // nothing was measured
 	Many        []*manyRanks  `json:"many,omitempty"`
+	Grids       []*grid       `json:"grids,omitempty"`
+
+	again string // what has to be said instead of ONLY=NAME to make it again; "": nothing
 }
 
 // save writes name.json and name.md into dir, and the tables to the terminal.
 func (r *report) save(dir, name string, b *bench) error {
 	r.Machine = b.machine
-	r.Command = "make bench ONLY=" + name
+	if r.Command = r.again; r.Command == "" {
+		r.Command = "make bench ONLY=" + name
+	}
 	if b.full {
 		r.Command += " FULL=1"
 	}
@@ -47,6 +52,11 @@ func (r *report) save(dir, name string, b *bench) error {
 	if r.Many != nil {
 		text = "<!-- Written by `" + r.Command + "`. -->\n# " + r.Title + "\n\n" + r.Text + "\n\nMachine: " + r.Machine.summary() +
 			".\n\nAgain: `" + r.Command + "`\n" + tables
+	}
+	if r.Grids != nil {
+		text = "<!-- Written by `" + r.Command + "`. -->\n# " + r.Title + "\n\n" + r.Text +
+			"\n\nMedians of the rounds, with the least and the largest of them; in every round all ways took turns. Every round is in `" + name +
+			".json`.\n\nMachine: " + r.Machine.summary() + ".\n\nAgain: `" + r.Command + "`\n" + tables
 	}
 	if r.Played != nil {
 		text = "<!-- Written by `" + r.Command + "`. -->\n# " + r.Title + "\n\n" + r.Text + "\n\nAgain: `" + r.Command + "`\n" + tables
@@ -71,6 +81,9 @@ func (r *report) tables() string {
 	}
 	if r.Many != nil {
 		tableOfMany(&out, r.Many)
+	}
+	for _, g := range r.Grids {
+		g.table(&out)
 	}
 	return out.String()
 }
@@ -167,6 +180,15 @@ func (r *report) goals() (met int, missed []string) {
 			default:
 				missed = append(missed, fmt.Sprintf("%s, %s: %s %s more than natively, goal %s", c.Title, row.Name,
 					number(row.cost()), c.Unit, number(row.Goal)))
+			}
+		}
+	}
+	for _, g := range r.Grids {
+		for i := range g.Judged {
+			if j := &g.Judged[i]; j.met() {
+				met++
+			} else {
+				missed = append(missed, g.Title+", "+j.String())
 			}
 		}
 	}

@@ -249,11 +249,13 @@ func (h host) Fail(status int) { C.call_fail(h.ops, C.int(status)) }
 // Stands looks only at what is in bounds: Load checks the rest.
 func (h host) Stands(state []byte) []uint64 {
 	var out []uint64
-	if len(state) >= C.sizeof_struct_process_image { // what ps shows
+	first := C.sizeof_struct_process_image
+	if len(state) >= first { // what ps shows
 		p := (*C.struct_process_image)(unsafe.Pointer(&state[0]))
 		out = append(out, uint64(p.arguments[0]), uint64(p.arguments[2]))
+		first += int(p.timers) * C.sizeof_struct_timer_image
 	}
-	for at := C.sizeof_struct_process_image; at+C.sizeof_struct_thread_image <= len(state); {
+	for at := first; at+C.sizeof_struct_thread_image <= len(state); {
 		t := (*C.struct_thread_image)(unsafe.Pointer(&state[at]))
 		out = append(out, uint64(t.upper_fs), uint64(t.upper_sp), uint64(t.regs[C.REG_RSP]), uint64(t.regs[C.REG_RIP]))
 		if t.bytes < C.sizeof_struct_thread_image {

@@ -271,10 +271,10 @@ func (a *attempt) giveUp(err error) error {
 // goOn lets the program run again, and opens its gates right after that. It may be called twice.
 func (a *attempt) goOn() error {
 	if a.parked.Load() {
-		a.wentOn = time.Now()
+		a.wentOn = time.Now() // this thread may have no turn for long when all others have woken up
+		a.stoppedFor = a.wentOn.Sub(a.stoppedAt)
 		a.parked.Store(false)
 		a.j.host.Release()
-		a.stoppedFor = time.Since(a.stoppedAt)
 	}
 	if (a.async || a.clock != 0) && !a.resumed {
 		a.resumed = true

@@ -3,9 +3,11 @@
 package ckpt
 
 import (
+	"errors"
 	"sync"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/libckpt/libckpt/ckpt/image"
 	"github.com/libckpt/libckpt/internal/written"
@@ -34,12 +36,26 @@ func (j *Job) follow() *written.Tracker {
 		n.tried = true
 		t, err := written.Open()
 		if err != nil {
-			j.log.Debug("epochs with what changed read all memory: the kernel does not note writes", zap.Error(err))
+			j.sayNotFollowed(err)
 			return nil
 		}
 		n.tracker = t
 	}
 	return n.tracker
+}
+
+// sayNotFollowed says once what is done instead, and what would help. A kernel that cannot is no surprise; one that
+// may not is.
+func (j *Job) sayNotFollowed(err error) {
+	if j.meta.Rank != 0 {
+		return
+	}
+	const what = "epochs with what changed read all memory and compare digests of its pages: the kernel does not note writes"
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		j.log.Warn(what+", userfaultfd is not allowed: a container must allow the system call; or choose --changes digest", zap.Error(err))
+		return
+	}
+	j.log.Info(what, zap.Error(err))
 }
 
 // notesWrites says whether writes are to be noted.

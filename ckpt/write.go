@@ -196,7 +196,7 @@ func (a *attempt) writeImage(ctx context.Context, c *capture, upon ancestor) (im
 		return image.Summary{}, err
 	}
 	last, begun := time.Time{}, time.Now()
-	how := image.Options{Compress: j.options.Compress, Model: &j.written, Track: j.tracks(), Progress: func(done, total uint64) {
+	how := image.Options{Compress: j.options.Compress, Model: &j.written, Track: j.tracks(), ReadSoon: j.levels != nil, Progress: func(done, total uint64) {
 		if now := time.Now(); now.Sub(last) > tellEvery || done == total {
 			last = now
 			a.progress(control.RankStatus{Phase: stageWrite.String(), Done: done, Total: total, Rate: float64(done) / now.Sub(begun).Seconds()})

@@ -68,6 +68,7 @@ within() {
     unshare --mount --propagation private --pid --fork --kill-child bash -c '
         root=$1 go_root=$2 go_mod=$3 go_cache=$4 lend=$5
         shift 5
+        mount --bind "$root" "$root" # so that what runs there can make mount namespaces
         for d in sys dev; do mount --rbind /$d "$root/$d"; done
         mount -t proc proc "$root/proc"
         mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"

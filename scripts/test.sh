@@ -28,13 +28,16 @@ failures=$(mktemp)
 # named at the end (internal/needmpi).
 LIBCKPT_SKIPPED=$(mktemp)
 export LIBCKPT_SKIPPED
-trap 'rm -f "$said" "$failures" "$LIBCKPT_SKIPPED"' EXIT
+beside=$(mktemp)
+beside_pid=
+trap '[ -z "$beside_pid" ] || kill -- "-$beside_pid" 2>/dev/null; rm -f "$said" "$said".* "$failures" "$LIBCKPT_SKIPPED" "$beside"' EXIT
 
 failed=()
 unsteady=()
 part() {
     local name=$1 began=$SECONDS
     shift
+    [ -z "$beside_pid" ] || [ "$*" != "$beside_command" ] || began=$beside_began
     printf '\n== %s\n   %.200s\n' "$name" "$*"
     if run "$said" "$@"; then
         slowest
@@ -45,6 +48,19 @@ part() {
         echo "-- $name:"
         awk -f scripts/failures.awk "$said" | head -300
     } >>"$failures"
+    if [ -n "$beside_pid" ]; then
+        cp "$said" "$said.${#late[@]}"
+        late+=("$name" "$said.${#late[@]}" "$(printf '%q ' "$@")")
+        echo "-- $name: not all passed, looked into when nothing runs beside; $((SECONDS - began)) s"
+        return
+    fi
+    judge "$name" "$began" "$@"
+}
+
+# judge NAME BEGAN COMMAND...: whether what the part said is a failure, or passes alone.
+judge() {
+    local name=$1 began=$2
+    shift 2
     if again "$@"; then
         unsteady+=("$names")
         echo "-- $name: passed, but not at once: $names; $((SECONDS - began)) s"
@@ -52,6 +68,17 @@ part() {
         failed+=("$name")
         echo "-- $name: FAILED, $((SECONDS - began)) s"
     fi
+}
+
+# What failed beside other parts: three words each, the name, what it said, the command.
+late=()
+judge_late() {
+    local i command
+    for ((i = 0; i < ${#late[@]}; i += 3)); do
+        cp "${late[i + 1]}" "$said"
+        eval "command=(${late[i + 2]})"
+        judge "${late[i]}" "$SECONDS" "${command[@]}"
+    done
 }
 
 # What of a part took longest: where somebody looks who wants the whole to take less.
@@ -68,8 +95,23 @@ hidden='|--- PASS:'
 run() {
     local log=$1
     shift
-    "$@" </dev/null 2>&1 | tee "$log" | grep -vE "^ *(=== (RUN|PAUSE|CONT|NAME)$hidden)|^\?.*no test files"
+    if [ -n "$beside_pid" ] && [ "$*" = "$beside_command" ]; then
+        tail -n +1 -f --pid="$beside_pid" "$beside" | shown "$log"
+        wait "$beside_pid"
+        local status=$?
+        beside_pid=
+        return "$status"
+    fi
+    "$@" </dev/null 2>&1 | shown "$log"
     return "${PIPESTATUS[0]}"
+}
+shown() { tee "$1" | grep -vE "^ *(=== (RUN|PAUSE|CONT|NAME)$hidden)|^\?.*no test files"; }
+
+# begin COMMAND...: starts what is a part later beside the parts before it; what it says comes in its turn.
+begin() {
+    beside_command=$* beside_began=$SECONDS
+    setsid "$@" </dev/null >"$beside" 2>&1 &
+    beside_pid=$!
 }
 
 # Whole jobs on a machine that others use too fail now and then by what the machine did. Up to five tests of a part that
@@ -166,15 +208,20 @@ packages)
     ;;
 esac
 
-part "packages" "$go" test -timeout 30m "${units[@]}"
+# Whole programs wait for each other, for timeouts and for disks more than they compute: they take as long beside all
+# else as alone. What fails for the load is tried again when there is none.
+whole=("$go" test -count=1 -timeout 65m -v ./internal/e2e/...)
+begin "${whole[@]}"
+part "packages" "$go" test -timeout 40m "${units[@]}"
 part "packages, with the race detector" "$go" test -race -timeout 30m "${pure[@]}"
 for program in "$@"; do
     part "C: ${program##*/}" "$program"
 done
 part "house rules, installed tree" "$go" test -count=1 ./internal/house/...
 part "random programs, saved and killed" "$go" test -count=1 -timeout 20m -v ./internal/soak
-part "whole programs, end to end" "$go" test -count=1 -timeout 65m -v ./internal/e2e/...
 part "other people's programs, as natively" "$go" test -count=1 -timeout 30m -v ./internal/suites
 part "whole programs, under Syscall User Dispatch" env CKPT_E2E_TRAP=sud "$go" test -count=1 -timeout 10m -short -v -run TestUnderCkptrun ./internal/e2e
+part "whole programs, end to end" "${whole[@]}"
+judge_late
 
 done_with "all passed"

@@ -99,6 +99,9 @@ end() { echo "$1" >"$dir/.status"; sync; echo o >/proc/sysrq-trigger; sleep 60; 
 fail() { echo "verbs-vm: $*"; end 1; }
 : >"$dir/.began"
 mkdir -p /lib/modules /run/tmp && chmod 1777 /run/tmp
+# Two programs that poll share one processor: they take turns of less than the 4 ms of a tick.
+mount -t debugfs debugfs /sys/kernel/debug && { echo HRTICK >/sys/kernel/debug/sched/features
+    echo 200000 >/sys/kernel/debug/sched/min_granularity_ns; echo 400000 >/sys/kernel/debug/sched/latency_ns; } 2>/dev/null
 mount --bind "$kernel/lib/modules" /lib/modules && modprobe rdma_rxe && modprobe rdma_ucm || fail "no rdma_rxe"
 ip link set lo up && ip link add v0 type veth peer name v1 && ip addr add 10.9.0.1/24 dev v0 &&
     ip link set v0 up && ip link set v1 up && rdma link add rxe0 type rxe netdev v0 || fail "no rxe0"

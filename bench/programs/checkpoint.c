@@ -3,25 +3,19 @@
 // checkpoint: how long does a checkpoint stop the program, and how soon does it go on after a
 // restart?
 //
-//     checkpoint MIB random|smooth
+//     checkpoint MIB random|smooth|alike
 //
 // Each rank fills MIB of memory and takes one checkpoint.  The run that saved prints how long the
 // first touch of its memory took, and MPIX_Checkpoint; the run that was restarted prints when it
 // came back from the same call, and when it had read all its memory and found it right.  Both end
 // with status 1 when anything is wrong.
 //
-// random: no two words alike, so nothing can be compressed.  smooth: a slowly varying field in
-// steps of 1/1024, as a solver's output often is, where neighbours are mostly equal.
+// random: no two words alike, so nothing can be compressed.  alike: the same, and all ranks have the
+// same.  smooth: a slowly varying field in steps of 1/1024, as a solver's output often is, where
+// neighbours are mostly equal.
+#include "data.h"
 #include "job.h"
 #include "mpix_checkpoint.h"
-
-static uint64_t random_word(uint64_t i) // splitmix64
-{
-    uint64_t z = (i + 1) * 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
 
 static uint64_t smooth_word(uint64_t i) {
     const double period = 1 << 20;
@@ -33,26 +27,12 @@ static uint64_t smooth_word(uint64_t i) {
     return word;
 }
 
-static uint64_t sum(const uint64_t *words, size_t n) {
-    uint64_t s = 0;
-    for (size_t i = 0; i < n; i++) s = (s ^ words[i]) * 0x100000001b3u;
-    return s;
-}
-
-// Collective.  Rank 0 prints the largest value of any rank.
-static void report(const struct job *j, const char *kind, const char *name, int64_t mine) {
-    int64_t most;
-    MPI_Reduce(&mine, &most, 1, MPI_INT64_T, MPI_MAX, 0, MPI_COMM_WORLD);
-    if (j->rank == 0) printf("%s\t%s\t%lld\n", kind, name, (long long)most);
-    fflush(stdout);
-}
-
 int main(int argc, char **argv) {
     struct job j = {0};
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &j.rank);
     DEMAND(argc == 3);
-    int random = strcmp(argv[2], "random") == 0;
+    int alike = strcmp(argv[2], "alike") == 0, random = alike || strcmp(argv[2], "random") == 0;
     DEMAND(random || strcmp(argv[2], "smooth") == 0);
     size_t n = (size_t)atoi(argv[1]) << 17; // words
     uint64_t *words = malloc(n * sizeof *words);
@@ -60,7 +40,7 @@ int main(int argc, char **argv) {
     int64_t fresh = clock_ns();
     memset(words, 1, n * sizeof *words);
     report(&j, "took", "touched", clock_ns() - fresh);
-    uint64_t first = (uint64_t)j.rank << 40;
+    uint64_t first = alike ? 0 : first_word(j.rank);
     for (size_t i = 0; i < n; i++) words[i] = random ? random_word(first + i) : smooth_word(first + i);
     uint64_t before = sum(words, n);
 

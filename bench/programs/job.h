@@ -31,4 +31,12 @@ static inline int job_end(void) {
     return 0;
 }
 
+// Collective.  Rank 0 prints the largest value of any rank.
+static inline void report(const struct job *j, const char *kind, const char *name, int64_t mine) {
+    int64_t most;
+    MPI_Reduce(&mine, &most, 1, MPI_INT64_T, MPI_MAX, 0, MPI_COMM_WORLD);
+    if (j->rank == 0) printf("%s\t%s\t%lld\n", kind, name, (long long)most);
+    fflush(stdout);
+}
+
 #endif

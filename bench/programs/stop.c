@@ -6,8 +6,11 @@
 //
 // The process fills MIB of memory, on huge pages or on small ones, starts threads until it has THREADS, all of which
 // compute, and is saved ROUNDS times into DIR.  Between two of them it waits until the epoch is committed.  It prints, in
-// milliseconds, what the calls of MPIX_Checkpoint took; and how much of the memory is on huge pages, in MiB.
+// milliseconds, for how long no thread of the process ran, and what the calls of MPIX_Checkpoint took; and how much of the
+// memory is on huge pages, in MiB.  With more threads than processors the second is longer: the caller is one of those that
+// wait for a processor when all go on.
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,17 +30,24 @@ static void fail(const char *what) {
 
 static volatile int over;
 
-static void *compute(void *unused) {
-    volatile uint64_t n = 0;
-    (void)unused;
-    while (!over) n++;
-    return NULL;
-}
-
-static double now_ms(void) {
+static int64_t now_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+    return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
+// When a thread was last seen to run, and the longest time for which none was, in nanoseconds.
+static _Atomic int64_t last_seen, longest;
+
+static void *compute(void *unused) {
+    (void)unused;
+    while (!over) {
+        int64_t now = now_ns(), before = last_seen, most = longest;
+        // A thread that had no turn since it took the time has an old one, and says nothing.
+        if (now <= before || !atomic_compare_exchange_strong(&last_seen, &before, now)) continue;
+        while (now - before > most && !atomic_compare_exchange_weak(&longest, &most, now - before)) {}
+    }
+    return NULL;
 }
 
 static long huge_mib(void) {
@@ -62,17 +72,23 @@ int main(int argc, char **argv) {
     pthread_t thread;
     for (int i = 1; i < threads; i++)
         if (pthread_create(&thread, NULL, compute, NULL)) fail("pthread_create");
-    printf("huge %ld\ncalls", huge_mib());
+    double calls[rounds], stood[rounds];
     for (int i = 1; i <= rounds; i++) {
         MPIX_CR_state_t state;
-        double before = now_ms();
+        longest = 0;
+        int64_t before = now_ns();
         if (MPIX_Checkpoint(&state) || state != MPIX_CR_STATE_CHECKPOINT) fail("checkpoint");
-        printf(" %.2f", now_ms() - before);
+        calls[i - 1] = (double)(now_ns() - before) / 1e6;
+        stood[i - 1] = threads > 1 ? (double)longest / 1e6 : calls[i - 1];
         char name[4096];
         snprintf(name, sizeof name, "%s/epoch-%06d/manifest.json", argv[1], i);
         while (access(name, F_OK)) usleep(10000);
         usleep(50000); // the job takes note of it
     }
+    printf("huge %ld\nstood", huge_mib());
+    for (int i = 0; i < rounds; i++) printf(" %.2f", stood[i]);
+    printf("\ncalls");
+    for (int i = 0; i < rounds; i++) printf(" %.2f", calls[i]);
     puts("");
     over = 1;
     return 0;

@@ -94,10 +94,14 @@ void clocks_load(const struct clock_image *im) {
 
 long sys_clock_gettime(struct call *c) {
     struct timespec ts;
-    long r = RAW2(SYS_clock_gettime, c->a[0], &ts);
+    long r = RAW2(SYS_clock_gettime, clock_of_kernel((clockid_t)c->a[0]), &ts);
     int64_t shift = clock_shift((clockid_t)c->a[0]);
     if (r == 0 && shift) ts = spec(ts.tv_sec * SECOND + ts.tv_nsec + shift);
     return r == 0 && !copy_out((uint64_t)c->a[1], &ts, sizeof ts) ? -EFAULT : r;
+}
+
+long sys_clock_getres(struct call *c) {
+    return RAW2(SYS_clock_getres, clock_of_kernel((clockid_t)c->a[0]), c->a[1]);
 }
 
 // The clock of a timerfd, from /proc.

@@ -69,6 +69,7 @@ const struct trap traps[TRAPS] = {
     [SYS_rt_sigqueueinfo] = PLAIN(sys_sigqueueinfo),
     [SYS_rt_tgsigqueueinfo] = PLAIN(sys_sigqueueinfo),
     [SYS_timer_create] = PLAIN(sys_timer_create),
+    [SYS_timer_settime] = PLAIN(sys_timer_settime),
     [SYS_timer_delete] = PLAIN(sys_timer_delete),
     // processes
     [SYS_wait4] = AGAIN(sys_wait4),
@@ -126,6 +127,7 @@ const struct trap traps[TRAPS] = {
     [SYS_memfd_create] = PLAIN(sys_newfd),
     [SYS_timerfd_create] = PLAIN(sys_newfd),
     [SYS_timerfd_settime] = PLAIN(sys_timerfd_settime),
+    [SYS_clock_getres] = PLAIN(sys_clock_getres),
     [SYS_clock_gettime] = PLAIN(sys_clock_gettime), // for callers that do not use the vDSO
     [SYS_signalfd] = PLAIN(sys_newfd),
     [SYS_signalfd4] = PLAIN(sys_newfd),

@@ -76,6 +76,20 @@ void itimers_start(void); // again, if they were stopped
 void itimers_save(uint64_t to[3][4]);
 void itimers_load(const uint64_t from[3][4]);
 
+// ---- posix_timers.c ----------------------------------------------------------------------------
+// While all threads are stopped.  Notes what the timers are at; collect takes the signals that are pending, again.
+void timers_look(void (*collect)(void));
+uint32_t timers_count(void);
+void timers_save(struct timer_image *to);
+// Makes those of an image. 0, or what is wrong in why.
+int timers_load(const struct timer_image *from, uint32_t n, char *why, size_t whybytes);
+void timers_forked(void); // under host.lock
+
+// ---- sys_proc.c --------------------------------------------------------------------------------
+pid_t real_tid(pid_t vtid); // without host.lock
+// A clock of a process's or a thread's processor time as the kernel has it; others are as they are.
+clockid_t clock_of_kernel(clockid_t clock);
+
 // ---- the emulations ----------------------------------------------------------------------------
 #define EMULATION(name) long name(struct call *c)
 EMULATION(sys_mmap);
@@ -89,6 +103,7 @@ EMULATION(sys_shmat);
 EMULATION(sys_shmdt);
 EMULATION(sys_shmctl);
 EMULATION(sys_timer_create);
+EMULATION(sys_timer_settime);
 EMULATION(sys_timer_delete);
 EMULATION(sys_arch_prctl);
 EMULATION(sys_prctl);
@@ -162,6 +177,7 @@ EMULATION(sys_enosys);
 EMULATION(sys_set_robust_list);
 EMULATION(sys_passthrough);
 EMULATION(sys_clock_gettime);
+EMULATION(sys_clock_getres);
 EMULATION(sys_timerfd_settime);
 #undef EMULATION
 

@@ -16,7 +16,7 @@
 //   lower.h      lower.c (libckpt-core.so and the back, functions of the gate), whole.c (those of ckpt.h for
 //                a runtime in the upper half), verbs.c (what is below the program's libibverbs)
 //   emulation.h  dispatch.c (a trapped call, and who emulates it), sys_mem.c, sys_shm.c, sys_proc.c, sys_wait.c
-//                (the emulations), missing.c (memory that is still in the image), clocks.c (clocks of another machine), timers.c (interval timers); traps.h is
+//                (the emulations), missing.c (memory that is still in the image), clocks.c (clocks of another machine), timers.c (interval timers), posix_timers.c (those of timer_create); traps.h is
 //                the table of trapped calls
 //   signals.h    signal.c (signals of two owners), signal_queue.c (signals that are pending when the process
 //                is stopped), hush.c (our own threads do not hear the application's)
@@ -74,9 +74,8 @@ struct host {
     struct {
         pid_t real, virtual;
     } ids[4];
-    bool child;               // a forked child: no Go, no checkpoint
-    bool parent;              // it has started another process
-    volatile uint32_t timers; // POSIX timers: not saved yet
+    bool child;  // a forked child: no Go, no checkpoint
+    bool parent; // it has started another process
 
     // What the application sees of itself.
     uint64_t brk;                  // current break

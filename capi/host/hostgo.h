@@ -79,11 +79,27 @@ struct clock_image {
     int64_t shift[2]; // by how much they were ahead of the kernel's
 };
 
+// A timer of timer_create. Times are in nanoseconds.
+struct timer_image {
+    int32_t id; // which it keeps
+    int32_t clock;
+    int32_t notify, signo; // of sigevent
+    uint64_t value;
+    int32_t tid;    // the thread that is told (SIGEV_THREAD_ID), as the application knows it
+    uint32_t flags; // TIMER_AT
+    int64_t interval;
+    int64_t left; // until it expires; 0: it is not armed
+    int64_t when; // the same as a time of the clock as the application has it
+};
+#define TIMER_AT 1u // was armed for a time of its clock, and not for one from then
+
 // State of the process that is not in its memory.
 struct process_image {
     uint32_t bytes, version;
     int32_t ids[4]; // virtual ids: process, parent, group, session
-    uint32_t xsave_max, reserved;
+    uint32_t xsave_max;
+    uint32_t
+        timers; // how many timer_image come before the threads; with any the version is THREADS_VERSION + 1
     uint64_t brk;
     uint64_t fake_vdso;
     struct action_image actions[65];
@@ -96,7 +112,7 @@ struct process_image {
 // What is in images that are kept does not change: new fields are a new version, and the old one is still read.
 _Static_assert(sizeof(struct thread_image) == 320 && sizeof(struct action_image) == 32 &&
                    sizeof(struct clock_image) == 40 && sizeof(struct process_image) == 6392 &&
-                   THREADS_VERSION == 11,
+                   sizeof(struct timer_image) == 56 && THREADS_VERSION == 11,
                "images of THREADS_VERSION 11 have structures of these sizes");
 
 // Given by C to Go.  All functions may be called from any Go thread unless said otherwise.

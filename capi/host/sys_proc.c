@@ -71,12 +71,21 @@ long sys_set_tid_address(struct call *c) {
     return sys_gettid(c);
 }
 
-static pid_t real_tid(pid_t vtid) {
+pid_t real_tid(pid_t vtid) {
     lock();
     struct thread *t = thread_by_vtid(vtid);
     pid_t tid = t ? t->tid : to_real(vtid);
     unlock();
     return tid;
+}
+
+// Such a clock's number holds that of its process or thread, inverted, above what the kernel calls its kind.
+clockid_t clock_of_kernel(clockid_t clock) {
+    enum { OF_THREAD = 4, KIND = 3, OF_DESCRIPTOR = 3 };
+    pid_t owner = ~(clock >> 3);
+    if (clock >= 0 || (clock & KIND) == OF_DESCRIPTOR || owner == 0) return clock;
+    owner = clock & OF_THREAD ? real_tid(owner) : to_real(owner);
+    return (clockid_t)(~(uint32_t)owner << 3) | (clock & 7);
 }
 
 // Calls whose first argument is a process id and that return one or 0.
@@ -113,24 +122,6 @@ long sys_sigqueueinfo(struct call *c) {
     return RAW4(c->nr, to_real((pid_t)c->a[0]), real_tid((pid_t)c->a[1]), c->a[2], c->a[3]);
 }
 
-// POSIX timers are not saved yet; live ones hold a checkpoint back.
-long sys_timer_create(struct call *c) {
-    struct sigevent ev, *p = (struct sigevent *)c->a[1];
-    if (p) {
-        ev = *p;
-        if (ev.sigev_notify == SIGEV_THREAD_ID) ev._sigev_un._tid = real_tid(ev._sigev_un._tid);
-    }
-    long r = RAW3(SYS_timer_create, c->a[0], p ? &ev : NULL, c->a[2]);
-    if (r == 0) __atomic_add_fetch(&host.timers, 1, __ATOMIC_RELAXED);
-    return r;
-}
-
-long sys_timer_delete(struct call *c) {
-    long r = RAW1(SYS_timer_delete, c->a[0]);
-    if (r == 0) __atomic_sub_fetch(&host.timers, 1, __ATOMIC_RELAXED);
-    return r;
-}
-
 // ---- children ----------------------------------------------------------------------------------
 
 long sys_wait4(struct call *c) {
@@ -163,6 +154,7 @@ static long do_fork(struct call *c, unsigned long flags, pid_t *ctid) {
     host.pid = (pid_t)RAW0(SYS_getpid);
     thread_forked(c->t);
     fds_forked();
+    timers_forked();
     unlock();
     trap_arm_thread();
     c->t->clear_tid = flags & CLONE_CHILD_CLEARTID ? (uint64_t)ctid : 0;

@@ -512,10 +512,6 @@ static int op_park(int timeout_ms, char *why, size_t bytes) {
         snprintf(why, bytes, "the program is ending");
         return -ESRCH;
     }
-    if (host.timers) {
-        snprintf(why, bytes, "a POSIX timer exists (timer_create); it cannot be saved yet");
-        return -EBUSY;
-    }
     int64_t end = now_ns() + timeout_ms * 1000000ll, pause = 20000;
     // Before a program's first instruction there is no thread to stop.  And a restart itself holds its
     // threads with an odd generation, until threads_continue().
@@ -546,6 +542,7 @@ static int op_park(int timeout_ms, char *why, size_t bytes) {
     }
     itimers_stop();
     collect_signals();
+    timers_look(collect_signals);
     return 0;
 }
 

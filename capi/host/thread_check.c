@@ -6,6 +6,7 @@
 #include "thread.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 
 static int damaged(char *why, size_t whybytes, size_t offset, const char *what) {
@@ -15,7 +16,7 @@ static int damaged(char *why, size_t whybytes, size_t offset, const char *what) 
 
 int threads_check(const void *buffer, size_t bytes, uint32_t xsave_max, char *why, size_t whybytes) {
     const struct process_image *p = buffer;
-    if (bytes < sizeof *p || p->bytes != sizeof *p || p->version != THREADS_VERSION) {
+    if (bytes < sizeof *p || p->bytes != sizeof *p || p->version != THREADS_VERSION + (p->timers ? 1 : 0)) {
         snprintf(why, whybytes, "the image was written by another version of ckptrun");
         return -EINVAL;
     }
@@ -26,8 +27,18 @@ int threads_check(const void *buffer, size_t bytes, uint32_t xsave_max, char *wh
                  xsave_max, p->xsave_max);
         return -ENOTSUP;
     }
+    const struct timer_image *timers = (const struct timer_image *)(p + 1);
+    if (p->timers > (bytes - sizeof *p) / sizeof *timers)
+        return damaged(why, whybytes, offsetof(struct process_image, timers), "there are not so many timers");
+    for (uint32_t i = 0; i < p->timers; i++) {
+        const struct timer_image *m = timers + i;
+        if (m->id < 0 || m->signo < 0 || m->signo >= NSIGNALS || m->interval < 0 || m->left < 0 ||
+            m->when < 0)
+            return damaged(why, whybytes, (size_t)((const char *)m - (const char *)p),
+                           "a timer that cannot be");
+    }
     unsigned mains = 0;
-    for (size_t at = sizeof *p; at < bytes;) {
+    for (size_t at = sizeof *p + p->timers * sizeof *timers; at < bytes;) {
         if (bytes - at < sizeof(struct thread_image))
             return damaged(why, whybytes, at, "a thread is cut short");
         const struct thread_image *im = (const void *)((const char *)buffer + at);

@@ -97,7 +97,7 @@ long threads_save(void *buffer, size_t bytes) {
     if (!buffer)
         for (struct thread *t = host.threads; t; t = t->next)
             t->image_pending = __atomic_load_n(&t->pending.count, __ATOMIC_ACQUIRE);
-    size_t need = sizeof(struct process_image);
+    size_t need = sizeof(struct process_image) + timers_count() * sizeof(struct timer_image);
     for (struct thread *t = host.threads; t; t = t->next) {
         if (t->more_signals) return -ENOMEM;
         need += thread_bytes(t);
@@ -106,7 +106,8 @@ long threads_save(void *buffer, size_t bytes) {
     struct process_image *p = buffer;
     memset(p, 0, sizeof *p);
     p->bytes = sizeof *p;
-    p->version = THREADS_VERSION;
+    p->timers = timers_count();
+    p->version = THREADS_VERSION + (p->timers ? 1 : 0);
     p->xsave_max = host.xsave_max;
     p->brk = host.brk;
     p->fake_vdso = host.fake_vdso;
@@ -116,7 +117,8 @@ long threads_save(void *buffer, size_t bytes) {
     clocks_save(&p->clocks);
     memcpy(p->arguments, host.arguments, sizeof p->arguments);
     snprintf(p->exe, sizeof p->exe, "%s", host.exe);
-    uint8_t *at = (uint8_t *)(p + 1);
+    timers_save((struct timer_image *)(p + 1));
+    uint8_t *at = (uint8_t *)(p + 1) + p->timers * sizeof(struct timer_image);
     for (struct thread *t = host.threads; t; t = t->next) {
         thread_save(t, (struct thread_image *)at);
         at += thread_bytes(t);
@@ -153,7 +155,8 @@ int threads_load(const void *buffer, size_t bytes, char *why, size_t whybytes) {
     memcpy(host.exe, p->exe, sizeof host.exe);
     host.exe[sizeof host.exe - 1] = 0;
     arena_of_maps();
-    const uint8_t *at = (const uint8_t *)(p + 1), *end = (const uint8_t *)buffer + bytes;
+    const struct timer_image *timers = (const struct timer_image *)(p + 1);
+    const uint8_t *at = (const uint8_t *)(timers + p->timers), *end = (const uint8_t *)buffer + bytes;
     // The filter comes before any thread is made: threads inherit it.
     const char *error = trap_arm_process();
     if (error) {
@@ -188,5 +191,5 @@ int threads_load(const void *buffer, size_t bytes, char *why, size_t whybytes) {
     signals_reinstall();
     clocks_load(&p->clocks);
     itimers_load(p->itimer);
-    return 0;
+    return timers_load(timers, p->timers, why, whybytes);
 }

@@ -39,6 +39,7 @@ type encoder struct {
 	sample []byte
 	ctx    context.Context // of the writing
 	pen    *pen            // writes for a helper
+	buffer *buffer         // what is encoded is in it; nil where it is written at once
 }
 
 func newEncoder(mode Compression, choice *chooser) (*encoder, error) {

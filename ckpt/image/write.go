@@ -61,6 +61,11 @@ type Options struct {
 	// content.
 	NoSync bool
 
+	// ReadSoon says that the image is to be in the page cache when it is written: somebody is about to copy it.
+	ReadSoon bool
+
+	directFrom int // the least memory for which raw chunks go past the page cache; 0: the constant
+
 	// Progress is called with the bytes of memory that are done and their total, by one goroutine at a time.
 	Progress func(done, total uint64)
 }

@@ -33,6 +33,7 @@ type writer struct {
 	taken   chan struct{} // closed when there is none
 	helping atomic.Int32  // helpers that have not stepped back
 	pen     *pen          // nil: there are no helpers
+	direct  *direct       // nil: all goes through the page cache
 	pace    pace
 
 	mu     sync.Mutex // guards the fields below, and the calls of Progress
@@ -56,7 +57,7 @@ func (w *writer) auto() {
 	backlog := func() int64 { return 0 }
 	if !w.opt.NoSync {
 		w.flusher = newFlusher(int(w.file.Fd()), w.opt.Model)
-		backlog = w.flusher.backlog
+		backlog = func() int64 { return w.flusher.backlog() + w.direct.backlog() }
 	}
 	w.choice = &chooser{model: w.opt.Model, workers: func() int { return w.opt.Workers + int(w.helping.Load()) }, limit: w.opt.Limit, backlog: backlog, regions: map[int]*gain{}}
 }
@@ -111,6 +112,19 @@ func (w *writer) run(ctx context.Context) error {
 		w.teller = newTeller(w.opt.Tell, w.jobs, w.in.Parent)
 	}
 	w.auto()
+	w.direct = newDirect(w)
+	err = w.writeMemory(ctx)
+	if e := w.direct.stop(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return err
+	}
+	return w.writeTail(ctx, sections)
+}
+
+// writeMemory writes the content of the regions.
+func (w *writer) writeMemory(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
 	w.taken = make(chan struct{})
 	for range min(w.opt.Workers, len(w.jobs)) {
@@ -129,18 +143,21 @@ func (w *writer) run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return w.writeTail(ctx, sections)
+	return nil
 }
 
 // tracks tells whether pages are to be known by their digests.
 func (w *writer) tracks() bool { return w.opt.Track || w.opt.Tell != nil }
 
-// writeAt writes at an offset. Every write of an image goes through writeAt.
-func (w *writer) writeAt(p []byte, at int64) error {
+// writeAt writes at an offset.
+func (w *writer) writeAt(p []byte, at int64) error { return w.writeTo(w.file, p, at) }
+
+// writeTo writes to one of the descriptors of the file. Every write of an image goes through it.
+func (w *writer) writeTo(f *os.File, p []byte, at int64) error {
 	if err := fault.Point("image.write.data"); err != nil {
 		return err
 	}
-	_, err := w.file.WriteAt(p, at)
+	_, err := f.WriteAt(p, at)
 	return err
 }
 
@@ -211,6 +228,11 @@ func (w *writer) writeTail(ctx context.Context, sections []sectionEntry) error {
 	if err := w.writeAt(tail, w.end); err != nil {
 		return fmt.Errorf("footer: %w", err)
 	}
+	if w.direct != nil { // more may have been allocated
+		if err := w.file.Truncate(ft.fileBytes); err != nil {
+			return fmt.Errorf("footer: %w", err)
+		}
+	}
 	w.out.Bytes, w.out.Digest = ft.fileBytes, ft.seal
 	w.out.Regions, w.out.Chunks = len(w.in.Regions), len(w.chunks)
 	for i := range w.in.Regions {
@@ -229,7 +251,10 @@ func (w *writer) work(ctx context.Context, h *helper) error {
 	if h != nil {
 		enc.pen = w.pen
 	}
-	buf := make([]byte, w.opt.Chunk)
+	var buf []byte
+	if w.direct == nil {
+		buf = make([]byte, w.opt.Chunk)
+	}
 	for {
 		if h != nil {
 			h.next(ctx)
@@ -247,15 +272,15 @@ func (w *writer) work(ctx context.Context, h *helper) error {
 		j := w.jobs[i]
 		zero, known := w.inherit(j)
 		if !known {
-			p := buf[:j.end-j.start]
-			if err := w.read(p, j); err != nil {
-				return err
+			if w.direct != nil {
+				enc.buffer = w.direct.buffer(w.opt.Chunk)
+				buf = enc.buffer.p
 			}
-			elder, err := w.awaitElder(ctx, j.end)
+			zero, err = w.readAndStore(ctx, enc, j, buf[:j.end-j.start])
+			if w.direct != nil {
+				enc.buffer.drop()
+			}
 			if err != nil {
-				return err
-			}
-			if zero, err = w.store(enc, j, p, elder); err != nil {
 				return err
 			}
 		}
@@ -273,6 +298,18 @@ func (w *writer) work(ctx context.Context, h *helper) error {
 		}
 		w.mu.Unlock()
 	}
+}
+
+// readAndStore does a job whose content is not known. p is memory for it.
+func (w *writer) readAndStore(ctx context.Context, enc *encoder, j job, p []byte) (zero int, err error) {
+	if err := w.read(p, j); err != nil {
+		return 0, err
+	}
+	elder, err := w.awaitElder(ctx, j.end)
+	if err != nil {
+		return 0, err
+	}
+	return w.store(enc, j, p, elder)
 }
 
 // read fills p with the job's memory. A page that cannot be read and holds no data of its own counts as
@@ -340,7 +377,9 @@ func (w *writer) writeChunk(enc *encoder, region int, addr uint64, content []byt
 		w.teller.add(one)
 	}
 	err := w.pace.wait(enc.ctx, len(data))
-	if err == nil && enc.pen != nil {
+	if err == nil && w.direct.takes(kind, len(data)) {
+		err = w.direct.write(data, c.Offset, enc.buffer)
+	} else if err == nil && enc.pen != nil {
 		err = enc.pen.write(data, c.Offset)
 	} else if err == nil {
 		err = w.writeData(data, c.Offset)

@@ -15,7 +15,7 @@ import (
 
 // TestLayout asks a C compiler what capi/host/arena.h says of the addresses that this package knows too.
 func TestLayout(t *testing.T) {
-	names := []string{"ARENA", "ARENA_END", "LOW_END", "CKPT_ARENA_BASE", "CKPT_ARENA_END", "ARENA_TABLES", "ARENA_STACK"}
+	names := []string{"ARENA", "ARENA_END", "LOW_END", "CKPT_ARENA_BASE", "CKPT_ARENA_END", "ARENA_TABLES", "ARENA_STACK", "ARENA_STACK_END", "ARENA_BRK", "ARENA_BRK_END"}
 	var src strings.Builder
 	src.WriteString("#include \"arena.h\"\n#include <stdio.h>\nint main(void) {\n")
 	for _, n := range names {
@@ -48,10 +48,14 @@ func TestLayout(t *testing.T) {
 		"CKPT_ARENA_BASE": GatePage, "CKPT_ARENA_END": ArenaEnd,
 		"ARENA_TABLES": Tables,
 		// The tables end where the next thing in the arena begins.
-		"ARENA_STACK": Tables + TablesBytes,
+		"ARENA_STACK": Tables + TablesBytes, "ARENA_STACK_END": stackEnd,
+		"ARENA_BRK": heapStart, "ARENA_BRK_END": heapEnd,
 	}
 	if d := cmp.Diff(want, c); d != "" {
 		t.Errorf("(-Go +C):\n%s", d)
+	}
+	if stackStart != Tables+TablesBytes {
+		t.Errorf("the stack begins at 0x%x", uint64(stackStart))
 	}
 	if GatePageEnd != GatePage+uint64(os.Getpagesize()) {
 		t.Errorf("the gate page ends at 0x%x", uint64(GatePageEnd))

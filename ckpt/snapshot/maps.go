@@ -28,6 +28,9 @@ const (
 	// Tables is the window of the virtual ids; saved as a section, not as memory.
 	Tables      = ArenaStart + 16<<20
 	TablesBytes = 240 << 20
+	// What the kernel calls [stack] and [heap] in a process of its own making, and cannot know here.
+	stackStart, stackEnd = ArenaStart + 256<<20, ArenaStart + 512<<20
+	heapStart, heapEnd   = ArenaStart + 1<<30, ArenaStart + 65<<30
 )
 
 // upper tells whether the addresses belong to what is saved as memory.
@@ -65,6 +68,9 @@ func parseMaps(b []byte) ([]image.Region, error) {
 		if !upper(r.Start, r.End) {
 			continue
 		}
+		if r.Flags == image.FlagAnonymous && r.Name == "" {
+			r.Name = windowName(r.Start, r.End)
+		}
 		// Neighbours that differ in nothing are one region: the kernel keeps them apart for reasons of
 		// its own, such as advice.
 		if n := len(out); n > 0 && out[n-1].End == r.Start && mergeable(&out[n-1], &r) {
@@ -74,6 +80,17 @@ func parseMaps(b []byte) ([]image.Region, error) {
 		out = append(out, r)
 	}
 	return out, sc.Err()
+}
+
+// windowName names memory by where it lies, for people.
+func windowName(start, end uint64) string {
+	switch {
+	case start >= stackStart && end <= stackEnd:
+		return "[stack]"
+	case start >= heapStart && end <= heapEnd:
+		return "[heap]"
+	}
+	return ""
 }
 
 // Names of files that ranks share as memory of a window (capi/back/window/window_share.c). Each rank saves

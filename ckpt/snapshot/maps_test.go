@@ -108,7 +108,7 @@ func FuzzParseLine(f *testing.F) {
 func TestParseMaps(t *testing.T) {
 	line := func(start, end uint64, rest string) string { return fmt.Sprintf("%x-%x %s\n", start, end, rest) }
 	const plain = "rw-p 00000000 00:00 0"
-	const a = uint64(ArenaStart + 1<<30)
+	const a, heap, stack = uint64(heapEnd + 1<<20), uint64(heapStart), uint64(stackEnd)
 	for _, c := range []struct {
 		name, maps string
 		want       []image.Region
@@ -123,6 +123,9 @@ func TestParseMaps(t *testing.T) {
 			[]image.Region{{Start: a, End: a + 0x1000, Prot: r | w, Flags: anon}, {Start: a + 0x1000, End: a + 0x2000, Prot: r, Flags: anon}}},
 		{"other name", line(a, a+0x1000, plain) + line(a+0x1000, a+0x2000, plain+" [heap]"),
 			[]image.Region{{Start: a, End: a + 0x1000, Prot: r | w, Flags: anon}, {Start: a + 0x1000, End: a + 0x2000, Prot: r | w, Flags: anon, Name: "[heap]"}}},
+		{"heap and stack", line(stack-0x2000, stack, plain) + line(heap, heap+0x1000, plain) + line(heap+0x1000, heap+0x2000, plain) + line(heap+0x2000, heap+0x3000, "r--p 0 08:01 9 /f") + line(heapEnd-0x1000, heapEnd+0x1000, plain),
+			[]image.Region{{Start: stack - 0x2000, End: stack, Prot: r | w, Flags: anon, Name: "[stack]"}, {Start: heap, End: heap + 0x2000, Prot: r | w, Flags: anon, Name: "[heap]"},
+				{Start: heap + 0x2000, End: heap + 0x3000, Prot: r, Flags: file, Path: "/f"}, {Start: heapEnd - 0x1000, End: heapEnd + 0x1000, Prot: r | w, Flags: anon}}},
 		// Parts of files have offsets, and each piece of shared memory is one object.
 		{"files", line(a, a+0x1000, "r--p 0 08:01 9 /f") + line(a+0x1000, a+0x2000, "r--p 1000 08:01 9 /f"),
 			[]image.Region{{Start: a, End: a + 0x1000, Prot: r, Flags: file, Path: "/f"}, {Start: a + 0x1000, End: a + 0x2000, Prot: r, Flags: file, Offset: 0x1000, Path: "/f"}}},

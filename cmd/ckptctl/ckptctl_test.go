@@ -237,6 +237,11 @@ func TestGC(t *testing.T) {
 	if !slices.Equal(r.Removed, []int{1}) || !slices.Equal(r.Kept, []int{2, 3}) {
 		t.Errorf("dry run: %+v", r)
 	}
+	for dry, want := range map[string]string{"--dry-run=true": ": would remove 1 epoch and keep 2 epochs\n", "--dry-run=true --keep=9": ": would remove no epoch and keep "} {
+		if _, out, _ := ctl(t, append([]string{"gc", s.Dir(), "--keep", "1"}, strings.Fields(dry)...)...); !strings.Contains(out, want) {
+			t.Errorf("%s: want %q: %s", dry, want, out)
+		}
+	}
 	if n, err := s.Manifest(1); err != nil {
 		t.Errorf("a dry run removed epoch 1: %v, %v", n, err)
 	}

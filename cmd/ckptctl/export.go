@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,6 +31,8 @@ type exportOptions struct {
 	shape              []int
 	ranks              []int
 	ranges, mappings   []string
+
+	met, names map[string]bool // mappings that were found, and all names that there are
 }
 
 func newExportCmd() *cobra.Command {
@@ -166,6 +169,7 @@ func export(ctx context.Context, spec string, o exportOptions) (*exportReport, e
 		return nil, fmt.Errorf("--out: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(temp) }()
+	o.met, o.names = map[string]bool{}, map[string]bool{}
 	r := &exportReport{From: spec, Dir: o.out, Files: []exportedFile{}}
 	err = exportEach(spec, o.ranks, func(rank int, f *image.File) error {
 		pieces, err := o.pieces(rank, f)
@@ -181,6 +185,9 @@ func export(ctx context.Context, spec string, o exportOptions) (*exportReport, e
 		}
 		return nil
 	})
+	if err == nil {
+		err = o.missing()
+	}
 	if err == nil && len(r.Files) == 0 {
 		err = errors.New("nothing to export: no image has such memory; `ckptctl inspect --tree` lists what there is")
 	}
@@ -280,8 +287,14 @@ func (o *exportOptions) pieces(rank int, f *image.File) ([]piece, error) {
 	}
 	for i := range f.Regions() {
 		r := &f.Regions()[i]
-		if r.Flags&image.FlagNoData == 0 && slices.ContainsFunc(o.mappings, func(m string) bool { return m == r.Name || m == r.Path }) {
-			list = append(list, piece{name: cmp.Or(r.Name, r.Path), start: r.Start, end: r.End})
+		name := cmp.Or(r.Name, r.Path)
+		if r.Flags&image.FlagNoData != 0 || name == "" {
+			continue
+		}
+		o.names[name] = true
+		if slices.Contains(o.mappings, name) || r.Path != "" && slices.Contains(o.mappings, r.Path) {
+			o.met[r.Name], o.met[r.Path] = true, true
+			list = append(list, piece{name: name, start: r.Start, end: r.End})
 		}
 	}
 	if len(o.ranges)+len(o.mappings) > 0 {
@@ -301,6 +314,17 @@ func (o *exportOptions) pieces(rank int, f *image.File) ([]piece, error) {
 		list = append(list, piece{name: fmt.Sprintf("[rank %d]", rank), start: s.Base, end: s.End()})
 	}
 	return list, nil
+}
+
+// missing wants each mapping that was asked for to be in one of the images.
+func (o *exportOptions) missing() error {
+	for _, m := range o.mappings {
+		if !o.met[m] {
+			return fmt.Errorf("nothing to export: no image has a mapping %q; those with a name are %s (`ckptctl inspect --tree` lists all memory)", m,
+				strings.Join(slices.Sorted(maps.Keys(o.names)), ", "))
+		}
+	}
+	return nil
 }
 
 func parseRange(text string) (piece, error) {

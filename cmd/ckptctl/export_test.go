@@ -198,7 +198,8 @@ func TestExportRefused(t *testing.T) {
 		{[]string{s.Dir(), "--range", "0x2000-0x1000"}, exitUsage, "START-END"},
 		{[]string{s.Dir(), "--range", "0x1000-0x2000"}, exitFailed, "nothing is mapped at 0x1000"},
 		{[]string{s.Dir(), "--range", "0x100040007000-0x100040009000"}, exitFailed, "nothing is mapped at 0x100040008000"},
-		{[]string{s.Dir(), "--mapping", "[stack]"}, exitFailed, "nothing to export"},
+		{[]string{s.Dir(), "--mapping", "[stack]"}, exitFailed, "nothing to export: no image has a mapping \"[stack]\"; those with a name are [heap]"},
+		{[]string{s.Dir(), "--mapping", "[heap]", "--mapping", "/lib/none.so"}, exitFailed, "no image has a mapping \"/lib/none.so\""},
 		{[]string{s.Dir() + "@7", "--mapping", "[heap]"}, exitNone, "epoch 7 is not there"},
 		{[]string{s.Dir(), "--mapping", "[heap]", "--rank", "2"}, exitUsage, "--rank 2"},
 		{[]string{named.Dir(), "--format", "pickle"}, exitUsage, "raw or npy"},
@@ -222,7 +223,7 @@ func TestExportRefused(t *testing.T) {
 	if status, _, said := ctl(t, "export", named.Dir(), "--out", filepath.Join(work, "no", "out")); status != exitFailed || !strings.Contains(said, "--out") {
 		t.Errorf("into nothing: %d: %s", status, said)
 	}
-	if status, _, said := ctl(t, "export", named.Dir(), "--out", torn); status != exitFailed || !strings.Contains(said, "there already") {
+	if status, _, said := ctl(t, "export", named.Dir(), "--out", torn); status != exitFailed || !strings.Contains(said, "there already") || strings.Contains(said, "--force") {
 		t.Errorf("over a file: %d: %s", status, said)
 	}
 	left, err := os.ReadDir(work)

@@ -187,9 +187,9 @@ func withDirectory(s *store.Store, f func(*store.Store) error) error {
 }
 
 func (r *gcReport) print(w io.Writer) {
-	verb := "removed"
+	verb, sum := "removed", "removed %s, kept %s"
 	if r.DryRun {
-		verb = "would remove"
+		verb, sum = "would remove", "would remove %s and keep %s"
 	}
 	for _, n := range r.Removed {
 		_, _ = fmt.Fprintf(w, "%s epoch %d\n", verb, n)
@@ -199,5 +199,15 @@ func (r *gcReport) print(w io.Writer) {
 			_, _ = fmt.Fprintf(w, "kept epoch %d, upon which epoch %d was built\n", n, by)
 		}
 	}
-	_, _ = fmt.Fprintf(w, "%s: %d epochs %s, %d kept\n", r.Dir, len(r.Removed), verb, len(r.Kept))
+	_, _ = fmt.Fprintf(w, "%s: "+sum+"\n", r.Dir, epochsText(len(r.Removed)), epochsText(len(r.Kept)))
+}
+
+func epochsText(n int) string {
+	switch n {
+	case 0:
+		return "no epoch"
+	case 1:
+		return "1 epoch"
+	}
+	return fmt.Sprintf("%d epochs", n)
 }

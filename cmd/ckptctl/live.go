@@ -141,8 +141,12 @@ func howToRun(s *store.Store) string {
 	if o, ok := ownerOf(s); ok && o.Life != lease.Dead {
 		return o.String()
 	}
-	if epoch := newest(s); epoch > 0 {
+	epoch, err := s.Newest()
+	switch {
+	case err == nil:
 		return fmt.Sprintf("continue from epoch %d with `ckptrun --restart %s`", epoch, s.Dir())
+	case !errors.Is(err, store.ErrNone): // which of the others it is says the error
+		return "its newest epoch cannot be used: " + err.Error()
 	}
 	return fmt.Sprintf("start one with `ckptrun --dir %s PROGRAM` (no epoch is committed there yet)", s.Dir())
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -145,6 +146,13 @@ func TestLiveCommandsWithoutAJob(t *testing.T) {
 	if err := os.WriteFile(damaged+"/job.json", []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	rotten := testStore(t)
+	manifest := filepath.Join(rotten.EpochDir(2), "manifest.json")
+	b := mustReadFile(t, manifest)
+	b[len(b)/2] ^= 1
+	if err := os.WriteFile(manifest, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, command := range []string{"checkpoint", "status", "watch"} {
 		for name, test := range map[string]struct {
 			dir  string
@@ -154,6 +162,7 @@ func TestLiveCommandsWithoutAJob(t *testing.T) {
 			"no job":         {empty, []string{"no job runs in " + empty, "ckptrun --dir " + empty}},
 			"stale job.json": {stale, []string{"./heat (process 7 on host ", "not running any more", "ckptrun --restart " + stale, "epoch 1"}},
 			"damaged":        {damaged, []string{"job.json"}},
+			"damaged epoch":  {rotten.Dir(), []string{"no job runs in ", "its newest epoch cannot be used: ", "epoch-000002/manifest.json: damaged", "the newest epoch before it is " + rotten.Dir() + "@1"}},
 		} {
 			t.Run(command+" "+name, func(t *testing.T) {
 				status, out, errOut := ctl(t, command, test.dir)

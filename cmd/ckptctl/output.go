@@ -13,7 +13,15 @@ import (
 )
 
 // errThere says that nothing is replaced that nobody said shall be.
-var errThere = errors.New("it is there already; take another name, or --force where the command has it")
+var errThere = errors.New("it is there already; take another name")
+
+// orForce is for commands that have --force.
+func orForce(err error) error {
+	if errors.Is(err, errThere) {
+		return fmt.Errorf("%w, or --force", err)
+	}
+	return err
+}
 
 // mayWrite looks whether writeOutput has a chance.
 func mayWrite(path string) error {

@@ -59,7 +59,7 @@ the newest --last epochs.`,
 		if err != nil {
 			return err
 		}
-		return writeOutput(*out, p, *force)
+		return orForce(writeOutput(*out, p, *force))
 	}
 	return cmd
 }

@@ -45,6 +45,15 @@ func durationText(d time.Duration) string {
 	return d.Round(10 * time.Microsecond).String()
 }
 
+// briefText has three digits, for what may be a nanosecond or a minute.
+func briefText(d time.Duration) string {
+	unit := time.Duration(1)
+	for d >= 1000*unit {
+		unit *= 10
+	}
+	return d.Round(unit).String()
+}
+
 func mpiText(m store.MPI) string {
 	if m.Version == "" {
 		return m.Name

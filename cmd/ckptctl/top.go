@@ -338,7 +338,7 @@ func (r *topReport) print(w io.Writer, longest int) error {
 			kind = "system"
 		}
 		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t\t\n", c.Name, kind, rate(c.Calls), share(c.Seconds/float64(len(r.Ranks))),
-			time.Duration(c.Seconds/float64(c.Calls)*1e9).Round(10*time.Nanosecond))
+			briefText(secondsOf(c.Seconds/float64(c.Calls))))
 	}
 	if err := tw.Flush(); err != nil {
 		return err

@@ -77,3 +77,13 @@ func TestTopRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestBriefText(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 7: "7ns", 1670: "1.67µs", 22274: "22.3µs", 4869982: "4.87ms", 196732592: "197ms", 1234 * time.Millisecond: "1.23s", 12345 * time.Millisecond: "12.3s",
+	} {
+		if got := briefText(d); got != want {
+			t.Errorf("%d ns: %s, want %s", d, got, want)
+		}
+	}
+}

@@ -46,7 +46,7 @@ The times are those of the manifests and of history.jsonl, so epochs that are re
 			_, err = cmd.OutOrStdout().Write(p)
 			return err
 		}
-		return writeOutput(*out, p, *force)
+		return orForce(writeOutput(*out, p, *force))
 	}
 	return cmd
 }

@@ -162,27 +162,24 @@ func (h *heat) looked(t *testing.T, dir string) {
 	for _, k := range tree.Images[0].Root.Children {
 		kinds[k.Name] = k
 	}
-	if len(kinds["program"].Children) != 1 || len(kinds["libraries"].Children) < 3 || len(kinds["anonymous"].Children) == 0 {
+	if len(kinds["program"].Children) != 1 || len(kinds["libraries"].Children) < 3 || kinds["heap"].Data == 0 || kinds["stacks"].Data == 0 {
 		t.Fatalf("%s", out)
 	}
-	// The command line is on the stack.
-	found := false
-	for _, object := range kinds["anonymous"].Children {
-		for n, m := range object.Children {
-			if m.Data == 0 {
-				continue
-			}
-			to := filepath.Join(work, fmt.Sprintf("memory-%d", n))
-			h.ctl(t, "export", dir, "--rank", "1", "--range", m.Start+"-"+m.End, "--out", to)
-			b := mustRead(t, filepath.Join(to, "rank-00001-000.raw"))
-			if len(b) != m.Mapped {
-				t.Errorf("%s-%s: %d bytes", m.Start, m.End, len(b))
-			}
-			found = found || bytes.Contains(b, []byte("\x00steps=1500\x00"))
+	// By addresses, and by name: the command line is on the stack.
+	for n, m := range kinds["heap"].Children[0].Children {
+		if m.Data == 0 {
+			continue
+		}
+		to := filepath.Join(work, fmt.Sprintf("memory-%d", n))
+		h.ctl(t, "export", dir, "--rank", "1", "--range", m.Start+"-"+m.End, "--out", to)
+		if b := mustRead(t, filepath.Join(to, "rank-00001-000.raw")); len(b) != m.Mapped {
+			t.Errorf("%s-%s: %d bytes", m.Start, m.End, len(b))
 		}
 	}
-	if !found {
-		t.Error("no exported memory has the program's arguments")
+	stack := filepath.Join(work, "stack")
+	h.ctl(t, "export", dir, "--rank", "1", "--mapping", "[stack]", "--out", stack)
+	if b := mustRead(t, filepath.Join(stack, "rank-00001-000.raw")); !bytes.Contains(b, []byte("\x00steps=1500\x00")) {
+		t.Error("the exported stack does not have the program's arguments")
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,6 +24,7 @@ type drift struct {
 	program string
 	want    string // what it prints in the end
 	job     *mpiJob
+	within  []string // a command that runs it where less is allowed; nil: none
 }
 
 // What drift does in these tests: with --full every 4, epochs 1 and 5 are full, and the job is killed after epoch 6.
@@ -55,7 +57,7 @@ func (d *drift) killed(options ...string) {
 		d.t.Fatal(err)
 	}
 	d.job = startMPI(d.t, d.mpi, driftRanks, func(r *Run) []string {
-		argv := append([]string{built.CkptRun(), "--dir", r.Checkpoints()}, options...)
+		argv := append(append(slices.Clone(d.within), built.CkptRun(), "--dir", r.Checkpoints()), options...)
 		return append(argv, "--", d.program, strconv.Itoa(driftSteps), strconv.Itoa(driftMiB), strconv.Itoa(driftKill-1), hold)
 	})
 	last := filepath.Join(d.dir(), fmt.Sprintf("epoch-%06d", driftKill), "manifest.json")
@@ -77,7 +79,7 @@ func (d *drift) killed(options ...string) {
 func (d *drift) restart(from string, options ...string) string {
 	d.t.Helper()
 	again := startMPI(d.t, d.mpi, driftRanks, func(*Run) []string {
-		return append(append([]string{built.CkptRun()}, options...), "--restart", from)
+		return append(append(append(slices.Clone(d.within), built.CkptRun()), options...), "--restart", from)
 	})
 	again.mustEnd(d.t)
 	if got := string(mustRead(d.t, again.run.Stdout)); got != d.want {
@@ -184,6 +186,37 @@ func TestIncrements(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Where userfaultfd is forbidden, as in a container, epochs with what changed read all memory: they are as small and as right,
+// and it is said once, with what to do.
+func TestIncrementsForbidden(t *testing.T) {
+	confine := confinement(t)
+	for _, c := range []struct{ mpi, profile, says string }{
+		{"mpich", "docker", "userfaultfd is not allowed: a container must allow the system call; or choose --changes digest"},
+		{"openmpi", "podman", "the kernel does not note writes"},
+	} {
+		t.Run(c.mpi+"/"+c.profile, func(t *testing.T) {
+			d := newDrift(t, c.mpi)
+			d.within = []string{confine, c.profile}
+			options := []string{"--full", "every", "4", "--keep", "100", "--log", "info"}
+			d.killed(options...)
+			said := string(mustRead(t, d.job.run.Stderr))
+			const what = "epochs with what changed read all memory"
+			if times := strings.Count(said, what); times != 1 || !strings.Contains(said, c.says) {
+				t.Errorf("want %q once: %s", c.says, said)
+			}
+			list := d.epochs()
+			for n := 1; n <= driftKill; n++ {
+				e := list[n]
+				if full := n%4 == 1; full != (e.Parent == 0) || e.Unread != 0 || !full && e.Bytes > list[1].Bytes*3/10 {
+					t.Errorf("epoch %d is built upon %d, has %d bytes, a full one %d; %d were not read", n, e.Parent, e.Bytes, list[1].Bytes, e.Unread)
+				}
+			}
+			d.ctl(0, []string{"verify", d.at(driftKill)}, "all sound")
+			d.restart(d.dir(), options...)
+		})
 	}
 }
 

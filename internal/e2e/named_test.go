@@ -213,6 +213,24 @@ func TestNamedRanks(t *testing.T) {
 	}
 }
 
+// TestNamedSizes: a region whose size has changed on one rank is loaded on none, and all are told which it is; the epoch stays,
+// and is loaded when the sizes are right.
+func TestNamedSizes(t *testing.T) {
+	t.Parallel()
+	j, dir := newNamedJob(t, "plate", "mpich"), t.TempDir()
+	want := endOf(j.must(t, 2, dir+"/none", "30", "0"))
+	j.must(t, 2, dir+"/ckpt", "20", "10")
+	out := j.must(t, 2, dir+"/ckpt", "30", "0", "other")
+	for _, line := range []string{
+		"rank 0: other size: 15, 0, rank 1: region 7 was saved with 196608 bytes and is protected with 196600: ask MPIX_Checkpoint_saved for the size, and protect it anew\n",
+		"rank 1: other size: 15, 0, ", "restart at 20\n", want,
+	} {
+		if !strings.Contains(out, line) {
+			t.Errorf("want %q: %s", line, out)
+		}
+	}
+}
+
 // damage has f change the newest image of rank 1, or the manifest, of an epoch.
 func damage(t *testing.T, dir string, epoch int, file string, f func([]byte) []byte) {
 	t.Helper()

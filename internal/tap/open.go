@@ -29,6 +29,10 @@ func explain(what string, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+		// What the library adds is for those who write programs, such as calls of its own.
+		if errno, ok := errors.AsType[unix.Errno](err); ok {
+			err = errno
+		}
 		return fmt.Errorf("%s: %w: %s (%w)", what, ErrPrivilege, advice, err)
 	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EOPNOTSUPP):
 		return fmt.Errorf("%s: %w: %w", what, ErrKernel, err)

@@ -13,7 +13,8 @@ static void try(const uint8_t *bytes, size_t n) {
     if (threads_check(copy, n, 2696, why, sizeof why)) {
         CHECK(why[0] != 0);
     } else {
-        size_t at = sizeof(struct process_image), mains = 0;
+        const struct process_image *p = copy;
+        size_t at = sizeof *p + p->timers * sizeof(struct timer_image), mains = 0;
         while (at < n) {
             const struct thread_image *im = (const void *)((const char *)copy + at);
             CHECK(n - at >= sizeof *im && im->bytes >= sizeof *im && im->bytes <= n - at &&
@@ -26,9 +27,9 @@ static void try(const uint8_t *bytes, size_t n) {
     free(copy);
 }
 
-int main(void) {
+static void all(unsigned timers) {
     static uint8_t sample[1 << 16], changed[1 << 16];
-    size_t n = sample_threads(sample, sizeof sample);
+    size_t n = sample_threads(sample, sizeof sample, timers);
     char why[300];
     CHECK(n > 0 && threads_check(sample, n, 2696, why, sizeof why) == 0);
     for (size_t i = 0; i <= n; i++) try(sample, i);
@@ -48,5 +49,10 @@ int main(void) {
         try(changed, n);
     }
     printf("threads_check: a sample of %zu bytes\n", n);
+}
+
+int main(void) {
+    all(0);
+    all(2);
     return 0;
 }

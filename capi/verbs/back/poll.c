@@ -3,11 +3,45 @@
 // poll.c: completions.  A real one tells the kind of its queue and the place in the log (WR_ID); the queue pair is
 // found by its real number.
 #include "verbs/back/lower.h"
+#include "verbs/route.h"
 
 bool draining;
 uint64_t last_completion;
 
 #define ORDINAL(tail, id) ((tail) + (((id) - (tail)) & 0xffffffffffull))
+
+// The addresses of a datagram's header, as the program knows them.
+static void former_route(struct ibv_grh *grh, const struct v_qp *q, const struct verbs_who *who) {
+    struct v_context *c = CONTEXT(q->q.context);
+    uint8_t port = q->attr.port_num <= V_PORTS ? q->attr.port_num : 0;
+    const struct v_port *p = &((struct v_device *)c->v.context.device)->port[port];
+    const struct ports *now = (const struct ports *)c->lower;
+    struct iphdr ip;
+    bool four = route_ipv4(grh, &ip);
+    union ibv_gid from = four ? route_gid(ip.saddr) : grh->sgid, to = four ? route_gid(ip.daddr) : grh->dgid;
+    for (uint32_t i = 0; i < who->gids; i++)
+        if (!memcmp(&from, who->real_gid[i], sizeof from)) {
+            memcpy(&from, who->gid[i], sizeof from);
+            break;
+        }
+    for (uint32_t i = 0; i < p->gids; i++)
+        if (!memcmp(&to, &now->gid[port][i], sizeof to)) {
+            to = p->gid[i];
+            break;
+        }
+    if (four && route_address(&from, &ip.saddr) && route_address(&to, &ip.daddr)) {
+        ip.check = route_checksum(ip);
+        memcpy((char *)grh + sizeof *grh - sizeof ip, &ip, sizeof ip);
+        return;
+    }
+    if (four) // to a program that began where there are route headers
+        *grh = (struct ibv_grh){.version_tclass_flow = htonl(6u << 28 | (uint32_t)ip.tos << 20),
+                                .paylen = htons((uint16_t)(ntohs(ip.tot_len) - sizeof ip)),
+                                .next_hdr = ip.protocol,
+                                .hop_limit = ip.ttl};
+    grh->sgid = from;
+    grh->dgid = to;
+}
 
 // A sender of a datagram, and the header before its data, as the program knows them.
 static void from_whom(struct v_qp *q, struct ibv_wc *w, const struct v_receive *r) {
@@ -19,22 +53,8 @@ static void from_whom(struct v_qp *q, struct ibv_wc *w, const struct v_receive *
     if (!ids_back(w->src_qp, w->slid, &who)) return;
     w->src_qp = who.real;
     if (w->slid == who.real_lid) w->slid = who.lid;
-    if (!(w->wc_flags & IBV_WC_GRH) || !r->n || r->sge[0].length < 40) return;
-    struct ibv_grh *grh = (struct ibv_grh *)r->sge[0].addr;
-    for (uint32_t i = 0; i < who.gids; i++)
-        if (!memcmp(&grh->sgid, who.real_gid[i], 16)) {
-            memcpy(&grh->sgid, who.gid[i], 16);
-            break;
-        }
-    struct v_context *c = CONTEXT(q->q.context);
-    const struct ports *now = (const struct ports *)c->lower;
-    const struct v_port *p =
-        &((struct v_device *)c->v.context.device)->port[q->attr.port_num <= V_PORTS ? q->attr.port_num : 0];
-    for (uint32_t i = 0; i < p->gids; i++)
-        if (!memcmp(&grh->dgid, &now->gid[q->attr.port_num][i], 16)) {
-            grh->dgid = p->gid[i];
-            break;
-        }
+    if ((w->wc_flags & IBV_WC_GRH) && r->n && r->sge[0].length >= sizeof(struct ibv_grh))
+        former_route((struct ibv_grh *)r->sge[0].addr, q, &who);
 }
 
 static void append(struct v_messages *to, struct v_message *m) {

@@ -2,8 +2,9 @@
 //
 // qp.c: queue pairs, shared receive queues, address handles.
 #include "verbs/front/front.h"
+#include "verbs/route.h"
 
-#include <arpa/inet.h>
+#include <stdbool.h>
 
 static uint32_t power_of_two(uint32_t n) {
     uint32_t p = 1;
@@ -201,7 +202,22 @@ API int ibv_destroy_ah(struct ibv_ah *ah) {
     return (int)r;
 }
 
-// The sender of a message is where the reply goes.  For InfiniBand; the GRH has the gids.
+// Where a gid stands.  On Ethernet it is there for each version of RoCE; after a restart elsewhere that may be another.
+static int index_of(struct ibv_context *context, uint8_t port, const union ibv_gid *gid, bool routed) {
+    union ibv_gid one;
+    struct ibv_gid_entry e;
+    int found = -1;
+    for (int i = 0; !ibv_query_gid(context, port, i, &one); i++) {
+        if (memcmp(&one, gid, sizeof one)) continue;
+        if (found < 0) found = i;
+        if (!ibv_query_gid_ex(context, port, (uint32_t)i, &e, 0) &&
+            (e.gid_type == IBV_GID_TYPE_ROCE_V2) == routed)
+            return i;
+    }
+    return found;
+}
+
+// The sender of a message is where the reply goes: the header before it has the addresses of both.
 API int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc *wc, struct ibv_grh *grh,
                             struct ibv_ah_attr *a) {
     memset(a, 0, sizeof *a);
@@ -211,18 +227,26 @@ API int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ib
     a->port_num = port;
     if (!(wc->wc_flags & IBV_WC_GRH)) return 0;
     a->is_global = 1;
-    a->grh.dgid = grh->sgid;
-    union ibv_gid gid;
-    int i = 0;
-    for (;; i++) {
-        if (ibv_query_gid(context, port, i, &gid)) return -1;
-        if (!memcmp(&gid, &grh->dgid, sizeof gid)) break;
+    union ibv_gid own;
+    struct iphdr ip;
+    bool routed = true;
+    if (route_ipv4(grh, &ip)) {
+        own = route_gid(ip.daddr);
+        a->grh.dgid = route_gid(ip.saddr);
+        a->grh.traffic_class = ip.tos;
+        a->grh.hop_limit = ip.ttl;
+    } else {
+        uint32_t flow = ntohl(grh->version_tclass_flow);
+        own = grh->dgid;
+        a->grh.dgid = grh->sgid;
+        a->grh.flow_label = flow & 0xfffff;
+        a->grh.traffic_class = (flow >> 20) & 0xff;
+        a->grh.hop_limit = 0xff;
+        routed = grh->next_hdr == IPPROTO_UDP;
     }
-    uint32_t flow = ntohl(grh->version_tclass_flow);
+    int i = index_of(context, port, &own, routed);
+    if (i < 0) return -1;
     a->grh.sgid_index = (uint8_t)i;
-    a->grh.flow_label = flow & 0xfffff;
-    a->grh.traffic_class = (flow >> 20) & 0xff;
-    a->grh.hop_limit = 0xff;
     return 0;
 }
 

@@ -9,6 +9,7 @@
 //     lazy     looks for what is saved first, and makes room for it as MPIX_Checkpoint_saved says
 //     uneven   each rank has other numbers for its regions, and rank 1 has one more
 //     grow     a region that has another size each time
+//     other    a piece of rank 1 has another size than what is saved, at first
 //     slow     waits a moment at each step
 //     level1   to level4: of each checkpoint
 //
@@ -120,6 +121,14 @@ int main(int argc, char **argv) {
         size_t n;
         OK(MPIX_Checkpoint_saved(3, &n));
         OK(MPIX_Checkpoint_protect(3, log, n));
+    }
+    if (said(argv, "other")) {
+        OK(MPIX_Checkpoint_protect(id, u + COLUMNS, rank == 1 ? bytes - 8 : bytes));
+        int r = MPIX_Checkpoint_recover(&state);
+        printf("rank %d: other size: %d, %d, %s\n", rank, r, (int)state, why());
+        for (long i = COLUMNS; i < (rows + 1) * COLUMNS; i++)
+            if (u[i] != 0) return fprintf(stderr, "rank %d: word %ld is touched\n", rank, i), 1;
+        OK(MPIX_Checkpoint_protect(id, u + COLUMNS, bytes));
     }
     if (!said(argv, "lazy")) {
         int r = MPIX_Checkpoint_recover(&state);

@@ -31,25 +31,25 @@ var connections = []connection{
 	{name: "rping", argv: rping(20), says: [2]string{"", ""}},
 	{name: "ucmatose", argv: func(port string) [2][]string {
 		common := []string{"ucmatose", "-p", port, "-c", "3", "-C", "20", "-S", "5000"}
-		return [2][]string{common, append(slices.Clone(common), "-s", "127.0.0.1")}
+		return [2][]string{common, append(slices.Clone(common), "-s", address())}
 	}, says: [2]string{"\nreturn status 0\n", "\nreturn status 0\n"}},
 	{name: "udaddy", port: "7174", argv: func(string) [2][]string {
 		common := []string{"udaddy", "-c", "2", "-C", "20", "-S", "1000"}
-		return [2][]string{common, append(slices.Clone(common), "-s", "127.0.0.1")}
+		return [2][]string{common, append(slices.Clone(common), "-s", address())}
 	}, says: [2]string{"\nreturn status 0\n", "\nreturn status 0\n"}},
 	{name: "rdma_client", argv: func(port string) [2][]string {
-		return [2][]string{{"rdma_server", "-p", port}, {"rdma_client", "-p", port, "-s", "127.0.0.1"}}
+		return [2][]string{{"rdma_server", "-p", port}, {"rdma_client", "-p", port, "-s", address()}}
 	}, says: [2]string{"rdma_server: end 0\n", "rdma_client: end 0\n"}},
 	{name: "ib_send_bw", argv: func(port string) [2][]string {
 		common := []string{"ib_send_bw", "-p", port, "-R", "-F", "-n", "200"}
-		return [2][]string{common, append(slices.Clone(common), "127.0.0.1")}
+		return [2][]string{common, append(slices.Clone(common), address())}
 	}, says: [2]string{" rdma_cm QPs\t : ON\n", " rdma_cm QPs\t : ON\n"}},
 }
 
 // rping writes and reads memory of the other side, and looks at each byte.
 func rping(iterations int) func(port string) [2][]string {
 	return func(port string) [2][]string {
-		common := []string{"rping", "-p", port, "-a", "127.0.0.1", "-V", "-C", strconv.Itoa(iterations), "-S", "1000"}
+		common := []string{"rping", "-p", port, "-a", address(), "-V", "-C", strconv.Itoa(iterations), "-S", "1000"}
 		return [2][]string{append(slices.Clone(common), "-s"), append(slices.Clone(common), "-c")}
 	}
 }
@@ -66,10 +66,7 @@ func needConnections(t *testing.T) {
 // with LATE_LINGER before it disconnects.
 func (c connection) newConnection(t *testing.T, hold string) (w *e2e.Whole, held string) {
 	t.Helper()
-	port := c.port
-	if port == "" {
-		port = strconv.Itoa(20000 + int(nextPort.Add(1)))
-	}
+	port := c.anyPort()
 	argv := c.argv(port)
 	w, err := e2e.NewWhole(built, t.TempDir(), argv[0]...)
 	must(t, err)
@@ -95,9 +92,32 @@ func (c connection) right(t *testing.T, w *e2e.Whole) {
 	}
 }
 
+// anyPort is one that the programs can listen at.
+func (c connection) anyPort() string {
+	if c.port != "" {
+		return c.port
+	}
+	return strconv.Itoa(20000 + int(nextPort.Add(1)))
+}
+
+// Where the kernel has connections, the programs are run with these first.
 func TestConnectionsUnderCkptrun(t *testing.T) {
 	needConnections(t)
-	for _, back := range []string{"ibv", "tcp"} {
+	backs := []string{"ibv", "tcp"}
+	if onRxe {
+		backs = backs[:1]
+		for _, c := range connections {
+			t.Run(c.name+",natively", func(t *testing.T) {
+				port := c.anyPort()
+				for i, said := range bothNatively(t, c.argv(port), func() bool { return listensNatively(port) }) {
+					if !strings.Contains(said, c.says[i]) {
+						t.Errorf("process %d does not say %q: %s", i, c.says[i], said)
+					}
+				}
+			})
+		}
+	}
+	for _, back := range backs {
 		for _, c := range connections {
 			t.Run(c.name+","+back, func(t *testing.T) {
 				w, _ := c.newConnection(t, "")
@@ -115,9 +135,9 @@ func TestPingsSaved(t *testing.T) {
 	s := seed(t)
 	for i, backs := range [][]string{{"ibv"}, {"tcp", "ibv"}} {
 		t.Run(strings.Join(backs, ","), func(t *testing.T) {
-			c := connection{name: "rping", argv: rping(3000)}
+			c := connection{name: "rping", argv: rping(few(3000, 300))}
 			w, held := c.newConnection(t, "LATE_LINGER")
-			l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, uint64(i))), within: time.Second / 2, lives: 3, backs: backs}
+			l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, uint64(i))), within: within(time.Second / 2), lives: few(3, 2), backs: backs}
 			l.ends = func() { must(t, os.WriteFile(held+".go", nil, 0o644)) }
 			l.run()
 		})
@@ -133,6 +153,9 @@ func TestConnectionsSaved(t *testing.T) {
 			continue // at any moment: TestPingsSaved, TestPerftestSaved
 		}
 		backs := [][]string{{"ibv"}, {"ibv", "tcp"}, {"tcp"}}[i%3]
+		if onRxe && backs[0] == "tcp" {
+			backs = []string{"ibv"}
+		}
 		t.Run(c.name+","+strings.Join(backs, ","), func(t *testing.T) {
 			w, held := c.newConnection(t, "LATE_HOLD")
 			l := life{t: t, w: w, backs: backs}
@@ -148,6 +171,7 @@ func TestConnectionsSaved(t *testing.T) {
 				_, err := w.Wait(jobLimit)
 				must(t, err)
 				l.environment(n + 1)
+				anotherDevice(t)
 				must(t, w.Restart("shell"))
 			}
 			must(t, os.WriteFile(held+".go", nil, 0o644))

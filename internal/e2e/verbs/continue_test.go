@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/libckpt/libckpt/internal/e2e"
+	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
 // newEdges prepares a job of edges, which waits for the file go before it looks at what became of it.
@@ -58,7 +59,7 @@ func TestEdgesContinued(t *testing.T) {
 			must(t, w.Start("shell"))
 			ready(t, w)
 			l := life{t: t, w: w}
-			for _, back := range []string{"tcp", "ibv", "ibv"} {
+			for _, back := range []string{"tcp", "ibv", "ibv"}[few(0, 1):] {
 				if !l.begun() || !l.save("kill") {
 					t.Fatalf("it ended too early: %s", w.Said())
 				}
@@ -79,6 +80,30 @@ func TestEdgesContinued(t *testing.T) {
 			if !l.begun() || !l.save("continue") {
 				t.Fatalf("it ended too early: %s", w.Said())
 			}
+			letGo()
+			rightEdges(t, w)
+		})
+	}
+}
+
+// TestAddressChanged: datagrams of RoCE, before which there is a header of IPv4, go on where the adapter has another address.
+func TestAddressChanged(t *testing.T) {
+	need(t)
+	if !onRxe {
+		needmpi.Skip(t, "no rdma_rxe", "an adapter on Ethernet is needed: make test-verbs-vm")
+	}
+	for _, then := range []string{"same", "another"} {
+		t.Run(then, func(t *testing.T) {
+			w, letGo := newEdges(t, "reply", 2)
+			w.Env = []string{"EDGES_GID=1"}
+			savedAndKilled(t, w)
+			w.Env = nil
+			if then == "same" {
+				anotherDevice(t)
+			} else {
+				anotherAddress(t)
+			}
+			must(t, w.Restart("shell"))
 			letGo()
 			rightEdges(t, w)
 		})

@@ -155,6 +155,51 @@ func TestConnectionsOfTheKernel(t *testing.T) {
 	if _, err := os.Stat("/dev/infiniband/rdma_cm"); err != nil && natively == ours {
 		t.Errorf("there is no rdma_cm here, and natively it prints %q", natively)
 	}
+	if onRxe {
+		t.Run("outside", connectedOutside)
+	}
+}
+
+// connectedOutside: a client under ckptrun is connected to a server that is not. It is not saved, and goes on.
+func connectedOutside(t *testing.T) {
+	mark := e2e.NewMark()
+	t.Cleanup(mark.KillAll)
+	c := connections[slices.IndexFunc(connections, func(c connection) bool { return c.name == "ucmatose" })]
+	port := c.anyPort()
+	argv := c.argv(port)
+	dir := t.TempDir()
+	held, checkpoints := filepath.Join(dir, "client"), filepath.Join(dir, "ckpt")
+	argv[1] = append([]string{"env", "CKPT_RDMACM=kernel", "LD_PRELOAD=" + filepath.Join(built.Bin, "late"), "LATE_HOLD=" + held,
+		built.CkptRun(), "--dir", checkpoints, "--"}, argv[1]...)
+	var run [2]*e2e.Run
+	var process [2]*e2e.Process
+	for i := range run {
+		var err error
+		run[i], err = e2e.NewRun(filepath.Join(dir, fmt.Sprint(i)))
+		must(t, err)
+		process[i], err = run[i].Start(mark, argv[i]...)
+		must(t, err)
+		if i == 0 && !e2e.Poll(patience, process[0].Done(), func() bool { return listensNatively(port) }) {
+			t.Fatalf("the server does not listen: %s", mustRead(t, run[0].Stderr))
+		}
+	}
+	if !e2e.Poll(jobLimit, process[1].Done(), func() bool { _, err := os.Stat(held + ".held"); return err == nil }) {
+		t.Fatalf("the client is not connected: %s%s", mustRead(t, run[1].Stdout), mustRead(t, run[1].Stderr))
+	}
+	w := &e2e.Whole{Built: built}
+	exit, said, err := w.Ckptctl(t.TempDir(), jobLimit, "checkpoint", checkpoints, "--timeout", "5s")
+	must(t, err)
+	if exit == (e2e.Exit{}) || !strings.Contains(said, "/dev/infiniband/rdma_cm") {
+		t.Errorf("%v: %q, want the device's name", exit, said)
+	}
+	must(t, os.WriteFile(held+".go", nil, 0o644))
+	for i := range run {
+		exit, err := process[i].Wait(jobLimit)
+		must(t, err)
+		if said := mustRead(t, run[i].Stdout); exit != (e2e.Exit{}) || !strings.Contains(said, c.says[i]) {
+			t.Errorf("process %d: %v: it does not say %q: %s%s", i, exit, c.says[i], said, mustRead(t, run[i].Stderr))
+		}
+	}
 }
 
 // Who connects to a port of librdmacm and does not say what its peers say is dropped; the program does not notice, and is saved.
@@ -211,11 +256,11 @@ func TestPerftestOfConnectionsSaved(t *testing.T) {
 	needConnections(t)
 	needPerftest(t)
 	s := seed(t)
-	argv := [2][]string{{"ib_send_bw", "-p", strconv.Itoa(20000 + int(nextPort.Add(1))), "-R", "-F", "-D", "4"}}
-	argv[1] = append(slices.Clone(argv[0]), "127.0.0.1")
+	argv := [2][]string{{"ib_send_bw", "-p", strconv.Itoa(20000 + int(nextPort.Add(1))), "-R", "-F", "-D", strconv.Itoa(few(4, 20))}}
+	argv[1] = append(slices.Clone(argv[0]), address())
 	w := newPair(t, argv)
 	w.RankEnv[1] = append(w.RankEnv[1], "LATE_LINGER="+filepath.Join(w.Run.Dir, "client"))
-	l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, 0)), within: within(time.Second), lives: 2, backs: []string{"ibv", "tcp"}}
+	l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, 0)), within: within(time.Second), lives: few(2, 1), backs: []string{"ibv", "tcp"}[:few(2, 1)]}
 	l.ends = func() { must(t, os.WriteFile(filepath.Join(w.Run.Dir, "client.go"), nil, 0o644)) }
 	l.run()
 	got := mustRead(t, fmt.Sprintf("%s.out.%d", w.Files, 1))

@@ -99,29 +99,37 @@ func TestPingpongNatively(t *testing.T) {
 		t.Run(p.String(), func(t *testing.T) {
 			iterations := p.times(2000)
 			argv := p.argv(iterations)
-			mark := e2e.NewMark()
-			t.Cleanup(mark.KillAll)
-			var run [2]*e2e.Run
-			var process [2]*e2e.Process
-			for i := range run {
-				var err error
-				run[i], err = e2e.NewRun(filepath.Join(t.TempDir(), "run"))
-				must(t, err)
-				process[i], err = run[i].Start(mark, argv[i]...)
-				must(t, err)
-				if i == 0 && !e2e.Poll(patience, process[0].Done(), func() bool { return listens(argv[0][2]) }) {
-					t.Fatalf("the server does not listen: %s", mustRead(t, run[0].Stderr))
-				}
-			}
-			for i := range run {
-				exit, err := process[i].Wait(time.Minute + patience)
-				must(t, err)
-				said := mustRead(t, run[i].Stdout)
-				if exit != (e2e.Exit{}) {
-					t.Errorf("process %d: %v: %s%s", i, exit, said, mustRead(t, run[i].Stderr))
-				}
+			for _, said := range bothNatively(t, argv, func() bool { return listens(argv[0][2]) }) {
 				finished(t, said, iterations)
 			}
 		})
 	}
+}
+
+// bothNatively runs a server, and when it listens a client, and returns what they print.
+func bothNatively(t *testing.T, argv [2][]string, listens func() bool) (said [2]string) {
+	t.Helper()
+	mark := e2e.NewMark()
+	t.Cleanup(mark.KillAll)
+	var run [2]*e2e.Run
+	var process [2]*e2e.Process
+	for i := range run {
+		var err error
+		run[i], err = e2e.NewRun(filepath.Join(t.TempDir(), "run"))
+		must(t, err)
+		process[i], err = run[i].Start(mark, argv[i]...)
+		must(t, err)
+		if i == 0 && !e2e.Poll(patience, process[0].Done(), listens) {
+			t.Fatalf("the server does not listen: %s", mustRead(t, run[0].Stderr))
+		}
+	}
+	for i := range run {
+		exit, err := process[i].Wait(time.Minute + patience)
+		must(t, err)
+		said[i] = mustRead(t, run[i].Stdout)
+		if exit != (e2e.Exit{}) {
+			t.Errorf("process %d: %v: %s%s", i, exit, said[i], mustRead(t, run[i].Stderr))
+		}
+	}
+	return said
 }

@@ -58,7 +58,11 @@ func pyverbsTests(t *testing.T) string {
 func newPyverbs(t *testing.T, tests string) (w *e2e.Whole, letGo func()) {
 	t.Helper()
 	dir := t.TempDir()
-	w, err := e2e.NewWhole(built, dir, "/usr/bin/python3", "-B", filepath.Join(built.Src, "pyverbs/rounds.py"), tests, dir)
+	argv := []string{"/usr/bin/python3", "-B", filepath.Join(built.Src, "pyverbs/rounds.py"), tests, dir, "--dev", "soft0"}
+	if onRxe {
+		argv = append(argv[:len(argv)-1], "rxe0", "--gid", "1")
+	}
+	w, err := e2e.NewWhole(built, dir, argv...)
 	must(t, err)
 	w.Ranks, w.Together = 2, true
 	t.Cleanup(w.Mark.KillAll)
@@ -97,6 +101,33 @@ func counts(of map[string]string) string {
 	return fmt.Sprintf("%d passed, %d failed, %d skipped", n["passed"], n["failed"], n["skipped"])
 }
 
+// atomicWrite is of a kind of write that rdma-core's provider for rdma_rxe offers and Linux 6.1 does not know. The library
+// that stands in for libibverbs does not offer it.
+const atomicWrite = "tests.test_qpex.QpExTestCase.test_qp_ex_rc_atomic_write"
+
+// sayFailed logs the last words of what has failed.
+func sayFailed(t *testing.T, of map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		if why, failed := strings.CutPrefix(of[name], "failed: "); failed {
+			lines := strings.Split(strings.TrimSpace(why), "\n")
+			t.Logf("%s: %s", name, lines[len(lines)-1])
+		}
+	}
+}
+
+// kernelsFaults is what fails on a kernel's adapter natively: where in the tests, and how, is not the same each time.
+func kernelsFaults(of map[string]string) map[string]string {
+	if !onRxe {
+		return of
+	}
+	for name, what := range of {
+		if strings.HasPrefix(what, "failed: ") {
+			of[name] = "failed"
+		}
+	}
+	return of
+}
+
 // differ compares a round with a native one.
 func differ(t *testing.T, what string, got, want map[string]string) {
 	t.Helper()
@@ -118,7 +149,7 @@ func TestPyverbs(t *testing.T) {
 	if _, err := os.Stat("/usr/lib/python3/dist-packages/pyverbs/__init__.py"); err != nil {
 		needmpi.Skip(t, "no pyverbs", err.Error())
 	}
-	lives := 2
+	lives := few(2, 1)
 	if v := os.Getenv(pyverbsLives); v != "" {
 		n, err := strconv.Atoi(v)
 		must(t, err)
@@ -129,10 +160,17 @@ func TestPyverbs(t *testing.T) {
 	must(t, native.Natively())
 	must(t, native.MustEnd(jobLimit))
 	want := rounds(t, native, 0)[0]
-	if c := counts(want); !strings.Contains(c, " 0 failed") || strings.HasPrefix(c, "0 ") {
+	if c := counts(want); (!strings.Contains(c, " 0 failed") && !onRxe) || strings.HasPrefix(c, "0 ") {
 		t.Fatalf("natively: %s: %v", c, want)
 	}
-	differ(t, "natively, the other process", rounds(t, native, 1)[0], want)
+	sayFailed(t, want)
+	want = kernelsFaults(want)
+	differ(t, "natively, the other process", kernelsFaults(rounds(t, native, 1)[0]), want)
+	natively := counts(want)
+	if want[atomicWrite] == "failed" {
+		t.Logf("%s fails natively, and is skipped under ckptrun", atomicWrite)
+		want[atomicWrite] = "skipped: Extended QP is not supported on this device"
+	}
 
 	w, letGo := newPyverbs(t, tests)
 	random := rand.New(rand.NewPCG(seed(t), 0))
@@ -158,6 +196,7 @@ func TestPyverbs(t *testing.T) {
 			_, err := w.Wait(jobLimit)
 			must(t, err)
 		}
+		anotherDevice(t)
 		must(t, w.Restart("shell"))
 	}
 	if !l.begun() {
@@ -170,13 +209,14 @@ func TestPyverbs(t *testing.T) {
 		of := rounds(t, w, r)
 		all += len(of)
 		for i, got := range of {
-			differ(t, fmt.Sprintf("rank %d, round %d", r, i+1), got, want)
+			sayFailed(t, got)
+			differ(t, fmt.Sprintf("rank %d, round %d", r, i+1), kernelsFaults(got), want)
 		}
 		if len(of) <= lives {
 			t.Errorf("rank %d has done %d rounds in %d lives", r, len(of), lives+1)
 		}
 	}
-	result := fmt.Sprintf("%s natively, and in each of %d rounds of 2 ranks over %d saves, kills and restarts", counts(want), all, l.saved)
+	result := fmt.Sprintf("%s natively, and in each of %d rounds of 2 ranks over %d saves, kills and restarts", natively, all, l.saved)
 	t.Log(result)
 	if path := os.Getenv(pyverbsTable); path != "" && !t.Failed() {
 		must(t, os.WriteFile(path, []byte(pyverbsText(result, want)), 0o644))

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -38,31 +39,49 @@ func rxeOptions(options ...string) []string {
 	return nil
 }
 
-// times is how many exchanges a ping-pong makes: there two programs that poll take 20 ms for one.
+// times is how many exchanges a ping-pong makes: there two programs that poll take 20 ms for one, if nothing makes them give way.
 func (p pingpong) times(iterations int) int {
 	switch {
 	case !onRxe:
 		return iterations
 	case iterations <= 2000:
 		return 100
-	case slices.Contains(p.options, "-e"):
-		return iterations / 4
+	case slices.Contains(p.options, "-e"), p.name == "srq":
+		return iterations / 3
 	}
-	return iterations / 100
+	return iterations / 50
 }
 
-func steps(n int) int {
+// few is the first number, or the second where all is slow.
+func few(n, slow int) int {
 	if onRxe {
-		return n / 10
+		return slow
 	}
 	return n
 }
 
+func steps(n int) int { return few(n, n/10) }
+
+// within is a time from which a moment to save is chosen.
 func within(d time.Duration) time.Duration {
 	if onRxe {
-		return 8 * d
+		return 4 * d
 	}
 	return d
+}
+
+// address is where connections by librdmacm are made.
+func address() string {
+	if onRxe {
+		return "10.9.0.1" // of the adapter's network: the kernel's own connections are made there alone
+	}
+	return "127.0.0.1"
+}
+
+// listensNatively tells whether somebody listens at a port by the kernel's librdmacm.
+func listensNatively(port string) bool {
+	said, err := exec.Command("rdma", "resource", "show", "cm_id").Output()
+	return err == nil && regexp.MustCompile(`state LISTEN .*src-addr [^ ]*:`+port+" ").Match(said)
 }
 
 func wantRxe(t *testing.T) {
@@ -96,14 +115,19 @@ func noDevice(t *testing.T) {
 // anotherDevice makes the adapter anew, when nobody uses it, and spends some of its numbers.
 func anotherDevice(t *testing.T) {
 	t.Helper()
-	if !onRxe {
-		return
+	if onRxe {
+		newDevice(t, "ffff:0a09:0001")
 	}
+}
+
+// newDevice is one whose second gid ends like this.
+func newDevice(t *testing.T, like string) {
+	t.Helper()
 	rdma(t, "link", "delete", "rxe0")
 	rdma(t, "link", "add", "rxe0", "type", "rxe", "netdev", os.Getenv(netdev))
 	if !e2e.Poll(patience, nil, func() bool {
 		gid, err := os.ReadFile("/sys/class/infiniband/rxe0/ports/1/gids/1")
-		return err == nil && strings.Contains(string(gid), "ffff:0a09:0001")
+		return err == nil && strings.Contains(string(gid), like)
 	}) {
 		t.Fatal("the new device has no address")
 	}
@@ -113,4 +137,23 @@ func anotherDevice(t *testing.T) {
 			t.Fatalf("somebody listens at port 9: %s", said)
 		}
 	}
+}
+
+// anotherAddress gives the machine 10.9.0.2 in the place of 10.9.0.1, until the end of the test, and makes the adapter anew.
+func anotherAddress(t *testing.T) {
+	t.Helper()
+	is := func(address string) {
+		t.Helper()
+		for _, argv := range [][]string{{"flush", "dev", os.Getenv(netdev), "scope", "global"}, {"add", address + "/24", "dev", os.Getenv(netdev)}} {
+			if said, err := exec.Command("ip", append([]string{"addr"}, argv...)...).CombinedOutput(); err != nil {
+				t.Fatalf("ip addr %q: %v: %s", argv, err, said)
+			}
+		}
+	}
+	t.Cleanup(func() {
+		is("10.9.0.1")
+		anotherDevice(t)
+	})
+	is("10.9.0.2")
+	newDevice(t, "ffff:0a09:0002")
 }

@@ -30,8 +30,8 @@ func check(b []byte) error {
 	return nil
 }
 
-// sample is a section of two threads.
-func sample() []byte {
+// sample is a section of two threads, and so many timers.
+func sample(timers int) []byte {
 	b := make([]byte, 1<<16)
-	return b[:C.sample_threads(unsafe.Pointer(&b[0]), C.size_t(len(b)))]
+	return b[:C.sample_threads(unsafe.Pointer(&b[0]), C.size_t(len(b)), C.uint(timers))]
 }

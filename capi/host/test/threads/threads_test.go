@@ -10,7 +10,7 @@ import (
 )
 
 func TestCheck(t *testing.T) {
-	good := sample()
+	good := sample(0)
 	if len(good) == 0 {
 		t.Fatal("no sample")
 	}
@@ -57,11 +57,42 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// Timers come before the threads, and images with some have a version that earlier releases refuse.
+func TestCheckTimers(t *testing.T) {
+	const bytesOfTimer = 56
+	good := sample(2)
+	if err := check(good); err != nil {
+		t.Fatal(err)
+	}
+	process := int(binary.NativeEndian.Uint32(good))
+	for _, c := range []struct {
+		name, says string
+		at         int
+		v          uint32
+	}{
+		{"version of an image without", "another version", 4, 11},
+		{"none", "another version", 28, 0},
+		{"one less than there are", "threads", 28, 1},
+		{"one more than there are", "threads", 28, 3},
+		{"very many", "not so many timers", 28, 1 << 31},
+		{"an id below 0", "timer", process, 1 << 31},
+		{"signal 65", "timer", process + bytesOfTimer + 12, 65},
+		{"time that is left below 0", "timer", process + bytesOfTimer + 44, 1 << 31},
+	} {
+		b := bytes.Clone(good)
+		binary.NativeEndian.PutUint32(b[c.at:], c.v)
+		if err := check(b); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
 // FuzzCheck: no bytes make it read elsewhere (build with CGO_CFLAGS=-fsanitize=address to see that too), and
 // what passes ends with its last thread.
 func FuzzCheck(f *testing.F) {
-	f.Add(sample())
-	f.Add(sample()[:600])
+	f.Add(sample(0))
+	f.Add(sample(0)[:600])
+	f.Add(sample(3))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if check(b) == nil && check(append(bytes.Clone(b), 0)) == nil {
@@ -76,7 +107,7 @@ func FuzzFields(f *testing.F) {
 	f.Add(uint16(0), uint32(0), uint16(0), uint32(0), uint16(0))
 	f.Add(uint16(1), uint32(0xffffffff), uint16(40), uint32(0x40000000), uint16(0))
 	f.Fuzz(func(t *testing.T, at1 uint16, v1 uint32, at2 uint16, v2 uint32, cut uint16) {
-		b := sample()
+		b := sample(0)
 		process := int(binary.NativeEndian.Uint32(b))
 		words := (len(b) - process) / 4
 		binary.NativeEndian.PutUint32(b[process+int(at1)%words*4:], v1)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# rounds.py TESTS DIR: rdma-core's own tests, which lie in TESTS, on the device soft0, again and again until DIR/stop is
-# there. Each round prints what became of each test, as a line of JSON.
+# rounds.py TESTS DIR OPTION...: rdma-core's own tests, which lie in TESTS, with their options, again and again until DIR/stop
+# is there. Each round prints what became of each test, as a line of JSON.
 import contextlib
 import io
 import json
@@ -10,10 +10,10 @@ import random
 import sys
 import unittest
 
-where, meet = sys.argv[1:]
+where, meet = sys.argv[1:3]
 sys.path.insert(0, where)  # args_parser
 sys.path.insert(0, os.path.dirname(where))  # tests
-sys.argv = ["rounds", "--dev", "soft0"]
+sys.argv = ["rounds", *sys.argv[3:]]
 
 from args_parser import parser  # noqa: E402
 

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// direct writes raw chunks past the page cache (O_DIRECT), several at a time, while the workers read the next ones.
+//
+// The copy to the page cache is most of what writing costs of a processor (BenchmarkDirect: 0.30 s a GiB, and 0.06 s without
+// it), and it is the program's processor and the program's page cache. In return a restart finds nothing there, which it notices
+// only where it is read at once and whole.
+//
+// Chunks go to places of the file that are allocated already: a file system that has to make a file longer lets in one
+// write at a time.
+type direct struct {
+	w    *writer
+	file *os.File
+	off  atomic.Bool // the file system has refused a write that another way could do
+
+	orders chan parcel
+	free   chan *buffer
+	wg     sync.WaitGroup
+
+	mu        sync.Mutex
+	allocated int64 // of the file; guarded by mu
+	fixed     bool  // no more is allocated
+	failed    error // the first that could not be written
+
+	// What is measured of the disk.
+	waiting int64     // bytes under way
+	done    int64     // bytes written since
+	since   time.Time // ... when some were under way all the time
+}
+
+// parcel is a chunk on its way.
+type parcel struct {
+	data []byte
+	at   int64
+	from *buffer
+}
+
+const (
+	// directFrom is the least memory of which an image is written so: a small one is on the disk at once.
+	directFrom = 16 << 20
+	// directLeast is the smallest chunk for which it is worthwhile.
+	directLeast = 64 << 10
+	// directDepth is how many writes are under way at a time.
+	directDepth = 8
+	// allocateAhead is by how much the file is made longer.
+	allocateAhead = 64 << 20
+)
+
+// goodDirect are file systems of which it is known that they write past the cache what is aligned, several at a time. Others
+// have a cache that is not this system's (NFS, FUSE), or one that holds the only copy (tmpfs).
+var goodDirect = map[int64]bool{unix.EXT4_SUPER_MAGIC: true, unix.XFS_SUPER_MAGIC: true}
+
+// newDirect returns nil where chunks go through the page cache.
+func newDirect(w *writer) *direct {
+	from := w.opt.directFrom
+	if from == 0 {
+		from = directFrom
+	}
+	if w.opt.ReadSoon || w.opt.NoSync || w.total < uint64(from) {
+		return nil
+	}
+	var fs unix.Statfs_t
+	if unix.Fstatfs(int(w.file.Fd()), &fs) != nil || !goodDirect[fs.Type] {
+		return nil
+	}
+	f, err := os.OpenFile(w.file.Name(), os.O_WRONLY|unix.O_DIRECT, 0)
+	if err != nil {
+		return nil
+	}
+	d := &direct{w: w, file: f, orders: make(chan parcel)}
+	n := directDepth + w.opt.Workers + w.opt.Helpers
+	d.free = make(chan *buffer, n)
+	for range n {
+		d.free <- &buffer{home: d.free}
+	}
+	for range directDepth {
+		d.wg.Go(d.run)
+	}
+	return d
+}
+
+// buffer is memory into which a job is read. It goes back when all that is written of it has been.
+type buffer struct {
+	p    []byte
+	refs atomic.Int32
+	home chan *buffer
+}
+
+// buffer returns one of n bytes at the address of a page. The caller gives it back with drop.
+func (d *direct) buffer(n int) *buffer {
+	b := <-d.free
+	if b.p == nil {
+		p := make([]byte, n+PageSize)
+		b.p = p[-uintptr(unsafe.Pointer(&p[0]))%PageSize:][:n]
+	}
+	b.refs.Store(1)
+	return b
+}
+
+func (b *buffer) drop() {
+	if b.refs.Add(-1) == 0 {
+		b.home <- b
+	}
+}
+
+// takes tells whether a chunk may be written so.
+func (d *direct) takes(kind Kind, n int) bool {
+	return d != nil && kind == KindRaw && n >= directLeast && !d.off.Load()
+}
+
+// write has a chunk written, and returns what went wrong with an earlier one.
+func (d *direct) write(data []byte, at int64, from *buffer) error {
+	from.refs.Add(1)
+	d.mu.Lock()
+	err := d.failed
+	if d.allocate(at + int64(len(data))); d.waiting == 0 {
+		d.since, d.done = time.Now(), 0
+	}
+	d.waiting += int64(len(data))
+	d.mu.Unlock()
+	d.orders <- parcel{data, at, from}
+	return err
+}
+
+// allocate makes the file so long, and longer. Where that is not possible it grows by being written to.
+func (d *direct) allocate(end int64) {
+	if d.fixed || end <= d.allocated {
+		return
+	}
+	to := end + allocateAhead
+	if err := unix.Fallocate(int(d.file.Fd()), 0, d.allocated, to-d.allocated); err != nil {
+		d.fixed = true // no room for so much, or not in this file system
+		return
+	}
+	d.allocated = to
+}
+
+func (d *direct) run() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	priority(ioBest, 7)
+	defer priority(0, 0)
+	for p := range d.orders {
+		err := d.put(p)
+		d.mu.Lock()
+		if err != nil && d.failed == nil {
+			d.failed = err
+		}
+		d.waiting -= int64(len(p.data))
+		d.done += int64(len(p.data))
+		if now := time.Now(); d.done >= flushAtOnce && err == nil {
+			d.w.opt.Model.flushed(d.done, now.Sub(d.since))
+			d.since, d.done = now, 0
+		}
+		d.mu.Unlock()
+		p.from.drop()
+	}
+}
+
+func (d *direct) put(p parcel) error {
+	watch := d.w.watch()
+	err := d.w.writeTo(d.file, p.data, p.at)
+	if errors.Is(err, unix.EINVAL) { // larger blocks than pages
+		d.off.Store(true)
+		return d.w.writeAt(p.data, p.at)
+	}
+	if err == nil && d.w.choice != nil {
+		cpu, _ := watch.stop()
+		d.w.opt.Model.wrote(len(p.data), cpu)
+	}
+	return err
+}
+
+// backlog is how many bytes are not on the disk yet.
+func (d *direct) backlog() int64 {
+	if d == nil {
+		return 0
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.waiting
+}
+
+// stop waits for all that is under way, and returns what went wrong.
+func (d *direct) stop() error {
+	if d == nil {
+		return nil
+	}
+	close(d.orders)
+	d.wg.Wait()
+	if err := d.file.Close(); err != nil && d.failed == nil {
+		d.failed = err
+	}
+	return d.failed
+}
