@@ -22,7 +22,7 @@ func TestLidOverTCP(t *testing.T) {
 	s := seed(t)
 	for i, p := range []pingpong{{"rc", []string{"-c"}}, {"ud", []string{"-c", "-e"}}} {
 		t.Run(p.String(), func(t *testing.T) {
-			iterations := p.times(60000)
+			iterations := p.times(30000)
 			w := newPingpong(t, p, iterations)
 			l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, uint64(i))), within: within(time.Second / 2), lives: 2, backs: []string{"tcp", "ibv"}}
 			l.run()
