@@ -33,6 +33,10 @@ for part in "${wanted[@]}"; do
     [ -n "${tests[$part]:-}" ] || { echo "test-verbs-vm: there is no part $part: ${parts[*]}" >&2; exit 2; }
 done
 
+# What is tested, with which the parts of the table are marked.
+tree=$(git rev-parse --short=10 HEAD 2>/dev/null || echo '?')
+git diff --quiet HEAD -- . ':!bench/results' 2>/dev/null || tree+=' and changes'
+
 dir=$build/verbs-vm
 logs=$dir/logs
 mkdir -p "$dir/bin" "$logs" || exit 1
@@ -62,12 +66,6 @@ if [ -n "${ONLY:-}" ]; then
     exit "$status"
 fi
 
-# tree is the commit that is tested.
-tree() {
-    git rev-parse --short=10 HEAD 2>/dev/null || echo '?'
-    git diff --quiet HEAD -- . ':!bench/results' 2>/dev/null || echo ' and changes'
-}
-
 failed=()
 for part in "${wanted[@]}"; do
     echo "== $part"
@@ -78,7 +76,7 @@ for part in "${wanted[@]}"; do
     [ "$status" != 125 ] || skipped "$dir/part.log"
     what=$([ "$status" = 0 ] && echo passed || echo "**failed**, status $status")
     [ -s "$dir/.status" ] || what="**stopped** before all tests had run"
-    echo "$what | $(($(date +%s) - began)) | $(date -u -d "@$began" '+%d %b %H:%M') | $(tree | tr -d "\n")" >"$logs/$part.ran"
+    echo "$what | $(($(date +%s) - began)) | $(date -u -d "@$began" '+%d %b %H:%M') | $tree" >"$logs/$part.ran"
     # The screen of a serial line has control characters, paths of this machine, and the kernel's last words.
     sed -e 's/\x1b[^A-Za-z]*[A-Za-z]//g' -e "s,$build,build,g" -e "s,$PWD/,,g" -e '/SeaBIOS\|Booting from\|sysrq: \|reboot: /d' \
         "$dir/part.log" >"$logs/$part.txt"
