@@ -78,7 +78,7 @@ for part in "${wanted[@]}"; do
     [ -s "$dir/.status" ] || what="**stopped** before all tests had run"
     echo "$what | $(($(date +%s) - began)) | $(date -u -d "@$began" '+%d %b %H:%M') | $tree" >"$logs/$part.ran"
     # The screen of a serial line has control characters, paths of this machine, and the kernel's last words.
-    sed -e 's/\x1b[^A-Za-z]*[A-Za-z]//g' -e "s,$build,build,g" -e "s,$PWD/,,g" -e '/SeaBIOS\|Booting from\|sysrq: \|reboot: /d' \
+    sed -e 's/\x1b[^A-Za-z]*[A-Za-z]//g' -e "s,$build,build,g" -e "s,$PWD/,,g" -e '/SeaBIOS\|Booting from\|sysrq: \|reboot: \|\.inside: line/d' \
         "$dir/part.log" >"$logs/$part.txt"
     [ "$status" = 0 ] || failed+=("$part")
 done
