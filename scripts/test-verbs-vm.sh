@@ -66,6 +66,47 @@ if [ -n "${ONLY:-}" ]; then
     exit "$status"
 fi
 
+# rows PART: a line of the table for each test, with the reason when it was skipped.
+rows() {
+    awk '
+        /^=== (RUN|NAME)/ { of = $3 }
+        /^ +[a-z_]+_test\.go:[0-9]+: / { said[of] = $0; sub(/^[^:]*:[0-9]+: /, "", said[of]) }
+        match($0, /^ *--- (PASS|FAIL|SKIP): [^ ]+ \([0-9.]+s\)/) {
+            n = split($0, word, " ")
+            result = word[2] == "PASS:" ? "passed" : word[2] == "FAIL:" ? "**failed**" : "skipped: " said[word[3]]
+            gsub(/[()s]/, "", word[4])
+            print "| `" word[3] "` | " result " | " word[4] " |"
+        }' "$logs/$1.txt"
+}
+
+# results joins what is there: a run that is ended before its end leaves what it has found out.
+results() {
+    local part
+    for part in "${parts[@]}"; do
+        [ -e "$logs/$part.txt" ] || continue
+        echo "== $part"
+        cat "$logs/$part.txt"
+    done >bench/results/verbs-vm.txt
+    {
+        echo '<!-- Written by `make test-verbs-vm`. -->'
+        echo '# Programs on verbs above a kernel'"'"'s adapter'
+        echo
+        echo "$(sed -n 's/^verbs-vm: \(Linux [^,]*\), .*/\1/p' bench/results/verbs-vm.txt | sort -u | tail -n 1), rdma_rxe over a veth device, in QEMU ($(qemu-system-x86_64 --version | sed -n '1s/.*version \([0-9.]*\).*/\1/p'), ${VERBS_VM_ACCEL:-tcg}) on $(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release)."
+        echo "Before each restart the device is deleted and made again, and some of its numbers are spent. The log is in verbs-vm.txt."
+        echo
+        echo '| part | result | s | began (UTC) | of |'
+        echo '|---|---|---|---|---|'
+        for part in "${parts[@]}"; do
+            echo "| $part | $(cat "$logs/$part.ran" 2>/dev/null || echo 'not run | | |') |"
+        done
+        for part in "${parts[@]}"; do
+            [ -e "$logs/$part.txt" ] || continue
+            printf '\n## %s\n\n| test | result | s |\n|---|---|---|\n' "$part"
+            rows "$part"
+        done
+    } >bench/results/verbs-vm.md
+}
+
 failed=()
 for part in "${wanted[@]}"; do
     echo "== $part"
@@ -81,45 +122,8 @@ for part in "${wanted[@]}"; do
     sed -e 's/\x1b[^A-Za-z]*[A-Za-z]//g' -e "s,$build,build,g" -e "s,$PWD/,,g" -e '/SeaBIOS\|Booting from\|sysrq: \|reboot: \|\.inside: line/d' \
         "$dir/part.log" >"$logs/$part.txt"
     [ "$status" = 0 ] || failed+=("$part")
+    results
 done
-
-for part in "${parts[@]}"; do
-    [ -e "$logs/$part.txt" ] || continue
-    echo "== $part"
-    cat "$logs/$part.txt"
-done >bench/results/verbs-vm.txt
-
-# rows PART: a line of the table for each test, with the reason when it was skipped.
-rows() {
-    awk '
-        /^ +[a-z_]+_test\.go:[0-9]+: / { said = $0; sub(/^[^:]*:[0-9]+: /, "", said) }
-        /^=== RUN/ { said = "" }
-        match($0, /^ *--- (PASS|FAIL|SKIP): [^ ]+ \([0-9.]+s\)/) {
-            n = split($0, word, " ")
-            result = word[2] == "PASS:" ? "passed" : word[2] == "FAIL:" ? "**failed**" : "skipped: " said
-            gsub(/[()s]/, "", word[4])
-            print "| `" word[3] "` | " result " | " word[4] " |"
-        }' "$logs/$1.txt"
-}
-
-{
-    echo '<!-- Written by `make test-verbs-vm`. -->'
-    echo '# Programs on verbs above a kernel'"'"'s adapter'
-    echo
-    echo "$(sed -n 's/^verbs-vm: \(Linux [^,]*\), .*/\1/p' bench/results/verbs-vm.txt | sort -u | tail -n 1), rdma_rxe over a veth device, in QEMU ($(qemu-system-x86_64 --version | sed -n '1s/.*version \([0-9.]*\).*/\1/p'), ${VERBS_VM_ACCEL:-tcg}) on $(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release)."
-    echo "Before each restart the device is deleted and made again, and some of its numbers are spent. The log is in verbs-vm.txt."
-    echo
-    echo '| part | result | s | began (UTC) | of |'
-    echo '|---|---|---|---|---|'
-    for part in "${parts[@]}"; do
-        echo "| $part | $(cat "$logs/$part.ran" 2>/dev/null || echo 'not run | | |') |"
-    done
-    for part in "${parts[@]}"; do
-        [ -e "$logs/$part.txt" ] || continue
-        printf '\n## %s\n\n| test | result | s |\n|---|---|---|\n' "$part"
-        rows "$part"
-    done
-} >bench/results/verbs-vm.md
 [ "${#failed[@]}" = 0 ] && echo "test-verbs-vm: passed" && exit 0
 echo "test-verbs-vm: FAILED: ${failed[*]}"
 exit 1
