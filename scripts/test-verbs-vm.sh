@@ -7,7 +7,7 @@
 #   VM_PARTS="NAME..."  only these parts: the others' logs stay as they are
 #   ONLY=REGEXP      only the tests whose name it matches, in one machine; nothing is kept
 #
-# The logs are kept in BUILD/verbs-vm. What all parts said is joined in bench/results/verbs-vm.txt, with a table in verbs-vm.md,
+# What all parts said is joined in bench/results/verbs-vm.txt, with a table in verbs-vm.md,
 # which says of each part when it ran, and of what; a part that did not run is named there.
 #
 # Where this machine cannot, it says why and names the tests, which are skipped.
@@ -84,7 +84,7 @@ results() {
     local part
     for part in "${parts[@]}"; do
         [ -e "$logs/$part.txt" ] || continue
-        echo "== $part"
+        echo "== $part | $(cat "$logs/$part.ran")"
         cat "$logs/$part.txt"
     done >bench/results/verbs-vm.txt
     {
@@ -106,6 +106,11 @@ results() {
         done
     } >bench/results/verbs-vm.md
 }
+
+# What other parts have said, where it is not in this BUILD.
+awk -v logs="$logs" '
+    /^== [a-z]+ \| / { log_of = logs "/" $2; known = !system("test -e " log_of ".txt"); sub(/^== [a-z]+ \| /, ""); if (!known) print >log_of ".ran"; next }
+    log_of && !known { print >log_of ".txt" }' bench/results/verbs-vm.txt
 
 failed=()
 for part in "${wanted[@]}"; do
