@@ -23,7 +23,7 @@ struct verbs_who {
     uint32_t known, real, gids;
     uint16_t lid, real_lid;
     uint8_t gid[8][16], real_gid[8][16], type[8], real_type[8]; // enum ibv_gid_type; 0xff: not told
-    uint32_t ethernet;        // it is found by its gid now, not by its lid
+    uint32_t ethernet;                                          // it is found by its gid now, not by its lid
     uint16_t mtu, rd_atomics; // the device's now: enum ibv_mtu, and reads that it answers at once
     uint32_t tcp;             // its rank has no adapter, but goes over TCP
 };
