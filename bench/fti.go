@@ -64,6 +64,7 @@ func measureFTI(ctx context.Context, b *bench) (*report, error) {
 			g.Rows = append(g.Rows, &gridRow{Keys: []string{fmt.Sprint("L", level), wordsOf(lostAt[level]), lib.name}, Commands: []string{command}})
 		}
 	}
+	r.file = "ftibeside" // bench/fti_suite.sh writes fti.md
 	r.again = "make bench ONLY=fti FTI=DIR"
 	err = g.measure(ctx, b.roundsOfGrids(), func(ctx context.Context, i int) ([]float64, error) { return b.ftiRound(ctx, libs[i], mib, levels[i]) })
 	r.Grids = []*grid{g}

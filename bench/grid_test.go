@@ -90,3 +90,20 @@ func TestLeftOut(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestResultsName: the results of one study do not take the place of another's.
+func TestResultsName(t *testing.T) {
+	dir := t.TempDir()
+	if err := (&report{Grids: []*grid{newGrid()}, file: "beside", again: "make bench ONLY=it X=Y"}).save(dir, "it", &bench{}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "beside.md"))
+	if _, none := os.Stat(filepath.Join(dir, "it.md")); err != nil || none == nil {
+		t.Fatalf("%v, %v", err, none)
+	}
+	for _, want := range []string{"Again: `make bench ONLY=it X=Y`", "Every round is in `beside.json`"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("want %q:\n%s", want, text)
+		}
+	}
+}

@@ -24,6 +24,7 @@ type report struct {
 	Grids       []*grid       `json:"grids,omitempty"`
 
 	again string // what has to be said instead of ONLY=NAME to make it again; "": nothing
+	file  string // name of the results, if that of the study is taken
 }
 
 // save writes name.json and name.md into dir, and the tables to the terminal.
@@ -34,6 +35,9 @@ func (r *report) save(dir, name string, b *bench) error {
 	}
 	if b.full {
 		r.Command += " FULL=1"
+	}
+	if r.file != "" {
+		name = r.file
 	}
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -162,10 +163,14 @@ func (p *Process) ofLauncher(rt Runtime) error {
 		"match. Start the job with the mpiexec of that MPI, or name the launcher's MPI with --mpi (ckptctl back list shows which there are)",
 		n, rt.Name(), shortVersion(rt.Version()))
 	if launch.LauncherRank(os.Getenv) > 0 {
+		// Rank 0 says it, if it lives: a launcher ends all ranks when the first of them has ended.
+		time.Sleep(sayFirst)
 		return &SaidError{err}
 	}
 	return err
 }
+
+const sayFirst = 3 * time.Second
 
 // shortVersion finds "4.0.2" in what MPI_Get_library_version says.
 func shortVersion(s string) string {

@@ -7,7 +7,7 @@
 #   VM_PARTS="NAME..."  only these parts: the others' logs stay as they are
 #   ONLY=REGEXP      only the tests whose name it matches, in one machine; nothing is kept
 #
-# The logs are kept in BUILD/verbs-vm. What all parts said is joined in bench/results/verbs-vm.txt, with a table in verbs-vm.md,
+# What all parts said is joined in bench/results/verbs-vm.txt, with a table in verbs-vm.md,
 # which says of each part when it ran, and of what; a part that did not run is named there.
 #
 # Where this machine cannot, it says why and names the tests, which are skipped.
@@ -32,6 +32,10 @@ read -ra wanted <<<"${VM_PARTS:-${parts[*]}}"
 for part in "${wanted[@]}"; do
     [ -n "${tests[$part]:-}" ] || { echo "test-verbs-vm: there is no part $part: ${parts[*]}" >&2; exit 2; }
 done
+
+# What is tested, with which the parts of the table are marked.
+tree=$(git rev-parse --short=10 HEAD 2>/dev/null || echo '?')
+git diff --quiet HEAD -- . ':!bench/results' 2>/dev/null || tree+=' and changes'
 
 dir=$build/verbs-vm
 logs=$dir/logs
@@ -62,11 +66,51 @@ if [ -n "${ONLY:-}" ]; then
     exit "$status"
 fi
 
-# tree is the commit that is tested.
-tree() {
-    git rev-parse --short=10 HEAD 2>/dev/null || echo '?'
-    git diff --quiet HEAD -- . ':!bench/results' 2>/dev/null || echo ' and changes'
+# rows PART: a line of the table for each test, with the reason when it was skipped.
+rows() {
+    awk '
+        /^=== (RUN|NAME)/ { of = $3 }
+        /^ +[a-z_]+_test\.go:[0-9]+: / { said[of] = $0; sub(/^[^:]*:[0-9]+: /, "", said[of]) }
+        match($0, /^ *--- (PASS|FAIL|SKIP): [^ ]+ \([0-9.]+s\)/) {
+            n = split($0, word, " ")
+            result = word[2] == "PASS:" ? "passed" : word[2] == "FAIL:" ? "**failed**" : "skipped: " said[word[3]]
+            gsub(/[()s]/, "", word[4])
+            print "| `" word[3] "` | " result " | " word[4] " |"
+        }' "$logs/$1.txt"
 }
+
+# results joins what is there: a run that is ended before its end leaves what it has found out.
+results() {
+    local part
+    for part in "${parts[@]}"; do
+        [ -e "$logs/$part.txt" ] || continue
+        echo "== $part | $(cat "$logs/$part.ran")"
+        cat "$logs/$part.txt"
+    done >bench/results/verbs-vm.txt
+    {
+        echo '<!-- Written by `make test-verbs-vm`. -->'
+        echo '# Programs on verbs above a kernel'"'"'s adapter'
+        echo
+        echo "$(sed -n 's/^verbs-vm: \(Linux [^,]*\), .*/\1/p' bench/results/verbs-vm.txt | sort -u | tail -n 1), rdma_rxe over a veth device, in QEMU ($(qemu-system-x86_64 --version | sed -n '1s/.*version \([0-9.]*\).*/\1/p'), ${VERBS_VM_ACCEL:-tcg}) on $(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release)."
+        echo "Before each restart the device is deleted and made again, and some of its numbers are spent. The log is in verbs-vm.txt."
+        echo
+        echo '| part | result | s | began (UTC) | of |'
+        echo '|---|---|---|---|---|'
+        for part in "${parts[@]}"; do
+            echo "| $part | $(cat "$logs/$part.ran" 2>/dev/null || echo 'not run | | |') |"
+        done
+        for part in "${parts[@]}"; do
+            [ -e "$logs/$part.txt" ] || continue
+            printf '\n## %s\n\n| test | result | s |\n|---|---|---|\n' "$part"
+            rows "$part"
+        done
+    } >bench/results/verbs-vm.md
+}
+
+# What other parts have said, where it is not in this BUILD.
+awk -v logs="$logs" '
+    /^== [a-z]+ \| / { log_of = logs "/" $2; known = !system("test -e " log_of ".txt"); sub(/^== [a-z]+ \| /, ""); if (!known) print >log_of ".ran"; next }
+    log_of && !known { print >log_of ".txt" }' bench/results/verbs-vm.txt
 
 failed=()
 for part in "${wanted[@]}"; do
@@ -78,50 +122,13 @@ for part in "${wanted[@]}"; do
     [ "$status" != 125 ] || skipped "$dir/part.log"
     what=$([ "$status" = 0 ] && echo passed || echo "**failed**, status $status")
     [ -s "$dir/.status" ] || what="**stopped** before all tests had run"
-    echo "$what | $(($(date +%s) - began)) | $(date -u -d "@$began" '+%d %b %H:%M') | $(tree | tr -d "\n")" >"$logs/$part.ran"
+    echo "$what | $(($(date +%s) - began)) | $(date -u -d "@$began" '+%d %b %H:%M') | $tree" >"$logs/$part.ran"
     # The screen of a serial line has control characters, paths of this machine, and the kernel's last words.
-    sed -e 's/\x1b[^A-Za-z]*[A-Za-z]//g' -e "s,$build,build,g" -e "s,$PWD/,,g" -e '/SeaBIOS\|Booting from\|sysrq: \|reboot: /d' \
+    sed -e 's/\x1b[^A-Za-z]*[A-Za-z]//g' -e "s,$build,build,g" -e "s,$PWD/,,g" -e '/SeaBIOS\|Booting from\|sysrq: \|reboot: \|\.inside: line/d' \
         "$dir/part.log" >"$logs/$part.txt"
     [ "$status" = 0 ] || failed+=("$part")
+    results
 done
-
-for part in "${parts[@]}"; do
-    [ -e "$logs/$part.txt" ] || continue
-    echo "== $part"
-    cat "$logs/$part.txt"
-done >bench/results/verbs-vm.txt
-
-# rows PART: a line of the table for each test, with the reason when it was skipped.
-rows() {
-    awk '
-        /^ +[a-z_]+_test\.go:[0-9]+: / { said = $0; sub(/^[^:]*:[0-9]+: /, "", said) }
-        /^=== RUN/ { said = "" }
-        match($0, /^ *--- (PASS|FAIL|SKIP): [^ ]+ \([0-9.]+s\)/) {
-            n = split($0, word, " ")
-            result = word[2] == "PASS:" ? "passed" : word[2] == "FAIL:" ? "**failed**" : "skipped: " said
-            gsub(/[()s]/, "", word[4])
-            print "| `" word[3] "` | " result " | " word[4] " |"
-        }' "$logs/$1.txt"
-}
-
-{
-    echo '<!-- Written by `make test-verbs-vm`. -->'
-    echo '# Programs on verbs above a kernel'"'"'s adapter'
-    echo
-    echo "$(sed -n 's/^verbs-vm: \(Linux [^,]*\), .*/\1/p' bench/results/verbs-vm.txt | sort -u | tail -n 1), rdma_rxe over a veth device, in QEMU ($(qemu-system-x86_64 --version | sed -n '1s/.*version \([0-9.]*\).*/\1/p'), ${VERBS_VM_ACCEL:-tcg}) on $(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release)."
-    echo "Before each restart the device is deleted and made again, and some of its numbers are spent. The log is in verbs-vm.txt."
-    echo
-    echo '| part | result | s | began (UTC) | of |'
-    echo '|---|---|---|---|---|'
-    for part in "${parts[@]}"; do
-        echo "| $part | $(cat "$logs/$part.ran" 2>/dev/null || echo 'not run | | |') |"
-    done
-    for part in "${parts[@]}"; do
-        [ -e "$logs/$part.txt" ] || continue
-        printf '\n## %s\n\n| test | result | s |\n|---|---|---|\n' "$part"
-        rows "$part"
-    done
-} >bench/results/verbs-vm.md
 [ "${#failed[@]}" = 0 ] && echo "test-verbs-vm: passed" && exit 0
 echo "test-verbs-vm: FAILED: ${failed[*]}"
 exit 1

@@ -209,7 +209,8 @@ int timers_load(const struct timer_image *from, uint32_t n, char *why, size_t wh
         unlock();
         set_kernel_mask(old);
         if (r < 0) {
-            snprintf(why, whybytes, "the program's timer %d (timer_create, clock %d) cannot be made again: %s", m->id,
+            snprintf(why, whybytes,
+                     "the program's timer %d (timer_create, clock %d) cannot be made again: %s", m->id,
                      m->clock, strerror((int)-r));
             return (int)r;
         }

@@ -18,7 +18,7 @@ static inline uint16_t route_checksum(struct iphdr h) {
     memcpy(words, &h, sizeof h);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) sum += words[i];
     sum = (sum & 0xffff) + (sum >> 16);
-    return (uint16_t)~(sum + (sum >> 16));
+    return (uint16_t) ~(sum + (sum >> 16));
 }
 
 // The header of IPv4, if it is one: what is before it may be anything, even what looks like a route header.

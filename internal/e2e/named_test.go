@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,11 +70,14 @@ func (j *namedJob) once(t *testing.T, ranks int, dir string, argv ...string) (Ex
 	return again(t, j.argv(ranks, dir, argv...)...)
 }
 
+// withoutNetwork is what Open MPI 5 says on a machine that has no network, whoever calls it.
+var withoutNetwork = regexp.MustCompile(`(?m)^.*mca_btl_tcp_proc_create_interface_graph\] Unable to find reachable pairing.*\n`)
+
 // must is once for runs that end well; it returns what was printed.
 func (j *namedJob) must(t *testing.T, ranks int, dir string, argv ...string) string {
 	t.Helper()
 	exit, out, said := j.once(t, ranks, dir, argv...)
-	if exit != (Exit{}) || said != "" {
+	if exit != (Exit{}) || withoutNetwork.ReplaceAllString(said, "") != "" {
 		t.Fatalf("%d ranks, %v: %v\n%s%s", ranks, argv, exit, out, said)
 	}
 	return out
@@ -160,7 +164,8 @@ func TestNamed(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%v\n%s", err, mustRead(t, r.Stderr))
 				}
-				if exit == (Exit{}) {
+				// MPICH 4.2's launcher sometimes ends with status 0 when ranks were killed, whoever they are.
+				if exit == (Exit{}) && (killed == 3 || strings.HasPrefix(endOf(string(mustRead(t, r.Stdout))), "end ")) {
 					break
 				}
 				mark.KillAll()

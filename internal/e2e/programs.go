@@ -47,7 +47,7 @@ var Programs = []Program{
 	{Name: "identity", Argv: []string{"$BIN/identity", "$N"}, Long: 3000, Short: 300},
 	{Name: "robust", Argv: []string{"$BIN/robust", "$N"}, Long: 400, Short: 20},
 	{Name: "threadlocal", Argv: []string{"$BIN/threadlocal", "$N"}, Long: 50, Short: 5},
-	{Name: "timers", Argv: []string{"$BIN/timers", "$N"}, Long: 500, Short: 30},
+	{Name: "timers", Argv: []string{"$BIN/timers", "$N"}, Long: 200, Short: 30},
 	{Name: "clocks", Argv: []string{"$BIN/clocks", "$N"}, Long: 300, Short: 30},
 	{Name: "exit-3", Argv: []string{"$BIN/ending", "$N", "3"}, Long: 200, Short: 10, Cycles: 1},
 	{Name: "exit-now", Argv: []string{"$BIN/ending", "$N", "now"}, Long: 200, Short: 10, Cycles: 1},
@@ -149,7 +149,7 @@ func Build(ctx context.Context, dir string) (*Built, error) {
 		return all
 	}
 	var commands [][]string
-	for _, name := range strings.Fields("sync signals memory recursion jump cancel spawn openfiles threadlocal ending clocks interrupted timeouts flood ledger nowait robust badaddress streams hidden segments") {
+	for _, name := range strings.Fields("sync signals memory recursion jump cancel spawn openfiles threadlocal ending clocks timers interrupted timeouts flood ledger nowait robust badaddress streams hidden segments") {
 		commands = append(commands, join(c, []string{"-o", name, b.Src + "/" + name + ".c", "-lm"}))
 	}
 	commands = append(commands,

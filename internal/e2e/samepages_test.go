@@ -162,8 +162,8 @@ func TestSamePagesWriterFails(t *testing.T) {
 				return faulty(0, fault, faults, "--dir", r.Checkpoints(), "--keep", "100", "--", d.program, strconv.Itoa(driftSteps), strconv.Itoa(driftMiB))
 			})
 			if strings.Contains(fault, "kill") {
-				exit, err := d.job.Wait(mpiLimit)
-				if err != nil || exit == (Exit{}) {
+				// MPICH 4.2's launcher sometimes ends with status 0: that the job was killed is seen by its epochs.
+				if exit, err := d.job.Wait(mpiLimit); err != nil {
 					t.Fatalf("%v, %v", exit, err)
 				}
 				for _, pid := range d.job.mark.Ranks() {

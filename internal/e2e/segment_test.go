@@ -123,7 +123,12 @@ int main(int argc, char **argv) {
 			t.Fatalf("%s: %v\n%s", argv, err, out)
 		}
 	}
-	const path = "/usr/lib/x86_64-linux-gnu/openmpi/lib/openmpi3"
+	// Its own components: openmpi3 in Open MPI 4, openmpi40 in Open MPI 5.
+	paths, _ := filepath.Glob("/usr/lib/x86_64-linux-gnu/openmpi/lib/openmpi[0-9]*")
+	if len(paths) != 1 {
+		t.Fatalf("where Open MPI has its components: %v", paths)
+	}
+	path := paths[0]
 	run := func(args ...string) (string, error) {
 		argv := append([]string{"--allow-run-as-root", "--oversubscribe", "--mca", "mca_base_component_path", path + ":" + components, "-n", "2",
 			built.CkptRun(), "--dir", filepath.Join(t.TempDir(), "ckpt"), filepath.Join(dir, "late")}, args...)

@@ -75,13 +75,14 @@ var cLayers = []cLayer{
 	{part: "capi/embed/functions.h", includes: []string{"include"}},
 
 	// What programs see as libibverbs, and what is below it; the objects of the first are described for both.
-	{part: "capi/verbs/front", includes: []string{"capi/verbs/objects.h", "include/ckpt/private"}},
-	{part: "capi/verbs/back", includes: []string{"capi/verbs/back.h", "capi/verbs/objects.h"}},
+	{part: "capi/verbs/front", includes: []string{"capi/verbs/objects.h", "capi/verbs/route.h", "include/ckpt/private"}},
+	{part: "capi/verbs/back", includes: []string{"capi/verbs/back.h", "capi/verbs/objects.h", "capi/verbs/route.h"}},
 	// A connection manager above that libibverbs.
 	{part: "capi/verbs/cm"},
 	{part: "capi/verbs/direct/gen", includes: []string{"capi/verbs/direct/answers.h"}},
 	{part: "capi/verbs/direct/answers.h"},
 	{part: "capi/verbs/objects.h"},
+	{part: "capi/verbs/route.h"},
 	{part: "capi/verbs/back.h"},
 
 	// A verbs adapter in software, and what makes it a device of libibverbs.

@@ -182,7 +182,7 @@ int mw_make(struct v_mw *w), mw_bind_again(struct v_mw *w);
 int mw_translate(struct ibv_send_wr *to, const struct ibv_send_wr *from); // an error number
 void mw_posted(struct v_qp *q, const struct ibv_send_wr *w);
 void mw_failed(uint32_t rkey);
-uint32_t mw_invalidated(uint32_t real_rkey);
+void mw_invalidated(struct ibv_wc *c);
 
 // ---- event.c --------------------------------------------------------------------------------------
 long f_channel(const long *), f_channel_end(const long *), f_event(const long *), f_async(const long *);

@@ -108,7 +108,7 @@ static bool settle(struct ibv_wc *w) {
         return !own;
     }
     bool message = w->status != IBV_WC_WR_FLUSH_ERR;
-    if (message && w->wc_flags & IBV_WC_WITH_INV) w->invalidated_rkey = mw_invalidated(w->invalidated_rkey);
+    if (message && q->q.qp_type == IBV_QPT_RC) mw_invalidated(w);
     if (message) q->receives_done++;
     if (kind == ID_BOUNCE) {
         bounced(q, &q->bounce, &q->kept, w);

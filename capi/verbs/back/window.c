@@ -102,12 +102,16 @@ void mw_failed(uint32_t rkey) {
     if (w && w->w.rkey == rkey) w->bound = 0;
 }
 
-// A message has taken a window's binding away; the key that the program knows.
-uint32_t mw_invalidated(uint32_t real_rkey) {
-    struct v_mw *w = find(real_rkey, true);
-    if (!w) return real_rkey;
+// If a message on a connection has taken a window's binding away, the key becomes the one that the program knows. rdma_rxe
+// tells it by the kernel's own flag, which for programs is that of a checksum, and says nothing of a connection.
+void mw_invalidated(struct ibv_wc *c) {
+    bool kernels = !(c->wc_flags & (IBV_WC_WITH_INV | IBV_WC_WITH_IMM)) && (c->wc_flags & IBV_WC_IP_CSUM_OK);
+    if (!(c->wc_flags & IBV_WC_WITH_INV) && !kernels) return;
+    struct v_mw *w = find(c->invalidated_rkey, true);
+    if (!w) return;
+    if (kernels) c->wc_flags ^= IBV_WC_IP_CSUM_OK | IBV_WC_WITH_INV;
     w->bound = 0;
-    return w->w.rkey;
+    c->invalidated_rkey = w->w.rkey;
 }
 
 // The first type: the adapter chooses the key.

@@ -25,16 +25,17 @@
 static _Atomic int ticks, mine, called, last_called, burnt, wrong, over;
 static timer_t tick, once, beat, left, burn;
 
-#define CHECK(good)                                                                                          \
-    do {                                                                                                     \
-        if (!(good) && wrong++ < 10) printf("line %d: %s\n", __LINE__, #good);                               \
+#define CHECK(good)                                                            \
+    do {                                                                       \
+        if (!(good) && wrong++ < 10) printf("line %d: %s\n", __LINE__, #good); \
     } while (0)
 
 static int id_of(timer_t t) { return (int)(intptr_t)t; }
 
 static void on_tick(int sig, siginfo_t *si, void *context) {
     (void)context;
-    CHECK(sig == TICK && si->si_code == SI_TIMER && si->si_value.sival_int == 77 && si->si_timerid == id_of(tick));
+    CHECK(sig == TICK && si->si_code == SI_TIMER && si->si_value.sival_int == 77 &&
+          si->si_timerid == id_of(tick));
     ticks += 1 + timer_getoverrun(tick);
 }
 
@@ -151,7 +152,8 @@ int main(int argc, char **argv) {
         arm(once, i % 3 == 1 ? i % 2 ? CLOCK_REALTIME : CLOCK_MONOTONIC : -1, MS, 0);
         timer_t call = make(CLOCK_MONOTONIC, SIGEV_THREAD, 0, i);
         arm(call, i % 3 == 2 ? CLOCK_MONOTONIC : -1, MS, 0);
-        arm(burn, -1, MS / 4, 0);
+        int burns_now = i % 4 == 0; // the kernel looks at these at its ticks alone
+        if (burns_now) arm(burn, -1, MS / 4, 0);
 
         siginfo_t si;
         struct timespec patience = {100, 0};
@@ -164,7 +166,7 @@ int main(int argc, char **argv) {
         got += sig == ONCE;
         await(&called, c, "the one with a thread");
         CHECK(last_called == i && called == c + 1);
-        await(&burnt, b, "the one of a processor's time");
+        if (burns_now) await(&burnt, b, "the one of a processor's time");
         await(&ticks, t, "the one of the process");
         await(&mine, m, "the one of a thread");
         // It has expired, and not again.
@@ -177,9 +179,10 @@ int main(int argc, char **argv) {
         before = now;
         CHECK(clock_gettime(burns, &cpu[1]) == 0);
     }
-    CHECK(burnt == rounds);
+    CHECK(burnt == (rounds + 3) / 4);
     over = 1;
     pthread_join(threads[1], NULL);
-    printf("timers: %d rounds, %d expired once, %d called, %d of processor's time, %d wrong\n", rounds, got, called, burnt, wrong);
+    printf("timers: %d rounds, %d expired once, %d called, %d of processor's time, %d wrong\n", rounds, got,
+           called, burnt, wrong);
     return wrong != 0;
 }

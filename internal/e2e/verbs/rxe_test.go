@@ -49,7 +49,7 @@ func (p pingpong) times(iterations int) int {
 	case slices.Contains(p.options, "-e"), p.name == "srq":
 		return iterations / 3
 	}
-	return iterations / 50
+	return iterations / 120
 }
 
 // few is the first number, or the second where all is slow.

@@ -28,7 +28,7 @@ func TestUCXSaved(t *testing.T) {
 	if _, err := exec.LookPath("ucx_perftest"); err != nil {
 		needmpi.Skip(t, "no UCX", fmt.Sprintf("%v: make setup with `test` installs it", err))
 	}
-	iterations := strconv.Itoa(few(60000, 3000))
+	iterations := strconv.Itoa(few(60000, 1500))
 	s := seed(t)
 	device, env := "soft0:1", []string(nil)
 	if onRxe { // natively its datagrams do not arrive by the gid of an IPv4 address
