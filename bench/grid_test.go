@@ -94,14 +94,14 @@ func TestLeftOut(t *testing.T) {
 // TestResultsName: the results of one study do not take the place of another's.
 func TestResultsName(t *testing.T) {
 	dir := t.TempDir()
-	if err := (&report{Grids: []*grid{newGrid()}, file: "beside", again: "make bench ONLY=it X=Y"}).save(dir, "it", &bench{}); err != nil {
+	if err := (&report{Grids: []*grid{newGrid()}, file: "ftibeside", again: "make bench ONLY=it X=Y"}).save(dir, "fti", &bench{}); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "beside.md"))
-	if _, none := os.Stat(filepath.Join(dir, "it.md")); err != nil || none == nil {
+	text, err := os.ReadFile(filepath.Join(dir, "ftibeside.md"))
+	if _, none := os.Stat(filepath.Join(dir, "fti.md")); err != nil || none == nil {
 		t.Fatalf("%v, %v", err, none)
 	}
-	for _, want := range []string{"Again: `make bench ONLY=it X=Y`", "Every round is in `beside.json`"} {
+	for _, want := range []string{"Again: `make bench ONLY=it X=Y`", "Every round is in `ftibeside.json`"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("want %q:\n%s", want, text)
 		}

@@ -96,7 +96,7 @@ func (s *Store) CopyEpoch(ctx context.Context, epoch int, to *Store, opt CopyOpt
 	}
 	for _, im := range m.Images {
 		if !slices.Contains(names, im.File) {
-			return fail(fmt.Errorf("image of rank %d, %s, is missing", im.Rank, im.File))
+			return fail(elsewhere(m, im.File, fmt.Errorf("image of rank %d, %s, is missing: %w", im.Rank, im.File, fs.ErrNotExist)))
 		}
 	}
 	if err := to.beginCopy(epoch, raw); err != nil {

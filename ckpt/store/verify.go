@@ -66,6 +66,15 @@ func openAs(im *Image, path string) (*image.File, error) {
 	return f, nil
 }
 
+// ElsewhereError says on which node an image is that is not here.
+type ElsewhereError struct {
+	Err  error
+	what string
+}
+
+func (e *ElsewhereError) Error() string { return e.Err.Error() + ": " + e.what }
+func (e *ElsewhereError) Unwrap() error { return e.Err }
+
 // elsewhere says where an image is that is not here.
 func elsewhere(m *Manifest, file string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) && m.Objects != nil {
@@ -79,8 +88,8 @@ func elsewhere(m *Manifest, file string, err error) error {
 		n := &m.Levels.Nodes[i]
 		for _, f := range n.Files {
 			if f.Name == file {
-				return fmt.Errorf("%w: epoch %d is at level %d: %s is in the local directory (%s) of node %s, and cannot be read from elsewhere",
-					err, m.Epoch, m.Level, file, m.Levels.Local, n.Name)
+				return &ElsewhereError{Err: err, what: fmt.Sprintf("epoch %d is at level %d: %s is in the local directory of node %s; there, `CKPT_LOCAL=%s ckptctl ...` reads it",
+					m.Epoch, m.Level, file, n.Name, m.Levels.Local)}
 			}
 		}
 	}

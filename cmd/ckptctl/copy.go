@@ -63,6 +63,7 @@ type copyReport struct {
 	From   string       `json:"from"`
 	To     string       `json:"to"`
 	Epochs []copiedLine `json:"epochs"` // parents first
+	named  bool         // by the program
 }
 
 type copiedLine struct {
@@ -96,7 +97,7 @@ func copyEpoch(ctx context.Context, spec, dest string, stderr io.Writer) (*copyR
 	if err != nil {
 		return nil, err
 	}
-	r := &copyReport{From: e.String(), To: dest, Epochs: []copiedLine{}}
+	r := &copyReport{From: e.String(), To: dest, Epochs: []copiedLine{}, named: namesState(e.manifest)}
 	l, err := lease.Take(dest, lease.Claim{Program: "ckptctl copy", Brief: true})
 	if err != nil {
 		return nil, err
@@ -148,6 +149,10 @@ func (r *copyReport) print(w io.Writer) error {
 		}
 	}
 	last := r.Epochs[len(r.Epochs)-1].Epoch
+	if r.named {
+		_, err := fmt.Fprintf(w, "with CKPT_DIR=%s the program goes on from epoch %d\n", r.To, last)
+		return err
+	}
 	_, err := fmt.Fprintf(w, "continue with `ckptrun --restart %s@%d`\n", r.To, last)
 	return err
 }

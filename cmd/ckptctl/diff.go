@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"sort"
 	"strings"
 	"text/tabwriter"
@@ -97,7 +98,7 @@ func resolveEpoch(spec string) (*epochRef, error) {
 		return nil, err
 	}
 	m, err := s.Manifest(n)
-	return &epochRef{s, m}, err
+	return &epochRef{s.WithLocal(os.Getenv(localName)), m}, err
 }
 
 // before finds the committed epoch before e.

@@ -144,12 +144,18 @@ func howToRun(s *store.Store) string {
 	epoch, err := s.Newest()
 	switch {
 	case err == nil:
+		if m, err := s.Manifest(epoch); err == nil && namesState(m) {
+			return fmt.Sprintf("start the program again as before, with CKPT_DIR=%s: it goes on from epoch %d", s.Dir(), epoch)
+		}
 		return fmt.Sprintf("continue from epoch %d with `ckptrun --restart %s`", epoch, s.Dir())
 	case !errors.Is(err, store.ErrNone): // which of the others it is says the error
 		return "its newest epoch cannot be used: " + err.Error()
 	}
 	return fmt.Sprintf("start one with `ckptrun --dir %s PROGRAM` (no epoch is committed there yet)", s.Dir())
 }
+
+// namesState tells whether the epoch is of a program that names its state, and is not started by ckptrun.
+func namesState(m *store.Manifest) bool { return m.Mode == "regions" && m.Processes == 0 }
 
 // newest is the newest committed epoch, 0 when there is none.
 func newest(s *store.Store) int {

@@ -56,6 +56,11 @@ There every byte of each object is compared with the digest that the manifest ha
 		}
 		if err == nil && report.Damaged > 0 {
 			err = fmt.Errorf("%s: %d of %d images are damaged", args[0], report.Damaged, len(report.Images))
+			if report.Elsewhere == report.Damaged {
+				err = fmt.Errorf("%s: %d of %d images are not here, and were not checked", args[0], report.Elsewhere, len(report.Images))
+			} else if report.Elsewhere > 0 {
+				err = fmt.Errorf("%s: %d of %d images are damaged, and %d not here", args[0], report.Damaged-report.Elsewhere, len(report.Images), report.Elsewhere)
+			}
 		}
 		return err
 	}
@@ -64,12 +69,14 @@ There every byte of each object is compared with the digest that the manifest ha
 
 // verifyReport is what `verify` prints.
 type verifyReport struct {
-	Path    string        `json:"path"`
-	Epoch   int           `json:"epoch,omitempty"`
-	Quick   bool          `json:"quick"`
-	Damaged int           `json:"damaged"`
-	Kept    int           `json:"kept"` // files beside the images that were compared
-	Images  []verifyImage `json:"images"`
+	Path    string `json:"path"`
+	Epoch   int    `json:"epoch,omitempty"`
+	Quick   bool   `json:"quick"`
+	Damaged int    `json:"damaged"`
+	// Elsewhere are those of the damaged that other nodes may have, in their local directories.
+	Elsewhere int           `json:"elsewhere,omitempty"`
+	Kept      int           `json:"kept"` // files beside the images that were compared
+	Images    []verifyImage `json:"images"`
 }
 
 type verifyImage struct {
@@ -79,9 +86,10 @@ type verifyImage struct {
 	OK    bool   `json:"ok"`
 	Error string `json:"error,omitempty"`
 	// Where the damage is, when it is damage and not an error of the disk.
-	Section string `json:"section,omitempty"`
-	Offset  int64  `json:"offset,omitempty"`
-	Lost    string `json:"lost,omitempty"` // an image that this one refers to, and that is not there
+	Section   string `json:"section,omitempty"`
+	Offset    int64  `json:"offset,omitempty"`
+	Elsewhere bool   `json:"elsewhere,omitempty"` // it is in the local directory of another node, or of this one
+	Lost      string `json:"lost,omitempty"`      // an image that this one refers to, and that is not there
 }
 
 func verify(ctx context.Context, spec string, quick bool) (*verifyReport, error) {
@@ -178,6 +186,10 @@ func (r *verifyReport) add(rank int, file string, bytes int64, err error) {
 		if c, ok := errors.AsType[*image.CorruptError](err); ok {
 			line.Section, line.Offset = c.Section, c.Offset
 		}
+		if _, ok := errors.AsType[*store.ElsewhereError](err); ok {
+			r.Elsewhere++
+			line.Elsewhere = true
+		}
 		if c, ok := errors.AsType[*image.LostError](err); ok {
 			line.Lost = c.Source
 		}
@@ -192,7 +204,11 @@ func (r *verifyReport) print(w io.Writer) {
 		if im.OK {
 			_, _ = fmt.Fprintf(w, "%s: sound (%s)\n", im.File, sizeText(im.Bytes))
 		} else {
-			_, _ = fmt.Fprintf(w, "%s: DAMAGED: %s\n", im.File, im.Error)
+			what := "DAMAGED"
+			if im.Elsewhere {
+				what = "NOT HERE"
+			}
+			_, _ = fmt.Fprintf(w, "%s: %s: %s\n", im.File, what, im.Error)
 		}
 	}
 	if r.Damaged == 0 {

@@ -108,6 +108,39 @@ func TestLevelsNamedLost(t *testing.T) {
 	}
 }
 
+// TestLevelsCommands: what ckptctl says of images in local directories, where it sees them and where it does not.
+func TestLevelsCommands(t *testing.T) {
+	j := newLeveledNamed(t, "mpich", 2)
+	j.goes(t, 2, "10 10 spread level2")
+	elsewhere := "rank-00001.ckpt is in the local directory of node node1; there, `CKPT_LOCAL=" + j.nodes.local() + " ckptctl ...` reads it"
+	exported := filepath.Join(t.TempDir(), "exported")
+	for _, c := range []struct {
+		local, argv string
+		exit        int
+		words       []string
+	}{
+		{"", "verify", 1, []string{"rank-00000.ckpt: NOT HERE: ", "rank-00001.ckpt: NOT HERE: ", elsewhere, "2 of 2 images are not here, and were not checked"}},
+		{j.nodes.disk(0), "verify", 0, []string{"rank-00000.ckpt: sound", "rank-00001.ckpt: sound", "all sound"}}, // the partner's copy
+		{"", "export --out " + exported + " --rank 1", 1, []string{elsewhere}},
+		{j.nodes.disk(1), "export --out " + exported + " --rank 1", 0, []string{"rank-00001-"}},
+		{j.nodes.disk(0), "inspect --tree", 0, []string{"rank 0"}},
+		{"", "copy", 1, []string{"image of rank 0, rank-00000.ckpt, is missing", "in the local directory of node node0"}},
+		{"", "status", 1, []string{"start the program again as before, with CKPT_DIR=" + j.dir + ": it goes on from epoch 1"}},
+	} {
+		words := strings.Fields(c.argv)
+		argv := append([]string{"env", "CKPT_LOCAL=" + c.local, built.CkptCtl(), words[0], j.dir}, words[1:]...)
+		if words[0] == "copy" {
+			argv = append(argv, filepath.Join(t.TempDir(), "copy"))
+		}
+		exit, out, said := again(t, argv...)
+		for _, w := range c.words {
+			if exit.Code != c.exit || !strings.Contains(out+said, w) {
+				t.Errorf("%v, CKPT_LOCAL=%s: %v: want %q:\n%s%s", words, c.local, exit, w, out, said)
+			}
+		}
+	}
+}
+
 // TestLevelsNamedRefused: levels without a local directory, and numbers that are none.
 func TestLevelsNamedRefused(t *testing.T) {
 	j, dir := newNamedJob(t, "plate", ""), filepath.Join(t.TempDir(), "ckpt")
