@@ -5,7 +5,7 @@
 # in a machine of its own.
 #
 #   VM_PARTS="NAME..."  only these parts: the others' logs stay as they are
-#   ONLY=REGEXP      only the tests whose name it matches, in one machine; nothing is kept
+#   ONLY=REGEXP         only the tests whose name it matches, in one machine; nothing is kept
 #
 # What all parts said is joined in bench/results/verbs-vm.txt, with a table in verbs-vm.md,
 # which says of each part when it ran, and of what; a part that did not run is named there.

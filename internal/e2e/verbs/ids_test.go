@@ -256,7 +256,7 @@ func TestPerftestOfConnectionsSaved(t *testing.T) {
 	needConnections(t)
 	needPerftest(t)
 	s := seed(t)
-	argv := [2][]string{{"ib_send_bw", "-p", strconv.Itoa(20000 + int(nextPort.Add(1))), "-R", "-F", "-D", strconv.Itoa(few(4, 20))}}
+	argv := [2][]string{{"ib_send_bw", "-p", strconv.Itoa(20000 + int(nextPort.Add(1))), "-R", "-F", "-D", strconv.Itoa(few(4, 30))}}
 	argv[1] = append(slices.Clone(argv[0]), address())
 	w := newPair(t, argv)
 	w.RankEnv[1] = append(w.RankEnv[1], "LATE_LINGER="+filepath.Join(w.Run.Dir, "client"))

@@ -74,7 +74,7 @@ func TestPerftestSaved(t *testing.T) {
 	s := seed(t)
 	for i, name := range perftests {
 		t.Run(name, func(t *testing.T) {
-			w := newPair(t, perftestArgv(name, "-D", strconv.Itoa(few(8, 15))))
+			w := newPair(t, perftestArgv(name, "-D", strconv.Itoa(few(8, 30))))
 			l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, uint64(i))), within: within(2 * time.Second), lives: few(2, 1)}
 			l.run()
 			got := mustRead(t, fmt.Sprintf("%s.out.%d", w.Files, 1))
