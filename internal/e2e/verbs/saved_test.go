@@ -107,6 +107,8 @@ type life struct {
 	from func()
 	// ends lets the program end, which does not before.
 	ends func()
+	// mayEnd: it is not wrong when it was too early for a save.
+	mayEnd bool
 
 	saved int
 }
@@ -198,7 +200,7 @@ func (l *life) run() {
 		l.ends()
 	}
 	must(l.t, l.w.MustEnd(jobLimit))
-	if l.saved == 0 {
+	if l.saved == 0 && !l.mayEnd {
 		l.t.Error("it was never saved: it ended before")
 	}
 	l.t.Logf("saved and continued %d times", l.saved)
@@ -221,11 +223,17 @@ func TestPingpongSaved(t *testing.T) {
 	s := seed(t)
 	for i, p := range pingpongs {
 		t.Run(p.String(), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(s, uint64(i)))
 			iterations := p.times(60000)
-			w := newPingpong(t, p, iterations)
-			l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, uint64(i))), within: within(time.Second / 2), lives: few(3, 1)}
-			l.run()
-			p.same(t, w, iterations)
+			for saved := 0; saved == 0; iterations *= 4 { // how long it takes above rdma_rxe nobody can say
+				w := newPingpong(t, p, iterations)
+				l := life{t: t, w: w, random: random, within: within(time.Second / 2), lives: few(3, 1), mayEnd: onRxe && iterations < 20000}
+				l.run()
+				p.same(t, w, iterations)
+				if saved = l.saved; t.Failed() {
+					break
+				}
+			}
 		})
 	}
 }
