@@ -219,15 +219,7 @@ func manifestAt(dir string, level int) (*store.Manifest, time.Time, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, time.Time{}, err
 	}
-	st, err := store.Open(dir)
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	epoch, err := st.Newest()
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	m, err := st.Manifest(epoch)
+	st, epoch, m, err := newestOf(dir)
 	if err != nil {
 		return nil, time.Time{}, err
 	}

@@ -143,17 +143,23 @@ func (b *bench) manyRanks(ctx context.Context, random *rand.Rand, mpi implementa
 	return rows, nil
 }
 
-// manyEpoch is the newest epoch of a directory.
-func manyEpoch(dir string) (*manyRanks, error) {
+// newestOf finds the newest epoch of a directory.
+func newestOf(dir string) (*store.Store, int, *store.Manifest, error) {
 	st, err := store.Open(dir)
 	if err != nil {
-		return nil, err
+		return nil, 0, nil, err
 	}
 	epoch, err := st.Newest()
 	if err != nil {
-		return nil, err
+		return nil, 0, nil, err
 	}
 	m, err := st.Manifest(epoch)
+	return st, epoch, m, err
+}
+
+// manyEpoch is the newest epoch of a directory.
+func manyEpoch(dir string) (*manyRanks, error) {
+	_, epoch, m, err := newestOf(dir)
 	if err != nil {
 		return nil, err
 	}

@@ -9,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-
-	"github.com/libckpt/libckpt/ckpt/store"
 )
 
 // measureSamePages compares the two ways to save what ranks of a node have the same.
@@ -76,15 +74,7 @@ func (s *samePages) round(ctx context.Context) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := store.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	epoch, err := st.Newest()
-	if err != nil {
-		return nil, err
-	}
-	m, err := st.Manifest(epoch)
+	st, epoch, m, err := newestOf(dir)
 	if err != nil {
 		return nil, err
 	}
