@@ -7,7 +7,7 @@
 // go once through the adapter.
 #include "verbs.h"
 
-enum { MANY = 64, LARGE = 64 << 10 };
+enum { MANY = 64, LARGE = 64 << 10, WINDOW = 16 };
 
 static struct ibv_mr *mr;
 static _Alignas(4096) char memory[2 * LARGE];
@@ -57,6 +57,31 @@ static void trip(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t length) {
     }
 }
 
+// Bandwidth: large writes, so many of them under way all the time.
+static void stream(struct measure *m, struct ibv_qp *qp, const char *what) {
+    struct ibv_sge s = {(uintptr_t)memory, LARGE, mr->lkey};
+    struct ibv_send_wr wr = {.sg_list = &s,
+                             .num_sge = 1,
+                             .opcode = IBV_WR_RDMA_WRITE,
+                             .send_flags = IBV_SEND_SIGNALED,
+                             .wr.rdma = {(uintptr_t)memory + LARGE, mr->rkey}},
+                       *bad;
+    struct ibv_wc wc[WINDOW];
+    int under_way = 0;
+    for (int batch = -m->batches / 10; batch <= m->batches; batch++) {
+        uint64_t from = ticks();
+        for (int ended = 0, n; ended < MANY; ended += n) {
+            for (; under_way < WINDOW; under_way++) DEMAND(ibv_post_send(qp, &wr, &bad) == 0);
+            DEMAND((n = ibv_poll_cq(cq, WINDOW, wc)) >= 0);
+            for (int i = 0; i < n; i++) DEMAND(wc[i].status == IBV_WC_SUCCESS);
+            under_way -= n;
+        }
+        if (batch >= 0 && batch < m->batches) m->batch[batch] = (double)(ticks() - from) / MANY;
+    }
+    for (int n; under_way > 0; under_way -= n) DEMAND((n = ibv_poll_cq(cq, WINDOW, wc)) >= 0);
+    measure_report(m, what);
+}
+
 int main(int argc, char **argv) {
     struct measure m = measure_begin(argc, argv);
     open_device(2 * MANY);
@@ -80,5 +105,6 @@ int main(int argc, char **argv) {
     MEASURE(&m, "send of 64 KiB", 1, post_receive(b, LARGE); trip(a, IBV_WR_SEND, LARGE));
     MEASURE(&m, "write of 64 KiB", 1, trip(a, IBV_WR_RDMA_WRITE, LARGE));
     MEASURE(&m, "read of 64 KiB", 1, trip(a, IBV_WR_RDMA_READ, LARGE));
+    stream(&m, a, "write of 64 KiB, 16 under way");
     return 0;
 }

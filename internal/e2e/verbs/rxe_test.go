@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -102,14 +103,16 @@ func rdma(t *testing.T, argv ...string) {
 	}
 }
 
-// noDevice takes the machine's adapter away, until the end of the test.
-func noDevice(t *testing.T) {
+// noDevice takes the adapter away, until again is called or the test ends.
+func noDevice(t *testing.T) (again func()) {
 	t.Helper()
 	if !onRxe {
-		return
+		return func() {}
 	}
 	rdma(t, "link", "delete", "rxe0")
-	t.Cleanup(func() { rdma(t, "link", "add", "rxe0", "type", "rxe", "netdev", os.Getenv(netdev)) })
+	again = sync.OnceFunc(func() { rdma(t, "link", "add", "rxe0", "type", "rxe", "netdev", os.Getenv(netdev)) })
+	t.Cleanup(again)
+	return again
 }
 
 // anotherDevice makes the adapter anew, when nobody uses it, and spends some of its numbers.
