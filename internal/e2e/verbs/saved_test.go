@@ -243,7 +243,7 @@ func TestShuffleSaved(t *testing.T) {
 	s := seed(t)
 	for i, job := range shuffles {
 		t.Run(job.String(), func(t *testing.T) {
-			job.steps, job.pace = steps(4000), 200
+			job.steps, job.pace = few(4000, 2000), 200
 			w := newShuffle(t, job)
 			l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, uint64(i))), within: within(time.Second / 2), lives: few(4, 1)}
 			l.run()
@@ -260,7 +260,7 @@ func TestShuffleAlternating(t *testing.T) {
 	turns := [][]string{{"ibv", "tcp"}, {"tcp", "ibv"}, {"tcp"}}
 	for i, backs := range turns[:few(3, 2)] {
 		t.Run(strings.Join(backs, ","), func(t *testing.T) {
-			job := shuffle{ranks: 3, seed: 5, steps: steps(4000), pace: 200, lazy: 4}
+			job := shuffle{ranks: 3, seed: 5, steps: few(4000, 2000), pace: 200, lazy: 4}
 			w := newShuffle(t, job)
 			l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, uint64(i))), within: within(time.Second / 2), lives: few(4, 2), backs: backs}
 			l.run()
