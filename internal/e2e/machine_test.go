@@ -33,7 +33,7 @@ func TestOtherMachine(t *testing.T) {
 	random := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	cycles := 0
 	for runs := 0; cycles < 4; runs++ { // on other machines and back at least once
-		if runs > 12 {
+		if runs > 20 {
 			t.Fatalf("%d cycles in %d runs: the program ends before it can be saved", cycles, runs)
 		}
 		run, err := NewRun(filepath.Join(t.TempDir(), strconv.Itoa(runs)))
@@ -44,7 +44,7 @@ func TestOtherMachine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := Chain{Built: built, Run: run, Argv: argv, Native: want.Time, Random: random, Options: options(), Machines: machines, Most: 4}
+		c := Chain{Built: built, Run: run, Argv: argv, Native: want.Time, Late: runs, Random: random, Options: options(), Machines: machines, Most: 4}
 		if err := c.Go(); err != nil {
 			t.Fatal(err)
 		}

@@ -45,7 +45,7 @@ func TestEitherSegment(t *testing.T) {
 			random := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 			cycles := 0
 			for runs := 0; cycles < 2; runs++ { // from each way to the other
-				if runs > 12 {
+				if runs > 20 {
 					t.Fatalf("%d cycles in %d runs: the program ends before it can be saved", cycles, runs)
 				}
 				run, err := NewRun(filepath.Join(t.TempDir(), strconv.Itoa(runs)))
@@ -56,7 +56,7 @@ func TestEitherSegment(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				c := Chain{Built: built, Run: run, Argv: argv, Native: want.Time, Random: random, Options: options(), Machines: ways, Most: 3}
+				c := Chain{Built: built, Run: run, Argv: argv, Native: want.Time, Late: runs, Random: random, Options: options(), Machines: ways, Most: 3}
 				if err := c.Go(); err != nil {
 					t.Fatal(err)
 				}
