@@ -170,6 +170,7 @@ func (p *Process) ofLauncher(rt Runtime) error {
 	return err
 }
 
+// sayFirst is how long the other ranks wait before they end. Nothing but the sentence depends on it: a job that cannot run ends either way.
 const sayFirst = 3 * time.Second
 
 // shortVersion finds "4.0.2" in what MPI_Get_library_version says.

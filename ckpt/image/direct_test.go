@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/libckpt/libckpt/internal/fault"
+	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
 // directDir is a folder in a file system that takes writes past the page cache.
@@ -33,7 +34,7 @@ func directDir(t *testing.T) string {
 		t.Cleanup(func() { _ = os.RemoveAll(here) })
 		return here
 	}
-	t.Skip("neither temporary files nor the sources are in a file system that takes writes past the page cache")
+	needmpi.Skip(t, "no ext4 or XFS", "neither temporary files nor the sources are in a file system that takes writes past the page cache")
 	return ""
 }
 
