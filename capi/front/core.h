@@ -15,6 +15,7 @@
 extern int front_sessions_only; // MPI_Init was not called, but MPI_Session_init was
 // Starts the MPI below; ends the process when that fails.
 void front_begin(int required);
+int front_thread_level(void); // that the process has: one of CANON_THREAD_
 
 // ---- core.c: calls -----------------------------------------------------------------------------
 

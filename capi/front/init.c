@@ -15,6 +15,8 @@ static pthread_t main_thread;
 
 int front_sessions_only;
 
+int front_thread_level(void) { return thread_level; }
+
 void front_begin(int required) {
     const struct Init_thread_words a = {.required = required, .provided = &thread_level};
     long rc = front_call_always(CKPT_FN_MPI_INIT_THREAD, &a);

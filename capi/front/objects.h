@@ -51,6 +51,19 @@ void front_group_let_go(struct front_group *g);
 // Keeps the hints that a communicator or window was made with; NULL: none were given.
 void front_hints_made(int sort, ckpt_vid vid, const char *given);
 
+// ---- words.c -----------------------------------------------------------------------------------
+
+// Hints that nobody gave and the like differ between releases of one MPI.  A program gets what the MPI below has
+// when that is of its ABI.  Above another MPI it gets what the first release with its ABI has, since nothing here
+// says for which one it was compiled; a program of the standard ABI then gets those of the MPI below.
+#define RELEASE(major, minor) ((major)*1000 + (minor))
+struct front_words {
+    int mpich;   // words of MPICH; 0: of Open MPI
+    int release; // RELEASE
+};
+struct front_words front_words(void);
+#define FRONT_MEMORY_KINDS "mpi,system" // of memory that programs may give to MPI
+
 // ---- info.c ------------------------------------------------------------------------------------
 
 const char *in_info(MPI_Info info);

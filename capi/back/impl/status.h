@@ -75,7 +75,19 @@ static inline void give_status(const MPI_Status *s, long out) {
     *to = *s;
     to->MPI_ERROR = error;
 }
-static inline void empty_status(long out) { give_canon(&canon_empty, out); }
+// MPI 4.1 wants MPI_SUCCESS in an empty status; before, MPIs left MPI_ERROR alone.
+#if defined(OPEN_MPI)
+enum { EMPTY_HAS_ERROR = OMPI_MAJOR_VERSION >= 6 };
+#elif defined(MPICH_NUMVERSION)
+enum { EMPTY_HAS_ERROR = MPICH_NUMVERSION >= 40200000 };
+#else
+enum { EMPTY_HAS_ERROR = 1 };
+#endif
+static inline void empty_status(long out) {
+    give_canon(&canon_empty, out);
+    if (out != 0 && (status_form(out) == STATUS_STD || (EMPTY_HAS_ERROR && status_form(out) == STATUS_REAL)))
+        status_set_error(out, 0);
+}
 // MPICH's non-blocking receives say MPI_ANY_SOURCE here.
 static inline void proc_null_status(long out) { give_canon(&canon_proc_null, out); }
 

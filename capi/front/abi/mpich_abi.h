@@ -150,7 +150,7 @@ static inline int in_split_type(int t) {
     return t == 1               ? CANON_COMM_TYPE_SHARED
            : t == 2             ? CANON_COMM_TYPE_HW_GUIDED
            : t == 3             ? CANON_COMM_TYPE_HW_UNGUIDED
-           : t == 4             ? CANON_COMM_TYPE_NEIGHBORHOOD
+           : t == 4 || t == 5   ? CANON_COMM_TYPE_NEIGHBORHOOD
            : t == MPI_UNDEFINED ? CANON_UNDEFINED
                                 : -1;
 }

@@ -74,12 +74,23 @@ FRONT(int, Comm_split, (MPI_Comm comm, int color, int key, MPI_Comm *newcomm)) {
     return made(CKPT_FN_MPI_COMM_SPLIT, parent, &a, &v, newcomm);
 }
 
+// Up to 4.1 MPICH's number of MPIX_COMM_TYPE_NEIGHBORHOOD is that of MPI_COMM_TYPE_RESOURCE_GUIDED from 4.2 on: the
+// hints tell which one is meant.
+static int split_type_of(int split_type, const char *info) {
+#if FRONT_ABI == 1
+    if (split_type == 4 && info && (info_value(info, CANON_HW_RESOURCE) || info_value(info, "mpi_pset_name")))
+        return CANON_COMM_TYPE_HW_GUIDED;
+#endif
+    (void)info;
+    return in_split_type(split_type);
+}
+
 FRONT(int, Comm_split_type, (MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm *newcomm)) {
     FRONT_NEEDS(FRONT_COMM, in_comm(comm), CKPT_FN_MPI_COMM_SPLIT_TYPE, newcomm != NULL);
     ckpt_vid parent = in_comm(comm), v = VID_COMM_NULL;
     const char *content = in_info(info);
     char resource[CANON_HW_RESOURCE_BYTES] = "";
-    int type = in_split_type(split_type), named = type == CANON_COMM_TYPE_HW_UNGUIDED && content;
+    int type = split_type_of(split_type, content), named = type == CANON_COMM_TYPE_HW_UNGUIDED && content;
     const struct Comm_split_type_words a = {.comm = parent,
                                             .split_type = type,
                                             .key = key,

@@ -9,58 +9,65 @@
 
 #include "front/object/window.h"
 
-// The objects that have a hint: communicators, and windows by flavor.
+// The objects that have a hint: communicators, those that are always there and those that are made, and windows by
+// flavor.
 #define OF(flavor) (1 << (flavor))
-enum { COMMS = OF(0), WINDOWS = OF(CREATE) | OF(ALLOCATE) | OF(DYNAMIC) | OF(SHARED) };
+enum { MADE = OF(0), COMMS = MADE | OF(7), WINDOWS = OF(CREATE) | OF(ALLOCATE) | OF(DYNAMIC) | OF(SHARED) };
 
-enum form { YES_NO, NUMBER, ORDERING, OPS, ANYTHING };
+enum form { YES_NO, NUMBER, ORDERING, OPS, ANYTHING, FIXED };
 
 struct hint {
     int of;
-    const char *key, *value; // the value when none was given
+    const char *key, *value; // the value when none was given; NULL: only returned when it was given at first
     enum form form;
+    int since, until; // releases: the first that has it, the first that has it no more; 0: always
 };
 
-#if FRONT_ABI == 1
-enum { KEEPS_ALL = 0 };
 #define ACCUMULATES "cswap,max,min,sum,prod,land,band,lor,bor,lxor,bxor,minloc,maxloc,replace,no_op"
-static const struct hint hints[] = {
-    {COMMS, "mpi_assert_no_any_tag", "false", YES_NO},
-    {COMMS, "mpi_assert_no_any_source", "false", YES_NO},
-    {COMMS, "mpi_assert_exact_length", "false", YES_NO},
-    {COMMS, "mpi_assert_allow_overtaking", "false", YES_NO},
-    {COMMS, "enable_multi_nic_striping", "true", YES_NO},
-    {COMMS, "enable_multi_nic_hashing", "true", YES_NO},
-    {COMMS, "multi_nic_pref_nic", "-1", NUMBER},
-    {COMMS, "sender_vci", "-1", NUMBER},
-    {COMMS, "receiver_vci", "-1", NUMBER},
-    {COMMS, "vci", "-1", NUMBER},
-    {WINDOWS, "no_locks", "false", YES_NO},
-    {WINDOWS, "accumulate_ordering", "rar,raw,war,waw", ORDERING},
-    {WINDOWS, "accumulate_ops", "same_op_no_op", OPS},
-    {WINDOWS, "alloc_shared_noncontig", "false", YES_NO},
-    {WINDOWS, "same_size", "false", YES_NO},
-    {WINDOWS, "same_disp_unit", "false", YES_NO},
-    {OF(ALLOCATE) | OF(SHARED), "alloc_shm", "true", YES_NO},
-    {OF(CREATE) | OF(DYNAMIC), "alloc_shm", "false", YES_NO},
-    {WINDOWS, "which_accumulate_ops", ACCUMULATES, ANYTHING},
-    {WINDOWS, "accumulate_noncontig_dtype", "true", YES_NO},
-    {WINDOWS, "accumulate_max_bytes", "unlimited", ANYTHING},
-    {WINDOWS, "disable_shm_accumulate", "false", YES_NO},
-    {WINDOWS, "coll_attach", "false", YES_NO},
-    {WINDOWS, "perf_preference", ACCUMULATES, ANYTHING},
+static const struct hint mpich_hints[] = {
+    {COMMS, "mpi_assert_no_any_tag", "false", YES_NO, 0, 0},
+    {COMMS, "mpi_assert_no_any_source", "false", YES_NO, 0, 0},
+    {COMMS, "mpi_assert_exact_length", "false", YES_NO, 0, 0},
+    {COMMS, "mpi_assert_allow_overtaking", "false", YES_NO, 0, 0},
+    {COMMS, "mpi_assert_strict_persistent_collective_ordering", "false", YES_NO, RELEASE(4, 2), 0},
+    {COMMS, "enable_multi_nic_striping", "true", YES_NO, 0, 0},
+    {COMMS, "enable_multi_nic_hashing", "true", YES_NO, 0, 0},
+    {COMMS, "multi_nic_pref_nic", "-1", NUMBER, 0, 0},
+    {COMMS, "sender_vci", "-1", NUMBER, 0, 0},
+    {COMMS, "receiver_vci", "-1", NUMBER, 0, 0},
+    {COMMS, "vci", "-1", NUMBER, 0, 0},
+    {WINDOWS, "no_locks", "false", YES_NO, 0, 0},
+    {WINDOWS, "accumulate_ordering", "rar,raw,war,waw", ORDERING, 0, 0},
+    {WINDOWS, "accumulate_ops", "same_op_no_op", OPS, 0, 0},
+    {WINDOWS, "alloc_shared_noncontig", "false", YES_NO, 0, 0},
+    {WINDOWS, "same_size", "false", YES_NO, 0, 0},
+    {WINDOWS, "same_disp_unit", "false", YES_NO, 0, 0},
+    {OF(ALLOCATE) | OF(SHARED), "alloc_shm", "true", YES_NO, 0, 0},
+    {OF(CREATE) | OF(DYNAMIC), "alloc_shm", "false", YES_NO, 0, 0},
+    {WINDOWS, "which_accumulate_ops", ACCUMULATES, ANYTHING, 0, RELEASE(4, 2)},
+    {WINDOWS, "which_accumulate_ops", ACCUMULATES ",equal", ANYTHING, RELEASE(4, 2), 0},
+    {WINDOWS, "accumulate_noncontig_dtype", "true", YES_NO, 0, 0},
+    {WINDOWS, "accumulate_max_bytes", "unlimited", ANYTHING, 0, 0},
+    {WINDOWS, "disable_shm_accumulate", "false", YES_NO, 0, 0},
+    {WINDOWS, "coll_attach", "false", YES_NO, 0, 0},
+    {WINDOWS, "perf_preference", ACCUMULATES, ANYTHING, 0, RELEASE(4, 2)},
+    {WINDOWS, "perf_preference", ACCUMULATES ",equal", ANYTHING, RELEASE(4, 2), 0},
+    {WINDOWS, "optimized_mr", "false", YES_NO, RELEASE(4, 2), 0},
+    {WINDOWS, "symheap_required", "false", YES_NO, RELEASE(5, 0), 0},
+    {COMMS | WINDOWS, "mpi_memory_alloc_kinds", FRONT_MEMORY_KINDS, FIXED, RELEASE(4, 2), 0},
 };
-#else
-enum { KEEPS_ALL = 1 };
-static const struct hint hints[] = {
-    {COMMS, "mpi_assert_no_any_source", "false", YES_NO},
-    {COMMS, "mpi_assert_allow_overtaking", "false", YES_NO},
-    {OF(CREATE) | OF(ALLOCATE) | OF(DYNAMIC), "no_locks", "false", YES_NO},
-    {OF(SHARED), "alloc_shared_noncontig", "false", YES_NO},
-    {OF(SHARED), "blocking_fence", "true", YES_NO},
+static const struct hint openmpi_hints[] = {
+    {MADE, "ompi_assert_lazy_barrier", "false", YES_NO, RELEASE(5, 0), 0},
+    {MADE, "ompi_assert_active_poll", "true", YES_NO, RELEASE(5, 0), 0},
+    {COMMS, "mpi_assert_no_any_source", "false", YES_NO, 0, 0},
+    {COMMS, "mpi_assert_allow_overtaking", "false", YES_NO, 0, 0},
+    {OF(CREATE) | OF(DYNAMIC), "no_locks", "false", YES_NO, 0, 0},
+    {OF(ALLOCATE), "no_locks", "false", YES_NO, 0, RELEASE(5, 0)},
+    {OF(CREATE) | OF(DYNAMIC), "accumulate_ops", NULL, OPS, RELEASE(5, 0), 0},
+    {OF(CREATE) | OF(DYNAMIC), "same_size", NULL, YES_NO, RELEASE(5, 0), 0},
+    {OF(SHARED), "alloc_shared_noncontig", "false", YES_NO, 0, RELEASE(5, 0)},
+    {OF(SHARED), "blocking_fence", "true", YES_NO, 0, RELEASE(5, 0)},
 };
-#endif
-enum { HINTS = sizeof hints / sizeof *hints };
 
 static int usable(enum form form, const char *value) {
     switch (form) {
@@ -72,29 +79,48 @@ static int usable(enum form form, const char *value) {
         return strcmp(value, "none") == 0 || value[strspn(value, "raw,")] == 0;
     case OPS:
         return strcmp(value, "same_op") == 0 || strcmp(value, "same_op_no_op") == 0;
+    case FIXED:
+        return 0;
     default:
         return 1;
     }
 }
 
+// The next hint from number *i on that such an object has in that release.
+static const struct hint *hint_of(const struct front_words *w, int of, size_t *i) {
+    size_t n = w->mpich ? sizeof mpich_hints / sizeof *mpich_hints : sizeof openmpi_hints / sizeof *openmpi_hints;
+    for (; *i < n; ++*i) {
+        const struct hint *h = w->mpich ? &mpich_hints[*i] : &openmpi_hints[*i];
+        if (h->of & of && w->release >= h->since && (h->until == 0 || w->release < h->until)) return h;
+    }
+    return NULL;
+}
+
+// What is returned of hints that an object is made with.
+static const char *kept(const struct front_words *w, const char *given) {
+    return !w->mpich && w->release < RELEASE(5, 0) ? given : "";
+}
+
 // The hints that an object returns when it has had and is given given; either may be NULL.  first: the
 // object is just being made.
 static MPI_Info merged(int of, const char *had, const char *given, int first) {
-    MPI_Info info = front_info_new(had ? had : KEEPS_ALL && given && first ? given : "");
-    for (int i = 0; i < HINTS; i++) {
-        const struct hint *h = &hints[i];
-        if (!(h->of & of)) continue;
+    const struct front_words w = front_words();
+    MPI_Info info = front_info_new(had ? had : given && first ? kept(&w, given) : "");
+    const struct hint *h;
+    for (size_t i = 0; (h = hint_of(&w, of, &i)) != NULL; i++) {
         const char *value = given ? info_value(given, h->key) : NULL;
-        if (value != NULL && (usable(h->form, value)))
+        int has = info_value(in_info(info), h->key) != NULL;
+        if (value != NULL && usable(h->form, value) && (h->value != NULL || has || first))
             front_info_set(info, h->key, value);
-        else if (info_value(in_info(info), h->key) == NULL)
+        else if (!has && h->value != NULL)
             front_info_set(info, h->key, h->value);
     }
     return info;
 }
 
 static int of_what(int sort, ckpt_vid v) {
-    return sort == FRONT_WIN ? OF(front_side(FRONT_WIN, v)->window->flavor) : COMMS;
+    if (sort == FRONT_WIN) return OF(front_side(FRONT_WIN, v)->window->flavor);
+    return CKPT_VID_INDEX(v) < CKPT_VID_PREDEFINED ? COMMS & ~MADE : MADE;
 }
 
 static void keep(struct front_side *s, MPI_Info info) {

@@ -14,6 +14,8 @@
 
 struct session {
     ckpt_vid errhandler;
+    int level;   // the thread level that it is said to have
+    char *hints; // that it was made with
 };
 
 static int live; // sessions that are not finalized
@@ -36,24 +38,46 @@ static void finalize_at_exit(void) {
         front_call(CKPT_FN_MPI_FINALIZE, NULL);
 }
 
+static const char *const levels[] = {"MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED", "MPI_THREAD_SERIALIZED",
+                                     "MPI_THREAD_MULTIPLE"};
+
 static int level_of(const char *info) {
-    static const char *const names[] = {"MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED", "MPI_THREAD_SERIALIZED",
-                                        "MPI_THREAD_MULTIPLE"};
     const char *level = info ? info_value(info, "thread_level") : NULL;
     for (int i = 0; level != NULL && i < 4; i++)
-        if (strcmp(level, names[i]) == 0) return i;
-    return CANON_THREAD_MULTIPLE;
+        if (strcmp(level, levels[i]) == 0) return i;
+    return -1;
+}
+
+// The thread level that Session_get_info names: the process has the one of MPI_Init or of its first session, and what
+// MPIs say of later sessions that ask for another one differs.
+static int said_level(const struct front_words *w, int asked) {
+    int level = front_thread_level();
+    if (w->mpich && w->release < RELEASE(4, 2)) return CANON_THREAD_MULTIPLE; // of every session
+    if (w->mpich) return asked < 0 || w->release >= RELEASE(5, 0) ? level : asked;
+    if (asked == CANON_THREAD_MULTIPLE && level < asked) return CANON_THREAD_SERIALIZED;
+    return asked < 0 ? CANON_THREAD_SINGLE : asked;
+}
+
+static const char *strict_of(const char *hints) {
+    const char *value = info_value(hints, "strict_finalize");
+    return value != NULL && (strcmp(value, "1") == 0 || strcmp(value, "true") == 0) ? "1" : "0";
 }
 
 FRONT(int, Session_init, (MPI_Info info, MPI_Errhandler errhandler, MPI_Session *session)) {
     if (front_state == FRONT_AFTER) front_not_running(CKPT_FN_MPI_SESSION_INIT);
+    int asked = level_of(in_info(info));
     if (front_state == FRONT_BEFORE) {
-        front_begin(level_of(in_info(info)));
+        front_begin(asked < 0 ? CANON_THREAD_MULTIPLE : asked);
         front_sessions_only = 1;
         atexit(finalize_at_exit);
     }
     struct session *s = front_alloc(sizeof *s);
-    s->errhandler = in_errh(errhandler);
+    const struct front_words w = front_words();
+    const char *hints = in_info(info) ? in_info(info) : "";
+    size_t n = info_bytes(hints);
+    *s = (struct session){.errhandler = in_errh(errhandler),
+                          .level = said_level(&w, asked),
+                          .hints = memcpy(front_alloc(n), hints, n)};
     front_errhandler_hold(s->errhandler);
     live++;
     *session = (MPI_Session)(uintptr_t)front_object_new(CKPT_KIND_SESSION, s);
@@ -65,6 +89,7 @@ FRONT(int, Session_finalize, (MPI_Session * session)) {
     if (s == NULL) return session_error(s, CKPT_FN_MPI_SESSION_FINALIZE, CANON_ERRCLASS_ERR_SESSION);
     front_object_drop(CKPT_KIND_SESSION, session_vid(*session));
     front_errhandler_release(s->errhandler);
+    free(s->hints);
     free(s);
     live--;
     *session = MPI_SESSION_NULL;
@@ -74,8 +99,13 @@ FRONT(int, Session_finalize, (MPI_Session * session)) {
 FRONT(int, Session_get_info, (MPI_Session session, MPI_Info *info_used)) {
     struct session *s = session_of(session);
     if (s == NULL) return session_error(s, CKPT_FN_MPI_SESSION_GET_INFO, CANON_ERRCLASS_ERR_SESSION);
-    *info_used = front_info_new("");
-    front_info_set(*info_used, "thread_level", "MPI_THREAD_MULTIPLE"); // as MPICH says of every session
+    const struct front_words w = front_words();
+    *info_used = front_info_new(w.mpich ? "" : s->hints);
+    front_info_set(*info_used, "thread_level", levels[s->level >= 0 && s->level < 4 ? s->level : 0]);
+    if (w.mpich && w.release >= RELEASE(4, 2)) {
+        front_info_set(*info_used, "strict_finalize", strict_of(s->hints));
+        front_info_set(*info_used, "mpi_memory_alloc_kinds", FRONT_MEMORY_KINDS);
+    }
     return MPI_SUCCESS;
 }
 
@@ -89,6 +119,9 @@ static const char *const psets[] = {"mpi://WORLD", "mpi://SELF"};
 enum { PSETS = sizeof psets / sizeof *psets };
 
 static int pset_of(const char *name) {
+#if FRONT_ABI == 2 // which ignores the case only of what follows
+    if (strncmp(name, "mpi://", 6) != 0) return -1;
+#endif
     for (int i = 0; i < PSETS; i++)
         if (strcasecmp(psets[i], name) == 0) return i;
     return -1;

@@ -78,6 +78,7 @@ static void statuses(void) {
     WITH(MPI_Waitany(2, two, &index, &s), &s);
     WITH(MPI_Testany(2, two, &index, &flag, &s), &s);
     WITH(MPI_Testall(2, two, &flag, all), all + 1);
+    WITH(MPI_Waitall(2, two, all), all + 1);
     MPI_Recv_init(&box, 1, MPI_INT, 0, 0, MPI_COMM_SELF, &inactive);
     WITH(MPI_Wait(&inactive, &s), &s);
     WITH(MPI_Test(&inactive, &flag, &s), &s);
@@ -337,9 +338,25 @@ static void all_hints(void) {
     win_hints("MPI_Win_allocate", win, info);
     MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win);
     win_hints("MPI_Win_create_dynamic", win, info);
-    MPI_Win_allocate_shared(64, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
-    win_hints("MPI_Win_allocate_shared", win, MPI_INFO_NULL);
+    if (MPI_Win_allocate_shared(64, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win) == MPI_SUCCESS)
+        win_hints("MPI_Win_allocate_shared", win, MPI_INFO_NULL);
+    else
+        tell("MPI_Win_allocate_shared", "an error"); // of MPICH 5, where it sees several nodes
     MPI_Info_free(&info);
+}
+
+// How the program was called; what a launcher adds is not compared.
+static void environment(const char *called) {
+    char value[MPI_MAX_INFO_VAL + 1];
+    int flag;
+    const char *slash = strrchr(called, '/');
+    MPI_Info_get(MPI_INFO_ENV, "command", MPI_MAX_INFO_VAL, value, &flag);
+    tell("the command", !flag                                    ? "not there"
+                        : strcmp(value, called) == 0             ? "as it was called"
+                        : slash && strcmp(value, slash + 1) == 0 ? "without its directory"
+                                                                 : value);
+    MPI_Info_get(MPI_INFO_ENV, "argv", MPI_MAX_INFO_VAL, value, &flag);
+    tell("its arguments", flag ? value : "not there");
 }
 
 // ---- names ----
@@ -411,12 +428,25 @@ static void sessions(void) {
     MPI_Session_get_info(session, &info);
     hints("a session", info);
     MPI_Session_finalize(&session);
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "thread_level", "MPI_THREAD_MULTIPLE");
+    MPI_Info_set(info, "strict_finalize", "true");
+    MPI_Session_init(info, MPI_ERRORS_RETURN, &session);
+    MPI_Info_free(&info);
+    MPI_Session_get_info(session, &info);
+    hints("a session that asks for more", info);
+    MPI_Session_finalize(&session);
 }
 #endif
 
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+#ifdef OPEN_MPI
+    if (rank == 0) printf("compiled for openmpi %d.%d\n", OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION);
+#else
+    if (rank == 0) printf("compiled for mpich %d.%d\n", MPICH_NUMVERSION / 10000000, MPICH_NUMVERSION / 100000 % 100);
+#endif
     MPI_Comm_dup(MPI_COMM_WORLD, &unset);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
@@ -428,6 +458,7 @@ int main(int argc, char **argv) {
     type_errors();
     keyvals();
     all_hints();
+    environment(argv[0]);
     names();
     bounds();
 #if MPI_VERSION >= 4
