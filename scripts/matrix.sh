@@ -103,6 +103,10 @@ check_out() {
     git -C "$tree" clean -fdq
 }
 
+# The first processes of each run have the same ids: where a launcher was killed, the next one of its id finds its folder, and
+# Open MPI's ends by that.
+forget_launchers() { rm -rf --one-file-system "$1"/tmp/ompi.* "$1"/tmp/prte*.*; }
+
 # Which tests passed, and the names of those that did not.
 tested() {
     local passed bad
@@ -125,7 +129,7 @@ for suite; do
     made="$targets${TESTS:+ TESTS=$TESTS}"
     result=passed
     {
-        install_suite "$root" "$suite" && lend_network "$root" && check_out "$root/srv/libckpt"
+        install_suite "$root" "$suite" && lend_network "$root" && check_out "$root/srv/libckpt" && forget_launchers "$root"
     } >"$log" 2>&1 </dev/null || result="could not be installed"
     if [ "$result" != passed ]; then
         [ -e "$root/.installed" ] || cannot "debootstrap does not work here: $(tail -n 1 "$log")"

@@ -25,7 +25,7 @@ func TestCorners(t *testing.T) {
 		if last := native[len(native)-1]; last != "= corners: done" {
 			t.Fatalf("natively it ends with %q", last)
 		}
-		kept, err := os.ReadFile(filepath.Join("testdata", "corners."+abi))
+		kept, err := os.ReadFile(filepath.Join("testdata", "corners."+abi+".txt"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +46,7 @@ func TestCorners(t *testing.T) {
 	}
 }
 
-// firstRelease is the one whose words testdata/corners.* has.
+// firstRelease is the one whose words testdata/corners.*.txt has.
 var firstRelease = map[string]string{"mpich": "mpich 4.0", "openmpi": "openmpi 4.1"}
 
 // compare takes the order of hints for nothing: no MPI promises one.
