@@ -88,7 +88,8 @@ static int usable(enum form form, const char *value) {
 
 // The next hint from number *i on that such an object has in that release.
 static const struct hint *hint_of(const struct front_words *w, int of, size_t *i) {
-    size_t n = w->mpich ? sizeof mpich_hints / sizeof *mpich_hints : sizeof openmpi_hints / sizeof *openmpi_hints;
+    size_t n =
+        w->mpich ? sizeof mpich_hints / sizeof *mpich_hints : sizeof openmpi_hints / sizeof *openmpi_hints;
     for (; *i < n; ++*i) {
         const struct hint *h = w->mpich ? &mpich_hints[*i] : &openmpi_hints[*i];
         if (h->of & of && w->release >= h->since && (h->until == 0 || w->release < h->until)) return h;

@@ -445,7 +445,8 @@ int main(int argc, char **argv) {
 #ifdef OPEN_MPI
     if (rank == 0) printf("compiled for openmpi %d.%d\n", OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION);
 #else
-    if (rank == 0) printf("compiled for mpich %d.%d\n", MPICH_NUMVERSION / 10000000, MPICH_NUMVERSION / 100000 % 100);
+    if (rank == 0)
+        printf("compiled for mpich %d.%d\n", MPICH_NUMVERSION / 10000000, MPICH_NUMVERSION / 100000 % 100);
 #endif
     MPI_Comm_dup(MPI_COMM_WORLD, &unset);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
