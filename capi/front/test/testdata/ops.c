@@ -11,7 +11,7 @@
 #include "check.h"
 #include "mpix_checkpoint.h"
 
-#ifdef OPEN_MPI
+#if defined(OPEN_MPI) && OMPI_MAJOR_VERSION < 5
 #include <mpi-ext.h>
 #define ALLREDUCE_INIT MPIX_Allreduce_init
 #else
