@@ -16,8 +16,9 @@ func TestBufferedSends(t *testing.T) {
 	for _, mpi := range []string{"mpich", "openmpi"} {
 		programs[mpi] = cycle.Compile(t, mpi, "buffered.c")
 	}
-	// Not with Open MPI, which never gives a buffer back once it has refused a send.
-	want := natively(t, "mpich", programs["mpich"], "first", "second")
+	// The sum of 100 and each rank, whatever the real MPIs do: Open MPI never gives a buffer back once it has refused a
+	// send, and in MPICH 4.2 a send of 3 MiB may never end.
+	const want = "buffered 303"
 	for _, pair := range cycle.Pairs {
 		t.Run(pair[0]+"-"+pair[1], func(t *testing.T) {
 			m := &moments{t: t, mpi: pair[0], program: programs[pair[0]], dir: filepath.Join(t.TempDir(), "ckpt"), stages: t.TempDir()}

@@ -14,7 +14,7 @@
 
 #include "../../testdata/work.h"
 
-#ifdef OPEN_MPI
+#if defined(OPEN_MPI) && OMPI_MAJOR_VERSION < 5
 #include <mpi-ext.h>
 #define PERSISTENT(name) MPIX_##name##_init
 #else
