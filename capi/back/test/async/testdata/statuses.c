@@ -64,6 +64,13 @@ enum { SEVERAL = MPI_SUCCESS };
 enum { SEVERAL = LEFT };
 #endif
 
+// MPI_ERROR of an empty status: newer MPIs set it; above another MPI it is as in the first release (docs/limits.md).
+#if defined(OPEN_MPI) ? OMPI_MAJOR_VERSION >= 6 : MPICH_NUMVERSION >= 40200000
+#define EMPTY(error) ((error) == LEFT || (error) == MPI_SUCCESS)
+#else
+#define EMPTY(error) ((error) == LEFT)
+#endif
+
 static int box[3][64];
 
 static void receive(int i, int tag, MPI_Request *r) {
@@ -102,7 +109,7 @@ static void in_wait(void) {
     }
     says(&x.s[0], A, LEFT, "MPI_Wait");
     MPI_Wait(&r, &x.s[1]);
-    check(x.s[1].MPI_SOURCE == MPI_ANY_SOURCE && x.s[1].MPI_TAG == MPI_ANY_TAG && x.s[1].MPI_ERROR == LEFT,
+    check(x.s[1].MPI_SOURCE == MPI_ANY_SOURCE && x.s[1].MPI_TAG == MPI_ANY_TAG && EMPTY(x.s[1].MPI_ERROR),
           "an empty status");
     MPI_Irecv(box[0], 1, MPI_INT, MPI_PROC_NULL, A, MPI_COMM_WORLD, &r);
     MPI_Wait(&r, &x.s[2]);
