@@ -29,8 +29,6 @@ enum { MPI_SUCCESS = 0, MPI_UNDEFINED = -32766 };
 
 #if FRONT_ABI != 3 // what both have as the canonical numbers
 enum { MPI_IDENT = 0, MPI_CONGRUENT = 1, MPI_SIMILAR = 2, MPI_UNEQUAL = 3 };
-typedef int MPI_Session;
-#define MPI_SESSION_NULL 0x38000000
 static inline int in_level(int l) { return l; }
 static inline int out_level(int l) { return l; }
 static inline int out_compare(int c) { return c; }

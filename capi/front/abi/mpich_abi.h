@@ -9,6 +9,7 @@
 #define FRONT_MPI_VERSION 4
 #define FRONT_MPI_SUBVERSION 0
 
+typedef int MPI_Session;
 typedef int MPI_Comm, MPI_Datatype, MPI_Group, MPI_Op, MPI_Request, MPI_Message, MPI_Errhandler, MPI_Info,
     MPI_Win;
 typedef struct ADIOI_FileD *MPI_File;
@@ -29,6 +30,7 @@ enum { MPI_F_STATUS_SIZE = 5 };
 #define MPI_INFO_ENV 0x5c000001
 #define MPI_ERRHANDLER_NULL 0x14000000
 #define MPI_WIN_NULL 0x20000000
+#define MPI_SESSION_NULL 0x38000000
 #define MPI_FILE_NULL ((MPI_File)0)
 #define MPI_KEYVAL_INVALID 0x24000000
 
@@ -103,6 +105,8 @@ static inline MPI_Group out_group(ckpt_vid v) {
     uint32_t i = CKPT_VID_INDEX(v);
     return (int)(i >= CKPT_VID_PREDEFINED ? v : i ? MPI_GROUP_EMPTY : MPI_GROUP_NULL);
 }
+static inline ckpt_vid in_session(MPI_Session h) { return (ckpt_vid)h; }
+static inline MPI_Session out_session(ckpt_vid v) { return (MPI_Session)v; }
 static inline MPI_Info out_info(ckpt_vid v) {
     uint32_t i = CKPT_VID_INDEX(v);
     return (int)(i >= CKPT_VID_PREDEFINED ? v : i ? MPI_INFO_ENV : MPI_INFO_NULL);

@@ -25,6 +25,7 @@ OBJECT(ompi_mpi_errors_throw_exceptions, CKPT_VID(CKPT_KIND_ERRHANDLER, ERRH_THR
 OBJECT(ompi_mpi_win_null, VID_WIN_NULL);
 OBJECT(ompi_mpi_file_null, VID_FILE_NULL);
 OBJECT(ompi_mpi_info_null, CKPT_VID(CKPT_KIND_INFO, 0));
+OBJECT(ompi_mpi_instance_null, CKPT_VID(CKPT_KIND_SESSION, 0));
 OBJECT(ompi_mpi_info_env, CKPT_VID(CKPT_KIND_INFO, 1));
 #define X(name, number, symbol) OBJECT(symbol, CKPT_VID(CKPT_KIND_DATATYPE, number));
 OPENMPI_DATATYPE_LIST(X)

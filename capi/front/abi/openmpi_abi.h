@@ -24,6 +24,7 @@ typedef struct ompi_op_t *MPI_Op;
 typedef struct ompi_request_t *MPI_Request;
 typedef struct ompi_message_t *MPI_Message;
 typedef struct ompi_win_t *MPI_Win;
+typedef struct ompi_instance_t *MPI_Session;
 
 typedef struct openmpi_status MPI_Status;
 
@@ -69,6 +70,7 @@ OMPI_OBJECT(ompi_mpi_errors_throw_exceptions, 1024);
 OMPI_OBJECT(ompi_mpi_win_null, 512);
 OMPI_OBJECT(ompi_mpi_file_null, 1536);
 OMPI_OBJECT(ompi_mpi_info_null, 256);
+OMPI_OBJECT(ompi_mpi_instance_null, 512); // from Open MPI 5 on
 OMPI_OBJECT(ompi_mpi_info_env, 256);
 #define X(name, number, symbol) OMPI_OBJECT(symbol, 512);
 OPENMPI_DATATYPE_LIST(X)
@@ -88,6 +90,7 @@ OPENMPI_OP_LIST(X)
 #define MPI_ERRHANDLER_NULL ((MPI_Errhandler)&ompi_mpi_errhandler_null)
 #define MPI_WIN_NULL ((MPI_Win)&ompi_mpi_win_null)
 #define MPI_FILE_NULL ((MPI_File)&ompi_mpi_file_null)
+#define MPI_SESSION_NULL ((MPI_Session)&ompi_mpi_instance_null)
 
 static inline ckpt_vid openmpi_in(const void *handle, ckpt_kind kind) {
     if ((intptr_t)handle < 0) return (ckpt_vid)(uintptr_t)handle;
@@ -123,6 +126,10 @@ static inline MPI_Group out_group(ckpt_vid v) {
     return (MPI_Group)(i >= CKPT_VID_PREDEFINED ? openmpi_out(v) : openmpi_groups[i == 1]);
 }
 static inline ckpt_vid in_info_vid(MPI_Info h) { return openmpi_in(h, CKPT_KIND_INFO); }
+static inline ckpt_vid in_session(MPI_Session h) { return openmpi_in(h, CKPT_KIND_SESSION); }
+static inline MPI_Session out_session(ckpt_vid v) {
+    return CKPT_VID_INDEX(v) ? openmpi_out(v) : MPI_SESSION_NULL;
+}
 static inline MPI_Info out_info(ckpt_vid v) {
     uint32_t i = CKPT_VID_INDEX(v);
     return (MPI_Info)(i >= CKPT_VID_PREDEFINED ? openmpi_out(v)

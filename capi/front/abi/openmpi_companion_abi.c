@@ -115,8 +115,11 @@ STATUS_F08(c2f08)
 STATUS_F08(f082c)
 STATUS_F08(f082f)
 STATUS_F08(f2f08)
-EXPORT MPI_Fint PMPI_Session_c2f(MPI_Session session) { return (MPI_Fint)session; }
-EXPORT MPI_Session PMPI_Session_f2c(MPI_Fint session) { return (MPI_Session)session; }
+EXPORT MPI_Fint PMPI_Session_c2f(MPI_Session session) {
+    ckpt_vid v = in_session(session);
+    return CKPT_VID_INDEX(v) ? (MPI_Fint)v : 0; // what mpif.h has for MPI_SESSION_NULL
+}
+EXPORT MPI_Session PMPI_Session_f2c(MPI_Fint session) { return out_session((ckpt_vid)session); }
 
 extern EXPORT __typeof__(PMPI_Session_c2f) MPI_Session_c2f __attribute__((weak, alias("PMPI_Session_c2f")));
 extern EXPORT __typeof__(PMPI_Session_f2c) MPI_Session_f2c __attribute__((weak, alias("PMPI_Session_f2c")));

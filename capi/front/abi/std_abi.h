@@ -91,6 +91,8 @@ STD_HANDLE(message, MPI_Message, CKPT_KIND_MESSAGE, 296, 297)
 STD_HANDLE(info_vid, MPI_Info, CKPT_KIND_INFO, 304, 305)
 STD_HANDLE(request, MPI_Request, CKPT_KIND_REQUEST, 384, 384)
 static inline MPI_Group out_group(ckpt_vid v) { return out_group_vid(v); }
+static inline ckpt_vid in_session(MPI_Session h) { return (ckpt_vid)(uintptr_t)h; }
+static inline MPI_Session out_session(ckpt_vid v) { return (MPI_Session)(uintptr_t)v; }
 static inline MPI_Info out_info(ckpt_vid v) { return out_info_vid(v); }
 
 static inline ckpt_vid in_type(MPI_Datatype h) {

@@ -20,10 +20,8 @@ struct session {
 
 static int live; // sessions that are not finalized
 
-static ckpt_vid session_vid(MPI_Session session) { return (ckpt_vid)(uintptr_t)session; }
-
 static struct session *session_of(MPI_Session session) {
-    return front_object(CKPT_KIND_SESSION, session_vid(session));
+    return front_object(CKPT_KIND_SESSION, in_session(session));
 }
 
 // Calls the handler of the session; for what is not a session, that of MPI_COMM_SELF.
@@ -80,14 +78,14 @@ FRONT(int, Session_init, (MPI_Info info, MPI_Errhandler errhandler, MPI_Session 
                           .hints = memcpy(front_alloc(n), hints, n)};
     front_errhandler_hold(s->errhandler);
     live++;
-    *session = (MPI_Session)(uintptr_t)front_object_new(CKPT_KIND_SESSION, s);
+    *session = out_session(front_object_new(CKPT_KIND_SESSION, s));
     return MPI_SUCCESS;
 }
 
 FRONT(int, Session_finalize, (MPI_Session * session)) {
     struct session *s = session_of(*session);
     if (s == NULL) return session_error(s, CKPT_FN_MPI_SESSION_FINALIZE, CANON_ERRCLASS_ERR_SESSION);
-    front_object_drop(CKPT_KIND_SESSION, session_vid(*session));
+    front_object_drop(CKPT_KIND_SESSION, in_session(*session));
     front_errhandler_release(s->errhandler);
     free(s->hints);
     free(s);
@@ -109,9 +107,9 @@ FRONT(int, Session_get_info, (MPI_Session session, MPI_Info *info_used)) {
     return MPI_SUCCESS;
 }
 
-FRONT(int, Session_toint, (MPI_Session session)) { return (int)session_vid(session); }
+FRONT(int, Session_toint, (MPI_Session session)) { return (int)in_session(session); }
 
-FRONT(MPI_Session, Session_fromint, (int session)) { return (MPI_Session)(uintptr_t)(uint32_t)session; }
+FRONT(MPI_Session, Session_fromint, (int session)) { return out_session((ckpt_vid)session); }
 
 // ---- process sets ----
 

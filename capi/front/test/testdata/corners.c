@@ -427,6 +427,7 @@ static void sessions(void) {
     MPI_Session_get_info(session, &info);
     hints("a session", info);
     MPI_Session_finalize(&session);
+    tell("its handle when it is finalized", session == MPI_SESSION_NULL ? "null" : "something");
     MPI_Info_create(&info);
     MPI_Info_set(info, "thread_level", "MPI_THREAD_MULTIPLE");
     MPI_Info_set(info, "strict_finalize", "true");
