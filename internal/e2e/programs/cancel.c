@@ -66,8 +66,7 @@ static void *computing(void *one) {
     pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old);
     pthread_cleanup_push(clean, one);
     begin();
-    for (volatile unsigned long i = 0;; i++)
-        ;
+    for (volatile unsigned long i = 0;; i++) (void)i;
     pthread_cleanup_pop(0);
     return NULL;
 }
