@@ -97,24 +97,37 @@ static const struct hint *hint_of(const struct front_words *w, int of, size_t *i
     return NULL;
 }
 
-// What is returned of hints that an object is made with.
-static const char *kept(const struct front_words *w, const char *given) {
-    return !w->mpich && w->release < RELEASE(5, 0) ? given : "";
+static const struct hint *hint_named(const struct front_words *w, int of, const char *key) {
+    const struct hint *h;
+    for (size_t i = 0; (h = hint_of(w, of, &i)) != NULL; i++)
+        if (strcmp(h->key, key) == 0) return h;
+    return NULL;
 }
 
-// The hints that an object returns when it has had and is given given; either may be NULL.  first: the
-// object is just being made.
-static MPI_Info merged(int of, const char *had, const char *given, int first) {
+// What is kept of hints that an object is given: all when it is made, also those that no table has, since a restart may
+// be above a release that knows them; later those that are known.
+static MPI_Info with(int of, const char *had, const char *given, int first) {
     const struct front_words w = front_words();
-    MPI_Info info = front_info_new(had ? had : given && first ? kept(&w, given) : "");
+    MPI_Info info = front_info_new(had ? had : "");
+    for (const char *key = given; key != NULL && *key; key = info_next(key)) {
+        const struct hint *h = hint_named(&w, of, key);
+        const char *value = info_value(given, key);
+        if (first || (h != NULL && usable(h->form, value) && (h->value || info_value(in_info(info), key))))
+            front_info_set(info, key, value);
+    }
+    return info;
+}
+
+// The hints that an object returns of which given is kept, which may be NULL.
+static MPI_Info returned(int of, const char *given) {
+    const struct front_words w = front_words();
+    int all = !w.mpich && w.release < RELEASE(5, 0);
+    MPI_Info info = front_info_new(all && given ? given : "");
     const struct hint *h;
     for (size_t i = 0; (h = hint_of(&w, of, &i)) != NULL; i++) {
         const char *value = given ? info_value(given, h->key) : NULL;
-        int has = info_value(in_info(info), h->key) != NULL;
-        if (value != NULL && usable(h->form, value) && (h->value != NULL || has || first))
-            front_info_set(info, h->key, value);
-        else if (!has && h->value != NULL)
-            front_info_set(info, h->key, h->value);
+        if (value == NULL || (!all && !usable(h->form, value))) value = h->value;
+        if (value != NULL) front_info_set(info, h->key, value);
     }
     return info;
 }
@@ -133,20 +146,20 @@ static void keep(struct front_side *s, MPI_Info info) {
 }
 
 void front_hints_made(int sort, ckpt_vid v, const char *given) {
-    if (given != NULL) keep(front_side(sort, v), merged(of_what(sort, v), NULL, given, 1));
+    if (given != NULL) keep(front_side(sort, v), with(of_what(sort, v), NULL, given, 1));
 }
 
 static int set_info(int sort, ckpt_kind kind, ckpt_vid v, unsigned fn, int class, MPI_Info info) {
     if (front_is_null(kind, front_slot(fn, kind, v))) return front_error(sort, v, fn, class);
     struct front_side *s = front_side(sort, v);
-    keep(s, merged(of_what(sort, v), s->info, in_info(info), 0));
+    keep(s, with(of_what(sort, v), s->info, in_info(info), 0));
     return MPI_SUCCESS;
 }
 
 static int get_info(int sort, ckpt_kind kind, ckpt_vid v, unsigned fn, int class, MPI_Info *info) {
     FRONT_NEEDS(sort, v, fn, info != NULL);
     if (front_is_null(kind, front_slot(fn, kind, v))) return front_error(sort, v, fn, class);
-    *info = merged(of_what(sort, v), front_side(sort, v)->info, NULL, 0);
+    *info = returned(of_what(sort, v), front_side(sort, v)->info);
     return MPI_SUCCESS;
 }
 
