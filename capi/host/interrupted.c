@@ -71,28 +71,57 @@ void call_cut(struct thread *t, const ucontext_t *uc) { remember(t, uc, false); 
 
 void call_begun(struct thread *t) { t->stood.ip = 0; }
 
+static bool peek(uint64_t from, void *to, size_t n) {
+    struct iovec local = {to, n}, remote = {(void *)from, n};
+    return RAW6(SYS_process_vm_readv, RAW0(SYS_getpid), &local, 1, &remote, 1, 0) == (long)n;
+}
+
+static long known(long nr) {
+    switch (nr) {
+    case SYS_read:
+    case SYS_write:
+    case SYS_readv:
+    case SYS_writev:
+    case SYS_recvfrom:
+    case SYS_sendto:
+    case SYS_sendmsg:
+        return nr;
+    }
+    return -1;
+}
+
+// From glibc 2.41 on, calls at which a thread can be cancelled are made by one function, or in a program with threads by
+// another one that it calls. The number is an argument of the first, on the stack: it is loaded into rax before the call,
+// or into rsi for the second one, whose stack has only its return address and what it was given.
+static long number_on_stack(const uint8_t *before, size_t n, uint64_t sp) {
+    enum { CALL = 5, BACK = 24 };
+    const uint8_t *load = before + n - 7;
+    uint8_t code[BACK];
+    uint64_t back;
+    long nr;
+    if (load[0] == 0x48 && load[1] == 0x8b && load[2] == 0x44 && load[3] == 0x24) // mov rax, [rsp + ...]
+        return peek(sp + load[4], &nr, sizeof nr) ? known(nr) : -1;
+    if (!peek(sp, &back, sizeof back) || !peek(back - BACK, code, BACK) || code[BACK - CALL] != 0xe8)
+        return -1;
+    for (int i = BACK - CALL - 5; i >= 0; i--) // mov rsi, [rsp + ...]
+        if (code[i] == 0x48 && code[i + 1] == 0x8b && code[i + 2] == 0x74 && code[i + 3] == 0x24)
+            return peek(sp + sizeof back + code[i + 4], &nr, sizeof nr) ? known(nr) : -1;
+    return -1;
+}
+
 // The number of the call that the instruction before ip has made: what was put into rax a few instructions before.
 // -1: another one, or it cannot be seen.
-static long number_before(uint64_t ip) {
+static long number_before(uint64_t ip, uint64_t sp) {
     enum { BACK = 22 }; // what compilers put between: loads of arguments
     uint8_t code[BACK];
-    struct iovec local = {code, BACK}, remote = {(void *)(ip - BACK), BACK};
-    if (RAW6(SYS_process_vm_readv, RAW0(SYS_getpid), &local, 1, &remote, 1, 0) != BACK) return -1;
+    if (!peek(ip - BACK, code, BACK)) return -1;
     if (code[BACK - 2] != 0x0f || code[BACK - 1] != 0x05) return -1;       // syscall
     if (code[BACK - 4] == 0x31 && code[BACK - 3] == 0xc0) return SYS_read; // xor eax, eax
     for (int i = BACK - 7; i >= 0; i--) {                                  // mov eax, number
         if (code[i] != 0xb8 || code[i + 2] || code[i + 3] || code[i + 4]) continue;
-        switch (code[i + 1]) {
-        case SYS_write:
-        case SYS_readv:
-        case SYS_writev:
-        case SYS_recvfrom:
-        case SYS_sendto:
-        case SYS_sendmsg:
-            return code[i + 1];
-        }
+        if (known(code[i + 1]) > 0) return code[i + 1];
     }
-    return -1;
+    return number_on_stack(code, BACK, sp);
 }
 
 static bool has_timeout(long fd, int option) {
@@ -111,7 +140,7 @@ static void make_again(struct thread *t, ucontext_t *uc) {
         return;
     }
     if (!has_timeout(r[REG_RDI], SO_RCVTIMEO) && !has_timeout(r[REG_RDI], SO_SNDTIMEO)) return;
-    long nr = number_before((uint64_t)r[REG_RIP]);
+    long nr = number_before((uint64_t)r[REG_RIP], (uint64_t)r[REG_RSP]);
     if (nr < 0) return;
     r[REG_RIP] -= 2;
     r[REG_RAX] = nr;
