@@ -23,8 +23,13 @@ func launchTwo(t *testing.T, mpi string, command ...string) string {
 // launchWith is launchTwo with more in the environment.
 func launchWith(t *testing.T, mpi string, env []string, command ...string) string {
 	t.Helper()
+	return launchRanks(t, mpi, "2", env, command...)
+}
+
+func launchRanks(t *testing.T, mpi, ranks string, env []string, command ...string) string {
+	t.Helper()
 	env = append(env, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
-	return run(t, env, append(append(append([]string{}, mpis[mpi].launcher...), "2"), command...)...)
+	return run(t, env, append(append(append([]string{}, mpis[mpi].launcher...), ranks), command...)...)
 }
 
 // TestHeldBack: what cannot survive a checkpoint runs as natively; a checkpoint asked for meanwhile

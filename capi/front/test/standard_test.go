@@ -89,8 +89,8 @@ func TestStandardBack(t *testing.T) {
 					shared := filepath.Join(t.TempDir(), "shared.dat")
 					expect(t, launchWith(t, below, env, ckptrun, "--mpi", "abi", "--dir", t.TempDir(), with("windows.c"), shared, "save"), "windows: ok")
 					saved := t.TempDir()
-					expect(t, launchWith(t, below, env, ckptrun, "--mpi", "abi", "--dir", saved, with("rma.c"), "save"), "rma: ok")
-					expect(t, launchWith(t, below, env, ckptrun, "--mpi", "abi", "--restart", saved), "rma: ok, restarted")
+					expect(t, launchRanks(t, below, ranks, env, ckptrun, "--mpi", "abi", "--dir", saved, with("rma.c"), "save"), "rma: ok")
+					expect(t, launchRanks(t, below, ranks, env, ckptrun, "--mpi", "abi", "--restart", saved), "rma: ok, restarted")
 				})
 			}
 		})
