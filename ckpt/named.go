@@ -104,21 +104,21 @@ func openNamed(rt *plain, o launch.Options, log *zap.Logger) (_ *Job, err error)
 			j.owned.release()
 		}
 	}()
-	if _, err = ownTogether(j.host, rt, func() (int, error) {
+	if err = ownTogether(j.host, rt, func() error {
 		from := ""
 		var distant *Restart
 		if objects.Is(o.Restart) {
 			var err error
 			if distant, err = findRestart(o); err != nil {
-				return 0, err
+				return err
 			}
 		} else if o.Restart != "" {
 			dir, _, err := store.SplitSpec(o.Restart)
 			if err != nil {
-				return 0, err
+				return err
 			}
 			if _, err := store.Open(dir); err != nil {
-				return 0, err
+				return err
 			}
 			from = absolute(dir)
 		}
@@ -128,7 +128,7 @@ func openNamed(rt *plain, o launch.Options, log *zap.Logger) (_ *Job, err error)
 			distant.owned = j.owned
 			err = distant.bring(o, log)
 		}
-		return 0, err
+		return err
 	}); err != nil {
 		return nil, err
 	}
@@ -236,6 +236,7 @@ func (j *Job) look() error {
 		Dir    string `json:"dir"`
 		Epochs []int  `json:"epochs"`
 		Spread []int  `json:"spread,omitempty"` // those of them that are, or were, on nodes
+		Older  int    `json:"older,omitempty"`  // the newest one that is not to be taken: --fallback no
 		Error  string `json:"error,omitempty"`
 	}
 	n, mine := j.regional.named, word{}
@@ -244,6 +245,9 @@ func (j *Job) look() error {
 		var err error
 		if mine.Dir, mine.Epochs, err = j.candidates(); err != nil {
 			mine.Error = err.Error()
+		}
+		if len(mine.Epochs) > 1 && !j.options.Fallback {
+			mine.Older, mine.Epochs = mine.Epochs[1], mine.Epochs[:1]
 		}
 		mine.Spread = spreadOf(mine.Dir, mine.Epochs)
 	}
@@ -254,7 +258,9 @@ func (j *Job) look() error {
 	if all[0].Error != "" {
 		return errors.New(all[0].Error)
 	}
-	dir, passed := all[0].Dir, []int{}
+	dir := all[0].Dir
+	var lost []candidate // as far as files are damaged or gone
+	var why []string
 	var nodes *bringing
 	defer func() { nodes.close() }()
 	for _, epoch := range all[0].Epochs {
@@ -271,28 +277,43 @@ func (j *Job) look() error {
 		}
 		if err == nil {
 			s, err = await(j.runtime.Progress, func() (*source, error) { return j.openSource(dir, epoch, nodes.local(), spread) })
-			err = j.together(err)
-		} else if !isLost(err) {
+			err = oneVoice(j.runtime, j.group.size(), err)
+		} else if _, gone := lostOf(err); !gone {
 			return err
 		}
 		if err == nil {
 			n.from = s
-			if nodes != nil {
-				nodes.settled(s.manifest, passed, n.lost)
-			}
+			j.settled(s, nodes, lost, why)
 			return nil
 		}
 		s.close()
-		passed = append(passed, epoch)
 		n.lost = append(n.lost, fmt.Sprintf("epoch %d cannot be loaded (%v)", epoch, err))
+		if _, gone := lostOf(err); gone {
+			lost, why = append(lost, candidate{Epoch: epoch}), append(why, n.lost[len(n.lost)-1])
+		}
 		if j.group.rank() == 0 {
 			j.log.Warn(n.lost[len(n.lost)-1])
 		}
+	}
+	if older := all[0].Older; older != 0 {
+		return fmt.Errorf("%s; an older epoch is there: CKPT_RESTART=%s@%d", strings.Join(n.lost, "; "), dir, older)
 	}
 	if len(n.lost) > 0 {
 		return fmt.Errorf("%s; there is no other one: mend it, or give the program another directory, by CKPT_DIR", strings.Join(n.lost, "; "))
 	}
 	return nil
+}
+
+// settled says what was done to have an epoch here, and notes which newer ones cannot be had.
+func (j *Job) settled(s *source, nodes *bringing, lost []candidate, why []string) {
+	if j.group.rank() != 0 {
+		return
+	}
+	r := &Restart{store: s.store, manifest: s.manifest, owned: j.owned}
+	if nodes != nil {
+		r.tellSettled(nil, nodes.done, j.log)
+	}
+	r.markLost(lost, why)
 }
 
 // together returns the error of the first rank that has one, on all ranks. Collective.

@@ -93,6 +93,7 @@ type Options struct {
 	Log            string
 	Files          string // "snapshot", "restore", "keep", "ignore"
 	Restarts       string // "auto", "lazy", "eager": how memory comes back
+	Fallback       bool   // an older epoch is continued when the newest is damaged or lost
 	FilesCopy      int64  // bytes of files that a rank copies into an epoch at most
 	IgnoreFD       []int
 	Control        string        // "auto", "local", "network", or a list of addresses, networks and interfaces
@@ -266,6 +267,15 @@ var settings = []setting{
 	{"restart-mode", "CKPT_RESTART_MODE", "auto|lazy|eager", "auto",
 		"with --restart: continue at once and read memory when it is touched, the rest in the background (lazy), or read all of it first (eager); auto is lazy for images of 64 MiB and more; lazy needs userfaultfd, see ckptctl doctor",
 		oneOf(func(o *Options) *string { return &o.Restarts }, "auto", "lazy", "eager")},
+	{"fallback", "CKPT_FALLBACK", "yes|no", "yes",
+		"with --restart DIR: when the newest epoch is damaged or lost, continue the newest one before it that is whole, and say so; no stops and names it, as --restart DIR@EPOCH does",
+		func(o *Options, v string) error {
+			o.Fallback = v == "yes"
+			if v != "yes" && v != "no" {
+				return fmt.Errorf("%q is not one of yes, no", v)
+			}
+			return nil
+		}},
 	{"trap", "CKPT_TRAP", "seccomp|sud", "seccomp",
 		"how system calls of the program are caught; sud (Syscall User Dispatch) needs Linux 5.11 and is slower",
 		oneOf(func(o *Options) *string { return &o.Trap }, "seccomp", "sud")},
@@ -465,7 +475,7 @@ func parseSignals(o *Options, v string) error {
 
 func defaults() Options {
 	return Options{Dir: "ckpt", Keep: 2, Full: 1, Changes: "auto", Same: "once", Compress: image.CompressAuto, SafeState: "clock",
-		Rank: -1, Snapshot: "cow", Restarts: "auto", Trap: "seccomp", Log: "warn", Files: "snapshot", FilesCopy: 64 << 20, Control: "auto", Timeout: time.Minute, Lease: lease.Default,
+		Rank: -1, Snapshot: "cow", Restarts: "auto", Fallback: true, Trap: "seccomp", Log: "warn", Files: "snapshot", FilesCopy: 64 << 20, Control: "auto", Timeout: time.Minute, Lease: lease.Default,
 		Levels: defaultLevels, Group: levels.DefaultGroup}
 }
 
