@@ -161,44 +161,50 @@ func (j *Job) Network() *signaling.Network { return j.net }
 
 // ---- what there is -------------------------------------------------------------------------------
 
-// candidates lists the epochs that may be loaded, the newest first. Rank 0.
-func (j *Job) candidates() (dir string, epochs []int, err error) {
+// candidates lists the epochs that may be loaded, the newest first, and says of others why earlier starts could not load
+// them. Rank 0.
+func (j *Job) candidates() (dir string, epochs []int, passed []string, err error) {
 	spec := j.options.Restart
 	if spec == "" {
 		spec = j.options.Dir
 	}
 	dir, only, err := store.SplitSpec(spec)
 	if err != nil {
-		return "", nil, err
+		return "", nil, nil, err
 	}
 	if objects.Is(dir) { // its manifests were brought to the directory
 		dir = j.options.Dir
 	}
 	s, err := store.Open(dir)
 	if err != nil {
-		return "", nil, err
+		return "", nil, nil, err
 	}
 	if only != 0 {
 		_, err := s.Manifest(only)
-		return s.Dir(), []int{only}, err
+		return s.Dir(), []int{only}, nil, err
 	}
 	list, err := s.Epochs()
 	if err != nil {
-		return "", nil, err
+		return "", nil, nil, err
 	}
 	for i := len(list) - 1; i >= 0; i-- {
 		switch e := &list[i]; {
 		case e.Lost(): // an older one was taken, and this one was told of
+			passed = append(passed, e.Manifest.Lost())
 		case e.Committed() && named0(e.Manifest), e.Err != nil:
 			epochs = append(epochs, e.Number)
 		case e.Committed() && len(epochs) == 0:
-			return "", nil, errNotNamed(s.Dir(), e.Manifest)
+			return "", nil, nil, errNotNamed(s.Dir(), e.Manifest)
 		}
 	}
-	if j.options.Restart != "" && len(epochs) == 0 {
-		return "", nil, fmt.Errorf("%s: %w", dir, store.ErrNone)
+	switch {
+	case len(epochs) > 0:
+	case len(passed) > 0:
+		return "", nil, nil, fmt.Errorf("%s: %w: %s", dir, store.ErrLost, lostText(passed))
+	case j.options.Restart != "":
+		return "", nil, nil, fmt.Errorf("%s: %w", dir, store.ErrNone)
 	}
-	return s.Dir(), epochs, nil
+	return s.Dir(), epochs, passed, nil
 }
 
 // named0 tells whether an epoch is of a program that names its state.
@@ -238,12 +244,14 @@ func (j *Job) look() error {
 		Spread []int  `json:"spread,omitempty"` // those of them that are, or were, on nodes
 		Older  int    `json:"older,omitempty"`  // the newest one that is not to be taken: --fallback no
 		Error  string `json:"error,omitempty"`
+
+		Passed []string `json:"passed,omitempty"` // what earlier starts could not load
 	}
 	n, mine := j.regional.named, word{}
 	n.lost = nil
 	if j.group.rank() == 0 {
 		var err error
-		if mine.Dir, mine.Epochs, err = j.candidates(); err != nil {
+		if mine.Dir, mine.Epochs, mine.Passed, err = j.candidates(); err != nil {
 			mine.Error = err.Error()
 		}
 		if len(mine.Epochs) > 1 && !j.options.Fallback {
@@ -299,7 +307,7 @@ func (j *Job) look() error {
 		return fmt.Errorf("%s; an older epoch is there: CKPT_RESTART=%s@%d", strings.Join(n.lost, "; "), dir, older)
 	}
 	if len(n.lost) > 0 {
-		return fmt.Errorf("%s; there is no other one: mend it, or give the program another directory, by CKPT_DIR", strings.Join(n.lost, "; "))
+		return fmt.Errorf("%s; there is no other one: mend it, or give the program another directory, by CKPT_DIR", strings.Join(append(all[0].Passed, n.lost...), "; "))
 	}
 	return nil
 }

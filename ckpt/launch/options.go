@@ -143,6 +143,16 @@ func oneOf(dst func(*Options) *string, words ...string) func(*Options, string) e
 	}
 }
 
+func yesOrNo(dst func(*Options) *bool) func(*Options, string) error {
+	return func(o *Options, v string) error {
+		*dst(o) = v == "yes"
+		if v != "yes" && v != "no" {
+			return fmt.Errorf("%q is neither yes nor no", v)
+		}
+		return nil
+	}
+}
+
 var settings = []setting{
 	{"dir", "CKPT_DIR", "DIR", "ckpt",
 		"where checkpoints go; every rank must see it",
@@ -269,13 +279,7 @@ var settings = []setting{
 		oneOf(func(o *Options) *string { return &o.Restarts }, "auto", "lazy", "eager")},
 	{"fallback", "CKPT_FALLBACK", "yes|no", "yes",
 		"with --restart DIR: when the newest epoch is damaged or lost, continue the newest one before it that is whole, and say so; no stops and names it, as --restart DIR@EPOCH does",
-		func(o *Options, v string) error {
-			o.Fallback = v == "yes"
-			if v != "yes" && v != "no" {
-				return fmt.Errorf("%q is not one of yes, no", v)
-			}
-			return nil
-		}},
+		yesOrNo(func(o *Options) *bool { return &o.Fallback })},
 	{"trap", "CKPT_TRAP", "seccomp|sud", "seccomp",
 		"how system calls of the program are caught; sud (Syscall User Dispatch) needs Linux 5.11 and is slower",
 		oneOf(func(o *Options) *string { return &o.Trap }, "seccomp", "sud")},
@@ -351,13 +355,7 @@ var settings = []setting{
 		func(o *Options, v string) error { o.Objects.Endpoint = v; return objects.CheckEndpoint(v) }},
 	{"object-http", "CKPT_OBJECT_HTTP", "no|yes", "no",
 		"whether images may be sent to an object store on another machine without TLS",
-		func(o *Options, v string) error {
-			o.Objects.Plain = v == "yes"
-			if v != "yes" && v != "no" {
-				return fmt.Errorf("%q is not one of no, yes", v)
-			}
-			return nil
-		}},
+		yesOrNo(func(o *Options) *bool { return &o.Objects.Plain })},
 	{"object-timeout", "CKPT_OBJECT_TIMEOUT", "T", "60s",
 		"a request to the object store of which no byte moves for T is given up and made again, five times in all",
 		func(o *Options, v string) (err error) {
