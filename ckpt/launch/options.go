@@ -200,13 +200,7 @@ var settings = []setting{
 		func(o *Options, v string) (err error) { o.Full, err = everyN(v); return err }},
 	{"changes", "CKPT_CHANGES", "auto|digest", "auto",
 		"how epochs with what changed find it: auto has the kernel note what is written where it can (Linux 6.7), and compares digests of the rest; digest reads and compares all memory",
-		func(o *Options, v string) error {
-			if v != "auto" && v != "digest" {
-				return fmt.Errorf("%q is neither auto nor digest", v)
-			}
-			o.Changes = v
-			return nil
-		}},
+		oneOf(func(o *Options) *string { return &o.Changes }, "auto", "digest")},
 	{"same-pages", "CKPT_SAME_PAGES", "once|each", "once",
 		"pages that the ranks of a node have the same at an address: once has the image of the first of them hold them, and those of the others refer to it; each has every image hold its own",
 		func(o *Options, v string) error {
