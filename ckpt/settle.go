@@ -102,7 +102,11 @@ func (r *Restart) settle(h Host, o launch.Options, rt Runtime, log *zap.Logger) 
 		why = fmt.Sprintf("epoch %d is lost: %s", e.Epoch, why) + damagedText(done)
 		lost, found = append(lost, why), append(found, why)
 	}
-	return r.sayOnce(h, rt, fmt.Errorf("%w: %s", store.ErrNone, lostText(lost)))
+	err = fmt.Errorf("%w: %s", store.ErrNone, lostText(lost))
+	if older := r.older(nil); len(c.Epochs) == 1 && older != "" { // it was not to be taken
+		err = &advisedError{err, older}
+	}
+	return r.sayOnce(h, rt, err)
 }
 
 // take has all processes get ready for an epoch. others: there are others that could be taken instead. Collective; with
@@ -284,9 +288,23 @@ func (is *ready) clear(logger *zap.Logger) {
 type epochLostError struct {
 	brief string // what
 	full  string // and what to do
+	own   error  // if this process has found it
 }
 
 func (e *epochLostError) Error() string { return e.full }
+func (e *epochLostError) Unwrap() error { return e.own }
+
+// EpochLost tells whether the error is that something of an epoch is damaged or gone.
+func EpochLost(err error) bool { _, is := lostOf(err); return is }
+
+// ownError has this process's error in the words that all processes have for it.
+type ownError struct {
+	text string
+	err  error
+}
+
+func (e *ownError) Error() string { return e.text }
+func (e *ownError) Unwrap() error { return e.err }
 
 // lostOf says what of an epoch is lost, if that is what the error is about.
 func lostOf(err error) (why string, is bool) {
@@ -353,12 +371,16 @@ func oneVoice(rt Runtime, processes int, err error) error {
 	var lost *epochLostError
 	more := 0
 	for rank, w := range all {
+		own := err
+		if rt != nil && rt.Rank() != rank {
+			own = nil
+		}
 		switch {
 		case w.Full == "":
 		case !w.Lost:
-			return errors.New(ofRank(processes, rank, w.Full))
+			return &ownError{ofRank(processes, rank, w.Full), own}
 		case lost == nil:
-			lost = &epochLostError{ofRank(processes, rank, w.Brief), ofRank(processes, rank, w.Full)}
+			lost = &epochLostError{ofRank(processes, rank, w.Brief), ofRank(processes, rank, w.Full), own}
 		default:
 			more++
 		}
