@@ -67,7 +67,7 @@ func (r *Restart) settle(h Host, o launch.Options, rt Runtime, log *zap.Logger) 
 	}
 	var mine choice
 	if process == 0 {
-		mine = r.candidates(o)
+		mine = r.candidates(o, log.Core().Enabled(zap.WarnLevel))
 	}
 	words, err := gatherWords(rt, mine)
 	if err != nil {
@@ -139,11 +139,13 @@ func (b *rebuilding) take(e candidate, others bool) (done levels.Outcome, err er
 	return done, err
 }
 
-// candidates lists the epoch that was asked for and, unless it was named, older ones of the same job. Rank 0.
-func (r *Restart) candidates(o launch.Options) (c choice) {
+// candidates lists the epoch that was asked for and, unless it was named, older ones of the same job. heard: what is
+// logged is read by somebody. A runtime in regions mode decides that, and without it would not know that it goes on from
+// an older epoch. Rank 0.
+func (r *Restart) candidates(o launch.Options, heard bool) (c choice) {
 	c.Epochs = []candidate{{r.manifest.Epoch, r.spread(r.manifest)}}
 	c.Passed = r.passed
-	if r.named() || !o.Fallback {
+	if r.named() || !o.Fallback || r.Regions() && !heard && !c.Epochs[0].Spread {
 		return c
 	}
 	list, err := r.store.Epochs()

@@ -189,7 +189,7 @@ func TestSettleOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := r.candidates(launch.Options{Fallback: true}); len(c.Epochs) != 1 || c.Epochs[0].Epoch != 2 {
+	if c := r.candidates(launch.Options{Fallback: true}, true); len(c.Epochs) != 1 || c.Epochs[0].Epoch != 2 {
 		t.Errorf("%+v", c)
 	}
 }

@@ -238,7 +238,10 @@ func TestSlotsDamaged(t *testing.T) {
 			t.Errorf("%s: verify: %v: %s", c.what, exit, said)
 		}
 	}
-	exit, out, said := again(t, shortSlots.restart(r.Checkpoints(), 2, 2)...)
+	if exit, _, said := again(t, shortSlots.restart(r.Checkpoints(), 2, 2)...); exit.Code != 70 || !strings.Contains(said, fmt.Sprintf("@%d", newest-1)) {
+		t.Errorf("nobody would be told: %v: %s", exit, said)
+	}
+	exit, out, said := again(t, append([]string{"env", "CKPT_LOG=warn"}, shortSlots.restart(r.Checkpoints(), 2, 2)...)...)
 	if exit != (Exit{}) {
 		t.Fatalf("%v: %s", exit, said)
 	}
