@@ -73,15 +73,15 @@ func chainOf(epoch int, manifest func(epoch int) (*Manifest, error)) ([]*Manifes
 //
 // The caller owns the directory (Guard).
 func (s *Store) CopyEpoch(ctx context.Context, epoch int, to *Store, opt CopyOptions) (done Copied, err error) {
-	m, err := s.Manifest(epoch)
-	if err != nil {
+	if _, err := s.Manifest(epoch); err != nil {
 		return done, err
 	}
 	raw, err := regular.ReadFile(filepath.Join(s.EpochDir(epoch), manifestName), maxManifest)
 	if err != nil {
 		return done, fmt.Errorf("manifest: %w", err)
 	}
-	if m, err = decodeManifest(filepath.Join(s.EpochDir(epoch), manifestName), raw); err != nil {
+	m, err := decodeManifest(filepath.Join(s.EpochDir(epoch), manifestName), raw)
+	if err != nil {
 		return done, err // another one took its place
 	}
 	fail := func(err error) (Copied, error) {
