@@ -200,6 +200,11 @@ func (r *Restart) getReady(process int, o launch.Options) (_ *ready, err error) 
 		}
 	}
 	is.suspected = suspects(f)
+	// What others see is filled when the files are as they were. It is read twice.
+	shared := func(r *image.Region) bool { return !snapshot.Private(r) }
+	if err = f.VerifyRegions(context.Background(), shared); err != nil {
+		return nil, err
+	}
 	var later bool
 	if later, is.forbidden = r.comesLater(o, f); later {
 		if len(is.suspected) > 0 {
@@ -211,9 +216,7 @@ func (r *Restart) getReady(process int, o launch.Options) (_ *ready, err error) 
 		return nil, err
 	}
 	is.filled = true
-	// What others see is filled when the files are as they were. It is read twice.
-	err = f.VerifyRegions(context.Background(), func(r *image.Region) bool { return !snapshot.Private(r) })
-	return is, err
+	return is, nil
 }
 
 // drop gives back what there is.
