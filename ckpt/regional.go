@@ -181,7 +181,7 @@ func newRegional(o launch.Options, log *zap.Logger) (*Job, error) {
 	if o.Restart == "" {
 		return j, nil
 	}
-	o.Fallback = o.Fallback && log.Core().Enabled(zap.WarnLevel) // see Restart.candidates
+	o.Fallback = o.Fallback && heard(log) // see Restart.candidates
 	r, err := findRestart(o)
 	if err != nil {
 		return nil, err

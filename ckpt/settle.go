@@ -67,7 +67,7 @@ func (r *Restart) settle(h Host, o launch.Options, rt Runtime, log *zap.Logger) 
 	}
 	var mine choice
 	if process == 0 {
-		mine = r.candidates(o, log.Core().Enabled(zap.WarnLevel))
+		mine = r.candidates(o, heard(log))
 	}
 	words, err := gatherWords(rt, mine)
 	if err != nil {
@@ -138,6 +138,9 @@ func (b *rebuilding) take(e candidate, others bool) (done levels.Outcome, err er
 	}
 	return done, err
 }
+
+// heard tells whether warnings are read by somebody.
+func heard(logger *zap.Logger) bool { return logger.Core().Enabled(zap.WarnLevel) }
 
 // candidates lists the epoch that was asked for and, unless it was named, older ones of the same job. heard: what is
 // logged is read by somebody. A runtime in regions mode decides that, and without it would not know that it goes on from
