@@ -173,3 +173,33 @@ func TestAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestMerge: what this run has no result of comes from the table before; a program that passed then and does
+// not pass natively in this run remains as it was.
+func TestMerge(t *testing.T) {
+	table := filepath.Join(t.TempDir(), "table.json")
+	write(t, table, `[
+ {"abi": "mpich", "folder": "a", "program": "one", "ranks": 1, "way": "native", "outcome": "passes"},
+ {"abi": "mpich", "folder": "a", "program": "one", "ranks": 1, "way": "kill", "outcome": "hangs"},
+ {"abi": "mpich", "folder": "a", "program": "one", "ranks": 1, "env": "X=1", "way": "kill", "outcome": "passes"},
+ {"abi": "mpich", "folder": "a", "program": "slow", "ranks": 1, "way": "native", "outcome": "passes"},
+ {"abi": "mpich", "folder": "a", "program": "slow", "ranks": 1, "way": "exit", "outcome": "fails"}
+]`, 0o644)
+	one, slow := program{ABI: "mpich", Folder: "a", Name: "one", Ranks: 1}, program{ABI: "mpich", Folder: "a", Name: "slow", Ranks: 1}
+	results, err := merge(table, []result{
+		{program: one, Way: "native", Outcome: passes, Revision: "abc"},
+		{program: one, Way: "kill", Outcome: passes, Revision: "abc"},
+		{program: slow, Way: "native", Outcome: hangs, Revision: "abc"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range results {
+		got = append(got, strings.Join([]string{r.Name, r.Env, r.Way, r.Outcome, r.Revision}, "|"))
+	}
+	want := []string{"one||native|passes|abc", "one||kill|passes|abc", "one|X=1|kill|passes|", "slow||native|passes|", "slow||exit|fails|"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
