@@ -177,8 +177,17 @@ func (r *runner) run(p *program, w way, calls int64) (res result, err error) {
 	}
 	out, _ := os.ReadFile(j.out)
 	said, _ := os.ReadFile(j.errors)
-	res.judge(string(out), string(said), exit, hung)
+	res.judge(r.shared(p.ABI, out), r.shared(p.ABI, said), exit, hung)
 	return res, nil
+}
+
+// shared is a text without the place where the suite's sources are on this machine.
+func (r *runner) shared(abi string, text []byte) string {
+	source, err := filepath.EvalSymlinks(filepath.Join(r.suite[abi], "source"))
+	if err != nil {
+		return string(text)
+	}
+	return strings.ReplaceAll(string(text), source+"/", "test/mpi/")
 }
 
 var (

@@ -203,3 +203,20 @@ func TestMerge(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
+
+// TestShared: a table has no paths of the machine on which it was made.
+func TestShared(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "sources/list"), "", 0o644)
+	built := filepath.Join(dir, "built")
+	if err := os.Mkdir(built, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("../sources", filepath.Join(built, "source")); err != nil {
+		t.Fatal(err)
+	}
+	r := runner{suite: map[string]string{"mpich": built}}
+	if got := r.shared("mpich", []byte("one: "+dir+"/sources/attr/one.c:72: no")); got != "one: test/mpi/attr/one.c:72: no" {
+		t.Errorf("%q", got)
+	}
+}
