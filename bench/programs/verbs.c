@@ -2,9 +2,9 @@
 //
 // verbs: what does a call of libibverbs cost natively and under ckptrun, and what a round trip?
 //
-// With "trips" it asks what tcp.c asks of plain sockets. Two queue pairs of one process are connected with each other. Posting a
-// receive and taking a completion that is there are calls that need no network: those tell what the front adds. The others
-// go once through the adapter.
+// With "trips" it asks what tcp.c asks of plain sockets, with "stream" for bandwidth alone. Two queue pairs of one
+// process are connected with each other. Posting a receive and taking a completion that is there are calls that
+// need no network: those tell what the front adds. The others go once through the adapter.
 #include "verbs.h"
 
 enum { MANY = 64, LARGE = 64 << 10, WINDOW = 16 };
@@ -94,6 +94,10 @@ int main(int argc, char **argv) {
     if (argc > 2 && strcmp(argv[2], "trips") == 0) {
         MEASURE(&m, "8 bytes", 4, trip(a, IBV_WR_RDMA_WRITE, 8));
         MEASURE(&m, "64 KiB", 1, trip(a, IBV_WR_RDMA_WRITE, LARGE));
+        return 0;
+    }
+    if (argc > 2 && strcmp(argv[2], "stream") == 0) {
+        stream(&m, a, "write of 64 KiB, 16 under way");
         return 0;
     }
     calls(&m, "post a receive", 0);

@@ -2,7 +2,7 @@
 //
 // trap.c: makes the kernel hand us the upper half's system calls.
 //
-// seccomp: a filter looks at the number first, and at the instruction pointer only for numbers that are
+// seccomp: a filter looks for the number first, and at the instruction pointer only for numbers that are
 // emulated. All other calls cost what they cost without ckptrun (docs/split-process.md, "System calls").
 // --trap sud: Syscall User Dispatch traps all calls from below the end of the arena, without a selector; it
 // is armed per thread.
@@ -29,83 +29,132 @@
 #define MADV_GUARD_INSTALL 102
 #endif
 #define FIELD(name) ((uint32_t)offsetof(struct seccomp_data, name))
-#define LOAD(off) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, off)
-#define JEQ(v, t, f) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, v, t, f)
-#define JGE(v, t, f) BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, v, t, f)
-#define RET(v) BPF_STMT(BPF_RET | BPF_K, v)
+#define LOAD(off) (struct sock_filter) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, off)
+#define AND(v) (struct sock_filter) BPF_STMT(BPF_ALU | BPF_AND | BPF_K, v)
+#define JEQ(v, t, f) (struct sock_filter) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, v, t, f)
+#define JGE(v, t, f) (struct sock_filter) BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, v, t, f)
+#define JSET(v, t, f) (struct sock_filter) BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, v, t, f)
+#define JUMP(k) (struct sock_filter) BPF_STMT(BPF_JMP | BPF_JA, k)
+#define RET(v) (struct sock_filter) BPF_STMT(BPF_RET | BPF_K, v)
+
+// What the filter does with a number: let it through, look at where it was made, or at an argument first.
+enum { PASS, LOOK, CONDITIONS_FROM };
+static const uint32_t conditional[] = {SYS_futex, SYS_fcntl, SYS_newfstatat, SYS_statx,
+                                       SYS_ioctl, SYS_prctl, SYS_madvise};
+enum { CONDITIONS = sizeof conditional / sizeof *conditional };
+
+// Numbers that are treated alike, from one on until the next range.
+struct range {
+    uint32_t from;
+    int what;
+};
+enum { RANGES = 256, CODE = 1024 };
+
+static struct sock_filter code[CODE];
+static unsigned length;
+
+static unsigned emit(struct sock_filter f) {
+    code[length] = f;
+    return length++;
+}
+
+static int treatment(uint32_t nr) {
+    for (int i = 0; i < CONDITIONS; i++)
+        if (conditional[i] == nr) return CONDITIONS_FROM + i;
+    return nr == NR_ATTENTION || (nr < TRAPS && traps[nr].fn && !traps[nr].when) ? LOOK : PASS;
+}
+
+static int make_ranges(struct range *r) {
+    int ranges = 0;
+    static const uint32_t last[] = {NR_ATTENTION, NR_ATTENTION + 1};
+    for (uint32_t i = 0; i < TRAPS + 2; i++) {
+        uint32_t nr = i < TRAPS ? i : last[i - TRAPS];
+        int what = treatment(nr);
+        if (ranges && r[ranges - 1].what == what) continue;
+        if (ranges == RANGES) return -1;
+        r[ranges++] = (struct range){nr, what};
+    }
+    return ranges;
+}
+
+// A binary search: the lower half's own calls go through here, too, and those that a list has at its end, as
+// epoll_wait, are the ones that a library makes most. Leaves that do not end at once jump to what is made
+// later, by the what that stands in k until then.
+static void search(const struct range *r, int ranges) {
+    if (ranges == 1) {
+        emit(r->what == PASS ? RET(SECCOMP_RET_ALLOW) : JUMP((uint32_t)r->what));
+        return;
+    }
+    int half = ranges / 2;
+    unsigned left = 2u * (unsigned)half - 1; // instructions
+    emit(JGE(r[half].from, (uint8_t)left, 0));
+    search(r, half);
+    search(r + half, ranges - half);
+}
 
 static const char *arm_seccomp(void) {
-    static struct sock_filter code[256];
     static char why[200];
-    unsigned n = 0;
-    // Layout: head, one test a number, tests of the numbers with conditions, allow, the conditions,
-    // test of the address.
-    enum { CONDITIONS = 7 };
-    static const uint32_t numbers[CONDITIONS] = {SYS_futex, SYS_fcntl, SYS_newfstatat, SYS_statx,
-                                                 SYS_ioctl, SYS_prctl, SYS_madvise};
-    unsigned jump[CONDITIONS];
-    struct sock_filter *pending[24];
+    static struct range ranges[RANGES];
+    // Layout: head, the search, the conditions, test of the address.
+    unsigned begins[CONDITIONS_FROM + CONDITIONS];
+    unsigned pending[24];
     unsigned npending = 0;
-    code[n++] = (struct sock_filter)LOAD(FIELD(arch));
-    code[n++] = (struct sock_filter)JEQ(AUDIT_ARCH_X86_64, 1, 0);
-    code[n++] = (struct sock_filter)RET(SECCOMP_RET_ALLOW);
-    code[n++] = (struct sock_filter)LOAD(FIELD(nr));
-    unsigned first = n;
-    for (unsigned nr = 0; nr < TRAPS; nr++)
-        if (traps[nr].fn && !traps[nr].when) code[n++] = (struct sock_filter)JEQ(nr, 0, 0);
-    code[n++] = (struct sock_filter)JEQ(NR_ATTENTION, 0, 0);
-    unsigned last = n;
-    for (unsigned i = 0; i < CONDITIONS; i++) {
-        jump[i] = n;
-        code[n++] = (struct sock_filter)JEQ(numbers[i], 0, 0);
-    }
-    code[n++] = (struct sock_filter)RET(SECCOMP_RET_ALLOW);
+    length = 0;
+    emit(LOAD(FIELD(arch)));
+    emit(JEQ(AUDIT_ARCH_X86_64, 1, 0));
+    emit(RET(SECCOMP_RET_ALLOW));
+    emit(LOAD(FIELD(nr)));
+    unsigned first = length;
+    int count = make_ranges(ranges);
+    if (count < 0) return "internal: more ranges of system calls than the filter has room for";
+    search(ranges, count);
+    unsigned last = length;
 
-#define TRAP_IF(test) (pending[npending++] = &code[n], code[n++] = (struct sock_filter)test)
+#define TRAP_IF(test) (pending[npending++] = emit(test))
     // futex: only waits with a timeout, which the kernel would not restart after parking.
-    code[jump[0]].jt = (uint8_t)(n - jump[0] - 1);
-    code[n++] = (struct sock_filter)LOAD(FIELD(args[3]));
-    code[n++] = (struct sock_filter)JEQ(0, 0, 2);
-    code[n++] = (struct sock_filter)LOAD(FIELD(args[3]) + 4);
-    code[n++] = (struct sock_filter)JEQ(0, 5, 0);
-    code[n++] = (struct sock_filter)LOAD(FIELD(args[1]));
-    code[n++] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, (uint32_t)FUTEX_CMD_MASK);
+    begins[CONDITIONS_FROM + 0] = length;
+    emit(LOAD(FIELD(args[3])));
+    emit(JEQ(0, 0, 2));
+    emit(LOAD(FIELD(args[3]) + 4));
+    emit(JEQ(0, 5, 0));
+    emit(LOAD(FIELD(args[1])));
+    emit(AND((uint32_t)FUTEX_CMD_MASK));
     TRAP_IF(JEQ(FUTEX_WAIT, 0, 0));
     TRAP_IF(JEQ(FUTEX_WAIT_BITSET, 0, 0));
     TRAP_IF(JEQ(FUTEX_LOCK_PI, 0, 0));
-    code[n++] = (struct sock_filter)RET(SECCOMP_RET_ALLOW);
+    emit(RET(SECCOMP_RET_ALLOW));
     // fcntl: commands that make a descriptor, and those that a placeholder would answer.
-    code[jump[1]].jt = (uint8_t)(n - jump[1] - 1);
-    code[n++] = (struct sock_filter)LOAD(FIELD(args[1]));
+    begins[CONDITIONS_FROM + 1] = length;
+    emit(LOAD(FIELD(args[1])));
     TRAP_IF(JEQ(F_DUPFD, 0, 0));
     TRAP_IF(JEQ(F_DUPFD_CLOEXEC, 0, 0));
     TRAP_IF(JEQ(F_GETFD, 0, 0));
     TRAP_IF(JEQ(F_SETFD, 0, 0));
     TRAP_IF(JEQ(F_GETFL, 0, 0));
-    code[n++] = (struct sock_filter)RET(SECCOMP_RET_ALLOW);
+    emit(RET(SECCOMP_RET_ALLOW));
     // newfstatat and statx: only of a descriptor (AT_EMPTY_PATH), which may be a placeholder.
     static const uint32_t flags[2] = {FIELD(args[3]), FIELD(args[2])};
     for (unsigned i = 0; i < 2; i++) {
-        code[jump[2 + i]].jt = (uint8_t)(n - jump[2 + i] - 1);
-        code[n++] = (struct sock_filter)LOAD(flags[i]);
-        TRAP_IF(BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, AT_EMPTY_PATH, 0, 0));
-        code[n++] = (struct sock_filter)RET(SECCOMP_RET_ALLOW);
+        begins[CONDITIONS_FROM + 2 + i] = length;
+        emit(LOAD(flags[i]));
+        TRAP_IF(JSET(AT_EMPTY_PATH, 0, 0));
+        emit(RET(SECCOMP_RET_ALLOW));
     }
     // ioctl: requests that make a descriptor.
-    code[jump[4]].jt = (uint8_t)(n - jump[4] - 1);
-    code[n++] = (struct sock_filter)LOAD(FIELD(args[1]));
+    begins[CONDITIONS_FROM + 4] = length;
+    emit(LOAD(FIELD(args[1])));
     TRAP_IF(JEQ(TIOCGPTPEER, 0, 0));
     TRAP_IF(JEQ(NS_GET_USERNS, 0, 0));
     TRAP_IF(JEQ(NS_GET_PARENT, 0, 0));
-    code[n++] = (struct sock_filter)RET(SECCOMP_RET_ALLOW);
+    emit(RET(SECCOMP_RET_ALLOW));
     // prctl: what the kernel knows of a thread's end is ckptrun's.
-    code[jump[5]].jt = (uint8_t)(n - jump[5] - 1);
-    code[n++] = (struct sock_filter)LOAD(FIELD(args[0]));
+    begins[CONDITIONS_FROM + 5] = length;
+    emit(LOAD(FIELD(args[0])));
     TRAP_IF(JEQ(PR_GET_TID_ADDRESS, 0, 0));
-    code[n++] = (struct sock_filter)RET(SECCOMP_RET_ALLOW);
+    emit(RET(SECCOMP_RET_ALLOW));
     // madvise: what hides memory from forks; what gives memory back, where that may have been missing.
-    code[jump[6]].jt = (uint8_t)(n - jump[6] - 1);
-    code[n++] = (struct sock_filter)LOAD(FIELD(args[2]));
+    begins[CONDITIONS_FROM + 6] = length;
+    emit(LOAD(FIELD(args[2])));
     TRAP_IF(JEQ(MADV_DONTFORK, 0, 0));
     TRAP_IF(JEQ(MADV_WIPEONFORK, 0, 0));
     if (host.restarted_lazily) {
@@ -113,16 +162,17 @@ static const char *arm_seccomp(void) {
         TRAP_IF(JEQ(MADV_DONTNEED_LOCKED, 0, 0));
         TRAP_IF(JEQ(MADV_GUARD_INSTALL, 0, 0));
     }
-    code[n++] = (struct sock_filter)RET(SECCOMP_RET_ALLOW);
-    if (n - first > 255) return "internal: the filter is too long for its jumps";
-    for (unsigned i = first; i < last; i++) code[i].jt = (uint8_t)(n - i - 1);
-    for (unsigned i = 0; i < npending; i++) pending[i]->jt = (uint8_t)(&code[n] - pending[i] - 1);
-    code[n++] = (struct sock_filter)LOAD(FIELD(instruction_pointer) + 4);
-    code[n++] = (struct sock_filter)JGE((uint32_t)(ARENA >> 32), 0, 1);
-    code[n++] = (struct sock_filter)JGE((uint32_t)(ARENA_END >> 32), 0, 1);
-    code[n++] = (struct sock_filter)RET(SECCOMP_RET_ALLOW);
-    code[n++] = (struct sock_filter)RET(SECCOMP_RET_TRAP);
-    struct sock_fprog prog = {.len = (unsigned short)n, .filter = code};
+    emit(RET(SECCOMP_RET_ALLOW));
+    begins[LOOK] = length;
+    for (unsigned i = first; i < last; i++)
+        if (code[i].code == (BPF_JMP | BPF_JA)) code[i].k = begins[code[i].k] - i - 1;
+    for (unsigned i = 0; i < npending; i++) code[pending[i]].jt = (uint8_t)(length - pending[i] - 1);
+    emit(LOAD(FIELD(instruction_pointer) + 4));
+    emit(JGE((uint32_t)(ARENA >> 32), 0, 1));
+    emit(JGE((uint32_t)(ARENA_END >> 32), 0, 1));
+    emit(RET(SECCOMP_RET_ALLOW));
+    emit(RET(SECCOMP_RET_TRAP));
+    struct sock_fprog prog = {.len = (unsigned short)length, .filter = code};
     // With privilege, setuid programs that the program starts work; without, they lose their setuid bit.
     if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) == 0) return NULL;
     if (errno == EACCES) {
