@@ -45,6 +45,10 @@ $(BENCH_DIR)/moment.o: bench/programs/moment.c capi/canon/gen/zz_numbers.h $(BEN
 	@mkdir -p $(@D)
 	$(CC) $(BENCH_FLAGS) -fPIC -c -o $@ $<
 
+$(BENCH_DIR)/moment-fortran.o: bench/programs/moment.c capi/canon/gen/zz_numbers.h $(BENCH_DEPS)
+	@mkdir -p $(@D)
+	$(CC) $(BENCH_FLAGS) -DMOMENT_BELOW_P -fPIC -c -o $@ $<
+
 # $(call bench_programs,NAME,COMPILER)
 define bench_programs
 $(BENCH_DIR)/%.$(1): bench/programs/%.c $(BENCH_DEPS)

@@ -16,10 +16,12 @@
 # CHECKOUT/mpich and CHECKOUT/openmpi are build folders of the suite, with its programs, and a link "source"
 # to its sources, where lists of programs are that the build does not write.  Programs must have been linked by
 # bench/mpichsuite/link.sh with build/bench/moment.o (make build/bench/moment.o), the tool that raises the
-# signal: as linkers, say, "bench/mpichsuite/link.sh build/bench/moment.o mpicc.mpich".
+# signal: as linkers, say, "bench/mpichsuite/link.sh build/bench/moment.o mpicc.mpich". Fortran libraries call
+# MPI's names with a P: those of Open MPI and mpi_f08 of MPICH want build/bench/moment-fortran.o in its place.
 #
 # OPTIONS are those of bench/mpichsuite (-h lists them).  WORK is where results are kept between runs
-# (build/mpich_suite); without it a run begins anew.
+# (build/mpich_suite); without it a run begins anew. The table keeps the results of the one before for what
+# this run does not reach, unless -merge= is given; each has the commit that it is of.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -45,4 +47,5 @@ done
 
 cd "$here"
 exec go run ./bench/mpichsuite -build build -mpich "$checkout/mpich" -openmpi "$checkout/openmpi" -state "$work/results" \
-    -reasons bench/mpichsuite/reasons.txt -report bench/results/mpich_suite "$@"
+    -reasons bench/mpichsuite/reasons.txt -notes bench/mpichsuite/notes.md -report bench/results/mpich_suite \
+    -merge bench/results/mpich_suite.json -revision "$(git rev-parse --short=10 HEAD 2>/dev/null || true)" "$@"

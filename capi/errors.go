@@ -61,7 +61,7 @@ func codeOf(err error) C.int {
 		return coded.code
 	case errors.As(err, &refused), errors.As(err, &held):
 		return C.CKPT_E_STATE
-	case errors.As(err, &corrupt), errors.Is(err, vid.ErrCorrupt):
+	case errors.As(err, &corrupt), errors.Is(err, vid.ErrCorrupt), ckpt.EpochLost(err):
 		return C.CKPT_E_CORRUPT
 	case errors.As(err, &version):
 		return C.CKPT_E_VERSION

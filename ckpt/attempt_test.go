@@ -76,7 +76,7 @@ func TestCommit(t *testing.T) {
 			if m.Ranks != 1 || m.Program != "/bin/program" || m.MPI.Name != "none" || m.TotalSeconds <= 0 || m.StopSeconds < 0 {
 				t.Errorf("manifest %+v", m)
 			}
-			r, err := OpenRestart(o.Dir)
+			r, err := OpenRestart(o.Dir, true)
 			if err != nil {
 				t.Fatal(err)
 			}

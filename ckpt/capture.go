@@ -348,10 +348,11 @@ func (a *attempt) keepFiles(all []captureReport) {
 	}
 }
 
-// lastingError is a refusal for a reason that stays until the program itself removes it.
+// lastingError is a refusal for a reason that stays until the program itself removes it, or the disk answers.
 type lastingError struct {
 	*control.RefusedError
 	reasons []string // those that stay
+	disk    bool     // the disk does not answer
 }
 
 func (e *lastingError) Unwrap() error { return e.RefusedError }
@@ -377,7 +378,7 @@ func capturedEverywhere(all []captureReport) error {
 		return fmt.Errorf("checkpoint failed: %s", failed[0])
 	}
 	if len(lasting) > 0 {
-		return &lastingError{&control.RefusedError{Reasons: refused}, lasting}
+		return &lastingError{RefusedError: &control.RefusedError{Reasons: refused}, reasons: lasting}
 	}
 	if len(refused) > 0 {
 		return &control.RefusedError{Reasons: refused}

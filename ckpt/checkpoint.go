@@ -48,7 +48,7 @@ func (c *controlled) Checkpoint(ctx context.Context, r control.Request, progress
 	}
 	j.asking.Lock()
 	defer j.asking.Unlock()
-	q := &request{ctx: ctx, waiting: waiting, then: r.Then, asked: time.Now(), progress: progress}
+	q := &request{ctx: ctx, waiting: waiting, then: r.Then, asked: time.Now(), alone: r.Unattended, progress: progress}
 	if j.crowd != nil {
 		return j.persist(q, j.interruptAll, func(try int) time.Duration { return min(retryAfter<<min(try, 6), time.Second) })
 	}
@@ -64,6 +64,7 @@ type request struct {
 	waiting  context.Context // tries that are refused are made until it ends; ctx, or one that ends earlier
 	then     after.Action
 	asked    time.Time
+	alone    bool // nobody waits for the answer
 	progress func(control.Event)
 }
 
@@ -326,14 +327,19 @@ func (a *attempt) park() error {
 	if err != nil {
 		return err
 	}
-	var reasons []string
+	var reasons, disks []string
 	for r, one := range all {
 		if one.Obstacle != "" {
 			reasons = append(reasons, a.prefix(r)+one.Obstacle)
 		}
+		if one.Disk {
+			disks = append(disks, a.prefix(r)+one.Obstacle)
+		}
 	}
-	if len(reasons) > 0 {
-		return &control.RefusedError{Reasons: reasons}
+	if refused := (&control.RefusedError{Reasons: reasons}); len(disks) > 0 {
+		return &lastingError{RefusedError: refused, reasons: disks, disk: true}
+	} else if len(reasons) > 0 {
+		return refused
 	}
 	a.then = all[0].Then
 	a.touched = slices.ContainsFunc(all, func(p parkReport) bool { return p.OneSided })

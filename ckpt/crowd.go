@@ -109,7 +109,7 @@ func (j *Job) startTogether() (err error) {
 	}
 	defer m.Close()
 	rt := &plain{ranks: crowdMeeting{m}}
-	if _, err := ownTogether(j.host, rt, func() (int, error) { return 0, take() }); err != nil {
+	if err := ownTogether(j.host, rt, take); err != nil {
 		return err
 	}
 	if err := j.joinTogether(rt); err != nil {
@@ -144,16 +144,13 @@ func continueTogether(h Host, o launch.Options, r *Restart, log *zap.Logger) (_ 
 	}
 	defer m.Close()
 	rt := &plain{ranks: crowdMeeting{m}}
-	if err = r.sameEpoch(h, o, rt, log); err != nil {
+	if err = r.ownTogether(h, o, rt, log); err != nil {
 		return nil, err
 	}
-	if err = r.settleLevels(h, o, rt, log); err != nil {
+	if err = r.settle(h, o, rt, log); err != nil {
 		return nil, err
 	}
-	j, f, err := beginRestore(h, o, r, m.Rank(), log)
-	if err = errorOfAll(rt, err); err != nil {
-		return nil, err
-	}
+	j, f := beginRestore(h, o, r, log)
 	defer func() { j.doneWith(f) }()
 	if err = j.joinTogether(rt); err != nil {
 		return nil, err

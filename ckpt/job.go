@@ -159,12 +159,11 @@ func Start(h Host, o launch.Options, p launch.Program, log *zap.Logger) (*Job, e
 
 // OpenRuntime makes the job one of all ranks of the runtime. Collective. tables are the virtual ids.
 func (j *Job) OpenRuntime(rt Runtime, tables *vid.Tables) error {
-	_, err := ownTogether(j.host, rt, func() (int, error) {
-		var err error
+	err := ownTogether(j.host, rt, func() (err error) {
 		if j.owned == nil {
 			j.owned, err = own(j.host, j.options, "", j.meta.Program, true, j.log)
 		}
-		return 0, err
+		return err
 	})
 	if err != nil {
 		return err
@@ -310,7 +309,7 @@ func (j *Job) serve() error {
 }
 
 func (j *Job) serveControl() error {
-	if newest, err := j.store.Newest(); err == nil {
+	if newest, _, err := j.store.NewestSound(); err == nil {
 		j.mu.Lock()
 		j.status.Epoch = newest
 		j.mu.Unlock()

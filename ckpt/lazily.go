@@ -26,20 +26,18 @@ import (
 // does, and then a damaged image is found before the program continues.
 const lazyFrom = 64 << 20
 
-// lazily decides whether the memory of f comes while the program runs. If so it returns which regions do, and the
-// loader, not begun, is j.loader.
+// lazily prepares for memory of f that comes while the program runs, unless settle has read it. It returns which regions
+// do, and the loader, not begun, is j.loader.
 //
 // Not in whole mode: calls of the runtime give libckpt addresses of the program's memory, which Go must not touch
 // while it is missing (package lazy).
 func (j *Job) lazily(r *Restart, f *image.File) (func(*image.Region) bool, error) {
-	if _, err := f.Section(sectionVerbs); err == nil { // an adapter wants memory, and does not fault
-		return nil, nil
-	}
-	if wants := r.wantsLazy(j.options); wants == nil || !wants(f.Bytes()+f.SharedBytes()) {
+	if r.ready.filled {
+		j.tellForbidden(r.ready.forbidden)
 		return nil, nil
 	}
 	l, err := lazy.New(f, lazy.Options{
-		Failed: func(err error) { j.memoryLost(r, err) },
+		Failed: func(err error) { j.memoryLost(r, f, err) },
 		Loaded: func() {
 			j.host.Lazy(false)
 			go func() {
@@ -49,10 +47,8 @@ func (j *Job) lazily(r *Restart, f *image.File) (func(*image.Region) bool, error
 		},
 		Huge: func(i int) bool { return snapshot.Huge(f, i) },
 	})
-	if errors.Is(err, userfault.ErrForbidden) {
-		if j.meta.Rank == 0 {
-			j.log.Warn("memory is read before the program continues, not on first touch: "+userfault.Advice+"; or choose --restart-mode eager", zap.Error(err))
-		}
+	if errors.Is(err, userfault.ErrForbidden) { // since the image was checked
+		j.tellForbidden(err)
 		return nil, nil
 	}
 	if err != nil {
@@ -60,6 +56,31 @@ func (j *Job) lazily(r *Restart, f *image.File) (func(*image.Region) bool, error
 	}
 	j.loader = l
 	return l.Has, nil
+}
+
+// tellForbidden says why memory does not come while the program runs. nil: nobody wanted it to.
+func (j *Job) tellForbidden(err error) {
+	if err != nil && j.meta.Rank == 0 {
+		j.log.Warn("memory is read before the program continues, not on first touch: "+userfault.Advice+"; or choose --restart-mode eager", zap.Error(err))
+	}
+}
+
+// comesLater tells whether the memory of an image is to come while the program runs, or why the kernel forbids that.
+func (r *Restart) comesLater(o launch.Options, f *image.File) (later bool, forbidden error) {
+	if _, err := f.Section(sectionVerbs); err == nil { // an adapter wants memory, and does not fault
+		return false, nil
+	}
+	if wants := r.wantsLazy(o); wants == nil || !wants(f.Bytes()+f.SharedBytes()) {
+		return false, nil
+	}
+	fd, err := userfault.Open()
+	if errors.Is(err, userfault.ErrForbidden) {
+		return false, err
+	}
+	if err == nil { // any other error is said when it is used
+		_ = unix.Close(fd)
+	}
+	return true, nil
 }
 
 // wantsLazy tells whether the memory of an image of that many bytes is to come while the program runs; nil: of none.
@@ -108,7 +129,7 @@ func (j *Job) doneWith(f *image.File) {
 
 // memoryLost ends the job: memory of the program cannot be had. Threads that have touched it stand still, and none
 // has seen anything else.
-func (j *Job) memoryLost(r *Restart, err error) {
+func (j *Job) memoryLost(r *Restart, f *image.File, err error) {
 	why := err.Error()
 	corrupt, ok := errors.AsType[*image.CorruptError](err)
 	if ok {
@@ -116,10 +137,22 @@ func (j *Job) memoryLost(r *Restart, err error) {
 	}
 	what := fmt.Sprintf("the job ends: a part of the program's memory cannot be restored, and nothing of it was used: %s; continue from another epoch (`ckptctl ls %s` lists them)",
 		why, r.store.Dir())
-	switch older := r.older(corrupt); {
+	file := f.Name()
+	if ok {
+		file = corrupt.File
+	}
+	older := r.older(corrupt)
+	switch {
 	case ok && r.putAside(corrupt.File):
 		what += "; the damaged image is put aside: the same restart gets it from another level, or takes an older epoch"
-	case older != "":
+		older = ""
+	case suspect(file, err) != nil:
+	case older != "" && !r.named() && j.options.Fallback:
+		what += "; this is noted beside the image: the same restart reads all of it first, and takes an older epoch if it is damaged"
+	default:
+		what += "; this is noted beside the image: the next restart reads all of it before it continues the program"
+	}
+	if older != "" {
 		what += "; " + older
 	}
 	if !j.host.Say(fmt.Sprintf("ckptrun: rank %d: %s", j.meta.Rank, what)) {

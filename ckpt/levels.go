@@ -191,12 +191,36 @@ func (j *Job) recordLevels(m *store.Manifest) {
 
 // retire removes old epochs, here and on the nodes. Rank 0.
 func (j *Job) retire() error {
+	lost := j.lostEpochs()
+	var busy []int
+	if j.levels != nil {
+		busy = j.levels.raiser.busy()
+	}
+	removed, err := j.store.Retire(j.options.Keep, busy...)
+	for _, n := range removed {
+		if why, is := lost[n]; is {
+			j.log.Warn("an epoch that was lost is removed: all that are kept are newer", zap.Int("epoch", n), zap.String("why", why))
+		}
+	}
 	if j.levels == nil {
-		_, err := j.store.Retire(j.options.Keep)
 		return err
 	}
-	_, err := j.store.Retire(j.options.Keep, j.levels.raiser.busy()...)
 	return cmp.Or(j.keepLocal(), err)
+}
+
+// lostEpochs says why restarts have passed over epochs that are still there.
+func (j *Job) lostEpochs() map[int]string {
+	list, err := j.store.Epochs()
+	if err != nil {
+		return nil // Retire says so
+	}
+	lost := map[int]string{}
+	for i := range list {
+		if list[i].Lost() {
+			lost[list[i].Number] = list[i].Manifest.Lost()
+		}
+	}
+	return lost
 }
 
 // keepWord tells leaders which epochs there are.

@@ -104,21 +104,21 @@ func openNamed(rt *plain, o launch.Options, log *zap.Logger) (_ *Job, err error)
 			j.owned.release()
 		}
 	}()
-	if _, err = ownTogether(j.host, rt, func() (int, error) {
+	if err = ownTogether(j.host, rt, func() error {
 		from := ""
 		var distant *Restart
 		if objects.Is(o.Restart) {
 			var err error
 			if distant, err = findRestart(o); err != nil {
-				return 0, err
+				return err
 			}
 		} else if o.Restart != "" {
 			dir, _, err := store.SplitSpec(o.Restart)
 			if err != nil {
-				return 0, err
+				return err
 			}
 			if _, err := store.Open(dir); err != nil {
-				return 0, err
+				return err
 			}
 			from = absolute(dir)
 		}
@@ -128,7 +128,7 @@ func openNamed(rt *plain, o launch.Options, log *zap.Logger) (_ *Job, err error)
 			distant.owned = j.owned
 			err = distant.bring(o, log)
 		}
-		return 0, err
+		return err
 	}); err != nil {
 		return nil, err
 	}
@@ -161,44 +161,50 @@ func (j *Job) Network() *signaling.Network { return j.net }
 
 // ---- what there is -------------------------------------------------------------------------------
 
-// candidates lists the epochs that may be loaded, the newest first. Rank 0.
-func (j *Job) candidates() (dir string, epochs []int, err error) {
+// candidates lists the epochs that may be loaded, the newest first, and says of others why earlier starts could not load
+// them. Rank 0.
+func (j *Job) candidates() (dir string, epochs []int, passed []string, err error) {
 	spec := j.options.Restart
 	if spec == "" {
 		spec = j.options.Dir
 	}
 	dir, only, err := store.SplitSpec(spec)
 	if err != nil {
-		return "", nil, err
+		return "", nil, nil, err
 	}
 	if objects.Is(dir) { // its manifests were brought to the directory
 		dir = j.options.Dir
 	}
 	s, err := store.Open(dir)
 	if err != nil {
-		return "", nil, err
+		return "", nil, nil, err
 	}
 	if only != 0 {
 		_, err := s.Manifest(only)
-		return s.Dir(), []int{only}, err
+		return s.Dir(), []int{only}, nil, err
 	}
 	list, err := s.Epochs()
 	if err != nil {
-		return "", nil, err
+		return "", nil, nil, err
 	}
 	for i := len(list) - 1; i >= 0; i-- {
 		switch e := &list[i]; {
 		case e.Lost(): // an older one was taken, and this one was told of
+			passed = append(passed, e.Manifest.Lost())
 		case e.Committed() && named0(e.Manifest), e.Err != nil:
 			epochs = append(epochs, e.Number)
 		case e.Committed() && len(epochs) == 0:
-			return "", nil, errNotNamed(s.Dir(), e.Manifest)
+			return "", nil, nil, errNotNamed(s.Dir(), e.Manifest)
 		}
 	}
-	if j.options.Restart != "" && len(epochs) == 0 {
-		return "", nil, fmt.Errorf("%s: %w", dir, store.ErrNone)
+	switch {
+	case len(epochs) > 0:
+	case len(passed) > 0:
+		return "", nil, nil, fmt.Errorf("%s: %w: %s", dir, store.ErrLost, lostText(passed))
+	case j.options.Restart != "":
+		return "", nil, nil, fmt.Errorf("%s: %w", dir, store.ErrNone)
 	}
-	return s.Dir(), epochs, nil
+	return s.Dir(), epochs, passed, nil
 }
 
 // named0 tells whether an epoch is of a program that names its state.
@@ -236,14 +242,20 @@ func (j *Job) look() error {
 		Dir    string `json:"dir"`
 		Epochs []int  `json:"epochs"`
 		Spread []int  `json:"spread,omitempty"` // those of them that are, or were, on nodes
+		Older  int    `json:"older,omitempty"`  // the newest one that is not to be taken: --fallback no
 		Error  string `json:"error,omitempty"`
+
+		Passed []string `json:"passed,omitempty"` // what earlier starts could not load
 	}
 	n, mine := j.regional.named, word{}
 	n.lost = nil
 	if j.group.rank() == 0 {
 		var err error
-		if mine.Dir, mine.Epochs, err = j.candidates(); err != nil {
+		if mine.Dir, mine.Epochs, mine.Passed, err = j.candidates(); err != nil {
 			mine.Error = err.Error()
+		}
+		if len(mine.Epochs) > 1 && !j.options.Fallback {
+			mine.Older, mine.Epochs = mine.Epochs[1], mine.Epochs[:1]
 		}
 		mine.Spread = spreadOf(mine.Dir, mine.Epochs)
 	}
@@ -254,7 +266,9 @@ func (j *Job) look() error {
 	if all[0].Error != "" {
 		return errors.New(all[0].Error)
 	}
-	dir, passed := all[0].Dir, []int{}
+	dir := all[0].Dir
+	var lost []candidate // as far as files are damaged or gone
+	var why []string
 	var nodes *bringing
 	defer func() { nodes.close() }()
 	for _, epoch := range all[0].Epochs {
@@ -271,28 +285,43 @@ func (j *Job) look() error {
 		}
 		if err == nil {
 			s, err = await(j.runtime.Progress, func() (*source, error) { return j.openSource(dir, epoch, nodes.local(), spread) })
-			err = j.together(err)
-		} else if !isLost(err) {
+			err = oneVoice(j.runtime, j.group.size(), err)
+		} else if _, gone := lostOf(err); !gone {
 			return err
 		}
 		if err == nil {
 			n.from = s
-			if nodes != nil {
-				nodes.settled(s.manifest, passed, n.lost)
-			}
+			j.settled(s, nodes, lost, why)
 			return nil
 		}
 		s.close()
-		passed = append(passed, epoch)
 		n.lost = append(n.lost, fmt.Sprintf("epoch %d cannot be loaded (%v)", epoch, err))
+		if _, gone := lostOf(err); gone {
+			lost, why = append(lost, candidate{Epoch: epoch}), append(why, n.lost[len(n.lost)-1])
+		}
 		if j.group.rank() == 0 {
 			j.log.Warn(n.lost[len(n.lost)-1])
 		}
 	}
+	if older := all[0].Older; older != 0 {
+		return fmt.Errorf("%s; an older epoch is there: CKPT_RESTART=%s@%d", strings.Join(n.lost, "; "), dir, older)
+	}
 	if len(n.lost) > 0 {
-		return fmt.Errorf("%s; there is no other one: mend it, or give the program another directory, by CKPT_DIR", strings.Join(n.lost, "; "))
+		return fmt.Errorf("%s; there is no other one: mend it, or give the program another directory, by CKPT_DIR", strings.Join(append(all[0].Passed, n.lost...), "; "))
 	}
 	return nil
+}
+
+// settled says what was done to have an epoch here, and notes which newer ones cannot be had.
+func (j *Job) settled(s *source, nodes *bringing, lost []candidate, why []string) {
+	if j.group.rank() != 0 {
+		return
+	}
+	r := &Restart{store: s.store, manifest: s.manifest, owned: j.owned}
+	if nodes != nil {
+		r.tellSettled(nil, nodes.done, j.log)
+	}
+	r.markLost(lost, why)
 }
 
 // together returns the error of the first rank that has one, on all ranks. Collective.

@@ -167,20 +167,14 @@ func (j *Job) newBringing(dir string) (*bringing, error) {
 // bring has each node get the images that its ranks load, each checked as a whole. Collective; *levels.LostError on all
 // ranks when that cannot be done.
 func (n *bringing) bring(epoch int) error {
-	m, done, err := n.b.try(epoch)
-	n.done = done
-	if lost, is := errors.AsType[*levels.LostError](err); is {
-		err = fmt.Errorf("%w%s", lost, damagedText(done))
-	}
+	chain, err := n.b.manifests(epoch, true)
 	if err == nil {
-		n.r.manifest = m
+		n.done, err = n.b.bring(epoch, chain)
+	}
+	if _, is := lostOf(err); is {
+		err = fmt.Errorf("%w%s", err, damagedText(n.done))
 	}
 	return err
-}
-
-func isLost(err error) bool {
-	_, is := errors.AsType[*levels.LostError](err)
-	return is
 }
 
 // local is the local directory of this node.
@@ -189,16 +183,6 @@ func (n *bringing) local() string {
 		return ""
 	}
 	return n.b.l.place.Dir
-}
-
-// settled says what was done, and notes which newer epochs cannot be had. why has a sentence for each of them.
-func (n *bringing) settled(m *store.Manifest, passed []int, why []string) {
-	if n.j.group.rank() != 0 {
-		return
-	}
-	n.r.manifest = m
-	n.r.tellSettled(m, nil, n.done, n.j.log)
-	n.r.markLost(passed, why)
 }
 
 func (n *bringing) close() {

@@ -26,7 +26,7 @@ import (
 //
 // A restart knows such an epoch by its manifest. Where the directory has none, rank 0 gets the manifests from the store
 // and puts them into the directory, which it owns; the other ranks have read them from the store before, to know which
-// MPI to start, and read them from the directory afterwards. Files are brought by settleLevels, where no node has them.
+// MPI to start, and read them from the directory afterwards. Files are brought by settle, where no node has them.
 
 // toObjects tells whether level 4 is in an object store.
 func (j *Job) toObjects() bool { return j.options.Object.Bucket != "" }
@@ -193,7 +193,7 @@ func findDistant(o launch.Options, place objects.Place, named int) (*Restart, er
 		case e.Committed():
 			r.manifest = e.Manifest
 			return r, nil
-		case e.Err != nil && named != 0:
+		case e.Err != nil && (named != 0 || !o.Fallback):
 			return nil, e.Err
 		case e.Err != nil:
 			d.said = append(d.said, fmt.Sprintf("epoch %d is lost: %v", e.Number, e.Err))
@@ -218,8 +218,8 @@ func findRestart(o launch.Options) (*Restart, error) {
 		}
 		return findDistant(o, place, named)
 	}
-	r, err := OpenRestart(o.Restart)
-	if err == nil || o.Object.Bucket == "" || !errors.Is(err, store.ErrNone) && !errors.Is(err, fs.ErrNotExist) {
+	r, err := OpenRestart(o.Restart, o.Fallback)
+	if err == nil || o.Object.Bucket == "" || !errors.Is(err, store.ErrNone) && !errors.Is(err, store.ErrLost) && !errors.Is(err, fs.ErrNotExist) {
 		return r, err
 	}
 	_, named, serr := store.SplitSpec(o.Restart)

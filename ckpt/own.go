@@ -203,10 +203,9 @@ func awaitOwner(o launch.Options, from string, logger *zap.Logger) error {
 	return err
 }
 
-// ownWord is what rank 0 tells the others: whether it owns the directories, and the epoch of a restart.
+// ownWord is what rank 0 tells the others: whether it owns the directories.
 type ownWord struct {
 	Error string `json:"error,omitempty"`
-	Epoch int    `json:"epoch,omitempty"`
 }
 
 // ownWordBytes is room for a sentence; the runtime's all-gather takes the same number from every rank.
@@ -214,10 +213,10 @@ const ownWordBytes = 2048
 
 // ownTogether has rank 0 call take, and returns the result on every rank. An error is told to the user before.
 // Collective.
-func ownTogether(h Host, rt Runtime, take func() (int, error)) (epoch int, err error) {
+func ownTogether(h Host, rt Runtime, take func() error) (err error) {
 	var word ownWord
 	if rt.Rank() == 0 {
-		if word.Epoch, err = take(); err != nil {
+		if err = take(); err != nil {
 			err = say(h, err)
 			word.Error = err.Error()
 		}
@@ -228,15 +227,15 @@ func ownTogether(h Host, rt Runtime, take func() (int, error)) (epoch int, err e
 	}
 	all, gerr := rt.Allgather(append(b, bytes.Repeat([]byte{' '}, ownWordBytes-len(b))...))
 	if err = errors.Join(err, gerr); err != nil || rt.Rank() == 0 {
-		return word.Epoch, err
+		return err
 	}
 	if err := json.Unmarshal(all[0], &word); err != nil {
-		return 0, fmt.Errorf("what rank 0 says of the directory of the checkpoints: %w", err)
+		return fmt.Errorf("what rank 0 says of the directory of the checkpoints: %w", err)
 	}
 	if word.Error != "" {
-		return 0, &SaidError{fmt.Errorf("rank 0: %s", word.Error)}
+		return &SaidError{fmt.Errorf("rank 0: %s", word.Error)}
 	}
-	return word.Epoch, nil
+	return nil
 }
 
 // check says whether the job still owns all its directories.

@@ -19,6 +19,7 @@ const (
 // parkReport is what a rank says once its program is stopped, or cannot be.
 type parkReport struct {
 	Obstacle string       `json:"obstacle,omitempty"`
+	Disk     bool         `json:"disk,omitempty"` // the obstacle is a disk that does not answer
 	OneSided bool         `json:"onesided,omitempty"`
 	Synced   bool         `json:"synced,omitempty"`
 	Then     after.Action `json:"then,omitempty"` // rank 0: what was asked for
@@ -51,9 +52,10 @@ func (a *attempt) parkHere() parkReport {
 	mine.SysV = a.lookSysV()
 	mine.Segments = j.signals.Segments().Held()
 	mine.Obstacle = j.slow.obstacle()
+	mine.Disk = mine.Obstacle != ""
 	// A rank that has withdrawn has let its program go on, which may be anywhere now.
 	if a.async && !j.clock.Safe(a.clock) {
-		mine.Obstacle = errWithdrawn.Error()
+		mine.Obstacle, mine.Disk = errWithdrawn.Error(), false
 	}
 	if j.runtime == nil || j.embedded != nil { // an embedded one was asked before
 		return mine
@@ -66,7 +68,7 @@ func (a *attempt) parkHere() parkReport {
 		mine.Synced = j.runtime.Synchronous()
 	})
 	if err != nil {
-		mine.Obstacle = err.Error()
+		mine.Obstacle, mine.Disk = err.Error(), false
 	}
 	return mine
 }

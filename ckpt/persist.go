@@ -16,14 +16,15 @@ const (
 	backOff = 20 * time.Millisecond
 	// retryAfter is the pause for a program without MPI, which is interrupted wherever it is.
 	retryAfter = 5 * time.Millisecond
-	// lastingAfter is how long a reason that only the program can remove must have been there, try after try, for
-	// the answer to be given before the time of the request is over.
+	// lastingAfter is how long a reason that only the program can remove, or a disk that does not answer, must have
+	// been there, try after try, for the answer to be given before the time of the request is over.
 	lastingAfter = 2 * time.Second
 )
 
 // persist tries until there is an epoch or cannot be one. A RefusedError says that another try may succeed, for
 // example once a child has ended or a window is closed. Where a reason is one that stays, such as an open socket, the
-// program has lastingAfter to remove it.
+// program has lastingAfter to remove it. So has a disk to answer, but where nobody waits for ours: a signal asks before
+// the job is ended, and the disk may come back until then.
 func (j *Job) persist(q *request, try func(*request) outcome, pause func(try int) time.Duration) (control.Result, error) {
 	var last *control.RefusedError
 	var stay staying
@@ -44,7 +45,7 @@ func (j *Job) persist(q *request, try func(*request) outcome, pause func(try int
 		}
 		last = refused
 		q.progress(control.Event{Phase: stageStop.String(), Detail: strings.Join(refused.Reasons, "; ")})
-		if stay.tooLong(o.err) {
+		if stay.tooLong(o.err, q.alone) {
 			j.recordFailure(o.err)
 			return control.Result{}, o.err
 		}
@@ -59,15 +60,16 @@ func (j *Job) persist(q *request, try func(*request) outcome, pause func(try int
 	}
 }
 
-// staying is since when reasons that only the program can remove have been there in each try.
+// staying is since when reasons that last have been there in each try.
 type staying map[string]time.Time
 
-// tooLong takes the error of one more try, and says whether the program had lastingAfter to remove one of its reasons.
-func (s *staying) tooLong(err error) bool {
+// tooLong takes the error of one more try, and says whether one of its reasons has been there for lastingAfter. alone:
+// disks have more time.
+func (s *staying) tooLong(err error, alone bool) bool {
 	before := *s
 	*s = staying{}
 	var lasting *lastingError
-	if !errors.As(err, &lasting) {
+	if !errors.As(err, &lasting) || lasting.disk && alone {
 		return false
 	}
 	for _, why := range lasting.reasons {

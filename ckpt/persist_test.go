@@ -66,3 +66,37 @@ func TestReasonGoes(t *testing.T) {
 	}
 	wantEpochs(t, j.store, 1)
 }
+
+// TestStalledDisk: who waits for the answer hears soon that a disk does not answer, with the words that are in the
+// outcome; a request that nobody waits for is served once it does.
+func TestStalledDisk(t *testing.T) {
+	h := newTestHost(t)
+	j := start(t, h, testOptions(filepath.Join(t.TempDir(), "ckpt")))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	answers := make(chan struct{})
+	_, err := patiently(ctx, &j.slow, "writing an image", func() (struct{}, error) { <-answers; return struct{}{}, nil }, nil)
+	if err == nil || j.slow.obstacle() == "" {
+		t.Fatalf("the disk is not stalled: %v", err)
+	}
+	ctx, cancel = context.WithTimeoutCause(t.Context(), patience, control.ErrTimeout)
+	defer cancel()
+	_, err = ask(j, ctx, after.Continue, func(control.Event) {})
+	var refused *control.RefusedError
+	if !errors.As(err, &refused) || ctx.Err() != nil {
+		t.Fatalf("got %v, and the time of the request: %v", err, ctx.Err())
+	}
+	names(t, err.Error(), "the disk has not answered since", "writing an image")
+	if o := last(t, j); o.Error != err.Error() {
+		t.Errorf("the outcome is %q, the answer %q", o.Error, err)
+	}
+	h.wantRunning()
+	go func() {
+		time.Sleep(lastingAfter + lastingAfter/2)
+		close(answers)
+	}()
+	if _, err := (*controlled)(j).Checkpoint(ctx, control.Request{Then: after.Continue, Unattended: true}, func(control.Event) {}); err != nil {
+		t.Error(err)
+	}
+	wantEpochs(t, j.store, 1)
+}

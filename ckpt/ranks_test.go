@@ -183,7 +183,7 @@ func TestRanksCommit(t *testing.T) {
 		}
 	}
 	wantEpochs(t, all[0].store, 1, 2)
-	r, err := OpenRestart(all[0].store.Dir() + "@1")
+	r, err := OpenRestart(all[0].store.Dir()+"@1", true)
 	if err != nil {
 		t.Fatal(err)
 	}

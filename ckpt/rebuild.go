@@ -10,9 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -24,9 +22,8 @@ import (
 	"github.com/libckpt/libckpt/rails/signaling"
 )
 
-// A restart with local directories. The nodes of now tell what they have. The newest epoch of which each node can get
-// what it needs is taken; what is missing on a node is fetched from another one, or computed from parities, before
-// anything of the program is touched. If none is left of an epoch, an older one is taken, and the user is told.
+// A restart with local directories. The nodes of now tell what they have; what is missing on a node of an epoch is fetched
+// from another one, or computed from parities, before anything of the program is touched. Which epoch that is: settle.go.
 
 // gatherAny is an all-gather of values of any length. Collective.
 func gatherAny(rt Runtime, mine []byte) ([][]byte, error) {
@@ -82,130 +79,12 @@ func gatherWords[T any](rt Runtime, mine T) ([]T, error) {
 	return out, nil
 }
 
-// choice is what rank 0 has all look at: the epochs that could be continued, newest first.
-type choice struct {
-	Epochs []int  `json:"epochs,omitempty"`
-	Error  string `json:"error,omitempty"`
-}
-
-// settleLevels finds the epoch that is continued, and has its images brought to where they are needed. Afterwards all
-// ranks have the same manifest, and open finds their images. rt is nil without a runtime. Collective.
-func (r *Restart) settleLevels(h Host, o launch.Options, rt Runtime, log *zap.Logger) error {
-	process, processes := 0, 1
-	if rt != nil {
-		process, processes = rt.Rank(), rt.Ranks()
-	}
-	var mine choice
-	if process == 0 {
-		mine = r.candidates()
-	}
-	words, err := gatherWords(rt, mine)
-	if err != nil {
-		return err
-	}
-	c := words[0]
-	if c.Error != "" {
-		return errors.New(c.Error)
-	}
-	if len(c.Epochs) == 0 {
-		return nil // all is in the directory
-	}
-	host, _ := os.Hostname()
-	set := ""
-	if process == 0 {
-		if m, err := r.store.Manifest(c.Epochs[0]); err == nil && m.Levels != nil {
-			set = m.Levels.Set
-		}
-		set = setOr(set, r.store.Dir())
-	}
-	l, err := meetPlaces(o, host, process, set, func(_ int, w placeWord) ([]placeWord, error) { return gatherWords(rt, w) })
-	if err != nil {
-		return r.sayOnce(h, process, err)
-	}
-	if l == nil {
-		l = &leveled{}
-	}
-	b := &rebuilding{r: r, rt: rt, l: l, options: o, process: process, processes: processes, log: log}
-	b.node, _ = ownPlace(o, host, process)
-	b.later = r.later(o)
-	defer b.close()
-	var lost []string
-	for i, e := range c.Epochs {
-		m, done, err := b.try(e)
-		var gone *levels.LostError
-		if errors.As(err, &gone) {
-			lost = append(lost, fmt.Sprintf("epoch %d is lost: %v", e, gone)+damagedText(done))
-			if i+1 < len(c.Epochs) {
-				continue
-			}
-			err = fmt.Errorf("%w: %s", store.ErrNone, lostText(lost))
-		}
-		if err != nil {
-			return r.sayOnce(h, process, err)
-		}
-		r.manifest, r.store = m, r.store.WithLocal(l.place.Dir)
-		if m.Levels != nil && l.place.Dir != "" {
-			r.aside = filepath.Join(l.place.Dir, m.Levels.Set)
-		}
-		if process == 0 {
-			r.tellSettled(m, lost, done, log)
-			r.markLost(c.Epochs[:i], lost)
-		}
-		return nil
-	}
-	return nil
-}
-
 // setOr is the set, or one for the directory.
 func setOr(set, dir string) string {
 	if set == "" {
 		set, _ = levels.SetName(dir) // without one no local file is found
 	}
 	return set
-}
-
-// sayOnce has rank 0 tell the user of an error that all ranks have.
-func (r *Restart) sayOnce(h Host, process int, err error) error {
-	if process == 0 {
-		return say(h, err)
-	}
-	return &SaidError{err}
-}
-
-// candidates lists the epoch that was asked for and, unless it was named, older ones of the same job; none, when that
-// is in the directory as a whole.
-func (r *Restart) candidates() choice {
-	// An epoch that is lost is found to be so by try, or, when no node has anything, where images are opened: both say
-	// what is gone, and look for an older epoch.
-	chain, _ := r.needed(r.manifest)
-	local := false
-	for _, m := range chain {
-		local = local || m.Levels != nil || m.Objects != nil
-	}
-	if !local {
-		return choice{}
-	}
-	c := choice{Epochs: []int{r.manifest.Epoch}}
-	if _, named, err := store.SplitSpec(r.spec); err != nil || named != 0 {
-		return c
-	}
-	list, err := r.store.Epochs()
-	if err != nil {
-		return choice{Error: err.Error()}
-	}
-	for i := len(list) - 1; i >= 0; i-- {
-		if e := &list[i]; e.Committed() && !e.Lost() && e.Number < r.manifest.Epoch && r.alike(e.Manifest) {
-			c.Epochs = append(c.Epochs, e.Number)
-		}
-	}
-	return c
-}
-
-// alike tells whether another epoch could be continued by what was started for this one.
-func (r *Restart) alike(m *store.Manifest) bool {
-	was := r.manifest
-	return m.Program == was.Program && m.Mode == was.Mode && m.MPI.ABI == was.MPI.ABI &&
-		(m.MPI.Name == "none") == (was.MPI.Name == "none") && (m.ProcessCount() == was.ProcessCount() || m.Mode == modeRegions)
 }
 
 // needed is an epoch and those that it needs; with an error, as far as they are there.
@@ -240,26 +119,29 @@ type rebuilding struct {
 	place levels.Place
 }
 
-// try gets what each node needs of an epoch. Collective; *levels.LostError on all ranks if that cannot be done.
-func (b *rebuilding) try(epoch int) (*store.Manifest, levels.Outcome, error) {
-	m, err := b.r.store.Manifest(epoch)
-	var chain []*store.Manifest
-	if err == nil {
-		chain, err = b.r.needed(m)
-	}
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	words, gerr := gatherWords(b.rt, text)
-	if gerr != nil {
-		return nil, levels.Outcome{}, gerr
-	}
-	for rank, why := range words {
-		if why != "" {
-			return nil, levels.Outcome{}, &levels.LostError{Losses: []levels.Loss{{Why: fmt.Sprintf("rank %d: %s", rank, why)}}}
+// meet has the processes tell of their local directories. newest is the epoch that is tried first. Collective.
+func (b *rebuilding) meet(newest int) error {
+	host, _ := os.Hostname()
+	set := ""
+	if b.process == 0 {
+		if m, err := b.r.store.Manifest(newest); err == nil && m.Levels != nil {
+			set = m.Levels.Set
 		}
+		set = setOr(set, b.r.store.Dir())
 	}
+	l, err := meetPlaces(b.options, host, b.process, set, func(_ int, w placeWord) ([]placeWord, error) { return gatherWords(b.rt, w) })
+	if l != nil {
+		b.l = l
+	}
+	b.node, _ = ownPlace(b.options, host, b.process)
+	b.later = b.r.later(b.options)
+	return err
+}
+
+// bring gets what each node needs of an epoch, whose chain is that of needed. Collective; *levels.LostError on all ranks
+// if that cannot be done.
+func (b *rebuilding) bring(epoch int, chain []*store.Manifest) (levels.Outcome, error) {
+	m := chain[0]
 	byEpoch := map[int]*store.Manifest{}
 	rebuild := &levels.Rebuild{
 		Place: b.l.place, Node: b.node, Process: b.process, Records: map[int]*levels.Record{},
@@ -311,7 +193,20 @@ func (b *rebuilding) try(epoch int) (*store.Manifest, levels.Outcome, error) {
 			}
 		}
 	}
-	return m, done, err
+	return done, err
+}
+
+// manifests reads the manifest of an epoch on all processes, and those of the epochs that it needs. These may be
+// missing unless all is wanted. Collective; lostOf says yes to the error if one of them cannot be read anywhere.
+func (b *rebuilding) manifests(epoch int, all bool) ([]*store.Manifest, error) {
+	m, err := b.r.store.Manifest(epoch)
+	var chain []*store.Manifest
+	if err == nil {
+		if chain, err = b.r.needed(m); !all {
+			err = nil
+		}
+	}
+	return chain, oneVoice(b.rt, b.processes, err)
 }
 
 // looksAfter tells whether this process is the one of its node that sees to the image of a process that is elsewhere now,
@@ -342,7 +237,7 @@ func imageOf(byEpoch map[int]*store.Manifest, epoch int, file string) (*store.Ma
 	return m, i, nil
 }
 
-// connect makes a network for the files, which ends with settleLevels. Collective.
+// connect makes a network for the files, which ends with settle. Collective.
 func (b *rebuilding) connect() (levels.Dial, error) {
 	if b.rt == nil {
 		return func(int) (levels.Conn, error) { return nil, errors.New("there is no other node") }, nil
@@ -375,73 +270,5 @@ func (b *rebuilding) close() {
 	_, err := await(b.rt.Progress, func() (struct{}, error) { return struct{}{}, b.net.Shutdown(ctx) })
 	if err != nil {
 		b.log.Debug("the network for local files", zap.Error(err))
-	}
-}
-
-// tellSettled says what was lost, and what was taken.
-func (r *Restart) tellSettled(m *store.Manifest, lost []string, done levels.Outcome, logger *zap.Logger) {
-	if len(lost) == 0 && len(done.Damaged) == 0 && len(done.Actions) == 0 {
-		logger.Info("images are where they are needed", zap.Int("epoch", m.Epoch), zap.Int("level", m.Level))
-		return
-	}
-	text := ""
-	if len(lost) > 0 {
-		text = lostText(lost) + "; taken instead: "
-	}
-	text += fmt.Sprintf("epoch %d", m.Epoch)
-	if m.Levels != nil {
-		text += fmt.Sprintf(" (level %d)", m.Level)
-	}
-	switch n := len(done.Actions); {
-	case n == 0:
-		text += ", whose images are all there"
-	default:
-		text += ", with " + strings.Join(done.Actions[:min(n, maxTold)], ", ")
-		if n > maxTold {
-			text += fmt.Sprintf(" and %d more", n-maxTold)
-		}
-	}
-	logger.Warn(text + damagedText(done))
-}
-
-// maxTold bounds the parts of a sentence.
-const maxTold = 4
-
-// lostText names the newest of the lost epochs.
-func lostText(lost []string) string {
-	text := strings.Join(lost[:min(len(lost), maxLost)], "; ")
-	if n := len(lost) - maxLost; n > 0 {
-		text += fmt.Sprintf("; and %d older ones are lost", n)
-	}
-	return text
-}
-
-const maxLost = 3
-
-func damagedText(done levels.Outcome) string {
-	if len(done.Damaged) == 0 {
-		return ""
-	}
-	text := "; not used: " + strings.Join(done.Damaged[:min(len(done.Damaged), maxTold)], "; ")
-	if n := len(done.Damaged) - maxTold; n > 0 {
-		text += fmt.Sprintf(" and %d more", n)
-	}
-	return text
-}
-
-// markLost notes in newer epochs that they cannot be had, so that they do not count when old ones are removed.
-func (r *Restart) markLost(epochs []int, why []string) {
-	s := r.store
-	if r.owned != nil {
-		s = s.Guard(r.owned.check)
-	}
-	for i, e := range epochs {
-		_ = s.Change(e, func(m *store.Manifest) error { // it is found out again otherwise
-			if m.Levels == nil {
-				return errors.New("it has no levels")
-			}
-			m.Levels.Lost = why[i]
-			return nil
-		})
 	}
 }

@@ -138,21 +138,19 @@ func openRegions(rt Embedded, tables *vid.Tables, o launch.Options, bind func() 
 		}
 	}()
 	if s := j.regional.saved; s != nil {
-		err = s.restart.sameEpoch(j.host, o, rt, log)
-		j.owned, j.meta.Epoch = s.restart.owned, s.restart.manifest.Epoch
+		err = s.restart.ownTogether(j.host, o, rt, log)
+		j.owned = s.restart.owned
 		if err == nil {
-			if err = s.restart.settleLevels(j.host, o, rt, log); err == nil {
-				j.meta.Epoch = s.restart.manifest.Epoch
-			}
+			err = s.restart.settle(j.host, o, rt, log)
 		}
+		j.meta.Epoch = s.restart.manifest.Epoch
 		if err == nil && !s.restart.Regions() { // it is a newer one
 			err = errNoRegions(s.restart.manifest, o.Restart)
 		}
 	} else {
-		_, err = ownTogether(j.host, rt, func() (int, error) {
-			var err error
+		err = ownTogether(j.host, rt, func() (err error) {
 			j.owned, err = own(j.host, o, "", j.meta.Program, true, log)
-			return 0, err
+			return err
 		})
 	}
 	if err != nil {
@@ -183,6 +181,7 @@ func newRegional(o launch.Options, log *zap.Logger) (*Job, error) {
 	if o.Restart == "" {
 		return j, nil
 	}
+	o.Fallback = o.Fallback && heard(log) // see Restart.candidates
 	r, err := findRestart(o)
 	if err != nil {
 		return nil, err
@@ -284,7 +283,7 @@ func (s *saved) image(n int) (*savedImage, error) {
 	}
 	f, _, err := s.restart.open(n)
 	if err != nil {
-		return nil, err
+		return nil, s.restart.advise(err)
 	}
 	table, err := readTasks(f)
 	if err == nil && !slices.Equal(table.Ranks(), s.restart.manifest.Images[n].Tasks) {

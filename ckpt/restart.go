@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -28,23 +27,41 @@ type Restart struct {
 	spec     string
 	store    *store.Store
 	manifest *store.Manifest
+	passed   []string // newer epochs that are known to be lost, in words
 	owned    *owned   // rank 0, after Own
 	distant  *distant // nil: the directory has the epoch
 	aside    string   // the folder of epochs in this node's local directory; "": there is none
+	ready    *ready   // after settle; nil: processes take from any image
 }
 
-// OpenRestart finds the epoch that spec, DIR or DIR@EPOCH, names. The error wraps store.ErrNone when
-// there is no committed one.
-func OpenRestart(spec string) (*Restart, error) {
-	s, epoch, err := store.Resolve(spec)
+// OpenRestart finds the epoch that spec, DIR or DIR@EPOCH, names. With fallback a newest one whose manifest is damaged is
+// passed over. The error wraps store.ErrNone when there is no committed one.
+func OpenRestart(spec string, fallback bool) (*Restart, error) {
+	dir, epoch, err := store.SplitSpec(spec)
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.Manifest(epoch)
+	s, err := store.Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	return &Restart{spec: spec, store: s, manifest: m}, nil
+	r := &Restart{spec: spec, store: s}
+	switch {
+	case epoch != 0:
+	case fallback:
+		var passed []store.Epoch
+		epoch, passed, err = s.NewestSound()
+		r.passed = passedText(passed)
+	default:
+		epoch, err = s.Newest()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if r.manifest, err = s.Manifest(epoch); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // Own makes this job the owner of the directory that it is restarted from, and of the one that it will be saved
@@ -72,25 +89,8 @@ func (r *Restart) Own(h Host, o launch.Options, log *zap.Logger) error {
 		w.release()
 		return err
 	}
-	r.owned, r.manifest, r.distant = w, again.chosen(log), again.distant
+	r.owned, r.manifest, r.distant, r.passed = w, again.manifest, again.distant, again.passed
 	return nil
-}
-
-// chosen is the epoch to continue: the one that spec names or, where it names none and the newest needs what is lost,
-// the newest that is whole.
-func (r *Restart) chosen(logger *zap.Logger) *store.Manifest {
-	m := r.manifest
-	lost := r.store.CheckNeeds(m)
-	if _, named, err := store.SplitSpec(r.spec); lost == nil || named != 0 || err != nil {
-		return m // if it cannot be restored, opening its images says why
-	}
-	older, err := r.store.NewestWhole(m.Epoch, 0)
-	if err != nil || r.Regions() != (older.Mode == modeRegions) {
-		return m
-	}
-	logger.Warn(fmt.Sprintf("epoch %d cannot be restored, and the newest that is whole is continued instead: epoch %d", m.Epoch, older.Epoch),
-		zap.Error(lost))
-	return older
 }
 
 // AwaitOwner is for the other ranks, where the launcher tells which rank this is.
@@ -104,17 +104,9 @@ func (r *Restart) Disown() {
 	r.owned = nil
 }
 
-// sameEpoch has all ranks continue the epoch that rank 0 found when it owned the directory. Collective.
-func (r *Restart) sameEpoch(h Host, o launch.Options, rt Runtime, log *zap.Logger) error {
-	epoch, err := ownTogether(h, rt, func() (int, error) {
-		err := r.Own(h, o, log)
-		return r.manifest.Epoch, err
-	})
-	if err != nil || epoch == r.manifest.Epoch {
-		return err
-	}
-	r.manifest, err = r.store.Manifest(epoch)
-	return err
+// ownTogether has rank 0 own the directory, where it does not yet. Collective; settle tells the others the epoch.
+func (r *Restart) ownTogether(h Host, o launch.Options, rt Runtime, log *zap.Logger) error {
+	return ownTogether(h, rt, func() error { return r.Own(h, o, log) })
 }
 
 // MPI tells whether the job was an MPI job.
@@ -169,11 +161,11 @@ func (r *Restart) CheckRanks(ranks int) error {
 func (r *Restart) open(rank int) (*image.File, Meta, error) {
 	f, err := r.store.OpenImage(r.manifest, rank)
 	if err != nil {
-		return nil, Meta{}, r.advise(err)
+		return nil, Meta{}, err
 	}
 	if err := f.CheckSources(); err != nil {
 		f.Close()
-		return nil, Meta{}, r.advise(err)
+		return nil, Meta{}, err
 	}
 	if err := CheckImage(f, r.manifest, rank); err != nil {
 		f.Close()
@@ -197,15 +189,23 @@ func (r *Restart) open(rank int) (*image.File, Meta, error) {
 	return f, meta, nil
 }
 
+// advisedError is an error with what to do about it.
+type advisedError struct {
+	Err    error
+	advice string
+}
+
+func (e *advisedError) Error() string { return e.Err.Error() + "; " + e.advice }
+func (e *advisedError) Unwrap() error { return e.Err }
+
 // advise adds what to do when an image is damaged and an older epoch is there.
 func (r *Restart) advise(err error) error {
-	var corrupt *image.CorruptError
-	var lost *image.LostError
-	if !errors.As(err, &corrupt) && !errors.As(err, &lost) && !errors.Is(err, fs.ErrNotExist) {
+	if err == nil || !isDamage(err) {
 		return err
 	}
+	corrupt, _ := errors.AsType[*image.CorruptError](err)
 	if older := r.older(corrupt); older != "" {
-		return fmt.Errorf("%w; %s", err, older)
+		return &advisedError{err, older}
 	}
 	return err
 }
@@ -239,13 +239,10 @@ func Continue(h Host, o launch.Options, r *Restart, log *zap.Logger) (*Job, erro
 			r.Disown()
 		}
 	}()
-	if err = r.settleLevels(h, o, nil, log); err != nil {
+	if err = r.settle(h, o, nil, log); err != nil {
 		return nil, err
 	}
-	j, f, err := beginRestore(h, o, r, 0, log)
-	if err != nil {
-		return nil, err
-	}
+	j, f := beginRestore(h, o, r, log)
 	defer func() { j.doneWith(f) }()
 	if err = j.restore(r, f, func(err error) error { return err }, nil); err != nil {
 		return nil, err
@@ -262,7 +259,7 @@ func ContinueRuntime(h Host, o launch.Options, r *Restart, rt Runtime, tables *v
 		r.Disown()
 		return nil, err
 	}
-	if err := r.sameEpoch(h, o, rt, log); err != nil {
+	if err := r.ownTogether(h, o, rt, log); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -270,13 +267,10 @@ func ContinueRuntime(h Host, o launch.Options, r *Restart, rt Runtime, tables *v
 			r.Disown()
 		}
 	}()
-	if err = r.settleLevels(h, o, rt, log); err != nil {
+	if err = r.settle(h, o, rt, log); err != nil {
 		return nil, err
 	}
-	j, f, err := beginRestore(h, o, r, rt.Rank(), log)
-	if err != nil {
-		return nil, err
-	}
+	j, f := beginRestore(h, o, r, log)
 	defer func() { j.doneWith(f) }()
 	if err = j.restore(r, f, func(err error) error { return errorOfAll(rt, err) }, rt.Allgather); err != nil {
 		return nil, err
@@ -367,17 +361,15 @@ func (j *Job) rebuildObjects() error {
 	return err
 }
 
-func beginRestore(h Host, o launch.Options, r *Restart, rank int, log *zap.Logger) (*Job, *image.File, error) {
-	f, meta, err := r.open(rank)
-	if err != nil {
-		return nil, nil, err
-	}
+// beginRestore makes the job of an epoch that is settled.
+func beginRestore(h Host, o launch.Options, r *Restart, log *zap.Logger) (*Job, *image.File) {
+	f, meta := r.ready.file, r.ready.meta
 	meta.Libckpt, meta.Kernel = Version, kernel()
 	meta.Host, _ = os.Hostname()
 	j := newJob(h, o, meta, log)
 	j.owned = r.owned
 	j.inherit(r, f, meta.Chain)
-	return j, f, nil
+	return j, f
 }
 
 // maxReason bounds what a rank tells the others of its failure.
@@ -464,7 +456,11 @@ func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather
 	if err != nil {
 		return err
 	}
-	err = snapshot.Map(context.Background(), f, snapshot.Options{Shared: j.remade.File, Attach: segments.Attach, Later: later})
+	memory := snapshot.Options{Shared: j.remade.File, Attach: segments.Attach, Later: later}
+	if r.ready.filled {
+		memory.Made = snapshot.Private
+	}
+	err = snapshot.Map(context.Background(), f, memory)
 	if r.Whole() || segments != nil { // others may map what this rank has filled
 		err = agree(err)
 	}

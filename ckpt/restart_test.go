@@ -51,16 +51,16 @@ func TestOpenRestart(t *testing.T) {
 	h := newTestHost(t)
 	dir := filepath.Join(t.TempDir(), "ckpt")
 	j := start(t, h, testOptions(dir))
-	if _, err := OpenRestart(dir); !errors.Is(err, store.ErrNone) {
+	if _, err := OpenRestart(dir, true); !errors.Is(err, store.ErrNone) {
 		t.Errorf("without an epoch: %v", err)
 	}
 	checkpoint(t, j)
 	j.meta.CPU = append(j.meta.CPU, "warp9")
 	checkpoint(t, j)
-	if _, err := OpenRestart(dir + "@3"); !errors.Is(err, store.ErrNone) {
+	if _, err := OpenRestart(dir+"@3", true); !errors.Is(err, store.ErrNone) {
 		t.Errorf("an epoch that is not there: %v", err)
 	}
-	r, err := OpenRestart(dir)
+	r, err := OpenRestart(dir, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,9 +91,9 @@ func TestOpenRestart(t *testing.T) {
 	if _, _, err := r.open(0); !errors.As(err, &corrupt) {
 		t.Errorf("a damaged image: %v", err)
 	} else {
-		names(t, err.Error(), path, "--restart "+dir+"@1")
+		names(t, r.advise(err).Error(), path, "--restart "+dir+"@1")
 	}
-	if r, err = OpenRestart(dir + "@1"); err != nil {
+	if r, err = OpenRestart(dir+"@1", true); err != nil {
 		t.Fatal(err)
 	}
 	f, _, err := r.open(0)

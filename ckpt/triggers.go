@@ -45,7 +45,7 @@ func (j *Job) ask(then after.Action, who string) {
 	if j.owned.lostTo() != nil {
 		return
 	}
-	_, err := j.server.Request(context.Background(), control.Request{Then: then}, func(control.Event) {})
+	_, err := j.server.Request(context.Background(), control.Request{Then: then, Unattended: true}, func(control.Event) {})
 	if err != nil && !errors.Is(err, control.ErrEnding) && j.owned.lostTo() == nil {
 		j.log.Warn("checkpoint", zap.String("asked by", who), zap.Error(err))
 	}

@@ -31,6 +31,8 @@ type options struct {
 	state       string
 	report      string
 	reasons     string
+	notes       string
+	merge       string
 }
 
 func main() {
@@ -44,12 +46,16 @@ func main() {
 	flag.IntVar(&o.ranks, "ranks", 4, "leave programs out that want more `ranks`")
 	flag.DurationVar(&o.budget, "limit", 30*time.Minute, "begin no program after this `time`; the next run goes on")
 	flag.DurationVar(&o.each, "each", 60*time.Second, "what one job may take")
+	flag.DurationVar(&o.natively, "natively", 60*time.Second, "what one native job may take: slower programs are not compared")
 	flag.BoolVar(&o.all, "all", false, "restart each program in all ways, not in one of them")
 	flag.BoolVar(&o.again, "again", false, "only run again what did not pass although it passes natively")
 	flag.StringVar(&chosen, "ways", "", "only these `ways` beside native ones, with commas between them; \"restart\" is the one whose turn it is")
 	flag.StringVar(&o.state, "state", "", "the `file` in which results are kept between runs")
 	flag.StringVar(&o.report, "report", "", "write the table to this `path`, with .md and .json behind it")
 	flag.StringVar(&o.reasons, "reasons", "", "a `file` of known differences and their reasons")
+	flag.StringVar(&o.notes, "notes", "", "a `file` whose text the table has below its head")
+	flag.StringVar(&o.merge, "merge", "", "a `table` (.json) of a run before: its results of what has none in this one are part of the new table")
+	flag.StringVar(&o.revision, "revision", "", "the `commit` that is run, kept with each result")
 	flag.Parse()
 	o.suite = map[string]string{"mpich": mpich, "openmpi": openmpi}
 	o.only, o.lists, o.ways = fields(only), fields(lists), fields(chosen)
@@ -105,7 +111,50 @@ func (o *options) run() error {
 	if o.again {
 		return nil // a table of these programs alone would hide the others
 	}
+	if results, err = merge(o.merge, results); err != nil {
+		return err
+	}
 	return o.write(list, results)
+}
+
+// merge adds the results of a table that is kept for which this run has none. Where a program passed natively
+// then and not in this run (on a busy machine, say), what is kept is all that is known of it, and remains.
+func merge(table string, results []result) ([]result, error) {
+	if table == "" {
+		return results, nil
+	}
+	text, err := os.ReadFile(table)
+	if err != nil {
+		return nil, fmt.Errorf("merge: %w", err)
+	}
+	var before []result
+	if err := json.Unmarshal(text, &before); err != nil {
+		return nil, fmt.Errorf("merge %s: %w", table, err)
+	}
+	passed := map[string]bool{}
+	for i := range before {
+		before[i].env = strings.Fields(before[i].Env)
+		if before[i].Way == "native" && before[i].Outcome == passes {
+			passed[before[i].key()] = true
+		}
+	}
+	failed := map[string]bool{}
+	for _, r := range results {
+		if r.Way == "native" && r.Outcome != passes && passed[r.key()] {
+			failed[r.key()] = true
+		}
+	}
+	results = slices.DeleteFunc(results, func(r result) bool { return failed[r.key()] })
+	have := map[string]bool{}
+	for _, r := range results {
+		have[r.key()+"|"+r.Way] = true
+	}
+	for _, r := range before {
+		if !have[r.key()+"|"+r.Way] {
+			results = append(results, r)
+		}
+	}
+	return results, nil
 }
 
 // leaveOut marks programs that are not run, with the reason.
@@ -163,7 +212,8 @@ func (o *options) through(list []*program, results []result) ([]result, error) {
 			res, known := had[key]
 			if !known {
 				var err error
-				res, err = o.runner.run(p, w, had[p.key()+"|ckptrun"].Calls)
+				calls := cmp.Or(had[p.key()+"|ckptrun"].Calls, had[p.key()+"|native"].Calls)
+				res, err = o.runner.run(p, w, calls)
 				if over() && errors.Is(err, context.Canceled) {
 					return results, nil
 				}

@@ -48,6 +48,8 @@ type result struct {
 	Calls   int64   `json:"calls,omitempty"` // there were on rank 0
 	Said    string  `json:"said,omitempty"`  // what a program that does not pass said; why none was saved
 	Seconds float64 `json:"seconds,omitempty"`
+	// The commit of libckpt that it is a result of.
+	Revision string `json:"revision,omitempty"`
 }
 
 // differs tells whether a program that passes natively does not pass in this way.
@@ -67,6 +69,9 @@ type runner struct {
 	suite map[string]string // the built suite, by ABI
 	work  string
 	each  time.Duration
+	// What a native job may take.
+	natively time.Duration
+	revision string
 	// Done when the run was interrupted: the job that runs is ended, and has no result.
 	ctx context.Context
 }
@@ -93,7 +98,7 @@ type job struct {
 	out, errors string
 }
 
-func (r *runner) job(j job) (exit e2e.Exit, hung bool, err error) {
+func (r *runner) job(j job, bound time.Duration) (exit e2e.Exit, hung bool, err error) {
 	mark := e2e.NewMark()
 	defer mark.KillAll()
 	env := append([]string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}, j.env...)
@@ -102,7 +107,7 @@ func (r *runner) job(j job) (exit e2e.Exit, hung bool, err error) {
 		return exit, false, err
 	}
 	defer context.AfterFunc(r.ctx, mark.KillAll)()
-	exit, err = p.Wait(r.each)
+	exit, err = p.Wait(bound)
 	if r.ctx.Err() != nil {
 		return exit, false, r.ctx.Err()
 	}
@@ -115,7 +120,7 @@ func (r *runner) job(j job) (exit e2e.Exit, hung bool, err error) {
 
 // run runs a program in one way. calls are those of rank 0, as counted before.
 func (r *runner) run(p *program, w way, calls int64) (res result, err error) {
-	res = result{program: *p, Way: w.Name, Env: strings.Join(p.env, " ")}
+	res = result{program: *p, Way: w.Name, Env: strings.Join(p.env, " "), Revision: r.revision}
 	began := time.Now()
 	defer func() { res.Seconds = time.Since(began).Seconds() }()
 	tmp, err := os.MkdirTemp(r.work, "run-")
@@ -149,7 +154,11 @@ func (r *runner) run(p *program, w way, calls int64) (res result, err error) {
 		j.env = append(j.env, "CKPT_MOMENT_CALLS="+filepath.Join(tmp, "calls"))
 	}
 	j.argv = append(append(j.argv, "./"+p.Name), strings.Fields(p.Args)...)
-	exit, hung, err := r.job(j)
+	bound := r.each
+	if w.Name == "native" {
+		bound = r.natively
+	}
+	exit, hung, err := r.job(j, bound)
 	if err != nil {
 		return res, err
 	}
@@ -159,7 +168,7 @@ func (r *runner) run(p *program, w way, calls int64) (res result, err error) {
 	}
 	if res.Saved && w.then != "continue" && !hung {
 		j.argv = append(launcher(after, p.Ranks), ckptrun, "--restart", dir)
-		if exit, hung, err = r.job(j); err != nil {
+		if exit, hung, err = r.job(j, bound); err != nil {
 			return res, err
 		}
 	}
@@ -168,8 +177,17 @@ func (r *runner) run(p *program, w way, calls int64) (res result, err error) {
 	}
 	out, _ := os.ReadFile(j.out)
 	said, _ := os.ReadFile(j.errors)
-	res.judge(string(out), string(said), exit, hung)
+	res.judge(r.shared(p.ABI, out), r.shared(p.ABI, said), exit, hung)
 	return res, nil
+}
+
+// shared is a text without the place where the suite's sources are on this machine.
+func (r *runner) shared(abi string, text []byte) string {
+	source, err := filepath.EvalSymlinks(filepath.Join(r.suite[abi], "source"))
+	if err != nil {
+		return string(text)
+	}
+	return strings.ReplaceAll(string(text), source+"/", "test/mpi/")
 }
 
 var (

@@ -173,3 +173,50 @@ func TestAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestMerge: what this run has no result of comes from the table before; a program that passed then and does
+// not pass natively in this run remains as it was.
+func TestMerge(t *testing.T) {
+	table := filepath.Join(t.TempDir(), "table.json")
+	write(t, table, `[
+ {"abi": "mpich", "folder": "a", "program": "one", "ranks": 1, "way": "native", "outcome": "passes"},
+ {"abi": "mpich", "folder": "a", "program": "one", "ranks": 1, "way": "kill", "outcome": "hangs"},
+ {"abi": "mpich", "folder": "a", "program": "one", "ranks": 1, "env": "X=1", "way": "kill", "outcome": "passes"},
+ {"abi": "mpich", "folder": "a", "program": "slow", "ranks": 1, "way": "native", "outcome": "passes"},
+ {"abi": "mpich", "folder": "a", "program": "slow", "ranks": 1, "way": "exit", "outcome": "fails"}
+]`, 0o644)
+	one, slow := program{ABI: "mpich", Folder: "a", Name: "one", Ranks: 1}, program{ABI: "mpich", Folder: "a", Name: "slow", Ranks: 1}
+	results, err := merge(table, []result{
+		{program: one, Way: "native", Outcome: passes, Revision: "abc"},
+		{program: one, Way: "kill", Outcome: passes, Revision: "abc"},
+		{program: slow, Way: "native", Outcome: hangs, Revision: "abc"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range results {
+		got = append(got, strings.Join([]string{r.Name, r.Env, r.Way, r.Outcome, r.Revision}, "|"))
+	}
+	want := []string{"one||native|passes|abc", "one||kill|passes|abc", "one|X=1|kill|passes|", "slow||native|passes|", "slow||exit|fails|"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestShared: a table has no paths of the machine on which it was made.
+func TestShared(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "sources/list"), "", 0o644)
+	built := filepath.Join(dir, "built")
+	if err := os.Mkdir(built, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("../sources", filepath.Join(built, "source")); err != nil {
+		t.Fatal(err)
+	}
+	r := runner{suite: map[string]string{"mpich": built}}
+	if got := r.shared("mpich", []byte("one: "+dir+"/sources/attr/one.c:72: no")); got != "one: test/mpi/attr/one.c:72: no" {
+		t.Errorf("%q", got)
+	}
+}

@@ -74,9 +74,16 @@ func (o *options) write(list []*program, results []result) error {
 	fmt.Fprintf(&b, "# MPICH's test suite, with checkpoints\n\n%s; %s. Written by `bench/mpich_suite.sh` on %s. A program passes when it "+
 		"says so itself and ends with status 0; those that do not pass natively are not compared. It is saved at one "+
 		"of its MPI calls; \"not saved\" means that it passes and ended before its epoch was there, or that the "+
-		"checkpoint was refused. Each program is restarted in one of the four ways unless `-all` is given. Fortran programs "+
-		"built for Open MPI are not saved: its Fortran library calls the names with a P, which the tool does not see. A job that takes longer than %v hangs.\n",
-		version("mpichversion"), version("mpiexec.openmpi", "--version"), time.Now().UTC().Format(time.DateOnly), o.each)
+		"checkpoint was refused. Each program is restarted in one of the four ways unless `-all` is given. A job that takes longer than %v hangs, a native one than %v.\n",
+		version("mpichversion"), version("mpiexec.openmpi", "--version"), time.Now().UTC().Format(time.DateOnly), o.each, o.natively)
+	if o.notes != "" {
+		notes, err := os.ReadFile(o.notes)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "\n%s", notes)
+	}
+	revisions(&b, results)
 	for _, abi := range []string{"mpich", "openmpi"} {
 		o.counts(&b, abi, list, results)
 	}
@@ -91,6 +98,23 @@ func (o *options) write(list []*program, results []result) error {
 		return err
 	}
 	return os.WriteFile(o.report+".md", b.Bytes(), 0o644)
+}
+
+// revisions tells which commits the results are of.
+func revisions(b *bytes.Buffer, results []result) {
+	of := map[string]int{}
+	for _, r := range results {
+		if r.Way != "native" {
+			of[r.Revision]++
+		}
+	}
+	if len(of) == 0 || len(of) == 1 && of[""] > 0 {
+		return
+	}
+	b.WriteString("\n| results under ckptrun | of commit |\n|---|---|\n")
+	for _, r := range slices.Sorted(maps.Keys(of)) {
+		fmt.Fprintf(b, "| %d | %s |\n", of[r], cmp.Or(r, "not kept, before the others"))
+	}
 }
 
 func (o *options) counts(b *bytes.Buffer, abi string, list []*program, results []result) {

@@ -12,7 +12,13 @@
 //                                 that short programs do not end before they are saved
 //   CKPT_MOMENT_CALLS=PREFIX      a process that ends writes how many calls there were into PREFIX.RANK
 //
+// Fortran libraries call the functions of C by their names with a P (all of Open MPI's, those of mpi_f08 of
+// MPICH's).  For programs in Fortran it is compiled with MOMENT_BELOW_P: it is then these names that pass
+// through here, and the libraries find them in the program, which comes first.
+//
 // It is part of the program, and saved with it: a program that goes on from the epoch has had its moment.
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -83,6 +89,19 @@ __attribute__((used)) void ckpt_moment_count(const char *name) {
 }
 
 // The stack is aligned for a call when seven words are on it, beside the address to return to.
+#ifdef MOMENT_BELOW_P
+__attribute__((used)) void *ckpt_moment_next(const char *name) {
+    ckpt_moment_count(name + 1);
+    return dlsym(RTLD_NEXT, name);
+}
+#define PASS(constant, name)                                                                    \
+    __asm__(".pushsection .text\n.globl P" #name "\n.type P" #name ", @function\nP" #name ":\n" \
+            "push %rdi\npush %rsi\npush %rdx\npush %rcx\npush %r8\npush %r9\npush %rax\n"       \
+            ".pushsection .rodata\n1: .asciz \"P" #name "\"\n.popsection\nlea 1b(%rip), %rdi\n" \
+            "call ckpt_moment_next\nmov %rax, %r11\n"                                           \
+            "pop %rax\npop %r9\npop %r8\npop %rcx\npop %rdx\npop %rsi\npop %rdi\n"              \
+            "jmp *%r11\n.size P" #name ", .-P" #name "\n.popsection");
+#else
 #define PASS(constant, name)                                                                             \
     __asm__(".pushsection .text\n.weak P" #name "\n.globl " #name "\n.type " #name ", @function\n" #name \
             ":\n"                                                                                        \
@@ -91,4 +110,5 @@ __attribute__((used)) void ckpt_moment_count(const char *name) {
             "call ckpt_moment_count\n"                                                                   \
             "pop %rax\npop %r9\npop %r8\npop %rcx\npop %rdx\npop %rsi\npop %rdi\n"                       \
             "jmp P" #name "@PLT\n.size " #name ", .-" #name "\n.popsection");
+#endif
 CKPT_MPI_FUNCTIONS(PASS)

@@ -60,6 +60,7 @@ type ticket struct {
 	desk     *desk
 	run      *run
 	joined   bool
+	alone    bool          // Request.Unattended
 	answered bool          // its own time has ended, and the answer said so, whatever comes later; under desk.mu
 	deadline time.Time     // zero: none
 	events   chan Event    // holds the latest event only: a slow reader misses some
@@ -75,7 +76,7 @@ func (t *ticket) release() { t.once.Do(func() { close(t.told) }) }
 // ask queues a request. The caller waits for done and calls release when it has passed the answer on;
 // it may do so earlier.
 func (d *desk) ask(r Request) (*ticket, error) {
-	t := &ticket{desk: d, events: make(chan Event, 1), done: make(chan struct{}), told: make(chan struct{})}
+	t := &ticket{desk: d, alone: r.Unattended, events: make(chan Event, 1), done: make(chan struct{}), told: make(chan struct{})}
 	if r.Timeout > 0 {
 		t.deadline = time.Now().Add(r.Timeout)
 	}
@@ -188,7 +189,7 @@ func (d *desk) attempt(ctx context.Context, r *run) (Result, error) {
 		return Result{}, context.Cause(ctx)
 	}
 	d.mu.Lock()
-	request := Request{Then: r.then}
+	request := Request{Then: r.then, Unattended: slices.ContainsFunc(r.tickets, func(t *ticket) bool { return t.alone })}
 	if !r.deadline.IsZero() {
 		request.Timeout = time.Until(r.deadline)
 	}

@@ -16,6 +16,8 @@ type Request struct {
 	Then after.Action
 	// Timeout is how long the caller is willing to wait; 0: for ever.
 	Timeout time.Duration
+	// Unattended: nobody waits for the answer. Said within the process only.
+	Unattended bool `json:"-"`
 }
 
 // Event is news of a checkpoint under way.

@@ -43,8 +43,12 @@ type LostError struct {
 }
 
 func (e *LostError) Error() string {
-	return fmt.Sprintf("%s: content is in %s, which is lost: %v; put it back, or use another epoch (`ckptctl ls DIR` "+
-		"lists them, `ckptctl verify DIR` checks them)", e.File, e.Source, e.Err)
+	return e.Where() + "; put it back, or use another epoch (`ckptctl ls DIR` lists them, `ckptctl verify DIR` checks them)"
+}
+
+// Where says what is lost, and not what that means.
+func (e *LostError) Where() string {
+	return fmt.Sprintf("%s: content is in %s, which is lost: %v", e.File, e.Source, e.Err)
 }
 
 func (e *LostError) Unwrap() error { return e.Err }

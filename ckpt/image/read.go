@@ -102,12 +102,32 @@ func (f *File) verify(ctx context.Context, progress func(done, total uint64), ot
 	for _, c := range chunks {
 		total += uint64(c.Stored)
 	}
-	opt := ReadOptions{Progress: progress}
-	return f.parallel(ctx, len(chunks), opt, total, func(w *chunkReader, i int) (uint64, error) {
+	return f.verifyChunks(ctx, chunks, total, progress)
+}
+
+func (f *File) verifyChunks(ctx context.Context, chunks []*Chunk, total uint64, progress func(done, total uint64)) error {
+	return f.parallel(ctx, len(chunks), ReadOptions{Progress: progress}, total, func(w *chunkReader, i int) (uint64, error) {
 		c := chunks[i]
 		w.content = slices.Grow(w.content[:0], int(c.Bytes))[:c.Bytes]
 		return uint64(c.Stored), w.load(c, w.content)
 	})
+}
+
+// VerifyRegions reads the content of those regions that want says yes to, wherever it is, and checks it.
+func (f *File) VerifyRegions(ctx context.Context, want func(*Region) bool) error {
+	var chunks []*Chunk
+	var total uint64
+	for i := range f.regions {
+		if !want(&f.regions[i]) {
+			continue
+		}
+		list := f.RegionChunks(i)
+		for k := range list {
+			chunks = append(chunks, &list[k])
+			total += uint64(list[k].Stored)
+		}
+	}
+	return f.verifyChunks(ctx, chunks, total, nil)
 }
 
 // verifyPadding checks that what lies between sections, chunks and index is zero.

@@ -93,6 +93,7 @@ type Options struct {
 	Log            string
 	Files          string // "snapshot", "restore", "keep", "ignore"
 	Restarts       string // "auto", "lazy", "eager": how memory comes back
+	Fallback       bool   // an older epoch is continued when the newest is damaged or lost
 	FilesCopy      int64  // bytes of files that a rank copies into an epoch at most
 	IgnoreFD       []int
 	Control        string        // "auto", "local", "network", or a list of addresses, networks and interfaces
@@ -139,6 +140,16 @@ func oneOf(dst func(*Options) *string, words ...string) func(*Options, string) e
 			}
 		}
 		return fmt.Errorf("%q is not one of %s", v, strings.Join(words, ", "))
+	}
+}
+
+func yesOrNo(dst func(*Options) *bool) func(*Options, string) error {
+	return func(o *Options, v string) error {
+		*dst(o) = v == "yes"
+		if v != "yes" && v != "no" {
+			return fmt.Errorf("%q is neither yes nor no", v)
+		}
+		return nil
 	}
 }
 
@@ -189,13 +200,7 @@ var settings = []setting{
 		func(o *Options, v string) (err error) { o.Full, err = everyN(v); return err }},
 	{"changes", "CKPT_CHANGES", "auto|digest", "auto",
 		"how epochs with what changed find it: auto has the kernel note what is written where it can (Linux 6.7), and compares digests of the rest; digest reads and compares all memory",
-		func(o *Options, v string) error {
-			if v != "auto" && v != "digest" {
-				return fmt.Errorf("%q is neither auto nor digest", v)
-			}
-			o.Changes = v
-			return nil
-		}},
+		oneOf(func(o *Options) *string { return &o.Changes }, "auto", "digest")},
 	{"same-pages", "CKPT_SAME_PAGES", "once|each", "once",
 		"pages that the ranks of a node have the same at an address: once has the image of the first of them hold them, and those of the others refer to it; each has every image hold its own",
 		func(o *Options, v string) error {
@@ -266,6 +271,9 @@ var settings = []setting{
 	{"restart-mode", "CKPT_RESTART_MODE", "auto|lazy|eager", "auto",
 		"with --restart: continue at once and read memory when it is touched, the rest in the background (lazy), or read all of it first (eager); auto is lazy for images of 64 MiB and more; lazy needs userfaultfd, see ckptctl doctor",
 		oneOf(func(o *Options) *string { return &o.Restarts }, "auto", "lazy", "eager")},
+	{"fallback", "CKPT_FALLBACK", "yes|no", "yes",
+		"with --restart DIR: when the newest epoch is damaged or lost, continue the newest one before it that is whole, and say so; no stops and names it, as --restart DIR@EPOCH does",
+		yesOrNo(func(o *Options) *bool { return &o.Fallback })},
 	{"trap", "CKPT_TRAP", "seccomp|sud", "seccomp",
 		"how system calls of the program are caught; sud (Syscall User Dispatch) needs Linux 5.11 and is slower",
 		oneOf(func(o *Options) *string { return &o.Trap }, "seccomp", "sud")},
@@ -341,13 +349,7 @@ var settings = []setting{
 		func(o *Options, v string) error { o.Objects.Endpoint = v; return objects.CheckEndpoint(v) }},
 	{"object-http", "CKPT_OBJECT_HTTP", "no|yes", "no",
 		"whether images may be sent to an object store on another machine without TLS",
-		func(o *Options, v string) error {
-			o.Objects.Plain = v == "yes"
-			if v != "yes" && v != "no" {
-				return fmt.Errorf("%q is not one of no, yes", v)
-			}
-			return nil
-		}},
+		yesOrNo(func(o *Options) *bool { return &o.Objects.Plain })},
 	{"object-timeout", "CKPT_OBJECT_TIMEOUT", "T", "60s",
 		"a request to the object store of which no byte moves for T is given up and made again, five times in all",
 		func(o *Options, v string) (err error) {
@@ -465,7 +467,7 @@ func parseSignals(o *Options, v string) error {
 
 func defaults() Options {
 	return Options{Dir: "ckpt", Keep: 2, Full: 1, Changes: "auto", Same: "once", Compress: image.CompressAuto, SafeState: "clock",
-		Rank: -1, Snapshot: "cow", Restarts: "auto", Trap: "seccomp", Log: "warn", Files: "snapshot", FilesCopy: 64 << 20, Control: "auto", Timeout: time.Minute, Lease: lease.Default,
+		Rank: -1, Snapshot: "cow", Restarts: "auto", Fallback: true, Trap: "seccomp", Log: "warn", Files: "snapshot", FilesCopy: 64 << 20, Control: "auto", Timeout: time.Minute, Lease: lease.Default,
 		Levels: defaultLevels, Group: levels.DefaultGroup}
 }
 

@@ -66,7 +66,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Options{Dir: dir, Keep: 2, Full: 1, Changes: "auto", Same: "once", Compress: image.CompressAuto, SafeState: "clock",
-		Rank: -1, Snapshot: "cow", Restarts: "auto", Trap: "seccomp", Log: "warn", Files: "snapshot", FilesCopy: 64 << 20, Control: "auto", Timeout: time.Minute, Lease: time.Minute,
+		Rank: -1, Snapshot: "cow", Restarts: "auto", Fallback: true, Trap: "seccomp", Log: "warn", Files: "snapshot", FilesCopy: 64 << 20, Control: "auto", Timeout: time.Minute, Lease: time.Minute,
 		Levels: levels.Policy{0, 1, 4, 8, 32}, Group: 4}
 	if d := cmp.Diff(want, o, cmpopts.IgnoreUnexported(Options{})); d != "" {
 		t.Error(d)
@@ -94,6 +94,7 @@ var values = map[string][3]string{
 	"safe-state":      {"clock", "2pc", "clock"},
 	"snapshot":        {"stop", "cow", "stop"},
 	"restart-mode":    {"lazy", "eager", "auto"},
+	"fallback":        {"no", "yes", "no"},
 	"trap":            {"seccomp", "sud", "seccomp"},
 	"files":           {"restore", "keep", "ignore"},
 	"files-copy":      {"0", "512K", "1GiB"},
@@ -196,7 +197,7 @@ func TestMeaning(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Options{Dir: dir, Interval: 90 * time.Second, Keep: 5, Full: 1, Changes: "auto", Same: "once", ExitCode: 9,
-		Rank: -1, Compress: image.CompressZstd, SafeState: "clock", Snapshot: "cow", Restarts: "auto", Trap: "seccomp", Log: "warn",
+		Rank: -1, Compress: image.CompressZstd, SafeState: "clock", Snapshot: "cow", Restarts: "auto", Fallback: true, Trap: "seccomp", Log: "warn",
 		Files: "snapshot", FilesCopy: 3 << 20, Control: "auto", IgnoreFD: []int{7, 9}, Lease: 90 * time.Second, Levels: levels.Policy{0, 1, 4, 8, 32}, Group: 4,
 		Signals: map[unix.Signal]after.Action{unix.SIGUSR1: after.Continue, unix.SIGUSR2: after.Exit, unix.SIGTERM: after.Kill}}
 	if d := cmp.Diff(want, o, cmpopts.IgnoreUnexported(Options{}), cmpopts.EquateApprox(0, 1e-12)); d != "" {
@@ -353,6 +354,7 @@ func TestBadValues(t *testing.T) {
 		"safe-state":      {"3pc"},
 		"snapshot":        {"fork"},
 		"restart-mode":    {"", "later"},
+		"fallback":        {"", "none"},
 		"trap":            {"ptrace"},
 		"files":           {"delete"},
 		"files-copy":      {"x", "-1", "1.5M", "3G", "1T", "M", "9999999999999999999"},

@@ -19,7 +19,7 @@ type Record struct {
 	Groups int       `json:"groups"`
 	Failed []Failure `json:"failed,omitempty"` // levels that it could not be raised to
 	Took   []Took    `json:"took,omitempty"`   // what it was raised to, in that order
-	// Lost is why the epoch cannot be had any more; a restart has found that out, and has taken an older one.
+	// Lost is read only: why the epoch cannot be had any more, which is in the manifest itself by now.
 	Lost string `json:"lost,omitempty"`
 }
 

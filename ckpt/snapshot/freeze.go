@@ -114,6 +114,8 @@ type Options struct {
 	Attach func(*image.Region) (bool, error)
 	// Later says which regions are mapped only: others fill them. nil: none.
 	Later func(*image.Region) bool
+	// Made says which regions MapSome has made already. nil: none.
+	Made func(*image.Region) bool
 }
 
 // Map makes the regions of the image in this process and fills them. Nothing may be mapped at
@@ -123,13 +125,17 @@ func Map(ctx context.Context, f *image.File, o Options) error {
 		return err
 	}
 	regions := f.Regions()
+	made := func(r *image.Region) bool { return o.Made != nil && o.Made(r) }
 	for i := range regions {
+		if made(&regions[i]) {
+			continue
+		}
 		if err := mapRegion(f, i, o.Shared, o.Attach); err != nil {
 			return fmt.Errorf("%s: memory %s: %w", f.Name(), &regions[i], err)
 		}
 	}
 	err := f.Read(ctx, func(i int, r *image.Region) []byte {
-		if o.Later != nil && o.Later(r) {
+		if o.Later != nil && o.Later(r) || made(r) {
 			return nil
 		}
 		return bytesAt(r.Start, r.Bytes())
@@ -174,6 +180,20 @@ func MapSome(ctx context.Context, f *image.File, want func(*image.Region) bool) 
 		}
 		return bytesAt(r.Start, r.Bytes())
 	}, image.ReadOptions{})
+}
+
+// Private tells whether a region is memory of this process alone, for which MapSome needs nothing but the image.
+func Private(r *image.Region) bool { return r.Flags&image.FlagShared == 0 }
+
+// Unmap takes back what MapSome has made.
+func Unmap(f *image.File, want func(*image.Region) bool) error {
+	var errs []error
+	for _, r := range f.Regions() {
+		if want(&r) {
+			errs = append(errs, drop(r.Start, r.Bytes()))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // taker says what lies at the addresses of a region in this process.

@@ -18,6 +18,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/libckpt/libckpt/ckpt/image"
+	"github.com/libckpt/libckpt/ckpt/levels"
 	"github.com/libckpt/libckpt/internal/fault"
 	"github.com/libckpt/libckpt/internal/regular"
 )
@@ -66,23 +67,35 @@ func chainOf(epoch int, manifest func(epoch int) (*Manifest, error)) ([]*Manifes
 // CopyEpoch copies a committed epoch into another directory, under its number. Each image is read back from there and
 // compared with the digests that its manifest and its index have, files beside it with what was read. Then the
 // manifest is copied, byte by byte, and the epoch exists there. On failure it does not, and what was copied is removed.
+// Images that are in local directories are copied from those that can be seen from here (WithLocal); the manifest then
+// says that the epoch has reached the highest level.
 // A copy that is interrupted (ctx) or killed leaves a folder that counts for nothing, with which the next call goes on.
 //
 // The caller owns the directory (Guard).
 func (s *Store) CopyEpoch(ctx context.Context, epoch int, to *Store, opt CopyOptions) (done Copied, err error) {
-	m, err := s.Manifest(epoch)
-	if err != nil {
+	if _, err := s.Manifest(epoch); err != nil {
 		return done, err
 	}
 	raw, err := regular.ReadFile(filepath.Join(s.EpochDir(epoch), manifestName), maxManifest)
 	if err != nil {
 		return done, fmt.Errorf("manifest: %w", err)
 	}
-	if _, err := decodeManifest(filepath.Join(s.EpochDir(epoch), manifestName), raw); err != nil {
+	m, err := decodeManifest(filepath.Join(s.EpochDir(epoch), manifestName), raw)
+	if err != nil {
 		return done, err // another one took its place
 	}
 	fail := func(err error) (Copied, error) {
 		return done, fmt.Errorf("copy epoch %d from %s to %s: %w", epoch, s.dir, to.dir, err)
+	}
+	there := m
+	if m.Levels != nil && !m.Levels.Has(levels.Shared) {
+		one := *m
+		one.Levels = m.Levels.Clone()
+		one.Levels.Complete(levels.Shared)
+		one.Level, there = one.Levels.Level(), &one
+		if raw, err = encodeManifest(there); err != nil {
+			return fail(err)
+		}
 	}
 	switch already, err := to.hasCopy(epoch, raw); {
 	case err != nil:
@@ -90,14 +103,9 @@ func (s *Store) CopyEpoch(ctx context.Context, epoch int, to *Store, opt CopyOpt
 	case already:
 		return Copied{Already: true}, nil
 	}
-	names, total, err := filesOf(s.EpochDir(epoch))
+	list, err := s.sources(m)
 	if err != nil {
 		return fail(err)
-	}
-	for _, im := range m.Images {
-		if !slices.Contains(names, im.File) {
-			return fail(elsewhere(m, im.File, fmt.Errorf("image of rank %d, %s, is missing: %w", im.Rank, im.File, fs.ErrNotExist)))
-		}
 	}
 	if err := to.beginCopy(epoch, raw); err != nil {
 		return fail(err)
@@ -107,13 +115,13 @@ func (s *Store) CopyEpoch(ctx context.Context, epoch int, to *Store, opt CopyOpt
 			err = errors.Join(err, to.Abandon(epoch))
 		}
 	}()
-	if done, err = s.copyFiles(ctx, m, to, names, total, opt); err != nil {
+	if done, err = s.copyFiles(ctx, m, to, list, opt); err != nil {
 		return fail(err)
 	}
 	if err := os.Remove(filepath.Join(to.EpochDir(epoch), copyMark)); err != nil {
 		return fail(err)
 	}
-	if err := to.commitAs(m, raw, nil); err != nil {
+	if err := to.commitAs(there, raw, nil); err != nil {
 		return done, err
 	}
 	return done, nil
@@ -155,6 +163,50 @@ func filesOf(dir string) (names []string, total int64, err error) {
 	}
 	return names, total, nil
 }
+
+// source is a file of an epoch, and where it is.
+type source struct {
+	name, path string
+	bytes      int64
+}
+
+// sources lists the files of an epoch. The error names all images that are not here.
+func (s *Store) sources(m *Manifest) (list []source, err error) {
+	dir := s.EpochDir(m.Epoch)
+	names, _, err := filesOf(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, im := range m.Images {
+		if !slices.Contains(names, im.File) {
+			names = append(names, im.File)
+		}
+	}
+	var missing []error
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		st, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			path = s.PathOf(m, name)
+			st, err = os.Stat(path)
+		}
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			missing = append(missing, elsewhere(m, name, fmt.Errorf("image of rank %d, %s, is missing: %w", m.RankOf(name), name, fs.ErrNotExist)))
+		case err != nil:
+			return nil, err
+		default:
+			list = append(list, source{name, path, st.Size()})
+		}
+	}
+	if n := len(missing); n > maxMissing {
+		missing = append(missing[:maxMissing], fmt.Errorf("and %d more", n-maxMissing))
+	}
+	return list, errors.Join(missing...)
+}
+
+// maxMissing bounds how many images are named.
+const maxMissing = 8
 
 // beginCopy makes the folder, or takes that of an interrupted copy of the same epoch.
 func (s *Store) beginCopy(epoch int, raw []byte) error {
@@ -199,16 +251,19 @@ func (s *Store) removeTemps(epoch int) error {
 	return err
 }
 
-func (s *Store) copyFiles(ctx context.Context, m *Manifest, to *Store, names []string, total int64, opt CopyOptions) (done Copied, err error) {
-	var sofar int64
+func (s *Store) copyFiles(ctx context.Context, m *Manifest, to *Store, list []source, opt CopyOptions) (done Copied, err error) {
+	var sofar, total int64
+	for _, one := range list {
+		total += one.bytes
+	}
 	tell := func(n int64) {
 		sofar += n
 		if opt.Progress != nil {
 			opt.Progress(sofar, total)
 		}
 	}
-	for _, name := range names {
-		from, dest := filepath.Join(s.EpochDir(m.Epoch), name), filepath.Join(to.EpochDir(m.Epoch), name)
+	for _, one := range list {
+		name, dest := one.name, filepath.Join(to.EpochDir(m.Epoch), one.name)
 		n := slices.IndexFunc(m.Images, func(im Image) bool { return im.File == name })
 		if n >= 0 {
 			if st, err := os.Stat(dest); err == nil && to.checkCopy(ctx, m, n) == nil {
@@ -218,7 +273,7 @@ func (s *Store) copyFiles(ctx context.Context, m *Manifest, to *Store, names []s
 			}
 		}
 		_ = os.Remove(dest)
-		size, err := copyFile(ctx, from, dest, tell)
+		size, err := copyFile(ctx, one.path, dest, tell)
 		if err != nil {
 			return done, err
 		}

@@ -63,6 +63,9 @@ type Manifest struct {
 
 	Images []Image `json:"images"` // of rank 0, 1, ...
 
+	// FoundLost is why a restart has found that the epoch cannot be had, and has continued an older one; see Lost.
+	FoundLost string `json:"lost,omitempty"`
+
 	// Levels says where else images are; nil: in the directory of the epoch alone.
 	Levels *levels.Record `json:"levels,omitempty"`
 	// Objects says which object store has all files of the epoch; nil: none.
@@ -242,10 +245,19 @@ func (m *Manifest) checkLevels() error {
 
 // Lost is why the epoch cannot be had any more; "": it may be.
 func (m *Manifest) Lost() string {
-	if m.Levels == nil {
-		return ""
+	if m.Levels != nil && m.Levels.Lost != "" { // as libckpt wrote it while only epochs with levels could be lost
+		return m.Levels.Lost
 	}
-	return m.Levels.Lost
+	return m.FoundLost
+}
+
+// SetLost says why the epoch cannot be had; "": it can.
+func (m *Manifest) SetLost(why string) {
+	m.FoundLost = why
+	if m.Levels != nil && m.Levels.Lost != "" {
+		m.Levels = m.Levels.Clone()
+		m.Levels.Lost = ""
+	}
 }
 
 // The manifest is JSON whose last member is the digest of everything before the digest's own

@@ -23,7 +23,8 @@ type Retirement struct {
 // The newest keep committed epochs stay (at least one), the newest epoch of each level (ckpt/levels), and every epoch that one of them was built
 // upon (Manifest.Depends), and those that these were. Of the others go: committed epochs, and incomplete ones that are older
 // than the newest committed. A newer incomplete epoch may be under way, and one whose manifest is
-// damaged may be worth a look: they stay.
+// damaged may be worth a look: they stay. One that was found lost counts for none of the above, and stays as long as it is
+// newer than one of the newest keep: most of it may still be there.
 func (s *Store) PlanRetire(keep int) (Retirement, error) {
 	list, err := s.Epochs()
 	if err != nil {
@@ -48,18 +49,26 @@ func planRetire(list []Epoch, keep int) Retirement {
 			}
 		}
 	}
-	newest := 0
+	newest, oldest := 0, 0 // of those that are kept by number
 	for i := len(list) - 1; i >= 0 && keep > 0; i-- {
 		if !list[i].Committed() || list[i].Lost() {
 			continue
 		}
 		newest = max(newest, list[i].Number)
 		keep--
+		oldest = list[i].Number
 		stays[list[i].Number] = true
 		delete(r.NeededBy, list[i].Number)
 		hold(list[i].Number)
 	}
 	keepLevels(list, stays, hold)
+	for i := range list {
+		e := &list[i]
+		if e.Lost() && e.Number > oldest && !stays[e.Number] {
+			stays[e.Number] = true
+			hold(e.Number)
+		}
+	}
 	for i := range list {
 		e := &list[i]
 		old := e.Committed() || e.Err == nil && e.Number < newest

@@ -13,7 +13,11 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/libckpt/libckpt/ckpt/image"
 	"github.com/libckpt/libckpt/ckpt/levels"
+	"github.com/libckpt/libckpt/internal/regular"
 )
 
 // ErrNone is wrapped by every error that means: there is no committed checkpoint of that kind.
@@ -275,29 +279,54 @@ func epochNumber(name string) (int, bool) {
 	return n, true
 }
 
-// Newest is the number of the newest committed epoch. It wraps ErrNone when there is none. When the
-// newest manifest is damaged it fails and says which epoch to name instead: an older epoch is never
-// taken in silence.
-func (s *Store) Newest() (int, error) {
+// ErrLost is wrapped when epochs were committed, and restarts have found each of them lost.
+var ErrLost = errors.New("every committed checkpoint was found lost")
+
+// NewestSound is the newest committed epoch whose manifest can be used and that no restart has found lost, and the newer
+// ones that it passes over, newest first. It wraps ErrNone when nothing was ever committed.
+func (s *Store) NewestSound() (epoch int, passed []Epoch, err error) {
 	list, err := s.Epochs()
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
-	for i := len(list) - 1; i >= 0; i-- {
-		if e := &list[i]; e.Lost() {
-			continue
-		} else if e.Committed() {
-			return e.Number, nil
-		} else if e.Err != nil {
-			for i--; i >= 0; i-- {
-				if list[i].Committed() && !list[i].Lost() {
-					return 0, fmt.Errorf("%w; the newest epoch before it is %s@%d", e.Err, s.dir, list[i].Number)
-				}
-			}
-			return 0, fmt.Errorf("%w; no other epoch is committed", e.Err)
+	for _, e := range slices.Backward(list) {
+		switch {
+		case e.Err != nil && !manifestLost(e.Err): // another libckpt may read it, or another user
+			return 0, passed, e.Err
+		case e.Committed() && !e.Lost():
+			return e.Number, passed, nil
+		case e.Committed(), e.Err != nil:
+			passed = append(passed, e)
 		}
 	}
-	return 0, fmt.Errorf("%s: %w (%d incomplete)", s.dir, ErrNone, len(list))
+	for _, e := range passed {
+		if e.Err != nil {
+			return 0, passed, fmt.Errorf("%w; no other epoch is committed", e.Err)
+		}
+	}
+	if len(passed) > 0 {
+		e := passed[0]
+		return 0, passed, fmt.Errorf("%s: %w: epoch %d: %s; name an epoch, as %s@%d, to have it tried again", s.dir, ErrLost, e.Number, e.Manifest.Lost(), s.dir, e.Number)
+	}
+	return 0, nil, fmt.Errorf("%s: %w (%d incomplete)", s.dir, ErrNone, len(list))
+}
+
+// manifestLost tells whether a manifest is damaged: it is not one of another version, nor one that may not be read.
+func manifestLost(err error) bool {
+	var corrupt *image.CorruptError
+	return errors.As(err, &corrupt) || errors.Is(err, unix.EIO) || regular.IsOther(err)
+}
+
+// Newest is the number of the newest committed epoch. It wraps ErrNone when there is none. When the newest manifest is
+// damaged it fails and says which epoch there is instead.
+func (s *Store) Newest() (int, error) {
+	epoch, passed, err := s.NewestSound()
+	for _, e := range passed {
+		if e.Err != nil && err == nil {
+			return 0, fmt.Errorf("%w; the newest epoch before it is %s@%d", e.Err, s.dir, epoch)
+		}
+	}
+	return epoch, err
 }
 
 // Next is a number for the next epoch: one more than any there is, committed or not, or was before Fence.

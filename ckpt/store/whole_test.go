@@ -4,12 +4,16 @@ package store
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/zeebo/blake3"
 
 	"github.com/libckpt/libckpt/ckpt/image"
 	"github.com/libckpt/libckpt/internal/fault"
@@ -170,5 +174,79 @@ func TestWhole(t *testing.T) {
 	}
 	if _, err := newStore(t).NewestWhole(9, 0); !errors.Is(err, ErrNone) {
 		t.Errorf("an empty directory: %v", err)
+	}
+}
+
+// TestNewestSound: damaged manifests and epochs that were found lost are passed over and named; what another libckpt has
+// written, or another user, is not passed over. Lost epochs stay beside those that are kept, and no longer.
+func TestNewestSound(t *testing.T) {
+	s := newStore(t)
+	for n := 1; n <= 5; n++ {
+		mustCommit(t, s, n, 0)
+	}
+	want := func(epoch int, passed ...int) {
+		t.Helper()
+		n, list, err := s.NewestSound()
+		var got []int
+		for _, e := range list {
+			got = append(got, e.Number)
+		}
+		if n != epoch || fmt.Sprint(got) != fmt.Sprint(passed) || (err == nil) != (epoch != 0) {
+			t.Errorf("epoch %d past %v, want %d past %v (%v)", n, got, epoch, passed, err)
+		}
+	}
+	lose := func(n int, why string) {
+		t.Helper()
+		if err := s.Change(n, func(m *Manifest) error { m.SetLost(why); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want(5)
+	lose(4, "rank 0 has rotted")
+	want(5)
+	if r, err := s.PlanRetire(2); err != nil || fmt.Sprint(r.Keep) != "[3 4 5]" {
+		t.Errorf("kept of the newest two and a lost one between: %+v, %v", r, err)
+	}
+	if r, err := s.PlanRetire(1); err != nil || fmt.Sprint(r.Keep) != "[5]" {
+		t.Errorf("kept of the newest: %+v, %v", r, err)
+	}
+	if err := os.Truncate(filepath.Join(s.EpochDir(5), manifestName), 40); err != nil {
+		t.Fatal(err)
+	}
+	want(3, 5, 4)
+	if r, err := s.PlanRetire(1); err != nil || fmt.Sprint(r.Keep) != "[3 4 5]" {
+		t.Errorf("kept of the newest good one: %+v, %v", r, err)
+	}
+	lose(4, "")
+	want(4, 5)
+	if n, err := s.Newest(); n != 0 || err == nil || !strings.Contains(err.Error(), "@4") {
+		t.Errorf("newest: %d, %v", n, err)
+	}
+	for n := 1; n <= 4; n++ {
+		lose(n, fmt.Sprintf("%d is gone", n))
+	}
+	want(0, 5, 4, 3, 2, 1)
+	if err := os.RemoveAll(s.EpochDir(5)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.NewestSound(); !errors.Is(err, ErrLost) || errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "4 is gone") {
+		t.Errorf("all are lost: %v", err)
+	}
+	lose(1, "")
+	raw, err := os.ReadFile(filepath.Join(s.EpochDir(1), manifestName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustCommit(t, s, 6, 0)
+	later := strings.Replace(string(raw), `"format": 1`, `"format": 2`, 1)
+	at := len(later) - 64 - len(digestTail)
+	d := blake3.Sum256([]byte(later[:at]))
+	later = later[:at] + hex.EncodeToString(d[:]) + digestTail
+	if err := os.WriteFile(filepath.Join(s.EpochDir(6), manifestName), []byte(later), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var version *image.VersionError
+	if _, _, err := s.NewestSound(); !errors.As(err, &version) {
+		t.Errorf("an epoch of a later format: %v", err)
 	}
 }

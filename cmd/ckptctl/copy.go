@@ -34,7 +34,11 @@ interrupted or killed, what it copied stays and counts for nothing; the same com
 ` + "`ckptctl gc`" + ` removes it. An epoch that is there already, the same, is left alone.
 
 No job may run in DEST: the command owns it meanwhile. A job may run in DIR; --keep of the job may remove an epoch
-while it is being copied, and then the copy fails.` + objectsHelp + `
+while it is being copied, and then the copy fails.
+
+Images in local directories (ckptrun --local) are copied from those that can be seen from here: with CKPT_LOCAL, those of this
+node, or of all nodes where they are in one directory. If some are on other nodes, they are named, and nothing is copied. In
+DEST the epoch is at level 4.` + objectsHelp + `
 One of DIR and DEST may be such a place. Images are checked before they are put there, and objects after they were got.`,
 		Example: `  ckptctl copy ckpt s3://backups/heat
   ckptctl copy ckpt /archive/heat

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/libckpt/libckpt/ckpt/image"
+	"github.com/libckpt/libckpt/ckpt/levels"
 	"github.com/libckpt/libckpt/ckpt/store"
 )
 
@@ -33,6 +35,10 @@ func newDuCmd() *cobra.Command {
 objects, messages, the index), FILES is output files that are kept beside images, OTHER is manifests, and what is being
 written or was left by a crash. DISK is what all that takes on disk; a file with several names counts once, in the oldest
 epoch that has it.
+
+Of jobs with local directories (ckptrun --local), images in that of this node count too, where it is known: CKPT_LOCAL, or
+what the job was told. LOCAL is what an epoch takes there, with copies and parities; MEMORY and META are of images that are
+there or in DIR, and images that are neither are named, with the nodes that had them first.
 
 FREED is what ` + "`ckptctl gc --keep N`" + ` would give back of it: nothing of epochs that stay, and of others not the
 blocks that are shared with files elsewhere, by links or clones. --ranks shows a line for each rank's image too.`,
@@ -66,6 +72,7 @@ type duReport struct {
 	Keep   int       `json:"keep"`
 	Epochs []duEpoch `json:"epochs"`
 	Disk   uint64    `json:"disk"`  // of the whole directory
+	Local  uint64    `json:"local"` // in local directories that can be seen from here
 	Other  uint64    `json:"other"` // of it beside the epochs: job.json, history, leases
 	Freed  uint64    `json:"freed"`
 
@@ -80,9 +87,18 @@ type duEpoch struct {
 	Files  uint64   `json:"files"`
 	Other  uint64   `json:"other"`
 	Disk   uint64   `json:"disk"`
+	Local  uint64   `json:"local,omitempty"`
 	Freed  uint64   `json:"freed"`
+	Away   *duAway  `json:"away,omitempty"`
 	Ranks  []duRank `json:"ranks"`
 	Errors []string `json:"errors,omitempty"`
+}
+
+// duAway is what of an epoch cannot be seen from here.
+type duAway struct {
+	Images int      `json:"images"`
+	Bytes  int64    `json:"bytes"`
+	Nodes  []string `json:"nodes"` // that had them first
 }
 
 type duRank struct {
@@ -152,6 +168,7 @@ func diskUse(spec string, keep int, kinds bool) (*duReport, error) {
 			r.Epochs = append(r.Epochs, line)
 		}
 		r.Disk += line.Disk
+		r.Local += line.Local
 		r.Freed += line.Freed
 	}
 	r.Other, err = beside(dir, epochs, all)
@@ -195,10 +212,63 @@ func (r *duReport) epoch(e *store.Epoch, all, gone *space, goes bool) (duEpoch, 
 		}
 		return nil
 	})
+	if e.Committed() && e.Manifest.Levels != nil {
+		err = errors.Join(err, r.local(&l, e.Manifest, all, goes, ranks))
+	}
 	for _, n := range slices.Sorted(maps.Keys(ranks)) {
 		l.Ranks = append(l.Ranks, *ranks[n])
 	}
 	return l, err
+}
+
+// local adds what an epoch has in local directories that can be seen from here, and names the rest.
+func (r *duReport) local(l *duEpoch, m *store.Manifest, all *space, goes bool, ranks map[int]*duRank) error {
+	seen := map[string]bool{}
+	for n, d := range ranks {
+		seen[store.ImageName(n)] = d.Bytes > 0
+	}
+	known := os.Getenv(localName)
+	for _, place := range levels.Find(cmp.Or(known, m.Levels.Local), m.Levels.Set) {
+		held, err := place.Inventory([]int{m.Epoch})
+		if err != nil {
+			return err
+		}
+		for _, h := range held {
+			path := place.Path(h.Epoch, h.File)
+			st, err := os.Lstat(path)
+			if err != nil {
+				continue // it is being removed
+			}
+			disk, first := all.add(st)
+			if !first {
+				disk = 0
+			}
+			l.Local += disk
+			if goes && known != "" { // without it gc does not look there
+				l.Freed += disk
+			}
+			if m.RankOf(h.File) >= 0 && !seen[h.File] && r.kinds {
+				l.file(path, st, ranks)
+			}
+			seen[h.File] = true
+		}
+	}
+	away := duAway{}
+	for _, n := range m.Levels.Nodes {
+		for _, f := range n.Files {
+			if seen[f.Name] {
+				continue
+			}
+			away.Images, away.Bytes = away.Images+1, away.Bytes+f.Bytes
+			if !slices.Contains(away.Nodes, n.Name) {
+				away.Nodes = append(away.Nodes, n.Name)
+			}
+		}
+	}
+	if away.Images > 0 {
+		l.Away = &away
+	}
+	return nil
 }
 
 func idOf(st fs.FileInfo) inode {
@@ -283,10 +353,17 @@ func beside(dir string, epochs []store.Epoch, all *space) (total uint64, err err
 
 func (r *duReport) print(w io.Writer, ranks bool) error {
 	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	_, _ = fmt.Fprintln(tw, "EPOCH\tSTATE\tMEMORY\tMETA\tFILES\tOTHER\tDISK\tFREED")
+	leveled := slices.ContainsFunc(r.Epochs, func(e duEpoch) bool { return e.Local > 0 || e.Away != nil })
+	local := func(text string) string {
+		if leveled {
+			return text + "\t"
+		}
+		return ""
+	}
+	_, _ = fmt.Fprintln(tw, "EPOCH\tSTATE\tMEMORY\tMETA\tFILES\tOTHER\tDISK\t"+local("LOCAL")+"FREED")
 	for _, e := range r.Epochs {
-		_, _ = fmt.Fprintf(tw, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Epoch, e.State, sizeText(e.Memory), sizeText(e.Meta),
-			sizeText(e.Files), sizeText(e.Other), sizeText(e.Disk), sizeText(e.Freed))
+		_, _ = fmt.Fprintf(tw, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s\n", e.Epoch, e.State, sizeText(e.Memory), sizeText(e.Meta),
+			sizeText(e.Files), sizeText(e.Other), sizeText(e.Disk), local(sizeText(e.Local)), sizeText(e.Freed))
 		for _, d := range e.Ranks {
 			if !ranks {
 				break
@@ -295,7 +372,7 @@ func (r *duReport) print(w io.Writer, ranks bool) error {
 			for _, k := range slices.Sorted(maps.Keys(d.Kinds)) {
 				kinds = append(kinds, k+" "+sizeText(d.Kinds[k]))
 			}
-			_, _ = fmt.Fprintf(tw, "  rank %d\t\t%s\t%s\t%s\t\t\t\t%s\n", d.Rank, sizeText(d.Memory), sizeText(d.Meta), sizeText(d.Files), strings.Join(kinds, ", "))
+			_, _ = fmt.Fprintf(tw, "  rank %d\t\t%s\t%s\t%s\t\t\t%s\t%s\n", d.Rank, sizeText(d.Memory), sizeText(d.Meta), sizeText(d.Files), local(""), strings.Join(kinds, ", "))
 		}
 	}
 	if err := tw.Flush(); err != nil {
@@ -306,6 +383,29 @@ func (r *duReport) print(w io.Writer, ranks bool) error {
 			_, _ = fmt.Fprintf(w, "epoch %d: %s\n", e.Epoch, text)
 		}
 	}
-	_, err := fmt.Fprintf(w, "%s: %s on disk; `ckptctl gc %s --keep %d` would free %s\n", r.Dir, sizeText(r.Disk), r.Dir, r.Keep, sizeText(r.Freed))
+	for _, e := range r.Epochs {
+		if a := e.Away; a != nil {
+			_, _ = fmt.Fprintf(w, "epoch %d: %d images, %s, are not here: they were written on %s\n", e.Epoch, a.Images, sizeText(a.Bytes), nodesText(a.Nodes))
+		}
+	}
+	what := ""
+	if r.Local > 0 {
+		what = fmt.Sprintf(", and %s in local directories here", sizeText(r.Local))
+	}
+	_, err := fmt.Fprintf(w, "%s: %s on disk%s; `ckptctl gc %s --keep %d` would free %s\n", r.Dir, sizeText(r.Disk), what, r.Dir, r.Keep, sizeText(r.Freed))
 	return err
+}
+
+// nodesText names some nodes.
+func nodesText(names []string) string {
+	const most = 4
+	text := "node "
+	if len(names) > 1 {
+		text = "nodes "
+	}
+	text += strings.Join(names[:min(len(names), most)], ", ")
+	if n := len(names) - most; n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	return text
 }

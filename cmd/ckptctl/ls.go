@@ -176,6 +176,9 @@ func describeEpoch(e *store.Epoch) epochLine {
 		l.MPI = mpiText(m.MPI)
 		l.Mode, l.Chosen = m.Mode, m.Chosen
 		describeLevels(&l, m)
+		if l.Lost = m.Lost(); l.Lost != "" {
+			l.State = stateLost
+		}
 		for _, im := range m.Images {
 			l.Bytes += im.Bytes
 			l.Payload += im.Payload
@@ -201,12 +204,9 @@ func describeLevels(l *epochLine, m *store.Manifest) {
 	if r == nil {
 		return
 	}
-	l.Level, l.Levels, l.Lost = m.Level, r.Done, r.Lost
+	l.Level, l.Levels = m.Level, r.Done
 	for _, f := range r.Failed {
 		l.Failed = append(l.Failed, fmt.Sprintf("level %d: %s", f.Level, f.Why))
-	}
-	if r.Lost != "" {
-		l.State = stateLost
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -48,7 +49,8 @@ threads can be in calls for more than 100 %.
 
 Checkpoints may be taken meanwhile. MPI calls are counted where libckpt takes them up, outside of the memory that an image
 has. Where libckpt's library is stripped, what is counted are its calls of the MPI below, and the output says so. Of
-jobs of --whole and of regions mode only system calls are counted. Only ranks on this host are seen. This takes root, or
+jobs of --whole and of regions mode only system calls are counted. Threads of libckpt's own, which mostly wait, are left out;
+with --trap sud, and in regions mode, they cannot be told from the program's. Only ranks on this host are seen. This takes root, or
 CAP_BPF and CAP_PERFMON.`,
 		Example: `  ckptctl top ckpt
   ckptctl top ckpt --period 10s --count 1 --json`,
@@ -180,10 +182,45 @@ func top(ctx context.Context, dir string, o topOptions, stdout, stderr io.Writer
 		return err
 	}
 	defer func() { _ = calls.Close() }()
+	if err := calls.Ignore(ownThreads("/proc", ranks)); err != nil {
+		return err
+	}
 	if len(elsewhere) > 0 {
 		_, _ = fmt.Fprintf(stderr, "ckptctl: ranks %s run on other hosts, and are not seen from here\n", ranksText(elsewhere))
 	}
 	return topLoop(ctx, calls, ranks, o, stdout)
+}
+
+// ownThreads lists the threads of ranks that are libckpt's own. Those of the program, and what they start, have a seccomp
+// filter more, by which ckptrun sees their system calls; the first thread of a process is the program's.
+func ownThreads(proc string, ranks []watchedRank) (list []int) {
+	for _, r := range ranks {
+		task := filepath.Join(proc, strconv.Itoa(r.pid), "task")
+		most, known := seccompFilters(filepath.Join(task, strconv.Itoa(r.pid)))
+		threads, err := os.ReadDir(task)
+		if !known || err != nil {
+			continue
+		}
+		for _, t := range threads {
+			n, known := seccompFilters(filepath.Join(task, t.Name()))
+			if id, err := strconv.Atoi(t.Name()); err == nil && known && n < most {
+				list = append(list, id)
+			}
+		}
+	}
+	return list
+}
+
+// seccompFilters is how many filters a thread has; false: it is gone, or the kernel does not say.
+func seccompFilters(task string) (int, bool) {
+	b, err := os.ReadFile(filepath.Join(task, "status"))
+	if err != nil {
+		return 0, false
+	}
+	_, after, is := strings.Cut(string(b), "\nSeccomp_filters:")
+	line, _, _ := strings.Cut(after, "\n")
+	n, err := strconv.Atoi(strings.TrimSpace(line))
+	return n, is && err == nil
 }
 
 // topReport is an output of `top`.
@@ -229,6 +266,9 @@ func topLoop(ctx context.Context, calls *tap.Calls, ranks []watchedRank, o topOp
 		case <-time.After(o.period):
 		}
 		sums, err := calls.Read()
+		if err == nil && !o.mpiOnly {
+			err = calls.Ignore(ownThreads("/proc", ranks)) // there may be new ones
+		}
 		if err != nil {
 			return err
 		}

@@ -4,7 +4,9 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +37,31 @@ func TestTopOf(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}
+	}
+}
+
+// TestOwnThreads: those with fewer filters than the first thread, which is the program's. Where the kernel does not say how
+// many there are, and where all have as many, none is libckpt's own.
+func TestOwnThreads(t *testing.T) {
+	proc := t.TempDir()
+	for name, filters := range map[string]string{
+		"10/task/10": "2", "10/task/11": "1", "10/task/12": "2", "10/task/13": "0", "10/task/14": "",
+		"20/task/20": "0", "20/task/21": "0", "30/task/30": "", "30/task/31": "0",
+	} {
+		dir := filepath.Join(proc, name)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		text := "Name:\tx\nSeccomp:\t2\n"
+		if filters != "" {
+			text += "Seccomp_filters:\t" + filters + "\nSpeculation_Store_Bypass:\tvulnerable\n"
+		}
+		if err := os.WriteFile(filepath.Join(dir, "status"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := fmt.Sprint(ownThreads(proc, []watchedRank{{pid: 10}, {pid: 20}, {pid: 30}, {pid: 40}})); got != "[11 13]" {
+		t.Errorf("%s", got)
 	}
 }
 

@@ -77,6 +77,7 @@ type verifyReport struct {
 	Elsewhere int           `json:"elsewhere,omitempty"`
 	Kept      int           `json:"kept"` // files beside the images that were compared
 	Images    []verifyImage `json:"images"`
+	FoundLost string        `json:"foundLost,omitempty"` // why a restart has passed the epoch over
 }
 
 type verifyImage struct {
@@ -121,7 +122,7 @@ func verify(ctx context.Context, spec string, quick bool) (*verifyReport, error)
 	if err != nil {
 		return nil, err
 	}
-	r := &verifyReport{Path: s.EpochDir(epoch), Epoch: epoch, Quick: quick}
+	r := &verifyReport{Path: s.EpochDir(epoch), Epoch: epoch, Quick: quick, FoundLost: m.Lost()}
 	for _, im := range m.Images {
 		err := s.VerifyImage(ctx, m, im.Rank, quick, nil)
 		if err == nil {
@@ -217,6 +218,9 @@ func (r *verifyReport) print(w io.Writer) {
 			what = "lengths and metadata (not the content of pages)"
 		}
 		_, _ = fmt.Fprintf(w, "%s: %d images, %s: checked %s, all sound\n", r.Path, len(r.Images), sizeText(total), what)
+		if r.FoundLost != "" {
+			_, _ = fmt.Fprintf(w, "%s: a restart has passed it over (%s); name it to have it tried again\n", r.Path, r.FoundLost)
+		}
 		if r.Kept > 0 {
 			_, _ = fmt.Fprintf(w, "%s: %d files are kept beside them: lengths and samples of the content are as recorded\n", r.Path, r.Kept)
 		}

@@ -60,7 +60,8 @@ func TestCtl(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 		for rank, c := range counted.Ranks {
-			if c.MPICalls < 1 || c.SystemCalls < 1 || c.Below || !strings.Contains(fmt.Sprint(c.Calls), "MPI_Waitall") {
+			// Go's runtime waits by epoll_pwait: its threads are libckpt's own.
+			if c.MPICalls < 1 || c.SystemCalls < 1 || c.Below || !strings.Contains(fmt.Sprint(c.Calls), "MPI_Waitall") || strings.Contains(fmt.Sprint(c.Calls), "epoll_pwait") {
 				t.Errorf("rank %d: %+v", rank, c)
 			}
 		}

@@ -105,17 +105,17 @@ func TestDamagedImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	flip := func(at int) []byte {
+	flipped := func(at int) []byte {
 		b := append([]byte(nil), whole...)
 		b[at] ^= 0x10
 		return b
 	}
 	cases := map[string][]byte{
-		"flipped in the header":    flip(9),
-		"flipped near the start":   flip(len(whole) / 50),
-		"flipped in the middle":    flip(len(whole) / 2),
-		"flipped near the end":     flip(len(whole) * 49 / 50),
-		"flipped in the last byte": flip(len(whole) - 1),
+		"flipped in the header":    flipped(9),
+		"flipped near the start":   flipped(len(whole) / 50),
+		"flipped in the middle":    flipped(len(whole) / 2),
+		"flipped near the end":     flipped(len(whole) * 49 / 50),
+		"flipped in the last byte": flipped(len(whole) - 1),
 		"cut in the middle":        whole[:len(whole)/2],
 		"one byte short":           whole[:len(whole)-1],
 		"empty":                    nil,
@@ -128,7 +128,7 @@ func TestDamagedImage(t *testing.T) {
 			if err := os.WriteFile(image, content, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			again, said := restart(t, run, fmt.Sprintf("damaged-%d", n), run.Checkpoints())
+			again, said := restart(t, run, fmt.Sprintf("damaged-%d", n), run.Checkpoints()+"@2")
 			if again.Exit != (Exit{Code: 1}) {
 				t.Errorf("%v, expected exit status 1", again.Exit)
 			}
@@ -158,14 +158,15 @@ func TestDamagedImage(t *testing.T) {
 		if err := os.Remove(image); err != nil {
 			t.Fatal(err)
 		}
-		again, said := restart(t, run, "lost", run.Checkpoints())
+		again, said := restart(t, run, "lost", run.Checkpoints()+"@2")
 		if again.Exit != (Exit{Code: 1}) || !strings.Contains(said, "rank-00000.ckpt") {
 			t.Errorf("%v: %q", again.Exit, said)
 		}
 	})
 	t.Run("the epoch before", func(t *testing.T) {
-		writeFile(t, image, flip(len(whole)/2))
-		proc, err := run.Start(mark, built.CkptRun(), "--restart", run.Checkpoints()+"@1")
+		writeFile(t, image, flipped(len(whole)/2))
+		log := filepath.Join(t.TempDir(), "said")
+		proc, err := run.Start(mark, telling(log, built.CkptRun(), "--restart", run.Checkpoints())...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -174,6 +175,10 @@ func TestDamagedImage(t *testing.T) {
 		}
 		if err := want.Same(run); err != nil {
 			t.Error(err)
+		}
+		said := string(mustRead(t, log))
+		if !damagedPart.MatchString(said) || strings.Count(said, "taken instead: epoch 1\n") != 1 || !strings.Contains(said, "epoch 2 is lost: "+image) {
+			t.Errorf("it said %q", said)
 		}
 	})
 }

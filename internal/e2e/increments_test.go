@@ -221,7 +221,7 @@ func TestIncrementsForbidden(t *testing.T) {
 }
 
 // When an epoch that others need is lost, restart and verify name it and the file, and the newest epoch that is whole is
-// continued; one that is asked for by its number is refused. A page that rots in it ends the restart before it is used.
+// continued; one that is asked for by its number is refused. So is one whose parent has a rotten page, before that is used.
 func TestIncrementsLost(t *testing.T) {
 	d := newDrift(t, "mpich")
 	d.killed("--full", "every", "4", "--keep", "100", "--compress", "none", "--restart-mode", "eager")
@@ -250,7 +250,7 @@ func TestIncrementsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.ctl(1, []string{"verify", d.at(6)}, rotten, "rank-00001.ckpt: DAMAGED", "rank-00000.ckpt: sound")
-	refused(d.dir(), rotten, "@4") // 5 and 6 need the page
+	refused(d.at(6), rotten, "@4") // 5 and 6 need the page
 	if err := os.WriteFile(rotten, sound, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -271,7 +271,8 @@ func TestLazyCheckpoint(t *testing.T) {
 }
 
 // A page near the end of an image is damaged: the program is continued, and the job ends when that page is needed,
-// with the file and the place and what to do instead, and without another step. The epoch before continues.
+// with the file and the place and what to do instead, and without another step. The same restart reads the image first and
+// takes the epoch before.
 func TestLazyDamaged(t *testing.T) {
 	for _, launcher := range []string{"alone", "mpich", "openmpi"} {
 		t.Run(launcher, func(t *testing.T) {
@@ -300,10 +301,19 @@ func TestLazyDamaged(t *testing.T) {
 			if after := j.printed(); after != before {
 				t.Errorf("it went on: %q", after)
 			}
-			j.ends(j.launch(built.CkptRun(), "--restart", j.run.Checkpoints()+"@1"))
+			log := filepath.Join(t.TempDir(), "said")
+			j.ends(j.launch(telling(log, built.CkptRun(), "--restart", j.run.Checkpoints())...))
 			j.same(want)
+			if said := string(mustRead(t, log)); !strings.Contains(said, "epoch 2 is lost: ") || strings.Count(said, "taken instead: epoch 1\n") != 1 {
+				t.Errorf("it said %q", said)
+			}
 		})
 	}
+}
+
+// telling has a restart say what it says in a file of its own: it cuts back those of the program.
+func telling(log string, argv ...string) []string {
+	return append([]string{"sh", "-c", `exec "$@" 2>>"$0"`, log}, argv...)
 }
 
 // Somebody removes the epoch while its memory is still in it.

@@ -113,7 +113,7 @@ func TestLevelsCommands(t *testing.T) {
 	j := newLeveledNamed(t, "mpich", 2)
 	j.goes(t, 2, "10 10 spread level2")
 	elsewhere := "rank-00001.ckpt is in the local directory of node node1; there, `CKPT_LOCAL=" + j.nodes.local() + " ckptctl ...` reads it"
-	exported := filepath.Join(t.TempDir(), "exported")
+	exported, copied := filepath.Join(t.TempDir(), "exported"), filepath.Join(t.TempDir(), "copied")
 	for _, c := range []struct {
 		local, argv string
 		exit        int
@@ -124,13 +124,17 @@ func TestLevelsCommands(t *testing.T) {
 		{"", "export --out " + exported + " --rank 1", 1, []string{elsewhere}},
 		{j.nodes.disk(1), "export --out " + exported + " --rank 1", 0, []string{"rank-00001-"}},
 		{j.nodes.disk(0), "inspect --tree", 0, []string{"rank 0"}},
-		{"", "copy", 1, []string{"image of rank 0, rank-00000.ckpt, is missing", "in the local directory of node node0"}},
+		{"", "copy", 1, []string{"image of rank 0, rank-00000.ckpt, is missing", "in the local directory of node node0", "image of rank 1, rank-00001.ckpt, is missing", elsewhere}},
+		{j.nodes.disk(0), "copy", 0, []string{"epoch 1: 2 files", "goes on from epoch 1"}},
+		{j.nodes.disk(0), "copy", 0, []string{"epoch 1: is there already"}},
+		{"/nowhere", "du", 0, []string{"LOCAL", "epoch 1: 2 images, ", "are not here: they were written on nodes node0, node1"}},
+		{j.nodes.disk(0), "du", 0, []string{"LOCAL", " in local directories here; "}},
 		{"", "status", 1, []string{"start the program again as before, with CKPT_DIR=" + j.dir + ": it goes on from epoch 1"}},
 	} {
 		words := strings.Fields(c.argv)
 		argv := append([]string{"env", "CKPT_LOCAL=" + c.local, built.CkptCtl(), words[0], j.dir}, words[1:]...)
 		if words[0] == "copy" {
-			argv = append(argv, filepath.Join(t.TempDir(), "copy"))
+			argv = append(argv, copied)
 		}
 		exit, out, said := again(t, argv...)
 		for _, w := range c.words {
@@ -138,6 +142,18 @@ func TestLevelsCommands(t *testing.T) {
 				t.Errorf("%v, CKPT_LOCAL=%s: %v: want %q:\n%s%s", words, c.local, exit, w, out, said)
 			}
 		}
+	}
+	if exit, out, said := again(t, built.CkptCtl(), "verify", copied); exit != (Exit{}) || !strings.Contains(out, "all sound") {
+		t.Errorf("the copy: %v: %s%s", exit, out, said)
+	}
+	if exit, out, said := again(t, built.CkptCtl(), "ls", copied); exit != (Exit{}) || !strings.Contains(out, "L1+2+4") {
+		t.Errorf("the copy: %v: %s%s", exit, out, said)
+	}
+	// Where it was written is gone; the copy is all there is.
+	j.nodes.lose(t, 0, 1)
+	j.dir = copied
+	if exit, out, said := j.run(t, 2, "10", "0"); exit != (Exit{}) {
+		t.Errorf("continued from the copy: %v: %s%s", exit, out, said)
 	}
 }
 

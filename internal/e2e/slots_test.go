@@ -228,7 +228,7 @@ func TestSlotsDamaged(t *testing.T) {
 		if err := os.WriteFile(name, c.damage(slices.Clone(sound)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		exit, _, said := again(t, shortSlots.restart(r.Checkpoints(), 2, 2)...)
+		exit, _, said := again(t, shortSlots.restart(fmt.Sprintf("%s@%d", r.Checkpoints(), newest), 2, 2)...)
 		for _, word := range []string{name, c.section, "CKPT_RESTART=" + r.Checkpoints() + "@"} {
 			if exit.Code != 70 || !strings.Contains(said, word) {
 				t.Errorf("%s: %v, no %q in: %s", c.what, exit, word, said)
@@ -238,9 +238,15 @@ func TestSlotsDamaged(t *testing.T) {
 			t.Errorf("%s: verify: %v: %s", c.what, exit, said)
 		}
 	}
-	exit, out, said := again(t, shortSlots.restart(fmt.Sprintf("%s@%d", r.Checkpoints(), newest-1), 2, 2)...)
+	if exit, _, said := again(t, shortSlots.restart(r.Checkpoints(), 2, 2)...); exit.Code != 70 || !strings.Contains(said, fmt.Sprintf("@%d", newest-1)) {
+		t.Errorf("nobody would be told: %v: %s", exit, said)
+	}
+	exit, out, said := again(t, append([]string{"env", "CKPT_LOG=warn"}, shortSlots.restart(r.Checkpoints(), 2, 2)...)...)
 	if exit != (Exit{}) {
 		t.Fatalf("%v: %s", exit, said)
+	}
+	if w := fmt.Sprintf("epoch %d is lost: ", newest); !strings.Contains(said, w) || !strings.Contains(said, fmt.Sprintf("taken instead: epoch %d", newest-1)) {
+		t.Errorf("no %q: %s", w, said)
 	}
 	sameEnd(t, out, want)
 }

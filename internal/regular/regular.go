@@ -3,6 +3,7 @@
 package regular
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -27,6 +28,12 @@ func (e kindError) Error() string {
 		kind = "a device"
 	}
 	return "is " + kind + ", not a regular file"
+}
+
+// IsOther tells whether an error of this package says that something else is there instead of a regular file.
+func IsOther(err error) bool {
+	var kind kindError
+	return errors.As(err, &kind)
 }
 
 func check(path string, st os.FileInfo) error {

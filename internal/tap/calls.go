@@ -36,6 +36,7 @@ type Sum struct {
 // Calls counts and times calls.
 type Calls struct {
 	processes, underWay, numbers, sums *ebpf.Map
+	ignored                            *ebpf.Map // threads whose system calls are not counted
 	programs                           []*ebpf.Program
 	links                              []link.Link
 	functions                          []string // by cookie
@@ -65,6 +66,7 @@ func WatchCalls(targets []Target, systemCalls bool) (_ *Calls, err error) {
 	}{
 		{&c.underWay, ebpf.MapSpec{Name: "under_way", Type: ebpf.Hash, KeySize: 16, ValueSize: 8, MaxEntries: 1 << 16}},
 		{&c.numbers, ebpf.MapSpec{Name: "numbers", Type: ebpf.Hash, KeySize: 8, ValueSize: 8, MaxEntries: 1 << 16}},
+		{&c.ignored, ebpf.MapSpec{Name: "ignored", Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: 1 << 16}},
 		{&c.sums, ebpf.MapSpec{Name: "sums", Type: ebpf.Hash, KeySize: 8, ValueSize: 16, MaxEntries: 1 << 17}},
 	} {
 		if *m.at, err = ebpf.NewMap(&m.spec); err != nil {
@@ -171,8 +173,8 @@ func (c *Calls) watchSystem() error {
 		at   string
 		code asm.Instructions
 	}{
-		{"sys_exit", systemReturn(c.processes, c.underWay, c.numbers, c.sums)},
-		{"sys_enter", systemEntry(c.processes, c.underWay, c.numbers)},
+		{"sys_exit", systemReturn(c.processes, c.ignored, c.underWay, c.numbers, c.sums)},
+		{"sys_enter", systemEntry(c.processes, c.ignored, c.underWay, c.numbers)},
 	} {
 		prog, err := c.load(p.at, ebpf.RawTracepoint, ebpf.AttachNone, p.code)
 		if err != nil {
@@ -185,6 +187,26 @@ func (c *Calls) watchSystem() error {
 		c.links = append(c.links, l)
 	}
 	return nil
+}
+
+// Ignore has the system calls of these threads, and of no others, not counted from now on.
+func (c *Calls) Ignore(threads []int) error {
+	var thread, mark uint32
+	var gone []uint32
+	all := c.ignored.Iterate()
+	for all.Next(&thread, &mark) {
+		if !slices.Contains(threads, int(thread)) {
+			gone = append(gone, thread)
+		}
+	}
+	err := all.Err()
+	for _, thread := range gone {
+		err = errors.Join(err, c.ignored.Delete(thread))
+	}
+	for _, thread := range threads {
+		err = errors.Join(err, c.ignored.Put(uint32(thread), uint32(1)))
+	}
+	return err
 }
 
 // Read returns the sums so far.
@@ -220,7 +242,7 @@ func (c *Calls) Close() error {
 	for _, p := range c.programs {
 		errs = append(errs, p.Close())
 	}
-	for _, m := range []*ebpf.Map{c.processes, c.underWay, c.numbers, c.sums} {
+	for _, m := range []*ebpf.Map{c.processes, c.ignored, c.underWay, c.numbers, c.sums} {
 		if m != nil {
 			errs = append(errs, m.Close())
 		}

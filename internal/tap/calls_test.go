@@ -166,6 +166,19 @@ func TestCalls(t *testing.T) {
 			t.Errorf("somebody else: %+v", s)
 		}
 	}
+	for _, ignored := range [][]int{{1 << 20, p.Process.Pid}, {1 << 20}, nil} { // its only thread
+		if err := c.Ignore(ignored); err != nil {
+			t.Fatal(err)
+		}
+		was := sumOf(t, c, p.Process.Pid, "getppid").Calls
+		p.do(t, 10, 0)
+		if n := sumOf(t, c, p.Process.Pid, "getppid").Calls - was; n != 5 && len(ignored) < 2 || n != 0 && len(ignored) == 2 {
+			t.Errorf("without threads %v: %d system calls of 5", ignored, n)
+		}
+	}
+	if n := sumOf(t, c, p.Process.Pid, "the MPI_Quick").Calls; n != 1030 {
+		t.Errorf("%d calls of the library", n)
+	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}

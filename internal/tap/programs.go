@@ -129,9 +129,19 @@ const systemCall = 1 << 30
 // underCall is the function by which the system call of a thread is under way: a thread has one at a time.
 const underCall = systemCall
 
+// unlessIgnored leaves the program when the thread is one that is not looked at. R7 has it.
+func unlessIgnored(ignored *ebpf.Map) asm.Instructions {
+	return join(
+		asm.Instructions{
+			asm.StoreMem(asm.RFP, stackShort, asm.R7, asm.Word), // the lower half: the thread by itself
+			asm.LoadMapPtr(asm.R1, ignored.FD()),
+		}, pointer(asm.R2, stackShort),
+		asm.Instructions{asm.FnMapLookupElem.Call(), asm.JNE.Imm(asm.R0, 0, "out")})
+}
+
 // systemEntry is for the raw tracepoint sys_enter: its second argument is the number.
-func systemEntry(processes, underWay, numbers *ebpf.Map) asm.Instructions {
-	return join(watched(processes),
+func systemEntry(processes, ignored, underWay, numbers *ebpf.Map) asm.Instructions {
+	return join(watched(processes), unlessIgnored(ignored),
 		asm.Instructions{
 			asm.LoadMem(asm.R8, asm.R6, 8, asm.DWord),
 			asm.StoreMem(asm.RFP, stackValue, asm.R8, asm.DWord),
@@ -144,8 +154,8 @@ func systemEntry(processes, underWay, numbers *ebpf.Map) asm.Instructions {
 		}, loadKey(), begun(underWay), out())
 }
 
-func systemReturn(processes, underWay, numbers, sums *ebpf.Map) asm.Instructions {
-	return join(watched(processes),
+func systemReturn(processes, ignored, underWay, numbers, sums *ebpf.Map) asm.Instructions {
+	return join(watched(processes), unlessIgnored(ignored),
 		asm.Instructions{asm.StoreMem(asm.RFP, stackKey, asm.R7, asm.DWord), asm.LoadMapPtr(asm.R1, numbers.FD())},
 		pointer(asm.R2, stackKey),
 		asm.Instructions{

@@ -26,8 +26,15 @@ EXPORT MPI_Status MPIR_F08_MPI_STATUS_IGNORE_OBJ, MPIR_F08_MPI_STATUSES_IGNORE_O
 EXPORT int MPIR_F08_MPI_BOTTOM, MPIR_F08_MPI_IN_PLACE;
 EXPORT MPI_Status *MPI_F08_STATUS_IGNORE = &MPIR_F08_MPI_STATUS_IGNORE_OBJ;
 EXPORT MPI_Status *MPI_F08_STATUSES_IGNORE = &MPIR_F08_MPI_STATUSES_IGNORE_OBJ;
-EXPORT int *MPIR_C_MPI_UNWEIGHTED = &mpich_unweighted;
-EXPORT int *MPIR_C_MPI_WEIGHTS_EMPTY = &mpich_weights_empty;
+
+// What mpi_f08 passes for MPI_UNWEIGHTED.  The companion has objects of these names itself, which the loader
+// finds first, and leaves it to libmpich to set them.
+EXPORT int *MPIR_C_MPI_UNWEIGHTED, *MPIR_C_MPI_WEIGHTS_EMPTY;
+
+__attribute__((constructor)) static void set_weights(void) {
+    MPIR_C_MPI_UNWEIGHTED = MPI_UNWEIGHTED;
+    MPIR_C_MPI_WEIGHTS_EMPTY = MPI_WEIGHTS_EMPTY;
+}
 
 EXPORT void MPII_Keyval_set_proxy(int keyval, front_copy_proxy *copy, front_delete_proxy *delete) {
     front_keyval_proxy(keyval, copy, delete);

@@ -17,7 +17,7 @@ program fortran08
   integer(c_int) :: state
   integer, asynchronous :: got(2), mine(2)
   character(len=16) :: argument
-  type(MPI_Comm) :: dup
+  type(MPI_Comm) :: dup, ring, lone
   type(MPI_Group) :: group, world
   type(MPI_Datatype) :: pair
 
@@ -31,6 +31,9 @@ program fortran08
   call MPI_Group_incl(world, 1, [n - 1], group)
   call MPI_Type_contiguous(2, MPI_INTEGER, pair)
   call MPI_Type_commit(pair)
+  call MPI_Dist_graph_create(MPI_COMM_WORLD, 1, [me], [1], [right], MPI_UNWEIGHTED, MPI_INFO_NULL, .false., ring)
+  call MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 0, [left], MPI_WEIGHTS_EMPTY, 0, [right], MPI_WEIGHTS_EMPTY, &
+                                      MPI_INFO_NULL, .false., lone)
 
   call check()
   call get_command_argument(1, argument)
@@ -41,6 +44,8 @@ program fortran08
   end if
   call MPI_Comm_free(dup)
   if (dup /= MPI_COMM_NULL) call fail('MPI_Comm_free')
+  call MPI_Comm_free(ring)
+  call MPI_Comm_free(lone)
   call MPI_Finalize()
   if (me /= 0) stop
   if (state == 2) then
@@ -60,7 +65,8 @@ contains
   end subroutine
 
   subroutine check()
-    integer :: total, rank(1), count
+    integer :: total, rank(1), count, degree(2), from(1), to(1)
+    logical :: weighted
     type(MPI_Status) :: status
     type(MPI_Request) :: requests(2)
     total = me + 1
@@ -77,5 +83,9 @@ contains
     if (got(1) /= left .or. got(2) /= left + 1) call fail('message')
     call MPI_Group_translate_ranks(group, 1, [0], world, rank)
     if (rank(1) /= n - 1) call fail('group')
+    call MPI_Dist_graph_neighbors_count(ring, degree(1), degree(2), weighted)
+    if (degree(1) /= 1 .or. degree(2) /= 1 .or. weighted) call fail('graph without weights')
+    call MPI_Dist_graph_neighbors(ring, 1, from, MPI_UNWEIGHTED, 1, to, MPI_UNWEIGHTED)
+    if (from(1) /= left .or. to(1) /= right) call fail('neighbours')
   end subroutine
 end program
