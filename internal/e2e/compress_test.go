@@ -122,7 +122,7 @@ func TestDamagedCompressed(t *testing.T) {
 				path := filepath.Join(k.folder(kindsKill), "rank-00001.ckpt")
 				damageChunk(t, path, map[string]image.Kind{"snappy": image.KindSnappy, "zstd": image.KindZstd}[compress])
 				for _, mode := range []string{"eager", "lazy"} {
-					again, said := k.restart(k.job.run.Checkpoints(), "--restart-mode", mode)
+					again, said := k.restart(k.job.run.Checkpoints(), "--restart-mode", mode, "--fallback", "no")
 					if again.run.Exit == (Exit{}) && strings.Contains(string(mustRead(t, again.run.Stdout)), "total") {
 						t.Errorf("%s: the job ended as if nothing were wrong", mode)
 					}
