@@ -109,6 +109,9 @@ func TestKernelObjects(t *testing.T) {
 	a.add(unix.InotifyInit1(0))
 	set := a.add(unix.EpollCreate1(0))
 	a.dup(set)
+	if _, err := unix.FcntlInt(uintptr(set), unix.F_SETFL, unix.O_NONBLOCK); err != nil {
+		t.Fatal(err)
+	}
 	if err := unix.EpollCtl(set, unix.EPOLL_CTL_ADD, event, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: -5, Pad: 99}); err != nil {
 		t.Fatal(err)
 	}
@@ -145,6 +148,12 @@ func TestKernelObjects(t *testing.T) {
 	n, err = unix.EpollWait(set, events, 1000)
 	if err != nil || n != 1 || events[0].Fd != -5 || events[0].Pad != 99 {
 		t.Errorf("set: %d %v %v", n, events, err)
+	}
+	if flags, err := unix.FcntlInt(uintptr(set), unix.F_GETFL, 0); err != nil || flags&unix.O_NONBLOCK == 0 {
+		t.Errorf("flags of the set: %#x, %v; it was not to be waited for", flags, err)
+	}
+	if flags, err := unix.FcntlInt(uintptr(outer), unix.F_GETFL, 0); err != nil || flags&unix.O_NONBLOCK != 0 {
+		t.Errorf("flags of the outer set: %#x, %v", flags, err)
 	}
 	if read(t, maps, 16) == "" {
 		t.Error("/proc/self/maps is empty")

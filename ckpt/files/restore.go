@@ -273,7 +273,11 @@ func (r *restorer) makeOthers() error {
 		case KindSignalfd:
 			r.made[i], err = unix.Signalfd(-1, &unix.Sigset_t{Val: [16]uint64{f.Signals}}, unix.SFD_CLOEXEC|nonblock)
 		case KindEpoll:
-			r.made[i], err = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+			// It does not wait in a read, which it has not, but libraries ask whether it is to be waited for: that of
+			// a channel of events is an epoll set in capi/verbs/front.
+			if r.made[i], err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err == nil && nonblock != 0 {
+				_, err = unix.FcntlInt(uintptr(r.made[i]), unix.F_SETFL, nonblock)
+			}
 		case KindSocket:
 			r.made[i], err = r.makeSocket(f)
 		case KindInotify:
