@@ -18,6 +18,7 @@ import (
 	"github.com/libckpt/libckpt/ckpt/image"
 	"github.com/libckpt/libckpt/ckpt/launch"
 	"github.com/libckpt/libckpt/ckpt/store"
+	"github.com/libckpt/libckpt/internal/needmpi"
 	"github.com/libckpt/libckpt/internal/userfault"
 )
 
@@ -48,7 +49,7 @@ func settling(t *testing.T, all []*rank, spec string, fallback bool) (epochs [2]
 // TestSettle: what is damaged or gone on one rank has both take an older epoch; it is said once, by rank 0, and noted.
 func TestSettle(t *testing.T) {
 	if fd, err := userfault.Open(); err != nil {
-		t.Skipf("the memory of ranks in one process has to come later: %v", err)
+		needmpi.Skip(t, "no userfaultfd", fmt.Sprintf("the memory of ranks in one process has to come later: %v", err))
 	} else {
 		_ = unix.Close(fd)
 	}
