@@ -405,15 +405,10 @@ func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather
 	if err != nil {
 		return err
 	}
-	options := files.Options{
-		Inherited:     [3]int{j.host.Original(0), j.host.Original(1), j.host.Original(2)},
-		Snapshot:      j.options.KeepsFiles(),
-		Epoch:         r.store.EpochDir(r.manifest.Epoch),
-		Keep:          j.options.Files == "keep",
-		IgnoreChanged: j.options.Files == "ignore",
-		Place:         j.host.Place,
-		Warn:          func(m string) { j.log.Warn(m) },
-	}
+	options := r.filesOptions(j.options)
+	options.Inherited = [3]int{j.host.Original(0), j.host.Original(1), j.host.Original(2)}
+	options.Place = j.host.Place
+	options.Warn = func(m string) { j.log.Warn(m) }
 	if err = os.Chdir(j.meta.Dir); err != nil {
 		err = fmt.Errorf("the program's working directory: %w; make it again, or mount what it was on", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/libckpt/libckpt/ckpt/files"
 	"github.com/libckpt/libckpt/ckpt/image"
 	"github.com/libckpt/libckpt/ckpt/launch"
 	"github.com/libckpt/libckpt/ckpt/levels"
@@ -26,8 +27,8 @@ import (
 // Which epoch a restart continues. Rank 0 lists the epoch that was asked for and, unless it was named or --fallback no
 // forbids it, older ones of the same job. All ranks look at one after the other, until each has what it needs:
 //
-//	rank 0: candidates ──► manifests ──► images are brought (rebuild.go) ──► own image opened and checked,
-//	                          │               │                             memory read unless it comes later
+//	rank 0: candidates ──► manifests ──► images are brought (rebuild.go) ──► own image opened and checked, with what is
+//	                          │               │                             kept of files; memory read unless it comes later
 //	                          └───────────────┴── damaged or gone on a rank: all take the next one ◄──┘
 //
 // Nothing of the world is touched before, and the memory that was read is given back. Rank 0 says what was lost and
@@ -202,6 +203,9 @@ func (r *Restart) getReady(process int, o launch.Options) (_ *ready, err error) 
 			return nil, err
 		}
 	}
+	if err := r.findKept(f, o); err != nil {
+		return nil, err
+	}
 	is.suspected = suspects(f)
 	// What others see is filled when the files are as they were. It is read twice.
 	shared := func(r *image.Region) bool { return !snapshot.Private(r) }
@@ -220,6 +224,25 @@ func (r *Restart) getReady(process int, o launch.Options) (_ *ready, err error) 
 	}
 	is.filled = true
 	return is, nil
+}
+
+// findKept looks for what is kept beside the image of this process.
+func (r *Restart) findKept(f *image.File, o launch.Options) error {
+	table, err := readFiles(f)
+	if err != nil {
+		return err
+	}
+	return files.FindKept(table, r.filesOptions(o))
+}
+
+// filesOptions say which files of the epoch are put back.
+func (r *Restart) filesOptions(o launch.Options) files.Options {
+	return files.Options{
+		Snapshot:      o.KeepsFiles(),
+		Epoch:         r.store.EpochDir(r.manifest.Epoch),
+		Keep:          o.Files == "keep",
+		IgnoreChanged: o.Files == "ignore",
+	}
 }
 
 // drop gives back what there is.
@@ -340,7 +363,8 @@ func isDamage(err error) bool {
 	}
 	var corrupt *image.CorruptError
 	var lost *image.LostError
-	return errors.As(err, &corrupt) || errors.As(err, &lost) || regular.IsOther(err)
+	var kept *files.LostError
+	return errors.As(err, &corrupt) || errors.As(err, &lost) || errors.As(err, &kept) || regular.IsOther(err)
 }
 
 // brief is what an error says, without what to do where no older epoch is taken.
@@ -356,6 +380,9 @@ func brief(err error) string {
 	}
 	if errors.As(err, &lost) {
 		text = strings.ReplaceAll(text, lost.Error(), lost.Where())
+	}
+	if kept, is := errors.AsType[*files.LostError](err); is {
+		text = strings.ReplaceAll(text, kept.Error(), kept.Where())
 	}
 	return strings.ReplaceAll(text, "\n", "; ")
 }

@@ -3,6 +3,7 @@
 package ckpt
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
+	"github.com/libckpt/libckpt/ckpt/files"
 	"github.com/libckpt/libckpt/ckpt/image"
 	"github.com/libckpt/libckpt/ckpt/launch"
 	"github.com/libckpt/libckpt/ckpt/store"
@@ -27,6 +29,7 @@ func settling(t *testing.T, all []*rank, spec string, fallback bool) (epochs [2]
 	t.Helper()
 	o := testOptions(all[0].options.Dir)
 	o.Restart, o.Restarts, o.Fallback = spec, "lazy", fallback // the memory of both is in this process already
+	o.Files = all[0].options.Files
 	core, logs := observer.New(zap.WarnLevel)
 	before := len(all[0].host.said)
 	together(all, func(r *rank) {
@@ -46,13 +49,19 @@ func settling(t *testing.T, all []*rank, spec string, fallback bool) (epochs [2]
 	return epochs, errs, logged, strings.Join(all[0].host.said[before:], "\n")
 }
 
+// needLater skips a test where memory cannot come while the program runs.
+func needLater(t *testing.T) {
+	t.Helper()
+	fd, err := userfault.Open()
+	if err != nil {
+		needmpi.Skip(t, "no userfaultfd", fmt.Sprintf("the memory of ranks in one process has to come later: %v", err))
+	}
+	_ = unix.Close(fd)
+}
+
 // TestSettle: what is damaged or gone on one rank has both take an older epoch; it is said once, by rank 0, and noted.
 func TestSettle(t *testing.T) {
-	if fd, err := userfault.Open(); err != nil {
-		needmpi.Skip(t, "no userfaultfd", fmt.Sprintf("the memory of ranks in one process has to come later: %v", err))
-	} else {
-		_ = unix.Close(fd)
-	}
+	needLater(t)
 	all := ranks(t, 2)
 	for range 4 {
 		all[0].options.Keep = 9
@@ -140,6 +149,73 @@ func TestSettle(t *testing.T) {
 	wantLost(t, s)
 }
 
+// TestSettleFiles: what is kept of a file that one rank writes is lost, and the file itself is gone. Both ranks take an older
+// epoch, and no file is put back before.
+func TestSettleFiles(t *testing.T) {
+	needLater(t)
+	all := ranks(t, 2)
+	var paths [2]string
+	for i, r := range all {
+		r.options.Files, r.options.Keep = "snapshot", 9
+		path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", r.host.fd))
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths[i] = path
+	}
+	for n := 1; n <= 4; n++ {
+		for i, path := range paths {
+			if err := os.WriteFile(path, bytes.Repeat([]byte{byte(i + 1)}, n*5000), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		try(t, all)
+	}
+	s := all[0].store
+	kept := func(epoch int) string { return filepath.Join(s.EpochDir(epoch), "rank-00001-file-000") }
+	settled := func(fallback bool, epoch int, words ...string) {
+		t.Helper()
+		epochs, errs, logged, said := settling(t, all, s.Dir(), fallback)
+		if epochs != [2]int{epoch, epoch} || (said == "") != (epoch != 0) || epoch == 0 && logged != "" {
+			t.Errorf("took epochs %v, not %d: %v; %q, %q", epochs, epoch, errs, logged, said)
+		}
+		names(t, logged+said, words...)
+		if n := strings.Count(logged, "taken instead"); n != min(1, len(words)) && epoch != 0 {
+			t.Errorf("said %d times what was taken: %q", n, logged)
+		}
+	}
+	for n := 1; n <= 4; n++ { // files of their own, as clones are
+		b, err := os.ReadFile(kept(n))
+		if err = errors.Join(err, os.Remove(kept(n))); err == nil {
+			err = os.WriteFile(kept(n), b, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Truncate(kept(4), 19_999); err != nil {
+		t.Fatal(err)
+	}
+	settled(true, 4) // the file itself is as it was
+	if err := os.Remove(paths[1]); err != nil {
+		t.Fatal(err)
+	}
+	settled(false, 0, "rank 1: "+kept(4)+", in which "+paths[1]+" is kept, is damaged or lost: has 19999 bytes, fewer than the 20000 it had",
+		"--files ignore", "an older epoch is there: --restart "+s.Dir()+"@3")
+	flipAt(t, kept(3), 14_999)
+	if err := os.Remove(kept(2)); err != nil {
+		t.Fatal(err)
+	}
+	settled(true, 1, "epoch 4 is lost: rank 1: "+kept(4)+", in which ", "; epoch 3 is lost: rank 1: "+kept(3)+", in which "+paths[1]+
+		" is kept, is damaged or lost: has other bytes than it had", "; epoch 2 is lost: rank 1: "+kept(2)+", in which ", "; taken instead: epoch 1")
+	wantLost(t, s, 2, 3, 4)
+	if _, err := os.Lstat(paths[1]); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file is there before the restart has begun: %v", err)
+	}
+	all[0].options.Files = "restore" // nothing kept is needed
+	settled(true, 1, "an earlier restart has found that epoch 4 is lost: rank 1: "+kept(4))
+}
+
 // TestSettleOthers: an epoch of another job is not taken, and what is no damage ends the restart.
 func TestSettleOthers(t *testing.T) {
 	for _, c := range []struct {
@@ -150,6 +226,9 @@ func TestSettleOthers(t *testing.T) {
 		{&image.LostError{Err: fs.ErrNotExist}, true},
 		{&image.LostError{Err: fs.ErrPermission}, false},
 		{&image.VersionError{}, false},
+		{&files.LostError{Err: fs.ErrNotExist}, true},
+		{&files.LostError{Err: fs.ErrPermission}, false},
+		{&files.LostError{Err: errors.New("has fewer bytes")}, true},
 		{&fs.PathError{Err: unix.EIO}, true},
 		{&fs.PathError{Err: unix.EMFILE}, false},
 		{&fs.PathError{Err: unix.ENOENT}, true},

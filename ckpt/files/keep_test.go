@@ -202,13 +202,20 @@ func TestKeptFilesComeBack(t *testing.T) {
 						if n, err := CheckKept(table, epoch); n != 1 || err == nil {
 							t.Fatalf("%d, %v", n, err)
 						}
+						var lost *LostError
+						if err := FindKept(table, options); !errors.As(err, &lost) || lost.Of != path || filepath.Dir(lost.File) != epoch {
+							t.Fatalf("what is kept is lost: %v", err)
+						}
+						if err := FindKept(table, Options{Epoch: epoch}); err != nil {
+							t.Fatalf("nothing is put back: %v", err)
+						}
 						options.IgnoreChanged = true
-						if err := errors.Join(Prepare(table, options), PutBack(table, options)); err != nil {
+						if err := errors.Join(FindKept(table, options), Prepare(table, options), PutBack(table, options)); err != nil {
 							t.Fatal(err)
 						}
 						return
 					}
-					if err != nil {
+					if err := errors.Join(err, FindKept(table, options)); err != nil {
 						t.Fatal(err)
 					}
 					if err := PutBack(table, options); err != nil {

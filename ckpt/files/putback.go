@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -94,29 +95,96 @@ func openRegular(path string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-// checkKept is checkFile for a file that PutBack will see to. A copy needs nothing.
+// checkKept is checkFile for a file that PutBack will see to.
 func (r *restorer) checkKept(f *File) *Problem {
-	k := &r.table.Kept[*f.Kept]
 	if st, err := os.Lstat(string(f.Path)); err == nil && !st.Mode().IsRegular() {
 		return &Problem{Path: f.name(), What: "is no regular file any more", Do: "move away what has its name"}
 	}
-	if k.How == KeepCopy || r.inPlace(f, k) {
+	lost := r.lost(f)
+	if lost == nil {
+		return nil
+	}
+	p := &Problem{Path: f.name(), What: fmt.Sprintf("is not as it was, and what was kept of it is not either (%v)", lost.Err),
+		Do: "restart from another epoch"}
+	if lost.how == KeepLink {
+		p.What = fmt.Sprintf("was written over after the checkpoint, and has only a second name there, since %s (%v)", r.table.Kept[*f.Kept].Why, lost.Err)
+		p.Do += ", or " + doGoOn
+		p.Changed = goesOn(f)
+	}
+	return p
+}
+
+const doGoOn = "use --files ignore to go on with it as it is, which is right for a program that writes there again before it reads"
+
+// goesOn tells whether there is something to go on with as it is.
+func goesOn(f *File) bool {
+	_, err := os.Lstat(string(f.Path))
+	return err == nil
+}
+
+// lost says why a kept file cannot be put back; nil: it can, or is as it was. A copy needs nothing.
+func (r *restorer) lost(f *File) *LostError {
+	k := &r.table.Kept[*f.Kept]
+	if k.How == KeepCopy || k.How == KeepNot || r.inPlace(f, k) {
 		return nil
 	}
 	s, err := r.source(k, f)
-	if err == nil {
-		_ = s.Close()
+	if err != nil {
+		return &LostError{File: filepath.Join(r.options.Epoch, k.File), Of: string(k.Path), Err: err, how: k.How}
+	}
+	_ = s.Close()
+	return nil
+}
+
+// LostError is about a file beside an image that a restart needs and that is gone, cut short or no more what was kept.
+// Another epoch may have what it needs.
+type LostError struct {
+	File string // beside the image
+	Of   string // of the program, which is not as it was either
+	Err  error
+	how  string
+}
+
+func (e *LostError) Error() string {
+	if e.how == KeepLink {
+		return e.Where() + "; if the program wrote over it after the checkpoint, a larger --files-copy helps the next time; or " + doGoOn
+	}
+	return e.Where()
+}
+
+func (e *LostError) Unwrap() error { return e.Err }
+
+// Where says what is lost, without what to do.
+func (e *LostError) Where() string {
+	what := e.Err.Error()
+	if path, is := errors.AsType[*fs.PathError](e.Err); is && path.Path == e.File {
+		what = path.Err.Error()
+	} else {
+		what = strings.TrimPrefix(what, e.File+" ")
+	}
+	return fmt.Sprintf("%s, in which %s is kept, is damaged or lost: %s", e.File, e.Of, what)
+}
+
+// FindKept looks whether what is kept beside the image can be put back where that will be needed, and changes nothing.
+// The error is a *LostError for the first file that is lost. With Options.IgnoreChanged one that is there as it is will do.
+func FindKept(t Table, o Options) error {
+	if err := t.validate(); err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	if !o.Snapshot {
 		return nil
 	}
-	p := &Problem{Path: f.name(), What: fmt.Sprintf("is not as it was, and what was kept of it is not either (%v)", err),
-		Do: "restart from another epoch"}
-	if k.How == KeepLink {
-		p.What = fmt.Sprintf("was written over after the checkpoint, and has only a second name there, since %s (%v)", k.Why, err)
-		p.Do = "restart from another epoch, or use --files ignore to go on with it as it is, which is right for a program that writes there again before it reads"
-		_, err := os.Lstat(string(f.Path))
-		p.Changed = err == nil
+	r := newRestorer(&t, o)
+	for i := range t.Files {
+		f := &t.Files[i]
+		if f.KeptBy != nil || f.Kept == nil {
+			continue
+		}
+		if lost := r.lost(f); lost != nil && !(o.IgnoreChanged && lost.how == KeepLink && goesOn(f)) {
+			return lost
+		}
 	}
-	return p
+	return nil
 }
 
 // inPlace tells whether a file that is too big to be copied is already as it was: it has its name, and is unchanged

@@ -5,7 +5,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 
 	"github.com/libckpt/libckpt/ckpt/files"
@@ -77,11 +76,11 @@ func (o *outputReport) keptText() string {
 	return "not (--files)"
 }
 
-// verifyKept checks what lies beside the image of a rank.
-func verifyKept(f *image.File) (int, error) {
+// verifyKept checks what is kept of files, in that folder, for the image of a rank.
+func verifyKept(f *image.File, folder string) (int, error) {
 	t, err := openFiles(f)
 	if err != nil || t == nil {
 		return 0, err
 	}
-	return files.CheckKept(*t, filepath.Dir(f.Name()))
+	return files.CheckKept(*t, folder)
 }

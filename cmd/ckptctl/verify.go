@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -105,7 +106,7 @@ func verify(ctx context.Context, spec string, quick bool) (*verifyReport, error)
 				err = f.Verify(ctx, nil)
 			}
 			if err == nil {
-				r.Kept, err = verifyKept(f)
+				r.Kept, err = verifyKept(f, filepath.Dir(spec))
 			}
 			err = errors.Join(err, f.Close())
 		}
@@ -173,7 +174,7 @@ func (r *verifyReport) checkMeaning(s *store.Store, m *store.Manifest, rank int)
 	err = ckpt.CheckImage(f, m, rank)
 	if err == nil {
 		var n int
-		n, err = verifyKept(f)
+		n, err = verifyKept(f, s.EpochDir(m.Epoch)) // also where the image is in a local directory
 		r.Kept += n
 	}
 	return errors.Join(err, f.Close())
