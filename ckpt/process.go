@@ -64,6 +64,11 @@ func (p *Process) ContinueWhole(rt Runtime, tables *vid.Tables) error {
 // PlanRestart finds the epoch that --restart names, and waits until the job owns its directory. back is the MPI to
 // start, where no launcher has named one.
 func (p *Process) PlanRestart(getenv func(string) string) (back string, err error) {
+	back, err = p.planRestart(getenv)
+	return back, saidByRank0(p.Host, p.Options, err, p.Log)
+}
+
+func (p *Process) planRestart(getenv func(string) string) (back string, err error) {
 	r, err := findRestart(p.Options)
 	if err != nil {
 		return "", err

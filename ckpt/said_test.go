@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -70,6 +71,50 @@ func TestRefusedOnce(t *testing.T) {
 		if err := <-ended; !errors.As(err, &said) || !strings.Contains(err.Error(), "belongs to a job that") {
 			t.Errorf("another rank: %v, want a SaidError of the same words", err)
 		}
+	}
+}
+
+// TestSaidByRank0: of a damaged manifest rank 0 says so, once, and the others end when it has; one that sees something
+// that rank 0 does not says it itself.
+func TestSaidByRank0(t *testing.T) {
+	made := filepath.Join(t.TempDir(), "made")
+	j := start(t, newTestHost(t), testOptions(made))
+	checkpoint(t, j)
+	checkpoint(t, j)
+	dir := filepath.Join(t.TempDir(), "ckpt") // nobody owns it
+	err := os.CopyFS(dir, os.DirFS(made))
+	if err = errors.Join(err, os.RemoveAll(filepath.Join(dir, "lease")), os.Truncate(filepath.Join(dir, "epoch-000002", "manifest.json"), 100)); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PMIX_NAMESPACE", "this job")
+	o := testOptions(dir)
+	o.Restart = dir
+	plan := func(rank int) (*testHost, error) {
+		t.Setenv("PMIX_RANK", fmt.Sprint(rank))
+		h := &testHost{t: t}
+		p := Process{Host: h, Options: o, Log: zap.NewNop()}
+		_, err := p.PlanRestart(os.Getenv)
+		return h, err
+	}
+	var said *SaidError
+	h, err := plan(0)
+	if !errors.As(err, &said) || len(h.said) != 1 || !strings.Contains(h.said[0], "manifest.json") || !strings.Contains(h.said[0], dir+"@1") {
+		t.Errorf("rank 0: %v, said %q", err, h.said)
+	}
+	for rank := 1; rank <= 2; rank++ {
+		if h, err := plan(rank); !errors.As(err, &said) || len(h.said) != 0 || !strings.Contains(err.Error(), "manifest.json") {
+			t.Errorf("rank %d: %v, said %q", rank, err, h.said)
+		}
+	}
+	// Another job, whose rank 0 finds nothing wrong.
+	t.Setenv("PMIX_NAMESPACE", "another job")
+	l, err := lease.Take(dir, lease.Claim{Program: "program", Job: claim(dir, o, "", zap.NewNop()).Job})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Release()
+	if h, err := plan(1); err == nil || errors.As(err, &said) || len(h.said) != 0 {
+		t.Errorf("alone with what is wrong: %v, said %q", err, h.said)
 	}
 }
 

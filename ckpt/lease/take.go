@@ -202,6 +202,30 @@ func Await(dirs []string, c Claim, limit time.Duration) error {
 	}
 }
 
+// Told is for the other processes of a job whose rank 0 may not come to take dir, for a reason that they see too. It waits
+// until rank 0 has told the user (Refuse), and is false when it has taken dir, can tell nobody here or is not heard of.
+func Told(dir string, c Claim) bool {
+	if c.Job == "" || unix.Access(dir, unix.W_OK|unix.X_OK) != nil {
+		return false
+	}
+	k, err := newClaimant(dir, c)
+	if err != nil {
+		return false
+	}
+	for time.Since(k.begun) < patience {
+		if k.refused() != "" {
+			return true
+		}
+		if s, err := newest(k.folder); err == nil && s != nil && s.Job == c.Job && k.ours(nameOf(s.Token)) {
+			return false
+		}
+		if k.wait(poll) != nil {
+			return false
+		}
+	}
+	return false
+}
+
 // ErrKin says that the directory belongs to another process of this job.
 var ErrKin = errors.New("the directory belongs to another process of this job")
 
@@ -214,13 +238,17 @@ func (e *ToldError) Error() string { return e.Why }
 // ErrNotTaken says that the process which should take the directory did not.
 var ErrNotTaken = errors.New("rank 0 has not taken it")
 
-// Refuse tells processes of the same job that are in Await that the job does not get the directory, and that the
+// Refuse tells processes of the same job that are in Await or Told that the job does not get the directory, and that the
 // user knows. They may look when the reason is gone; not all launchers end them when rank 0 ends. Refuse does
 // nothing where nothing can be written.
 func Refuse(dir string, c Claim, why error) {
-	if c.Job != "" {
-		_ = os.WriteFile(notePath(dir, c.Job), []byte(why.Error()), 0o600)
+	if c.Job == "" {
+		return
 	}
+	if _, err := os.Stat(dir); err == nil { // nobody may have taken it yet
+		_ = os.Mkdir(filepath.Join(dir, folderName), 0o700)
+	}
+	_ = os.WriteFile(notePath(dir, c.Job), []byte(why.Error()), 0o600)
 }
 
 // notePath is the file of Refuse. The next owner removes it.

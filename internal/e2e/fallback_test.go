@@ -69,7 +69,7 @@ func TestFallback(t *testing.T) {
 					"epoch 6 is lost: " + manifest + ": damaged image: manifest at offset ", 5},
 			}
 			if mpi == "openmpi" {
-				cases = cases[:1]
+				cases = append(cases[:1], cases[4])
 			}
 			for i, c := range cases {
 				t.Run(c.name, func(t *testing.T) {
@@ -82,6 +82,11 @@ func TestFallback(t *testing.T) {
 					if i == 0 {
 						d.refused(c.taken, d.dir(), "--fallback", "no")
 						d.refused(c.taken, d.at(driftKill))
+					}
+					if c.name == "manifest cut" { // which each rank finds before the ranks have met
+						if said := d.refused(c.taken, d.dir(), "--fallback", "no"); strings.Count(said, manifest) != 1 {
+							t.Errorf("not said once: %s", said)
+						}
 					}
 					damaged, err := os.ReadDir(d.folder(driftKill))
 					must(t, err)
