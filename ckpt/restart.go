@@ -159,7 +159,7 @@ func (r *Restart) CheckRanks(ranks int) error {
 
 // open opens and checks a rank's image.
 func (r *Restart) open(rank int) (*image.File, Meta, error) {
-	f, err := r.store.OpenImage(r.manifest, rank)
+	f, err := r.store.OpenImageKeeping(r.manifest, rank, r.keepsSegment(new(int64)))
 	if err != nil {
 		return nil, Meta{}, err
 	}
@@ -397,6 +397,7 @@ func errorOfAll(rt Runtime, err error) error {
 // the error of any rank on all of them: no file is touched before every rank has found its own in order, and none
 // is opened before all are back in place. gather gives all ranks what each says.
 func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather func([]byte) ([][]byte, error)) (err error) {
+	defer r.ready.shared.Drop()
 	threads, err := f.Section(sectionThreads)
 	if err != nil {
 		return err
@@ -451,7 +452,7 @@ func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather
 	if err != nil {
 		return err
 	}
-	memory := snapshot.Options{Shared: j.remade.File, Attach: segments.Attach, Later: later}
+	memory := snapshot.Options{Shared: j.remade.File, Attach: segments.Attach, Later: later, Aside: r.ready.shared}
 	if r.ready.filled {
 		memory.Made = snapshot.Private
 	}

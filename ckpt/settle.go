@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/libckpt/libckpt/ckpt/levels"
 	"github.com/libckpt/libckpt/ckpt/snapshot"
 	"github.com/libckpt/libckpt/ckpt/store"
+	"github.com/libckpt/libckpt/ckpt/sysv"
 	"github.com/libckpt/libckpt/internal/regular"
 )
 
@@ -57,6 +59,8 @@ type ready struct {
 	// forbidden is why it does not, where that was wanted.
 	forbidden error
 	suspected []string // files that a process had found damaged while its program ran, and that are not
+	// What others see is filled when the files are as they were, from what was read and checked before. nil: it is read again.
+	shared *snapshot.Aside
 }
 
 // settle finds the epoch that is continued. Afterwards all ranks have the same manifest, and this process's image is
@@ -198,18 +202,16 @@ func (r *Restart) getReady(process int, o launch.Options) (_ *ready, err error) 
 			is.drop()
 		}
 	}()
-	for _, s := range f.Sections() {
-		if _, err := f.Section(s.Name); err != nil {
-			return nil, err
-		}
-	}
 	if err := r.findKept(f, o); err != nil {
 		return nil, err
 	}
 	is.suspected = suspects(f)
-	// What others see is filled when the files are as they were. It is read twice.
-	shared := func(r *image.Region) bool { return !snapshot.Private(r) }
-	if err = f.VerifyRegions(context.Background(), shared); err != nil {
+	if r.keepsShared(f) {
+		is.shared, err = snapshot.ReadAside(context.Background(), f, notPrivate)
+	} else {
+		err = f.VerifyRegions(context.Background(), notPrivate)
+	}
+	if err != nil {
 		return nil, err
 	}
 	var later bool
@@ -245,11 +247,36 @@ func (r *Restart) filesOptions(o launch.Options) files.Options {
 	}
 }
 
+func notPrivate(r *image.Region) bool { return !snapshot.Private(r) }
+
+// keepsShared tells whether there is memory for what others see beside that itself and the private memory.
+func (r *Restart) keepsShared(f *image.File) bool {
+	return r.hasRoom(snapshot.AsideBytes(f, snapshot.Private) + 2*snapshot.AsideBytes(f, notPrivate))
+}
+
+// keepsSegment is keepsShared for the content of a System V segment, of which opening an image has read some bytes already.
+func (r *Restart) keepsSegment(already *int64) func(image.SectionInfo) bool {
+	return func(s image.SectionInfo) bool {
+		if !sysv.IsContent(s.Name) || !r.hasRoom(2*uint64(*already+s.Bytes)) {
+			return false
+		}
+		*already += s.Bytes
+		return true
+	}
+}
+
+// hasRoom tells whether all processes that may be on this node can take as much memory.
+func (r *Restart) hasRoom(bytes uint64) bool {
+	have, err := snapshot.Available()
+	return err == nil && bytes <= have/uint64(max(1, min(r.manifest.ProcessCount(), runtime.NumCPU())))
+}
+
 // drop gives back what there is.
 func (is *ready) drop() {
 	if is == nil || is.file == nil {
 		return
 	}
+	is.shared.Drop()
 	if is.filled {
 		_ = snapshot.Unmap(is.file, snapshot.Private)
 	}

@@ -102,7 +102,7 @@ func (j *Job) makeSysV(r *Restart, f *image.File, agree func(error) error, gathe
 	if err := agree(err); err != nil {
 		return nil, err
 	}
-	made := sysv.Restore(section, j.meta.Rank, f.Section, filepath.Join(r.store.Dir(), fmt.Sprintf(".sysv-%d", j.meta.Rank)))
+	made := sysv.Restore(section, j.meta.Rank, f.Take, filepath.Join(r.store.Dir(), fmt.Sprintf(".sysv-%d", j.meta.Rank)))
 	words, err := gatherAs(gather, made.Word())
 	if err == nil {
 		err = made.Compare(words)

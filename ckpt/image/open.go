@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"sync"
 
 	"github.com/zeebo/blake3"
 
@@ -32,12 +33,19 @@ type File struct {
 	regions  []Region
 	chunks   []Chunk
 	first    []int // first[i] is the first chunk of region i; one more entry at the end
+
+	keep func(s SectionInfo) bool // of OpenKeeping
+	mu   sync.Mutex
+	kept map[string][]byte // until they are taken
 }
 
 // Open opens an image and checks everything in it but the content of the chunks: header, sections,
 // index and footer, their digests, and that these parts agree with each other. It fails with
 // *CorruptError, *VersionError or *ArchError.
-func Open(path string) (*File, error) {
+func Open(path string) (*File, error) { return OpenKeeping(path, nil) }
+
+// OpenKeeping is Open, and keeps the content of those sections that keep says yes to for Take: it is read to be checked.
+func OpenKeeping(path string, keep func(s SectionInfo) bool) (*File, error) {
 	f, err := regular.Open(path, os.O_RDONLY)
 	if err != nil {
 		return nil, fmt.Errorf("image: %w", err)
@@ -46,12 +54,11 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("image: %w", err), f.Close())
 	}
-	img, err := OpenReader(path, f, st.Size())
-	if err != nil {
+	img := &File{name: path, r: f, size: st.Size(), close: f.Close, keep: keep, kept: map[string][]byte{}}
+	if err := img.load(); err != nil {
 		_ = f.Close()
 		return nil, err
 	}
-	img.close = f.Close
 	return img, nil
 }
 
@@ -112,6 +119,18 @@ func (f *File) Section(name string) ([]byte, error) {
 		}
 	}
 	return nil, fmt.Errorf("%s: section %q: %w", f.name, name, ErrNoSection)
+}
+
+// Take is Section, once without reading it again where OpenKeeping has kept it.
+func (f *File) Take(name string) ([]byte, error) {
+	f.mu.Lock()
+	p, kept := f.kept[name]
+	delete(f.kept, name)
+	f.mu.Unlock()
+	if kept {
+		return p, nil
+	}
+	return f.Section(name)
 }
 
 func (f *File) readSection(s *sectionEntry) ([]byte, error) {
@@ -178,6 +197,9 @@ func (f *File) load() error {
 			regions = p
 		}
 		seal.Write(p)
+		if f.keep != nil && f.keep(SectionInfo{s.name, s.bytes}) {
+			f.kept[s.name] = p
+		}
 	}
 	seal.Write(index)
 	seal.Write(tail[:footerSealed])

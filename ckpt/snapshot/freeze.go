@@ -116,6 +116,8 @@ type Options struct {
 	Later func(*image.Region) bool
 	// Made says which regions MapSome has made already. nil: none.
 	Made func(*image.Region) bool
+	// Aside has the content of some regions, and nothing afterwards.
+	Aside *Aside
 }
 
 // Map makes the regions of the image in this process and fills them. Nothing may be mapped at
@@ -135,17 +137,23 @@ func Map(ctx context.Context, f *image.File, o Options) error {
 		}
 	}
 	err := f.Read(ctx, func(i int, r *image.Region) []byte {
-		if o.Later != nil && o.Later(r) || made(r) {
+		if o.Later != nil && o.Later(r) || made(r) || o.Aside.has(i) {
 			return nil
 		}
 		return bytesAt(r.Start, r.Bytes())
 	},
 		image.ReadOptions{Workers: o.Workers, Progress: o.Progress})
+	if err == nil {
+		err = o.Aside.put(f)
+	}
 	if err != nil {
 		return err
 	}
 	for i := range regions {
 		r := &regions[i]
+		if err := clearRest(f, i); err != nil {
+			return fmt.Errorf("%s: memory %s: %w", f.Name(), r, err)
+		}
 		if err := protect(r.Start, r.Bytes(), int(r.Prot)); err != nil {
 			return fmt.Errorf("%s: memory %s: protection: %w", f.Name(), r, err)
 		}

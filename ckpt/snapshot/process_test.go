@@ -194,6 +194,100 @@ func TestMapAgain(t *testing.T) {
 	}
 }
 
+// TestMapAside: the content of shared memory is read and checked before anything of it is touched, and filled in from there.
+// A page of a file that was zeros is so again.
+func TestMapAside(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(6 * page); err != nil {
+		t.Fatal(err)
+	}
+	both := mapped(t, free+10*page, 4, r|w, unix.MAP_SHARED|unix.MAP_ANONYMOUS, -1)
+	onFile := mapped(t, free+20*page, 6, r|w, unix.MAP_SHARED, int(f.Fd()))
+	copy(both[2*page:], "shared")
+	copy(onFile[page:], "file")
+	regions := arena(t)
+	if err := CopyShared(regions); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "image")
+	for _, aside := range []bool{true, false} {
+		_ = os.Remove(name)
+		if _, err := image.Write(t.Context(), name, image.Input{Meta: []byte("{}"), Regions: regions}, image.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		saved, err := image.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer saved.Close()
+		changed := bytes.Repeat([]byte("changed "), 3*page/8)
+		if err := errors.Join(os.WriteFile(path, changed, 0o600), os.Truncate(path, 6*page)); err != nil {
+			t.Fatal(err)
+		}
+		changed = append(changed, make([]byte, 3*page)...)
+		var o Options
+		shared := func(r *image.Region) bool { return !Private(r) }
+		if aside {
+			if n := AsideBytes(saved, shared); n != 2*page {
+				t.Errorf("%d bytes are to be read aside", n)
+			}
+			if o.Aside, err = ReadAside(t.Context(), saved, shared); err != nil {
+				t.Fatal(err)
+			}
+			if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, changed) {
+				t.Errorf("reading has changed the file: %v", err)
+			}
+			if err := os.Truncate(name, 0); err != nil { // it is not read again
+				t.Fatal(err)
+			}
+		}
+		unmap(t, free+10*page, 4)
+		unmap(t, free+20*page, 6)
+		if err := Map(t.Context(), saved, o); err != nil {
+			t.Fatal(err)
+		}
+		if at, err := unix.Seek(int(f.Fd()), 3*page, unix.SEEK_DATA); !errors.Is(err, unix.ENXIO) {
+			t.Errorf("aside: %v: a hole of the file is filled at %d: %v", aside, at, err)
+		}
+		for i := range regions {
+			if got := bytesAt(regions[i].Start, regions[i].Bytes()); !bytes.Equal(got, regions[i].Data) {
+				t.Errorf("aside: %v: memory %s is not what it was", aside, &regions[i])
+			}
+		}
+		if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, regions[1].Data) {
+			t.Errorf("aside: %v: the file is not what it was: %v", aside, err)
+		}
+		if aside {
+			if n := len(o.Aside.memory); n != 0 {
+				t.Errorf("%d regions are still aside", n)
+			}
+		}
+	}
+	// What is damaged is found before.
+	b, err := os.ReadFile(name)
+	if err == nil {
+		b[bytes.Index(b, []byte("shared"))] ^= 1
+		err = os.WriteFile(name, b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved, err := image.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer saved.Close()
+	var corrupt *image.CorruptError
+	if a, err := ReadAside(t.Context(), saved, func(*image.Region) bool { return true }); !errors.As(err, &corrupt) || a != nil {
+		t.Errorf("damaged: %v", err)
+	}
+}
+
 // TestMapOutside: an image with memory where a program has none is refused as a whole.
 func TestMapOutside(t *testing.T) {
 	in := image.Region{Start: free, End: free + page, Prot: r | w, Flags: anon, Data: make([]byte, page)}

@@ -18,12 +18,17 @@ import (
 // and the digest that covers all of it. What it does not read is the content of the pages; reading
 // them checks them.
 func (s *Store) OpenImage(m *Manifest, rank int) (*image.File, error) {
+	return s.OpenImageKeeping(m, rank, nil)
+}
+
+// OpenImageKeeping is OpenImage by image.OpenKeeping.
+func (s *Store) OpenImageKeeping(m *Manifest, rank int, keep func(image.SectionInfo) bool) (*image.File, error) {
 	if rank < 0 || rank >= len(m.Images) {
 		return nil, fmt.Errorf("%s: epoch %d has %d ranks, no rank %d", s.dir, m.Epoch, len(m.Images), rank)
 	}
 	im := &m.Images[rank]
 	path := s.PathOf(m, im.File)
-	f, err := openAs(im, path)
+	f, err := openAs(im, path, keep)
 	if err != nil {
 		return nil, elsewhere(m, im.File, err)
 	}
@@ -47,8 +52,8 @@ func (s *Store) pathOfSource(source image.Source) string {
 }
 
 // openAs opens an image that must be the one that the manifest lists.
-func openAs(im *Image, path string) (*image.File, error) {
-	f, err := image.Open(path)
+func openAs(im *Image, path string, keep func(image.SectionInfo) bool) (*image.File, error) {
+	f, err := image.OpenKeeping(path, keep)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +103,7 @@ func elsewhere(m *Manifest, file string, err error) error {
 
 // VerifyCopy is VerifyImage for a copy of the image.
 func (s *Store) VerifyCopy(ctx context.Context, m *Manifest, rank int, path string, quick bool) error {
-	f, err := openAs(&m.Images[rank], path)
+	f, err := openAs(&m.Images[rank], path, nil)
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,9 @@ type Section struct {
 	Taken    []int   `json:"taken,omitempty"` // ids that no new segment of the job may get
 }
 
+// IsContent tells whether a section has the content of a segment.
+func IsContent(section string) bool { return strings.HasPrefix(section, SectionName+"-") }
+
 // content is the name of the section with the content of a segment.
 func (s *Saved) content() string { return fmt.Sprintf("%s-%d", SectionName, s.Virtual) }
 
