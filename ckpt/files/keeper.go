@@ -113,18 +113,14 @@ func emptyTable(fds []int) error {
 	if err != nil {
 		return err
 	}
+	keep := []int{2} // and what is below
 	for _, e := range entries {
-		fd, err := strconv.Atoi(e.Name())
-		if err != nil || fd <= 2 {
-			continue
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 && !slices.Contains(fds, fd) && pollsForGo(fd) {
+			keep = append(keep, fd)
 		}
-		// Go's own two by which it polls.
-		what, _ := os.Readlink("/proc/thread-self/fd/" + e.Name())
-		if !slices.Contains(fds, fd) && (what == "anon_inode:[eventpoll]" || what == "anon_inode:[eventfd]") {
-			continue
-		}
-		unix.Close(fd)
 	}
+	slices.Sort(keep)
+	closeBetween(append(keep, math.MaxUint32), entries)
 	// What Go itself has to say in the worst case shall not end in a file of the application.
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -136,6 +132,31 @@ func emptyTable(fds []int) error {
 		}
 	}
 	return unix.Close(null)
+}
+
+// pollsForGo tells whether a descriptor is one of the two by which Go polls. The program stands meanwhile, and hundreds of
+// numbers are placeholders: so only those that can be have their names looked up. Such files have no type.
+func pollsForGo(fd int) bool {
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != 0 {
+		return false
+	}
+	what, _ := os.Readlink("/proc/thread-self/fd/" + strconv.Itoa(fd))
+	return what == "anon_inode:[eventpoll]" || what == "anon_inode:[eventfd]"
+}
+
+// closeBetween closes the entries between those that are kept, which are in order.
+func closeBetween(keep []int, entries []os.DirEntry) {
+	for i, after := range keep[1:] {
+		if from := keep[i] + 1; from < after && unix.CloseRange(uint(from), uint(after-1), 0) != nil {
+			// A container's filter does not know that call.
+			for _, e := range entries {
+				if fd, err := strconv.Atoi(e.Name()); err == nil && from <= fd && fd < after {
+					unix.Close(fd)
+				}
+			}
+		}
+	}
 }
 
 // descriptorOf returns a descriptor, in the caller's table, of what fd is in that of thread tid of this
