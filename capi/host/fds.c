@@ -361,6 +361,7 @@ static long release_fd(struct call *c, int fd) {
     RAW3(SYS_dup3, placeholder, fd, O_CLOEXEC);
     f->used[fd] = false;
     unlock();
+    visitors_closed();
     return 0;
 }
 
@@ -393,7 +394,7 @@ long sys_newfd(struct call *c) {
     return settle(c, raw6(c->nr, c->a[0], c->a[1], c->a[2], c->a[3], c->a[4], c->a[5]));
 }
 
-long sys_accept(struct call *c) { return settle(c, blocking(c, c->nr, c->a)); }
+long sys_accept(struct call *c) { return settle(c, visitors_accept(c)); }
 
 // Requests that make a descriptor: the other end of a pseudo-terminal, namespaces.
 long sys_ioctl(struct call *c) {
@@ -476,6 +477,7 @@ static long dup_to(struct call *c, long from, long to, long flags) {
     long r = RAW3(SYS_dup3, from, to, flags);
     if (r >= 0) fds_of(c->t)->used[to] = true;
     unlock();
+    visitors_closed();
     return r;
 }
 
