@@ -157,6 +157,7 @@ type attempt struct {
 	// stop
 	parked     atomic.Bool // the program is stopped, by us; read by poll too
 	stoppedAt  time.Time
+	allStopped time.Time // when this rank heard that all are
 	wentOn     time.Time // just before the program runs again
 	stoppedFor time.Duration
 	touched    bool       // some rank's memory may be written to by others as long as those run
@@ -184,7 +185,7 @@ type attempt struct {
 	unwritten error         // why this rank has no image
 	total     decision      // of a committed epoch
 	doubt     bool          // rank 0: the epoch may be committed, or may be yet
-	passages  []passage     // stages that are behind this rank
+	passages  []crossing    // stages that are behind this rank
 	written   chan struct{} // closed when end is valid
 	end       outcome
 
@@ -336,6 +337,7 @@ func (a *attempt) park() error {
 	if err != nil {
 		return err
 	}
+	a.allStopped = time.Now()
 	var reasons, disks []string
 	for r, one := range all {
 		if one.Obstacle != "" {

@@ -80,12 +80,11 @@ static void hang_up(const struct visitor *v) {
 // A socket that listens and is closed cuts off those who wait: their tokens are, by the kernel.
 void visitors_closed(void) {
     const struct timespec now = {0, 0};
-    if (count == 0 || borrowed()) return;
+    if (count == 0 || host.child || borrowed()) return;
     lock();
     for (int i = 0; i < count;) {
         struct pollfd p = {.fd = list[i].token};
-        if (p.fd >= 0 && RAW6(SYS_ppoll, &p, 1, &now, NULL, 0, 0) > 0 &&
-            p.revents & (POLLHUP | POLLERR)) {
+        if (p.fd >= 0 && RAW6(SYS_ppoll, &p, 1, &now, NULL, 0, 0) > 0 && p.revents & (POLLHUP | POLLERR)) {
             hang_up(&list[i]);
             drop(i);
         } else {
