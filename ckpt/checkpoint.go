@@ -111,7 +111,9 @@ func (j *Job) Cooperative() (State, error) {
 	err := a.run(context.Background())
 	j.callOver()
 	if err != nil {
-		err = j.lostError(err)
+		if j.crowd != nil {
+			err = j.lostError(err)
+		}
 		j.recordFailure(err)
 		var refused *control.RefusedError
 		if errors.As(err, &refused) {
