@@ -18,6 +18,8 @@ static int call_fds(const struct host_ops *o, int *l, int n) { return o->fds(l, 
 static int call_closed(const struct host_ops *o, int i, struct closed_file *f) { return o->closed(i, f); }
 static void call_closed_safe(const struct host_ops *o, uint64_t n) { o->closed_safe(n); }
 static void call_names(const struct host_ops *o, const struct socket_name *l, int n) { o->names(l, n); }
+static int call_visitors(const struct host_ops *o, struct visitor *l, int n) { return o->visitors(l, n); }
+static void call_visitors_set(const struct host_ops *o, const struct visitor *l, int n) { o->visitors_set(l, n); }
 static int call_segments(const struct host_ops *o, struct segment_id *l, int n) { return o->segments(l, n); }
 static void call_segments_set(const struct host_ops *o, const struct segment_id *l, int n) { o->segments_set(l, n); }
 static int call_place(const struct host_ops *o, int n, int f, int c) { return o->place(n, f, c); }
@@ -136,6 +138,32 @@ func (h host) Name(list []sockets.Name) {
 		n.peer_bytes = C.uint32_t(putName(&n.peer, list[i].Sockaddr(true)))
 	}
 	C.call_names(h.ops, p, C.int(len(list)))
+}
+
+var _ ckpt.VisitorHost = host{}
+
+func (h host) Visitors() []sockets.Visitor {
+	p := (*C.struct_visitor)(C.calloc(C.VISITORS_MOST, C.sizeof_struct_visitor))
+	defer C.free(unsafe.Pointer(p))
+	n := C.call_visitors(h.ops, p, C.VISITORS_MOST)
+	out := make([]sockets.Visitor, n)
+	for i, v := range unsafe.Slice(p, int(n)) {
+		out[i] = sockets.Visitor{Listener: uint64(v.listener), FD: int(v.fd), Token: int(v.token),
+			Name: C.GoBytes(unsafe.Pointer(&v.name), C.int(v.name_bytes)), Peer: C.GoBytes(unsafe.Pointer(&v.peer), C.int(v.peer_bytes))}
+	}
+	return out
+}
+
+func (h host) SetVisitors(list []sockets.Visitor) {
+	p := (*C.struct_visitor)(C.calloc(C.size_t(len(list)+1), C.sizeof_struct_visitor))
+	defer C.free(unsafe.Pointer(p))
+	to := unsafe.Slice(p, len(list))
+	for i, v := range list {
+		to[i].listener, to[i].fd, to[i].token = C.uint64_t(v.Listener), C.int32_t(v.FD), C.int32_t(v.Token)
+		to[i].name_bytes = C.uint32_t(putName(&to[i].name, v.Name))
+		to[i].peer_bytes = C.uint32_t(putName(&to[i].peer, v.Peer))
+	}
+	C.call_visitors_set(h.ops, p, C.int(len(list)))
 }
 
 var _ ckpt.SysVHost = host{}

@@ -212,6 +212,23 @@ func ckpt_host_memory(start, end C.uint64_t, change C.int) {
 	process.Memory(uint64(start), uint64(end), ckpt.MemoryChange(change))
 }
 
+//export ckpt_host_come
+func ckpt_host_come(state *C.int, why *C.char, bytes C.size_t) C.int {
+	if process.Job == nil {
+		return C.HOST_COME
+	}
+	come, err := process.Job.Come()
+	switch {
+	case err != nil:
+		putText(why, bytes, err)
+		*state = C.int(ckpt.StateIgnore)
+		return C.HOST_STAY
+	case !come:
+		return C.HOST_AGAIN
+	}
+	return C.HOST_COME
+}
+
 //export ckpt_host_checkpoint
 func ckpt_host_checkpoint(why *C.char, bytes C.size_t) C.int {
 	if process.Job == nil {

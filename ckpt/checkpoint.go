@@ -88,14 +88,11 @@ func (j *Job) takeTurn(poll func()) {
 
 // ---- MPIX_Checkpoint ---------------------------------------------------------------------------
 
-// Cooperative is MPIX_Checkpoint: the calling thread stands in a held gate call. Collective.
+// Cooperative is MPIX_Checkpoint: the calling thread stands in a held gate call. Collective, after Come.
 func (j *Job) Cooperative() (State, error) {
 	var poll func()
 	if j.runtime != nil {
 		poll = j.runtime.Progress
-	}
-	if j.crowd != nil {
-		return StateIgnore, errors.New("in a job of several processes without MPI, checkpoints are asked for by `ckptctl checkpoint`, --interval or a signal")
 	}
 	if j.store == nil {
 		return StateIgnore, errors.New("the job is not open yet: call it after MPI_Init")
@@ -103,11 +100,20 @@ func (j *Job) Cooperative() (State, error) {
 	j.takeTurn(poll)
 	defer j.turn.Unlock()
 	a := j.newAttempt(poll)
-	j.tries.mu.Lock()
-	j.tries.calls++ // as many on all ranks
-	a.id = cooperativeID(j.tries.calls)
-	j.tries.mu.Unlock()
-	if err := a.run(context.Background()); err != nil {
+	if j.crowd != nil {
+		a.called, a.id = true, j.crowd.taken()
+	} else {
+		j.tries.mu.Lock()
+		j.tries.calls++ // as many on all ranks
+		a.id = cooperativeID(j.tries.calls)
+		j.tries.mu.Unlock()
+	}
+	err := a.run(context.Background())
+	j.callOver()
+	if err != nil {
+		if j.crowd != nil {
+			err = j.lostError(err)
+		}
 		j.recordFailure(err)
 		var refused *control.RefusedError
 		if errors.As(err, &refused) {
@@ -137,6 +143,7 @@ type attempt struct {
 	clock     uint32          // the epoch of the collective clock; 0: none, all ranks have called
 	ctx       context.Context // ends when the attempt has failed, for example at its deadline; see begin
 	cancel    context.CancelCauseFunc
+	called    bool          // by all processes, of several without MPI
 	async     bool          // the program was interrupted: the runtime is used by errands of its thread
 	open      order         // with an embedded runtime
 	railsOpen chan struct{} // closed when its rails are open again, or cannot be; nil: it has none
@@ -152,6 +159,7 @@ type attempt struct {
 	// stop
 	parked     atomic.Bool // the program is stopped, by us; read by poll too
 	stoppedAt  time.Time
+	allStopped time.Time // when this rank heard that all are
 	wentOn     time.Time // just before the program runs again
 	stoppedFor time.Duration
 	touched    bool       // some rank's memory may be written to by others as long as those run
@@ -179,7 +187,7 @@ type attempt struct {
 	unwritten error         // why this rank has no image
 	total     decision      // of a committed epoch
 	doubt     bool          // rank 0: the epoch may be committed, or may be yet
-	passages  []passage     // stages that are behind this rank
+	passages  []crossing    // stages that are behind this rank
 	written   chan struct{} // closed when end is valid
 	end       outcome
 
@@ -306,10 +314,14 @@ func (a *attempt) onProgram(f func()) error {
 
 // agree waits until all ranks are in MPIX_Checkpoint. Where ranks are interrupted, the clock has brought them here.
 func (a *attempt) agree() error {
-	if !a.meets() {
+	switch {
+	case a.called:
+		defer a.noneStays()()
+	case !a.meets():
 		return nil
+	default:
+		defer a.notCome()()
 	}
-	defer a.notCome()()
 	all, err := gather(a, stepAgree, a.then)
 	if err == nil {
 		a.then = all[0]
@@ -327,6 +339,7 @@ func (a *attempt) park() error {
 	if err != nil {
 		return err
 	}
+	a.allStopped = time.Now()
 	var reasons, disks []string
 	for r, one := range all {
 		if one.Obstacle != "" {

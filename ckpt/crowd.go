@@ -22,10 +22,12 @@ import (
 	"github.com/libckpt/libckpt/rails/signaling"
 )
 
-// Several processes without MPI that are saved and continued together (--ranks). They know nothing of libckpt, so
+// Several processes without MPI that are saved and continued together (--ranks). They need not know of libckpt:
 // each is interrupted wherever it is, as a program by itself is:
 //
 //	a request ──► rank 0 ──begin(n)──► all ranks: stop, capture, snapshot, write; rank 0 commits
+//
+// Programs that call MPIX_Checkpoint: crowd_call.go.
 //
 // The processes of a job meet in the checkpoint directory (ckpt/meeting), before the program begins or is continued.
 // The first of them that ends is the end of the saving: an epoch needs all. The others go on by themselves.
@@ -34,6 +36,7 @@ import (
 type crowd struct {
 	begun  uint64      // rank 0: checkpoints that it has begun; under asking
 	orders chan uint64 // to other ranks
+	*calling
 }
 
 // crowdMeeting is the ranks before they have a network.
@@ -174,7 +177,7 @@ func (j *Job) joinTogether(rt Runtime) error {
 		return err
 	}
 	j.net, j.group = net, networked{net}
-	j.crowd = &crowd{orders: make(chan uint64, 8)}
+	j.crowd = &crowd{orders: make(chan uint64, 8), calling: newCalling(net.Size())}
 	j.meta.Rank, j.meta.Ranks = net.Rank(), net.Size()
 	net.Handle(kindEnd, func(_ int, payload []byte) { j.finishHere(after.Action(payload)) })
 	net.Handle(kindTrigger, func(from int, payload []byte) {
@@ -193,6 +196,11 @@ func (j *Job) joinTogether(rt Runtime) error {
 		case <-j.done:
 		}
 	})
+	if net.Rank() == 0 {
+		net.Handle(kindInCall, j.called)
+	} else {
+		net.Handle(kindAllIn, j.heardAllIn)
+	}
 	j.openAsker()
 	net.OnReach(j.reach)
 	j.watched = make(chan struct{})

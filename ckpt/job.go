@@ -264,6 +264,9 @@ const (
 	kindBegin     = 15 // rank 0: a checkpoint of processes without MPI begins; its number
 	kindVerbs     = 16 // questions of InfiniBand verbs, and answers (ckpt/verbs)
 	kindPages     = 17 // of the image that the first rank of a node writes, to the others
+	// MPIX_Checkpoint of processes without MPI: to rank 0, one is in the call; from it, all are, with the attempt's number.
+	kindInCall = 18
+	kindAllIn  = 19
 	// Levels: rank 0's orders to the leaders of nodes, and their answers.
 	kindRaise  = 40
 	kindRaised = 41

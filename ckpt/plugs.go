@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 
+	"go.uber.org/zap"
+
 	"github.com/libckpt/libckpt/ckpt/files"
 	"github.com/libckpt/libckpt/ckpt/image"
 	"github.com/libckpt/libckpt/ckpt/sockets"
@@ -35,8 +37,13 @@ func (a *attempt) drainSockets() {
 
 func (a *attempt) drainSocketsHere() error {
 	j := a.j
-	here, err := sockets.Look(without(j.host.Descriptors(), j.ignoredFDs()), &j.names)
+	here, err := sockets.Look(without(j.host.Descriptors(), j.ignoredFDs()), &j.names, j.visitors())
 	defer here.Restore()
+	defer func() {
+		if here != nil {
+			j.welcome(here.Welcome())
+		}
+	}()
 	mine := sockets.Report{}
 	if err == nil {
 		mine = here.Report()
@@ -64,6 +71,29 @@ func (a *attempt) drainSocketsHere() error {
 		a.plugs = &plugs{here, table}
 	}
 	return err
+}
+
+// VisitorHost is a Host that gives the program connections that were accepted before it did.
+type VisitorHost interface {
+	Visitors() []sockets.Visitor
+	SetVisitors([]sockets.Visitor)
+}
+
+func (j *Job) visitors() []sockets.Visitor {
+	if h, ok := j.host.(VisitorHost); ok {
+		return h.Visitors()
+	}
+	return nil
+}
+
+// welcome gives the host what waits to be accepted; why is what is not as it should be.
+func (j *Job) welcome(all []sockets.Visitor, why error) {
+	if h, ok := j.host.(VisitorHost); ok {
+		h.SetVisitors(all)
+	}
+	if why != nil {
+		j.log.Warn("the program may not learn that somebody is there before it calls accept", zap.Error(why))
+	}
 }
 
 func without(list, some []int) (out []int) {
@@ -125,5 +155,6 @@ func (j *Job) makeSockets(f *image.File, gather func([]byte) ([][]byte, error)) 
 		return nil, err
 	}
 	j.host.Name(j.names.List())
+	j.welcome(made.Visitors())
 	return made, nil
 }

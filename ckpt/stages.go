@@ -61,7 +61,7 @@ var stages = [...]struct {
 		done: "the epoch exists, and rank 0 has said so"},
 }
 
-func (a *attempt) meets() bool      { return a.hasRuntime() && !a.async }
+func (a *attempt) meets() bool      { return a.hasRuntime() && !a.async || a.called }
 func (a *attempt) closes() bool     { return a.j.embedded != nil }
 func (a *attempt) hasRuntime() bool { return a.j.runtime != nil }
 func (a *attempt) wrote() bool      { return a.unwritten == nil }

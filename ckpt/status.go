@@ -26,6 +26,9 @@ func (c *controlled) Status() control.Status {
 		s.Holds = append(s.Holds, err.Error())
 	}
 	s.Chosen = j.chosenStatus()
+	if j.crowd != nil && s.State == control.Running {
+		j.showCalls(s.Ranks)
+	}
 	if j.runtime != nil && s.State != control.Ending {
 		overlay(s.Ranks, j.asker.Processes())
 	}

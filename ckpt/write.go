@@ -35,12 +35,14 @@ type imageReport struct {
 	// Passages are the stages up to the image.
 	Passages []passage `json:"passages,omitempty"`
 	WentOn   int64     `json:"wentOn,omitempty"` // when the program ran again, as in Passages
-	Shared   uint64    `json:"shared,omitempty"`
-	Unread   uint64    `json:"unread,omitempty"` // of Shared, known to be as it was without being read
-	Same     uint64    `json:"same,omitempty"`   // of Shared, by the image of another rank
-	Others   []int     `json:"others,omitempty"` // ranks whose images it refers to
-	Upon     int       `json:"upon,omitempty"`   // epoch upon which it was written
-	Needs    []int     `json:"needs,omitempty"`  // epochs that it refers to
+	// AllStopped is when this rank heard that all were stopped, by the same clock.
+	AllStopped int64  `json:"allStopped,omitempty"`
+	Shared     uint64 `json:"shared,omitempty"`
+	Unread     uint64 `json:"unread,omitempty"` // of Shared, known to be as it was without being read
+	Same       uint64 `json:"same,omitempty"`   // of Shared, by the image of another rank
+	Others     []int  `json:"others,omitempty"` // ranks whose images it refers to
+	Upon       int    `json:"upon,omitempty"`   // epoch upon which it was written
+	Needs      []int  `json:"needs,omitempty"`  // epochs that it refers to
 
 	next ancestor // for this rank's next image, once the epoch is committed
 }
@@ -261,13 +263,15 @@ func (a *attempt) commitManifest(all []imageReport, last func() error) error {
 		m.Processes = len(all)
 	}
 	seen := map[string]bool{}
+	asked := a.allStopped.Add(a.asked.Sub(a.allStopped)) // by the clock as it was then
 	for r, one := range all {
+		one.byOurClock(all[0].AllStopped)
 		if one.Error != "" {
 			return fmt.Errorf("epoch %d given up: rank %d: %s", a.epoch, r, one.Error)
 		}
 		m.Images = append(m.Images, store.Image{Rank: r, Tasks: j.tasksOf(r), File: store.ImageName(r), Bytes: one.Bytes,
-			Digest: one.Digest, Payload: one.Payload, Shared: one.Shared, Same: one.Same, Others: one.Others, Unread: one.Unread, Host: one.Host, StopSeconds: one.Stop, Phases: phasesOf(one.Passages, a.asked),
-			StillUntil: stillUntil(one.WentOn, a.asked)})
+			Digest: one.Digest, Payload: one.Payload, Shared: one.Shared, Same: one.Same, Others: one.Others, Unread: one.Unread, Host: one.Host, StopSeconds: one.Stop, Phases: phasesOf(one.Passages, asked),
+			StillUntil: stillUntil(one.WentOn, asked)})
 		if !seen[one.Host] {
 			seen[one.Host] = true
 			m.Hosts = append(m.Hosts, one.Host)

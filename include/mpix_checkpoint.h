@@ -28,7 +28,8 @@ typedef enum {
 
 /* Saves the job.
  *
- * Collective over MPI_COMM_WORLD (before MPI_Init, or in a program without MPI: local).  One thread
+ * Collective over MPI_COMM_WORLD, or the processes of `ckptrun --ranks` (before MPI_Init, or in another program
+ * without MPI: local).  One thread
  * of each process calls it, outside any other MPI call; other threads may compute, but not be inside
  * MPI.  state must not be NULL; it receives the same value on every rank.  Returns once the
  * snapshot is taken: the image is written in the background and the epoch exists when its manifest

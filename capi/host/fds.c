@@ -361,6 +361,7 @@ static long release_fd(struct call *c, int fd) {
     RAW3(SYS_dup3, placeholder, fd, O_CLOEXEC);
     f->used[fd] = false;
     unlock();
+    visitors_closed();
     return 0;
 }
 
@@ -393,7 +394,15 @@ long sys_newfd(struct call *c) {
     return settle(c, raw6(c->nr, c->a[0], c->a[1], c->a[2], c->a[3], c->a[4], c->a[5]));
 }
 
-long sys_accept(struct call *c) { return settle(c, blocking(c, c->nr, c->a)); }
+// Whether the application has no number left: accept says so before it waits, and takes nobody.
+static bool none_left(struct call *c) {
+    const struct fd_table *f = fds_of(c->t);
+    for (int fd = 0; fd < (int)f->limit.rlim_cur; fd++)
+        if (!f->used[fd]) return false;
+    return true;
+}
+
+long sys_accept(struct call *c) { return none_left(c) ? -EMFILE : settle(c, visitors_accept(c)); }
 
 // Requests that make a descriptor: the other end of a pseudo-terminal, namespaces.
 long sys_ioctl(struct call *c) {
@@ -476,6 +485,7 @@ static long dup_to(struct call *c, long from, long to, long flags) {
     long r = RAW3(SYS_dup3, from, to, flags);
     if (r >= 0) fds_of(c->t)->used[to] = true;
     unlock();
+    visitors_closed();
     return r;
 }
 

@@ -41,6 +41,12 @@ void closed_safe(uint64_t number);
 struct socket_name;
 void names_set(const struct socket_name *list, int n);
 
+struct visitor;
+int visitors_list(struct visitor *to, int max);
+void visitors_set(const struct visitor *from, int n);
+void visitors_closed(void);           // a descriptor was closed
+long visitors_accept(struct call *c); // accept and accept4; a number of the lower half
+
 void fronts_scan(void);
 const char *front_for(const char *path); // the front that stands in for path's file, or NULL
 

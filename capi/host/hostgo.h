@@ -132,6 +132,17 @@ struct socket_name {
     uint8_t local[28], peer[28];
 };
 
+// A connection that a checkpoint has accepted before the application did (visitors.c).
+struct visitor {
+    uint64_t listener;   // number of the socket at which it waits
+    int32_t fd;          // the connection
+    int32_t token;       // what waits in its place, at its other end; -1: nothing does
+    uint32_t name_bytes; // of the token, as accept tells it
+    uint32_t peer_bytes; // of the visitor
+    uint8_t name[28], peer[28];
+};
+#define VISITORS_MOST 256
+
 // A System V segment: the id that the application has for it, and the kernel's; -1: it is not on this node.
 struct segment_id {
     int32_t virtual, real;
@@ -185,6 +196,9 @@ struct host_ops {
     // for a restart.
     int (*segments)(struct segment_id *list, int max);
     void (*segments_set)(const struct segment_id *list, int n);
+    // Connections that were accepted and not given to the application yet, in order; the program is stopped.
+    int (*visitors)(struct visitor *list, int max);
+    void (*visitors_set)(const struct visitor *list, int n);
 };
 
 // What a thread of the program does with memory, of which some may be missing.
@@ -201,6 +215,13 @@ struct host_hooks {
     long (*upcall)(void *upper_fn, const long args[6]);
 };
 
+// Whether all processes have come to MPIX_Checkpoint.
+enum come {
+    HOST_COME,  // they have
+    HOST_AGAIN, // not yet: the program's signals have their turn, then it is asked again
+    HOST_STAY,  // they never will: state and why are the answer
+};
+
 // Exported by Go, found by dlsym.
 struct host_go {
     int (*plan)(struct host_plan *plan, int argc, char **argv, const struct host_ops *ops);
@@ -208,7 +229,9 @@ struct host_go {
     int (*start)(char **message);
     // PLAN_RESTART of a program without MPI: maps the image and calls ops->load.
     int (*restore)(char **message, int *status);
-    // MPIX_Checkpoint without MPI, by a held thread.  Returns the MPIX_CR_state.
+    // MPIX_Checkpoint without MPI, by a held thread: waits for the other processes of the job.
+    int (*come)(int *state, char *why, size_t bytes); // enum come
+    // Then this makes it.  Returns the MPIX_CR_state.
     int (*checkpoint)(char *why, size_t bytes);
     // The program ends with this status; parent: it has started other processes.  Returns when nothing is
     // left to be written.

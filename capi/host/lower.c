@@ -59,6 +59,7 @@ void lower_open(void) {
     host.go.plan = need(lib, "ckpt_host_plan");
     host.go.start = need(lib, "ckpt_host_start");
     host.go.restore = need(lib, "ckpt_host_restore");
+    host.go.come = need(lib, "ckpt_host_come");
     host.go.checkpoint = need(lib, "ckpt_host_checkpoint");
     host.go.ending = need(lib, "ckpt_host_ending");
     host.go.serve = need(lib, "ckpt_host_serve");
@@ -159,7 +160,21 @@ long fn_checkpoint(const long *a) {
         return 0;
     }
     bool mpi = back && back->job();
-    if (mpi) back->enter();
+    if (mpi) {
+        back->enter();
+    } else {
+        char why[sizeof reason] = "";
+        t->retry = true; // who waits is in no epoch of this call: after a restart it waits again
+        thread_hold(t);
+        int come = host.go.come(state, why, sizeof why);
+        thread_unhold(t);
+        t->retry = false;
+        if (come == HOST_AGAIN) return CKPT_GATE_RETRY;
+        if (come == HOST_STAY) {
+            memcpy(reason, why, sizeof reason);
+            return 0;
+        }
+    }
     // This thread is at a place from which it can be continued.
     thread_hold(t);
     long r = 0;

@@ -42,14 +42,19 @@ func (h *Here) Table() (Table, error) {
 	for i, s := range h.sockets {
 		t.Sockets[i] = Socket{State: Fresh, Family: unix.AF_INET, Type: unix.SOCK_STREAM} // a place for what is not kept
 		if s.obstacle != nil || !(s.tcp() && !s.outside() || s.pair()) {
+			h.turnAway(s)
 			continue
 		}
 		one, err := h.describe(s)
 		if errors.Is(err, errPassing) {
+			h.turnAway(s)
 			continue
 		}
 		if err != nil {
 			return Table{}, fmt.Errorf("descriptor %d: %w", s.fd, err)
+		}
+		if s.visits >= 0 {
+			one.Visits = &s.visits
 		}
 		t.Sockets[i] = one
 	}
@@ -81,7 +86,7 @@ func (h *Here) describe(s *socket) (Socket, error) {
 	switch {
 	case s.state == tcpListen:
 		// The kernel gives both numbers in fields that mean something else for connections.
-		if info.Unacked > 0 {
+		if info.Unacked > 0 { // it cannot be asked (admit), or one has come since
 			return d, s.passing(fmt.Sprintf("a listening TCP socket at %v, with %d connections that wait to be accepted", d.Local, info.Unacked),
 				"they are waited for until the program accepts them")
 		}

@@ -68,6 +68,8 @@ type socket struct {
 	local    netip.AddrPort
 	peer     netip.AddrPort
 	queued   int
+	visits   int // index of the socket at which it waits to be accepted; -1: it is the program's
+	visitor  *Visitor
 	other    *Ref // after Match
 	closed   bool // the other end is closed, after Words
 	obstacle *Obstacle
@@ -92,8 +94,9 @@ type Here struct {
 	names   *Names
 }
 
-// Look finds the sockets among these descriptors. names are those that the program sees for some of them.
-func Look(fds []int, names *Names) (*Here, error) {
+// Look finds the sockets among these descriptors. names are those that the program sees for some of them; was are the
+// connections that an earlier Look has accepted. After Look, Welcome must be called before the program goes on.
+func Look(fds []int, names *Names, was []Visitor) (*Here, error) {
 	h := &Here{byFD: map[int]int{}, byIno: map[uint64]int{}, names: names}
 	for _, fd := range fds {
 		var st unix.Stat_t
@@ -108,7 +111,7 @@ func Look(fds []int, names *Names) (*Here, error) {
 			continue
 		}
 		h.byFD[fd], h.byIno[st.Ino] = len(h.sockets), len(h.sockets)
-		s := &socket{fd: fd, ino: st.Ino}
+		s := &socket{fd: fd, ino: st.Ino, visits: -1}
 		s.look()
 		h.sockets = append(h.sockets, s)
 	}
@@ -124,6 +127,7 @@ func Look(fds []int, names *Names) (*Here, error) {
 			}
 		}
 	}
+	h.admit(was)
 	for i, s := range h.sockets {
 		if s.tcp() && s.connection() {
 			h.report.Ends = append(h.report.Ends, End{i, s.state, s.local, s.peer, s.queued})

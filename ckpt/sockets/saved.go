@@ -20,7 +20,7 @@ type State string
 const (
 	// Fresh: made, perhaps bound, and neither connected nor listening.
 	Fresh State = "fresh"
-	// Listening for connections; none waits to be accepted.
+	// Listening for connections; those that wait to be accepted have Visits.
 	Listening State = "listening"
 	// Connected to another socket of the job.
 	Connected State = "connected"
@@ -60,8 +60,10 @@ type Socket struct {
 	// Reset: the other end has cut the connection, of Alone.
 	Reset   bool     `json:"reset,omitempty"`
 	Options []Option `json:"options,omitempty"`
-	Bytes   int64    `json:"bytes,omitempty"` // length of data
-	data    []byte   // received, and not read by the program
+	// Visits is the listening socket at which it waits to be accepted, if it does: behind those with lower numbers.
+	Visits *int   `json:"visits,omitempty"`
+	Bytes  int64  `json:"bytes,omitempty"` // length of data
+	data   []byte // received, and not read by the program
 }
 
 // Table is the sockets of a process.
@@ -77,7 +79,8 @@ const (
 	maxData        = 1 << 30 // of one socket; buffers of the kernel are far smaller
 	maxDescription = 16 << 20
 	magic          = "CKPSOCKS"
-	version        = 1
+	version        = 1 // without connections that wait to be accepted
+	versionVisits  = 2
 	headerBytes    = 16
 )
 
@@ -98,13 +101,23 @@ func (t *Table) Encode() ([]byte, error) {
 	}
 	out := make([]byte, headerBytes, headerBytes+len(description))
 	copy(out, magic)
-	binary.LittleEndian.PutUint32(out[8:], version)
+	binary.LittleEndian.PutUint32(out[8:], t.version())
 	binary.LittleEndian.PutUint32(out[12:], uint32(len(description)))
 	out = append(out, description...)
 	for i := range t.Sockets {
 		out = append(out, t.Sockets[i].data...)
 	}
 	return out, nil
+}
+
+// version is the oldest that can say it.
+func (t *Table) version() uint32 {
+	for i := range t.Sockets {
+		if t.Sockets[i].Visits != nil {
+			return versionVisits
+		}
+	}
+	return version
 }
 
 // Decode reads what Encode wrote. The sockets' bytes point into b.
@@ -115,8 +128,9 @@ func Decode(b []byte) (Table, error) {
 	if len(b) < headerBytes || string(b[:8]) != magic {
 		return fail("no header")
 	}
-	if v := binary.LittleEndian.Uint32(b[8:]); v != version {
-		return fail("version %d, this libckpt reads version %d", v, version)
+	v := binary.LittleEndian.Uint32(b[8:])
+	if v < version || v > versionVisits {
+		return fail("version %d, this libckpt reads versions %d to %d", v, version, versionVisits)
 	}
 	n := int64(binary.LittleEndian.Uint32(b[12:]))
 	if n > maxDescription || n > int64(len(b))-headerBytes {
@@ -133,6 +147,9 @@ func Decode(b []byte) (Table, error) {
 	}
 	if err := t.validate(); err != nil {
 		return Table{}, err
+	}
+	if t.version() > v {
+		return fail("version %d, with connections that wait to be accepted", v)
 	}
 	at := headerBytes + n
 	for i := range t.Sockets {
@@ -158,6 +175,10 @@ func (t *Table) validate() error {
 	for i := range t.Sockets {
 		if err := t.Sockets[i].validate(); err != nil {
 			return fmt.Errorf("%w: socket %d: %w", errBadTable, i, err)
+		}
+		if v := t.Sockets[i].Visits; v != nil && (*v < 0 || *v >= len(t.Sockets) || t.Sockets[*v].State != Listening ||
+			t.Sockets[*v].Family != t.Sockets[i].Family || t.Sockets[i].State != Connected && t.Sockets[i].State != Alone) {
+			return fmt.Errorf("%w: socket %d waits to be accepted at %d", errBadTable, i, *v)
 		}
 	}
 	return nil

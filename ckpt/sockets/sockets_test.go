@@ -88,11 +88,18 @@ func wantRead(t *testing.T, what string, fd int, text string, end bool) {
 // save plays the processes of a job until their tables are there.
 func save(t *testing.T, processes ...[]int) ([]*Here, []Table) {
 	t.Helper()
+	return saveWith(t, nil, processes...)
+}
+
+// saveWith is save; was are visitors of the first process.
+func saveWith(t *testing.T, was []Visitor, processes ...[]int) ([]*Here, []Table) {
+	t.Helper()
 	here := make([]*Here, len(processes))
 	reports, words := make([]Report, len(processes)), make([]Word, len(processes))
 	for r, fds := range processes {
 		var err error
-		here[r], err = Look(fds, &Names{})
+		here[r], err = Look(fds, &Names{}, was)
+		was = nil
 		check(t, err)
 		reports[r] = here[r].Report()
 	}
@@ -343,14 +350,23 @@ func TestNotKept(t *testing.T) {
 			t.Errorf("%v, %+v", ok, o)
 		}
 	})
-	t.Run("waits to be accepted", func(t *testing.T) {
+	t.Run("a stranger waits to be accepted", func(t *testing.T) {
 		ln := listening(t, unix.AF_INET)
-		at, err := unix.Getsockname(ln)
-		check(t, err)
-		a, err := newSocket(unix.AF_INET)
-		check(t, err)
+		a := visiting(t, ln, unix.AF_INET)
 		closeLater(t, ln, a)
-		check(t, unix.Connect(a, at))
+		here, _ := save(t, []int{ln})
+		if _, o, ok := here[0].Keep(ln); ok || o == nil || !o.Passing || !strings.Contains(o.What, "waits to be accepted, which leads out of the job") {
+			t.Errorf("%v, %+v", ok, o)
+		}
+	})
+	t.Run("waits to be accepted at one of several sockets", func(t *testing.T) {
+		ln, err := newSocket(unix.AF_INET)
+		check(t, err)
+		check(t, unix.SetsockoptInt(ln, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1))
+		check(t, unix.Bind(ln, home(unix.AF_INET)))
+		check(t, unix.Listen(ln, 7))
+		a := visiting(t, ln, unix.AF_INET)
+		closeLater(t, ln, a)
 		here, _ := save(t, []int{ln}, []int{a})
 		if _, o, ok := here[0].Keep(ln); ok || o == nil || !o.Passing || !strings.Contains(o.What, "1 connections that wait to be accepted") {
 			t.Errorf("%v, %+v", ok, o)

@@ -134,6 +134,10 @@ func acceptSoon(ln int, end time.Time) (int, unix.Sockaddr, error) {
 
 // dial connects in bounded time. The socket waits in calls afterwards, as a new one does.
 func dial(ctx context.Context, family int, to netip.AddrPort) (int, error) {
+	return dialUntil(ctx, family, to, time.Now().Add(dialTime))
+}
+
+func dialUntil(ctx context.Context, family int, to netip.AddrPort, end time.Time) (int, error) {
 	fd, err := newSocket(family)
 	if err != nil {
 		return -1, err
@@ -146,7 +150,7 @@ func dial(ctx context.Context, family int, to netip.AddrPort) (int, error) {
 		err = unix.Connect(fd, sockaddrOf(family, to))
 	}
 	if errors.Is(err, unix.EINPROGRESS) || errors.Is(err, unix.EINTR) {
-		if err = wait(ctx, fd, unix.POLLOUT, time.Now().Add(dialTime)); err == nil {
+		if err = wait(ctx, fd, unix.POLLOUT, end); err == nil {
 			var e int
 			if e, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR); err == nil && e != 0 {
 				err = unix.Errno(e)

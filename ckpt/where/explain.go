@@ -168,10 +168,7 @@ func insideText(c Clock, all map[int]Rank) string {
 		return ""
 	}
 	slices.Sort(in)
-	verb := "waits"
-	if len(in) > 1 {
-		verb = "wait"
-	}
+	verb := waitVerb(in)
 	if call == "" {
 		return fmt.Sprintf(", for which %s %s", rankList(in), verb)
 	}
@@ -200,6 +197,54 @@ func callText(w Call) string {
 		text += fmt.Sprintf(" with tag %d", w.Tag)
 	}
 	return text
+}
+
+// Gathering says in the lines of all processes who waits in MPIX_Checkpoint, and for whom. in are those that have called
+// it; phase is that of who waits.
+func Gathering(lines []control.RankStatus, in []bool, phase string) {
+	come, missing := whoIsIn(in)
+	if len(come) == 0 {
+		return
+	}
+	for _, r := range come {
+		if r < len(lines) && lines[r].Phase == Computing {
+			lines[r].Phase, lines[r].WaitsFor = phase, missing
+			lines[r].Detail = "in MPIX_Checkpoint, waits for " + rankList(missing)
+		}
+	}
+	for _, r := range missing {
+		if r < len(lines) && lines[r].Phase == Computing {
+			lines[r].Phase = phaseOwing
+			lines[r].Detail = "has not called MPIX_Checkpoint, in which " + rankList(come) + " " + waitVerb(come)
+		}
+	}
+}
+
+// Missing says in a line who waits in MPIX_Checkpoint for whom; "" when nobody waits.
+func Missing(in []bool) string {
+	come, missing := whoIsIn(in)
+	if len(come) == 0 || len(missing) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s %s in MPIX_Checkpoint for %s", rankList(come), waitVerb(come), rankList(missing))
+}
+
+func whoIsIn(in []bool) (come, missing []int) {
+	for r, is := range in {
+		if is {
+			come = append(come, r)
+		} else {
+			missing = append(missing, r)
+		}
+	}
+	return come, missing
+}
+
+func waitVerb(who []int) string {
+	if len(who) == 1 {
+		return "waits"
+	}
+	return "wait"
 }
 
 func plural(word string, n uint64) string {

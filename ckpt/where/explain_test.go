@@ -70,6 +70,22 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// TestGathering: who waits in MPIX_Checkpoint for whom; what a stage says of a rank stays.
+func TestGathering(t *testing.T) {
+	lines := []control.RankStatus{{Phase: "computing"}, {Rank: 1, Phase: "computing"}, {Rank: 2, Phase: "computing"}, {Rank: 3, Phase: "write"}}
+	Gathering(lines, make([]bool, 4), "agree")
+	equal(t, "nobody", "computing", lines[0].Phase)
+	in := []bool{true, false, true, false}
+	Gathering(lines, in, "agree")
+	equal(t, "two of four", []control.RankStatus{
+		{Phase: "agree", Detail: "in MPIX_Checkpoint, waits for ranks 1, 3", WaitsFor: []int{1, 3}},
+		{Rank: 1, Phase: "owing", Detail: "has not called MPIX_Checkpoint, in which ranks 0, 2 wait"},
+		{Rank: 2, Phase: "agree", Detail: "in MPIX_Checkpoint, waits for ranks 1, 3", WaitsFor: []int{1, 3}},
+		{Rank: 3, Phase: "write"}}, lines)
+	equal(t, "in a line", "ranks 0, 2 wait in MPIX_Checkpoint for ranks 1, 3", Missing(in))
+	equal(t, "nobody, in a line", "", Missing(make([]bool, 4)))
+}
+
 func TestHeldUp(t *testing.T) {
 	equal(t, "who waits and who is waited for", []string{
 		"rank 1: computing", "rank 2: in MPI_Recv", "rank 3: owes 1"},

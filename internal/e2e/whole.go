@@ -100,6 +100,7 @@ func (w *Whole) launch(launcher string, command, program []string) error {
 			number = []string{fmt.Sprint("CKPT_E2E_SLOT=", r)}
 		}
 		c.Env = append(append(number, env...), w.RankEnv[r]...)
+		c.Argv = argv
 		if own := w.RankArgv[r]; own != nil && program != nil {
 			c.Argv = w.Files.Argv(slices.Concat(command, own)...)
 		}
