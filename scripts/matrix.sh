@@ -115,9 +115,11 @@ tested() {
     echo "$passed tests passed${bad:+, failed: $bad}"
 }
 
-# What tests of whole jobs are started from, for which the short form has no time.
+# What tests of whole jobs are started from, and what other packages they run, for which the short form has no time.
 faults=faults
 [ -z "${SHORT:-}" ] || faults=
+setup="make setup"
+[ -z "${TESTS:-}" ] || [ -n "${SHORT:-}" ] || setup="scripts/setup.sh build/setup.mk test"
 
 mkdir -p "$matrix"
 table=$matrix/table
@@ -133,10 +135,10 @@ for suite; do
     } >"$log" 2>&1 </dev/null || result="could not be installed"
     if [ "$result" != passed ]; then
         [ -e "$root/.installed" ] || cannot "debootstrap does not work here: $(tail -n 1 "$log")"
-    elif ! within "$root" bash -c "cd /srv/libckpt && make setup" >>"$log" 2>&1 </dev/null; then
+    elif ! within "$root" bash -c "cd /srv/libckpt && $setup" >>"$log" 2>&1 </dev/null; then
         # A mirror that does not answer says nothing of this commit; a setup.sh that fails by itself does.
         ! grep -q '^setup: apt-get could not install' "$log" || cannot "packages of $suite: $(grep -m 1 '^setup: apt-get could not install' "$log")"
-        result="FAILED: make setup"
+        result="FAILED: $setup"
     elif [ -n "$targets" ] && ! within "$root" bash -c "cd /srv/libckpt && make -j$(nproc) $targets" >>"$log" 2>&1 </dev/null; then
         result=FAILED
     elif [ -n "${TESTS:-}" ]; then
