@@ -76,7 +76,10 @@ within() {
         mount --bind "$go_mod" "$root/srv/go-mod"
         mount --bind "$go_cache" "$root/srv/go-cache"
         [ -z "$lend" ] || mount --bind "$lend" "$root/srv/lent"
-        exec chroot "$root" /usr/bin/env -i HOME=/srv LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive GOMODCACHE=/srv/go-mod GOCACHE=/srv/go-cache \
+        # What enters a mount namespace is in the root of that, which a chroot is not: scripts/nodes.sh.
+        cd "$root" && mkdir -p srv/outside && PATH=$PATH:/usr/sbin:/sbin
+        if pivot_root . srv/outside 2>/dev/null; then umount -l /srv/outside; fi
+        exec chroot . /usr/bin/env -i HOME=/srv LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive GOMODCACHE=/srv/go-mod GOCACHE=/srv/go-cache \
             PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"' \
         bash "$root" "$go_root" "$go_mod" "$go_cache" "${LEND:-}" $(env | grep -E '^(GOPROXY|GOSUMDB|GONOSUMDB|https?_proxy|no_proxy)=' || true) "$@"
 }
