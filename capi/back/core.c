@@ -2,6 +2,7 @@
 //
 // core.c: begin and end of the real MPI, and of the job.
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
