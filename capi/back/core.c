@@ -2,8 +2,10 @@
 //
 // core.c: begin and end of the real MPI, and of the job.
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "back/about.h"
 #include "back/calls.h"
@@ -209,10 +211,37 @@ static void configure(int required) {
         setenv("OMPI_MCA_osc", "^ucx", 0);
 }
 
+// The real MPI is being started.
+static bool starting;
+
+// An MPI that the launcher of another one started may end the process by itself, as MPICH 5 does, which knows what
+// PMIx is, but not how to use it.  Rank 0 says what is wrong, and the others wait for that: a launcher ends all ranks
+// when the first of them has ended.  ckpt/process.go says the same where the MPI starts.
+static void ended_at_start(void) {
+    if (!starting || strcmp(BACK_NAME, "abi") == 0) return; // any launcher may be that one's
+    const bool openmpi = strcmp(BACK_NAME, "openmpi") == 0;
+    const char *ranks = getenv(openmpi ? "PMI_SIZE" : "OMPI_COMM_WORLD_SIZE"),
+               *rank = getenv(openmpi ? "PMI_RANK" : "OMPI_COMM_WORLD_RANK");
+    if (ranks == NULL || rank == NULL || getenv(openmpi ? "PMIX_RANK" : "PMI_RANK"))
+        return; // its own launcher, or none
+    if (atoi(rank) > 0) {
+        sleep(3);
+        return;
+    }
+    fprintf(
+        stderr,
+        "libckpt: the launcher started %s ranks, and the MPI below, %s, ended when it was started: launcher and MPI do "
+        "not match. Start the job with the mpiexec of that MPI, or name the launcher's MPI with --mpi (ckptctl back "
+        "list shows which there are)\n",
+        ranks, BACK_NAME);
+}
+
 // Starts the real MPI, with canonical thread levels.  Returns its error code.
 static int start_mpi(int required, int *provided) {
     configure(required);
+    starting = atexit(ended_at_start) == 0;
     int rc = MPI_Init_thread(NULL, NULL, real_level(required), provided);
+    starting = false;
     if (rc != MPI_SUCCESS) return rc;
     *provided = canon_level(*provided);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);

@@ -82,6 +82,7 @@ func TestNodesIPv6(t *testing.T) {
 	for mpi, typ := range slurmTypes {
 		t.Run(mpi, func(t *testing.T) {
 			s := s.in(t)
+			s.needs(typ)
 			step := func(a *awaits, nodes int, argv ...string) *Process {
 				p, err := a.run.Start(a.mark, s.command([]string{"CKPT_LEASE=2s"}, append([]string{"srun", "--mpi=" + typ, "-N", fmt.Sprint(nodes), "-n4"}, argv...)...)...)
 				must(t, err)
@@ -161,6 +162,7 @@ func TestSlurmOrphans(t *testing.T) {
 		for _, what := range []string{"rank", "srun"} {
 			t.Run(mpi+" "+what, func(t *testing.T) {
 				s := s.in(t)
+				s.needs(typ)
 				a := newAwaitsIn(t, mpi, shared)
 				id := s.batch(a, typ, "--nodes=3", "--ntasks=3", "--time=30")
 				s.standsIn(a, id)

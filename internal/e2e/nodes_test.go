@@ -129,7 +129,7 @@ func (r *room) mpiexec(mpi string, perNode map[int]int, argv ...string) []string
 	agent := filepath.Join(r.dir, "agent")
 	launch := map[string][]string{
 		"mpich":   {"mpiexec.mpich", "-launcher", "ssh", "-launcher-exec", agent, "-hosts"},
-		"openmpi": {"env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "mpiexec.openmpi", "--mca", "plm_rsh_agent", agent, "--mca", "mpi_yield_when_idle", "1", "--host"},
+		"openmpi": {"env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "mpiexec.openmpi", "--mca", "plm_rsh_agent", agent, "--mca", "mpi_yield_when_idle", "1", "--bind-to", "none", "--host"},
 	}[mpi]
 	return r.on(0, append(append(launch, strings.Join(hosts, ","), "-n", strconv.Itoa(total)), argv...)...)
 }
