@@ -118,8 +118,7 @@ func TestNodesIPv6(t *testing.T) {
 	}
 }
 
-// Clocks that count from the start differ by days between nodes, and jump when a job continues on another one. The
-// calendar's clock cannot be set for a node alone: time namespaces leave it as it is.
+// Clocks that count from the start differ by days between nodes, and jump when a job continues on another one.
 func TestNodesUptime(t *testing.T) {
 	needNodes(t)
 	for _, mpi := range mpis {
