@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // EnvName is the environment variable that arms points.
@@ -166,7 +169,7 @@ func (p *plan) visit(name string) error {
 				time.Sleep(stallLook)
 			}
 		case actStop:
-			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			stopHere()
 			return nil
 		case actENOSPC:
 			return fmt.Errorf("fault point %s: %w", name, syscall.ENOSPC)
@@ -175,6 +178,14 @@ func (p *plan) visit(name string) error {
 		}
 	}
 	return nil
+}
+
+// stopHere stops the process. The signal is this thread's: it arrives before the thread goes on, where one that any thread
+// may take could come when the point is passed.
+func stopHere() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP)
 }
 
 func parse(spec string) (*plan, error) {
