@@ -11,12 +11,14 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -199,7 +201,8 @@ static void visit(int rank, int i, int n) {
     }
     const struct linger at_once = {1, 0};
     if (n % 4 == CUT) {
-        usleep(20000); // what was sent is there before the end
+        // What was sent has arrived before the connection is cut.
+        for (int left = 1; ioctl(fd, SIOCOUTQ, &left) == 0 && left > 0;) usleep(1000);
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     }
     close(fd);
