@@ -15,6 +15,7 @@ import (
 	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/control"
 	"github.com/libckpt/libckpt/ckpt/sysv"
+	"github.com/libckpt/libckpt/internal/fault"
 )
 
 // The way of a checkpoint, from the request to the answer, in order:
@@ -511,6 +512,7 @@ func (a *attempt) learn(err error) error {
 	for {
 		select {
 		case a.total = <-a.told:
+			fault.Place("stage.told")
 			if a.total.Error != "" {
 				return a.total.err()
 			}

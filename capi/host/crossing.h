@@ -27,6 +27,10 @@ long host_on_stack(long (*fn)(void *), void *arg, uint64_t sp);
 long host_vfork(long flags, void *child_stack, void (*child)(void *), void *arg);
 void host_restorer(void);
 
+// ---- clone_child.S: what the child of the lower half's clone begins with (lower_tls.c) ----------
+extern const uint8_t child_sets_gs[], child_sets_gs_end[];         // with FSGSBASE
+extern const uint8_t child_asks_for_gs[], child_asks_for_gs_end[]; // without
+
 // ---- program.c: the gate page ------------------------------------------------------------------
 const char *gate_page_map(void); // NULL, or what is wrong
 void gate_page_set_tables(void *tables);

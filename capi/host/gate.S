@@ -7,6 +7,8 @@
 // The FS base is the upper half's in upper code.  While the thread is quick (lower_tls.c) no code of the
 // lower half uses the FS base, so it stays as it is; else each crossing changes it.
 //
+// Without FSGSBASE (machine.h) all threads are quick, and the FS base is the upper half's in handlers as well.
+//
 // gate_code..gate_code_end is copied into the first page of the arena.  A thread that is interrupted anywhere
 // in this code is then an ordinary upper thread whose context can be saved: after a restart the same code is
 // at the same address.  So the code must be position independent, and its layout is part of the image
@@ -18,6 +20,19 @@
     .set GATE_FUNCTIONS, GATE_PAGE + 0x100   // table of lower functions; CKPT_GATE_FUNCTIONS
     .set GATE_LIMIT, 1024
     .set NR_ATTENTION, 0x434b
+
+// Makes RDI the FS base, before upper code begins or goes on.  Changes RAX, RCX, RSI, RDI and R11.
+    .macro place_fs
+    cmp byte ptr [rip + fsgsbase], 0
+    jne 8f
+    mov rsi, rdi
+    mov edi, 0x1002                     // ARCH_SET_FS
+    mov eax, 158                        // arch_prctl
+    syscall
+    jmp 9f
+8:  wrfsbase rdi
+9:
+    .endm
 
     .globl gate_code, gate_commit, gate_in, gate_tail, gate_code_end
     .balign 64
@@ -78,18 +93,19 @@ gate_code_end:
 // when the image was made, with that result.  The registers that a call preserves are in the gate's frame.
     .globl host_resume_gate
 host_resume_gate:
-    mov rax, rsi
+    mov rbx, rsi                        // RBX is in the gate's frame
     mov r11, gs:[-8]
     mov rsp, [r11 + 32]
     ldmxcsr [rsp]
     fldcw [rsp + 4]
-    mov rcx, [r11 + 16]
+    mov rdi, [r11 + 16]
+    place_fs
+    mov rax, rbx
     movabs rdx, GATE_PAGE + 0x400       // CKPT_GATE_CODE
     lea r8, [rip + gate_code]
     lea r9, [rip + gate_tail]
     sub r9, r8
     add rdx, r9
-    wrfsbase rcx
     jmp rdx
 
 // long host_upcall(void *fn, const long args[6]): calls application code from the lower half, on
@@ -105,8 +121,11 @@ host_upcall:
     mov r11, gs:[-8]
     push qword ptr [r11 + 24]
     push qword ptr [r11 + 32]
+    mov rcx, [r11 + 16]                 // without FSGSBASE it is this one at any time
+    cmp byte ptr [rip + fsgsbase], 0
+    je 1f
     rdfsbase rcx
-    push rcx                            // 9 words and the return address: aligned to 16 again
+1:  push rcx                            // 9 words and the return address: aligned to 16 again
     mov [r11 + 24], rsp
     inc dword ptr [r11 + 44]
     mov rbx, rdi
@@ -130,11 +149,13 @@ host_upcall:
     mov rsp, [r11 + 24]
     dec dword ptr [r11 + 44]
     pop rcx
+    cmp byte ptr [rip + fsgsbase], 0
+    je 2f
     cmp dword ptr [r11 + 64], 0
     jne 1f
     mov rcx, [r11 + 8]                  // it may have ceased to be quick meanwhile (lower_tls.c)
 1:  wrfsbase rcx
-    pop qword ptr [r11 + 32]
+2:  pop qword ptr [r11 + 32]
     pop qword ptr [r11 + 24]
     pop r15
     pop r14
@@ -174,7 +195,8 @@ cancel_out:
     .globl host_sigreturn
 host_sigreturn:
     mov rsp, rdi
-    wrfsbase rsi
+    mov rdi, rsi
+    place_fs
     mov eax, 15
     syscall
     ud2
@@ -182,11 +204,12 @@ host_sigreturn:
 // _Noreturn void host_enter(uint64_t ip, uint64_t sp): starts the program as the kernel would.
     .globl host_enter
 host_enter:
-    mov r11, gs:[-8]
-    mov rax, [r11 + 16]
-    mov r11, rdi
+    mov rbx, rdi
     mov rsp, rsi
-    wrfsbase rax
+    mov r11, gs:[-8]
+    mov rdi, [r11 + 16]
+    place_fs
+    mov r11, rbx
     xor eax, eax
     xor ebx, ebx
     xor ecx, ecx

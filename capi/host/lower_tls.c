@@ -14,8 +14,13 @@
 //
 // CKPT_LOWER_TLS=fs does without all this: each crossing writes the FS base.
 //
+// A kernel before Linux 5.9, and a virtual machine that hides FSGSBASE, let nobody but the kernel write the bases.  This
+// is the only way there: FS is the upper half's from a thread's first upper instruction to its last, in handlers as
+// well, and what says "no success" below ends the process with the reason.  CKPT_LOWER_TLS=kernel has it so where
+// there is FSGSBASE, for tests.
+//
 //   begin           one thread: the C library's clone, the objects that are there, ld.so's hook for debuggers
-//   pthread_create  clone's child sets GS to the thread pointer that the kernel put into FS
+//   pthread_create  clone's child sets GS to the thread pointer that the kernel put into FS (clone_child.S)
 //   dlopen          ld.so calls the hook when the object is mapped and before its code runs: it is changed too
 //   no success      the gate writes FS as well (lower_quick), and both registers are right.  Later than at the
 //                   beginning this needs a process with one thread, for another may be in a call that relies on
@@ -24,6 +29,7 @@
 //
 // Nothing here may use thread-local storage or the C library's allocator: this code runs within dlopen.
 #include "host.h"
+#include "crossing.h"
 #include "fs_cache.h"
 #include "fs_code.h"
 #include "insn.h"
@@ -32,15 +38,18 @@
 #include "machine.h"
 #include "thread.h"
 
+#include <asm/hwcap2.h>
 #include <dirent.h>
 #include <elf.h>
 #include <link.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+bool fsgsbase;
 bool lower_gs;
 bool lower_quick;
 static const char *why = "it was not tried";
@@ -53,6 +62,11 @@ const char *lower_tls_why(void) { return lower_quick ? NULL : why; }
 __thread struct thread *lower_me;
 
 #define GS_PREFIX 0x65
+
+// How a sentence ends that says why the lower half cannot use GS.
+#define WITHOUT_FSGSBASE                                                                                              \
+    "this kernel or processor lacks FSGSBASE, without which there is no other way: use Linux 5.9 or later on a "    \
+    "processor of 2012 or later; in a virtual machine, pass the processor's features on"
 
 // ---- one object ------------------------------------------------------------------------------------
 
@@ -124,7 +138,7 @@ static const char *convert_all(void) {
 // MPI's own, which has its FS base from clone.
 static bool switch_fs(void) {
     struct thread *me = lower_me, *all = host.threads;
-    if (all && (all->next || all != me)) return false;
+    if (!fsgsbase || (all && (all->next || all != me))) return false;
     lower_quick = false;
     if (!me) return true;
     // Functions under way have the upper half's word of the stack protector in their frames.  Those that had
@@ -148,9 +162,10 @@ static void objects_changed(void) {
     const char *name = namespaces ? "a library in a namespace of its own (dlmopen)" : convert_all();
     if (!name) return;
     why = "a library that was loaded later has code that libckpt does not understand";
-    if (!switch_fs())
-        die(1,
-            "%s has code that libckpt does not understand, and was loaded when there were several threads: start "
+    if (switch_fs()) return;
+    if (!fsgsbase) die(1, "%s has code that libckpt does not understand, and " WITHOUT_FSGSBASE, name);
+    die(1,
+        "%s has code that libckpt does not understand, and was loaded when there were several threads: start "
             "this job with CKPT_LOWER_TLS=fs in its environment",
             name);
 }
@@ -204,9 +219,6 @@ static bool move_to_stub(uint8_t *p, uint8_t *end, const uint8_t *prologue, size
     return true;
 }
 
-// rdfsbase rax; wrgsbase rax
-static const uint8_t child_sets_gs[] = {0xf3, 0x48, 0x0f, 0xae, 0xc0, 0xf3, 0x48, 0x0f, 0xae, 0xd8};
-
 // Finds "mov eax, number; syscall; test rax, rax; jl error; jz child; ret" between p and end and changes what the
 // child begins with.
 static bool change_clone_in(uint8_t *p, uint8_t *end, uint8_t *limit, uint32_t number) {
@@ -215,8 +227,9 @@ static bool change_clone_in(uint8_t *p, uint8_t *end, uint8_t *limit, uint32_t n
     for (; (p = memmem(p, (size_t)(end - p), pattern, sizeof pattern)); p++) {
         const uint8_t *branch = p + sizeof pattern + 1;
         if (limit - branch < 2 || branch[0] != 0x74) continue;
-        return move_to_stub((uint8_t *)branch + 2 + (int8_t)branch[1], limit, child_sets_gs,
-                            sizeof child_sets_gs);
+        const uint8_t *sets = fsgsbase ? child_sets_gs : child_asks_for_gs;
+        const uint8_t *done = fsgsbase ? child_sets_gs_end : child_asks_for_gs_end;
+        return move_to_stub((uint8_t *)branch + 2 + (int8_t)branch[1], limit, sets, (size_t)(done - sets));
     }
     return false;
 }
@@ -283,13 +296,13 @@ static bool other_threads(void) {
     return n != 3; // ".", "..", this one
 }
 
-void lower_tls_begin(void) {
-    const char *wish = getenv("CKPT_LOWER_TLS");
+static void begin(const char *wish) {
     if (wish && !strcmp(wish, "fs")) {
         why = "CKPT_LOWER_TLS is fs";
         return;
     }
-    if (wish && *wish && strcmp(wish, "gs")) die(2, "CKPT_LOWER_TLS is gs or fs, not %s", wish);
+    if (wish && *wish && strcmp(wish, "gs") && strcmp(wish, "kernel"))
+        die(2, "CKPT_LOWER_TLS is gs, fs or kernel, not %s", wish);
     uint64_t tp = get_fs();
     if ((uint64_t)&lower_me != tp - 8) {
         why = "ckptrun was linked with other thread-local storage than it has";
@@ -310,4 +323,11 @@ void lower_tls_begin(void) {
     if (!convert_all()) return;
     why = "a library has code that libckpt does not understand";
     lower_quick = false;
+}
+
+void lower_tls_begin(void) {
+    const char *wish = getenv("CKPT_LOWER_TLS");
+    fsgsbase = (getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE) && !(wish && !strcmp(wish, "kernel"));
+    begin(wish);
+    if (!lower_quick && !fsgsbase) die(1, "%s, and " WITHOUT_FSGSBASE, why);
 }

@@ -7,6 +7,8 @@
 #ifndef MACHINE_H
 #define MACHINE_H
 
+#include <asm/prctl.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 
@@ -30,21 +32,42 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 #define RAW4(nr, a, b, c, d) raw6(nr, (long)(a), (long)(b), (long)(c), (long)(d), 0, 0)
 #define RAW6(nr, a, b, c, d, e, f) raw6(nr, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 
+// Whether a process may read and write the FS and GS bases itself (the processor's and the kernel's FSGSBASE).  Else
+// only the kernel changes them, at the price of a system call, and loses what the instructions write, where they
+// work at all, at the next switch to another process: the FS base is the upper half's all the time then, and all of
+// the lower half uses GS (lower_tls.c).  Constant after lower_tls_begin.
+extern bool fsgsbase;
+
 // The record of the upper thread that the caller carries, from the GS base.  NULL: the caller carries none,
 // or one that has ended (thread.c).
 static inline struct thread *self(void) {
     struct thread *t; // before thread_attach GS may be 0
-    __asm__ volatile("rdgsbase %0\n\ttest %0, %0\n\tjz 1f\n\tmov %%gs:-8, %0\n1:" : "=r"(t)::"cc");
+    if (fsgsbase)
+        __asm__ volatile("rdgsbase %0\n\ttest %0, %0\n\tjz 1f\n\tmov %%gs:-8, %0\n1:" : "=r"(t)::"cc");
+    else // never 0 after lower_tls_begin
+        __asm__ volatile("mov %%gs:-8, %0" : "=r"(t));
     return t;
 }
-static inline void set_gs(void *v) { __asm__ volatile("wrgsbase %0" ::"r"(v) : "memory"); }
+static inline void set_gs(void *v) {
+    if (fsgsbase)
+        __asm__ volatile("wrgsbase %0" ::"r"(v) : "memory");
+    else
+        RAW2(SYS_arch_prctl, ARCH_SET_GS, v);
+}
 
-// The FS base says whose thread-local storage is in use; this tells the halves apart.
+// The FS base says whose thread-local storage is in use; this tells the halves apart.  The C library keeps it in the
+// first word there, too.
 static inline uint64_t get_fs(void) {
     uint64_t v;
-    __asm__ volatile("rdfsbase %0" : "=r"(v));
+    if (fsgsbase)
+        __asm__ volatile("rdfsbase %0" : "=r"(v));
+    else
+        __asm__ volatile("mov %%fs:0, %0" : "=r"(v));
     return v;
 }
-static inline void set_fs(uint64_t v) { __asm__ volatile("wrfsbase %0" ::"r"(v) : "memory"); }
+// Where FS is to be this half's for a while; it stays the upper half's without FSGSBASE.
+static inline void set_fs(uint64_t v) {
+    if (fsgsbase) __asm__ volatile("wrfsbase %0" ::"r"(v) : "memory");
+}
 
 #endif

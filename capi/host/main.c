@@ -16,13 +16,11 @@
 #include "thread.h"
 #include "wrap.h"
 
-#include <asm/hwcap2.h>
 #include <cpuid.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -44,9 +42,6 @@ static void find_parts(void) {
 }
 
 static void check_machine(void) {
-    if (!(getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE))
-        die(1, "this kernel or processor lacks FSGSBASE (Linux 5.9 and later, x86-64 with "
-               "fsgsbase); the split process needs it");
     unsigned a, b, c, d;
     __cpuid_count(0xd, 0, a, b, c, d);
     host.xsave_max = ((c > b ? c : b) + 4 + 63) & ~63u;

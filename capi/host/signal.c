@@ -336,7 +336,7 @@ __attribute__((noinline)) static void lower_signal(struct thread *t, siginfo_t *
 
 static void on_signal(int sig, siginfo_t *si, void *v) {
     struct thread *t = self();
-    uint64_t fs = get_fs();
+    uint64_t fs = found_fs(t);
     if (host.trigger_mask & KBIT(sig)) { // asks for a checkpoint; never the application's
         uint8_t byte = (uint8_t)sig;
         if (!host.child) RAW3(SYS_write, host.trigger_fd, &byte, 1);
@@ -373,7 +373,7 @@ bool stands_in_upper(const struct thread *t, uint64_t fs, const ucontext_t *uc) 
 
 static void on_sigsys(int sig, siginfo_t *si, void *v) {
     struct thread *t = self();
-    uint64_t fs = get_fs();
+    uint64_t fs = found_fs(t);
     if (si->si_code != CODE_SECCOMP && si->si_code != CODE_USER_DISPATCH) {
         on_signal(sig, si, v);
         return;
@@ -382,6 +382,7 @@ static void on_sigsys(int sig, siginfo_t *si, void *v) {
     set_fs(t->lower_fs);
     sigsys(t, si, v);
     set_fs(t->upper_fs);
+    if (!fsgsbase && t->upper_fs != fs) RAW2(SYS_arch_prctl, ARCH_SET_FS, t->fs_base = t->upper_fs);
 }
 
 // ---- the calls ---------------------------------------------------------------------------------

@@ -209,7 +209,7 @@ static long do_vfork(struct call *c, uint64_t stack) {
     fds_vfork_end(c->t);
     host.parent = true;
     wrap_free(&c->t->outfit); // after a successful exec the child has not freed it
-    c->t->upper_fs = keep_fs;
+    c->t->upper_fs = c->t->fs_base = keep_fs;
     c->t->clear_tid = keep_clear;
     c->t->hidden_mask = keep_hidden;
     c->t->app_altstack = keep_alt;

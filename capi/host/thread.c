@@ -101,7 +101,7 @@ static void use_altstack(struct thread *t, size_t bytes) {
 // Makes the calling lower thread the carrier of t.
 void thread_attach(struct thread *t) {
     t->tid = (pid_t)RAW0(SYS_gettid);
-    t->lower_fs = get_fs();
+    t->lower_fs = t->fs_base = get_fs();
     t->quick = lower_quick;
     if (lower_gs)
         lower_me = t;
@@ -141,6 +141,7 @@ void thread_forked(struct thread *t) {
 
 // Continues t in upper code at its saved context.  Called on its lower stack, signals blocked.
 static _Noreturn void resume_upper(struct thread *t) {
+    t->fs_base = t->upper_fs;
     uint8_t area[sizeof(ucontext_t) + 16384 + 128] __attribute__((aligned(64)));
     uint8_t *x = area + ((sizeof(ucontext_t) + 63) & ~63ul);
     memcpy(x, t->xsave, t->xsave_bytes);
@@ -155,10 +156,12 @@ static _Noreturn void resume_upper(struct thread *t) {
 // Continues a thread of an image: in the gate call in which it was held, or in upper code.
 static _Noreturn void go_on(struct thread *t) {
     t->state = T_RUNNING;
+    if (!fsgsbase && !t->upper_fs) t->upper_fs = t->lower_fs; // as in thread_run_main
     RAW2(SYS_prctl, PR_SET_NAME, t->comm);
     signals_requeue(t);
     if (t->in_gate) {
         t->in_gate = false;
+        t->fs_base = t->upper_fs;
         set_kernel_mask(t->uc_mask & ~OURS);
         host_resume_gate(t, t->gate_result);
     }
@@ -240,7 +243,11 @@ static void detach(struct thread *t) {
     unlock();
 }
 
-_Noreturn void thread_leave(struct thread *t) { siglongjmp(t->leave, 1); }
+// The start routine may find the upper half's thread-local storage unmapped.  The protectors of its stack are there.
+_Noreturn void thread_leave(struct thread *t) {
+    if (!fsgsbase) RAW2(SYS_arch_prctl, ARCH_SET_FS, t->fs_base = t->lower_fs);
+    siglongjmp(t->leave, 1);
+}
 
 // The stack pointer with which the gate begins this thread's calls: below the caller's frame.
 #define GATE_STACK(frame) (((uint64_t)(frame)-1024) & ~15ull)
@@ -328,6 +335,7 @@ _Noreturn void thread_run_main(uint64_t ip, uint64_t sp) {
     if (sigsetjmp(t->leave, 0) == 0) {
         t->lower_sp = GATE_STACK(__builtin_frame_address(0) - 4096);
         host.live = true;
+        if (!fsgsbase) t->upper_fs = t->fs_base; // handlers look for the stack's protector there, until it has its own
         set_kernel_mask(host.start_mask & ~OURS);
         host_enter(ip, sp);
     }
@@ -425,7 +433,7 @@ void on_park(int sig, siginfo_t *si, void *v) {
     (void)sig;
     (void)si;
     struct thread *t = self();
-    uint64_t fs = get_fs();
+    uint64_t fs = found_fs(t);
     ucontext_t *uc = v;
     bool upper = stands_in_upper(t, fs, uc);
     if (upper) {

@@ -96,7 +96,11 @@ struct thread {
     kmask uc_mask;        // saved
     uint32_t xsave_bytes; // saved
     uint8_t *xsave;       // again    host.xsave_max bytes; what is in them is saved
+    uint64_t fs_base;     // again    without FSGSBASE: the FS base that the kernel has
 };
+
+// The FS base that a handler finds in the thread that it interrupts; t may be NULL.
+static inline uint64_t found_fs(const struct thread *t) { return fsgsbase || !t ? get_fs() : t->fs_base; }
 
 // ---- thread.c ----------------------------------------------------------------------------------
 struct thread *thread_new(void);      // record for the calling lower thread

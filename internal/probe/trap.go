@@ -33,8 +33,9 @@ func cpuProbes() []Probe {
 			},
 		},
 		{
-			Name: "FSGSBASE", For: "crossing into MPI without a system call", Needed: true,
-			Advice: "needs Linux 5.9 or later, not booted with nofsgsbase, and a processor of 2012 or later",
+			Name: "FSGSBASE", For: "libraries below MPI whose code libckpt does not understand",
+			Advice: "needs Linux 5.9 or later, not booted with nofsgsbase, and a processor of 2012 or later; without it a job " +
+				"runs as fast, but stops at the start where such a library is loaded",
 			Run: func(context.Context) (Outcome, string) {
 				v, ok, err := auxv(26) // AT_HWCAP2
 				if err != nil {
