@@ -48,6 +48,8 @@ var irrelevant = map[string]bool{
 	"ida": true, "arat": true, "pln": true, "pts": true, "hwp": true, "acpi": true, "tm": true, "tm2": true,
 	"ht": true, "x2apic": true, "apic": true, "mtrr": true, "mce": true, "mca": true, "pat": true,
 	"smep": true, "smap": true, "umip": true, "pcid": true, "invpcid": true, "tsxldtrk": true,
+	// A program that changes its bases itself could not be saved anyway, and the C library does not.
+	"fsgsbase": true,
 }
 
 // MissingFlags are features that are in saved and not in here.
