@@ -64,8 +64,8 @@ __thread struct thread *lower_me;
 #define GS_PREFIX 0x65
 
 // How a sentence ends that says why the lower half cannot use GS.
-#define WITHOUT_FSGSBASE                                                                                              \
-    "this kernel or processor lacks FSGSBASE, without which there is no other way: use Linux 5.9 or later on a "    \
+#define WITHOUT_FSGSBASE                                                                                         \
+    "this kernel or processor lacks FSGSBASE, without which there is no other way: use Linux 5.9 or later on a " \
     "processor of 2012 or later; in a virtual machine, pass the processor's features on"
 
 // ---- one object ------------------------------------------------------------------------------------
@@ -166,8 +166,8 @@ static void objects_changed(void) {
     if (!fsgsbase) die(1, "%s has code that libckpt does not understand, and " WITHOUT_FSGSBASE, name);
     die(1,
         "%s has code that libckpt does not understand, and was loaded when there were several threads: start "
-            "this job with CKPT_LOWER_TLS=fs in its environment",
-            name);
+        "this job with CKPT_LOWER_TLS=fs in its environment",
+        name);
 }
 
 // ---- the C library's clone, and ld.so's hook -------------------------------------------------------

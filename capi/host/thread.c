@@ -335,7 +335,8 @@ _Noreturn void thread_run_main(uint64_t ip, uint64_t sp) {
     if (sigsetjmp(t->leave, 0) == 0) {
         t->lower_sp = GATE_STACK(__builtin_frame_address(0) - 4096);
         host.live = true;
-        if (!fsgsbase) t->upper_fs = t->fs_base; // handlers look for the stack's protector there, until it has its own
+        if (!fsgsbase)
+            t->upper_fs = t->fs_base; // handlers look for the stack's protector there, until it has its own
         set_kernel_mask(host.start_mask & ~OURS);
         host_enter(ip, sp);
     }

@@ -34,7 +34,8 @@ static void thread_save(const struct thread *t, struct thread_image *im) {
         .flags = (t->mpi ? THREAD_MPI : 0) | (t->state != T_HELD ? call_save(t) : 0),
         .vtid = t->vtid,
         .main = t->main,
-        .upper_fs = t->upper_fs != t->lower_fs ? t->upper_fs : 0, // the program has none yet (thread_run_main)
+        .upper_fs =
+            t->upper_fs != t->lower_fs ? t->upper_fs : 0, // the program has none yet (thread_run_main)
         .upper_sp = t->upper_sp,
         .clear_tid = t->clear_tid,
         .mask = t->uc_mask,
