@@ -9,6 +9,8 @@
 #   ONLY=./ckpt/...  only these packages, whatever they need; several are separated by spaces
 #   ONLY=REGEXP      only the tests whose name it matches, with and without MPI
 #   PASSED=1         names tests that passed, too
+#   MINUTES=45       after which no more tests of whole programs are begun, so that a slow machine comes to an end as well; those come
+#                    in a random order, and what was left out is named at the end. 0: all run, however long it takes
 set -uo pipefail
 
 go=${GO:-go}
@@ -134,7 +136,7 @@ again() {
         shift
     done
     printf '\n== again, alone, twice: %s\n' "$names"
-    run /dev/null "${args[@]}" -count=2 -timeout 20m -run "^($(IFS='|'; echo "${once[*]}"))\$" "${packages[@]}"
+    run /dev/null env -u LIBCKPT_TEST_UNTIL "${args[@]}" -count=2 -timeout 20m -run "^($(IFS='|'; echo "${once[*]}"))\$" "${packages[@]}"
 }
 
 machine() {
@@ -208,19 +210,30 @@ packages)
     ;;
 esac
 
+minutes=${MINUTES:-45}
+[ "$minutes" = 0 ] || export LIBCKPT_TEST_UNTIL=$(($(date +%s) + minutes * 60))
+# part_in_time NAME COMMAND...: a part that is left out when the time is over.
+part_in_time() {
+    if [ "$minutes" != 0 ] && [ "$(date +%s)" -ge "$LIBCKPT_TEST_UNTIL" ]; then
+        echo "no time left: $1" >>"$LIBCKPT_SKIPPED"
+    else
+        part "$@"
+    fi
+}
+
 # Whole programs wait for each other, for timeouts and for disks more than they compute: they take as long beside all
 # else as alone. What fails for the load is tried again when there is none.
 whole=("$go" test -count=1 -timeout 65m -v ./internal/e2e/...)
 begin "${whole[@]}"
-part "packages" "$go" test -timeout 40m "${units[@]}"
+part "packages" "$go" test -timeout 60m "${units[@]}"
 part "packages, with the race detector" "$go" test -race -timeout 30m "${pure[@]}"
 for program in "$@"; do
     part "C: ${program##*/}" "$program"
 done
 part "house rules, installed tree" "$go" test -count=1 ./internal/house/...
-part "random programs, saved and killed" "$go" test -count=1 -timeout 20m -v ./internal/soak
-part "other people's programs, as natively" "$go" test -count=1 -timeout 30m -v ./internal/suites
-part "whole programs, under Syscall User Dispatch" env CKPT_E2E_TRAP=sud "$go" test -count=1 -timeout 10m -short -v -run TestUnderCkptrun ./internal/e2e
+part_in_time "random programs, saved and killed" "$go" test -count=1 -timeout 20m -v ./internal/soak
+part_in_time "other people's programs, as natively" "$go" test -count=1 -timeout 30m -v ./internal/suites
+part_in_time "whole programs, under Syscall User Dispatch" env CKPT_E2E_TRAP=sud "$go" test -count=1 -timeout 10m -short -v -run TestUnderCkptrun ./internal/e2e
 part "whole programs, end to end" "${whole[@]}"
 judge_late
 

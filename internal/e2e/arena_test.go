@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
 const (
@@ -131,6 +133,9 @@ func TestIntruderInArena(t *testing.T) {
 		}
 	})
 	t.Run("later", func(t *testing.T) {
+		if !hasFSGSBASE(t) {
+			needmpi.Skip(t, "no FSGSBASE", "without FSGSBASE a library of LD_PRELOAD that makes threads is refused at the start")
+		}
 		run, err := NewRun(t.TempDir())
 		if err != nil {
 			t.Fatal(err)

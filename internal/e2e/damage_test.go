@@ -75,7 +75,7 @@ func TestDamagedImage(t *testing.T) {
 	}
 	mark := NewMark()
 	defer mark.KillAll()
-	argv, err := built.Command(p, work(p), run.Work())
+	argv, err := built.Command(p, work(t, p), run.Work())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestFullDisk(t *testing.T) {
 	smallDisk(t, run.Checkpoints(), 16<<20)
 	mark := NewMark()
 	defer mark.KillAll()
-	argv, err := built.Command(p, work(p), run.Work())
+	argv, err := built.Command(p, work(t, p), run.Work())
 	if err != nil {
 		t.Fatal(err)
 	}

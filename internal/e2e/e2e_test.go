@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/libckpt/libckpt/internal/disturb"
+	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
 var (
@@ -37,6 +38,9 @@ func TestMain(m *testing.M) {
 		return
 	}
 	flag.Parse()
+	if needmpi.Listing() {
+		os.Exit(m.Run())
+	}
 	os.Exit(runTests(m))
 }
 
@@ -53,7 +57,7 @@ func runTests(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "build the programs:", err)
 		return 1
 	}
-	return m.Run()
+	return needmpi.Run(m)
 }
 
 func fromEnv(t *testing.T, name string, v uint64) uint64 {
@@ -89,12 +93,23 @@ func needCommands(t *testing.T) {
 	}
 }
 
-func work(p Program) int {
+// takes is what a program is to take by itself.
+const takes = 1500 * time.Millisecond
+
+// work is the amount of a program's work: so much that it takes about that long here, between Short and Long.
+func work(t *testing.T, p Program) int {
+	t.Helper()
 	if testing.Short() {
 		return p.Short
 	}
-	return p.Long
+	if _, ok := amounts[p.Name]; !ok {
+		least := onceWith(t, p, p.Short, t.TempDir())
+		amounts[p.Name] = min(p.Long, max(p.Short, int(float64(p.Short)*takes.Seconds()/least.Time.Seconds())))
+	}
+	return amounts[p.Name]
 }
+
+var amounts = map[string]int{}
 
 // native runs a program by itself, once for each test binary.
 func native(t *testing.T, p Program) *Run {
@@ -111,11 +126,16 @@ var natives = map[string]*Run{}
 
 func once(t *testing.T, p Program, dir string, before ...string) *Run {
 	t.Helper()
+	return onceWith(t, p, work(t, p), dir, before...)
+}
+
+func onceWith(t *testing.T, p Program, amount int, dir string, before ...string) *Run {
+	t.Helper()
 	r, err := NewRun(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	argv, err := built.Command(p, work(p), r.Work())
+	argv, err := built.Command(p, amount, r.Work())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,6 +150,7 @@ func once(t *testing.T, p Program, dir string, before ...string) *Run {
 func TestProgramsAreDeterministic(t *testing.T) {
 	for _, p := range Programs {
 		t.Run(p.Name, func(t *testing.T) {
+			needmpi.Time(t)
 			if err := native(t, p).Same(once(t, p, t.TempDir())); err != nil {
 				t.Error(err)
 			}
@@ -145,6 +166,7 @@ func TestUnderCkptrun(t *testing.T) {
 	needCommands(t)
 	for _, p := range Programs {
 		t.Run(p.Name, func(t *testing.T) {
+			needmpi.Time(t)
 			want := native(t, p)
 			dir := t.TempDir()
 			argv := append([]string{built.CkptRun()}, options()...)
@@ -217,6 +239,7 @@ func cycle(t *testing.T, p Program, row *tally, random *rand.Rand) {
 	if row.want == 0 {
 		t.Skip("asked for fewer cycles than there are programs")
 	}
+	needmpi.Time(t)
 	want := native(t, p)
 	for runs := 0; row.cycles < row.want; runs++ {
 		if runs > 2*row.want+3 {
@@ -226,7 +249,7 @@ func cycle(t *testing.T, p Program, row *tally, random *rand.Rand) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		argv, err := built.Command(p, work(p), run.Work())
+		argv, err := built.Command(p, work(t, p), run.Work())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -40,7 +40,7 @@ func TestOtherMachine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		argv, err := built.Command(p, work(p), run.Work())
+		argv, err := built.Command(p, work(t, p), run.Work())
 		if err != nil {
 			t.Fatal(err)
 		}

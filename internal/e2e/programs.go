@@ -21,7 +21,7 @@ type Program struct {
 	// Argv is the command. $BIN is the folder of built programs, $SRC that of the sources, $DIR a fresh
 	// folder of the run, $N the amount of work, $DATA a big deterministic file.
 	Argv []string
-	// Long takes 2 to 6 seconds on a small machine, Short well below one.
+	// Long takes 2 to 6 seconds on a small machine, Short well below one; what is in between suits another machine (work).
 	Long, Short int
 	// Cycles weighs how many cycles the program gets; 0: as many as any other.
 	Cycles int

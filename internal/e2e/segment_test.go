@@ -75,7 +75,7 @@ func TestEitherSegment(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				argv, err := built.Command(p, work(p), run.Work())
+				argv, err := built.Command(p, work(t, p), run.Work())
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -12,10 +12,11 @@ import (
 // Gather names the file to which the names of skipped tests are appended.
 const Gather = "LIBCKPT_SKIPPED"
 
-// Test skips a test when the tree has no back for one of these MPIs. Without a tree nothing is skipped: the test
-// fails by itself.
+// Test skips a test when the tree has no back for one of these MPIs, or no time is left. Without a tree nothing is skipped:
+// the test fails by itself.
 func Test(t testing.TB, mpis ...string) {
 	t.Helper()
+	Time(t)
 	dir := tree()
 	if _, err := os.Stat(filepath.Join(dir, "lib", "ckpt", "libckpt-core.so")); err != nil {
 		return
@@ -31,13 +32,20 @@ func Test(t testing.TB, mpis ...string) {
 // Skip skips a test because of what this machine or tree lacks: in a few words for the list, and in full.
 func Skip(t testing.TB, lack, why string) {
 	t.Helper()
-	if path := os.Getenv(Gather); path != "" {
-		if f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644); err == nil {
-			_, _ = fmt.Fprintln(f, lack+": "+t.Name()) // a list for people
-			_ = f.Close()
-		}
-	}
+	note(lack, t.Name())
 	t.Skip(why)
+}
+
+// note adds a test to the list for people.
+func note(lack, name string) {
+	path := os.Getenv(Gather)
+	if path == "" {
+		return
+	}
+	if f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644); err == nil {
+		_, _ = fmt.Fprintln(f, lack+": "+name)
+		_ = f.Close()
+	}
 }
 
 // Has tells whether the tree has a back for an MPI.

@@ -22,6 +22,7 @@ func TestSkips(t *testing.T) {
 	}
 	gathered := filepath.Join(dir, "skipped")
 	t.Setenv("LIBCKPT_BUILD", dir)
+	t.Setenv(Until, "")
 	t.Setenv(Gather, gathered)
 	ran := map[string]bool{}
 	for _, mpi := range []string{"one", "two"} {

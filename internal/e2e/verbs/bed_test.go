@@ -31,6 +31,9 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if needmpi.Listing() {
+		os.Exit(m.Run())
+	}
 	status, err := inBed(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -51,7 +54,7 @@ func inBed(m *testing.M) (int, error) {
 		if err := build(); err != nil {
 			return 1, err
 		}
-		return m.Run(), nil
+		return needmpi.Run(m), nil
 	}
 	if os.Getenv(forVM) != "" {
 		return inVM()

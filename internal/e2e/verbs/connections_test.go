@@ -108,6 +108,7 @@ func TestConnectionsUnderCkptrun(t *testing.T) {
 		backs = backs[:1]
 		for _, c := range connections {
 			t.Run(c.name+",natively", func(t *testing.T) {
+				needmpi.Time(t)
 				port := c.anyPort()
 				for i, said := range bothNatively(t, c.argv(port), func() bool { return listensNatively(port) }) {
 					if !strings.Contains(said, c.says[i]) {
@@ -120,6 +121,7 @@ func TestConnectionsUnderCkptrun(t *testing.T) {
 	for _, back := range backs {
 		for _, c := range connections {
 			t.Run(c.name+","+back, func(t *testing.T) {
+				needmpi.Time(t)
 				w, _ := c.newConnection(t, "")
 				w.Env = []string{"CKPT_VERBS=" + back}
 				must(t, w.Start("shell"))
@@ -135,6 +137,7 @@ func TestPingsSaved(t *testing.T) {
 	s := seed(t)
 	for i, backs := range [][]string{{"ibv"}, {"tcp", "ibv"}} {
 		t.Run(strings.Join(backs, ","), func(t *testing.T) {
+			needmpi.Time(t)
 			c := connection{name: "rping", argv: rping(few(3000, 300))}
 			w, held := c.newConnection(t, "LATE_LINGER")
 			l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, uint64(i))), within: within(time.Second / 2), lives: few(3, 2), backs: backs}
@@ -157,6 +160,7 @@ func TestConnectionsSaved(t *testing.T) {
 			backs = []string{"ibv"}
 		}
 		t.Run(c.name+","+strings.Join(backs, ","), func(t *testing.T) {
+			needmpi.Time(t)
 			w, held := c.newConnection(t, "LATE_HOLD")
 			l := life{t: t, w: w, backs: backs}
 			l.environment(0)

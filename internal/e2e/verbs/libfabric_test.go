@@ -57,6 +57,7 @@ func TestLibfabricUnderCkptrun(t *testing.T) {
 	e := endpoint{"dgram", "verbs"}
 	for _, back := range []string{"ibv", "tcp"} {
 		t.Run(e.kind+","+back, func(t *testing.T) {
+			needmpi.Time(t)
 			w := e.newLibfabric(t, 1000)
 			w.Env = []string{"CKPT_VERBS=" + back}
 			must(t, w.Start("shell"))
@@ -73,6 +74,7 @@ func TestLibfabricSaved(t *testing.T) {
 	for i, e := range []endpoint{{"msg", "verbs"}, {"rdm", "verbs;ofi_rxm"}} {
 		backs := [][]string{{"ibv", "tcp"}, {"tcp", "ibv"}}[i]
 		t.Run(e.kind+","+strings.Join(backs, ","), func(t *testing.T) {
+			needmpi.Time(t)
 			w := e.newLibfabric(t, 40000)
 			l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, uint64(i))), within: time.Second, lives: 2, backs: backs}
 			l.run()

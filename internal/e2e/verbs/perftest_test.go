@@ -45,6 +45,7 @@ func TestPerftestUnderCkptrun(t *testing.T) {
 	needPerftest(t)
 	for _, name := range perftests {
 		t.Run(name, func(t *testing.T) {
+			needmpi.Time(t)
 			argv := perftestArgv(name, "-n", "300")
 			native, w := newPair(t, argv), newPair(t, argv)
 			must(t, native.Natively())
@@ -74,6 +75,7 @@ func TestPerftestSaved(t *testing.T) {
 	s := seed(t)
 	for i, name := range perftests {
 		t.Run(name, func(t *testing.T) {
+			needmpi.Time(t)
 			w := newPair(t, perftestArgv(name, "-D", strconv.Itoa(few(8, 30))))
 			l := life{t: t, w: w, random: rand.New(rand.NewPCG(s, uint64(i))), within: within(2 * time.Second), lives: few(2, 1)}
 			l.run()
@@ -108,6 +110,7 @@ func functions(t *testing.T, path string) []string {
 func TestDirectFunctions(t *testing.T) {
 	for _, name := range []string{"libmlx5.so.1", "libmlx4.so.1", "libefa.so.1", "libmana.so.1", "librdmacm.so.1"} {
 		t.Run(name, func(t *testing.T) {
+			needmpi.Time(t)
 			theirs := filepath.Join("/usr/lib/x86_64-linux-gnu", name)
 			if to, err := os.Readlink(theirs); err != nil || filepath.Ext(to) != ".0" || filepath.Ext(to[:len(to)-2]) != ".44" {
 				needmpi.Skip(t, "not rdma-core 44", fmt.Sprintf("%s is not of rdma-core 44", theirs))

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/libckpt/libckpt/internal/e2e"
+	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
 // pingpong is one of ibverbs-utils' programs, with options: two processes, the second finds the first by a port.
@@ -97,6 +98,7 @@ func TestPingpongNatively(t *testing.T) {
 	needBed(t, "ibv_rc_pingpong")
 	for _, p := range pingpongs {
 		t.Run(p.String(), func(t *testing.T) {
+			needmpi.Time(t)
 			iterations := p.times(2000)
 			argv := p.argv(iterations)
 			for _, said := range bothNatively(t, argv, func() bool { return listens(argv[0][2]) }) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/libckpt/libckpt/internal/e2e"
+	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
 // jobLimit is what a job of small programs may take on a loaded machine.
@@ -68,6 +69,7 @@ func TestPingpongUnderCkptrun(t *testing.T) {
 	need(t)
 	for _, p := range pingpongs {
 		t.Run(p.String(), func(t *testing.T) {
+			needmpi.Time(t)
 			iterations := p.times(2000)
 			w := newPingpong(t, p, iterations)
 			must(t, w.Start("shell"))
@@ -86,6 +88,7 @@ func TestShuffleUnderCkptrun(t *testing.T) {
 	need(t)
 	for _, s := range shuffles {
 		t.Run(s.String(), func(t *testing.T) {
+			needmpi.Time(t)
 			w := newShuffle(t, s)
 			must(t, w.Start("shell"))
 			must(t, w.MustEnd(jobLimit))
@@ -223,6 +226,7 @@ func TestPingpongSaved(t *testing.T) {
 	s := seed(t)
 	for i, p := range pingpongs {
 		t.Run(p.String(), func(t *testing.T) {
+			needmpi.Time(t)
 			random := rand.New(rand.NewPCG(s, uint64(i)))
 			iterations := p.times(60000)
 			for saved := 0; saved == 0; iterations *= 4 { // how long it takes above rdma_rxe nobody can say
@@ -274,6 +278,7 @@ func TestPingpongWithoutDevice(t *testing.T) {
 	need(t)
 	for _, p := range []pingpong{{"rc", []string{"-c"}}, {"ud", []string{"-c", "-e"}}} {
 		t.Run(p.String(), func(t *testing.T) {
+			needmpi.Time(t)
 			iterations := p.times(60000)
 			w := newPingpong(t, p, iterations)
 			for l := (life{t: t, w: w}); ; l.w = w {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/libckpt/libckpt/internal/e2e"
+	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
 // shuffle is our random program: ranks that send, write, read and add by a plan, and check what arrives against it.
@@ -103,6 +104,7 @@ func TestShuffleOverTCP(t *testing.T) {
 	needBed(t)
 	for _, s := range shuffles {
 		t.Run(s.String(), func(t *testing.T) {
+			needmpi.Time(t)
 			w := newShuffle(t, s)
 			w.Env = overTCP()
 			must(t, w.Natively())

@@ -36,6 +36,7 @@ func TestUCXSaved(t *testing.T) {
 	}
 	for i, transport := range []string{"rc_verbs", "ud_verbs"} {
 		t.Run(transport, func(t *testing.T) {
+			needmpi.Time(t)
 			ucx := func(iterations string) [2][]string {
 				port := strconv.Itoa(20000 + int(nextPort.Add(1)))
 				server := []string{"ucx_perftest", "-p", port, "-d", device, "-x", transport, "-t", "am_lat", "-n", iterations, "-w", "10", "-f"}

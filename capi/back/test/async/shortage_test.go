@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/libckpt/libckpt/capi/back/test/cycle"
+	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
 // shortfall is the file by which allocations of the back are made to fail (testdata/shortfall.h).
@@ -173,6 +174,7 @@ func allocations(t *testing.T, back string) map[line]bool {
 // made, or refused for want of memory; the program loses nothing and comes to its end. No place at which the code
 // of messages, of requests or of images allocates is left out.
 func TestShortOfMemory(t *testing.T) {
+	needmpi.Time(t)
 	all := map[line]bool{} // allocations of the backs, and those that have failed
 	var failed []line
 	for _, mpi := range []string{"mpich", "openmpi"} {
