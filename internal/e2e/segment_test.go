@@ -92,6 +92,74 @@ func TestEitherSegment(t *testing.T) {
 	}
 }
 
+// besideComponent compiles a component for Open MPI and a program, and returns what runs two ranks of the program.
+func besideComponent(t *testing.T, component, program string) func(args ...string) (string, error) {
+	t.Helper()
+	needCommands(t)
+	needmpi.Test(t, "openmpi")
+	dir := t.TempDir()
+	components := filepath.Join(dir, "components")
+	must(t, os.Mkdir(components, 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "odd.c"), []byte(component), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "late.c"), []byte(program), 0o644))
+	for _, argv := range [][]string{
+		{"gcc", "-shared", "-fPIC", "-O2", "-o", filepath.Join(components, "mca_btl_odd.so"), filepath.Join(dir, "odd.c")},
+		{"mpicc.openmpi", "-o", filepath.Join(dir, "late"), filepath.Join(dir, "late.c"), "-lpthread"},
+	} {
+		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", argv, err, out)
+		}
+	}
+	// Its own components: openmpi3 in Open MPI 4, openmpi40 in Open MPI 5.
+	paths, _ := filepath.Glob("/usr/lib/x86_64-linux-gnu/openmpi/lib/openmpi[0-9]*")
+	if len(paths) != 1 {
+		t.Fatalf("where Open MPI has its components: %v", paths)
+	}
+	return func(args ...string) (string, error) {
+		argv := append([]string{"--allow-run-as-root", "--oversubscribe", "--mca", "mca_base_component_path", paths[0] + ":" + components, "-n", "2",
+			built.CkptRun(), "--dir", filepath.Join(t.TempDir(), "ckpt"), filepath.Join(dir, "late")}, args...)
+		out, err := exec.Command("mpiexec.openmpi", argv...).CombinedOutput()
+		return string(out), err
+	}
+}
+
+// spawner is a component of Open MPI that starts a program which there is not: the child, which has its maker's memory,
+// writes errno.
+const spawner = `
+#include <errno.h>
+#include <spawn.h>
+#include <stdio.h>
+__attribute__((constructor)) static void start(void) {
+    pid_t pid;
+    char *argv[] = {"none", NULL}, *env[] = {NULL};
+    int r = posix_spawn(&pid, "/none/such", NULL, NULL, argv, env);
+    printf("started: %s\n", r == ENOENT ? "no such file" : "wrong");
+    fflush(stdout);
+}`
+
+// TestSpawnedBelow: a child of the lower half's posix_spawn has the lower half's thread-local storage, not the program's.
+func TestSpawnedBelow(t *testing.T) {
+	run := besideComponent(t, spawner, `
+#include <mpi.h>
+#include <stdio.h>
+#include <string.h>
+static __thread unsigned char mine[1 << 14];
+int main(int argc, char **argv) {
+    memset(mine, 0xa5, sizeof mine);
+    MPI_Init(&argc, &argv);
+    unsigned changed = 0;
+    for (unsigned i = 0; i < sizeof mine; i++) changed += mine[i] != 0xa5;
+    printf("changed: %u\n", changed);
+    fflush(stdout);
+    MPI_Finalize();
+    return 0;
+}`)
+	out, err := run()
+	if err != nil || strings.Count(out, "changed: 0\n") != 2 || strings.Count(out, "started: no such file") < 2 {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // odd is a component of Open MPI that is none. One of its functions reads thread-local storage and has an
 // instruction that there is not, so ckptrun cannot change the library. Its constructor looks whether FS is that of
 // the C library which it has been loaded beside.
@@ -109,9 +177,7 @@ __attribute__((constructor)) static void look(void) {
 // TestLateLibrary: a library that the MPI loads and whose code is not understood makes the gate write the FS base from
 // then on; with several threads, or without FSGSBASE, it ends the program, and says what to do.
 func TestLateLibrary(t *testing.T) {
-	needCommands(t)
-	dir := t.TempDir()
-	for name, text := range map[string]string{"odd.c": odd, "late.c": `
+	run := besideComponent(t, odd, `
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -128,36 +194,7 @@ int main(int argc, char **argv) {
     fflush(stdout);
     MPI_Finalize();
     return 0;
-}`} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	needmpi.Test(t, "openmpi")
-	components := filepath.Join(dir, "components")
-	if err := os.Mkdir(components, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for _, argv := range [][]string{
-		{"gcc", "-shared", "-fPIC", "-O2", "-o", filepath.Join(components, "mca_btl_odd.so"), filepath.Join(dir, "odd.c")},
-		{"mpicc.openmpi", "-o", filepath.Join(dir, "late"), filepath.Join(dir, "late.c"), "-lpthread"},
-	} {
-		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", argv, err, out)
-		}
-	}
-	// Its own components: openmpi3 in Open MPI 4, openmpi40 in Open MPI 5.
-	paths, _ := filepath.Glob("/usr/lib/x86_64-linux-gnu/openmpi/lib/openmpi[0-9]*")
-	if len(paths) != 1 {
-		t.Fatalf("where Open MPI has its components: %v", paths)
-	}
-	path := paths[0]
-	run := func(args ...string) (string, error) {
-		argv := append([]string{"--allow-run-as-root", "--oversubscribe", "--mca", "mca_base_component_path", path + ":" + components, "-n", "2",
-			built.CkptRun(), "--dir", filepath.Join(t.TempDir(), "ckpt"), filepath.Join(dir, "late")}, args...)
-		out, err := exec.Command("mpiexec.openmpi", argv...).CombinedOutput()
-		return string(out), err
-	}
+}`)
 	t.Run("without FSGSBASE", func(t *testing.T) {
 		t.Setenv("CKPT_LOWER_TLS", "kernel")
 		if out, err := run(); err == nil || !strings.Contains(out, "mca_btl_odd.so has code that libckpt does not understand, and this kernel or processor "+lacksFSGSBASE) {
