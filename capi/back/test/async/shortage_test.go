@@ -189,6 +189,10 @@ func TestShortOfMemory(t *testing.T) {
 
 			made, refused, k := 0, 0, 1
 			for ; ; k++ {
+				if needmpi.Over() {
+					m.job.Kill()
+					needmpi.Time(t)
+				}
 				if !m.reaches(fmt.Sprintf("at.%d", k), "rounds.0") {
 					break
 				}
