@@ -8,7 +8,7 @@
 #   make demo-nodes  a job moves from three nodes to two under Slurm, on one machine; as root
 #   make demo-verbs  programs on InfiniBand verbs are killed, and go on with other numbers and over TCP; as root
 #   make check      build, lint, and the tests that start no MPI job: what to run before each commit
-#   make test       all tests, in a random order as many as begin within MINUTES=35, the others named; MINUTES=0 all in any case;
+#   make test       all tests, in a random order as many as begin within MINUTES=30, the others named; MINUTES=0 all in any case;
 #                   ONLY=REGEXP those with such names, ONLY=./ckpt/... or ONLY=packages a part
 #   make test-verbs  those of programs on InfiniBand verbs, on an adapter in software; as root
 #   make test-pyverbs  rdma-core's own tests in Python on it, LIVES=n saves, kills and restarts; as root

@@ -9,7 +9,7 @@
 #   ONLY=./ckpt/...  only these packages, whatever they need; several are separated by spaces
 #   ONLY=REGEXP      only the tests whose name it matches, with and without MPI
 #   PASSED=1         names tests that passed, too
-#   MINUTES=35       after which no more tests of whole programs are begun, so that a slow machine comes to an end as well; those come
+#   MINUTES=30       after which no more tests of whole programs are begun, so that a slow machine comes to an end as well; those come
 #                    in a random order, and what was left out is named at the end. 0: all run, however long it takes
 set -uo pipefail
 
@@ -210,7 +210,7 @@ packages)
     ;;
 esac
 
-minutes=${MINUTES:-35}
+minutes=${MINUTES:-30}
 [ "$minutes" = 0 ] || export LIBCKPT_TEST_UNTIL=$(($(date +%s) + minutes * 60))
 # part_in_time NAME COMMAND...: a part that is left out when the time is over.
 part_in_time() {
