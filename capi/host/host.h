@@ -11,7 +11,8 @@
 //   host.h       main.c (start), trap.c (seccomp, Syscall User Dispatch)
 //   machine.h    raw system calls, FS and GS bases
 //   arena.h      arena.c (addresses), remap.c (mremap), sys_mem.c (mappings)
-//   crossing.h   gate.S (the way into the lower half and back); vdso.S is the vDSO of the upper half
+//   crossing.h   gate.S (the way into the lower half and back); vdso.S is the vDSO of the upper half;
+//                clone_child.S is where threads of the lower half begin
 //   program.h    program.c (ELF files, initial stack, gate page)
 //   lower.h      lower.c (libckpt-core.so and the back, functions of the gate), whole.c (those of ckpt.h for
 //                a runtime in the upper half), verbs.c (what is below the program's libibverbs)

@@ -57,7 +57,11 @@ func runTests(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "build the programs:", err)
 		return 1
 	}
-	return needmpi.Run(m)
+	status, err := needmpi.Run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	return status
 }
 
 func fromEnv(t *testing.T, name string, v uint64) uint64 {

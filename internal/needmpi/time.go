@@ -44,19 +44,16 @@ func Listing() bool {
 }
 
 // Run runs a package's tests, as m.Run does. Where Until is set they come in a random order, a few at once, and those for
-// which there is no time are skipped: on a slow machine each run tests something else.
-func Run(m *testing.M) int {
+// which there is no time are skipped: on a slow machine each run tests something else. It returns the status of m.Run.
+func Run(m *testing.M) (int, error) {
 	if os.Getenv(Until) == "" || Listing() || flag.Lookup("test.run").Value.String() != "" {
-		return m.Run()
+		return m.Run(), nil
 	}
 	names, err := list()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		return 1, err
 	}
-	seed := rand.Uint64()
-	fmt.Printf("tests in random order, seed %d\n", seed)
-	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	status := 0
 	const some = 6 // of a group, those with t.Parallel run beside each other
 	for len(names) > 0 {
@@ -68,22 +65,19 @@ func Run(m *testing.M) int {
 		}
 		n := min(some, len(names))
 		if err := flag.Set("test.run", "^("+strings.Join(names[:n], "|")+")$"); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
+			return 1, err
 		}
 		if s := m.Run(); s != 0 {
 			status = s
 		}
 		names = names[n:]
 	}
-	return status
+	return status, nil
 }
 
 // list asks another process of this binary for the names of all tests, which the package testing keeps to itself.
 func list() ([]string, error) {
-	cmd := exec.Command(os.Args[0], "-test.list=^Test")
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
+	out, err := exec.Command(os.Args[0], "-test.list=^Test").Output()
 	if err != nil {
 		return nil, fmt.Errorf("the names of the tests: %w", err)
 	}

@@ -15,7 +15,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestMain(m *testing.M) { os.Exit(Run(m)) }
+func TestMain(m *testing.M) {
+	status, err := Run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(status)
+}
 
 // again runs the tests of this binary in a process of its own with so much time, and returns what it said and the tests
 // that were skipped.

@@ -54,7 +54,7 @@ func inBed(m *testing.M) (int, error) {
 		if err := build(); err != nil {
 			return 1, err
 		}
-		return needmpi.Run(m), nil
+		return needmpi.Run(m)
 	}
 	if os.Getenv(forVM) != "" {
 		return inVM()
