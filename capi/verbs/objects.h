@@ -229,6 +229,7 @@ struct v_qp {
     uint64_t real;
     struct v_qp *chain, *real_chain; // by number and by real number, the lower half's
     uint32_t real_num;
+    uint32_t last_told; // that it was flushed, which it is once more when it is made again after a restart
     struct ibv_qp_init_attr init;
     uint32_t create_flags, ex;
     struct v_cq *send_cq, *recv_cq;
@@ -285,6 +286,39 @@ struct v_multicast {
     union ibv_gid gid;
     uint16_t lid;
 };
+
+// The members of objects in which libibverbs counts acknowledged asynchronous events, and by which the end of the object
+// waits for the rest.  Here they count those that the program has taken and not given back, as a negative number: the
+// lower half takes one away under the lock of the device's bell, the front adds one under the object's mutex.
+struct v_owed {
+    uint32_t *count;
+    pthread_mutex_t *mutex;
+    pthread_cond_t *cond;
+};
+
+// NULLs for an event that is of no object.
+static inline struct v_owed v_owed(const struct ibv_async_event *e) {
+    switch (e->event_type) {
+    case IBV_EVENT_CQ_ERR:
+        return (struct v_owed){&e->element.cq->async_events_completed, &e->element.cq->mutex,
+                               &e->element.cq->cond};
+    case IBV_EVENT_SRQ_ERR:
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+        return (struct v_owed){&e->element.srq->events_completed, &e->element.srq->mutex,
+                               &e->element.srq->cond};
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_COMM_EST:
+    case IBV_EVENT_SQ_DRAINED:
+    case IBV_EVENT_PATH_MIG:
+    case IBV_EVENT_PATH_MIG_ERR:
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+        return (struct v_owed){&e->element.qp->events_completed, &e->element.qp->mutex, &e->element.qp->cond};
+    default:
+        return (struct v_owed){NULL, NULL, NULL};
+    }
+}
 
 // All there is.
 struct v_root {

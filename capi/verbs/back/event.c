@@ -116,9 +116,11 @@ void event_for(struct v_cq *c) {
 
 // ---- asynchronous events ----------------------------------------------------------------------------
 
-static bool take_async(struct v_context *c, struct ibv_async_event *e) {
+// Takes one real event, which is the program's then; with the bell's lock. False: there is none.
+static bool take_one(struct v_context *c, struct ibv_async_event *e, bool *again) {
     if (real.ibv_get_async_event(REAL_CONTEXT(c), e)) return false;
     struct ibv_async_event copy = *e;
+    *again = false;
     switch (e->event_type) {
     case IBV_EVENT_DEVICE_FATAL:
         say("the InfiniBand device %s is gone: what the program has on it has failed",
@@ -141,14 +143,27 @@ static bool take_async(struct v_context *c, struct ibv_async_event *e) {
     case IBV_EVENT_SQ_DRAINED:
     case IBV_EVENT_PATH_MIG:
     case IBV_EVENT_PATH_MIG_ERR:
-    case IBV_EVENT_QP_LAST_WQE_REACHED:
-        e->element.qp = &((struct v_qp *)copy.element.qp->qp_context)->q;
+    case IBV_EVENT_QP_LAST_WQE_REACHED: {
+        struct v_qp *q = copy.element.qp->qp_context;
+        if (e->event_type == IBV_EVENT_QP_LAST_WQE_REACHED) {
+            *again = q->last_told;
+            q->last_told = 1;
+        }
+        e->element.qp = &q->q;
         break;
+    }
     default:
         break;
     }
     real.ibv_ack_async_event(&copy);
     return true;
+}
+
+// The same, but for what the program was told before a restart.
+static bool take_async(struct v_context *c, struct ibv_async_event *e) {
+    for (bool again; take_one(c, e, &again);)
+        if (!again) return true;
+    return false;
 }
 
 long f_async(const long *a) {
@@ -162,8 +177,32 @@ long f_async(const long *a) {
         took(&c->bell);
     } else
         got = take_async(c, e);
+    uint32_t *owed = got ? v_owed(e).count : NULL;
+    if (owed) __atomic_fetch_sub(owed, 1, __ATOMIC_RELAXED);
     give(&c->bell.lock);
     return got ? 0 : EAGAIN;
+}
+
+// The real object has ended: there is no event of it any more but those that the program has taken.
+void events_forget(struct v_context *c, const uint32_t *owed) {
+    take(&c->bell.lock);
+    for (uint32_t i = 0; i < c->bell.kept;) {
+        if (v_owed(&c->async[i]).count != owed) {
+            i++;
+            continue;
+        }
+        memmove(&c->async[i], &c->async[i + 1], (V_ASYNC - 1 - i) * sizeof *c->async);
+        took(&c->bell);
+    }
+    give(&c->bell.lock);
+}
+
+void events_keep_async(void) {
+    EACH(v_context, x, root->contexts) {
+        take(&x->bell.lock);
+        while (x->bell.kept < V_ASYNC && take_async(x, &x->async[x->bell.kept])) ring(&x->bell);
+        give(&x->bell.lock);
+    }
 }
 
 void events_keep(void) {
@@ -175,11 +214,7 @@ void events_keep(void) {
         }
         give(&c->bell.lock);
     }
-    EACH(v_context, x, root->contexts) {
-        take(&x->bell.lock);
-        while (x->bell.kept < V_ASYNC && take_async(x, &x->async[x->bell.kept])) ring(&x->bell);
-        give(&x->bell.lock);
-    }
+    events_keep_async();
 }
 
 // Whether there is an event for which there is no place.

@@ -192,6 +192,8 @@ void took(struct v_bell *b); // a kept event, with the bell's lock
 int channel_make(struct v_channel *c);
 void event_for(struct v_cq *c); // the program is to hear of it; with the queue's lock
 void events_keep(void);         // takes all real events
+void events_keep_async(void);   // the asynchronous ones
+void events_forget(struct v_context *c, const uint32_t *owed); // of an object, by its v_owed
 bool event_waits(struct v_context *c);
 int bells(int *list, int max);
 

@@ -168,6 +168,7 @@ long f_cq_end(const long *a) {
     struct v_cq *c = ARG(struct v_cq *, 0);
     int e = real.ibv_destroy_cq(REAL_CQ(c));
     if (e) return e;
+    events_forget(CONTEXT(c->q.context), &c->q.async_events_completed);
     if (c->channel) { // its events go with it
         take(&c->channel->bell.lock);
         for (; c->events; c->events--) took(&c->channel->bell);
@@ -225,6 +226,7 @@ long f_srq_end(const long *a) {
     struct v_srq *s = ARG(struct v_srq *, 0);
     int e = real.ibv_destroy_srq(REAL_SRQ(s));
     if (e) return e;
+    events_forget(CONTEXT(s->s.context), &s->s.events_completed);
     messages_drop(&s->kept);
     list_remove(&s->node);
     return 0;

@@ -104,7 +104,7 @@ static void forget(struct v_qp *q) {
     q->receive_tail = q->receive_head;
     q->takes_posted = q->takes_done = q->receives_done = q->lost = 0;
     q->probe = 0;
-    q->failed = 0;
+    q->failed = q->last_told = 0;
     q->peer = V_PEER_NONE;
     q->to_init = q->to_rtr = q->to_rts = 0;
     messages_drop(&q->kept);
@@ -231,6 +231,7 @@ long f_qp_end(const long *a) {
         return e;
     }
     ids_qp_end(q);
+    events_forget(CONTEXT(q->q.context), &q->q.events_completed);
     // Nobody polls a queue with a completion of this one in hand.
     take(&q->send_cq->lock);
     give(&q->send_cq->lock);

@@ -88,5 +88,20 @@ API int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event 
     }
 }
 
-// The real event was acknowledged when it was taken.
-API void ibv_ack_async_event(struct ibv_async_event *event) { (void)event; }
+// The real event was acknowledged when it was taken. The program's object ends when it has given back what it took: until
+// then its other threads may look at it.
+API void ibv_ack_async_event(struct ibv_async_event *event) {
+    struct v_owed owed = v_owed(event);
+    if (!owed.count) return;
+    pthread_mutex_lock(owed.mutex);
+    __atomic_fetch_add(owed.count, 1, __ATOMIC_RELAXED);
+    pthread_cond_broadcast(owed.cond);
+    pthread_mutex_unlock(owed.mutex);
+}
+
+void front_given_back(struct v_owed owed) {
+    pthread_mutex_lock(owed.mutex);
+    while ((int32_t)__atomic_load_n(owed.count, __ATOMIC_RELAXED) < 0)
+        pthread_cond_wait(owed.cond, owed.mutex);
+    pthread_mutex_unlock(owed.mutex);
+}

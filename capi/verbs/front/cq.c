@@ -58,6 +58,7 @@ API int ibv_destroy_cq(struct ibv_cq *cq) {
     pthread_mutex_lock(&cq->mutex);
     while ((int32_t)(c->given - cq->comp_events_completed) > 0) pthread_cond_wait(&cq->cond, &cq->mutex);
     pthread_mutex_unlock(&cq->mutex);
+    front_given_back((struct v_owed){&cq->async_events_completed, &cq->mutex, &cq->cond});
     if (cq->channel) __atomic_sub_fetch(&cq->channel->refcnt, 1, __ATOMIC_RELAXED);
     free(c->kept);
     free(c);

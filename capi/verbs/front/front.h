@@ -28,11 +28,13 @@ extern struct v_root front_root;
 #define FAILED(error, object) (free(object), errno = (int)(error), NULL)
 
 struct v_context *front_context(struct ibv_context *context);
-void front_fill(struct verbs_context *v);                                           // slots.c
-int front_bell(struct v_bell *bell);                                                // channel.c
-void front_bell_end(struct v_bell *bell);                                           // channel.c
-int front_wait(struct v_bell *bell);                                                // channel.c
-int front_no_fd(struct v_bell *bell);                                               // channel.c
+void front_fill(struct verbs_context *v); // slots.c
+int front_bell(struct v_bell *bell);      // channel.c
+void front_bell_end(struct v_bell *bell); // channel.c
+int front_wait(struct v_bell *bell);      // channel.c
+int front_no_fd(struct v_bell *bell);     // channel.c
+// Of an object that has ended below: waits until the program has given its asynchronous events back.
+void front_given_back(struct v_owed owed);                                          // channel.c
 struct v_qp *front_qp(struct ibv_pd *pd, struct ibv_qp_init_attr_ex *attr, int ex); // qp.c
 struct v_cq *front_cq(struct ibv_context *context, int cqe, void *cq_context,
                       struct ibv_comp_channel *channel, int vector); // cq.c

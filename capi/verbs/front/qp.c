@@ -106,6 +106,7 @@ API int ibv_destroy_qp(struct ibv_qp *qp) {
     struct v_qp *q = v_of(v_qp, q, qp);
     long r = CROSS(V_QP_END, (long)q);
     if (r) return (int)r;
+    front_given_back((struct v_owed){&qp->events_completed, &qp->mutex, &qp->cond});
     free(q->send);
     free(q->receive);
     free(q->build);
@@ -179,6 +180,7 @@ API int ibv_destroy_srq(struct ibv_srq *srq) {
     struct v_srq *s = v_of(v_srq, s, srq);
     long r = CROSS(V_SRQ_END, (long)s);
     if (r) return (int)r;
+    front_given_back((struct v_owed){&srq->events_completed, &srq->mutex, &srq->cond});
     free(s->slots);
     free(s);
     return 0;

@@ -53,7 +53,7 @@ func rightEdges(t *testing.T, w *e2e.Whole) {
 // case it goes on after the first checkpoint.
 func TestEdgesContinued(t *testing.T) {
 	need(t)
-	for _, name := range []string{"late", "event", "numbers", "forks", "shared", "limit", "windows", "idle", "reply"} {
+	for _, name := range []string{"late", "event", "numbers", "forks", "shared", "limit", "windows", "idle", "reply", "flushed"} {
 		t.Run(name, func(t *testing.T) {
 			w, letGo := newEdges(t, name, 2)
 			must(t, w.Start("shell"))

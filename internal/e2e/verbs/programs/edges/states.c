@@ -34,7 +34,7 @@ static struct ibv_qp *pair[2];
 static struct ibv_srq *queues[2];
 static uint32_t own[2], others[2];
 
-static struct ibv_srq *queue(void) {
+struct ibv_srq *shared_queue(void) {
     struct ibv_srq_init_attr init = {.attr = {.max_wr = 4, .max_sge = 1}};
     struct ibv_srq *srq = ibv_create_srq(pd, &init);
     if (!srq) wrong("no shared queue");
@@ -62,7 +62,7 @@ static void two_pairs(void) {
 
 // A shared queue with one receive, and two queue pairs with a message each.
 void shared(void) {
-    struct ibv_srq *srq = rank == 1 ? queue() : NULL;
+    struct ibv_srq *srq = rank == 1 ? shared_queue() : NULL;
     queues[0] = queues[1] = srq;
     two_pairs();
     struct ibv_sge s = {(uintptr_t)&words[100], 64, mr->lkey};
@@ -181,7 +181,7 @@ void reply(void) {
 // Of two shared queues, one has told that it has few receives, and nobody has heard it yet; the other will.
 void limit(void) {
     for (int i = 0; i < 2 && rank == 1; i++) {
-        queues[i] = queue();
+        queues[i] = shared_queue();
         for (unsigned n = 0; n < 4; n++) {
             struct ibv_sge s = {(uintptr_t)&words[8 * n], 64, mr->lkey};
             struct ibv_recv_wr w = {.wr_id = n, .sg_list = &s, .num_sge = 1}, *bad;
@@ -218,7 +218,7 @@ void limit(void) {
 void events(void) {
     enum { MANY = 20 };
     struct ibv_qp *all[MANY];
-    struct ibv_srq *srq = queue();
+    struct ibv_srq *srq = shared_queue();
     for (int i = 0; i < MANY; i++) {
         struct ibv_qp_init_attr init = {
             .send_cq = sends, .recv_cq = receives, .srq = srq, .qp_type = IBV_QPT_RC, .cap = {1, 0, 1, 0, 0}};
