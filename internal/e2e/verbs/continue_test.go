@@ -54,6 +54,12 @@ func rightEdges(t *testing.T, w *e2e.Whole) {
 func TestEdgesContinued(t *testing.T) {
 	need(t)
 	for _, name := range []string{"late", "event", "numbers", "forks", "shared", "limit", "windows", "idle", "reply", "flushed"} {
+		if onRxe && name == "flushed" {
+			t.Run(name, func(t *testing.T) {
+				needmpi.Skip(t, "no such event on rdma_rxe", "it does not say that a queue pair was flushed")
+			})
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			w, letGo := newEdges(t, name, 2)
 			must(t, w.Start("shell"))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -68,5 +69,26 @@ func TestUCXSaved(t *testing.T) {
 				t.Errorf("the client does not say that it is through: %s%s", got, w.Said())
 			}
 		})
+	}
+}
+
+// A thread of UCX that takes its time with an asynchronous event: at its end UCX counts on it that a queue pair is there until the
+// event is given back, and frees what the thread looks at next.
+func TestUCXLateEvents(t *testing.T) {
+	need(t)
+	if _, err := exec.LookPath("ucx_perftest"); err != nil {
+		needmpi.Skip(t, "no UCX", fmt.Sprintf("%v: make setup with `test` installs it", err))
+	}
+	if onRxe {
+		needmpi.Skip(t, "no such event on rdma_rxe", "it does not say that a queue pair was flushed")
+	}
+	late := []string{"LD_PRELOAD=" + filepath.Join(built.Bin, "late"), "LATE_EVENT=300"}
+	for range few(4, 1) {
+		port := strconv.Itoa(20000 + int(nextPort.Add(1)))
+		server := []string{"ucx_perftest", "-p", port, "-d", "soft0:1", "-x", "rc_verbs", "-t", "am_lat", "-n", "500", "-w", "10", "-f"}
+		w := newPair(t, [2][]string{server, append(slices.Clone(server), "127.0.0.1")})
+		w.RankEnv = map[int][]string{0: late, 1: append(slices.Clone(late), "LATE_PORT="+port)}
+		must(t, w.Start("shell"))
+		must(t, w.MustEnd(jobLimit))
 	}
 }

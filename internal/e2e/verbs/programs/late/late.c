@@ -3,7 +3,8 @@
 // late.c: preloaded into a client whose server may not listen yet at port LATE_PORT: it waits until it does, or, with
 // LATE_UNTIL, until there is that file. With LATE_HOLD it also waits where it is connected by librdmacm: it makes the file
 // LATE_HOLD.held, and goes on when there is LATE_HOLD.go; with LATE_LINGER it does so where it wants to disconnect. It
-// says from where to where the connection leads, before and after.
+// says from where to where the connection leads, before and after. With LATE_EVENT, a number, a thread that has taken an
+// asynchronous event comes to look at it so many milliseconds later.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -16,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
 enum { TRIES = 2400, WAIT_MS = 50 };
@@ -55,6 +57,18 @@ int connect(int fd, const struct sockaddr *to, socklen_t size) {
     for (int i = 0; i < TRIES && !listens("/proc/net/tcp", port) && !listens("/proc/net/tcp6", port); i++)
         pause_a_little();
     return next(fd, to, size);
+}
+
+// UCX loads libibverbs itself, so that it is not among what is next here.
+int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event) {
+    void *verbs = dlopen("libibverbs.so.1", RTLD_LAZY);
+    int (*next)(struct ibv_context *, struct ibv_async_event *) =
+        (int (*)(struct ibv_context *, struct ibv_async_event *))dlsym(verbs, "ibv_get_async_event");
+    int rc = next(context, event);
+    const char *late = getenv("LATE_EVENT");
+    if (rc == 0 && late != NULL) nanosleep(&(struct timespec){.tv_nsec = atol(late) * 1000000L}, NULL);
+    dlclose(verbs);
+    return rc;
 }
 
 static void say_way(const char *when, struct rdma_cm_id *id) {
