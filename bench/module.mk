@@ -41,6 +41,11 @@ $(BENCH_DIR)/embedded-levels: bench/programs/embedded.c $(TMPI_SRCS) $(wildcard 
 	$(CC) $(TMPI_FLAGS) -DLEVELS -o $@ $< $(TMPI_SRCS) -L$(LIB) -lckpt -pthread -lm '-Wl,-rpath,$$ORIGIN/../lib'
 
 # An object of other people's programs (bench/mpich_suite.sh).
+# Linked into the programs of CRIU's suite (bench/zdtm.sh).
+$(BENCH_DIR)/hold.o: bench/programs/hold.c bench/module.mk
+	@mkdir -p $(@D)
+	$(CC) $(BENCH_FLAGS) -c -o $@ $<
+
 $(BENCH_DIR)/moment.o: bench/programs/moment.c capi/canon/gen/zz_numbers.h $(BENCH_DEPS)
 	@mkdir -p $(@D)
 	$(CC) $(BENCH_FLAGS) -fPIC -c -o $@ $<

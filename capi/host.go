@@ -25,7 +25,8 @@ static void call_segments_set(const struct host_ops *o, const struct segment_id 
 static int call_place(const struct host_ops *o, int n, int f, int c) { return o->place(n, f, c); }
 static int call_original(const struct host_ops *o, int i) { return o->original(i); }
 static void call_set_tables(const struct host_ops *o, size_t t) { o->set_tables((void *)t); }
-static int call_hides(const struct host_ops *o, int so) { return o->hides(so); }
+static int call_threads(const struct host_ops *o, struct thread_ids *list, int max) { return o->threads(list, max); }
+static uint32_t call_asked(const struct host_ops *o, uint32_t add) { return o->asked(add); }
 static int call_outside(const struct host_ops *o, uint64_t *s, uint64_t *e) { return o->outside(s, e); }
 static int call_foreign(const struct host_ops *o, uint64_t s, uint64_t e) { return o->foreign(s, e); }
 static void call_end(const struct host_ops *o, int s) { o->end(s); }
@@ -49,6 +50,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/libckpt/libckpt/ckpt"
+	"github.com/libckpt/libckpt/ckpt/attributes"
 	"github.com/libckpt/libckpt/ckpt/files"
 	"github.com/libckpt/libckpt/ckpt/sockets"
 	"github.com/libckpt/libckpt/ckpt/sysv"
@@ -234,13 +236,24 @@ func (h host) Place(number, from int, cloexec bool) error {
 
 func (h host) SetTables(addr uintptr) { C.call_set_tables(h.ops, C.size_t(addr)) }
 
-// Hides is Host.Hides.
-func (h host) Hides(so bool) bool {
-	set := C.int(0)
-	if so {
-		set = 1
+// Threads is Host.Threads.
+func (h host) Threads() []attributes.ThreadID {
+	for list := make([]C.struct_thread_ids, 64); ; list = make([]C.struct_thread_ids, 2*len(list)) {
+		n := int(C.call_threads(h.ops, &list[0], C.int(len(list))))
+		if n > len(list) {
+			continue
+		}
+		all := make([]attributes.ThreadID, n)
+		for i := range all {
+			all[i] = attributes.ThreadID{Virtual: int(list[i].virtual), Real: int(list[i].real)}
+		}
+		return all
 	}
-	return C.call_hides(h.ops, set) != 0
+}
+
+// Asked is Host.Asked.
+func (h host) Asked(add attributes.Asked) attributes.Asked {
+	return attributes.Asked(C.call_asked(h.ops, C.uint32_t(add)))
 }
 
 func (h host) Outside() (start, end uint64, is bool) {

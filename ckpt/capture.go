@@ -246,8 +246,12 @@ func (c *capture) describe(j *Job, segments [][]string, p *plugs, own *sysv.Here
 		}
 		c.sections = append(c.sections, list...)
 	}
-	if err := c.hides(j); err != nil {
+	given, err := c.asks(j)
+	if err != nil {
 		return nil, err
+	}
+	if given != "" {
+		obstacles, c.lasting = append(obstacles, given), append(c.lasting, given)
 	}
 	shared, held := j.signals.Segments().Save(c.regions, segments)
 	obstacles = append(obstacles, held...)

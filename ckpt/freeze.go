@@ -3,14 +3,7 @@
 package ckpt
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-
 	"go.uber.org/zap"
-
-	"github.com/libckpt/libckpt/ckpt/image"
-	"github.com/libckpt/libckpt/ckpt/snapshot"
 )
 
 // frozen remembers the child that holds the program's memory: this child does not count as one of the program's.
@@ -37,19 +30,6 @@ func (a *attempt) allFrozen() {
 	}
 }
 
-// hides notes which memory the program has hidden from forks.
-func (c *capture) hides(j *Job) (err error) {
-	if !j.host.Hides(false) {
-		return nil
-	}
-	if c.hidden, err = snapshot.HiddenMemory(); err != nil || len(c.hidden) == 0 {
-		return err
-	}
-	b, err := json.Marshal(c.hidden)
-	c.sections = append(c.sections, image.Section{Name: sectionForks, Data: b})
-	return err
-}
-
 // freeze makes the frozen copy. It is a fork, and has all memory of the program but for System V segments. What the
 // program has hidden itself is hidden last, segments among it.
 func (a *attempt) freeze() (pid int, err error) {
@@ -64,27 +44,4 @@ func (a *attempt) freeze() (pid int, err error) {
 		a.j.log.Warn("memory that the program has hidden from its children is no longer", zap.Error(e))
 	}
 	return pid, err
-}
-
-// hideAgain hides from forks what the program had hidden.
-func (j *Job) hideAgain(f *image.File) error {
-	b, err := f.Section(sectionForks)
-	if errors.Is(err, image.ErrNoSection) {
-		return nil
-	}
-	var hidden snapshot.Hidden
-	if err == nil {
-		err = json.Unmarshal(b, &hidden)
-	}
-	if err == nil {
-		err = hidden.Check()
-	}
-	if err == nil {
-		err = hidden.Hide()
-	}
-	if err != nil {
-		return fmt.Errorf("%s: section %q: %w", f.Name(), sectionForks, err)
-	}
-	j.host.Hides(true)
-	return nil
 }

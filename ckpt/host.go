@@ -5,6 +5,7 @@ package ckpt
 import (
 	"time"
 
+	"github.com/libckpt/libckpt/ckpt/attributes"
 	"github.com/libckpt/libckpt/ckpt/files"
 	"github.com/libckpt/libckpt/ckpt/sockets"
 	"github.com/libckpt/libckpt/ckpt/where"
@@ -40,8 +41,10 @@ type Host interface {
 	// when there is none to write to.
 	Say(line string) bool
 	SetTables(addr uintptr)
-	// Hides tells whether the program may have hidden some of its memory from forks; so: it has.
-	Hides(so bool) bool
+	// Asked tells what the program may have asked the kernel for; first add is added.
+	Asked(add attributes.Asked) attributes.Asked
+	// Threads are those that live.
+	Threads() []attributes.ThreadID
 	// Outside is memory that the program has mapped by address where nothing is saved, if there is some.
 	Outside() (start, end uint64, is bool)
 	// Foreign says whether some of these addresses in the program's part of memory were never given to it.

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/libckpt/libckpt/ckpt/attributes"
 	"github.com/libckpt/libckpt/ckpt/control"
 	"github.com/libckpt/libckpt/ckpt/files"
 	"github.com/libckpt/libckpt/ckpt/image"
@@ -209,8 +210,9 @@ func (h *testHost) Place(int, int, bool) error { return errors.New("nothing is r
 
 func (h *testHost) SetTables(uintptr) {}
 
-func (h *testHost) Hides(bool) bool                       { return false }
-func (h *testHost) Outside() (start, end uint64, is bool) { return 0, 0, false }
+func (h *testHost) Asked(attributes.Asked) attributes.Asked { return 0 }
+func (h *testHost) Threads() []attributes.ThreadID          { return nil }
+func (h *testHost) Outside() (start, end uint64, is bool)   { return 0, 0, false }
 
 func (h *testHost) Foreign(start, end uint64) bool { return false }
 

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/libckpt/libckpt/ckpt/after"
+	"github.com/libckpt/libckpt/ckpt/attributes"
 	"github.com/libckpt/libckpt/ckpt/clockwork"
 	"github.com/libckpt/libckpt/ckpt/control"
 	"github.com/libckpt/libckpt/ckpt/image"
@@ -39,6 +40,7 @@ type Job struct {
 	options launch.Options
 	log     *zap.Logger
 	meta    Meta // of the running program; Epoch, Time are filled at each checkpoint
+	began   attributes.Start
 
 	group      group
 	runtime    Runtime            // nil without MPI
@@ -101,13 +103,17 @@ type outcome struct {
 }
 
 func newJob(h Host, o launch.Options, meta Meta, log *zap.Logger) *Job {
-	return &Job{
-		host: h, options: o, log: log, meta: meta, group: solo{},
+	j := &Job{
+		host: h, options: o, log: log, meta: meta, group: solo{}, began: attributes.Begin(),
 		done: make(chan struct{}), serving: make(chan struct{}),
 		endOrders: make(chan after.Action, 1), frozen: map[int]bool{}, restored: make(chan struct{}),
 		tries:  tries{open: map[tryID]*attempt{}, verdicts: map[tryID]decision{}},
 		status: control.Status{State: control.Running, Program: meta.Program, Started: time.Now()},
 	}
+	if err := j.began.Err; err != nil {
+		j.log.Warn("threads go on as the next launcher starts them", zap.Error(err))
+	}
+	return j
 }
 
 // describe fills in what is true of this process.

@@ -17,6 +17,7 @@ const (
 	sectionFiles    = "files"    // files.Table
 	sectionSockets  = "sockets"  // sockets.Table; there when some process of the job had a socket
 	sectionForks    = "forks"    // snapshot.Hidden; there when the program has hidden memory from forks
+	sectionAdvice   = "advice"   // snapshot.Advice; there when the program has given advice that a mapping keeps
 	sectionVerbs    = "verbs"    // address of the objects, 0 where there are none; there when some process used InfiniBand
 	sectionObjects  = "objects"  // vid.Tables.Save
 	sectionMessages = "messages" // Runtime.Save: messages received by draining, and requests

@@ -483,7 +483,7 @@ func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather
 		}
 	}
 	unix.Umask(j.meta.Umask)
-	if err := j.hideAgain(f); err != nil {
+	if err := j.adviseAgain(f, later != nil); err != nil {
 		return err
 	}
 	if err := j.makeVerbs(f, agree, gather); err != nil {
@@ -492,5 +492,5 @@ func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather
 	if err := j.host.Load(threads); err != nil {
 		return fmt.Errorf("%s: section %q: %w", f.Name(), sectionThreads, err)
 	}
-	return nil
+	return j.askAgain(f)
 }

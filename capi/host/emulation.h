@@ -50,6 +50,7 @@ void wait_remember(struct call *c, long result, int64_t when);
 // ---- sys_proc.c: ids ---------------------------------------------------------------------------
 pid_t to_real(pid_t virtual);
 pid_t to_virtual(pid_t real);
+void asks(uint32_t what); // CKPT_ASKED
 
 // ---- clocks.c ----------------------------------------------------------------------------------
 int64_t clock_shift(clockid_t clock);
@@ -115,6 +116,12 @@ EMULATION(sys_kill);
 EMULATION(sys_tgkill);
 EMULATION(sys_tkill);
 EMULATION(sys_by_tid);
+EMULATION(sys_by_kind);
+EMULATION(sys_of_process);
+EMULATION(sys_capabilities);
+EMULATION(sys_kcmp);
+EMULATION(sys_membarrier);
+EMULATION(sys_mlock);
 EMULATION(sys_by_pid);
 EMULATION(sys_getpgrp);
 EMULATION(sys_setpgid);
@@ -175,6 +182,8 @@ EMULATION(sys_blocking);
 EMULATION(sys_attention);
 EMULATION(sys_enosys);
 EMULATION(sys_set_robust_list);
+EMULATION(sys_get_robust_list);
+EMULATION(sys_rights);
 EMULATION(sys_passthrough);
 EMULATION(sys_clock_gettime);
 EMULATION(sys_clock_getres);

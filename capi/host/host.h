@@ -62,7 +62,7 @@ struct host {
     volatile uint32_t ending;   // the program is ending: no checkpoint any more
     volatile bool lazy;         // memory is missing, and comes when it is touched (missing.c)
     bool restarted_lazily;      // it was missing when the program was continued
-    bool hides;                 // it has advised that forks shall not have all of its memory
+    uint32_t asked;             // CKPT_ASKED: what it may have asked the kernel for
     struct thread *collector;   // the thread that takes the process's pending signals
     uint64_t itimer[3][4];      // the interval timers when they were stopped, as in an image
     int64_t itimer_stopped;     // when that was; 0: they run

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HOSTGO_VERSION 12
+#define HOSTGO_VERSION 13
 
 // The application's descriptors have numbers below FD_MOST, or below FD_FEW where the hard limit is below FD_PLENTY.
 #define FD_MOST 768 // files.MaxNumber and 1
@@ -150,6 +150,22 @@ struct segment_id {
 };
 #define SEGMENTS_MOST 4096 // of one process
 
+// What a program asks the kernel for, that an image has to say. Commands of membarrier by which it registers are the bits of
+// CKPT_ASKED_BARRIERS, as the kernel numbers them.
+enum {
+    CKPT_ASKED_HIDDEN = 1,   // that forks do not have some of its memory
+    CKPT_ASKED_ADVICE = 2,   // other advice on memory that a mapping keeps
+    CKPT_ASKED_LOCKED = 8,   // that memory stays in memory
+    CKPT_ASKED_RIGHTS = 32,  // other ids, groups or capabilities
+    CKPT_ASKED_FILTER = 128, // a filter for its system calls
+    CKPT_ASKED_BARRIERS = 4 | 16 | 64 | 256,
+};
+
+// A thread's id as the program knows it, and the kernel's.
+struct thread_ids {
+    int32_t virtual, real;
+};
+
 struct host_ops {
     size_t size;
     // Stops every upper thread; threads that stand in a held gate call count as stopped.  0, or
@@ -171,8 +187,10 @@ struct host_ops {
     // Whether the program has mapped memory by address where nothing is saved; *start and *end say where.
     int (*outside)(uint64_t *start, uint64_t *end);
 
-    // Whether the program may have hidden some of its memory from forks; so: it has.
-    int (*hides)(int so);
+    // The live threads; returns how many there are.
+    int (*threads)(struct thread_ids *list, int max);
+    // What of CKPT_ASKED the program may have asked the kernel for; first these are added.
+    uint32_t (*asked)(uint32_t add);
     // Ends the process at once: with the exit status, or by SIGKILL when the status is negative.
     void (*end)(int status);
     // Restart: takes over what save wrote; the memory is mapped already.

@@ -9,6 +9,7 @@
 #include "host.h"
 #include "emulation.h"
 #include "thread.h"
+#include "traps.h"
 
 #include <errno.h>
 #include <sys/mman.h>
@@ -37,12 +38,25 @@ void memory_changes(struct call *c, uint64_t start, uint64_t bytes, int what) {
     thread_call_lower(c->t, c->uc, tell, &m);
 }
 
-// Trapped for two sorts of advice, and others in a program that was continued lazily only (trap.c).
+// What a mapping keeps. A frozen copy of the program is a fork, and has to have memory that is hidden from forks, too.
+const struct advice advices[ADVICES] = {
+    {MADV_DONTFORK, CKPT_ASKED_HIDDEN},   {MADV_WIPEONFORK, CKPT_ASKED_HIDDEN},
+    {MADV_HUGEPAGE, CKPT_ASKED_ADVICE},   {MADV_NOHUGEPAGE, CKPT_ASKED_ADVICE},
+    {MADV_DONTDUMP, CKPT_ASKED_ADVICE},   {MADV_MERGEABLE, CKPT_ASKED_ADVICE},
+    {MADV_SEQUENTIAL, CKPT_ASKED_ADVICE}, {MADV_RANDOM, CKPT_ASKED_ADVICE},
+};
+
+// Memory is locked again after a restart.
+long sys_mlock(struct call *c) {
+    asks(CKPT_ASKED_LOCKED);
+    return blocking(c, c->nr, c->a);
+}
+
+// Trapped for advice that a mapping keeps, and other in a program that was continued lazily only (trap.c).
 long sys_madvise(struct call *c) {
     long r = RAW3(SYS_madvise, c->a[0], c->a[1], c->a[2]);
-    // A frozen copy of the program is a fork, and has to have this memory.
-    if ((c->a[2] == MADV_DONTFORK || c->a[2] == MADV_WIPEONFORK) && !host.child && !borrowed())
-        __atomic_store_n(&host.hides, true, __ATOMIC_RELEASE);
+    for (unsigned i = 0; i < ADVICES; i++)
+        if (c->a[2] == advices[i].advice) asks(advices[i].asked);
     if (!__atomic_load_n(&host.lazy, __ATOMIC_ACQUIRE) || (r && r != -ENOMEM))
         return r; // or it may be locked
     switch (c->a[2]) {

@@ -21,6 +21,19 @@ long sys_set_robust_list(struct call *c) {
     return RAW2(SYS_set_robust_list, c->a[0], c->a[1]);
 }
 
+long sys_get_robust_list(struct call *c) {
+    size_t bytes = sizeof(struct robust_list_head);
+    lock();
+    struct thread *t = c->a[0] ? thread_by_vtid((pid_t)c->a[0]) : c->t;
+    uint64_t head = t ? t->robust : 0;
+    unlock();
+    if (!t || borrowed()) return RAW3(SYS_get_robust_list, to_real((pid_t)c->a[0]), c->a[1], c->a[2]);
+    return copy_out((uint64_t)c->a[1], &head, sizeof head) &&
+                   copy_out((uint64_t)c->a[2], &bytes, sizeof bytes)
+               ? 0
+               : -EFAULT;
+}
+
 // The owner of the word, t, is dead.  pending: it was about to take it, or to give it up.
 static void robust_word(const struct thread *t, uint64_t entry, long offset, bool pending) {
     uint64_t at = (entry & ~1ull) + (uint64_t)offset;

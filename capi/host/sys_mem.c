@@ -51,6 +51,7 @@ static long unmap_outside(uint64_t start, uint64_t end) {
 }
 
 long sys_mmap(struct call *c) {
+    if (c->a[3] & MAP_LOCKED) asks(CKPT_ASKED_LOCKED);
     uint64_t addr = (uint64_t)c->a[0], bytes = UP(c->a[1]);
     int prot = (int)c->a[2], flags = (int)c->a[3], fd = (int)c->a[4];
     if (!c->a[1]) return -EINVAL;

@@ -15,6 +15,8 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -35,6 +37,11 @@ pid_t to_virtual(pid_t real) {
     for (int i = 0; i < 4; i++)
         if (host.ids[i].real == real) return host.ids[i].virtual;
     return real;
+}
+
+// A child is not saved.
+void asks(uint32_t what) {
+    if (what && !host.child && !borrowed()) __atomic_or_fetch(&host.asked, what, __ATOMIC_RELEASE);
 }
 
 // In the vfork child the thread record is the parent's.
@@ -58,7 +65,14 @@ long sys_getpgrp(struct call *c) {
 long sys_gettid(struct call *c) { return is_record_of_caller(c->t) ? c->t->vtid : RAW0(SYS_gettid); }
 
 long sys_prctl(struct call *c) {
-    if (c->a[0] != PR_GET_TID_ADDRESS) return raw6(SYS_prctl, c->a[0], c->a[1], c->a[2], c->a[3], c->a[4], 0);
+    if (c->a[0] != PR_GET_TID_ADDRESS) {
+        long r = raw6(SYS_prctl, c->a[0], c->a[1], c->a[2], c->a[3], c->a[4], 0);
+        if (r == 0 && c->a[0] == PR_SET_SECCOMP) asks(CKPT_ASKED_FILTER);
+        if (r == 0 &&
+            (c->a[0] == PR_CAPBSET_DROP || c->a[0] == PR_CAP_AMBIENT || c->a[0] == PR_SET_SECUREBITS))
+            asks(CKPT_ASKED_RIGHTS);
+        return r;
+    }
     struct iovec local = {&c->t->clear_tid, sizeof c->t->clear_tid},
                  remote = {(void *)c->a[1], sizeof c->t->clear_tid};
     return RAW6(SYS_process_vm_writev, RAW0(SYS_getpid), &local, 1, &remote, 1, 0) == (long)local.iov_len
@@ -98,6 +112,56 @@ long sys_by_pid(struct call *c) {
 long sys_by_tid(struct call *c) {
     long a = c->a[0] ? real_tid((pid_t)c->a[0]) : 0;
     return raw6(c->nr, a, c->a[1], c->a[2], c->a[3], c->a[4], c->a[5]);
+}
+
+// Calls whose first argument is the id of a process, or of one of its threads, and that return no id.
+long sys_of_process(struct call *c) {
+    return raw6(c->nr, real_tid((pid_t)c->a[0]), c->a[1], c->a[2], c->a[3], c->a[4], c->a[5]);
+}
+
+// Calls of which the first argument says what the second is the id of: a thread, a group of processes, a user.
+long sys_by_kind(struct call *c) {
+    bool io = c->nr == SYS_ioprio_get || c->nr == SYS_ioprio_set; // IOPRIO_WHO_PROCESS is 1, PRIO_PROCESS 0
+    pid_t who = (pid_t)c->a[1];
+    long kind = io ? c->a[0] - 1 : c->a[0];
+    long real = who == 0 ? 0 : kind == PRIO_PROCESS ? real_tid(who) : kind == PRIO_PGRP ? to_real(who) : who;
+    return RAW3(c->nr, c->a[0], real, c->a[2]);
+}
+
+// The id is in the program's memory, which is not written to.
+long sys_capabilities(struct call *c) {
+    struct __user_cap_header_struct head;
+    if (!copy_in(&head, (uint64_t)c->a[0], sizeof head) || head.pid == 0) return sys_rights(c);
+    uint32_t asked = head.version;
+    head.pid = real_tid(head.pid);
+    long r = RAW2(c->nr, &head, c->a[1]);
+    if (r == 0 && c->nr == SYS_capset) asks(CKPT_ASKED_RIGHTS);
+    // The kernel may have said which version it prefers.
+    if (head.version != asked && !copy_out((uint64_t)c->a[0], &head.version, sizeof head.version))
+        return -EFAULT;
+    return r;
+}
+
+// The kernel does so for the calling thread; of the process's other threads those are of the C library.
+long sys_rights(struct call *c) {
+    long r = raw6(c->nr, c->a[0], c->a[1], c->a[2], c->a[3], c->a[4], c->a[5]);
+    if (r >= 0 && c->nr == SYS_seccomp)
+        asks(c->a[0] == SECCOMP_SET_MODE_STRICT || c->a[0] == SECCOMP_SET_MODE_FILTER ? CKPT_ASKED_FILTER
+                                                                                      : 0);
+    else if (r >= 0 && c->nr != SYS_capget)
+        asks(CKPT_ASKED_RIGHTS);
+    return r;
+}
+
+long sys_kcmp(struct call *c) {
+    return raw6(c->nr, real_tid((pid_t)c->a[0]), real_tid((pid_t)c->a[1]), c->a[2], c->a[3], c->a[4], 0);
+}
+
+// What the process has registered for has to be registered again after a restart.
+long sys_membarrier(struct call *c) {
+    long r = RAW3(SYS_membarrier, c->a[0], c->a[1], c->a[2]);
+    if (r == 0) asks((uint32_t)c->a[0] & CKPT_ASKED_BARRIERS);
+    return r;
 }
 
 long sys_setpgid(struct call *c) {

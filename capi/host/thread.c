@@ -611,10 +611,18 @@ static void op_lazy(int on) {
     __atomic_store_n(&host.lazy, on, __ATOMIC_RELEASE);
 }
 
-static int op_hides(int so) {
-    if (so) __atomic_store_n(&host.hides, true, __ATOMIC_RELEASE);
-    return __atomic_load_n(&host.hides, __ATOMIC_ACQUIRE);
+static int op_threads(struct thread_ids *list, int max) {
+    int n = 0;
+    kmask old = block_all();
+    lock();
+    for (struct thread *t = host.threads; t; t = t->next, n++)
+        if (n < max) list[n] = (struct thread_ids){t->vtid, t->tid};
+    unlock();
+    set_kernel_mask(old);
+    return n;
 }
+
+static uint32_t op_asked(uint32_t add) { return __atomic_or_fetch(&host.asked, add, __ATOMIC_ACQ_REL); }
 
 static int op_foreign(uint64_t start, uint64_t end) {
     if (start < ARENA_MMAP || end > ARENA_END) return 0; // the list does not cover these addresses
@@ -639,7 +647,8 @@ const struct host_ops host_operations = {
     .set_tables = gate_page_set_tables,
     .foreign = op_foreign,
     .outside = memory_outside,
-    .hides = op_hides,
+    .threads = op_threads,
+    .asked = op_asked,
     .end = op_end,
     .load = threads_load,
     .errand = op_errand,

@@ -40,7 +40,7 @@
 // What the filter does with a number: let it through, look at where it was made, or at an argument first.
 enum { PASS, LOOK, CONDITIONS_FROM };
 static const uint32_t conditional[] = {SYS_futex, SYS_fcntl, SYS_newfstatat, SYS_statx,
-                                       SYS_ioctl, SYS_prctl, SYS_madvise};
+                                       SYS_ioctl, SYS_prctl, SYS_madvise,    SYS_membarrier};
 enum { CONDITIONS = sizeof conditional / sizeof *conditional };
 
 // Numbers that are treated alike, from one on until the next range.
@@ -97,7 +97,7 @@ static const char *arm_seccomp(void) {
     static struct range ranges[RANGES];
     // Layout: head, the search, the conditions, test of the address.
     unsigned begins[CONDITIONS_FROM + CONDITIONS];
-    unsigned pending[24];
+    unsigned pending[32];
     unsigned npending = 0;
     length = 0;
     emit(LOAD(FIELD(arch)));
@@ -147,21 +147,29 @@ static const char *arm_seccomp(void) {
     TRAP_IF(JEQ(NS_GET_USERNS, 0, 0));
     TRAP_IF(JEQ(NS_GET_PARENT, 0, 0));
     emit(RET(SECCOMP_RET_ALLOW));
-    // prctl: what the kernel knows of a thread's end is ckptrun's.
+    // prctl: what the kernel knows of a thread's end is ckptrun's; and what a program gives up.
     begins[CONDITIONS_FROM + 5] = length;
     emit(LOAD(FIELD(args[0])));
     TRAP_IF(JEQ(PR_GET_TID_ADDRESS, 0, 0));
+    TRAP_IF(JEQ(PR_SET_SECCOMP, 0, 0));
+    TRAP_IF(JEQ(PR_CAPBSET_DROP, 0, 0));
+    TRAP_IF(JEQ(PR_CAP_AMBIENT, 0, 0));
+    TRAP_IF(JEQ(PR_SET_SECUREBITS, 0, 0));
     emit(RET(SECCOMP_RET_ALLOW));
-    // madvise: what hides memory from forks; what gives memory back, where that may have been missing.
+    // madvise: what an image has to say; what gives memory back, where that may have been missing.
     begins[CONDITIONS_FROM + 6] = length;
     emit(LOAD(FIELD(args[2])));
-    TRAP_IF(JEQ(MADV_DONTFORK, 0, 0));
-    TRAP_IF(JEQ(MADV_WIPEONFORK, 0, 0));
+    for (unsigned i = 0; i < ADVICES; i++) TRAP_IF(JEQ((uint32_t)advices[i].advice, 0, 0));
     if (host.restarted_lazily) {
         TRAP_IF(JEQ(MADV_DONTNEED, 0, 0));
         TRAP_IF(JEQ(MADV_DONTNEED_LOCKED, 0, 0));
         TRAP_IF(JEQ(MADV_GUARD_INSTALL, 0, 0));
     }
+    emit(RET(SECCOMP_RET_ALLOW));
+    // membarrier: what the process registers for.
+    begins[CONDITIONS_FROM + 7] = length;
+    emit(LOAD(FIELD(args[0])));
+    TRAP_IF(JSET(CKPT_ASKED_BARRIERS, 0, 0));
     emit(RET(SECCOMP_RET_ALLOW));
     begins[LOOK] = length;
     for (unsigned i = first; i < last; i++)

@@ -15,4 +15,12 @@ struct trap {
 };
 extern const struct trap traps[TRAPS];
 
+// Advice of madvise that the filter looks for, and what of CKPT_ASKED it is (missing.c).
+enum { ADVICES = 8 };
+struct advice {
+    long advice;
+    uint32_t asked;
+};
+extern const struct advice advices[ADVICES];
+
 #endif

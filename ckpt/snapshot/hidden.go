@@ -3,11 +3,8 @@
 package snapshot
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,36 +19,6 @@ type HiddenRange struct {
 	End   uint64 `json:"end"`
 	Gone  bool   `json:"gone,omitempty"`  // MADV_DONTFORK
 	Wiped bool   `json:"wiped,omitempty"` // MADV_WIPEONFORK
-}
-
-// HiddenMemory reads what of this process's upper half is hidden.
-func HiddenMemory() (Hidden, error) {
-	f, err := os.Open("/proc/self/smaps")
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var all Hidden
-	var at HiddenRange
-	for sc := bufio.NewScanner(f); ; {
-		if !sc.Scan() {
-			return all, sc.Err()
-		}
-		line := sc.Text()
-		if flags, is := strings.CutPrefix(line, "VmFlags:"); is {
-			for _, flag := range strings.Fields(flags) {
-				at.Gone = at.Gone || flag == "dc"
-				at.Wiped = at.Wiped || flag == "wf"
-			}
-			if (at.Gone || at.Wiped) && upper(at.Start, at.End) {
-				all = append(all, at)
-			}
-			continue
-		}
-		if r, err := parseLine(line); err == nil {
-			at = HiddenRange{Start: r.Start, End: r.End}
-		}
-	}
 }
 
 // Check refuses ranges that no program of this layout has.

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# zdtm.sh CHECKOUT [OPTIONS...]: runs the test programs of CRIU (test/zdtm/static of its sources) under ckptrun, one process each:
+# ready, saved, killed, continued, and then told to look at what became of what it had. Writes bench/results/zdtm.md and
+# .json: every outcome, and each that is not "passes" with its reason (bench/zdtm/reasons.txt). Nothing is fetched: CHECKOUT is a
+# clone of CRIU's repository, in which this script builds the programs, as they are but for their start (bench/programs/hold.c),
+# with what of libaio, libcap, libnl is there. What cannot be built, or does not pass natively, is named and not compared.
+#
+#   bench/zdtm.sh criu                     all, about an hour
+#   bench/zdtm.sh criu -only '^timer'      some; the table keeps the others
+#
+# OPTIONS are those of bench/zdtm (-h lists them).
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")/.." && pwd)
+fail() { echo "zdtm.sh: $*" >&2 && exit 2; }
+[ $# -gt 0 ] || fail "usage: bench/zdtm.sh CHECKOUT [OPTIONS...]"
+zdtm=$(cd "$1/test/zdtm" 2>/dev/null && pwd) || fail "no $1/test/zdtm: clone CRIU's repository there"
+shift
+[ -x "$here/build/bin/ckptrun" ] || fail "no $here/build/bin/ckptrun: run make first"
+
+make -s -C "$here" build/bench/hold.o
+# Newer compilers warn of more than the programs were written for.
+quiet=(USERCFLAGS=-Wno-error CC='gcc -Wl,--wrap=fork,--wrap=setsid,--wrap=test_daemon')
+make -s -C "$zdtm/lib" "${quiet[@]}" libzdtmtst.a >"$zdtm/build.log" 2>&1 || fail "its library cannot be built: $zdtm/build.log"
+ar r "$zdtm/lib/libzdtmtst.a" "$here/build/bench/hold.o" 2>/dev/null
+make -s -k -C "$zdtm/static" "${quiet[@]}" LIB= all >>"$zdtm/build.log" 2>&1 || true # those that need what is not here
+
+cd "$here"
+exec go run ./bench/zdtm -build build -static "$zdtm/static" -reasons bench/zdtm/reasons.txt -report bench/results/zdtm \
+    -revision "$(git rev-parse --short=10 HEAD 2>/dev/null || true)" "$@"

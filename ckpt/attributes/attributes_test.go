@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attributes
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+func begin(t *testing.T) Start {
+	t.Helper()
+	s := Begin()
+	if s.Err != nil {
+		t.Fatal(s.Err)
+	}
+	return s
+}
+
+// TestThread: of a thread that changes nothing nothing is said; what another one changes is read, and another gets it.
+func TestThread(t *testing.T) {
+	runtime.LockOSThread() // and the thread ends with the test
+	start := begin(t)
+	own := []ThreadID{{Virtual: 77, Real: unix.Gettid()}}
+	state, err := start.Read(own, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := state.Encode(); err != nil || b != nil {
+		t.Errorf("of a process as it began: %s, %v", b, err)
+	}
+	want := Schedule{Policy: unix.SCHED_BATCH, Nice: start.schedule.Nice + 3}
+	if err := want.set(0); err != nil {
+		t.Fatal(err)
+	}
+	cpu := 0
+	for !strings.HasPrefix(list(start.cpus), list(one(cpu))) {
+		cpu++
+	}
+	if err := start.bind(0, one(cpu)); err != nil {
+		t.Fatal(err)
+	}
+	if state, err = start.Read(own, Hidden|Asked(16)); err != nil {
+		t.Fatal(err)
+	}
+	wantState := State{Barriers: 16, Threads: []Thread{{ID: 77, Schedule: &want}}}
+	if len(start.cpus) > 1 || start.cpus[0]&(start.cpus[0]-1) != 0 { // else that is all there are
+		wantState.Threads[0].CPUs = one(cpu)
+	}
+	if diff := cmp.Diff(wantState, state); diff != "" {
+		t.Errorf("read (-want +got):\n%s", diff)
+	}
+	text, err := state.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := Decode(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(state, back); diff != "" {
+		t.Errorf("decoded (-want +got):\n%s", diff)
+	}
+	done := make(chan []string)
+	go func() {
+		runtime.LockOSThread()
+		lost := start.Apply(back, []ThreadID{{Virtual: 77, Real: unix.Gettid()}})
+		got, err := scheduleOf(0)
+		if got.Runtime = 0; err != nil || got != want {
+			t.Errorf("the other thread has %+v, %v", got, err)
+		}
+		if got, err := cpusOf(0); err != nil || list(got) != list(one(cpu)) {
+			t.Errorf("the other thread may run on %s, %v", list(got), err)
+		}
+		done <- lost
+	}()
+	if lost := <-done; len(lost) > 0 {
+		t.Errorf("lost: %q", lost)
+	}
+}
+
+func one(cpu int) []uint64 {
+	all := make([]uint64, cpu/64+1)
+	all[cpu/64] = 1 << (cpu % 64)
+	return all
+}
+
+// TestElsewhere: processors that are not the process's are said, and left alone.
+func TestElsewhere(t *testing.T) {
+	runtime.LockOSThread()
+	start := begin(t)
+	state := State{Threads: []Thread{{ID: 5, CPUs: one(64*len(start.cpus) + 7)}, {ID: 6, CPUs: one(0)}}}
+	lost := start.Apply(state, []ThreadID{{Virtual: 5, Real: unix.Gettid()}})
+	if len(lost) != 1 || !strings.HasPrefix(lost[0], "thread 5 was bound to processors ") || !strings.Contains(lost[0], "did not give it") {
+		t.Errorf("lost: %q", lost)
+	}
+	if got, err := cpusOf(0); err != nil || list(got) != list(start.cpus) {
+		t.Errorf("it may run on %s, %v", list(got), err)
+	}
+}
+
+func TestList(t *testing.T) {
+	for want, cpus := range map[string][]uint64{"": nil, "0": {1}, "0-3,8": {0x10f}, "62-65": {3 << 62, 3}, "1,127": {2, 1 << 63}} {
+		if got := list(cpus); got != want {
+			t.Errorf("%x: %q, want %q", cpus, got, want)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"barriers":16,"threads":[{"id":7,"schedule":{"policy":3,"nice":3},"cpus":[2]}]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := Decode(b)
+		if err != nil {
+			return
+		}
+		text, err := s.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text == nil {
+			return
+		}
+		if _, err := Decode(text); err != nil {
+			t.Errorf("%s becomes %s: %v", b, text, err)
+		}
+	})
+}
