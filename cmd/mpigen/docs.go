@@ -84,7 +84,7 @@ var makes = []string{"ocomm", "otype", "oop", "oinfo", "ogroup", "oerrh", "ofile
 // saved lists functions that make or change something that a restart makes again, where neither the function's
 // name nor its parameters show this.
 var saved = []string{"Win_attach", "Win_detach", "Win_lock_all", "Start", "Startall", "Buffer_attach", "Buffer_detach",
-	"Init", "Init_thread", "Session_init", "Publish_name", "Unpublish_name", "T_init_thread", "Type_commit", "Alloc_mem", "Attr_put", "Attr_delete",
+	"Init", "Init_thread", "Session_init", "Open_port", "Close_port", "Publish_name", "Unpublish_name", "T_init_thread", "Type_commit", "Alloc_mem", "Attr_put", "Attr_delete",
 	"Info_set", "Info_delete", "Errhandler_set", "File_seek", "File_seek_shared", "Register_datarep"}
 
 // leaves holds parts of the names of functions that change an object, or what the process knows.
