@@ -190,6 +190,6 @@ const coverageText = `*Saved and rebuilt*: what the function makes or changes is
 Above the other MPI, and after a restart there, a program keeps its own functions, and these differ:
 
 - The functions of MPI 4.0 do the same above Open MPI, which has none of them, but for partitioned communication, which is an error there.
-- Spawning, ports and joining are what the MPI below makes of them: with Open MPI they run and hold a checkpoint back, with Debian's MPICH they are an error.
+- Spawning, ports and joining are what the MPI below makes of them: with Open MPI they run, and communicators with other jobs hold a checkpoint back; with Debian's MPICH they are an error, also for a port that was opened above Open MPI before a restart.
 - A large count above 2147483647 becomes one element of a larger datatype, below both MPIs, where the last column does not say otherwise.
 `
