@@ -21,13 +21,14 @@ const (
 	File       Kind = 10
 	Keyval     Kind = 11
 	Session    Kind = 12
+	Port       Kind = 13
 
 	kinds = 16
 )
 
 var kindNames = [kinds]string{Comm: "communicator", Group: "group", Datatype: "datatype", Op: "op",
 	Message: "message", Errhandler: "errhandler", Request: "request", Info: "info", Win: "window",
-	File: "file", Keyval: "keyval", Session: "session"}
+	File: "file", Keyval: "keyval", Session: "session", Port: "port"}
 
 func (k Kind) String() string {
 	if k.valid() {
@@ -36,7 +37,7 @@ func (k Kind) String() string {
 	return "unknown kind"
 }
 
-func (k Kind) valid() bool { return k >= Comm && k <= Session }
+func (k Kind) valid() bool { return k >= Comm && k <= Port }
 
 // givenOutByC tells whether C gives out the ids of this kind, from Tables.free.
 func (k Kind) givenOutByC() bool { return k == Request || k == Message }

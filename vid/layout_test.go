@@ -30,7 +30,7 @@ int main(void)
     P(CKPT_VID_PREDEFINED); P(CKPT_VID_NONE); P(CKPT_VID(CKPT_KIND_SESSION, 5));
     P(CKPT_KIND_COMM); P(CKPT_KIND_GROUP); P(CKPT_KIND_DATATYPE); P(CKPT_KIND_OP); P(CKPT_KIND_MESSAGE);
     P(CKPT_KIND_ERRHANDLER); P(CKPT_KIND_REQUEST); P(CKPT_KIND_INFO); P(CKPT_KIND_WIN); P(CKPT_KIND_FILE);
-    P(CKPT_KIND_KEYVAL); P(CKPT_KIND_SESSION);
+    P(CKPT_KIND_KEYVAL); P(CKPT_KIND_SESSION); P(CKPT_KIND_PORT);
     return 0;
 }
 `
@@ -63,7 +63,7 @@ func TestLayout(t *testing.T) {
 		Predefined, uintptr(None), uintptr(MakeID(Session, 5)),
 		uintptr(Comm), uintptr(Group), uintptr(Datatype), uintptr(Op), uintptr(Message),
 		uintptr(Errhandler), uintptr(Request), uintptr(Info), uintptr(Win), uintptr(File),
-		uintptr(Keyval), uintptr(Session)}
+		uintptr(Keyval), uintptr(Session), uintptr(Port)}
 	var lines []string
 	for _, v := range want {
 		lines = append(lines, strconv.FormatUint(uint64(v), 16))

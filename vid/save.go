@@ -13,8 +13,8 @@ import (
 
 // The saved form. Numbers are unsigned varints unless a width is given.
 //
-//	"VIDS"  version (1)  seq
-//	per kind 1..12:  high-water mark of its indices
+//	"VIDS"  version (1, or 2 when there was a port)  seq
+//	per kind 1..12, in version 2 1..13:  high-water mark of its indices
 //	count of objects, then each, by age:
 //	  id (4 bytes LE)  generation (4 bytes LE)  flags (1 byte)  seq  order (8 bytes LE)
 //	  name: length, bytes
@@ -26,8 +26,7 @@ import (
 //	    counters that are not zero: count, (peer, sent, received) each, by peer
 
 const (
-	saveMagic   = "VIDS"
-	saveVersion = 1
+	saveMagic = "VIDS"
 
 	flagLive = 1 << 0
 	flagDesc = 1 << 1
@@ -35,6 +34,26 @@ const (
 	flagTask = 1 << 3 // of another local task than 0
 	flagsAll = flagLive | flagDesc | flagComm | flagTask
 )
+
+// version is the version that has the marks of the kinds up to the last one that was used: a job without ports is
+// saved as before there were any, and older releases read that.
+func (t *Tables) version() byte {
+	if t.kinds[Port].next > Predefined {
+		return 2
+	}
+	return 1
+}
+
+// lastOf gives the last kind that a version has; not valid when there is no such version.
+func lastOf(version byte) Kind {
+	switch version {
+	case 1:
+		return Session
+	case 2:
+		return Port
+	}
+	return 0
+}
 
 // maxTask is beyond what a process can have.
 const maxTask = 1 << 24
@@ -46,9 +65,10 @@ var ErrCorrupt = errors.New("damaged virtual ids")
 func (t *Tables) Save() []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	b := append([]byte(saveMagic), saveVersion)
+	version := t.version()
+	b := append([]byte(saveMagic), version)
 	b = binary.AppendUvarint(b, t.seq)
-	for k := Comm; k.valid(); k++ {
+	for k := Comm; k <= lastOf(version); k++ {
 		b = binary.AppendUvarint(b, uint64(t.kinds[k].next))
 	}
 	all := make([]*object, 0, len(t.objects))
@@ -139,11 +159,16 @@ func (t *Tables) load(r *reader) error {
 	if string(r.bytes(uint64(len(saveMagic)))) != saveMagic {
 		return fmt.Errorf("%w: does not begin with %q", ErrCorrupt, saveMagic)
 	}
-	if v := r.bytes(1); r.err == nil && v[0] != saveVersion {
-		return fmt.Errorf("%w: version %d, this libckpt reads %d", ErrCorrupt, v[0], saveVersion)
+	v := r.bytes(1)
+	if r.err != nil {
+		return r.err
+	}
+	r.last = lastOf(v[0])
+	if !r.last.valid() {
+		return fmt.Errorf("%w: version %d, this libckpt reads 1 and 2", ErrCorrupt, v[0])
 	}
 	t.seq = max(t.seq, r.uvarint())
-	for k := Comm; k.valid(); k++ {
+	for k := Comm; k <= r.last; k++ {
 		if err := t.loadKind(k, r.uvarint()); err != nil {
 			return err
 		}
@@ -182,7 +207,7 @@ func (t *Tables) loadObject(r *reader) error {
 	}
 	k := id.Kind()
 	switch {
-	case !k.valid() || k.givenOutByC() || id.Index() >= t.kinds[k].next:
+	case !k.valid() || k > r.last || k.givenOutByC() || id.Index() >= t.kinds[k].next:
 		return fmt.Errorf("%w: id %#x cannot be", ErrCorrupt, uint32(id))
 	case flags[0]&^flagsAll != 0:
 		return fmt.Errorf("%w: unknown flags %#x of id %#x", ErrCorrupt, flags[0], uint32(id))
@@ -302,6 +327,7 @@ type reader struct {
 	off  int
 	err  error
 	seen map[ID]bool // objects read so far
+	last Kind        // that the version has
 }
 
 func (r *reader) bytes(n uint64) []byte {

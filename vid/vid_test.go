@@ -421,8 +421,55 @@ func TestLoadRefusesDamage(t *testing.T) {
 	}
 	check("one byte more", append(slices.Clone(saved), 0))
 	other := slices.Clone(saved)
-	other[4]++
+	other[4] = 3
 	check("another version", other)
+}
+
+// TestPortsAreSaved: only a job that had ports is saved in the second version, which has one kind more; a port comes
+// back with the descriptor that it has last, a closed one does not, and the first version can have none.
+func TestPortsAreSaved(t *testing.T) {
+	a := open(t)
+	fill(t, a)
+	if v := a.Save()[4]; v != 1 {
+		t.Errorf("without ports: version %d, want 1", v)
+	}
+	kept := mustNew(t, a, Port, 1, "one", nil, 0)
+	if err := a.Free(mustNew(t, a, Port, 2, "closed", nil, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Describe(kept, []byte("other"), nil); err != nil {
+		t.Fatal(err)
+	}
+	saved := a.Save()
+	if saved[4] != 2 {
+		t.Errorf("with a port: version %d, want 2", saved[4])
+	}
+	b := open(t)
+	if err := b.Load(saved); err != nil {
+		t.Fatal(err)
+	}
+	made := map[ID]string{}
+	err := b.Rebuild(func(k Kind, id ID, desc []byte, _ uint64) (uint64, error) {
+		if k == Port {
+			made[id] = string(desc)
+		}
+		return uint64(id), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(made) != 1 || made[kept] != "other" {
+		t.Errorf("made again: %v, want only %#x as %q", made, uint32(kept), "other")
+	}
+	if id := mustNew(t, b, Port, 99, "new", nil, 0); id == kept {
+		t.Errorf("the id %#x was given out again", uint32(id))
+	}
+	// The same with the first version's number and without the mark of ports: the object is none that it can have.
+	old := slices.Clone(saved)
+	old[4] = 1
+	if err := open(t).Load(old); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a port in version 1: %v, want ErrCorrupt", err)
+	}
 }
 
 // FuzzLoad: bytes that Load accepts come back from Save in a form that Load accepts again.
@@ -432,6 +479,8 @@ func FuzzLoad(f *testing.F) {
 	f.Add(a.Save())
 	empty := open(f)
 	f.Add(empty.Save())
+	mustNew(f, a, Port, 6, "port", nil, 0)
+	f.Add(a.Save())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		tb, err := Open(0, MinWindow+16<<20)
 		if err != nil {

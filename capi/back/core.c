@@ -24,6 +24,7 @@
 #include "back/message/persist.h"
 #include "back/message/sync.h"
 #include "back/names.h"
+#include "back/ports.h"
 #include "back/table.h"
 #include "back/window/window.h"
 
@@ -92,6 +93,8 @@ static int ops_rebuild(void *ctx, ckpt_kind kind, ckpt_vid vid, const void *desc
         return back_rebuild_file(vid, descriptor, bytes, real);
     case CKPT_KIND_WIN:
         return back_rebuild_window(vid, descriptor, bytes, real);
+    case CKPT_KIND_PORT:
+        return back_rebuild_port(vid, descriptor, bytes, real);
     default:
         return CKPT_E_NOTSUP;
     }
@@ -310,6 +313,20 @@ long back_Init(const long *a) {
     return back_missing(a); // the front calls Init_thread
 }
 
+// No rank runs the program before all know its ports.  A port that cannot be opened is no reason to lose the job
+// either: many programs meet nobody after their beginning.
+static int open_ports(ckpt_error *error) {
+    char why[1000];
+    int lost, rc = back_ports_open(&lost, why, sizeof why);
+    if (rc != 0) snprintf(error->message, sizeof error->message, "%s", back_failure(NULL));
+    if (rc == 0 && lost > 0)
+        fprintf(stderr,
+                "libckpt: rank %d: %d port%s of MPI_Open_port could not be opened again by %s; calls that need "
+                "%s are the error MPI_ERR_PORT, and names that lead there are not published: %s\n",
+                back.rank, lost, lost == 1 ? "" : "s", BACK_NAME, lost == 1 ? "it" : "them", why);
+    return rc;
+}
+
 // No rank runs the program before all names are published again.  A name that cannot be published is no
 // reason to lose the job: the job continues, and MPI_Lookup_name of that name fails as for any unknown name.
 static void publish_again(void) {
@@ -349,6 +366,7 @@ static int back_restart(ckpt_error *error) {
     if (rc == 0 && back.state->tag_ub == 0) back.state->tag_ub = back_tag_ub();
     if (rc == 0 && back.state->bsend_bytes > 0)
         MPI_Buffer_attach(back.state->bsend_buffer, back.state->bsend_bytes);
+    if (rc == 0) rc = open_ports(error);
     if (rc == 0) publish_again();
     return rc;
 }

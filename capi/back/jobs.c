@@ -15,6 +15,7 @@
 #include "back/jobs.h"
 #include "back/object/comm.h"
 #include "back/object/outside.h"
+#include "back/ports.h"
 
 // The call in which a thread of this rank waits for processes of another job.
 static const char *waits;
@@ -157,41 +158,42 @@ long back_Comm_get_parent(const long *a) {
 
 // ---- ports ----
 
-long back_Open_port(const long *a) {
-    ARGS(Open_port) p = (const void *)a;
-    MPI_Info info = back_info(p->info);
-    int rc = MPI_Open_port(info, p->port_name);
-    back_info_done(&info);
-    return back_error(rc);
-}
-
 long back_Lookup_name(const long *a) {
     ARGS(Lookup_name) p = (const void *)a;
     MPI_Info info = back_info(p->info);
     int rc = MPI_Lookup_name(p->service_name, info, p->port_name);
     back_info_done(&info);
+    // One of ours is what the program calls it, also when the name was published for others.
+    const char *said = rc == MPI_SUCCESS ? back_port_said(p->port_name) : p->port_name;
+    if (said != p->port_name) strcpy(p->port_name, said);
     return back_error(rc);
 }
 
+typedef int meet_fn(const char *, MPI_Info, int, MPI_Comm, MPI_Comm *);
+
 // port, info, root, comm, id out
-long back_Comm_accept(const long *a) {
+static long met(const long *a, const char *call, meet_fn *meet) {
     ARGS(Comm_accept) p = (const void *)a;
     MPI_Comm comm = MPI_COMM_NULL;
+    const char *port;
+    begin(call);
+    long lost = back_port_meet(p->port_name, p->root, real_comm(p->comm), &port);
+    if (lost != 0) {
+        end(MPI_ERR_PORT, comm, p->comm, p->newcomm);
+        return lost;
+    }
     MPI_Info info = back_info(p->info);
-    begin("MPI_Comm_accept");
-    int rc = MPI_Comm_accept(p->port_name, info, p->root, real_comm(p->comm), &comm);
+    int rc = meet(port, info, p->root, real_comm(p->comm), &comm);
     back_info_done(&info);
     return end(rc, comm, p->comm, p->newcomm);
 }
 
+long back_Comm_accept(const long *a) {
+    return met(a, "MPI_Comm_accept", MPI_Comm_accept);
+}
+
 long back_Comm_connect(const long *a) {
-    ARGS(Comm_connect) p = (const void *)a;
-    MPI_Comm comm = MPI_COMM_NULL;
-    MPI_Info info = back_info(p->info);
-    begin("MPI_Comm_connect");
-    int rc = MPI_Comm_connect(p->port_name, info, p->root, real_comm(p->comm), &comm);
-    back_info_done(&info);
-    return end(rc, comm, p->comm, p->newcomm);
+    return met(a, "MPI_Comm_connect", MPI_Comm_connect);
 }
 
 long back_Comm_join(const long *a) {

@@ -11,10 +11,12 @@
 #include "back/impl/lock.h"
 #include "back/names.h"
 #include "back/object/comm.h"
+#include "back/ports.h"
 
+// The server gets the name that the port has below, for others who look it up.
 static int publish(const ckpt_mpi_name *n) {
     MPI_Info info = back_info(n->info);
-    int rc = MPI_Publish_name(n->service, info, n->port);
+    int rc = MPI_Publish_name(n->service, info, back_port_now(n->port));
     back_info_done(&info);
     return rc;
 }
@@ -23,6 +25,7 @@ static int publish(const ckpt_mpi_name *n) {
 long back_Publish_name(const long *a) {
     ARGS(Publish_name) p = (const void *)a;
     ckpt_mpi_name *n = p->name;
+    if (back_port_now(n->port) == NULL) return back_port_error(n->port);
     int rc = publish(n);
     if (rc == MPI_SUCCESS) {
         back_lock(LOCK_NAMES);
@@ -36,10 +39,13 @@ long back_Publish_name(const long *a) {
 // service, info, port, name out: the name that this rank gave to MPI_Publish_name, if this rank published it
 long back_Unpublish_name(const long *a) {
     ARGS(Unpublish_name) p = (const void *)a;
-    MPI_Info info = back_info(p->info);
-    int rc = MPI_Unpublish_name(p->service_name, info, p->port_name);
-    back_info_done(&info);
-    if (rc != MPI_SUCCESS) return back_error(rc);
+    const char *port = back_port_now(p->port_name);
+    if (port != NULL) { // else no server has it
+        MPI_Info info = back_info(p->info);
+        int rc = MPI_Unpublish_name(p->service_name, info, port);
+        back_info_done(&info);
+        if (rc != MPI_SUCCESS) return back_error(rc);
+    }
     back_lock(LOCK_NAMES);
     ckpt_mpi_name **at = &back.state->names;
     while (*at != NULL && strcmp((*at)->service, p->service_name) != 0) at = &(*at)->next;
@@ -50,21 +56,28 @@ long back_Unpublish_name(const long *a) {
     return 0;
 }
 
-// Whether the name is published already: a server that outlived the saved job may still have it.
-static int is_published(const ckpt_mpi_name *n) {
-    char port[4096] = "";
+// Looks at what a server that outlived the saved job still has.  0: the name leads to its port.
+static int left(const ckpt_mpi_name *n) {
+    char port[PORT_BYTES] = "";
+    const char *now = back_port_now(n->port), *before = back_port_before(n->port);
     MPI_Info info = back_info(n->info);
     int rc = MPI_Lookup_name(n->service, info, port);
+    if (rc == MPI_SUCCESS && strcmp(port, now) != 0) {
+        rc = MPI_ERR_SERVICE; // somebody else's, unless it leads to where the port was
+        if (strcmp(port, before) == 0) rc = MPI_Unpublish_name(n->service, info, port);
+        if (rc == MPI_SUCCESS) rc = publish(n);
+    }
     back_info_done(&info);
-    return rc == MPI_SUCCESS && strcmp(port, n->port) == 0;
+    return rc;
 }
 
 int back_names_open(char *why, size_t bytes) {
     int lost = 0;
     for (ckpt_mpi_name **at = &back.state->names, *n; (n = *at) != NULL;) {
         char text[MPI_MAX_ERROR_STRING] = "";
-        int length, rc = publish(n);
-        if (rc == MPI_SUCCESS || is_published(n)) {
+        const int lost_port = back_port_now(n->port) == NULL; // a later restart may have it
+        int length, rc = lost_port ? MPI_SUCCESS : publish(n);
+        if (rc == MPI_SUCCESS || left(n) == MPI_SUCCESS) {
             at = &n->next;
             continue;
         }

@@ -84,7 +84,7 @@ var makes = []string{"ocomm", "otype", "oop", "oinfo", "ogroup", "oerrh", "ofile
 // saved lists functions that make or change something that a restart makes again, where neither the function's
 // name nor its parameters show this.
 var saved = []string{"Win_attach", "Win_detach", "Win_lock_all", "Start", "Startall", "Buffer_attach", "Buffer_detach",
-	"Init", "Init_thread", "Session_init", "Publish_name", "Unpublish_name", "T_init_thread", "Type_commit", "Alloc_mem", "Attr_put", "Attr_delete",
+	"Init", "Init_thread", "Session_init", "Open_port", "Close_port", "Publish_name", "Unpublish_name", "T_init_thread", "Type_commit", "Alloc_mem", "Attr_put", "Attr_delete",
 	"Info_set", "Info_delete", "Errhandler_set", "File_seek", "File_seek_shared", "Register_datarep"}
 
 // leaves holds parts of the names of functions that change an object, or what the process knows.
@@ -190,6 +190,6 @@ const coverageText = `*Saved and rebuilt*: what the function makes or changes is
 Above the other MPI, and after a restart there, a program keeps its own functions, and these differ:
 
 - The functions of MPI 4.0 do the same above Open MPI, which has none of them, but for partitioned communication, which is an error there.
-- Spawning, ports and joining are what the MPI below makes of them: with Open MPI they run and hold a checkpoint back, with Debian's MPICH they are an error.
+- Spawning, ports and joining are what the MPI below makes of them: with Open MPI they run, and communicators with other jobs hold a checkpoint back; with Debian's MPICH they are an error, also for a port that was opened above Open MPI before a restart.
 - A large count above 2147483647 becomes one element of a larger datatype, below both MPIs, where the last column does not say otherwise.
 `

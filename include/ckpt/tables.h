@@ -36,7 +36,8 @@ typedef enum ckpt_kind {
     CKPT_KIND_WIN = 9,
     CKPT_KIND_FILE = 10,
     CKPT_KIND_KEYVAL = 11,
-    CKPT_KIND_SESSION = 12
+    CKPT_KIND_SESSION = 12,
+    CKPT_KIND_PORT = 13 /* of MPI_Open_port: the application has a string, and no handle */
 } ckpt_kind;
 
 /* One object.  32 bytes, so two share a cache line. */

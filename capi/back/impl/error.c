@@ -11,24 +11,33 @@
 // canonical class, so that MPI_Error_string finds the real text.  Numbers begin at 1.
 enum { CODES = 1024 };
 static int codes[CODES];
+static const char *texts[CODES]; // not NULL: an error of ours, with this text
 static unsigned next;
+
+// The number of a code, or of a text when that is not NULL.
+static unsigned number_of(int code, const char *text) {
+    back_lock(LOCK_ERRORS);
+    unsigned i;
+    for (i = 0; i < CODES && (codes[i] != code || texts[i] != text); i++)
+        ;
+    if (i == CODES) {
+        i = next++ % CODES;
+        codes[i] = code;
+        texts[i] = text;
+    }
+    back_unlock(LOCK_ERRORS);
+    return i + 1;
+}
 
 long back_error_slow(int rc) {
     int class = MPI_ERR_OTHER;
     MPI_Error_class(rc, &class);
     long canon = back_canon_class(class);
     if (rc == class) return canon;
-    back_lock(LOCK_ERRORS);
-    unsigned i;
-    for (i = 0; i < CODES && codes[i] != rc; i++)
-        ;
-    if (i == CODES) {
-        i = next++ % CODES;
-        codes[i] = rc;
-    }
-    back_unlock(LOCK_ERRORS);
-    return canon | (long)(i + 1) << 8;
+    return canon | (long)number_of(rc, NULL) << 8;
 }
+
+long back_error_own(long canon, const char *text) { return canon | (long)number_of(0, text) << 8; }
 
 // number, text, bytes.  The text is empty when the number comes from an earlier run.
 long back_Error_string(const long *a) {
@@ -36,7 +45,8 @@ long back_Error_string(const long *a) {
     char text[MPI_MAX_ERROR_STRING] = "";
     int n = 0;
     back_lock(LOCK_ERRORS);
-    int rc = p->number >= 1 && p->number <= CODES ? codes[p->number - 1] : 0;
+    int i = p->number >= 1 && p->number <= CODES ? (int)p->number - 1 : -1, rc = i < 0 ? 0 : codes[i];
+    if (i >= 0 && texts[i] != NULL) snprintf(text, sizeof text, "%s", texts[i]);
     back_unlock(LOCK_ERRORS);
     if (rc != 0) MPI_Error_string(rc, text, &n);
     snprintf(p->string, (size_t)p->room, "%s", text);

@@ -12,6 +12,8 @@ long back_error_slow(int rc) __attribute__((cold));
 static inline long back_error(int rc) {
     return __builtin_expect(rc == MPI_SUCCESS, 1) ? 0 : back_error_slow(rc);
 }
+// The error of the canonical class canon whose text is ours, and stays where it is.
+long back_error_own(long canon, const char *text) __attribute__((cold));
 int back_canon_class(int class); // gen/zz_constants.c
 int back_real_class(int canon);  // gen/zz_constants.c
 #define CANON_ERR(class) CANON_ERRCLASS_ERR_##class

@@ -240,7 +240,8 @@ static void facts_free(struct facts *f) {
     free(f->remote.world);
 }
 
-static int facts_of(MPI_Comm comm, struct facts *f) {
+// parent: what comm is made from; VID_COMM_NULL: nothing.
+static int facts_of(MPI_Comm comm, ckpt_vid parent, struct facts *f) {
     memset(f, 0, sizeof *f);
     int topology = MPI_UNDEFINED, rc = MPI_Comm_test_inter(comm, &f->inter);
     if (rc == MPI_SUCCESS) rc = MPI_Comm_rank(comm, &f->rank);
@@ -249,6 +250,8 @@ static int facts_of(MPI_Comm comm, struct facts *f) {
     f->topology = canon_topo(topology);
     if (rc == MPI_SUCCESS) rc = comm_members(comm, 0, &f->local);
     if (rc == MPI_SUCCESS && f->inter) rc = comm_members(comm, 1, &f->remote);
+    if (rc == MPI_SUCCESS && parent != VID_COMM_NULL)
+        back_outside_strangers(parent, f->local.world, f->local.n, f->remote.world, f->remote.n);
     return rc;
 }
 
@@ -324,7 +327,7 @@ static long new_comm(MPI_Comm real, MPI_Comm like, ckpt_vid parent, uint64_t ide
     if (like == MPI_COMM_NULL) return 0;
     struct facts f;
     struct writer w = {0};
-    int rc = facts_of(like, &f);
+    int rc = facts_of(like, parent, &f);
     if (identity != 0) // Open MPI 4.1: MPI_Comm_create_group leaves the parent's topology there
         f.topology = canon_topo(MPI_UNDEFINED);
     if (rc == MPI_SUCCESS && identity == 0) identity = child_identity(parent, child, &f);
@@ -335,7 +338,7 @@ static long new_comm(MPI_Comm real, MPI_Comm like, ckpt_vid parent, uint64_t ide
     if (rc == MPI_SUCCESS) {
         v = ckpt_vid_new(back.job, CKPT_KIND_COMM, TO_REAL(real), w.word, 4 * w.n, NULL, 0, identity);
         if (v == CKPT_VID_NONE || reach(back.job, v, &f, identity) != 0 ||
-            (outsiders(&f) && back_reaches_outside(v, parent) != 0))
+            (outsiders(&f) && back_reaches_outside(v, parent, f.local.world, f.local.n) != 0))
             rc = MPI_ERR_NO_MEM;
         else if (!outsiders(&f) &&
                  kind != OF_REQUEST) // other jobs may not know of it; a request's has no barrier
@@ -363,7 +366,7 @@ long back_promise_comm(ckpt_vid parent, ckpt_vid *vid) {
     struct facts f;
     struct writer w = {0};
     *vid = VID_COMM_NULL;
-    int rc = facts_of(real_comm(parent), &f);
+    int rc = facts_of(real_comm(parent), parent, &f);
     if (rc == MPI_SUCCESS) {
         identity = beyond_predefined(child_identity(parent, child, &f));
         put(&w, DESCRIBE_VERSION);
@@ -388,11 +391,11 @@ long back_keep_promise(ckpt_vid parent, ckpt_vid vid) {
     MPI_Comm like = real_comm(parent);
     struct facts f;
     struct writer w = {0};
-    int rc = facts_of(like, &f);
+    int rc = facts_of(like, parent, &f);
     if (rc == MPI_SUCCESS) rc = describe(&w, like, &f, identity, 0);
     if (rc == MPI_SUCCESS && (ckpt_vid_describe(back.job, vid, w.word, 4 * w.n, NULL, 0) != 0 ||
                               reach(back.job, vid, &f, identity) != 0 ||
-                              (outsiders(&f) && back_reaches_outside(vid, parent) != 0)))
+                              (outsiders(&f) && back_reaches_outside(vid, parent, f.local.world, f.local.n) != 0)))
         rc = MPI_ERR_NO_MEM;
     free(w.word);
     facts_free(&f);
@@ -403,7 +406,7 @@ static int bind(ckpt_job *job, ckpt_vid vid, MPI_Comm comm) {
     struct facts f;
     int rc = ckpt_vid_bind(job, vid, TO_REAL(comm));
     if (rc == 0) {
-        rc = facts_of(comm, &f);
+        rc = facts_of(comm, VID_COMM_NULL, &f);
         if (rc != 0) back_fail(rc, "asking for the members of a communicator");
     }
     if (rc == 0) {
@@ -421,7 +424,7 @@ int back_bind_comms(ckpt_job *job) {
 
 int back_clock_world(void) {
     struct facts f;
-    int rc = facts_of(MPI_COMM_WORLD, &f);
+    int rc = facts_of(MPI_COMM_WORLD, VID_COMM_NULL, &f);
     if (rc != MPI_SUCCESS) return CKPT_E_SYSTEM;
     rc = callers(back.job, VID_COMM_WORLD, &f, CKPT_VID_INDEX(VID_COMM_WORLD));
     facts_free(&f);
@@ -493,7 +496,7 @@ static int make_again(ckpt_vid vid, struct reader *r, int kind, uint64_t *real) 
     if (rc == MPI_SUCCESS) rc = add_topology(r, topology, &comm);
     if (rc == MPI_SUCCESS) rc = MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     struct facts f;
-    if (rc == MPI_SUCCESS) rc = facts_of(comm, &f);
+    if (rc == MPI_SUCCESS) rc = facts_of(comm, VID_COMM_NULL, &f);
     if (rc == MPI_SUCCESS && !(kind & OF_REQUEST)) rc = back_above.comm_made(vid, comm);
     if (rc != MPI_SUCCESS) {
         back_fail(rc, "making a communicator of %d members again", n + m);

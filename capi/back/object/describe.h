@@ -27,6 +27,9 @@
 //                 element type, file type (ids), function that began a split collective (0: none),
 //                 its status: source, tag, cancelled, bytes (2 words); then name, representation,
 //                 hints of opening, hints of the view: a count of bytes, and these, padded
+//
+//   port          version, what the program calls it, what the MPI below called it last: a count of bytes,
+//                 and these with a NUL, padded; hints
 #ifndef CKPT_BACK_DESCRIBE_H
 #define CKPT_BACK_DESCRIBE_H
 
