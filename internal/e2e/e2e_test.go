@@ -44,16 +44,21 @@ func TestMain(m *testing.M) {
 	os.Exit(runTests(m))
 }
 
+// programsName names a folder for the programs, which are built there once and stay: where the tests are to run compiling may
+// take long (scripts/test-vm.sh).
+const programsName = "LIBCKPT_E2E_PROGRAMS"
+
 func runTests(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "ckpt-e2e-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+	dir := os.Getenv(programsName)
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "ckpt-e2e-"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
 	}
-	defer os.RemoveAll(dir)
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	if built, err = Build(ctx, dir); err != nil {
+	if err := buildOnce(dir); err != nil {
 		fmt.Fprintln(os.Stderr, "build the programs:", err)
 		return 1
 	}
@@ -62,6 +67,22 @@ func runTests(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	return status
+}
+
+// buildOnce compiles the programs into dir, unless all of them are there.
+func buildOnce(dir string) error {
+	there := filepath.Join(dir, "built")
+	if _, err := os.Stat(there); err == nil {
+		built, err = here(dir)
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	var err error
+	if built, err = Build(ctx, dir); err != nil {
+		return err
+	}
+	return os.WriteFile(there, nil, 0o644)
 }
 
 func fromEnv(t *testing.T, name string, v uint64) uint64 {
