@@ -21,12 +21,13 @@ cd "$(dirname "$0")/.." || exit 1
 
 # shellcheck disable=SC2034 # they are for vm-parts.sh
 suite=vm lacks='no such virtual machine'
-parts=(segments segments-without host programs programs-without cycles cycles-without threads mpi mpi-without mpi-threads crosswise moves newer newer-without)
-segments='TestLowerHalfUsesGS TestFSGSBASEIsHidden TestEitherSegment TestLateLibrary TestSpawnedBelow'
+parts=(segments segments-without either host programs programs-without cycles cycles-without threads mpi mpi-without mpi-threads crosswise moves newer newer-without)
+segments='TestLowerHalfUsesGS TestFSGSBASEIsHidden TestLateLibrary TestSpawnedBelow'
 mpi='TestMPIChain TestMPIThen TestMPISignal'
 declare -A tests=(
     [segments]=$segments
     [segments-without]=$segments
+    [either]=TestEitherSegment
     [host]=$(basename -a "${c_tests[@]}" 2>/dev/null | tr '\n' ' ')
     [programs]=TestUnderCkptrun
     [programs-without]=TestUnderCkptrun
@@ -48,7 +49,7 @@ mkdir -p "$dir/programs" || exit 1
 rm -f "$dir/programs/built"
 "$go" test -c -o "$dir/e2e.test" ./internal/e2e && "$go" test -c -o "$dir/threads.test" ./capi/back/test/threads &&
     (cd internal/e2e && LIBCKPT_E2E_PROGRAMS=$dir/programs exec "$dir/e2e.test" -test.run '^$' >/dev/null) || exit 1
-export LIBCKPT_BUILD=$build LIBCKPT_E2E_PROGRAMS=/run/tmp/programs CKPT_E2E_CYCLES=${CKPT_E2E_CYCLES:-20}
+export LIBCKPT_BUILD=$build LIBCKPT_E2E_PROGRAMS=/run/tmp/programs LIBCKPT_E2E_SLOW=1 CKPT_E2E_CYCLES=${CKPT_E2E_CYCLES:-20}
 export VM_PROCESSORS=${VM_PROCESSORS:-2} VM_MEMORY=${VM_MEMORY:-4G}
 mpis=$(sed -n 's/^MPIS := //p' "$build/setup.mk")
 mapfile -t launchers < <(sed -n 's/^MPIEXEC_\([a-z]*\) := /\1=/p' "$build/setup.mk")

@@ -119,6 +119,8 @@ fail() { echo "vm: $*"; end 1; }
 : >"$dir/.began"
 mkdir -p /lib/modules /run/tmp && chmod 1777 /run/tmp
 mount --bind "$kernel/lib/modules" /lib/modules && ip link set lo up || fail "no loopback"
+# Launchers want a name that has an address.
+echo guest >/proc/sys/kernel/hostname && echo 127.0.0.1 guest >>/etc/hosts
 cd "$dir" || fail "no $dir"
 echo "vm: Linux $(uname -r), $(nproc) processors, $(LD_SHOW_AUXV=1 /bin/true | sed -n 's/^AT_HWCAP2: */AT_HWCAP2 /p')"
 INSIDE

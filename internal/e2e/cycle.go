@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -70,6 +71,12 @@ func noneLeft(mark Mark) error {
 	return fmt.Errorf("left behind:\n%s", Dump(mark.Processes()))
 }
 
+// slowName is set where the processor is emulated (scripts/test-vm.sh): a job that has just begun to compute may take more than
+// 10 s there to greet ckptctl, which then goes and comes again, and the job logs that. Nothing else is forgiven.
+const slowName = "LIBCKPT_E2E_SLOW"
+
+var late = regexp.MustCompile(`(?m)^\S+\tWARN\tckptrun\tsomebody who is not of this job connected\t\{"port": "control port", "error": "handshake with 127\.0\.0\.1:.*\n`)
+
 // Same compares two runs and describes the first difference.
 func (r *Run) Same(other *Run) error {
 	var differences []error
@@ -84,6 +91,9 @@ func (r *Run) Same(other *Run) error {
 		got, err := os.ReadFile(f[2])
 		if err != nil {
 			return err
+		}
+		if os.Getenv(slowName) != "" {
+			got = late.ReplaceAll(got, nil)
 		}
 		if at := firstDifference(want, got); at >= 0 {
 			differences = append(differences, fmt.Errorf("%s: %d bytes, natively %d; differs at byte %d\n   natively: %q\n   here:     %q",
