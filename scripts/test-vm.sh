@@ -58,9 +58,9 @@ mapfile -t launchers < <(sed -n 's/^MPIEXEC_\([a-z]*\) := /\1=/p' "$build/setup.
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
-# go_tests BINARY PACKAGE REGEXP
+# go_tests BINARY PACKAGE REGEXP [OPTION]
 go_tests() {
-    cp -r "$dir/programs" /run/tmp/ && cd "$2" && LIBCKPT_SKIPPED=/run/tmp/skipped "$dir/$1" -test.v -test.timeout 150m -test.run "$3"
+    cp -r "$dir/programs" /run/tmp/ && cd "$2" && LIBCKPT_SKIPPED=/run/tmp/skipped "$dir/$1" -test.v -test.timeout 150m -test.run "$3" ${4:+"$4"}
     local status=$?
     sort -u /run/tmp/skipped 2>/dev/null
     return $status
@@ -150,6 +150,7 @@ machine() {
     crosswise) inside judged crosswise "$top/scripts/crosswise.sh" "$build" "${launchers[@]}" ;;
     moves) moves ;;
     mpi-threads) inside go_tests threads.test "$top/capi/back/test/threads" "$names" ;;
+    programs*) inside go_tests e2e.test "$top/internal/e2e" "$names" -test.short ;;
     *) inside go_tests e2e.test "$top/internal/e2e" "$names" ;;
     esac
 }

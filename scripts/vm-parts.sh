@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # vm-parts.sh is sourced by scripts whose tests run in virtual machines (scripts/vm.sh), in parts, each in a machine of its own:
-# what all parts said is joined in bench/results/$suite.txt, with a table in $suite.md, which says of each part when it
+# what all parts said is joined in bench/results/$suite.txt, with a table beside it, which says of each part when it
 # ran, and of what; a part that did not run is named there. A run that is ended before its end leaves what it has found out.
 #
 # It is sourced in the root of the repository, by a script that has set
@@ -80,7 +80,7 @@ results() {
             printf '| test | result | s |\n|---|---|---|\n'
             rows "$part"
         done
-    } >"bench/results/$suite.md"
+    } >"bench/results/${suite}.md"
 }
 
 run_parts() {

@@ -71,7 +71,7 @@ func noneLeft(mark Mark) error {
 	return fmt.Errorf("left behind:\n%s", Dump(mark.Processes()))
 }
 
-// slowName is set where the processor is emulated (scripts/test-vm.sh): a job that has just begun to compute may take more than
+// slowName is set where the processor is emulated (scripts/test-vm.sh). A job that has just begun to compute may take more than
 // 10 s there to greet ckptctl, which then goes and comes again, and the job logs that. Nothing else is forgiven.
 const slowName = "LIBCKPT_E2E_SLOW"
 
