@@ -87,7 +87,7 @@ heat() {
     shift 2
     [ "$mpi" = mpich ] || slots=--oversubscribe
     # shellcheck disable=SC2086
-    timeout 900 "mpiexec.$mpi" $slots -n 3 "$@" </dev/null >"$out" 2>&1 && cmp ../plain.raw saved.raw && return
+    timeout 1800 "mpiexec.$mpi" $slots -n 2 "$@" </dev/null >"$out" 2>&1 && cmp ../plain.raw saved.raw && return
     tail -n 8 "$out"
     return 1
 }
@@ -98,7 +98,7 @@ save() {
     for mpi in $mpis; do
         mkdir -p "$dir/moved/$1-$mpi" && cd "$dir/moved/$1-$mpi" || return 1
         judged "saved-$1/$mpi" heat "$mpi" first.out "$build/bin/ckptrun" --mpi "$mpi" --keep 50 --dir ckpt -- \
-            "$build/examples/heat.$mpi" "$top/examples/heat/small.par" checkpoint_every=100 output=saved.raw log=saved.log || status=1
+            "$build/examples/heat.$mpi" "$top/examples/heat/small.par" steps=200 checkpoint_every=50 output=saved.raw log=saved.log || status=1
     done
     return $status
 }
@@ -128,7 +128,7 @@ moves() {
     local status=0
     export VM_CPU=Nehalem,+fsgsbase,+xsave
     rm -rf "$dir/moved" && mkdir "$dir/moved" || return 1
-    (cd "$dir/moved" && mpi=${mpis%% *} && "mpiexec.$mpi" -n 1 "$build/examples/heat.$mpi" "$top/examples/heat/small.par" output=plain.raw log=plain.log checkpoint_every=0 </dev/null) || return 1
+    (cd "$dir/moved" && mpi=${mpis%% *} && "mpiexec.$mpi" -n 1 "$build/examples/heat.$mpi" "$top/examples/heat/small.par" steps=200 output=plain.raw log=plain.log checkpoint_every=0 </dev/null) || return 1
     inside save with || { status=$? && [ $status != 125 ] || return $status; }
     VM_BOOT=nofsgsbase inside eval 'save without; a=$?; go_on with without && exit $a' || status=1
     inside go_on without with || status=1

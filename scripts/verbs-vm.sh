@@ -15,9 +15,6 @@ command -v rdma >/dev/null || { echo "verbs-vm: there is no rdma: make test-verb
 # shellcheck disable=SC2016 # expanded there
 VM_MODULES=rdma_rxe exec "$(dirname "$0")/vm.sh" "$dir" bash -c '
     fail() { echo "verbs-vm: $*"; exit 1; }
-    # Two programs that poll share one processor: they take turns of less than the 4 ms of a tick.
-    mount -t debugfs debugfs /sys/kernel/debug && { echo HRTICK >/sys/kernel/debug/sched/features
-        echo 200000 >/sys/kernel/debug/sched/min_granularity_ns; echo 400000 >/sys/kernel/debug/sched/latency_ns; } 2>/dev/null
     modprobe rdma_rxe && modprobe rdma_ucm || fail "no rdma_rxe"
     ip link add v0 type veth peer name v1 && ip addr add 10.9.0.1/24 dev v0 &&
         ip link set v0 up && ip link set v1 up && rdma link add rxe0 type rxe netdev v0 || fail "no rxe0"

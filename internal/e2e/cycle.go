@@ -61,7 +61,15 @@ func (r *Run) Once(limit time.Duration, argv ...string) error {
 }
 
 // patience is the time that a small step may take on a loaded machine. No result depends on it.
-const patience = 2 * time.Minute
+var patience = slowly(2 * time.Minute)
+
+// slowly is more of a limit where the processor is emulated.
+func slowly(d time.Duration) time.Duration {
+	if os.Getenv(slowName) != "" {
+		return 10 * d
+	}
+	return d
+}
 
 // noneLeft gives killed processes a moment to disappear.
 func noneLeft(mark Mark) error {
@@ -141,7 +149,7 @@ type Chain struct {
 }
 
 // checkpointLimit is what a checkpoint of a small program may take on a loaded machine.
-const checkpointLimit = 3 * time.Minute
+var checkpointLimit = slowly(3 * time.Minute)
 
 // Go runs the chain to the end of the program. The caller compares the run with the native one.
 func (c *Chain) Go() error {

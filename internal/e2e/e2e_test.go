@@ -170,7 +170,7 @@ func onceWith(t *testing.T, p Program, amount int, dir string, before ...string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Once(3*time.Minute, append(before, argv...)...); err != nil {
+	if err := r.Once(slowly(3*time.Minute), append(before, argv...)...); err != nil {
 		text, _ := os.ReadFile(r.Stderr)
 		t.Fatalf("%v\nstderr: %s", err, text)
 	}
