@@ -15,6 +15,7 @@
 #   make verbs-cycles  CYCLES=n of a random program on it, on the adapter and over TCP in turn; as root
 #   make test-pgas   PROGRAMS=DIR, GASNet-EX' own tests on it, saved and killed; as root
 #   make test-verbs-vm  the same above a kernel's adapter, rdma_rxe, in virtual machines, VM_PARTS="edges ucx" of it; as root, an hour without KVM
+#   make test-vm    tests above other kernels, with FSGSBASE and without, in virtual machines, VM_PARTS="segments moves" of it; as root, hours without KVM
 #   make crosswise  a program of each ABI above each MPI, continued above each; and chains that alternate
 #   make matrix     demo and crosswise on other releases of Debian (SUITES="trixie forky"), by debootstrap; as root
 #                   TESTS=REGEXP runs these tests there.  matrix-short does a part of it, on trixie; moves continues jobs of
@@ -64,7 +65,7 @@ ifneq ($(MAKECMDGOALS),clean)
 include $(SETUP)
 endif
 $(SETUP): FORCE
-	@BACKS='$(BACKS)' scripts/setup.sh $@ $(if $(filter test-verbs-vm,$(MAKECMDGOALS)),vm,$(if $(filter test test-verbs test-pyverbs test-pgas verbs-cycles demo-verbs soak,$(MAKECMDGOALS)),test,$(if $(filter check lint format,$(MAKECMDGOALS)),lint)))
+	@BACKS='$(BACKS)' scripts/setup.sh $@ $(if $(filter test-vm test-verbs-vm,$(MAKECMDGOALS)),vm,$(if $(filter test test-verbs test-pyverbs test-pgas verbs-cycles demo-verbs soak,$(MAKECMDGOALS)),test,$(if $(filter check lint format,$(MAKECMDGOALS)),lint)))
 
 setup: $(SETUP)
 	@echo "setup: all is there; Go is $(GO)"
@@ -283,6 +284,11 @@ test: all faults examples soak-programs $(BENCH_PROGRAMS) $(C_TESTS) $(SOFT_PROV
 test-verbs-vm: all
 	GO=$(GO) scripts/test-verbs-vm.sh $(BUILD)
 
+# Above other kernels, with FSGSBASE and without.
+HOST_TESTS := $(filter $(OBJ)/capi/host/test/%,$(C_TESTS))
+test-vm: all faults examples $(HOST_TESTS)
+	GO=$(GO) scripts/test-vm.sh $(BUILD) $(abspath $(HOST_TESTS))
+
 # Programs on InfiniBand verbs, on an adapter in software; part of the tests.
 test-verbs: all faults $(SOFT_PROVIDER)
 	GO=$(GO) ONLY=./internal/e2e/verbs scripts/test.sh $(BUILD)
@@ -378,7 +384,7 @@ clean:
 
 .PHONY: all faults setup examples check lint analyze format generate clean FORCE
 .PHONY: demo demo-embed demo-levels demo-nodes demo-verbs
-.PHONY: test test-verbs test-verbs-vm test-pyverbs test-pgas verbs-cycles links crosswise matrix matrix-short moves one-mpi
+.PHONY: test test-vm test-verbs test-verbs-vm test-pyverbs test-pgas verbs-cycles links crosswise matrix matrix-short moves one-mpi
 .PHONY: bench soak soak-programs campaign fuzz
 .PHONY: install dist deb deb-test
 FORCE:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # setup.sh OUT [test|lint|vm]: installs what the build and the demo need and is not there, with "test", "lint" or
-# "vm" (make test-verbs-vm) also what only those need, and writes OUT, a piece of makefile that says which Go to use and for which
+# "vm" (make test-vm, make test-verbs-vm) also what only those need, and writes OUT, a piece of makefile that says which Go to use and for which
 # MPIs a back is compiled (scripts/mpis.sh).  When nothing is missing it does nothing, quickly: the Makefile calls
 # it on every run.
 #

@@ -8,6 +8,7 @@
 #include "program.h"
 #include "thread.h"
 
+#include <asm/hwcap2.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -200,7 +201,8 @@ uint64_t program_stack(const struct program *p, const char *exe, char **argv, ch
         {AT_EGID, getegid()},
         {AT_SECURE, 0},
         {AT_RANDOM, random},
-        {AT_HWCAP2, getauxval(AT_HWCAP2)},
+        // GS is ours, and the next machine may lack what this one has: who is to ask the kernel is told why not.
+        {AT_HWCAP2, getauxval(AT_HWCAP2) & ~(uint64_t)HWCAP2_FSGSBASE},
         {AT_EXECFN, execfn},
         {AT_PLATFORM, platform},
         {AT_MINSIGSTKSZ, getauxval(AT_MINSIGSTKSZ)},

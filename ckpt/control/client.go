@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	connectTimeout = 3 * time.Second // for one address
-	connectTries   = 5               // a job that is flooded by strangers drops some at random
+	connectTimeout   = 3 * time.Second  // for one address: nothing may be there
+	handshakeTimeout = 10 * time.Second // a job on a slow machine takes seconds; it waits as long (handshake.Guard)
+	connectTries     = 5                // a job that is flooded by strangers drops some at random
 )
 
 // Client asks the job at an address. Each call uses a new connection.
@@ -156,12 +157,12 @@ func (c *Client) connect(ctx context.Context) (*handshake.Conn, error) {
 }
 
 func dial(ctx context.Context, way string, me *handshake.Identity) (*handshake.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	var d net.Dialer
+	d := net.Dialer{Timeout: connectTimeout}
 	conn, err := d.DialContext(ctx, "tcp", way)
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
 	return handshake.Client(ctx, conn, hello(me), me, me.Public())
 }

@@ -402,6 +402,44 @@ func TestAnotherJobAtTheAddress(t *testing.T) {
 	}
 }
 
+// A job on a slow machine answers late: it is waited for, and does not take its operator for a stranger who has gone.
+func TestSlowAnswer(t *testing.T) {
+	t.Parallel()
+	s, _, _ := serve(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go relay(from, s.Address().Loopback, connectTimeout+500*time.Millisecond)
+		}
+	}()
+	a := s.Address()
+	a.Loopback = l.Addr().String()
+	if _, err := NewClient(a).Status(testContext(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// relay hands on what comes, and the answers late.
+func relay(from net.Conn, address string, late time.Duration) {
+	defer func() { _ = from.Close() }()
+	to, err := net.Dial("tcp", address)
+	if err != nil {
+		return
+	}
+	defer func() { _ = to.Close() }()
+	go func() { _, _ = io.Copy(to, from) }()
+	time.Sleep(late)
+	_, _ = io.Copy(from, to)
+}
+
 // The token of a libckpt of before TLS is told apart from a damaged one.
 func TestTokenOfAnotherVersion(t *testing.T) {
 	_, err := ParseAddress("n1", "x@127.0.0.1:4", strings.Repeat("ab", handshake.KeySize))

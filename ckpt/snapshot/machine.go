@@ -48,6 +48,8 @@ var irrelevant = map[string]bool{
 	"ida": true, "arat": true, "pln": true, "pts": true, "hwp": true, "acpi": true, "tm": true, "tm2": true,
 	"ht": true, "x2apic": true, "apic": true, "mtrr": true, "mce": true, "mca": true, "pat": true,
 	"smep": true, "smap": true, "umip": true, "pcid": true, "invpcid": true, "tsxldtrk": true,
+	// For kernels alone, or for programs of 16 and 32 bits. QEMU's emulated processor lacks the first.
+	"vme": true, "de": true, "pse": true, "pse36": true, "pge": true, "msr": true,
 	// A program that changes its bases itself could not be saved anyway, and the C library does not.
 	"fsgsbase": true,
 }

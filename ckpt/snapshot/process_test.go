@@ -403,6 +403,8 @@ func TestFlags(t *testing.T) {
 		{[]string{"avx2"}, []string{"avx2", "avx512f"}, nil},
 		// How the machine is run is of no interest to a program.
 		{[]string{"hypervisor", "ht", "vmx", "sse2"}, []string{"sse2"}, nil},
+		// Nor what none of 64 bits can use.
+		{[]string{"de", "fsgsbase", "msr", "pge", "pse", "pse36", "sse2", "vme"}, []string{"sse2"}, nil},
 	} {
 		if d := cmp.Diff(c.want, MissingFlags(c.saved, c.here)); d != "" {
 			t.Errorf("%q on %q: %s", c.saved, c.here, d)

@@ -44,16 +44,21 @@ func TestMain(m *testing.M) {
 	os.Exit(runTests(m))
 }
 
+// programsName names a folder for the programs, which are built there once and stay: where the tests are to run compiling may
+// take long (scripts/test-vm.sh).
+const programsName = "LIBCKPT_E2E_PROGRAMS"
+
 func runTests(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "ckpt-e2e-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+	dir := os.Getenv(programsName)
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "ckpt-e2e-"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
 	}
-	defer os.RemoveAll(dir)
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	if built, err = Build(ctx, dir); err != nil {
+	if err := buildOnce(dir); err != nil {
 		fmt.Fprintln(os.Stderr, "build the programs:", err)
 		return 1
 	}
@@ -62,6 +67,22 @@ func runTests(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	return status
+}
+
+// buildOnce compiles the programs into dir, unless all of them are there.
+func buildOnce(dir string) error {
+	there := filepath.Join(dir, "built")
+	if _, err := os.Stat(there); err == nil {
+		built, err = here(dir)
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	var err error
+	if built, err = Build(ctx, dir); err != nil {
+		return err
+	}
+	return os.WriteFile(there, nil, 0o644)
 }
 
 func fromEnv(t *testing.T, name string, v uint64) uint64 {
@@ -97,8 +118,14 @@ func needCommands(t *testing.T) {
 	}
 }
 
-// takes is what a program is to take by itself.
-const takes = 1500 * time.Millisecond
+// takes is what a program is to take by itself: where the processor is emulated, ckptctl, which runs each of its instructions once,
+// takes longer to begin than programs that compute in a loop.
+func takes() time.Duration {
+	if os.Getenv(slowName) != "" {
+		return 15 * time.Second
+	}
+	return 1500 * time.Millisecond
+}
 
 // work is the amount of a program's work: so much that it takes about that long here, between Short and Long.
 func work(t *testing.T, p Program) int {
@@ -108,7 +135,7 @@ func work(t *testing.T, p Program) int {
 	}
 	if _, ok := amounts[p.Name]; !ok {
 		least := onceWith(t, p, p.Short, t.TempDir())
-		amounts[p.Name] = min(p.Long, max(p.Short, int(float64(p.Short)*takes.Seconds()/least.Time.Seconds())))
+		amounts[p.Name] = min(p.Long, max(p.Short, int(float64(p.Short)*takes().Seconds()/least.Time.Seconds())))
 	}
 	return amounts[p.Name]
 }
@@ -143,7 +170,7 @@ func onceWith(t *testing.T, p Program, amount int, dir string, before ...string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Once(3*time.Minute, append(before, argv...)...); err != nil {
+	if err := r.Once(slowly(3*time.Minute), append(before, argv...)...); err != nil {
 		text, _ := os.ReadFile(r.Stderr)
 		t.Fatalf("%v\nstderr: %s", err, text)
 	}

@@ -17,11 +17,10 @@ import (
 	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
-const (
-	ranks = 4
-	// mpiLimit is what one run of the MPI example may take; ranks poll, and may be more than processors.
-	mpiLimit = 4 * time.Minute
-)
+const ranks = 4
+
+// mpiLimit is what one run of the MPI example may take; ranks poll, and may be more than processors.
+var mpiLimit = slowly(4 * time.Minute)
 
 // heat is the MPI example: a plate that saves itself every few steps.
 type heat struct {

@@ -133,14 +133,22 @@ func (b *Built) data(bytes int) (string, error) {
 	return path, nil
 }
 
-// Build compiles the programs into dir.
-func Build(ctx context.Context, dir string) (*Built, error) {
+// here says where everything is when the programs are in dir.
+func here(dir string) (*Built, error) {
 	_, file, _, ok := runtime.Caller(0)
 	if !ok {
 		return nil, fmt.Errorf("where this package lies is not known")
 	}
-	here := filepath.Dir(file)
-	b := &Built{Bin: dir, Src: filepath.Join(here, "programs"), Root: filepath.Dir(filepath.Dir(here)), Data: map[int]string{}}
+	own := filepath.Dir(file)
+	return &Built{Bin: dir, Src: filepath.Join(own, "programs"), Root: filepath.Dir(filepath.Dir(own)), Data: map[int]string{}}, nil
+}
+
+// Build compiles the programs into dir.
+func Build(ctx context.Context, dir string) (*Built, error) {
+	b, err := here(dir)
+	if err != nil {
+		return nil, err
+	}
 	c := []string{"gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread"}
 	join := func(parts ...[]string) []string {
 		var all []string

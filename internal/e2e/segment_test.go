@@ -53,6 +53,16 @@ func TestLowerHalfUsesGS(t *testing.T) {
 	}
 }
 
+// TestFSGSBASEIsHidden: a program is not told that it may write the bases itself: it would write over the lower half's GS, and go on
+// to do so on a machine that does not let it. What asks the kernel instead is emulated or refused.
+func TestFSGSBASEIsHidden(t *testing.T) {
+	needCommands(t)
+	out, err := exec.Command(built.CkptRun(), "--dir", filepath.Join(t.TempDir(), "ckpt"), "--", "/usr/bin/python3", "-c", "import ctypes; print(ctypes.CDLL(None).getauxval(26) & 2)").CombinedOutput()
+	if err != nil || string(out) != "0\n" {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 // TestEitherSegment: programs with threads, thread-local storage, signals and exceptions are saved where the
 // lower half uses GS and continue where FS is switched, and where the kernel alone can write it, in turn.
 func TestEitherSegment(t *testing.T) {
