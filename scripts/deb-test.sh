@@ -22,7 +22,10 @@ if [ ! -e "$root/.installed" ]; then
     [ -n "$mirror" ] || die "apt knows no mirror: apt-get update"
     rm -rf "$root"
     mkdir -p "$root"
-    debootstrap --variant=minbase --include=ca-certificates "$suite" "$root" "$mirror" >"$root.log" 2>&1 || die "debootstrap failed: $(tail -n 1 "$root.log")"
+    # A release newer than this machine's debootstrap is installed like unstable.
+    script=/usr/share/debootstrap/scripts
+    [ -e "$script/$suite" ] && script=$script/$suite || script=$script/sid
+    debootstrap --variant=minbase --include=ca-certificates "$suite" "$root" "$mirror" "$script" >"$root.log" 2>&1 || die "debootstrap failed: $(tail -n 1 "$root.log")"
     touch "$root/.installed"
 fi
 # The tests change this copy, not the Debian that is kept.
@@ -34,6 +37,8 @@ cp -a --reflink=auto "$root" "$copy"
 cp -L /etc/resolv.conf /etc/hosts "$copy/etc/"
 [ ! -e /etc/ssl/certs/ca-certificates.crt ] || cp -L /etc/ssl/certs/ca-certificates.crt "$copy/etc/ssl/certs/"
 cp -L /etc/apt/apt.conf.d/*proxy* "$copy/etc/apt/apt.conf.d/" 2>/dev/null || true
+# A mirror may keep testing as it was on some day, whose lists are not to be used for ever.
+echo 'Acquire::Check-Valid-Until "false";' >"$copy/etc/apt/apt.conf.d/90expired"
 
 rm -rf "$build/deb/test"
 # The mounts vanish with this namespace.

@@ -83,7 +83,8 @@ within() {
         if pivot_root . srv/outside 2>/dev/null; then umount -l /srv/outside; fi
         exec chroot . /usr/bin/env -i HOME=/srv LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive GOMODCACHE=/srv/go-mod GOCACHE=/srv/go-cache \
             PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"' \
-        bash "$root" "$go_root" "$go_mod" "$go_cache" "${LEND:-}" $(env | grep -E '^(GOPROXY|GOSUMDB|GONOSUMDB|https?_proxy|no_proxy)=' || true) "$@"
+        bash "$root" "$go_root" "$go_mod" "$go_cache" "${LEND:-}" $(env | grep -E '^(GOPROXY|GOSUMDB|GONOSUMDB|https?_proxy|no_proxy)=' || true) \
+        bash -c '"$@"; exit' bash "$@" # the first process there, a shell, waits for those that are left to it: scripts/nodes.sh
 }
 
 version() { within "$1" bash -c "dpkg-query -W -f '\${Version}' $2 2>/dev/null || echo none"; }

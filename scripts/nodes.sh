@@ -190,11 +190,25 @@ end_room() {
     die "processes of older nodes in $dir do not end: $found"
 }
 
+# The parent of what "on" runs is outside the room. When it is killed, its child is left to the first process out there, and the
+# kernel does not end the room before that one has waited for it.
+orphans_are_waited_for() {
+    local orphan
+    orphan=$(sh -c 'sleep 0 >/dev/null & echo $!')
+    for _ in {1..50}; do
+        [ -e "/proc/$orphan" ] || return 0
+        sleep 0.1
+    done
+    return 1
+}
+
 up() { # N OPTIONS
     local n=${1:-} prefix=node net='' ipv6=no eof=no keep=$top i
     [[ $n =~ ^[1-9][0-9]?$ ]] || die "\"$n\" is no number of nodes: from 1 to 99"
     shift
     [ "$(id -u)" = 0 ] || die "namespaces need root"
+    orphans_are_waited_for ||
+        die "the first process here does not wait for processes that are left to it: start the container with an init (docker run --init)"
     end_room
     rm -rf "$dir"/{nodes,proc,pid,up,hosts,prefix,keep,agent}
     mkdir -p "$dir/proc" "$dir/nodes/0"

@@ -156,7 +156,7 @@ static _Noreturn void resume_upper(struct thread *t) {
 // Continues a thread of an image: in the gate call in which it was held, or in upper code.
 static _Noreturn void go_on(struct thread *t) {
     t->state = T_RUNNING;
-    if (!fsgsbase && !t->upper_fs) t->upper_fs = t->lower_fs; // as in thread_run_main
+    if (!fsgsbase && !t->upper_fs) t->upper_fs = t->lower_fs; // as in run_main
     RAW2(SYS_prctl, PR_SET_NAME, t->comm);
     signals_requeue(t);
     if (t->in_gate) {
@@ -330,8 +330,9 @@ long thread_create(struct call *c) {
     return vtid;
 }
 
-_Noreturn void thread_run_main(uint64_t ip, uint64_t sp) {
-    struct thread *t = self();
+// The record is a parameter where sigsetjmp returns twice: gcc 16 takes what self() has inlined for a variable that is written
+// between the two.
+static _Noreturn void run_main(struct thread *t, uint64_t ip, uint64_t sp) {
     if (sigsetjmp(t->leave, 0) == 0) {
         t->lower_sp = GATE_STACK(__builtin_frame_address(0) - 4096);
         host.live = true;
@@ -345,8 +346,9 @@ _Noreturn void thread_run_main(uint64_t ip, uint64_t sp) {
     for (;;) RAW0(SYS_pause); // other threads go on; the process ends with the last one
 }
 
-_Noreturn void threads_continue(void) {
-    struct thread *t = self();
+_Noreturn void thread_run_main(uint64_t ip, uint64_t sp) { run_main(self(), ip, sp); }
+
+static _Noreturn void continue_all(struct thread *t) {
     if (sigsetjmp(t->leave, 0) == 0) {
         t->lower_sp = GATE_STACK(__builtin_frame_address(0) - 32768);
         lock(); // whoever stops the process from now on must wait for all threads
@@ -365,6 +367,8 @@ _Noreturn void threads_continue(void) {
     detach(t);
     for (;;) RAW0(SYS_pause);
 }
+
+_Noreturn void threads_continue(void) { continue_all(self()); }
 
 // ---- stop --------------------------------------------------------------------------------------
 

@@ -268,3 +268,17 @@ func TestNodesMove(t *testing.T) {
 		})
 	}
 }
+
+// A container whose first process does not wait for processes that are left to it: a room there may never end, once a command on
+// its nodes was killed, and nodes.sh says so at the start.
+func TestNodesWithoutInit(t *testing.T) {
+	needNodes(t)
+	// Python waits for the child that it has started, and for no other.
+	const first = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:], stdin=subprocess.DEVNULL))"
+	up := exec.Command("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "python3", "-c", first,
+		filepath.Join(built.Root, "scripts/nodes.sh"), "up", t.TempDir(), "1", "--until-eof")
+	said, err := up.CombinedOutput()
+	if err == nil || !strings.Contains(string(said), "start the container with an init") {
+		t.Errorf("nodes.sh up: %v: %s", err, said)
+	}
+}
