@@ -22,6 +22,13 @@ func (c *capture) asks(j *Job) (obstacle string, err error) {
 	if obstacle, err = attributes.GivenUp(threads, asked); obstacle != "" || err != nil {
 		return obstacle, err
 	}
+	rings, err := attributes.Rings(asked)
+	if err != nil {
+		return "", err
+	}
+	if rings > 0 {
+		return fmt.Sprintf("the program has %d contexts of asynchronous I/O (io_setup): they cannot be saved until it has ended them (io_destroy)", rings), nil
+	}
 	if asked&(attributes.Hidden|attributes.Advice|attributes.Locked) != 0 {
 		hidden, advice, err := snapshot.Advised()
 		if err != nil {

@@ -251,7 +251,7 @@ func (c *capture) describe(j *Job, segments [][]string, p *plugs, own *sysv.Here
 		return nil, err
 	}
 	if given != "" {
-		obstacles, c.lasting = append(obstacles, given), append(c.lasting, given)
+		obstacles = append(obstacles, given)
 	}
 	shared, held := j.signals.Segments().Save(c.regions, segments)
 	obstacles = append(obstacles, held...)

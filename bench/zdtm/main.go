@@ -29,12 +29,17 @@ func run() error {
 	static := flag.String("static", "", "folder of the programs, test/zdtm/static of a built checkout")
 	build := flag.String("build", "build", "the tree of make")
 	only := flag.String("only", ".", "programs whose names match this regular expression")
+	skip := flag.String("skip", "^$", "but not these")
 	limit := flag.Duration("each", 30*time.Second, "what a step of a program may take")
 	report := flag.String("report", "", "name of a table (.md) and of results (.json), which are written; results of programs that are not run are kept")
 	reasonFile := flag.String("reasons", "bench/zdtm/reasons.txt", "why programs do not pass, one a line")
 	revision := flag.String("revision", "", "the commit, for the table")
 	flag.Parse()
 	want, err := regexp.Compile(*only)
+	if err != nil {
+		return err
+	}
+	not, err := regexp.Compile(*skip)
 	if err != nil {
 		return err
 	}
@@ -67,7 +72,7 @@ func run() error {
 		}
 	}
 	for _, name := range slices.Sorted(keys(r.options)) {
-		if !want.MatchString(name) {
+		if !want.MatchString(name) || not.MatchString(name) {
 			continue
 		}
 		if all[name], err = r.all(name); err != nil {

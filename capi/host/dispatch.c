@@ -171,6 +171,7 @@ const struct trap traps[TRAPS] = {
     [SYS_perf_event_open] = PLAIN(sys_newfd),
     [SYS_userfaultfd] = PLAIN(sys_userfaultfd),
     [SYS_mq_open] = PLAIN(sys_newfd),
+    [SYS_io_setup] = PLAIN(sys_io_setup),
     [SYS_io_uring_setup] = PLAIN(sys_enosys),
     [SYS_readlink] = PLAIN(sys_readlink),
     [SYS_readlinkat] = PLAIN(sys_readlinkat),

@@ -184,6 +184,7 @@ EMULATION(sys_enosys);
 EMULATION(sys_set_robust_list);
 EMULATION(sys_get_robust_list);
 EMULATION(sys_rights);
+EMULATION(sys_io_setup);
 EMULATION(sys_passthrough);
 EMULATION(sys_clock_gettime);
 EMULATION(sys_clock_getres);

@@ -157,6 +157,7 @@ enum {
     CKPT_ASKED_ADVICE = 2,   // other advice on memory that a mapping keeps
     CKPT_ASKED_LOCKED = 8,   // that memory stays in memory
     CKPT_ASKED_RIGHTS = 32,  // other ids, groups or capabilities
+    CKPT_ASKED_AIO = 1024,   // a context of asynchronous I/O (io_setup)
     CKPT_ASKED_FILTER = 128, // a filter for its system calls
     CKPT_ASKED_BARRIERS = 4 | 16 | 64 | 256,
 };

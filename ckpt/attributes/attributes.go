@@ -19,11 +19,12 @@ type Asked uint32
 
 // Barriers are commands of membarrier by which a process registers, as the kernel numbers them.
 const (
-	Hidden   Asked = 1   // some memory is hidden from forks
-	Advice   Asked = 2   // other advice on memory that a mapping keeps
-	Locked   Asked = 8   // memory stays in memory
-	Rights   Asked = 32  // other ids, groups or capabilities
-	Filter   Asked = 128 // a filter for its system calls
+	Hidden   Asked = 1    // some memory is hidden from forks
+	Advice   Asked = 2    // other advice on memory that a mapping keeps
+	Locked   Asked = 8    // memory stays in memory
+	Rights   Asked = 32   // other ids, groups or capabilities
+	Filter   Asked = 128  // a filter for its system calls
+	AIO      Asked = 1024 // a context of asynchronous I/O
 	Barriers Asked = 4 | 16 | 64 | 256
 )
 

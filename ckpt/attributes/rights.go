@@ -47,6 +47,15 @@ func GivenUp(threads []ThreadID, asked Asked) (string, error) {
 	return "", nil
 }
 
+// Rings tells how many contexts of asynchronous I/O (io_setup) this process has: the kernel maps a ring for each.
+func Rings(asked Asked) (n int, err error) {
+	if asked&AIO == 0 {
+		return 0, nil
+	}
+	maps, err := os.ReadFile("/proc/self/maps")
+	return strings.Count(string(maps), " /[aio]"), err
+}
+
 func rightsOf(tid int) (map[string]string, error) {
 	f, err := os.Open(fmt.Sprintf("/proc/self/task/%d/status", tid))
 	if err != nil {

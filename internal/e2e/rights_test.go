@@ -11,7 +11,8 @@ import (
 	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
-// TestGivenUp: a program that has given up rights is not saved, as a restart would give them back; it runs on. One that has set what it
+// TestGivenUp: a program that has given up rights is not saved, as a restart would give them back, nor one that has what the
+// kernel keeps by address; it runs on. One that has set what it
 // had is saved.
 func TestGivenUp(t *testing.T) {
 	needCommands(t)
@@ -28,6 +29,7 @@ assert libc.syscall(317, 1, 0, ctypes.create_string_buffer(struct.pack("HxxxxxxP
 		{"groups", "os.setgroups([1, 2])", "has changed its groups"},
 		{"user", "os.setresuid(-1, -1, 1234)", "has changed its user ids"},
 		{"filter", filter, "has a filter for its system calls"},
+		{"aio", "import ctypes; assert ctypes.CDLL(None).syscall(206, 8, ctypes.byref(ctypes.c_long())) == 0", "has 1 contexts of asynchronous I/O"},
 		{"nothing", "os.setgroups(os.getgroups()); os.setuid(os.getuid())", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
