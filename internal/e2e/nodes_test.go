@@ -127,9 +127,11 @@ func (r *room) mpiexec(mpi string, perNode map[int]int, argv ...string) []string
 		}
 	}
 	agent := filepath.Join(r.dir, "agent")
+	// Open MPI 6 finds no two interfaces that reach each other by itself.
 	launch := map[string][]string{
-		"mpich":   {"mpiexec.mpich", "-launcher", "ssh", "-launcher-exec", agent, "-hosts"},
-		"openmpi": {"env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "mpiexec.openmpi", "--mca", "plm_rsh_agent", agent, "--mca", "mpi_yield_when_idle", "1", "--bind-to", "none", "--host"},
+		"mpich": {"mpiexec.mpich", "-launcher", "ssh", "-launcher-exec", agent, "-hosts"},
+		"openmpi": {"env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "mpiexec.openmpi", "--mca", "plm_rsh_agent", agent, "--mca", "mpi_yield_when_idle", "1", "--bind-to", "none",
+			"--mca", "btl_tcp_if_include", "eth0", "--host"},
 	}[mpi]
 	return r.on(0, append(append(launch, strings.Join(hosts, ","), "-n", strconv.Itoa(total)), argv...)...)
 }
