@@ -46,7 +46,7 @@ declare -A tests=(
 
 # What is compiled here: an emulated processor takes long for it.
 mkdir -p "$dir/programs" || exit 1
-rm -f "$dir/programs/built"
+[ -z "$(find internal/e2e/programs internal/e2e/programs.go -newer "$dir/programs/built" 2>&1)" ] || rm -f "$dir/programs/built"
 "$go" test -c -o "$dir/e2e.test" ./internal/e2e && "$go" test -c -o "$dir/threads.test" ./capi/back/test/threads &&
     (cd internal/e2e && LIBCKPT_E2E_PROGRAMS=$dir/programs exec "$dir/e2e.test" -test.run '^$' >/dev/null) || exit 1
 export LIBCKPT_BUILD=$build LIBCKPT_E2E_PROGRAMS=/run/tmp/programs LIBCKPT_E2E_SLOW=1 CKPT_E2E_CYCLES=${CKPT_E2E_CYCLES:-20}
