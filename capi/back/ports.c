@@ -276,7 +276,7 @@ int back_ports_open(int *lost, char *why, size_t bytes) {
 // ---- calls of the program ----
 
 // The MPI below may give a new port the name that the program has for another one, which was opened in a former run:
-// where process numbers come again, so do names of Open MPI.  Such a port is closed, after another one was opened.
+// MPICH makes it of an address and a small number.  Such a port is closed, after another one was opened.
 long back_Open_port(const long *a) {
     enum { TRIES = 64 };
     ARGS(Open_port) p = (const void *)a;

@@ -132,8 +132,17 @@ static void meet(void) {
     int peer = rank / 2;
     OK(MPI_Sendrecv(&v, 1, MPI_INT, peer, 1, &got, 1, MPI_INT, peer, 1, other, MPI_STATUS_IGNORE));
     CHECK(got == rank - half + !half);
-    OK(MPI_Barrier(other));
+    // The two ends are strangers, though they are of one job, also in what is made from it.
+    MPI_Comm both;
+    int sum = 1;
+    OK(MPI_Intercomm_merge(other, half, &both));
+    OK(MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_INT, MPI_SUM, both));
+    CHECK(sum == size);
+    checkpoint("MPI_Comm_accept");
     OK(MPI_Comm_disconnect(&other));
+    checkpoint("MPI_Comm_accept");
+    OK(MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_INT, MPI_SUM, both));
+    OK(MPI_Comm_disconnect(&both));
     OK(MPI_Comm_free(&mine));
     if (rank == 0) OK(MPI_Close_port(port));
 }
