@@ -59,7 +59,7 @@ var commandOf = regexp.MustCompile(`(?m)^\./(\S+) --pidfile=\S+ --outfile=\S+(.*
 // list finds the programs that are built, and their options.
 func list(static string) (map[string][]string, error) {
 	all := map[string][]string{}
-	text, err := exec.Command("make", "-C", static, "-n", "-B", "--no-print-directory", "start").Output()
+	text, err := exec.Command("make", "-C", static, "-n", "-k", "--no-print-directory", "start").Output()
 	if err != nil && len(text) == 0 {
 		return nil, fmt.Errorf("make -n start in %s: %w", static, err)
 	}
