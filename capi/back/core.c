@@ -320,10 +320,11 @@ static int open_ports(ckpt_error *error) {
     int lost, rc = back_ports_open(&lost, why, sizeof why);
     if (rc != 0) snprintf(error->message, sizeof error->message, "%s", back_failure(NULL));
     if (rc == 0 && lost > 0)
-        fprintf(stderr,
-                "libckpt: rank %d: %d port%s of MPI_Open_port could not be opened again by %s; calls that need "
-                "%s are the error MPI_ERR_PORT, and names that lead there are not published: %s\n",
-                back.rank, lost, lost == 1 ? "" : "s", BACK_NAME, lost == 1 ? "it" : "them", why);
+        fprintf(
+            stderr,
+            "libckpt: rank %d: %d port%s of MPI_Open_port could not be opened again by %s; calls that need "
+            "%s are the error MPI_ERR_PORT, and names that lead there are not published: %s\n",
+            back.rank, lost, lost == 1 ? "" : "s", BACK_NAME, lost == 1 ? "it" : "them", why);
     return rc;
 }
 

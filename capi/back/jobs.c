@@ -188,13 +188,9 @@ static long met(const long *a, const char *call, meet_fn *meet) {
     return end(rc, comm, p->comm, p->newcomm);
 }
 
-long back_Comm_accept(const long *a) {
-    return met(a, "MPI_Comm_accept", MPI_Comm_accept);
-}
+long back_Comm_accept(const long *a) { return met(a, "MPI_Comm_accept", MPI_Comm_accept); }
 
-long back_Comm_connect(const long *a) {
-    return met(a, "MPI_Comm_connect", MPI_Comm_connect);
-}
+long back_Comm_connect(const long *a) { return met(a, "MPI_Comm_connect", MPI_Comm_connect); }
 
 long back_Comm_join(const long *a) {
     ARGS(Comm_join) p = (const void *)a;

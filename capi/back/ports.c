@@ -77,7 +77,8 @@ static int made(const char *name, const char *info) {
         if (n > 0) memcpy(p->info, info, n);
         describe(&w, p);
         if (!w.failed)
-            p->vid = ckpt_vid_new(back.job, CKPT_KIND_PORT, (uint64_t)(uintptr_t)p, w.word, 4 * w.n, NULL, 0, 0);
+            p->vid =
+                ckpt_vid_new(back.job, CKPT_KIND_PORT, (uint64_t)(uintptr_t)p, w.word, 4 * w.n, NULL, 0, 0);
     }
     free(w.word);
     if (p->vid == CKPT_VID_NONE) {
@@ -205,7 +206,8 @@ static char *mine(int *bytes, int *lost, char *why, size_t room) {
     size_t n = 1;
     *lost = 0;
     for (const struct port *p = own; p != NULL; p = p->next)
-        n += strlen(p->said) + strlen(p->before) + (p->now ? strlen(p->now) : sizeof lead + strlen(p->why)) + 4;
+        n += strlen(p->said) + strlen(p->before) + (p->now ? strlen(p->now) : sizeof lead + strlen(p->why)) +
+             4;
     char *all = n <= INT_MAX ? malloc(n) : NULL, *at = all;
     for (const struct port *p = own; all != NULL && p != NULL; p = p->next) {
         at = put_text(at, p->said);

@@ -37,7 +37,7 @@ enum back_lock {
     LOCK_EVERYONE, // comm.c: back.everyone
     LOCK_OUTSIDE,  // outside.c: the list
     LOCK_WINDOWS,  // window.c: attached memory
-    LOCK_PORTS,   // ports.c: the list of this rank's
+    LOCK_PORTS,    // ports.c: the list of this rank's
     LOCK_NAMES,   // names.c: the list; no thread that has it is held for a checkpoint: image and server agree
     LOCK_ERRORS,  // error.c: codes of the real MPI
     LOCK_RESERVE, // reserve.c: pieces of memory

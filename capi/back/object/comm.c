@@ -393,9 +393,10 @@ long back_keep_promise(ckpt_vid parent, ckpt_vid vid) {
     struct writer w = {0};
     int rc = facts_of(like, parent, &f);
     if (rc == MPI_SUCCESS) rc = describe(&w, like, &f, identity, 0);
-    if (rc == MPI_SUCCESS && (ckpt_vid_describe(back.job, vid, w.word, 4 * w.n, NULL, 0) != 0 ||
-                              reach(back.job, vid, &f, identity) != 0 ||
-                              (outsiders(&f) && back_reaches_outside(vid, parent, f.local.world, f.local.n) != 0)))
+    if (rc == MPI_SUCCESS &&
+        (ckpt_vid_describe(back.job, vid, w.word, 4 * w.n, NULL, 0) != 0 ||
+         reach(back.job, vid, &f, identity) != 0 ||
+         (outsiders(&f) && back_reaches_outside(vid, parent, f.local.world, f.local.n) != 0)))
         rc = MPI_ERR_NO_MEM;
     free(w.word);
     facts_free(&f);

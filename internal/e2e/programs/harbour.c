@@ -17,10 +17,10 @@
 
 static int rank;
 
-#define OK(call)                                                                                             \
-    do {                                                                                                     \
-        int rc_ = (call);                                                                                    \
-        if (rc_ != MPI_SUCCESS) fail(#call, rc_);                                                            \
+#define OK(call)                                  \
+    do {                                          \
+        int rc_ = (call);                         \
+        if (rc_ != MPI_SUCCESS) fail(#call, rc_); \
     } while (0)
 
 static void fail(const char *call, int rc) {
@@ -78,10 +78,12 @@ static void meet(int round) {
         OK(MPI_Comm_rank(group, &me));
         if (me == root && MPI_Lookup_name(name[door], MPI_INFO_NULL, found) == MPI_SUCCESS) {
             looked_up = 1;
-            if (strcmp(found, port[door]) != 0) printf("%s is \"%s\", was \"%s\"\n", name[door], found, port[door]);
+            if (strcmp(found, port[door]) != 0)
+                printf("%s is \"%s\", was \"%s\"\n", name[door], found, port[door]);
         }
         // The name counts on the root only.
-        if (!is_lost(MPI_Comm_connect(me == root ? port[door] : NULL, MPI_INFO_NULL, root, group, &other), "connect"))
+        if (!is_lost(MPI_Comm_connect(me == root ? port[door] : NULL, MPI_INFO_NULL, root, group, &other),
+                     "connect"))
             talk(other, 100 * round + rank, "connected");
         if (me == root) printf("round %d: %s\n", round, looked_up ? "looked up" : "no such name");
         fflush(stdout);
@@ -149,11 +151,13 @@ int main(int argc, char **argv) {
         char found[MPI_MAX_PORT_NAME];
         if (rank == d) OK(MPI_Unpublish_name(name[d], MPI_INFO_NULL, port[d]));
         OK(MPI_Barrier(MPI_COMM_WORLD));
-        if (MPI_Lookup_name(name[d], MPI_INFO_NULL, found) == MPI_SUCCESS) printf("%s is still there\n", name[d]);
+        if (MPI_Lookup_name(name[d], MPI_INFO_NULL, found) == MPI_SUCCESS)
+            printf("%s is still there\n", name[d]);
         if (rank == opener[d]) { // a new one is no other's
             char fresh[MPI_MAX_PORT_NAME];
             if (MPI_Open_port(MPI_INFO_NULL, fresh) == MPI_SUCCESS) {
-                if (strcmp(fresh, port[0]) == 0 || strcmp(fresh, port[1]) == 0) printf("a port was given twice\n");
+                if (strcmp(fresh, port[0]) == 0 || strcmp(fresh, port[1]) == 0)
+                    printf("a port was given twice\n");
                 OK(MPI_Close_port(fresh));
             }
             OK(MPI_Close_port(port[d]));
