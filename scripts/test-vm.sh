@@ -39,8 +39,8 @@ declare -A tests=(
     [mpi-threads]='TestAnyMoment TestOutsideMPI'
     [crosswise]=crosswise
     [moves]=moves
-    [newer]='TestLowerHalfUsesGS TestLateLibrary TestSpawnedBelow TestUnderCkptrun TestMPIChain'
-    [newer-without]='TestLowerHalfUsesGS TestLateLibrary TestSpawnedBelow'
+    [newer]="$segments TestMPIChain"
+    [newer-without]=$segments
 )
 . scripts/vm-parts.sh
 
