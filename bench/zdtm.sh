@@ -7,7 +7,7 @@
 # clone of CRIU's repository, in which this script builds the programs, as they are but for their start (bench/programs/hold.c),
 # with what of libaio, libcap, libnl is there. What cannot be built, or does not pass natively, is named and not compared.
 #
-#   bench/zdtm.sh criu                     all, about an hour
+#   bench/zdtm.sh criu                     all, an hour or two
 #   bench/zdtm.sh criu -only '^timer'      some; the table keeps the others
 #
 # Some mount, make cgroups, networks and rules of firewalls: they run as root in namespaces of their own (mounts, networks, IPC,

@@ -33,6 +33,7 @@ func run() error {
 	limit := flag.Duration("each", 30*time.Second, "what a step of a program may take")
 	report := flag.String("report", "", "name of a table (.md) and of results (.json), which are written; results of programs that are not run are kept")
 	reasonFile := flag.String("reasons", "bench/zdtm/reasons.txt", "why programs do not pass, one a line")
+	note := flag.String("note", "", "a sentence for the head of the table")
 	revision := flag.String("revision", "", "the commit, for the table")
 	flag.Parse()
 	want, err := regexp.Compile(*only)
@@ -93,6 +94,9 @@ func run() error {
 	}
 	head := fmt.Sprintf("Written by `bench/zdtm.sh` on %s, last with commit %s. What of the suite needs namespaces of its own, hardware or daemons "+
 		"does not pass natively here.", time.Now().UTC().Format(time.DateOnly), *revision)
+	if *note != "" {
+		head += " " + *note
+	}
 	return os.WriteFile(*report+".md", []byte(table(all, reasons, head)), 0o644)
 }
 
