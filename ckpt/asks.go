@@ -16,41 +16,41 @@ import (
 
 // asks notes what the program has asked the kernel for, or says why that keeps it from being saved. The list of mappings with their flags takes the kernel longer than the one
 // without, and is read where the program may have given advice only.
-func (c *capture) asks(j *Job) (obstacle string, err error) {
+func (c *capture) asks(j *Job) (obstacle string, lasting bool, err error) {
 	asked := j.host.Asked(0)
 	threads := j.host.Threads()
 	if obstacle, err = attributes.GivenUp(threads, asked); obstacle != "" || err != nil {
-		return obstacle, err
+		return obstacle, true, err // nothing gives rights back
 	}
 	rings, err := attributes.Rings(asked)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	if rings > 0 {
-		return fmt.Sprintf("the program has %d contexts of asynchronous I/O (io_setup): they cannot be saved until it has ended them (io_destroy)", rings), nil
+		return fmt.Sprintf("the program has %d contexts of asynchronous I/O (io_setup): they cannot be saved until it has ended them (io_destroy)", rings), false, nil
 	}
 	if asked&(attributes.Hidden|attributes.Advice|attributes.Locked) != 0 {
 		hidden, advice, err := snapshot.Advised()
 		if err != nil {
-			return "", err
+			return "", false, err
 		}
 		c.hidden = hidden
 		if err := c.note(sectionForks, hidden, len(hidden)); err != nil {
-			return "", err
+			return "", false, err
 		}
 		if err := c.note(sectionAdvice, advice, len(advice)); err != nil {
-			return "", err
+			return "", false, err
 		}
 	}
 	state, err := j.began.Read(threads, asked)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	b, err := state.Encode()
 	if err == nil && b != nil {
 		c.sections = append(c.sections, image.Section{Name: attributes.Section, Data: b})
 	}
-	return "", err
+	return "", false, err
 }
 
 // note adds a section where it says something.

@@ -246,12 +246,15 @@ func (c *capture) describe(j *Job, segments [][]string, p *plugs, own *sysv.Here
 		}
 		c.sections = append(c.sections, list...)
 	}
-	given, err := c.asks(j)
+	given, lasting, err := c.asks(j)
 	if err != nil {
 		return nil, err
 	}
 	if given != "" {
 		obstacles = append(obstacles, given)
+		if lasting {
+			c.lasting = append(c.lasting, given)
+		}
 	}
 	shared, held := j.signals.Segments().Save(c.regions, segments)
 	obstacles = append(obstacles, held...)
