@@ -22,6 +22,7 @@ import (
 	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/control"
 	"github.com/libckpt/libckpt/ckpt/store"
+	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
 // playedJob stands for the job in the process of rank 0. What is tested here is ckptctl.
@@ -426,6 +427,7 @@ func TestWatchInLinesPrintsChanges(t *testing.T) {
 func openTerminal(t *testing.T) (tty *os.File, shown func() string) {
 	t.Helper()
 	t.Setenv("TERM", "xterm")
+	needmpi.Terminals(t)
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -3,9 +3,12 @@
 package needmpi
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 )
 
@@ -34,6 +37,19 @@ func Skip(t testing.TB, lack, why string) {
 	t.Helper()
 	note(lack, t.Name())
 	t.Skip(why)
+}
+
+// Terminals skips a test where no pseudo-terminals can be made, as where nothing is mounted on /dev/pts: for example in a
+// chroot. Any other reason is the test's own to see.
+func Terminals(t testing.TB) {
+	t.Helper()
+	f, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	switch {
+	case err == nil:
+		_ = f.Close()
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO), errors.Is(err, syscall.EIO):
+		Skip(t, "no pseudo-terminals", fmt.Sprintf("no pseudo-terminals here (%v): mount a devpts on /dev/pts", err))
+	}
 }
 
 // note adds a test to the list for people.
