@@ -16,11 +16,19 @@ void back_progress(void) {
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, back.control, &flag, MPI_STATUS_IGNORE);
 }
 
-// In MPI_Finalize a rank may wait for the others as long as they compute, and they need the processor.  So
-// after some turns the rank sleeps between turns, as Open MPI does there.
+// In MPI_Finalize a rank may wait for the others as long as they compute, and they need the processor: MPI itself
+// mostly sleeps there.  So after some turns the rank sleeps between turns, ever longer: each turn asks libckpt, which
+// wakes threads of Go's, and six ranks that wait so for 100 us a turn take two processors from those that compute.
 static void rest(unsigned turn) {
-    const struct timespec pause = {0, 100000};
-    if (turn > 20 * BACK_SPIN) nanosleep(&pause, NULL);
+    enum { FIRST = 100000, GROWTH = 16, LONGEST = 5000000 }; // ns; a part of the pause that each turn adds
+    static _Thread_local long pause;
+    if (turn < 20 * BACK_SPIN) {
+        pause = FIRST;
+        return;
+    }
+    nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
+    pause += pause / GROWTH;
+    if (pause > LONGEST) pause = LONGEST;
 }
 
 void clocked_await(ckpt_vid comm, uint64_t k, int mode, int answer) {

@@ -17,29 +17,12 @@ enum { OPS = 16384, TRAMPOLINE_BYTES = 16 };
 
 static struct user { void *function, *thunk; /* upper half; NULL: free */ } users[OPS];
 
-// The virtual id of the datatype in a reduction.  The last one is remembered: a reduction calls its operation
-// many times with the same datatype.
-static ckpt_vid type_vid(MPI_Datatype type) {
-    static _Thread_local struct {
-        MPI_Datatype type;
-        ckpt_vid vid;
-        uint32_t generation;
-    } last;
-    const ckpt_slot *s = back_slot(CKPT_KIND_DATATYPE, last.vid);
-    if (last.vid != 0 && last.type == type && s->generation == last.generation && s->real == TO_REAL(type))
-        return last.vid;
-    last.vid = fresh_find(type);
-    last.type = type;
-    last.generation = back_slot(CKPT_KIND_DATATYPE, last.vid)->generation;
-    return last.vid;
-}
-
 // Called by trampoline i.
 __attribute__((used, visibility("hidden"))) void back_user_op(void *in, void *inout, int *len,
                                                               MPI_Datatype *type, int i);
 
 void back_user_op(void *in, void *inout, int *len, MPI_Datatype *type, int i) {
-    const long args[6] = {(long)in, (long)inout, (long)len, (long)type_vid(*type), (long)users[i].function};
+    const long args[6] = {(long)in, (long)inout, (long)len, (long)fresh_find(*type), (long)users[i].function};
     ckpt_upcall(back.job, users[i].thunk, args);
 }
 

@@ -14,6 +14,8 @@ enum {
     RESERVE = 128, // ids asked for at a time
     MANY = 4096,   // telling of more would be felt when an image is made (1 us each)
     DEEPEST = 64,  // levels of fresh datatypes that are made of fresh ones
+    NEWEST = 16,   // fresh datatypes that are looked at for a handle
+    KNOWN = 64,    // handles whose ids a thread remembers; a power of two
     HEAD = 5       // words of a descriptor before its contents: version, combiner, three counts
 };
 
@@ -295,8 +297,42 @@ void *fresh_descriptor(ckpt_vid vid, size_t *bytes) {
     return copy;
 }
 
+static int is_id_of(ckpt_vid vid, uint32_t generation, uint64_t real) {
+    return back_same(CKPT_KIND_DATATYPE, vid, generation) && back_slot(CKPT_KIND_DATATYPE, vid)->real == real;
+}
+
+// The newest of the fresh ones: a program makes a datatype, uses it, and frees it.
+static ckpt_vid find_fresh(uint64_t real) {
+    ckpt_vid found = CKPT_VID_NONE;
+    lock();
+    int looked = 0;
+    for (const struct fresh *f = list.prev; f != &list && looked < NEWEST; f = f->prev, looked++) {
+        if (!f->live || slot_of(f->vid)->real != real) continue;
+        found = f->vid;
+        break;
+    }
+    unlock();
+    return found;
+}
+
+// Operations of the program's own and MPI_Type_match_size ask so in inner loops, for few datatypes.  A call of
+// libckpt takes 2 us and wakes a thread of Go's, which takes the processor from the ranks.
 ckpt_vid fresh_find(MPI_Datatype type) {
-    ckpt_vid vid = ckpt_vid_find(back.job, CKPT_KIND_DATATYPE, TO_REAL(type));
-    if (vid != CKPT_VID_NONE || fresh_tell() != 0) return vid;
-    return ckpt_vid_find(back.job, CKPT_KIND_DATATYPE, TO_REAL(type));
+    static _Thread_local struct {
+        uint64_t real;
+        ckpt_vid vid;
+        uint32_t generation;
+    } known[KNOWN];
+    uint64_t real = TO_REAL(type);
+    size_t i = (real * 0x9e3779b97f4a7c15) >> 32 & (KNOWN - 1);
+    if (known[i].vid != CKPT_VID_NONE && known[i].real == real &&
+        is_id_of(known[i].vid, known[i].generation, real))
+        return known[i].vid;
+    ckpt_vid vid = find_fresh(real);
+    if (vid == CKPT_VID_NONE) vid = ckpt_vid_find(back.job, CKPT_KIND_DATATYPE, real);
+    if (vid == CKPT_VID_NONE && fresh_tell() == 0) vid = ckpt_vid_find(back.job, CKPT_KIND_DATATYPE, real);
+    known[i].real = real;
+    known[i].vid = vid;
+    known[i].generation = back_slot(CKPT_KIND_DATATYPE, vid)->generation;
+    return vid;
 }

@@ -4,10 +4,45 @@
 //
 // A thread that waits is held where it is: after a restart its call is issued again with the same
 // arguments.
+#define _GNU_SOURCE // RUSAGE_THREAD
+#include <sched.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include "back/impl/lock.h"
 #include "back/request/wait.h"
+
+// How often the kernel gave this thread's processor to another while the thread could have gone on.
+static long taken(void) {
+    struct rusage r;
+    return getrusage(RUSAGE_THREAD, &r) == 0 ? r.ru_nivcsw : -1;
+}
+
+// A yield that nobody takes is a system call in vain, longer than a turn: with a processor for each rank, half of
+// a wait would be spent in the kernel, and what arrives meanwhile be seen later.  The kernel's count of switches
+// tells whether anybody took it; time does not, as a switch to and fro may be as short as a slow system call.
+void back_yield(void) {
+    enum { ASK = 32, FEW = 4, LONGEST = 1023 }; // yields until the count is read; turns between two yields
+    static _Thread_local unsigned between, left, yields;
+    static _Thread_local long before;
+    if (left > 0) {
+        left--;
+        return;
+    }
+    sched_yield();
+    if (between == 0 && ++yields < ASK) return;
+    yields = 0;
+    long now = taken(), since = now - before;
+    before = now;
+    if (now < 0)
+        between = 0;
+    else if (since >
+             (between == 0 ? FEW : 0)) // one switch may be the end of a time slice: less often, step by step
+        between /= 4;
+    else if (between < LONGEST)
+        between = 2 * between + 1;
+    left = between;
+}
 
 int back_turn(unsigned turn) {
     back_breathe(turn);

@@ -5,7 +5,6 @@
 #define CKPT_BACK_WAIT_H
 
 #include <sys/queue.h>
-#include <sched.h>
 
 #include "back/request/request.h"
 
@@ -50,11 +49,14 @@ static inline void back_over(unsigned turn, struct back_waiting *w) {
 }
 int back_list_waiting(void *ctx, ckpt_waiting *list, int max);
 
+// Lets others have the processor, as often as others take it: at every turn, or at one of 1024 (50 to 300 us).
+void back_yield(void);
+
 // Spin for a while, then let others have the processor: MPI's own loops would not, and with more
 // ranks than processors that costs a time slice each.
 static inline void back_breathe(unsigned turn) {
     back_look();
-    if (turn > BACK_SPIN) sched_yield();
+    if (turn > BACK_SPIN) back_yield();
 }
 
 // Completes *request, giving the rest of the process a turn.  The thread is never held here.
