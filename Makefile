@@ -65,7 +65,7 @@ ifneq ($(MAKECMDGOALS),clean)
 include $(SETUP)
 endif
 $(SETUP): FORCE
-	@BACKS='$(BACKS)' scripts/setup.sh $@ $(if $(filter test-vm test-verbs-vm,$(MAKECMDGOALS)),vm,$(if $(filter test test-verbs test-pyverbs test-pgas verbs-cycles demo-verbs soak,$(MAKECMDGOALS)),test,$(if $(filter check lint format,$(MAKECMDGOALS)),lint)))
+	@BACKS='$(BACKS)' scripts/setup.sh $@ $(if $(filter test-vm test-verbs-vm,$(MAKECMDGOALS)),vm,$(if $(filter test test-verbs test-pyverbs test-pgas verbs-cycles demo-verbs soak,$(MAKECMDGOALS)),test,$(if $(filter bench,$(MAKECMDGOALS)),bench,$(if $(filter check lint format,$(MAKECMDGOALS)),lint))))
 
 setup: $(SETUP)
 	@echo "setup: all is there; Go is $(GO)"

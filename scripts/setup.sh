@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# setup.sh OUT [test|lint|vm]: installs what the build and the demo need and is not there, with "test", "lint" or
-# "vm" (make test-vm, make test-verbs-vm) also what only those need, and writes OUT, a piece of makefile that says which Go to use and for which
-# MPIs a back is compiled (scripts/mpis.sh).  When nothing is missing it does nothing, quickly: the Makefile calls
+# setup.sh OUT [test|bench|lint|vm]: installs what the build and the demo need and is not there, with "test", "bench",
+# "lint" or "vm" (make test-vm, make test-verbs-vm) also what only those need, and writes OUT, a piece of makefile that
+# says which Go to use and for which MPIs a back is compiled (scripts/mpis.sh).  When nothing is missing it does nothing, quickly: the Makefile calls
 # it on every run.
 #
 # With LIBCKPT_SETUP=look it installs and fetches nothing, and looks only for what compiling needs: where a package is
@@ -92,6 +92,9 @@ forky) python=3.14 ;;
 esac
 [ -z "$python" ] || tested+="libpython$python-testsuite: /usr/lib/python$python/test/test_select.py
 "
+measured='
+elk-lapw: elk-lapw
+'
 linted='
 clang-format: clang-format
 '
@@ -116,9 +119,10 @@ if [ -z "${BACKS-}" ] && [ -z "$(here_are)" ] && ! command -v mpicc >/dev/null; 
 fi
 optional=
 case ${2:-} in
-test)
+test | bench)
     optional=$tested
     for m in $(here_are); do optional+=${tested_with[$m]}; done
+    [ "$2" = test ] || optional+=$measured
     ;;
 lint) needs+=$linted ;;
 vm) needs+=$virtual ;;

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
@@ -54,7 +55,8 @@ type Clock struct {
 	starts   []DeferredStart     // asked for, not done yet
 	nudging  bool                // Events.Deferred runs
 	outbox   []outgoing
-	wake     chan struct{} // the outbox has something
+	wake     chan struct{} // the outbox has something that shall be sent now
+	lingers  bool          // it has something that may linger, and a timer will wake who sends
 	meetings map[uint64]*meeting
 	ticket   uint64 // of the last meeting
 }
@@ -252,9 +254,36 @@ func (w *Clock) setPending() {
 	w.tables.SetPending(v)
 }
 
-// sendLocked sends to a rank of another process.
+// linger is how long messages that nobody waits for are gathered. A program may make and free communicators in its inner
+// loop; a message for each would wake threads of Go's on both sides, which take the processor from the ranks.
+const linger = 10 * time.Millisecond
+
+// sendLocked sends to a rank of another process, at once.
 func (w *Clock) sendLocked(from *task, to int32, kind uint16, payload []byte) {
+	w.putLocked(from, to, kind, payload)
+	w.wakeLocked()
+}
+
+// sendLaterLocked sends within the time to linger, in order with all else.
+func (w *Clock) sendLaterLocked(from *task, to int32, kind uint16, payload []byte) {
+	w.putLocked(from, to, kind, payload)
+	if w.lingers {
+		return
+	}
+	w.lingers = true
+	time.AfterFunc(linger, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.lingers = false
+		w.wakeLocked()
+	})
+}
+
+func (w *Clock) putLocked(from *task, to int32, kind uint16, payload []byte) {
 	w.outbox = append(w.outbox, outgoing{w.places.Process(int(to)), kind, appendEnvelope(from.rank, int(to), payload)})
+}
+
+func (w *Clock) wakeLocked() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
@@ -268,7 +297,11 @@ func (w *Clock) act(t *task, a collclock.Action) {
 			w.local = append(w.local, passed{to, collclock.Received{From: int32(t.rank), Message: a.Message}})
 			return
 		}
-		w.sendLocked(t, a.To, w.kinds.Clock, collclock.AppendMessage(nil, a.Message))
+		send := w.sendLocked
+		if k := a.Message.Kind; k == collclock.MsgFree || k == collclock.MsgDrop { // of no epoch
+			send = w.sendLaterLocked
+		}
+		send(t, a.To, w.kinds.Clock, collclock.AppendMessage(nil, a.Message))
 	case collclock.Raise:
 		w.raise(t, a.Epoch)
 	case collclock.Permit:

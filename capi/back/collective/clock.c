@@ -20,9 +20,9 @@ void back_progress(void) {
 // mostly sleeps there.  So after some turns the rank sleeps between turns, ever longer: each turn asks libckpt, which
 // wakes threads of Go's, and six ranks that wait so for 100 us a turn take two processors from those that compute.
 static void rest(unsigned turn) {
-    enum { FIRST = 100000, GROWTH = 16, LONGEST = 5000000 }; // ns; a part of the pause that each turn adds
+    enum { TURNS = 20, FIRST = 20000, GROWTH = 16, LONGEST = 5000000 }; // of ns; a part that each turn adds
     static _Thread_local long pause;
-    if (turn < 20 * BACK_SPIN) {
+    if (turn < BACK_SPIN + TURNS) {
         pause = FIRST;
         return;
     }
