@@ -177,14 +177,11 @@ func top(ctx context.Context, dir string, o topOptions, stdout, stderr io.Writer
 		}
 		targets = append(targets, t)
 	}
-	calls, err := tap.WatchCalls(targets, !o.mpiOnly)
+	calls, err := tap.WatchCalls(targets, !o.mpiOnly, ownThreads("/proc", ranks))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = calls.Close() }()
-	if err := calls.Ignore(ownThreads("/proc", ranks)); err != nil {
-		return err
-	}
 	if len(elsewhere) > 0 {
 		_, _ = fmt.Fprintf(stderr, "ckptctl: ranks %s run on other hosts, and are not seen from here\n", ranksText(elsewhere))
 	}

@@ -42,8 +42,8 @@ type Calls struct {
 	functions                          []string // by cookie
 }
 
-// WatchCalls begins to count. systemCalls: the calls of the kernel, too.
-func WatchCalls(targets []Target, systemCalls bool) (_ *Calls, err error) {
+// WatchCalls begins to count. systemCalls: the calls of the kernel, too, but for those of the threads to be ignored.
+func WatchCalls(targets []Target, systemCalls bool, ignored []int) (_ *Calls, err error) {
 	if err := Allowed(); err != nil {
 		return nil, err
 	}
@@ -72,6 +72,10 @@ func WatchCalls(targets []Target, systemCalls bool) (_ *Calls, err error) {
 		if *m.at, err = ebpf.NewMap(&m.spec); err != nil {
 			return nil, explain("making an eBPF map", err)
 		}
+	}
+	// Before the first call is seen: attaching takes a while.
+	if err := c.Ignore(ignored); err != nil {
+		return nil, err
 	}
 	if err := c.watchFunctions(targets); err != nil {
 		return nil, err

@@ -138,7 +138,7 @@ func TestCalls(t *testing.T) {
 		t.Errorf("above all: %v", err)
 	}
 	functions["MPI_Absent"] = "absent"
-	c, err := WatchCalls([]Target{{p.Process.Pid, path, functions}}, true)
+	c, err := WatchCalls([]Target{{p.Process.Pid, path, functions}}, true, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,6 +185,25 @@ func TestCalls(t *testing.T) {
 	p.do(t, 10, 1) // it runs on as before
 }
 
+// TestCallsIgnoredFirst: threads that are ignored from the first are so while the probes are being attached.
+func TestCallsIgnoredFirst(t *testing.T) {
+	needPrivilege(t)
+	p := startChild(t)
+	pid := p.Process.Pid
+	c, err := WatchCalls([]Target{{pid, p.path, map[string]string{"MPI_Quick": "MPI_Quick"}}}, true, []int{pid})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	p.do(t, 10, 0)
+	if n := sumOf(t, c, pid, "MPI_Quick").Calls; n != 10 {
+		t.Errorf("%d calls of the library", n)
+	}
+	if n := sumOf(t, c, pid, "getppid").Calls; n != 0 {
+		t.Errorf("%d system calls of a thread that is ignored", n)
+	}
+}
+
 // A process that is gone, a file that is no library.
 func TestCallsRefused(t *testing.T) {
 	needPrivilege(t)
@@ -201,14 +220,14 @@ func TestCallsRefused(t *testing.T) {
 		{Target{pid, t.TempDir(), quick}, "directory"},
 		{Target{pid, "/lib64/ld-linux-x86-64.so.2", quick}, "none of the functions"},
 	} {
-		if w, err := WatchCalls([]Target{c.target}, false); err == nil || !strings.Contains(err.Error(), c.want) {
+		if w, err := WatchCalls([]Target{c.target}, false, nil); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c.target, err)
 			if w != nil {
 				_ = w.Close()
 			}
 		}
 	}
-	if _, err := WatchCalls(nil, true); err == nil {
+	if _, err := WatchCalls(nil, true, nil); err == nil {
 		t.Error("nobody is watched")
 	}
 }
