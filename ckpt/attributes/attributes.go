@@ -53,11 +53,14 @@ type Schedule struct {
 type State struct {
 	Barriers Asked    `json:"barriers,omitempty"`
 	Threads  []Thread `json:"threads,omitempty"`
+	Limits   []Limit  `json:"limits,omitempty"`
+	Choices  []Choice `json:"choices,omitempty"`
 }
 
-// Start is how the process began. Where the kernel does not tell (Err), nothing is said of threads and groups.
+// Start is how the process began. Where the kernel does not tell (Err), nothing is said of anything.
 type Start struct {
 	Err      error
+	process  process
 	schedule Schedule
 	cpus     []uint64
 }
@@ -74,6 +77,8 @@ func Begin() (s Start) {
 		s.Err = fmt.Errorf("how this process is scheduled: %w", err)
 	} else if s.cpus, err = cpusOf(0); err != nil {
 		s.Err = fmt.Errorf("where this process may run: %w", err)
+	} else {
+		s.process, s.Err = processNow()
 	}
 	return s
 }
@@ -141,12 +146,17 @@ func (s Start) Read(threads []ThreadID, asked Asked) (State, error) {
 			state.Threads = append(state.Threads, one)
 		}
 	}
+	now, err := processNow()
+	if err != nil {
+		return state, err
+	}
+	state.Limits, state.Choices = s.process.changed(now)
 	return state, nil
 }
 
 // Encode is the section's content; nil when there is nothing to say.
 func (s State) Encode() ([]byte, error) {
-	if s.Barriers == 0 && len(s.Threads) == 0 {
+	if s.Barriers == 0 && len(s.Threads) == 0 && len(s.Limits) == 0 && len(s.Choices) == 0 {
 		return nil, nil
 	}
 	return json.Marshal(s)
@@ -167,6 +177,9 @@ func Decode(b []byte) (s State, err error) {
 		if t.ID <= 0 || len(t.CPUs)*64 > mostCPUs {
 			return State{}, fmt.Errorf("thread %d with %d processors", t.ID, len(t.CPUs)*64)
 		}
+	}
+	if err := check(s.Limits, s.Choices); err != nil {
+		return State{}, err
 	}
 	return s, nil
 }
@@ -202,7 +215,7 @@ func (s Start) Apply(state State, threads []ThreadID) (lost []string) {
 			}
 		}
 	}
-	return lost
+	return append(lost, state.applyProcess()...)
 }
 
 func (s *Schedule) String() string {

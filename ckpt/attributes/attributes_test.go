@@ -3,12 +3,16 @@
 package attributes
 
 import (
+	"os"
+	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
 func begin(t *testing.T) Start {
@@ -102,6 +106,93 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
+// TestProcess: limits and settings that the program has chosen itself are read; a process has them again; what it may not have
+// is said. A process of its own does so: most cannot be taken back.
+func TestProcess(t *testing.T) {
+	if os.Getenv("LIBCKPT_TEST_PROCESS") == "" {
+		cmd := exec.Command(os.Args[0], "-test.run", "^TestProcess$", "-test.count=1")
+		cmd.Env = append(os.Environ(), "LIBCKPT_TEST_PROCESS=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	start := begin(t)
+	before := start.process
+	signals := before.limits[11]
+	if signals.Cur < 2 {
+		needmpi.Skip(t, "no signals may be pending", "the limit of pending signals cannot be lowered here")
+	}
+	own := []ThreadID{{Virtual: 1, Real: unix.Getpid()}}
+	for _, c := range []Choice{{"subreaper", 1}, {"no huge pages", 1}, {"oom_score_adj", min(before.choices["oom_score_adj"]+5, 1000)}} {
+		if err := c.apply(); err != nil {
+			t.Fatalf("%s: %v", c.Name, err)
+		}
+	}
+	if err := (Limit{11, signals.Cur - 1, signals.Max}).apply(); err != nil {
+		t.Fatal(err)
+	}
+	state, err := start.Read(own, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state.Threads = nil
+	want := State{Limits: []Limit{{11, signals.Cur - 1, signals.Max}},
+		Choices: []Choice{{"subreaper", 1}, {"no huge pages", 1}, {"oom_score_adj", min(before.choices["oom_score_adj"]+5, 1000)}}}
+	if before.choices["oom_score_adj"] == 1000 {
+		want.Choices = want.Choices[:2]
+	}
+	if d := cmp.Diff(want, state); d != "" {
+		t.Errorf("read (-want +got):\n%s", d)
+	}
+	// As it began, then again as it was.
+	for _, c := range []Choice{{"subreaper", 0}, {"no huge pages", 0}} {
+		if err := c.apply(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := (Limit{11, signals.Cur, signals.Max}).apply(); err != nil {
+		t.Fatal(err)
+	}
+	if lost := start.Apply(state, own); len(lost) > 0 {
+		t.Errorf("lost: %q", lost)
+	}
+	again, err := start.Read(own, 0)
+	if again.Threads = nil; err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, again); d != "" {
+		t.Errorf("again (-want +got):\n%s", d)
+	}
+	// Without the privilege: as much as the hard limit allows.
+	if err := unix.Setrlimit(11, &unix.Rlimit{Cur: signals.Cur - 1, Max: signals.Cur - 1}); err != nil {
+		t.Fatal(err)
+	}
+	if unix.Geteuid() == 0 {
+		dropResources(t)
+	}
+	lost := start.Apply(State{Limits: []Limit{{11, signals.Cur, signals.Cur}}, Choices: []Choice{{"tea", 1}}}, own)
+	if len(lost) != 2 || !strings.Contains(lost[0], "the limit of pending signals was") || !strings.Contains(lost[0], "nobody may have more here") ||
+		!strings.Contains(lost[1], "not known") {
+		t.Errorf("lost: %q", lost)
+	}
+}
+
+// dropResources takes from all threads what lets them raise hard limits.
+func dropResources(t *testing.T) {
+	t.Helper()
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		t.Fatal(err)
+	}
+	data[0].Effective &^= 1 << unix.CAP_SYS_RESOURCE
+	runtime.LockOSThread()
+	if err := unix.Capset(&header, &data[0]); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestList(t *testing.T) {
 	for want, cpus := range map[string][]uint64{"": nil, "0": {1}, "0-3,8": {0x10f}, "62-65": {3 << 62, 3}, "1,127": {2, 1 << 63}} {
 		if got := list(cpus); got != want {
@@ -111,6 +202,7 @@ func TestList(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"limits":[{"resource":3,"soft":1,"hard":2}],"choices":[{"name":"subreaper","value":1}]}`))
 	f.Add([]byte(`{"barriers":16,"threads":[{"id":7,"schedule":{"policy":3,"nice":3},"cpus":[2]}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := Decode(b)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a program has asked the kernel for itself, and the kernel forgets with the process: advice on memory, locked memory, how and
-// where threads run, registrations of membarrier, where its robust mutexes are. Each round looks at all of it, by the ids that
+// where threads run, registrations of membarrier, where its robust mutexes are, limits, and settings of the process. Each round looks at all of it, by the ids that
 // the program knows.
 // usage: settings ROUNDS
 #define _GNU_SOURCE
@@ -13,12 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { BYTES = 1 << 16, NICE = 7 };
+enum { BYTES = 1 << 16, NICE = 7, SIGNALS = 777, KILL_ME = 123 };
 
 static void must(int right, const char *what) {
     if (right) return;
@@ -26,8 +27,9 @@ static void must(int right, const char *what) {
     exit(1);
 }
 
-// The flags of the mapping that has this address, as /proc/self/smaps writes them.
-static int has(const void *at, const char *flag) {
+// The flags of the mapping that has this address, as /proc/self/smaps writes them: its numbers change, and with them where a line
+// stands, so that a text whose first half was read before a restart has a seam.
+static int said(const void *at, const char *flag) {
     char line[4400];
     unsigned long start, end;
     int in = 0, found = 0;
@@ -43,6 +45,8 @@ static int has(const void *at, const char *flag) {
     return found;
 }
 
+static int has(const void *at, const char *flag) { return said(at, flag) || said(at, flag); }
+
 static pthread_barrier_t barrier;
 static pid_t worker;
 static cpu_set_t one;
@@ -53,6 +57,35 @@ static void *robust_list(pid_t thread) {
     size_t bytes = 0;
     must(syscall(SYS_get_robust_list, thread, &head, &bytes) == 0 && bytes == 24, "get_robust_list");
     return head;
+}
+
+static int kill_me(void) {
+    int v = -1;
+    FILE *f = fopen("/proc/self/oom_score_adj", "re");
+    must(f != NULL && fscanf(f, "%d", &v) == 1, "/proc/self/oom_score_adj");
+    fclose(f);
+    return v;
+}
+
+static struct rlimit signals;
+
+static void set_process(void) {
+    must(getrlimit(RLIMIT_SIGPENDING, &signals) == 0 && signals.rlim_max > SIGNALS, "getrlimit");
+    signals.rlim_cur = SIGNALS;
+    must(setrlimit(RLIMIT_SIGPENDING, &signals) == 0, "setrlimit");
+    must(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0, "PR_SET_CHILD_SUBREAPER");
+    FILE *f = fopen("/proc/self/oom_score_adj", "we");
+    must(f != NULL && fprintf(f, "%d", KILL_ME) > 0 && fclose(f) == 0, "writing oom_score_adj");
+}
+
+static void look_process(void) {
+    struct rlimit now;
+    int subreaper = 0;
+    must(getrlimit(RLIMIT_SIGPENDING, &now) == 0 && now.rlim_cur == SIGNALS &&
+             now.rlim_max == signals.rlim_max,
+         "the limit of signals");
+    must(prctl(PR_GET_CHILD_SUBREAPER, &subreaper, 0, 0, 0) == 0 && subreaper == 1, "PR_GET_CHILD_SUBREAPER");
+    must(kill_me() == KILL_ME, "oom_score_adj");
 }
 
 // It is nicer than the others, and runs on one processor.
@@ -75,6 +108,7 @@ static void *work(void *rounds) {
 static void look(char *const *mapping, const char *const *flags, int n, const cpu_set_t *all) {
     cpu_set_t now;
     errno = 0;
+    look_process();
     for (int i = 0; i < n; i++) must(has(mapping[i], flags[i]), flags[i]);
     must(getpriority(PRIO_PROCESS, (id_t)worker) == NICE, "the thread's niceness");
     must(getpriority(PRIO_PROCESS, (id_t)getpid()) == getpriority(PRIO_PROCESS, 0), "the process's niceness");
@@ -113,6 +147,7 @@ int main(int argc, char **argv) {
     for (int cpu = 0; CPU_COUNT(&one) == 0; cpu++)
         if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
     must(syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0) == 0, "register");
+    set_process();
     pthread_t thread;
     pthread_barrier_init(&barrier, NULL, 2);
     must(pthread_create(&thread, NULL, work, &rounds) == 0, "pthread_create");
