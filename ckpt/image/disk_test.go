@@ -5,7 +5,10 @@ package image
 import (
 	"errors"
 	"os"
+	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -50,7 +53,7 @@ func TestDiskFull(t *testing.T) {
 	}
 	for _, workers := range []int{1, 4} {
 		_, err := Write(t.Context(), path, big, Options{Workers: workers})
-		if !errors.Is(err, unix.ENOSPC) {
+		if !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "ckptctl gc") {
 			t.Errorf("%d workers: %v", workers, err)
 		}
 		left, err := os.ReadDir(dir)
@@ -61,6 +64,31 @@ func TestDiskFull(t *testing.T) {
 	}
 	if _, err := Write(t.Context(), path, in, Options{}); err != nil {
 		t.Errorf("a small image after the disk was full: %v", err)
+	}
+}
+
+// TestLimitOfFiles writes more than files may have (ulimit -f), in a process of its own: SIGXFSZ, which would end it, is one that
+// ckptrun's threads do not hear.
+func TestLimitOfFiles(t *testing.T) {
+	if dir := os.Getenv("IMAGE_TEST_LIMITED"); dir != "" {
+		signal.Ignore(unix.SIGXFSZ)
+		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 3 * PageSize, Max: unix.RLIM_INFINITY}); err != nil {
+			t.Fatal(err)
+		}
+		in, _ := sample()
+		_, err := Write(t.Context(), filepath.Join(dir, "x"), in, Options{})
+		if !errors.Is(err, unix.EFBIG) || !strings.Contains(err.Error(), "ulimit -f") {
+			t.Errorf("%v", err)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+			t.Errorf("left %v, %v", left, err)
+		}
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestLimitOfFiles$", "-test.count=1")
+	cmd.Env = append(os.Environ(), "IMAGE_TEST_LIMITED="+t.TempDir())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/libckpt/libckpt/internal/fault"
 )
 
@@ -109,7 +111,7 @@ func Write(ctx context.Context, path string, in Input, opt Options) (_ Summary, 
 		return Summary{}, fmt.Errorf("image %s: %w", path, err)
 	}
 	fail := func(what string, err error) (Summary, error) {
-		return Summary{}, fmt.Errorf("image %s: %s: %w", path, what, err)
+		return Summary{}, fmt.Errorf("image %s: %s: %w%s", path, what, err, remedy(err))
 	}
 	begun := time.Now()
 	f, err := createTemp(path)
@@ -165,6 +167,19 @@ func Write(ctx context.Context, path string, in Input, opt Options) (_ Summary, 
 		w.out.Parent = w.asParent(path)
 	}
 	return w.out, nil
+}
+
+// remedy is what to do about a file that cannot grow.
+func remedy(err error) string {
+	switch {
+	case errors.Is(err, unix.EFBIG):
+		return "; files of this job may not become so large (ulimit -f), or those of the file system: raise the limit, or compress more"
+	case errors.Is(err, unix.ENOSPC):
+		return "; make room there (ckptctl gc), or have the job save elsewhere"
+	case errors.Is(err, unix.EDQUOT):
+		return "; your quota there is used up: make room (ckptctl gc), or have the job save elsewhere"
+	}
+	return ""
 }
 
 func (o Options) withDefaults() Options {
