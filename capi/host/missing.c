@@ -53,7 +53,10 @@ long sys_mlock(struct call *c) {
 }
 
 // Trapped for advice that a mapping keeps, and other in a program that was continued lazily only (trap.c).
+// A guard (Linux 6.13) is in the page tables alone: an image would have memory there that can be written to, and an older
+// kernel has none.  So there are none here, as before that version: glibc 2.42 then guards stacks as ever, by mprotect.
 long sys_madvise(struct call *c) {
+    if (c->a[2] == MADV_GUARD_INSTALL) return -EINVAL;
     long r = RAW3(SYS_madvise, c->a[0], c->a[1], c->a[2]);
     for (unsigned i = 0; i < ADVICES; i++)
         if (c->a[2] == advices[i].advice) asks(advices[i].asked);
@@ -62,7 +65,6 @@ long sys_madvise(struct call *c) {
     switch (c->a[2]) {
     case MADV_DONTNEED:
     case MADV_DONTNEED_LOCKED:
-    case MADV_GUARD_INSTALL:
         memory_changes(c, (uint64_t)c->a[0], ((uint64_t)c->a[1] + 4095) & ~4095ull, MEMORY_GONE);
         // Some of it may have come in between.
         r = RAW3(SYS_madvise, c->a[0], c->a[1], c->a[2]);

@@ -160,10 +160,10 @@ static const char *arm_seccomp(void) {
     begins[CONDITIONS_FROM + 6] = length;
     emit(LOAD(FIELD(args[2])));
     for (unsigned i = 0; i < ADVICES; i++) TRAP_IF(JEQ((uint32_t)advices[i].advice, 0, 0));
+    TRAP_IF(JEQ(MADV_GUARD_INSTALL, 0, 0)); // there are none
     if (host.restarted_lazily) {
         TRAP_IF(JEQ(MADV_DONTNEED, 0, 0));
         TRAP_IF(JEQ(MADV_DONTNEED_LOCKED, 0, 0));
-        TRAP_IF(JEQ(MADV_GUARD_INSTALL, 0, 0));
     }
     emit(RET(SECCOMP_RET_ALLOW));
     // membarrier: what the process registers for.

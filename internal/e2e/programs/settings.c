@@ -88,6 +88,30 @@ static void look_process(void) {
     must(kill_me() == KILL_ME, "oom_score_adj");
 }
 
+#ifndef MADV_GUARD_INSTALL // Linux 6.13
+#define MADV_GUARD_INSTALL 102
+#endif
+
+static char *guard; // nobody may read here
+
+static void set_guard(void) {
+    char *at = mmap(NULL, 2 * BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    must(at != MAP_FAILED, "mmap of the guard");
+    memset(at, 1, 2 * BYTES);
+    // What a library does that finds no such guards.
+    if (madvise(at, BYTES, MADV_GUARD_INSTALL) != 0)
+        must(errno == EINVAL && mprotect(at, BYTES, PROT_NONE) == 0, "a guard");
+    guard = at;
+}
+
+static void look_guard(void) {
+    char byte;
+    struct iovec here = {&byte, 1}, there = {guard + BYTES - 1, 1};
+    must(process_vm_readv(getpid(), &here, 1, &there, 1, 0) == -1 && errno == EFAULT, "the guard");
+    there.iov_base = guard + BYTES;
+    must(process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1 && byte == 1, "behind the guard");
+}
+
 // It is nicer than the others, and runs on one processor.
 static void *work(void *rounds) {
     worker = gettid();
@@ -109,6 +133,7 @@ static void look(char *const *mapping, const char *const *flags, int n, const cp
     cpu_set_t now;
     errno = 0;
     look_process();
+    look_guard();
     for (int i = 0; i < n; i++) must(has(mapping[i], flags[i]), flags[i]);
     must(getpriority(PRIO_PROCESS, (id_t)worker) == NICE, "the thread's niceness");
     must(getpriority(PRIO_PROCESS, (id_t)getpid()) == getpriority(PRIO_PROCESS, 0), "the process's niceness");
@@ -148,6 +173,7 @@ int main(int argc, char **argv) {
         if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
     must(syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0) == 0, "register");
     set_process();
+    set_guard();
     pthread_t thread;
     pthread_barrier_init(&barrier, NULL, 2);
     must(pthread_create(&thread, NULL, work, &rounds) == 0, "pthread_create");
