@@ -4,6 +4,7 @@ package files
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -350,15 +351,62 @@ func cloneOrCopy(to, from *os.File, bytes int64) error {
 	if unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) == nil {
 		return nil
 	}
-	if _, err := to.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	if _, err := from.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	n, err := io.CopyN(to, from, bytes)
+	return copyData(to, from, bytes)
+}
+
+// copyData copies what is not a hole; holes stay holes: a scratch file may be larger than its file system.
+func copyData(to, from *os.File, bytes int64) error {
+	have, err := from.Stat()
 	if err != nil {
-		return fmt.Errorf("after %d of %d bytes: %w", n, bytes, err)
+		return err
+	}
+	if have.Size() < bytes {
+		return fmt.Errorf("after %d of %d bytes: %w", have.Size(), bytes, io.ErrUnexpectedEOF)
+	}
+	st, err := to.Stat()
+	if err != nil {
+		return err
+	}
+	buffer := make([]byte, min(bytes, 1<<20))
+	for at := int64(0); at < bytes; {
+		data, err := unix.Seek(int(from.Fd()), at, unix.SEEK_DATA)
+		switch {
+		case errors.Is(err, unix.ENXIO): // no data behind this
+			data = bytes
+		case err != nil: // the file system does not tell
+			data = at
+		}
+		data = min(data, bytes)
+		if data > at && at < st.Size() {
+			if err := clearBytes(to, at, min(data, st.Size())-at); err != nil {
+				return err
+			}
+		}
+		hole, err := unix.Seek(int(from.Fd()), data, unix.SEEK_HOLE)
+		if err != nil || hole <= data {
+			hole = bytes
+		}
+		at = min(hole, bytes)
+		if n, err := io.CopyBuffer(io.NewOffsetWriter(to, data), io.NewSectionReader(from, data, at-data), buffer); err != nil || n < at-data {
+			return fmt.Errorf("after %d of %d bytes: %w", data+n, bytes, cmp.Or(err, io.ErrUnexpectedEOF))
+		}
+	}
+	if st.Size() < bytes {
+		return to.Truncate(bytes)
+	}
+	return nil
+}
+
+// clearBytes makes bytes of a file zeros, and gives back their room where the file system can.
+func clearBytes(f *os.File, at, n int64) error {
+	if unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, n) == nil {
+		return nil
+	}
+	zeros := make([]byte, min(n, 1<<20))
+	for end := at + n; at < end; at += int64(len(zeros)) {
+		if err := pwriteFull(int(f.Fd()), zeros[:min(int64(len(zeros)), end-at)], at); err != nil {
+			return err
+		}
 	}
 	return nil
 }
