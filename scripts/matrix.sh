@@ -122,8 +122,9 @@ tested() {
     echo "$passed tests passed${bad:+, failed: $bad}"
 }
 
-# What tests of whole jobs are started from, and what other packages they run, for which the short form has no time.
-faults=faults
+# What tests of whole jobs are started from, the adapter of tests of verbs, and what other packages they run, for which the short form has
+# no time.
+faults="faults soft-adapter"
 [ -z "${SHORT:-}" ] || faults=
 setup="make setup"
 [ -z "${TESTS:-}" ] || [ -n "${SHORT:-}" ] || setup="scripts/setup.sh build/setup.mk test"
