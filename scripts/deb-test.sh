@@ -22,10 +22,11 @@ if [ ! -e "$root/.installed" ]; then
     [ -n "$mirror" ] || die "apt knows no mirror: apt-get update"
     rm -rf "$root"
     mkdir -p "$root"
-    # A release newer than this machine's debootstrap is installed like unstable.
+    # A release newer than this machine's debootstrap is installed like unstable. What debootstrap mounts stays where it is
+    # killed, and what is mounted cannot be removed for the next try: its mounts are its own.
     script=/usr/share/debootstrap/scripts
     [ -e "$script/$suite" ] && script=$script/$suite || script=$script/sid
-    debootstrap --variant=minbase --include=ca-certificates "$suite" "$root" "$mirror" "$script" >"$root.log" 2>&1 || die "debootstrap failed: $(tail -n 1 "$root.log")"
+    unshare --mount --propagation private debootstrap --variant=minbase --include=ca-certificates "$suite" "$root" "$mirror" "$script" >"$root.log" 2>&1 || die "debootstrap failed: $(tail -n 1 "$root.log")"
     touch "$root/.installed"
 fi
 # The tests change this copy, not the Debian that is kept.

@@ -40,13 +40,14 @@ fi
 mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | sort | uniq -c | sort -rn | awk 'NR == 1 {print $2}')
 [ -n "$mirror" ] || cannot "apt knows no mirror: apt-get update"
 
-# A release newer than this machine's debootstrap is installed like unstable.
+# A release newer than this machine's debootstrap is installed like unstable. What debootstrap mounts stays where it is killed, and
+# what is mounted cannot be removed for the next try: its mounts are its own.
 install_suite() {
     local root=$1 suite=$2 script=/usr/share/debootstrap/scripts
     [ ! -e "$root/.installed" ] || return 0
     rm -rf --one-file-system "$root"
     [ -e "$script/$suite" ] && script=$script/$suite || script=$script/sid
-    debootstrap --variant=minbase --include=make,git,ca-certificates "$suite" "$root" "$mirror" "$script"
+    unshare --mount --propagation private debootstrap --variant=minbase --include=make,git,ca-certificates "$suite" "$root" "$mirror" "$script"
     touch "$root/.installed"
 }
 
@@ -121,8 +122,9 @@ tested() {
     echo "$passed tests passed${bad:+, failed: $bad}"
 }
 
-# What tests of whole jobs are started from, and what other packages they run, for which the short form has no time.
-faults=faults
+# What tests of whole jobs are started from, the adapter of tests of verbs, and what other packages they run, for which the short form has
+# no time.
+faults="faults soft-adapter"
 [ -z "${SHORT:-}" ] || faults=
 setup="make setup"
 [ -z "${TESTS:-}" ] || [ -n "${SHORT:-}" ] || setup="scripts/setup.sh build/setup.mk test"

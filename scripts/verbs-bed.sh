@@ -26,8 +26,11 @@ fi
 unset VERBS_BED_INSIDE
 
 dir=$(mkdir -p "$1" && cd "$1" && pwd) || cannot "$1 cannot be made"
-provider=$(cd "$(dirname "$2")" && pwd)/$(basename "$2" -rdmav34.so)
-[ -r "$provider-rdmav34.so" ] || cannot "there is no $provider-rdmav34.so: make test-verbs builds it"
+# The adapter is compiled against it by hand (capi/verbs/soft/provider/abi34.h).
+verbs=$(PATH=$PATH:/sbin ldconfig -p | awk '$1 == "libibverbs.so.1" { print $NF; exit }')
+grep -qs verbs_register_driver_34 "$verbs" || cannot "libibverbs ($verbs) has not the private ABI of rdma-core 44 to 56"
+provider=$(realpath -m "$(dirname "$2")")/$(basename "$2" -rdmav34.so)
+[ -r "$provider-rdmav34.so" ] || { echo "verbs-bed: there is no $provider-rdmav34.so: make test-verbs builds it" >&2; exit 2; }
 shift 2
 
 ip link set lo up || cannot "the loopback device of a network namespace cannot be used"

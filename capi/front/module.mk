@@ -68,6 +68,8 @@ endif
 
 # Open MPI 6 has what its libmpi.so.40 calls in another library, and its compiler wrapper names both. The real one would
 # bring a network library into the upper half. What a program needs of it, the predefined objects, our libmpi.so.40 has.
+# It has no code, and names the C library all the same: lintian before 2.143 takes a library without it for an error, and later
+# ones an override of that.
 $(PKG)/front/libopen_mpi.so.40: $(PKG)/front/libmpi.so.40
-	$(CC) $(CFLAGS) $(FRONT_LD) -nostdlib -Wl,--no-as-needed -Wl,-soname,libopen_mpi.so.40 -o $@ -x c /dev/null -x none $^
+	$(CC) $(CFLAGS) $(FRONT_LD) -nostdlib -Wl,--no-as-needed -Wl,-soname,libopen_mpi.so.40 -o $@ -x c /dev/null -x none $^ -lc
 PARTS += $(PKG)/front/libopen_mpi.so.40

@@ -11,7 +11,7 @@ $(PKG)/front/libibverbs.so.1: $(VERBS_FRONT_OBJS) capi/verbs/front/libibverbs.ma
 PARTS += $(PKG)/front/libibverbs.so.1
 
 # What libraries of rdma-core for some adapters alone are to programs: their functions say that this is none of them.
-DIRECT := libmlx5 libmlx4 libefa libmana
+DIRECT := libmlx5 libmlx4 libefa libmana libhns
 DIRECT_FRONTS := $(DIRECT:%=$(PKG)/front/%.so.1)
 $(DIRECT:%=$(OBJ)/capi/verbs/direct/gen/zz_%.o): C_EXTRA := -Icapi -fvisibility=hidden
 $(DIRECT_FRONTS): $(PKG)/front/%.so.1: $(OBJ)/capi/verbs/direct/gen/zz_%.o capi/verbs/direct/gen/zz_%.map

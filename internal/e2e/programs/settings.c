@@ -140,7 +140,7 @@ static void look(char *const *mapping, const char *const *flags, int n, const cp
     must(sched_getaffinity(worker, sizeof now, &now) == 0 && CPU_EQUAL(&now, &one), "the thread's processor");
     must(sched_getaffinity(0, sizeof now, &now) == 0 && CPU_EQUAL(&now, all), "the process's processors");
     must(robust_list(worker) == worker_list, "the thread's robust list");
-    char here[8] = "same one", there[8];
+    char here[] = "same one", there[sizeof here];
     struct iovec from = {here, sizeof here}, to = {there, sizeof there};
     must(process_vm_readv(getpid(), &to, 1, &from, 1, 0) == sizeof here && !memcmp(here, there, sizeof here),
          "process_vm_readv");

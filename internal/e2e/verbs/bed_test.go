@@ -64,7 +64,13 @@ func inBed(m *testing.M) (int, error) {
 		return 1, err
 	}
 	defer os.RemoveAll(dir)
-	// The bed says on its own why it cannot be: an empty run first.
+	// The bed says on its own why it cannot be: an empty run first. That the adapter was not built is an error, but where nothing was.
+	if _, err := os.Stat(provider()); err != nil && os.Getenv("LIBCKPT_BUILD") == "" {
+		if err := os.Setenv(noBed, err.Error()+": make test-verbs builds it"); err != nil {
+			return 1, err
+		}
+		return m.Run(), nil
+	}
 	said, err := bed(dir, "true").CombinedOutput()
 	if e := (*exec.ExitError)(nil); errors.As(err, &e) && e.ExitCode() == cannot {
 		if err := os.Setenv(noBed, strings.TrimSpace(string(said))); err != nil {
@@ -86,8 +92,12 @@ func inBed(m *testing.M) (int, error) {
 }
 
 func bed(dir string, argv ...string) *exec.Cmd {
-	provider := filepath.Join(built.Root, "build/obj/verbs/libckptsoft-rdmav34.so")
-	return exec.Command(filepath.Join(built.Root, "scripts/verbs-bed.sh"), append([]string{dir, provider}, argv...)...)
+	return exec.Command(filepath.Join(built.Root, "scripts/verbs-bed.sh"), append([]string{dir, provider()}, argv...)...)
+}
+
+// provider is the adapter, as libibverbs loads it.
+func provider() string {
+	return filepath.Join(built.Root, "build/obj/verbs/libckptsoft-rdmav34.so")
 }
 
 func build() error {

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -106,18 +107,26 @@ func functions(t *testing.T, path string) []string {
 	return all
 }
 
-// What stands in for the libraries of some adapters has their functions, in their versions.
+// What stands in for the libraries of some adapters has their functions, in their versions; it may have those of newer releases, too.
 func TestDirectFunctions(t *testing.T) {
-	for _, name := range []string{"libmlx5.so.1", "libmlx4.so.1", "libefa.so.1", "libmana.so.1", "librdmacm.so.1"} {
+	for _, name := range []string{"libmlx5.so.1", "libmlx4.so.1", "libefa.so.1", "libmana.so.1", "libhns.so.1", "librdmacm.so.1"} {
 		t.Run(name, func(t *testing.T) {
 			needmpi.Time(t)
 			theirs := filepath.Join("/usr/lib/x86_64-linux-gnu", name)
-			if to, err := os.Readlink(theirs); err != nil || filepath.Ext(to) != ".0" || filepath.Ext(to[:len(to)-2]) != ".44" {
-				needmpi.Skip(t, "not rdma-core 44", fmt.Sprintf("%s is not of rdma-core 44", theirs))
+			to, err := os.Readlink(theirs)
+			if err != nil {
+				needmpi.Skip(t, "no "+name, err.Error())
+			}
+			// libmlx5.so.1.25.56.1 is of rdma-core 56.
+			release, err := strconv.Atoi(strings.TrimPrefix(filepath.Ext(strings.TrimSuffix(to, filepath.Ext(to))), "."))
+			must(t, err)
+			if known := map[bool]int{true: 56, false: 65}[name == "librdmacm.so.1"]; release > known {
+				needmpi.Skip(t, "newer rdma-core", fmt.Sprintf("%s is of rdma-core %d", theirs, release))
 			}
 			want, got := functions(t, theirs), functions(t, filepath.Join(built.Root, "build/lib/ckpt/front", name))
-			if len(want) == 0 || !slices.Equal(got, want) {
-				t.Errorf("it has %q, want %q", got, want)
+			lack := slices.DeleteFunc(slices.Clone(want), func(f string) bool { return slices.Contains(got, f) })
+			if len(want) == 0 || len(lack) > 0 {
+				t.Errorf("of %d functions it lacks %q", len(want), lack)
 			}
 		})
 	}

@@ -4,3 +4,4 @@
 
 DIRECT_ERROR(manadv_init_obj)
 DIRECT_ERROR(manadv_set_context_attr)
+DIRECT_NULL(manadv_alloc_pd)
