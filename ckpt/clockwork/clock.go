@@ -3,11 +3,9 @@
 package clockwork
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
@@ -100,13 +98,6 @@ type Config struct {
 	Kinds   Kinds
 }
 
-// outgoing is a message of the signaling network.
-type outgoing struct {
-	to      int // process
-	kind    uint16
-	payload []byte
-}
-
 // passed is a message from one rank of this process to another one.
 type passed struct {
 	to *task
@@ -189,26 +180,6 @@ func membarrier(cmd int) error {
 	return nil
 }
 
-// post sends what the machine wants sent: a step never waits for the network.
-func (w *Clock) post(net *signaling.Network) {
-	for {
-		select {
-		case <-w.wake:
-		case <-net.Failed():
-			return
-		}
-		w.mu.Lock()
-		list := w.outbox
-		w.outbox = nil
-		w.mu.Unlock()
-		for _, s := range list {
-			if err := net.Send(context.Background(), s.to, s.kind, s.payload); err != nil {
-				return // the network is gone, and all that wait for messages know
-			}
-		}
-	}
-}
-
 func (w *Clock) step(t *task, e collclock.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -252,42 +223,6 @@ func (w *Clock) setPending() {
 	}
 	w.fenced = w.fenced && v != 0
 	w.tables.SetPending(v)
-}
-
-// linger is how long messages that nobody waits for are gathered. A program may make and free communicators in its inner
-// loop; a message for each would wake threads of Go's on both sides, which take the processor from the ranks.
-const linger = 10 * time.Millisecond
-
-// sendLocked sends to a rank of another process, at once.
-func (w *Clock) sendLocked(from *task, to int32, kind uint16, payload []byte) {
-	w.putLocked(from, to, kind, payload)
-	w.wakeLocked()
-}
-
-// sendLaterLocked sends within the time to linger, in order with all else.
-func (w *Clock) sendLaterLocked(from *task, to int32, kind uint16, payload []byte) {
-	w.putLocked(from, to, kind, payload)
-	if w.lingers {
-		return
-	}
-	w.lingers = true
-	time.AfterFunc(linger, func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.lingers = false
-		w.wakeLocked()
-	})
-}
-
-func (w *Clock) putLocked(from *task, to int32, kind uint16, payload []byte) {
-	w.outbox = append(w.outbox, outgoing{w.places.Process(int(to)), kind, appendEnvelope(from.rank, int(to), payload)})
-}
-
-func (w *Clock) wakeLocked() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
 }
 
 func (w *Clock) act(t *task, a collclock.Action) {
