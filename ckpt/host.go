@@ -5,6 +5,8 @@ package ckpt
 import (
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/libckpt/libckpt/ckpt/attributes"
 	"github.com/libckpt/libckpt/ckpt/files"
 	"github.com/libckpt/libckpt/ckpt/sockets"
@@ -43,6 +45,8 @@ type Host interface {
 	SetTables(addr uintptr)
 	// Asked tells what the program may have asked the kernel for; first add is added.
 	Asked(add attributes.Asked) attributes.Asked
+	// DescriptorLimit is the program's limit of descriptors, as it was; then it becomes that of set, if there is one.
+	DescriptorLimit(set *unix.Rlimit) (unix.Rlimit, error)
 	// Threads are those that live.
 	Threads() []attributes.ThreadID
 	// Outside is memory that the program has mapped by address where nothing is saved, if there is some.

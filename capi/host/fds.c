@@ -281,6 +281,16 @@ static long limits(struct fd_table *f, const struct rlimit *new, struct rlimit *
     return 0;
 }
 
+int fds_limit(uint64_t limit[2], const uint64_t *set) {
+    struct rlimit was = {0, 0}, new;
+    if (set != NULL) new = (struct rlimit){set[0], set[1]};
+    lock();
+    int r = (int)limits(&table, set != NULL ? &new : NULL, &was);
+    unlock();
+    limit[0] = was.rlim_cur, limit[1] = was.rlim_max;
+    return r;
+}
+
 // Reads and writes through the kernel, which knows the addresses that are wrong.
 static long limits_at(struct call *c, long new, long old) {
     struct rlimit from, to;

@@ -653,6 +653,7 @@ const struct host_ops host_operations = {
     .outside = memory_outside,
     .threads = op_threads,
     .asked = op_asked,
+    .descriptors = fds_limit,
     .end = op_end,
     .load = threads_load,
     .errand = op_errand,

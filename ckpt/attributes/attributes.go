@@ -60,6 +60,7 @@ type State struct {
 // Start is how the process began. Where the kernel does not tell (Err), nothing is said of anything.
 type Start struct {
 	Err      error
+	limit    DescriptorLimit
 	process  process
 	schedule Schedule
 	cpus     []uint64
@@ -70,15 +71,19 @@ const (
 	mostCPUs    = 1 << 16
 )
 
+// DescriptorLimit is the limit of descriptors that the program sees, as it was; then it becomes that of set, if there is one.
+type DescriptorLimit func(set *unix.Rlimit) (unix.Rlimit, error)
+
 // Begin looks at the calling process before the program runs.
-func Begin() (s Start) {
+func Begin(limit DescriptorLimit) (s Start) {
+	s.limit = limit
 	var err error
 	if s.schedule, err = scheduleOf(0); err != nil {
 		s.Err = fmt.Errorf("how this process is scheduled: %w", err)
 	} else if s.cpus, err = cpusOf(0); err != nil {
 		s.Err = fmt.Errorf("where this process may run: %w", err)
 	} else {
-		s.process, s.Err = processNow()
+		s.process, s.Err = s.processNow()
 	}
 	return s
 }
@@ -146,7 +151,7 @@ func (s Start) Read(threads []ThreadID, asked Asked) (State, error) {
 			state.Threads = append(state.Threads, one)
 		}
 	}
-	now, err := processNow()
+	now, err := s.processNow()
 	if err != nil {
 		return state, err
 	}
@@ -215,7 +220,7 @@ func (s Start) Apply(state State, threads []ThreadID) (lost []string) {
 			}
 		}
 	}
-	return append(lost, state.applyProcess()...)
+	return append(lost, s.applyProcess(state)...)
 }
 
 func (s *Schedule) String() string {

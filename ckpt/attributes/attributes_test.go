@@ -17,7 +17,7 @@ import (
 
 func begin(t *testing.T) Start {
 	t.Helper()
-	s := Begin()
+	s := Begin(nil)
 	if s.Err != nil {
 		t.Fatal(s.Err)
 	}

@@ -26,8 +26,8 @@ type Choice struct {
 	Value int    `json:"value"`
 }
 
-// resources are the limits by the kernel's numbers. That of descriptors is kept with the descriptors.
-var resources = [...]string{"processor time", "the size of files", "data", "the stack", "core files", "resident memory", "processes", unix.RLIMIT_NOFILE: "",
+// resources are the limits by the kernel's numbers. That of descriptors is the process's, which the program does not see.
+var resources = [...]string{"processor time", "the size of files", "data", "the stack", "core files", "resident memory", "processes", unix.RLIMIT_NOFILE: "descriptors",
 	unix.RLIMIT_MEMLOCK: "locked memory", unix.RLIMIT_AS: "addresses", 10: "file locks", 11: "pending signals", 12: "bytes in message queues",
 	13: "niceness", 14: "real-time priority", 15: "real-time processor time"}
 
@@ -81,19 +81,23 @@ type process struct {
 	choices map[string]int
 }
 
-func processNow() (p process, err error) {
-	for r, name := range resources {
-		if name != "" {
+func (s Start) processNow() (p process, err error) {
+	for r := range resources {
+		if r != unix.RLIMIT_NOFILE {
 			err = errors.Join(err, unix.Prlimit(0, r, nil, &p.limits[r]))
+		} else if s.limit != nil {
+			var e error
+			p.limits[r], e = s.limit(nil)
+			err = errors.Join(err, e)
 		}
 	}
 	if err != nil {
 		return process{}, fmt.Errorf("the limits of this process: %w", err)
 	}
 	p.choices = map[string]int{}
-	for _, s := range settings {
-		if v, err := s.get(); err == nil {
-			p.choices[s.name] = v
+	for _, one := range settings {
+		if v, err := one.get(); err == nil {
+			p.choices[one.name] = v
 		}
 	}
 	return p, nil
@@ -135,6 +139,15 @@ func (l Limit) apply() error {
 	return nil
 }
 
+// descriptors sets the limit that the program sees.
+func (s Start) descriptors(l Limit) error {
+	if s.limit == nil {
+		return errors.New("not the program's here")
+	}
+	_, err := s.limit(&unix.Rlimit{Cur: l.Soft, Max: l.Hard})
+	return err
+}
+
 func (c Choice) apply() error {
 	for _, s := range settings {
 		if s.name == c.Name {
@@ -154,7 +167,7 @@ func amount(v uint64) string {
 // check looks at what comes from an image.
 func check(limits []Limit, choices []Choice) error {
 	for _, l := range limits {
-		if l.Resource < 0 || l.Resource >= len(resources) || resources[l.Resource] == "" || l.Soft > l.Hard {
+		if l.Resource < 0 || l.Resource >= len(resources) || l.Soft > l.Hard {
 			return fmt.Errorf("a limit of resource %d of %d, at most %d", l.Resource, l.Soft, l.Hard)
 		}
 	}
@@ -165,13 +178,17 @@ func check(limits []Limit, choices []Choice) error {
 }
 
 // applyProcess gives the process its limits and settings; what it cannot have is text for people.
-func (s State) applyProcess() (lost []string) {
-	for _, l := range s.Limits {
-		if err := l.apply(); err != nil {
+func (s Start) applyProcess(state State) (lost []string) {
+	for _, l := range state.Limits {
+		apply := l.apply
+		if l.Resource == unix.RLIMIT_NOFILE {
+			apply = func() error { return s.descriptors(l) }
+		}
+		if err := apply(); err != nil {
 			lost = append(lost, fmt.Sprintf("the limit of %s was %s (hard: %s), which it cannot be here: %v", resources[l.Resource], amount(l.Soft), amount(l.Hard), err))
 		}
 	}
-	for _, c := range s.Choices {
+	for _, c := range state.Choices {
 		if err := c.apply(); err != nil {
 			lost = append(lost, fmt.Sprintf("the setting %q of the process was %d, which it cannot be here: %v", c.Name, c.Value, err))
 		}

@@ -69,7 +69,10 @@ static int kill_me(void) {
 
 static struct rlimit signals;
 
+static const struct rlimit few = {100, 200}; // descriptors
+
 static void set_process(void) {
+    must(setrlimit(RLIMIT_NOFILE, &few) == 0, "setrlimit of descriptors");
     must(getrlimit(RLIMIT_SIGPENDING, &signals) == 0 && signals.rlim_max > SIGNALS, "getrlimit");
     signals.rlim_cur = SIGNALS;
     must(setrlimit(RLIMIT_SIGPENDING, &signals) == 0, "setrlimit");
@@ -84,6 +87,8 @@ static void look_process(void) {
     must(getrlimit(RLIMIT_SIGPENDING, &now) == 0 && now.rlim_cur == SIGNALS &&
              now.rlim_max == signals.rlim_max,
          "the limit of signals");
+    must(getrlimit(RLIMIT_NOFILE, &now) == 0 && now.rlim_cur == few.rlim_cur && now.rlim_max == few.rlim_max,
+         "the limit of descriptors");
     must(prctl(PR_GET_CHILD_SUBREAPER, &subreaper, 0, 0, 0) == 0 && subreaper == 1, "PR_GET_CHILD_SUBREAPER");
     must(kill_me() == KILL_ME, "oom_score_adj");
 }
