@@ -5,6 +5,7 @@ package files
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -400,9 +401,9 @@ func socketText(fd int) string {
 func socketAddress(sa unix.Sockaddr) string {
 	switch a := sa.(type) {
 	case *unix.SockaddrInet4:
-		return fmt.Sprintf("%d.%d.%d.%d:%d", a.Addr[0], a.Addr[1], a.Addr[2], a.Addr[3], a.Port)
+		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port)).String()
 	case *unix.SockaddrInet6:
-		return fmt.Sprintf("[%x]:%d", a.Addr, a.Port)
+		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr), uint16(a.Port)).String()
 	case *unix.SockaddrUnix:
 		return a.Name
 	}

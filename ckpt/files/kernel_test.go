@@ -88,6 +88,9 @@ func TestSocketsAreObstacles(t *testing.T) {
 	if !strings.HasPrefix(obstacles[2].What, "a TCP socket at 127.0.0.1:") || !strings.Contains(obstacles[0].What, "a Unix socket") {
 		t.Errorf("obstacles %v", obstacles)
 	}
+	if got := socketAddress(&unix.SockaddrInet6{Addr: [16]byte{15: 1}, Port: 5}); got != "[::1]:5" {
+		t.Errorf("an address of IPv6 is written %s", got)
+	}
 }
 
 func TestKernelObjects(t *testing.T) {
