@@ -53,6 +53,7 @@ type capturer struct {
 	contents  map[inodeKey]int // index into table.Contents
 	pipes     map[inodeKey]int // index into table.Pipes
 	bytes     int64            // saved content so far
+	read      int64            // of files, for that
 	owned     []int            // the descriptors that are captured, sorted
 	foreign   map[inodeKey]string
 }

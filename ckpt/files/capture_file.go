@@ -104,7 +104,7 @@ func (c *capturer) describeUnlinked(g *group, file *File) (bool, error) {
 		extents, err := c.readExtents(fd, file.Flags, g.st.Size)
 		if errors.Is(err, errTooMuch) {
 			c.obstacle(fd, file.Path, fmt.Sprintf("a file without a name of %d bytes", g.st.Size),
-				fmt.Sprintf("all such files together may have %d bytes; keep the file under a name", int64(maxContent)))
+				fmt.Sprintf("all such files together may have %d bytes, holes aside; keep the file under a name", int64(maxContent)))
 			return false, nil
 		}
 		if err != nil {
@@ -125,21 +125,39 @@ var errTooMuch = errors.New("too much content")
 // extentBlock is the unit in which holes are left out.
 const extentBlock = 64 << 10
 
-// readExtents reads what a file holds, leaving out blocks of zeros. It does not look for holes with
-// lseek, which would move the offset.
+// readExtents reads what a file holds, leaving out holes and blocks of zeros. The program is stopped: where a descriptor of its own
+// is read, its offset is moved and comes back.
 func (c *capturer) readExtents(fd, flags int, size int64) ([]Extent, error) {
 	r, done, err := readable(fd, flags)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
+	if r == fd {
+		offset, err := unix.Seek(fd, 0, unix.SEEK_CUR)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _, _ = unix.Seek(fd, offset, unix.SEEK_SET) }()
+	}
 	var extents []Extent
 	zeros := make([]byte, extentBlock)
 	block := make([]byte, extentBlock)
+	dataEnd := int64(0)
 	for at := int64(0); at < size; at += extentBlock {
+		if at >= dataEnd {
+			var data int64
+			data, dataEnd = nextData(r, at, size)
+			if at = data / extentBlock * extentBlock; at >= size {
+				break
+			}
+		}
 		b := block[:min(extentBlock, size-at)]
 		if err := preadFull(r, b, at); err != nil {
 			return nil, err
+		}
+		if c.read += int64(len(b)); c.read > maxRead {
+			return nil, errTooMuch
 		}
 		if bytes.Equal(b, zeros[:len(b)]) {
 			continue
@@ -155,6 +173,23 @@ func (c *capturer) readExtents(fd, flags int, size int64) ([]Extent, error) {
 		e.Bytes = int64(len(e.data))
 	}
 	return extents, nil
+}
+
+// nextData is where the data at or behind an offset begin and end; size, size where there are none. A file system that does not tell
+// has data everywhere.
+func nextData(fd int, at, size int64) (data, end int64) {
+	data, err := unix.Seek(fd, at, unix.SEEK_DATA)
+	switch {
+	case errors.Is(err, unix.ENXIO):
+		return size, size
+	case err != nil:
+		return at, size
+	}
+	end, err = unix.Seek(fd, data, unix.SEEK_HOLE)
+	if err != nil || end <= data {
+		end = size
+	}
+	return data, end
 }
 
 // readable returns a descriptor that reads the file behind fd. Where possible that is fd: opening

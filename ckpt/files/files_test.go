@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -339,6 +340,51 @@ func TestUnlinkedFile(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(filepath.Dir(path)); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// TestUnlinkedHoles: holes that would take an hour to read cost nothing, of a file whose offset the program knows, and of one that may
+// only be written.
+func TestUnlinkedHoles(t *testing.T) {
+	const size, middle = 1 << 40, 300<<30 + 12345
+	for name, flags := range map[string]int{"read and written": unix.O_RDWR, "written": unix.O_WRONLY} {
+		a := newApp(t)
+		path := filepath.Join(t.TempDir(), "scratch")
+		fd := a.open(path, flags|unix.O_CREAT|unix.O_EXCL)
+		write(t, fd, "head")
+		if _, err := unix.Pwrite(fd, []byte("middle"), middle); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Ftruncate(fd, size); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		table := a.capture()
+		if n := table.dataBytes(); n > 4*extentBlock {
+			t.Errorf("%s: %d bytes saved of two blocks", name, n)
+		}
+		if at, err := unix.Seek(fd, 0, unix.SEEK_CUR); err != nil || at != 4 {
+			t.Errorf("%s: offset %d after the checkpoint, %v", name, at, err)
+		}
+		a.mustRestart(table)
+		r, err := unix.Open("/proc/self/fd/"+strconv.Itoa(fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, 6)
+		if _, err := unix.Pread(r, b, middle); err != nil || string(b) != "middle" {
+			t.Errorf("%s: %q, %v", name, b, err)
+		}
+		var st unix.Stat_t
+		if err := unix.Fstat(r, &st); err != nil || st.Size != size || st.Blocks > 4*extentBlock/512 {
+			t.Errorf("%s: %d bytes, %d blocks, %v", name, st.Size, st.Blocks, err)
+		}
+		_ = unix.Close(r)
+		if at, err := unix.Seek(fd, 0, unix.SEEK_CUR); err != nil || at != 4 {
+			t.Errorf("%s: offset %d after the restart, %v", name, at, err)
+		}
 	}
 }
 

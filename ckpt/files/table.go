@@ -191,6 +191,8 @@ const (
 	maxBlocks  = 256
 	// maxContent bounds the saved content of all files without a name, and pipes, of a process.
 	maxContent = 4 << 30
+	// maxRead bounds what is read for that: the program is stopped, and a file may hold zeros without end.
+	maxRead = 2 * maxContent
 )
 
 var errBadTable = errors.New("open files")
