@@ -88,6 +88,9 @@ void timers_forked(void); // under host.lock
 
 // ---- sys_proc.c --------------------------------------------------------------------------------
 pid_t real_tid(pid_t vtid); // without host.lock
+// A path in /proc by the id that this process, or a thread of it, has for the program: changes it to the one that the kernel has
+// there, and returns true.  Without host.lock.
+bool real_path(char *path, size_t bytes);
 // A clock of a process's or a thread's processor time as the kernel has it; others are as they are.
 clockid_t clock_of_kernel(clockid_t clock);
 

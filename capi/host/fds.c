@@ -375,11 +375,14 @@ static long release_fd(struct call *c, int fd) {
     return 0;
 }
 
-// open, for reading: the fronts stand in for the MPI libraries, and /proc/self/exe is the program.
+// open: what is in /proc by the program's ids. For reading: the fronts stand in for the MPI libraries, and /proc/self/exe is the
+// program.
 static long open_at(struct call *c, long dir, long path, long flags, long mode) {
     long a[6] = {dir, path, flags, mode};
     char name[4096];
-    if ((flags & O_ACCMODE) == O_RDONLY && copy_string(name, sizeof name, (uint64_t)path)) {
+    if (!copy_string(name, sizeof name, (uint64_t)path)) return settle(c, blocking(c, SYS_openat, a));
+    if (real_path(name, sizeof name)) a[1] = (long)name;
+    if ((flags & O_ACCMODE) == O_RDONLY) {
         const char *front = front_for(name);
         if (front) a[1] = (long)front;
         if (!strcmp(name, "/proc/self/exe")) a[1] = (long)host.exe;
@@ -599,22 +602,22 @@ static long read_exe(long buffer, long bytes) {
     return n;
 }
 
-static bool names_exe(uint64_t path) {
-    char name[64], own[40];
-    if (!copy_string(name, sizeof name, path)) return false;
-    snprintf(own, sizeof own, "/proc/%d/exe", to_virtual(host.pid));
+static bool names_exe(const char *name) {
+    char own[40];
+    snprintf(own, sizeof own, "/proc/%d/exe", host.pid);
     return !strcmp(name, "/proc/self/exe") || !strcmp(name, own);
 }
 
-long sys_readlink(struct call *c) {
-    if (names_exe((uint64_t)c->a[0])) return read_exe(c->a[1], c->a[2]);
-    return RAW3(SYS_readlink, c->a[0], c->a[1], c->a[2]);
+static long read_link(long dir, long path, long buffer, long bytes) {
+    char name[4096];
+    if (!copy_string(name, sizeof name, (uint64_t)path))
+        return RAW4(SYS_readlinkat, dir, path, buffer, bytes);
+    if (real_path(name, sizeof name)) path = (long)name;
+    return names_exe(name) ? read_exe(buffer, bytes) : RAW4(SYS_readlinkat, dir, path, buffer, bytes);
 }
 
-long sys_readlinkat(struct call *c) {
-    if (names_exe((uint64_t)c->a[1])) return read_exe(c->a[2], c->a[3]);
-    return RAW4(SYS_readlinkat, c->a[0], c->a[1], c->a[2], c->a[3]);
-}
+long sys_readlink(struct call *c) { return read_link(AT_FDCWD, c->a[0], c->a[1], c->a[2]); }
+long sys_readlinkat(struct call *c) { return read_link(c->a[0], c->a[1], c->a[2], c->a[3]); }
 
 static struct { char *name, *path; } fronts[64];
 static int nfronts;

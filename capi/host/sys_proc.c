@@ -18,6 +18,8 @@
 #include <linux/capability.h>
 #include <linux/seccomp.h>
 #include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -106,6 +108,35 @@ clockid_t clock_of_kernel(clockid_t clock) {
 long sys_by_pid(struct call *c) {
     long r = RAW1(c->nr, to_real((pid_t)c->a[0]));
     return r > 0 ? to_virtual((pid_t)r) : r;
+}
+
+// The id at the beginning of a text that ends there or goes on with a slash, as the kernel has it; 0: there is none.
+static pid_t real_in(const char *text, const char **end) {
+    char *after;
+    if (*text < '1' || *text > '9') return 0;
+    long id = strtol(text, &after, 10);
+    *end = after;
+    return id > INT32_MAX || (*after != 0 && *after != '/') ? 0 : real_tid((pid_t)id);
+}
+
+bool real_path(char *path, size_t bytes) {
+    static const char own[] = "self/", of[] = "/proc/", task[] = "/task/";
+    const char *at = path + sizeof of - 1, *rest, *more;
+    char id[24], changed[4096];
+    if (strncmp(path, of, sizeof of - 1) || host.pid == to_virtual(host.pid)) return false;
+    pid_t pid = real_in(at, &rest);
+    if (pid != 0)
+        snprintf(id, sizeof id, "%d", pid);
+    else if (!strncmp(at, own, sizeof own - 1))
+        strcpy(id, "self"), rest = at + sizeof own - 2;
+    else
+        return false;
+    pid_t thread = strncmp(rest, task, sizeof task - 1) ? 0 : real_in(rest + sizeof task - 1, &more);
+    int n = thread != 0 ? snprintf(changed, sizeof changed, "%s%s%s%d%s", of, id, task, thread, more)
+                        : snprintf(changed, sizeof changed, "%s%s%s", of, id, rest);
+    if (n >= (int)sizeof changed || (size_t)n >= bytes || !strcmp(path, changed)) return false;
+    strcpy(path, changed);
+    return true;
 }
 
 // Calls whose first argument is a thread id (0: the caller).

@@ -134,11 +134,31 @@ static void *work(void *rounds) {
     return NULL;
 }
 
+// What is in /proc by its own ids: the numbers are others after a restart.
+static void look_up(void) {
+    char path[100], text[100], link[2][400] = {"", ""};
+    const char *const places[] = {"/proc/%d/status", "/proc/%d/task/%d/comm", "/proc/self/task/%2$d/stat",
+                                  "/proc/%2$d/statm"};
+    for (int i = 0; i < 4; i++) {
+        snprintf(path, sizeof path, places[i], getpid(), worker);
+        FILE *f = fopen(path, "re");
+        must(f != NULL && fgets(text, sizeof text, f) != NULL, path);
+        fclose(f);
+    }
+    snprintf(path, sizeof path, "/proc/%d/cwd", getpid());
+    must(readlink(path, link[0], sizeof link[0] - 1) > 0 &&
+             readlink("/proc/self/cwd", link[1], sizeof link[1] - 1) > 0 && !strcmp(link[0], link[1]),
+         path);
+    snprintf(path, sizeof path, "/proc/%d/exe", getpid());
+    must(readlink(path, text, sizeof text) > 0, path);
+}
+
 static void look(char *const *mapping, const char *const *flags, int n, const cpu_set_t *all) {
     cpu_set_t now;
     errno = 0;
     look_process();
     look_guard();
+    look_up();
     for (int i = 0; i < n; i++) must(has(mapping[i], flags[i]), flags[i]);
     must(getpriority(PRIO_PROCESS, (id_t)worker) == NICE, "the thread's niceness");
     must(getpriority(PRIO_PROCESS, (id_t)getpid()) == getpriority(PRIO_PROCESS, 0), "the process's niceness");
