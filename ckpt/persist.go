@@ -5,6 +5,7 @@ package ckpt
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +27,7 @@ const (
 // program has lastingAfter to remove it. So has a disk to answer, but where nobody waits for ours: a signal asks before
 // the job is ended, and the disk may come back until then.
 func (j *Job) persist(q *request, try func(*request) outcome, pause func(try int) time.Duration) (control.Result, error) {
-	var last *control.RefusedError
+	var last, before *control.RefusedError // the newest, and the newest with other reasons
 	var stay staying
 	for n := 0; ; n++ {
 		o := try(q)
@@ -43,6 +44,9 @@ func (j *Job) persist(q *request, try func(*request) outcome, pause func(try int
 			}
 			return control.Result{}, o.err
 		}
+		if last != nil && !slices.Equal(last.Reasons, refused.Reasons) {
+			before = last
+		}
 		last = refused
 		q.progress(control.Event{Phase: stageStop.String(), Detail: strings.Join(refused.Reasons, "; ")})
 		if stay.tooLong(o.err, q.alone) {
@@ -51,6 +55,10 @@ func (j *Job) persist(q *request, try func(*request) outcome, pause func(try int
 		}
 		select {
 		case <-q.waiting.Done():
+			// The last try may only have waited: what has refused those before it says more.
+			if before != nil {
+				refused.Reasons = append(slices.Clone(refused.Reasons), "before that: "+strings.Join(before.Reasons, "; "))
+			}
 			j.recordFailure(o.err)
 			return control.Result{}, o.err
 		case <-j.done:

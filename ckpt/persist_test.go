@@ -100,3 +100,24 @@ func TestStalledDisk(t *testing.T) {
 	}
 	wantEpochs(t, j.store, 1)
 }
+
+// TestReasonBefore: a last try that only waits until the time is over does not hide why those before it were refused.
+func TestReasonBefore(t *testing.T) {
+	h := newTestHost(t)
+	j := start(t, h, testOptions(filepath.Join(t.TempDir(), "ckpt")))
+	ctx, cancel := context.WithCancel(t.Context())
+	n := 0
+	try := func(*request) outcome {
+		if n++; n < 3 {
+			return outcome{err: &control.RefusedError{Reasons: []string{"no memory"}}}
+		}
+		cancel()
+		return outcome{err: &control.RefusedError{Reasons: []string{"no safe state"}}}
+	}
+	q := &request{ctx: t.Context(), waiting: ctx, progress: func(control.Event) {}}
+	_, err := j.persist(q, try, func(int) time.Duration { return 0 })
+	if err == nil {
+		t.Fatalf("no error after %d tries", n)
+	}
+	names(t, err.Error(), "no safe state", "before that: no memory")
+}

@@ -196,7 +196,7 @@ func TestShortOfMemory(t *testing.T) {
 				if !m.reaches(fmt.Sprintf("at.%d", k), "rounds.0") {
 					break
 				}
-				c := m.ctl("checkpoint", m.dir, "--timeout", "2m")
+				c := m.ctl("checkpoint", m.dir, "--timeout", "30s")
 				if err := <-c.done; err == nil {
 					made++
 				} else if refused++; !strings.Contains(c.err.String(), "memory") {
