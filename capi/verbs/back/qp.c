@@ -110,6 +110,22 @@ static void forget(struct v_qp *q) {
     messages_drop(&q->kept);
 }
 
+static void at_most(uint8_t *value, int most) {
+    if (most > 0 && *value > most) *value = (uint8_t)most;
+}
+
+// After a restart: the adapters of both sides may be smaller than those that the program has asked.
+static void fit(const struct v_qp *q, struct ibv_qp_attr *attr, const struct verbs_who *peer) {
+    const struct ports *now = (const struct ports *)CONTEXT(q->q.context)->lower;
+    uint8_t mtu = (uint8_t)attr->path_mtu;
+    at_most(&mtu, q->attr.port_num <= V_PORTS ? now->mtu[q->attr.port_num] : 0);
+    if (peer) at_most(&mtu, peer->mtu);
+    attr->path_mtu = (enum ibv_mtu)mtu;
+    at_most(&attr->max_dest_rd_atomic, now->rd_atomics);
+    at_most(&attr->max_rd_atomic, now->rd_atomics_asked);
+    if (peer) at_most(&attr->max_rd_atomic, peer->rd_atomics);
+}
+
 long f_qp_modify(const long *a) {
     struct v_qp *q = ARG(struct v_qp *, 0);
     struct ibv_qp_attr attr = *ARG(struct ibv_qp_attr *, 1);
@@ -118,8 +134,9 @@ long f_qp_modify(const long *a) {
     bool rtr = mask & IBV_QP_STATE && attr.qp_state == IBV_QPS_RTR;
     struct verbs_who who;
     int to;
-    lead(q, &attr, mask, &who, &to);
+    bool known = lead(q, &attr, mask, &who, &to);
     patient(q, &attr, mask);
+    if (made_again) fit(q, &attr, known && mask & IBV_QP_DEST_QPN ? &who : NULL);
     int e = real.ibv_modify_qp(REAL_QP(q), &attr, mask);
     if (e) {
         q->peer = peer;
@@ -157,22 +174,6 @@ long f_qp_modify(const long *a) {
     q->state = attr.qp_state;
     q->q.state = attr.qp_state;
     return 0;
-}
-
-static void at_most(uint8_t *value, int most) {
-    if (most > 0 && *value > most) *value = (uint8_t)most;
-}
-
-// After a restart: the adapters of both sides may be smaller than those that the program has asked.
-static void fit(const struct v_qp *q, struct ibv_qp_attr *attr, const struct verbs_who *peer) {
-    const struct ports *now = (const struct ports *)CONTEXT(q->q.context)->lower;
-    uint8_t mtu = (uint8_t)attr->path_mtu;
-    at_most(&mtu, attr->port_num <= V_PORTS ? now->mtu[attr->port_num] : 0);
-    if (peer) at_most(&mtu, peer->mtu);
-    attr->path_mtu = (enum ibv_mtu)mtu;
-    at_most(&attr->max_dest_rd_atomic, now->rd_atomics);
-    at_most(&attr->max_rd_atomic, now->rd_atomics_asked);
-    if (peer) at_most(&attr->max_rd_atomic, peer->rd_atomics);
 }
 
 // A step to RTS follows the one to RTR of the same queue pair.
