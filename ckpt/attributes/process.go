@@ -26,7 +26,8 @@ type Choice struct {
 	Value int    `json:"value"`
 }
 
-// resources are the limits by the kernel's numbers. That of descriptors is the process's, which the program does not see.
+// resources are what is limited, by the kernel's numbers. The program sees another limit of descriptors than the kernel's, which
+// counts ckptrun's as well (Start.limit).
 var resources = [...]string{"processor time", "the size of files", "data", "the stack", "core files", "resident memory", "processes", unix.RLIMIT_NOFILE: "descriptors",
 	unix.RLIMIT_MEMLOCK: "locked memory", unix.RLIMIT_AS: "addresses", 10: "file locks", 11: "pending signals", 12: "bytes in message queues",
 	13: "niceness", 14: "real-time priority", 15: "real-time processor time"}
