@@ -24,9 +24,9 @@ void fds_isolate(bool again, char *const *argv);
 int fds_launcher(struct call *c, const char *entry);
 int fds_used(int *list, int max); // numbers below fd_fence that the application has
 int fds_place(int number, int from, bool cloexec);
-int fds_original(int i);         // high-numbered dup of the launcher's descriptor i, or -1
+int fds_original(int i); // high-numbered dup of the launcher's descriptor i, or -1
 int fds_limit(uint64_t limit[2], const uint64_t *set); // host_ops.descriptors
-bool fds_select(struct call *c); // no set of this select names a closed descriptor
+bool fds_select(struct call *c);                       // no set of this select names a closed descriptor
 struct rlimit fds_before_exec(struct thread *t);
 void fds_exec_failed(const struct rlimit *was);
 void fds_forked(void);
