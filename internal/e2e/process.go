@@ -236,6 +236,12 @@ func Dump(pids []int) string {
 			if stack := oneLine(task + "/stack"); stack != "" {
 				fmt.Fprintf(&b, "    stack %s\n", stack)
 			}
+			// Those that have ended have no environment, and so no mark: whether a launcher was told is seen here.
+			for child := range strings.FieldsSeq(oneLine(task + "/children")) {
+				if stat := oneLine("/proc/" + child + "/stat"); strings.Contains(stat, ") Z ") {
+					fmt.Fprintf(&b, "    has not been waited for: %s\n", stat)
+				}
+			}
 		}
 	}
 	return b.String()

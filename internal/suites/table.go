@@ -69,20 +69,20 @@ func Long() []Program {
 	return append(all, hpcc("long"), melt(1000), peptide(80), messages, mpi4py("storage", 10, "storage.bin"))
 }
 
-// Heavy are programs that compute for five to twenty seconds on two processors, in the way such programs do: with
-// blocks of a size that people use.
+// Heavy are programs that compute for ten to thirty seconds on two processors, in the way such programs do: with
+// blocks of a size that people use. To start takes little of that.
 func Heavy() []Program {
 	var all []Program
 	for _, mpi := range []string{"mpich", "openmpi"} {
 		all = append(all,
-			linear(mpi, "xdllt", "heavy/LLT.dat", 200),
+			linear(mpi, "xdllt", "heavy/LLT.dat", 800),
 			linear(mpi, "xzlu", "heavy/LU.dat", 80),
-			linear(mpi, "xdqr", "heavy/QR.dat", 48),
-			hdf5(mpi, 30))
+			linear(mpi, "xdqr", "heavy/QR.dat", 288),
+			hdf5(mpi, 60))
 	}
-	messages := mpi4py("messages", 250)
+	messages := mpi4py("messages", 2000)
 	messages.Order = true
-	return append(all, hpcc("heavy"), melt(15000), peptide(600), messages)
+	return append(all, hpcc("heavy"), melt(30000), peptide(1200), messages)
 }
 
 // linear is a test program of ScaLAPACK that passes so many tests.
