@@ -37,8 +37,9 @@ func (w *Clock) post(net *signaling.Network) {
 }
 
 // linger is how long messages that nobody waits for are gathered. A program may make and free communicators in its inner
-// loop; a message for each would wake threads of Go's on both sides, which take the processor from the ranks.
-const linger = 10 * time.Millisecond
+// loop; a message for each would wake threads of Go's on both sides, which take the processor from the ranks. What is sent at
+// once takes these along, so that a checkpoint does not wait for them.
+const linger = 100 * time.Millisecond
 
 // sendLocked sends to a rank of another process, at once.
 func (w *Clock) sendLocked(from *task, to int32, kind uint16, payload []byte) {
