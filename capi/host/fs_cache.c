@@ -231,21 +231,25 @@ static void *pages(size_t bytes) {
 }
 
 // Puts the places of an entry into found, as long as they are what they should be.
-static bool places_take(const struct object *o, const uint32_t *places, uint64_t count, struct found *found) {
+static bool places_take(const struct object *o, const uint32_t *places, uint64_t count, places_own *own,
+                        struct found *found) {
     if (!count) return true;
     found->at = pages(count * sizeof *found->at);
     if (!found->at) return false;
     found->room = count;
     for (uint64_t i = 0; i < count; i++) {
         uint8_t *at = (uint8_t *)(o->base + places[i]);
-        if (i && places[i] <= places[i - 1]) return false;
-        if (!object_has_prefix(o, at)) return false;
+        if ((i && places[i] <= places[i - 1]) || !object_has_code(o, at)) return false;
         found->at[found->count++] = at;
     }
+    if (own) own(o, found);
+    for (uint64_t i = 0; i < count; i++)
+        if (!object_has_prefix(o, found->at[i])) return false;
     return true;
 }
 
-static bool entry_take(int fd, const struct fs_key *key, const struct object *o, struct found *found) {
+static bool entry_take(int fd, const struct fs_key *key, const struct object *o, places_own *own,
+                       struct found *found) {
     struct stat st;
     struct entry e;
     if (RAW2(SYS_fstat, fd, &st) || !S_ISREG(st.st_mode) || st.st_uid != (uid_t)RAW0(SYS_geteuid) ||
@@ -257,20 +261,20 @@ static bool entry_take(int fd, const struct fs_key *key, const struct object *o,
     size_t bytes = e.count * sizeof(uint32_t);
     uint32_t *places = bytes ? pages(bytes) : NULL;
     if (bytes && !places) return false;
-    bool good =
-        read_all(fd, places, bytes) && sum_of(&e, places) == e.sum && places_take(o, places, e.count, found);
+    bool good = read_all(fd, places, bytes) && sum_of(&e, places) == e.sum &&
+                places_take(o, places, e.count, own, found);
     if (bytes) RAW2(SYS_munmap, places, bytes);
     return good;
 }
 
-bool fs_cache_get(const struct fs_cache *c, const struct fs_key *key, const struct object *o,
+bool fs_cache_get(const struct fs_cache *c, const struct fs_key *key, const struct object *o, places_own *own,
                   struct found *found) {
     *found = (struct found){0};
     if (!key->bytes) return false;
     long fd =
         RAW4(SYS_openat, c->folder, key->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0);
     if (fd < 0) return false;
-    bool good = entry_take((int)fd, key, o, found);
+    bool good = entry_take((int)fd, key, o, own, found);
     RAW1(SYS_close, fd);
     if (good) return true;
     found_done(found);

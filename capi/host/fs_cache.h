@@ -37,8 +37,11 @@ struct fs_key {
 void fs_cache_key(const struct fs_cache *c, const struct link_map *m, const struct object *o,
                   struct fs_key *key);
 
-// True: found is what object_scan finds.  Else found is empty.
-bool fs_cache_get(const struct fs_cache *c, const struct fs_key *key, const struct object *o,
+// Called with the places of an entry, all of them in segments of code, before anything has looked at them.
+typedef void places_own(const struct object *o, const struct found *places);
+
+// True: found is what object_scan finds.  Else found is empty.  own may be NULL.
+bool fs_cache_get(const struct fs_cache *c, const struct fs_key *key, const struct object *o, places_own *own,
                   struct found *found);
 
 // Keeps what object_scan has found.

@@ -111,10 +111,18 @@ static uint8_t *candidate(uint8_t *p, uint8_t *end) {
     return NULL;
 }
 
-bool object_has_prefix(const struct object *o, const uint8_t *at) {
+// The end of the segment of code that a place is in; NULL: it is in none.
+static const uint8_t *code_end(const struct object *o, const uint8_t *at) {
     for (unsigned s = 0; s < o->segments; s++)
-        if (at >= o->code[s].at && at < o->code[s].end) return *at == FS_PREFIX && may_be(at, o->code[s].end);
-    return false;
+        if (at >= o->code[s].at && at < o->code[s].end) return o->code[s].end;
+    return NULL;
+}
+
+bool object_has_code(const struct object *o, const uint8_t *at) { return code_end(o, at) != NULL; }
+
+bool object_has_prefix(const struct object *o, const uint8_t *at) {
+    const uint8_t *end = code_end(o, at);
+    return end && *at == FS_PREFIX && may_be(at, end);
 }
 
 // Decodes the instructions from p to end; false when the last one does not end there.

@@ -43,6 +43,9 @@ struct found {
 bool object_scan(const struct object *o, struct found *found);
 void found_done(struct found *f);
 
+// Whether a place is in a segment of code.  It is not looked at.
+bool object_has_code(const struct object *o, const uint8_t *at);
+
 // Whether object_scan could find this place: it is in a segment of code, and what begins there is the prefix of
 // an instruction that addresses memory through FS, other than the check of a stack protector.
 bool object_has_prefix(const struct object *o, const uint8_t *at);

@@ -78,6 +78,19 @@ static bool writable(const struct object *o, bool on) {
     return true;
 }
 
+// Makes the pages of these places the process's own by writing to each what is there.  A page that was read before is mapped
+// already, together with its neighbours, and each write to such a page flushes the TLB: in a virtual machine that
+// took longer than the copy, for 600 pages a rank.
+static void own_pages(const struct object *o, const struct found *places) {
+    if (!writable(o, true)) return;
+    uint64_t last = 0;
+    for (size_t i = 0; i < places->count; i++) {
+        uint64_t page = (uint64_t)places->at[i] & ~4095ull;
+        if (page != last) __asm__ volatile("lock orb $0, %0" : "+m"(*places->at[i]));
+        last = page;
+    }
+}
+
 // Changes an object; false when that cannot be done, and the object is as it was.
 static bool convert(const struct link_map *m, const struct fs_cache *cache) {
     struct object o;
@@ -85,13 +98,13 @@ static bool convert(const struct link_map *m, const struct fs_cache *cache) {
     struct fs_key key;
     if (!object_read(m, &o)) return false;
     fs_cache_key(cache, m, &o, &key);
-    bool good = fs_cache_get(cache, &key, &o, &found);
+    bool good = fs_cache_get(cache, &key, &o, own_pages, &found);
     if (!good && (good = object_scan(&o, &found))) fs_cache_put(cache, &key, &o, &found);
     if (good && found.count) {
         good = writable(&o, true);
         for (size_t i = 0; good && i < found.count; i++) *found.at[i] = GS_PREFIX;
-        writable(&o, false);
     }
+    writable(&o, false);
     found_done(&found);
     return good;
 }

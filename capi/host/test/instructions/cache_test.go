@@ -247,7 +247,7 @@ func TestKeptDamaged(t *testing.T) {
 	}
 	check("longer", append(bytes.Clone(right), 0, 0, 0, 0))
 	out, err := k.run("forge", lib)
-	if want := "right: 1\nno prefix: 0\nno code: 0\ntwice: 0\n"; err != nil || out != want {
+	if want := "right: 1, own all\nno prefix: 0, own all\nno code: 0, own none\ntwice: 0, own none\n"; err != nil || out != want {
 		t.Errorf("%v\n%s", err, out)
 	}
 	for what, change := range map[string]func() error{
