@@ -126,8 +126,8 @@ func run(ctx context.Context, args []string) error {
 	for _, s := range chosen {
 		fmt.Printf("\n== %s\n", s.name)
 		r, err := s.measure(ctx, b)
-		if err == nil {
-			err = r.save(*results, s.name, b)
+		if err == nil || r != nil && r.Partial && ctx.Err() == nil {
+			err = errors.Join(err, r.save(*results, s.name, b))
 		}
 		if errors.Is(err, errLeftOut) && *only == "" {
 			leftOut = append(leftOut, fmt.Sprintf("%s: %v", s.name, err))

@@ -15,6 +15,7 @@ import (
 type report struct {
 	Title       string        `json:"title"`
 	Text        string        `json:"-"`
+	Partial     bool          `json:"-"` // an error ended it, and what was measured before is to be kept
 	Machine     machine       `json:"machine"`
 	Command     string        `json:"command"` // that makes it again
 	Comparisons []*comparison `json:"comparisons"`
