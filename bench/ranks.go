@@ -254,6 +254,10 @@ func tableOfMany(out *strings.Builder, rows []*manyRanks) {
 		for _, name := range phaseNames {
 			cells = append(cells, number(m.Phases[name]))
 		}
-		line(out, append(cells, number(m.Total), number(m.MiB), number(m.Restart))...)
+		restart := "" // the last one is not asked any more
+		if m.Restart > 0 {
+			restart = number(m.Restart)
+		}
+		line(out, append(cells, number(m.Total), number(m.MiB), restart)...)
 	}
 }
