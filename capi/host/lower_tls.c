@@ -78,10 +78,14 @@ static bool writable(const struct object *o, bool on) {
     return true;
 }
 
-// Makes the pages of these places the process's own by writing to each what is there.  A page that was read before is mapped
-// already, together with its neighbours, and each write to such a page flushes the TLB: in a virtual machine that
-// took longer than the copy, for 600 pages a rank.
+// Whether convert has made the code of its object writable.  One thread at a time is there, with ld.so's lock.
+static bool opened;
+
+// Makes the pages of these places the process's own by writing to each what is there.  A page that was read
+// before is mapped already, together with its neighbours, and each write to such a page flushes the TLB: in a
+// virtual machine that took longer than the copy, for hundreds of pages a rank.
 static void own_pages(const struct object *o, const struct found *places) {
+    opened = true;
     if (!writable(o, true)) return;
     uint64_t last = 0;
     for (size_t i = 0; i < places->count; i++) {
@@ -97,14 +101,16 @@ static bool convert(const struct link_map *m, const struct fs_cache *cache) {
     struct found found = {0};
     struct fs_key key;
     if (!object_read(m, &o)) return false;
+    opened = false;
     fs_cache_key(cache, m, &o, &key);
     bool good = fs_cache_get(cache, &key, &o, own_pages, &found);
     if (!good && (good = object_scan(&o, &found))) fs_cache_put(cache, &key, &o, &found);
     if (good && found.count) {
+        opened = true;
         good = writable(&o, true);
         for (size_t i = 0; good && i < found.count; i++) *found.at[i] = GS_PREFIX;
     }
-    writable(&o, false);
+    if (opened) writable(&o, false); // other code keeps the protection that it has by now
     found_done(&found);
     return good;
 }
