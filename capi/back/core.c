@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "back/about.h"
@@ -125,10 +126,25 @@ static int ops_bind(void *ctx, ckpt_job *job) {
 // ckptrun has it (capi/host/at_end.h); test programs that load a back do not.
 extern void lower_at_end(const void *code) __attribute__((weak));
 
+static long milliseconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
 // MPICH 4.2 tells the launcher in a handler of exit, which nobody else would call.
+//
+// PMIx (to 5.0 at least) tells the launcher in MPI_Finalize and waits 2 s for the answer.  Where hundreds of
+// ranks share a processor with mpiexec, it comes to read that later.  A rank that has ended by then is one
+// "exiting improperly" to Open MPI's, which kills the others.  So a rank that had to wait stays a while, and
+// leaves the processor to mpiexec.
 static int end_mpi(void) {
+    enum { PATIENCE = 2000, LONGEST = 10000 }; // ms
+    long begun = milliseconds();
     int rc = MPI_Finalize();
     if (rc == MPI_SUCCESS && lower_at_end) lower_at_end((const void *)MPI_Finalize);
+    long took = milliseconds() - begun, stay = 2 * took < LONGEST ? 2 * took : LONGEST;
+    if (took >= PATIENCE) nanosleep(&(struct timespec){stay / 1000, stay % 1000 * 1000000}, NULL);
     return rc;
 }
 

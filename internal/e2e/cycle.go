@@ -83,7 +83,7 @@ func noneLeft(mark Mark) error {
 // 10 s there to greet ckptctl, which then goes and comes again, and the job logs that. Nothing else is forgiven.
 const slowName = "LIBCKPT_E2E_SLOW"
 
-var late = regexp.MustCompile(`(?m)^\S+\tWARN\tckptrun\tsomebody who is not of this job connected\t\{"port": "control port", "error": "handshake with 127\.0\.0\.1:.*\n`)
+var late = regexp.MustCompile(`(?m)^\S+\tWARN\tckptrun\t(?:somebody who is not of this job connected|a connection was closed before it said who it is)[^\t]*\t\{"port": "control port", "error": "handshake with 127\.0\.0\.1:.*\n`)
 
 // few is the first number, or the second where the processor is emulated.
 func few(n, slow int) int {

@@ -3,6 +3,8 @@
 package handshake
 
 import (
+	"errors"
+	"io"
 	"log/slog"
 	"sync"
 	"time"
@@ -42,7 +44,11 @@ func (s *Strangers) Rejected(err error) {
 		s.last = err
 		return
 	}
-	s.log.Warn("somebody who is not of this job connected", "port", s.port, "error", err)
+	what := "somebody who is not of this job connected"
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		what = "a connection was closed before it said who it is: by a stranger, or by somebody of this job who waited too long and comes again"
+	}
+	s.log.Warn(what, "port", s.port, "error", err)
 	s.timer = time.AfterFunc(s.period, s.due)
 }
 

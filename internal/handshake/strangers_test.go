@@ -5,6 +5,7 @@ package handshake
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"strings"
@@ -54,6 +55,15 @@ func TestStrangersInLog(t *testing.T) {
 	s.due()
 	if l := log.lines(); len(l) != 4 || !strings.Contains(l[2], "later") || !strings.Contains(l[3], "connections=1") {
 		t.Errorf("at the end: %q", l)
+	}
+}
+
+// TestStrangersWhoHangUp: on a busy machine that may be a rank, which nobody should look for among strangers.
+func TestStrangersWhoHangUp(t *testing.T) {
+	var log page
+	NewStrangers(slog.New(slog.NewTextHandler(&log, nil)), "some port").Rejected(fmt.Errorf("handshake with it: %w", io.EOF))
+	if l := log.lines(); len(l) != 1 || strings.Contains(l[0], "not of this job") || !strings.Contains(l[0], "comes again") {
+		t.Errorf("%q", l)
 	}
 }
 
