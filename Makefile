@@ -330,9 +330,10 @@ moves: all examples
 one-mpi:
 	TARGETS='$(or $(TARGETS),demo)' scripts/onempi.sh
 
-# A few minutes; FULL=1 takes every combination and more rounds.  ONLY=query,... measures a part.
+# A few minutes; FULL=1 takes every combination and more rounds.  ONLY=query,... measures a part,
+# ONLY=ranks RANKS=256 one number of ranks.
 bench: all examples soak-programs $(BENCHES)
-	$(if $(FTI),FTI='$(abspath $(FTI))') $(GO) run ./bench -build $(BUILD) $(if $(FULL),-full) $(if $(ONLY),-only $(ONLY))
+	$(if $(FTI),FTI='$(abspath $(FTI))') $(GO) run ./bench -build $(BUILD) $(if $(FULL),-full) $(if $(ONLY),-only $(ONLY)) $(if $(RANKS),-ranks $(RANKS))
 
 include internal/soak/module.mk
 

@@ -63,6 +63,8 @@ var studies = []study{
 type bench struct {
 	effort
 	build   string // the built tree, absolute
+	results string // where the results go
+	ranks   int    // the only number of ranks of that study; 0: all of it
 	scratch string // working directory of what is run; removed at the end
 	machine machine
 }
@@ -91,6 +93,7 @@ func run(ctx context.Context, args []string) error {
 	results := flags.String("results", filepath.Join("bench", "results"), "where the results go")
 	full := flags.Bool("full", false, "every combination, more rounds")
 	only := flags.String("only", "", "studies to make, separated by commas")
+	ranks := flags.Int("ranks", 0, "of the study of many ranks: this number only, under Open MPI; rows of others are kept as they were")
 	if err := flags.Parse(args); err != nil {
 		return errUsage
 	}
@@ -101,7 +104,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	b := &bench{effort: quick}
+	b := &bench{effort: quick, ranks: *ranks, results: *results}
 	if *full {
 		b.effort = thorough
 	}

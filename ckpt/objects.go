@@ -346,3 +346,21 @@ func (b *rebuilding) withObjects(rebuild *levels.Rebuild, byEpoch map[int]*store
 		}
 	}
 }
+
+// fetchKept puts a file that is kept beside images of the epoch into its place as the object store has it, and returns the
+// object. "": no store has it.
+func (r *Restart) fetchKept(path string, o launch.Options) (string, error) {
+	f, is := r.manifest.Objects.File(filepath.Base(path))
+	if !is {
+		return "", nil
+	}
+	place, err := objects.ParsePlace(r.manifest.Objects.Place)
+	if err != nil {
+		return "", err
+	}
+	from, err := objects.Open(place, o.Objects)
+	if err != nil {
+		return "", err
+	}
+	return from.URL(r.manifest.Epoch, f.Name), from.Get(context.Background(), r.manifest.Epoch, store.AsObject(f), path)
+}

@@ -135,7 +135,7 @@ func (b *rebuilding) take(e candidate, others bool) (done levels.Outcome, err er
 	if r.Regions() {
 		err = r.checkShare(b.process, b.processes, e.Spread)
 	} else {
-		r.ready, err = r.getReady(b.process, b.options)
+		r.ready, err = r.getReady(b.process, b.options, b.log)
 	}
 	if err = oneVoice(b.rt, b.processes, r.advise(err)); err != nil {
 		r.ready.drop()
@@ -191,7 +191,7 @@ func (r *Restart) alike(m *store.Manifest) bool {
 // ---- this process ----------------------------------------------------------------------------------
 
 // getReady opens and checks the image of this process.
-func (r *Restart) getReady(process int, o launch.Options) (_ *ready, err error) {
+func (r *Restart) getReady(process int, o launch.Options, logger *zap.Logger) (_ *ready, err error) {
 	f, meta, err := r.open(process)
 	if err != nil {
 		return nil, err
@@ -202,7 +202,7 @@ func (r *Restart) getReady(process int, o launch.Options) (_ *ready, err error) 
 			is.drop()
 		}
 	}()
-	if err := r.findKept(f, o); err != nil {
+	if err := r.findKept(f, o, logger); err != nil {
 		return nil, err
 	}
 	is.suspected = suspects(f)
@@ -228,13 +228,30 @@ func (r *Restart) getReady(process int, o launch.Options) (_ *ready, err error) 
 	return is, nil
 }
 
-// findKept looks for what is kept beside the image of this process.
-func (r *Restart) findKept(f *image.File, o launch.Options) error {
+// findKept looks for what is kept beside the image of this process. What is lost or damaged comes from the object store
+// that has it.
+func (r *Restart) findKept(f *image.File, o launch.Options, logger *zap.Logger) error {
 	table, err := readFiles(f)
 	if err != nil {
 		return err
 	}
-	return files.FindKept(table, r.filesOptions(o))
+	for fetched := map[string]bool{}; ; {
+		err := files.FindKept(table, r.filesOptions(o))
+		lost, is := errors.AsType[*files.LostError](err)
+		if !is || fetched[lost.File] {
+			return err
+		}
+		fetched[lost.File] = true
+		switch from, no := r.fetchKept(lost.File, o); {
+		case no != nil:
+			logger.Warn("what is kept of a file could not be brought from the object store", zap.String("file", lost.File), zap.Error(no))
+			return err
+		case from == "":
+			return err
+		default:
+			logger.Warn(lost.Where() + "; brought from the object store, " + from)
+		}
+	}
 }
 
 // filesOptions say which files of the epoch are put back.

@@ -242,6 +242,71 @@ func TestObjectStoreDamaged(t *testing.T) {
 	}
 }
 
+// TestObjectStoreKept: what is kept of a file beside an image rots here, and the store has it. When that is rotten, too,
+// an older epoch is taken, with the file as it was then.
+func TestObjectStoreKept(t *testing.T) {
+	needCommands(t)
+	server, place := objectstore.Start(t), "s3://"+objectstore.Bucket+"/jobs/one"
+	objectstore.Setenv(t, server.Proxy(t).Endpoint)
+	run, err := NewRun(t.TempDir())
+	must(t, err)
+	mark := NewMark()
+	t.Cleanup(mark.KillAll)
+	out, hold := filepath.Join(run.Dir, "out"), filepath.Join(run.Dir, "hold")
+	p, err := run.Start(mark, built.CkptRun(), "--dir", run.Checkpoints(), "--files-copy", "0", "--levels", "L4:every", "--object", place, "--",
+		"/usr/bin/python3", filepath.Join(built.Src, "appends.py"), out, hold)
+	must(t, err)
+	const step = 400_000
+	for n := 1; n <= 3; n++ {
+		if !Poll(patience, p.Done(), func() bool { st, err := os.Stat(out); return err == nil && st.Size() == int64(n*step) }) {
+			t.Fatalf("step %d is not there: %s", n, mustRead(t, run.Stderr))
+		}
+		if n < 3 {
+			if exit, said := checkpoint(t, run, mark, fmt.Sprintf("checkpoint-%d", n), "continue"); exit != (Exit{}) {
+				t.Fatalf("checkpoint %d: %v: %s", n, exit, said)
+			}
+			if !Poll(patience, p.Done(), func() bool { return levelOf(run, n) == "4" }) {
+				t.Fatalf("epoch %d does not come to the store: %s", n, mustRead(t, run.Stderr))
+			}
+		}
+		writeFile(t, fmt.Sprintf("%s.%d", hold, n), nil)
+	}
+	exit, err := p.Wait(patience)
+	if err != nil || exit != (Exit{}) {
+		t.Fatalf("%v %v: %s", exit, err, mustRead(t, run.Stderr))
+	}
+	want := string(mustRead(t, run.Stdout))
+	const file = "rank-00000-file-000"
+	for _, c := range []struct {
+		name  string
+		rot   []string
+		words []string
+	}{
+		{"here", []string{filepath.Join(run.Checkpoints(), "epoch-000002", file)}, []string{"brought from the object store", "epoch-000002/" + file}},
+		{"in the store, too", []string{filepath.Join(run.Checkpoints(), "epoch-000002", file), server.Path("jobs/one/epoch-000002/" + file)},
+			[]string{"could not be brought from the object store", "taken instead: epoch 1"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			must(t, os.Remove(out))
+			for _, path := range c.rot {
+				flip(t, path, 2*step-1)
+			}
+			again, err := NewRun(t.TempDir())
+			must(t, err)
+			must(t, again.Once(patience, built.CkptRun(), "--restart", run.Checkpoints()))
+			said := string(mustRead(t, again.Stderr))
+			if got := string(mustRead(t, again.Stdout)); again.Exit != (Exit{}) || got != want {
+				t.Errorf("%v, printed %q, want %q: %s", again.Exit, got, want, said)
+			}
+			for _, w := range c.words {
+				if !strings.Contains(said, w) {
+					t.Errorf("want %q: %s", w, said)
+				}
+			}
+		})
+	}
+}
+
 // TestObjectStoreSlow: while the store takes nothing, newer epochs come to the levels below it. When it does again, the
 // epoch that waited comes to level 4.
 func TestObjectStoreSlow(t *testing.T) {
