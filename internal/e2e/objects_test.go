@@ -252,8 +252,10 @@ func TestObjectStoreKept(t *testing.T) {
 	must(t, err)
 	mark := NewMark()
 	t.Cleanup(mark.KillAll)
-	out, hold := filepath.Join(run.Dir, "out"), filepath.Join(run.Dir, "hold")
-	p, err := run.Start(mark, built.CkptRun(), "--dir", run.Checkpoints(), "--files-copy", "0", "--levels", "L4:every", "--object", place, "--",
+	out, hold, local := filepath.Join(run.Dir, "out"), filepath.Join(run.Dir, "hold"), filepath.Join(run.Dir, "local")
+	must(t, os.Mkdir(local, 0o700))
+	p, err := run.Start(mark, built.CkptRun(), "--dir", run.Checkpoints(), "--files-copy", "0", "--local", local,
+		"--levels", "L1:every,L4:every", "--object", place, "--",
 		"/usr/bin/python3", filepath.Join(built.Src, "appends.py"), out, hold)
 	must(t, err)
 	const step = 400_000
@@ -293,7 +295,7 @@ func TestObjectStoreKept(t *testing.T) {
 			}
 			again, err := NewRun(t.TempDir())
 			must(t, err)
-			must(t, again.Once(patience, built.CkptRun(), "--restart", run.Checkpoints()))
+			must(t, again.Once(patience, built.CkptRun(), "--local", local, "--restart", run.Checkpoints()))
 			said := string(mustRead(t, again.Stderr))
 			if got := string(mustRead(t, again.Stdout)); again.Exit != (Exit{}) || got != want {
 				t.Errorf("%v, printed %q, want %q: %s", again.Exit, got, want, said)
