@@ -61,6 +61,7 @@ static ckpt_slot *claim(ckpt_kind kind, ckpt_vid vid) {
         if (ckpt_vid_grow(back.job, kind) != 0) return NULL;
     ckpt_slot *slot = t->pages[kind][index / CKPT_PAGE_SLOTS] + index % CKPT_PAGE_SLOTS;
     if (slot->generation & 1) return NULL; // live already: the image names it twice
+    back_slot_claimed(kind, index);
     slot->generation++;
     slot->real = slot->extra = 0;
     slot->a = slot->b = 0;

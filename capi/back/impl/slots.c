@@ -11,15 +11,18 @@ ckpt_vid back_take_slow(ckpt_kind kind) {
     return CKPT_VID_NONE;
 }
 
+static uint16_t known[2][CKPT_PAGES]; // of requests, of messages, by page; 0: not known
+
+static uint16_t *known_of(ckpt_kind kind, uint32_t page) { return &known[kind == CKPT_KIND_MESSAGE][page]; }
+
 // How many slots of a page may have been given out.  Of requests and messages those that never were are taken from
 // low to high (vid/memory.go and relink in image/load.c link them so), and their generation is 0: behind the first
 // of them, past all that an image brought, there are no others.  To look at 4096 slots takes 5 us, as long as to
 // duplicate a communicator, and each MPI_Comm_free does it.
 static uint32_t given_out(ckpt_kind kind, uint32_t number, const ckpt_slot *page) {
-    static uint16_t known[2][CKPT_PAGES]; // 0: not known yet
     // Other threads may have taken a slot and not have counted its generation yet.
     if (back.shared || (kind != CKPT_KIND_REQUEST && kind != CKPT_KIND_MESSAGE)) return CKPT_PAGE_SLOTS;
-    uint16_t *here = &known[kind == CKPT_KIND_MESSAGE][number];
+    uint16_t *here = known_of(kind, number);
     uint32_t n = *here, first = number == 0 ? CKPT_VID_PREDEFINED : 1;
     if (n == 0)
         for (n = CKPT_PAGE_SLOTS; n > first && page[n - 1].generation == 0;) n--;
@@ -27,6 +30,8 @@ static uint32_t given_out(ckpt_kind kind, uint32_t number, const ckpt_slot *page
     *here = (uint16_t)n;
     return n;
 }
+
+void back_slot_claimed(ckpt_kind kind, uint32_t index) { *known_of(kind, index / CKPT_PAGE_SLOTS) = 0; }
 
 ckpt_slot *back_next_slot(ckpt_kind kind, uint32_t *i) {
     if (*i < CKPT_VID_PREDEFINED && kind != CKPT_KIND_COMM) *i = CKPT_VID_PREDEFINED;

@@ -12,6 +12,9 @@
 // The i-th slot of a kind that is given out, from *i on; NULL at the end.
 ckpt_slot *back_next_slot(ckpt_kind kind, uint32_t *i);
 
+// A slot of requests or messages was made live out of turn: an image has it.
+void back_slot_claimed(ckpt_kind kind, uint32_t index);
+
 // A fresh id of a request or message, CKPT_VID_NONE when memory is out.
 ckpt_vid back_take_slow(ckpt_kind kind) __attribute__((cold));
 static inline ckpt_vid back_take_id(ckpt_kind kind) {
