@@ -16,9 +16,10 @@ func TestLauncherIsSlow(t *testing.T) {
 	for _, mpi := range []string{"mpich", "openmpi"} {
 		t.Run(mpi, func(t *testing.T) {
 			program := buildMPI(t, mpi, "lastcall")
-			last := filepath.Join(t.TempDir(), "last")
+			dir := t.TempDir()
+			last, slow := filepath.Join(dir, "last"), filepath.Join(dir, "slow")
 			j := startMPI(t, mpi, 4, func(run *Run) []string {
-				return []string{built.CkptRun(), "--dir", run.Checkpoints(), "--", program, last}
+				return []string{built.CkptRun(), "--dir", run.Checkpoints(), "--", program, last, slow}
 			})
 			for deadline := time.Now().Add(mpiLimit); ; time.Sleep(time.Millisecond) {
 				if _, err := os.Stat(last); err == nil {
@@ -31,6 +32,7 @@ func TestLauncherIsSlow(t *testing.T) {
 			// It runs for so short a time that one of the steps of MPI_Finalize fits, and then not for longer than PMIx waits.
 			for range 6 {
 				_ = syscall.Kill(j.PID(), syscall.SIGSTOP) // it may have ended
+				writeFile(t, slow, nil)
 				time.Sleep(2600 * time.Millisecond)
 				_ = syscall.Kill(j.PID(), syscall.SIGCONT)
 				if time.Sleep(time.Millisecond); j.Ended() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// lastcall.c: says that all ranks have come to MPI_Finalize (the file that is named), and ends.
+// lastcall.c: says that all ranks have come to MPI_Finalize (by the first file), and ends when the launcher is slow (by
+// the second).
 #include <mpi.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -12,7 +13,7 @@ int main(int argc, char **argv) {
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0) {
         fclose(fopen(argv[1], "w"));
-        usleep(100000); // the launcher is slow by now
+        while (access(argv[2], F_OK) != 0) usleep(1000);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Finalize();
