@@ -4,6 +4,7 @@ package main
 
 /*
 #include "ckpt.h"
+#include "news.h"
 */
 import "C"
 
@@ -13,11 +14,18 @@ import (
 	"github.com/libckpt/libckpt/vid"
 )
 
+// tablesOf are the tables of a job, with all that is new of communicators.
 func tablesOf(job *C.ckpt_job) *vid.Tables {
 	if job == nil {
 		return nil
 	}
-	return opened.tables
+	t := opened.tables
+	if w := clockOf(job); w != nil {
+		w.Hear()
+	} else if t != nil {
+		t.TakeNews(func(vid.News) {})
+	}
+	return t
 }
 
 func cBytes(p unsafe.Pointer, n C.size_t) []byte {
@@ -66,6 +74,33 @@ func ckpt_vid_reserve(job *C.ckpt_job, kind C.ckpt_kind, ids *C.ckpt_vid, n C.in
 		out[i] = C.ckpt_vid(id)
 	}
 	return C.int(len(reserved))
+}
+
+//export ckpt_core_comm_reserve
+func ckpt_core_comm_reserve(job *C.ckpt_job, ids *C.ckpt_vid, n, peers C.int) C.int {
+	t := tablesOf(job)
+	if t == nil || ids == nil || n <= 0 {
+		return C.CKPT_E_ARG
+	}
+	reserved, err := t.ReserveComms(int(n), int(peers))
+	if err != nil && len(reserved) == 0 {
+		return codeOf(err)
+	}
+	out := unsafe.Slice(ids, int(n))
+	for i, id := range reserved {
+		out[i] = C.ckpt_vid(id)
+	}
+	return C.int(len(reserved))
+}
+
+//export ckpt_core_comm_news
+func ckpt_core_comm_news(job *C.ckpt_job, ring *C.struct_news_ring) C.int {
+	if job == nil || ring == nil || opened.tables == nil {
+		return C.CKPT_E_ARG
+	}
+	opened.tables.ListenTo((*vid.Ring)(unsafe.Pointer(ring)))
+	tablesOf(job)
+	return C.CKPT_OK
 }
 
 //export ckpt_vid_adopt

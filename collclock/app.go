@@ -181,7 +181,8 @@ func (m *Machine) freed(e Freed) {
 	}
 	c.freed = true
 	m.trace(TraceFree, c, 0)
-	if m.phase == Idle && e.K > c.ret { // no snapshot will count it: the tombstone must say how far it came
+	before := m.phase == Idle || m.phase == Raised
+	if before && e.K > c.ret { // no snapshot will count it: the tombstone must say how far it came
 		c.call, c.ent, c.ret = e.K, e.K, e.K
 	}
 	if c.home() {
@@ -190,7 +191,7 @@ func (m *Machine) freed(e Freed) {
 	} else {
 		m.send(c.group.Rank(c.group.Home(c.id)), Message{Kind: MsgFree, Clock: c.id})
 	}
-	if m.phase != Idle && e.K != 0 {
+	if !before && e.K != 0 {
 		m.returned(Return{Clock: e.Clock, K: e.K})
 	}
 }

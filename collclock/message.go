@@ -116,18 +116,42 @@ func AppendMessage(dst []byte, m Message) []byte {
 // DecodeMessage is the inverse of AppendMessage. It accepts exactly what AppendMessage writes: one message
 // without further bytes, and every number in its shortest form.
 func DecodeMessage(b []byte) (Message, error) {
-	var m Message
+	m, n, err := decode(b)
+	if err == nil && n != len(b) {
+		return Message{}, fmt.Errorf("%w: %v: %d bytes too many at byte %d", ErrMessage, m.Kind, len(b)-n, n)
+	}
+	return m, err
+}
+
+// DecodeMessages is the inverse of AppendMessage, called for several messages one after the other. When not all are
+// messages, none is.
+func DecodeMessages(b []byte) ([]Message, error) {
+	var all []Message
+	for {
+		m, n, err := decode(b)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+		if b = b[n:]; len(b) == 0 {
+			return all, nil
+		}
+	}
+}
+
+// decode reads one message, and tells its bytes.
+func decode(b []byte) (m Message, at int, err error) {
 	if len(b) < 2 {
-		return m, fmt.Errorf("%w: %d bytes are too few", ErrMessage, len(b))
+		return m, 0, fmt.Errorf("%w: %d bytes are too few", ErrMessage, len(b))
 	}
 	if b[0] != wireVersion {
-		return m, fmt.Errorf("%w: version %d, this build speaks %d", ErrMessage, b[0], wireVersion)
+		return m, 0, fmt.Errorf("%w: version %d, this build speaks %d", ErrMessage, b[0], wireVersion)
 	}
 	m.Kind = MessageKind(b[1])
 	if !m.Kind.valid() {
-		return Message{}, fmt.Errorf("%w: unknown %v", ErrMessage, m.Kind)
+		return Message{}, 0, fmt.Errorf("%w: unknown %v", ErrMessage, m.Kind)
 	}
-	at := 2
+	at = 2
 	number := func(limit uint64) (uint64, error) {
 		v, n := binary.Uvarint(b[at:])
 		if n <= 0 || n > 1 && b[at+n-1] == 0 || v > limit {
@@ -138,12 +162,12 @@ func DecodeMessage(b []byte) (Message, error) {
 	}
 	epoch, err := number(1<<32 - 1)
 	if err != nil {
-		return Message{}, err
+		return Message{}, 0, err
 	}
 	m.Epoch = uint32(epoch)
 	if m.Kind.clocked() {
 		if len(b)-at < len(m.Clock) {
-			return Message{}, fmt.Errorf("%w: %v: clock cut short at byte %d", ErrMessage, m.Kind, at)
+			return Message{}, 0, fmt.Errorf("%w: %v: clock cut short at byte %d", ErrMessage, m.Kind, at)
 		}
 		at += copy(m.Clock[:], b[at:])
 		for i, v := range [3]*uint64{&m.A, &m.B, &m.C} {
@@ -151,12 +175,9 @@ func DecodeMessage(b []byte) (Message, error) {
 				break
 			}
 			if *v, err = number(1<<64 - 1); err != nil {
-				return Message{}, err
+				return Message{}, 0, err
 			}
 		}
 	}
-	if at != len(b) {
-		return Message{}, fmt.Errorf("%w: %v: %d bytes too many at byte %d", ErrMessage, m.Kind, len(b)-at, at)
-	}
-	return m, nil
+	return m, at, nil
 }

@@ -19,6 +19,9 @@
 // understands), the ids it needs, and its place in the global order. An object that was freed while
 // another one still needs its descriptor keeps descriptor and id until that one is freed too.
 //
+// A runtime may give out reserved ids itself, and be heard of only when that is needed: Adopt, and for communicators
+// a ring in the runtime's memory (news.go).
+//
 // # Rebuilding
 //
 // Three steps, so that no two ranks wait for each other in a circle: local objects that need nothing
@@ -35,8 +38,8 @@
 //
 // # Locks
 //
-// Tables.mu guards everything but the words that C changes (pending, free, counters); those are
-// accessed atomically. Nothing is called with the lock held except the kernel (to reserve memory).
+// Tables.mu guards everything but the words that C changes (pending, free, counters, records of the ring); those are
+// accessed atomically. Tables.taking comes before it, and is held while TakeNews calls back. Nothing else is called with the lock held except the kernel (to reserve memory).
 //
 // The package knows nothing of MPI, images, files or the network, and imports no cgo.
 package vid

@@ -17,6 +17,7 @@ import (
 const layoutC = `
 #include <stdio.h>
 #include "ckpt/tables.h"
+#include "news.h"
 #define P(what) printf("%llx\n", (unsigned long long)(what))
 int main(void)
 {
@@ -31,6 +32,11 @@ int main(void)
     P(CKPT_KIND_COMM); P(CKPT_KIND_GROUP); P(CKPT_KIND_DATATYPE); P(CKPT_KIND_OP); P(CKPT_KIND_MESSAGE);
     P(CKPT_KIND_ERRHANDLER); P(CKPT_KIND_REQUEST); P(CKPT_KIND_INFO); P(CKPT_KIND_WIN); P(CKPT_KIND_FILE);
     P(CKPT_KIND_KEYVAL); P(CKPT_KIND_SESSION); P(CKPT_KIND_PORT);
+    P(sizeof(struct news)); P(offsetof(struct news, vid)); P(offsetof(struct news, identity)); P(offsetof(struct news, calls));
+    P(offsetof(struct news, descriptor)); P(offsetof(struct news, bytes)); P(offsetof(struct news, peers));
+    P(offsetof(struct news, members)); P(offsetof(struct news, npeers)); P(offsetof(struct news, nmembers)); P(offsetof(struct news, room));
+    P(sizeof(struct news_ring)); P(offsetof(struct news_ring, taken)); P(offsetof(struct news_ring, of)); P(NEWS_RING);
+    P(NEWS_MADE); P(NEWS_GONE); P(NEWS_TAKEN);
     return 0;
 }
 `
@@ -42,7 +48,7 @@ func TestLayout(t *testing.T) {
 	if err := os.WriteFile(src, []byte(layoutC), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("gcc", "-I../include", "-o", bin, src).CombinedOutput(); err != nil {
+	if out, err := exec.Command("gcc", "-I../include", "-I../capi", "-o", bin, src).CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}
 	out, err := exec.Command(bin).Output()
@@ -53,6 +59,8 @@ func TestLayout(t *testing.T) {
 	var b bookmark
 	var c counters
 	var h header
+	var r newsRecord
+	var ring Ring
 	want := []uintptr{unsafe.Sizeof(s), unsafe.Offsetof(s.real), unsafe.Offsetof(s.generation),
 		unsafe.Offsetof(s.clock), unsafe.Offsetof(s.a), unsafe.Offsetof(s.b), unsafe.Offsetof(s.extra),
 		unsafe.Sizeof(b), unsafe.Offsetof(b.received),
@@ -63,7 +71,12 @@ func TestLayout(t *testing.T) {
 		Predefined, uintptr(None), uintptr(MakeID(Session, 5)),
 		uintptr(Comm), uintptr(Group), uintptr(Datatype), uintptr(Op), uintptr(Message),
 		uintptr(Errhandler), uintptr(Request), uintptr(Info), uintptr(Win), uintptr(File),
-		uintptr(Keyval), uintptr(Session), uintptr(Port)}
+		uintptr(Keyval), uintptr(Session), uintptr(Port),
+		unsafe.Sizeof(r), unsafe.Offsetof(r.id), unsafe.Offsetof(r.identity), unsafe.Offsetof(r.calls),
+		unsafe.Offsetof(r.descriptor), unsafe.Offsetof(r.bytes), unsafe.Offsetof(r.peers),
+		unsafe.Offsetof(r.members), unsafe.Offsetof(r.npeers), unsafe.Offsetof(r.nmembers), unsafe.Offsetof(r.room),
+		unsafe.Sizeof(ring), unsafe.Offsetof(ring.taken), unsafe.Offsetof(ring.of), ringRecords,
+		newsMade, newsGone, newsTaken}
 	var lines []string
 	for _, v := range want {
 		lines = append(lines, strconv.FormatUint(uint64(v), 16))

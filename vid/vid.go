@@ -36,10 +36,13 @@ type comm struct {
 	identity uint64
 	world    []int32 // world rank per peer, -1 for one outside the job
 	counters uintptr // offset of its ckpt_comm_counters in the window; rebuilt
+	room     int     // peers that these have room for, when more than there are
 }
 
-func (c *comm) bytes() uintptr {
-	return unsafe.Sizeof(counters{}) + uintptr(len(c.world))*unsafe.Sizeof(bookmark{})
+func (c *comm) bytes() uintptr { return commBytes(max(len(c.world), c.room)) }
+
+func commBytes(peers int) uintptr {
+	return unsafe.Sizeof(counters{}) + uintptr(peers)*unsafe.Sizeof(bookmark{})
 }
 
 // ids gives out the indices of one kind: fresh ones up to the high-water mark, then the one freed
@@ -57,6 +60,9 @@ type Tables struct {
 	kinds   [kinds]ids
 	objects map[ID]*object
 	seq     uint64
+
+	ring   atomic.Pointer[Ring] // the runtime's, in memory of C; nil: it has none
+	taking sync.Mutex               // held by the one who takes from it; before mu
 }
 
 // Open reserves a window of size bytes at addr (anywhere when addr is 0) and makes empty tables in

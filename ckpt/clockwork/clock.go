@@ -53,6 +53,8 @@ type Clock struct {
 	starts   []DeferredStart     // asked for, not done yet
 	nudging  bool                // Events.Deferred runs
 	outbox   []outgoing
+	last     map[int]int   // where in the outbox the last message to a process is, if it is there
+	bundle   int           // maxBundle, or 0 in tests of messages that overtake each other
 	wake     chan struct{} // the outbox has something that shall be sent now
 	lingers  bool          // it has something that may linger, and a timer will wake who sends
 	meetings map[uint64]*meeting
@@ -121,7 +123,7 @@ func New(c Config) (*Clock, error) {
 		events: c.Events, kinds: c.Kinds, log: c.Log, tables: c.Tables, fence: fence, places: c.Places,
 		by: map[int32]*task{}, ids: map[vid.ID]clockKey{}, comms: map[clockKey]vid.ID{}, asked: map[clockKey]uint64{},
 		granted: map[clockKey]uint64{}, deferred: map[clockKey]uint64{},
-		wake: make(chan struct{}, 1), meetings: map[uint64]*meeting{},
+		last: map[int]int{}, bundle: maxBundle, wake: make(chan struct{}, 1), meetings: map[uint64]*meeting{},
 	}
 	for _, rank := range c.Places.Of(c.Process) {
 		t := &task{rank: int(rank), comms: map[vid.ID]collclock.ID{}, meet: newMeetings()}
@@ -148,15 +150,19 @@ func (w *Clock) Listen(net *signaling.Network) {
 
 func (w *Clock) heardClock(process int, payload []byte) {
 	from, to, payload, err := w.opened(process, payload)
-	var m collclock.Message
+	var all []collclock.Message
 	if err == nil {
-		m, err = collclock.DecodeMessage(payload)
+		all, err = collclock.DecodeMessages(payload)
 	}
 	if err != nil {
 		w.log.Error("collective clock", zap.Int("from", process), zap.Error(err))
 		return
 	}
-	w.step(to, collclock.Received{From: from, Message: m})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range all {
+		w.stepLocked(to, collclock.Received{From: from, Message: m})
+	}
 }
 
 // linux/membarrier.h: MEMBARRIER_CMD_PRIVATE_EXPEDITED and its registration.
@@ -303,6 +309,7 @@ func (w *Clock) counts(t *task) []collclock.Count {
 		}
 		w.fenced = true
 	}
+	w.hear()
 	var counts []collclock.Count
 	for _, c := range vid.CallsOf(w.tables, t.comms) {
 		counts = append(counts, collclock.Count{Clock: t.comms[c.Comm], Call: c.Made, Ret: c.Returned})
@@ -329,6 +336,7 @@ var ErrNoTask = errors.New("no such local task")
 func (w *Clock) Owned(comm vid.ID, local int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.hear()
 	if local < 0 || local >= len(w.tasks) {
 		return fmt.Errorf("%w: %d of %d", ErrNoTask, local, len(w.tasks))
 	}
@@ -346,12 +354,13 @@ func (w *Clock) CommMade(comm vid.ID, identity uint64, members []int32) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.hear()
 	if err := w.checkMembers(comm, members); err != nil {
 		return err
 	}
 	id := collclock.World()
 	if !comm.IsPredefined() {
-		id = collclock.Object(id, 255, identity)
+		id = clockOf(identity)
 	}
 	at := clockKey{w.taskOf(comm), id}
 	w.ids[comm], w.comms[at], at.of.comms[comm] = at, comm, id
@@ -386,6 +395,7 @@ func (w *Clock) CommFreed(comm vid.ID) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.hear()
 	if at, ok := w.ids[comm]; ok {
 		delete(w.ids, comm)
 		delete(w.comms, at)
@@ -429,6 +439,7 @@ func (w *Clock) Call(comm vid.ID, k uint64, mode Mode) Answer {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.hear()
 	at, ok := w.ids[comm]
 	if !ok {
 		return Enter
@@ -460,6 +471,7 @@ func (w *Clock) Permitted(comm vid.ID, k uint64) Answer {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.hear()
 	at, ok := w.ids[comm]
 	if !ok {
 		return Enter
@@ -474,6 +486,7 @@ func (w *Clock) Returned(comm vid.ID, k uint64) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.hear()
 	if at, ok := w.ids[comm]; ok {
 		w.stepLocked(at.of, collclock.Return{Clock: at.id, K: k})
 	}
@@ -487,6 +500,7 @@ func (w *Clock) Withdrawn(comm vid.ID, k uint64, deferred bool) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.hear()
 	at, ok := w.ids[comm]
 	if !ok {
 		return
@@ -643,6 +657,7 @@ func (w *Clock) nameLocked(at clockKey) string {
 func (w *Clock) CommName(comm vid.ID) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.hear()
 	return w.commNameLocked(comm)
 }
 

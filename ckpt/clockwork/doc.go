@@ -11,7 +11,7 @@
 // from and for (Places says where those live); those within the process are delivered at once, under the lock.
 //
 // It owns the order between counters that threads write without a lock and the machine that reads them
-// (counts: the word, then membarrier, then the counters); the clocks of communicators by their virtual ids;
+// (counts: the word, then membarrier, then news and counters); the clocks of communicators by their virtual ids;
 // calls whose members do not know each other yet (meet.go); and the trace that the model is asked about.
 // It does not know what a checkpoint is, how the program is stopped, or which MPI runs.
 package clockwork

@@ -37,6 +37,7 @@ const maxPositions = 500
 func (w *Clock) Positions(local int) ([]Position, []Awaited) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.hear()
 	t := w.tasks[local]
 	s := t.machine.Status()
 	owes, gate := map[collclock.ID]uint64{}, map[collclock.ID]bool{}

@@ -14,7 +14,11 @@ type outgoing struct {
 	to      int // process
 	kind    uint16
 	payload []byte
+	ranks   [2]int32 // in the envelope
 }
+
+// maxBundle is when a message of the network has enough of clocks' messages, in bytes.
+const maxBundle = 16 << 10
 
 // post sends what the machine wants sent: a step never waits for the network.
 func (w *Clock) post(net *signaling.Network) {
@@ -62,8 +66,17 @@ func (w *Clock) sendLaterLocked(from *task, to int32, kind uint16, payload []byt
 	})
 }
 
+// putLocked puts a message behind the others. Those of clocks from one rank to another share an envelope.
 func (w *Clock) putLocked(from *task, to int32, kind uint16, payload []byte) {
-	w.outbox = append(w.outbox, outgoing{w.places.Process(int(to)), kind, appendEnvelope(from.rank, int(to), payload)})
+	process, ranks := w.places.Process(int(to)), [2]int32{int32(from.rank), to}
+	if i := w.last[process]; i < len(w.outbox) && kind == w.kinds.Clock { // else it was sent
+		if o := &w.outbox[i]; o.kind == kind && o.ranks == ranks && len(o.payload) < w.bundle {
+			o.payload = append(o.payload, payload...)
+			return
+		}
+	}
+	w.last[process] = len(w.outbox)
+	w.outbox = append(w.outbox, outgoing{process, kind, appendEnvelope(from.rank, int(to), payload), ranks})
 }
 
 func (w *Clock) wakeLocked() {

@@ -3,6 +3,7 @@
 package clockwork
 
 import (
+	"encoding/binary"
 	"testing"
 	"time"
 
@@ -36,11 +37,21 @@ func (w *Clock) woken() bool {
 	}
 }
 
-// sent takes what is to be sent.
-func (w *Clock) sent() int {
+// sent takes what is to be sent, and tells how many messages of clocks that are.
+func (w *Clock) sent(t *testing.T) int {
+	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n := len(w.outbox)
+	n := 0
+	for _, o := range w.outbox {
+		_, at := binary.Uvarint(o.payload)
+		_, to := binary.Uvarint(o.payload[at:])
+		all, err := collclock.DecodeMessages(o.payload[at+to:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += len(all)
+	}
 	w.outbox = nil
 	return n
 }
@@ -60,7 +71,7 @@ func TestLinger(t *testing.T) {
 		act(freed)
 		act(freed)
 		early := w.woken()
-		if n := w.sent(); n != 2 {
+		if n := w.sent(t); n != 2 {
 			t.Fatalf("%d messages of 2", n)
 		}
 		for !early && !w.woken() { // the timer
@@ -81,7 +92,7 @@ func TestLinger(t *testing.T) {
 	if !w.woken() {
 		t.Error("nobody is woken for what is told at once")
 	}
-	if n := w.sent(); n != 2 {
+	if n := w.sent(t); n != 2 {
 		t.Errorf("%d messages of 2", n)
 	}
 }

@@ -22,11 +22,15 @@ import (
 
 // counterOf finds the two counters of ckpt_clock that threads of the program write (include/ckpt/tables.h).
 func counterOf(t *vid.Tables, id vid.ID) (call, ret *uint64) {
-	const pages, slotBytes, extra, clock = 24, 32, 24, 8
-	at := func(p uintptr) uintptr { return *(*uintptr)(pointer(p)) }
-	page := at(at(t.Address()+pages+8*uintptr(id.Kind())) + 8*uintptr(id.Index()/4096))
-	c := at(page+slotBytes*uintptr(id.Index()%4096)+extra) + clock
+	const extra, clock = 24, 8
+	c := *(*uintptr)(pointer(slotOf(t, id) + extra)) + clock
 	return (*uint64)(pointer(c)), (*uint64)(pointer(c + 8))
+}
+
+func slotOf(t *vid.Tables, id vid.ID) uintptr {
+	const pages, slotBytes = 24, 32
+	at := func(p uintptr) uintptr { return *(*uintptr)(pointer(p)) }
+	return at(at(t.Address()+pages+8*uintptr(id.Kind()))+8*uintptr(id.Index()/4096)) + slotBytes*uintptr(id.Index()%4096)
 }
 
 // pointer is for memory that is not Go's.
@@ -274,6 +278,9 @@ func (n *town) unsafe(all []*citizen) error {
 func (n *town) run(r *rand.Rand, all []*citizen) (int, error) {
 	safe, asked, aborted := 0, uint32(0), false
 	first := n.clocks[0]
+	for _, w := range n.clocks {
+		w.bundle = 0 // what shares an envelope cannot overtake each other
+	}
 	for turn := 0; ; turn++ {
 		if turn > 1_000_000 {
 			return safe, errors.New("it does not end")

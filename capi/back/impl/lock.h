@@ -31,6 +31,7 @@ enum back_lock {
     LOCK_PERSISTENT, // keep.c: the list; and that what a persistent request was made with is not freed
     LOCK_OPS,        // op.c: operations to be freed later
     LOCK_FRESH,      // fresh.c: all, when several threads may be here
+    LOCK_NEWS,       // untold.c: all, when several threads may be here
     // A thread that has one of these takes only LOCK_ERRORS and LOCK_RESERVE besides.
     LOCK_HELD,     // blocking.c: the sends of held threads
     LOCK_WAITING,  // wait.c: who waits

@@ -15,6 +15,7 @@
 #include "back/object/comm.h"
 #include "back/object/describe.h"
 #include "back/object/outside.h"
+#include "back/object/untold.h"
 
 // ---- identity ----
 
@@ -29,12 +30,29 @@ static uint64_t mix_ints(uint64_t h, const int *v, int n) {
     return mix(h, (uint64_t)n);
 }
 
+// Identities that a thread remembers.
+static struct known {
+    uint64_t identity;
+    ckpt_vid vid;
+    uint32_t generation;
+} * known_of(ckpt_vid vid) {
+    static _Thread_local struct known known[64];
+    return &known[CKPT_VID_INDEX(vid) % (sizeof known / sizeof *known)];
+}
+
+static void remember(ckpt_vid vid, uint64_t identity) {
+    *known_of(vid) = (struct known){identity, vid, back_slot(CKPT_KIND_COMM, vid)->generation};
+}
+
 // The identity of a communicator, from the beginning of its descriptor (describe.h).
 uint64_t back_comm_identity(ckpt_vid vid) {
+    const struct known *known = known_of(vid);
     int32_t head[5];
     if (CKPT_VID_INDEX(vid) < CKPT_VID_PREDEFINED) return CKPT_VID_INDEX(vid);
+    if (known->vid == vid && back_same(CKPT_KIND_COMM, vid, known->generation)) return known->identity;
     if (ckpt_vid_descriptor(back.job, vid, head, sizeof head) < (long)sizeof head) return 0;
-    return (uint32_t)head[3] | (uint64_t)(uint32_t)head[4] << 32;
+    remember(vid, (uint32_t)head[3] | (uint64_t)(uint32_t)head[4] << 32);
+    return known->identity;
 }
 
 uint64_t back_agree_identity(MPI_Comm comm) {
@@ -278,16 +296,23 @@ static int describe(struct writer *w, MPI_Comm comm, const struct facts *f, uint
 
 static int by_rank(const void *x, const void *y) { return *(const int *)x - *(const int *)y; }
 
-// Tells libckpt who takes part in collective calls.  On an intercommunicator these are both groups, in the
-// same order on both sides.
-static int callers(ckpt_job *job, ckpt_vid vid, const struct facts *f, uint64_t identity) {
-    if (!f->inter) return ckpt_comm_set_members(job, vid, f->local.world, f->local.n, identity);
+// Who takes part in collective calls on an intercommunicator: both groups, in the same order on both sides.  From
+// malloc.
+static int *both(const struct facts *f) {
     int n = f->local.n + f->remote.n, *all = malloc((size_t)n * sizeof(int));
-    if (all == NULL) return CKPT_E_SYSTEM;
+    if (all == NULL) return NULL;
     memcpy(all, f->local.world, (size_t)f->local.n * sizeof(int));
     memcpy(all + f->local.n, f->remote.world, (size_t)f->remote.n * sizeof(int));
     qsort(all, (size_t)n, sizeof(int), by_rank);
-    int rc = ckpt_comm_set_members(job, vid, all, n, identity);
+    return all;
+}
+
+// Tells libckpt who takes part in collective calls.
+static int callers(ckpt_job *job, ckpt_vid vid, const struct facts *f, uint64_t identity) {
+    if (!f->inter) return ckpt_comm_set_members(job, vid, f->local.world, f->local.n, identity);
+    int *all = both(f);
+    if (all == NULL) return CKPT_E_SYSTEM;
+    int rc = ckpt_comm_set_members(job, vid, all, f->local.n + f->remote.n, identity);
     free(all);
     return rc;
 }
@@ -320,6 +345,42 @@ static uint64_t beyond_predefined(uint64_t identity) { // small ones are predefi
     return identity | (uint64_t)(identity < CKPT_VID_PREDEFINED) << 63;
 }
 
+// Gives a communicator an id and tells libckpt all of it, now.
+static ckpt_vid tell_now(MPI_Comm real, ckpt_vid parent, const struct writer *w, const struct facts *f,
+                         uint64_t identity) {
+    ckpt_vid v = ckpt_vid_new(back.job, CKPT_KIND_COMM, TO_REAL(real), w->word, 4 * w->n, NULL, 0, identity);
+    if (v == CKPT_VID_NONE) return v;
+    if (reach(back.job, v, f, identity) == 0 &&
+        (!outsiders(f) || back_reaches_outside(v, parent, f->local.world, f->local.n) == 0))
+        return v;
+    ckpt_vid_free(back.job, v);
+    return CKPT_VID_NONE;
+}
+
+// The same, but libckpt is told when it asks (untold.h).  The arrays of w and f are taken over.  *rc is an MPI error:
+// then there is no id; else CKPT_VID_NONE: libckpt is to be told now.
+static ckpt_vid tell_later(MPI_Comm real, struct writer *w, struct facts *f, uint64_t identity, int *rc) {
+    struct members *peers = f->inter ? &f->remote : &f->local;
+    struct untold_comm c = {.identity = identity, .rank = f->rank, .size = f->size, .npeers = peers->n};
+    ckpt_vid v = untold_new(real, &c);
+    if (v == CKPT_VID_NONE) return v;
+    c.members = f->inter ? both(f) : f->local.world;
+    *rc = c.members == NULL ? MPI_ERR_NO_MEM : back_above.comm_made(v, real);
+    if (*rc != MPI_SUCCESS) {
+        if (f->inter) free(c.members);
+        untold_forget(v);
+        return CKPT_VID_NONE;
+    }
+    c.nmembers = f->local.n + f->remote.n;
+    c.peers = peers->world;
+    c.words = w->word;
+    c.n = w->n;
+    peers->world = NULL;
+    w->word = NULL;
+    untold_tell(v, &c);
+    return v;
+}
+
 static long new_comm(MPI_Comm real, MPI_Comm like, ckpt_vid parent, uint64_t identity, int kind,
                      ckpt_vid *vid) {
     uint64_t child = identity == 0 ? count_child(parent) : 0;
@@ -335,21 +396,24 @@ static long new_comm(MPI_Comm real, MPI_Comm like, ckpt_vid parent, uint64_t ide
     if (rc == MPI_SUCCESS) rc = describe(&w, like, &f, identity, kind);
     if (rc == MPI_SUCCESS && real != MPI_COMM_NULL) rc = MPI_Comm_set_errhandler(real, MPI_ERRORS_RETURN);
     ckpt_vid v = CKPT_VID_NONE;
-    if (rc == MPI_SUCCESS) {
-        v = ckpt_vid_new(back.job, CKPT_KIND_COMM, TO_REAL(real), w.word, 4 * w.n, NULL, 0, identity);
-        if (v == CKPT_VID_NONE || reach(back.job, v, &f, identity) != 0 ||
-            (outsiders(&f) && back_reaches_outside(v, parent, f.local.world, f.local.n) != 0))
+    int outside =
+        rc == MPI_SUCCESS &&
+        outsiders(&f); // other jobs may not know of its barrier; a communicator of a request has none
+    if (rc == MPI_SUCCESS && real != MPI_COMM_NULL && kind == 0 && !outside)
+        v = tell_later(real, &w, &f, identity, &rc);
+    if (rc == MPI_SUCCESS && v == CKPT_VID_NONE) {
+        v = tell_now(real, parent, &w, &f, identity);
+        if (v == CKPT_VID_NONE)
             rc = MPI_ERR_NO_MEM;
-        else if (!outsiders(&f) &&
-                 kind != OF_REQUEST) // other jobs may not know of it; a request's has no barrier
-            rc = back_above.comm_made(v, real);
+        else if (!outside && kind != OF_REQUEST && (rc = back_above.comm_made(v, real)) != MPI_SUCCESS)
+            ckpt_vid_free(back.job, v);
     }
     free(w.word);
     facts_free(&f);
-    if (rc == MPI_SUCCESS)
+    if (rc == MPI_SUCCESS) {
         *vid = v;
-    else if (v != CKPT_VID_NONE)
-        ckpt_vid_free(back.job, v);
+        remember(v, identity);
+    }
     return back_error(rc);
 }
 

@@ -8,6 +8,7 @@
 #include "back/impl/error.h"
 #include "back/impl/special.h"
 #include "back/object/comm.h"
+#include "back/object/untold.h"
 #include "back/request/request.h"
 
 // A call that made comm from the parent at a[0].
@@ -29,7 +30,7 @@ long back_Comm_dup_with_info(const long *a) { return back_Comm_dup(a); }
 
 static void gone(ckpt_vid v) {
     for (void (*const *tell)(ckpt_vid) = back_above.comm_gone; *tell != NULL; tell++) (*tell)(v);
-    ckpt_vid_free(back.job, v);
+    comm_free(v);
 }
 
 void back_comm_unborn(ckpt_vid parent, ckpt_vid child) {

@@ -5,18 +5,16 @@
 
 #include "back/impl/error.h"
 #include "back/impl/handles.h"
+#include "back/impl/ids.h"
 #include "back/impl/lock.h"
 #include "back/object/fresh.h"
 
 enum {
-    SPARE = 64,    // a freed id is given out again after at least this many others; until then a use of the
-                   // freed id is recognized as stale
-    RESERVE = 128, // ids asked for at a time
-    MANY = 4096,   // telling of more would be felt when an image is made (1 us each)
-    DEEPEST = 64,  // levels of fresh datatypes that are made of fresh ones
-    NEWEST = 16,   // fresh datatypes that are looked at for a handle
-    KNOWN = 64,    // handles whose ids a thread remembers; a power of two
-    HEAD = 5       // words of a descriptor before its contents: version, combiner, three counts
+    MANY = 4096,  // telling of more would be felt when an image is made (1 us each)
+    DEEPEST = 64, // levels of fresh datatypes that are made of fresh ones
+    NEWEST = 16,  // fresh datatypes that are looked at for a handle
+    KNOWN = 64,   // handles whose ids a thread remembers; a power of two
+    HEAD = 5      // words of a descriptor before its contents: version, combiner, three counts
 };
 
 // One fresh datatype.  The list has the order in which they were made: what a datatype needs stands before
@@ -35,12 +33,14 @@ struct fresh {
 // All below: under LOCK_FRESH, when back.shared.
 static struct fresh list = {.next = &list, .prev = &list};
 static int count;
-static struct fresh *unused;        // records to use again, linked by next
-static struct fresh **of;           // place in here: clock of the slot; 0 for a known datatype
-static uint32_t places, used;       // room of `of`; places that were ever used, from 1 on
-static uint32_t *empty, nempty;     // places to use again; as much room
-static ckpt_vid *ids;               // a ring: freed ids go to its end
-static uint32_t ring, first, spare; // room of the ring, the next id to give out, how many there are
+static struct fresh *unused;    // records to use again, linked by next
+static struct fresh **of;       // place in here: clock of the slot; 0 for a known datatype
+static uint32_t places, used;   // room of `of`; places that were ever used, from 1 on
+static uint32_t *empty, nempty; // places to use again; as much room
+
+static int reserve(ckpt_vid *vids, int n) { return ckpt_vid_reserve(back.job, CKPT_KIND_DATATYPE, vids, n); }
+
+static struct back_ids ids = {.reserve = reserve};
 
 static void lock(void) {
     if (back.shared) back_lock(LOCK_FRESH);
@@ -71,36 +71,6 @@ static const ckpt_vid *needs_of(const int32_t *words, int *n) {
 }
 
 static int is_predefined(ckpt_vid vid) { return CKPT_VID_INDEX(vid) < CKPT_VID_PREDEFINED; }
-
-// ---- ids ----
-
-static int put_id(ckpt_vid vid) {
-    if (spare == ring) {
-        uint32_t room = ring ? 2 * ring : 2 * RESERVE;
-        ckpt_vid *grown = malloc(room * sizeof *grown);
-        if (grown == NULL) return -1; // the id is lost until a restart
-        for (uint32_t i = 0; i < spare; i++) grown[i] = ids[(first + i) % ring];
-        free(ids);
-        ids = grown;
-        ring = room;
-        first = 0;
-    }
-    ids[(first + spare++) % ring] = vid;
-    return 0;
-}
-
-static ckpt_vid take_id(void) {
-    if (spare <= SPARE) {
-        ckpt_vid more[RESERVE];
-        int n = ckpt_vid_reserve(back.job, CKPT_KIND_DATATYPE, more, RESERVE);
-        for (int i = 0; i < n; i++) put_id(more[i]);
-    }
-    if (spare == 0) return CKPT_VID_NONE;
-    ckpt_vid vid = ids[first];
-    first = (first + 1) % ring;
-    spare--;
-    return vid;
-}
 
 // ---- places ----
 
@@ -156,7 +126,7 @@ static void retire(struct fresh *f) {
         if (inner != NULL && --inner->refs == 0) retire(inner);
     }
     drop(f);
-    put_id(f->vid);
+    back_ids_give(&ids, f->vid);
     free(f->words);
     give_record(f);
 }
@@ -221,7 +191,7 @@ static int hold(struct fresh *f) {
 
 static ckpt_vid new (MPI_Datatype type, int32_t *words, size_t n) {
     if (count >= MANY && tell() != 0) return CKPT_VID_NONE;
-    ckpt_vid vid = take_id();
+    ckpt_vid vid = back_ids_take(&ids);
     if (vid == CKPT_VID_NONE) return CKPT_VID_NONE;
     ckpt_slot *s = slot_of(vid);
     struct fresh *f = take_record();
@@ -231,7 +201,7 @@ static ckpt_vid new (MPI_Datatype type, int32_t *words, size_t n) {
     }
     if (f == NULL || s->clock == 0) {
         if (f != NULL) give_record(f);
-        put_id(vid);
+        back_ids_give(&ids, vid);
         return CKPT_VID_NONE;
     }
     s->real = TO_REAL(type);
@@ -247,7 +217,7 @@ static ckpt_vid new (MPI_Datatype type, int32_t *words, size_t n) {
     s->real = 0;
     s->generation++;
     drop(f);
-    put_id(vid);
+    back_ids_give(&ids, vid);
     give_record(f);
     return CKPT_VID_NONE;
 }

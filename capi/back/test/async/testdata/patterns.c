@@ -397,13 +397,71 @@ static uint64_t meeting(int rounds) {
     return h;
 }
 
+// Many communicators, made and freed one after the other, and used by calls that wait for nobody: a rank may have made,
+// used and freed some that another one has not come to.  Some stay for long; some have a message under way.
+static uint64_t plenty(int rounds) {
+    enum { OPEN = 7, EACH = 12 };
+    uint64_t h = (uint64_t)rank;
+    MPI_Comm open[OPEN];
+    MPI_Request sent[OPEN];
+    for (int i = 0; i < OPEN; i++) open[i] = MPI_COMM_NULL;
+    for (int r = 0; r < rounds; r++) {
+        work((uint64_t)(rank * 29 + r), 6000);
+        for (int k = 0; k < EACH; k++) {
+            uint64_t turn = mix((uint64_t)r, (uint64_t)k); // the same on all ranks
+            int i = (int)(turn % OPEN), me, n, token;
+            if (open[i] != MPI_COMM_NULL && turn % 5 != 0) { // else it stays
+                MPI_Comm_rank(open[i], &me);
+                MPI_Comm_size(open[i], &n);
+                if (n > 1) {
+                    MPI_Recv(&token, 1, MPI_INT, (me + n - 1) % n, 3, open[i], MPI_STATUS_IGNORE);
+                    MPI_Wait(&sent[i], MPI_STATUS_IGNORE);
+                    h = mix(h, (uint64_t)token);
+                }
+                MPI_Comm_free(&open[i]);
+            }
+            if (open[i] == MPI_COMM_NULL) {
+                if (turn / 7 % 3 == 0)
+                    MPI_Comm_dup(MPI_COMM_WORLD, &open[i]);
+                else
+                    MPI_Comm_split(MPI_COMM_WORLD, (int)(((unsigned)rank + turn / 11) % 2),
+                                   (int)(turn / 13 % 2) ? -rank : rank, &open[i]);
+                if (turn / 17 % 4 == 0) MPI_Comm_set_name(open[i], "one of many");
+                MPI_Comm_rank(open[i], &me);
+                MPI_Comm_size(open[i], &n);
+                static int tokens[OPEN]; // until the message is sent
+                tokens[i] = (int)(turn >> 40) + me;
+                if (n > 1) MPI_Isend(&tokens[i], 1, MPI_INT, (me + 1) % n, 3, open[i], &sent[i]);
+            }
+            uint64_t word = mix(turn, (uint64_t)rank), sum = 0;
+            MPI_Comm_size(open[i], &n);
+            MPI_Bcast(&word, 1, MPI_UINT64_T, (int)(turn / 19 % (unsigned)n), open[i]);
+            MPI_Reduce(&word, &sum, 1, MPI_UINT64_T, MPI_SUM, (int)(turn / 23 % (unsigned)n), open[i]);
+            h = mix(mix(h, word), sum);
+        }
+    }
+    for (int i = 0; i < OPEN; i++) {
+        int me, n, token;
+        if (open[i] == MPI_COMM_NULL) continue;
+        MPI_Comm_rank(open[i], &me);
+        MPI_Comm_size(open[i], &n);
+        if (n > 1) {
+            MPI_Recv(&token, 1, MPI_INT, (me + n - 1) % n, 3, open[i], MPI_STATUS_IGNORE);
+            MPI_Wait(&sent[i], MPI_STATUS_IGNORE);
+            h = mix(h, (uint64_t)token);
+        }
+        MPI_Comm_free(&open[i]);
+    }
+    return h;
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
         uint64_t (*run)(int);
-    } patterns[] = {{"ring", ring},       {"farm", farm},       {"polling", polling},
-                    {"colls", colls},     {"halo", halo},       {"stuck", stuck},
-                    {"leaving", leaving}, {"meeting", meeting}, {"freeing", freeing}};
+    } patterns[] = {{"ring", ring},       {"farm", farm},    {"polling", polling}, {"colls", colls},
+                    {"halo", halo},       {"stuck", stuck},  {"leaving", leaving}, {"meeting", meeting},
+                    {"freeing", freeing}, {"plenty", plenty}};
     int rounds = argc > 2 ? atoi(argv[2]) : 100;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -416,7 +474,8 @@ int main(int argc, char **argv) {
             MPI_Finalize();
             return 0;
         }
-    fprintf(stderr, "usage: patterns ring|farm|polling|colls|halo|stuck|leaving|meeting|freeing ROUNDS\n");
+    fprintf(stderr,
+            "usage: patterns ring|farm|polling|colls|halo|stuck|leaving|meeting|freeing|plenty ROUNDS\n");
     MPI_Finalize();
     return 2;
 }
