@@ -25,7 +25,10 @@ static void unlock(void) {
 
 // ---- ids ----
 
-static int reserve(ckpt_vid *vids, int n) { return ckpt_core_comm_reserve(back.job, vids, n, back.size); }
+static int reserve(ckpt_vid *vids, int n) {
+    ckpt_core_comm_news(back.job, &ring); // before the first of them is used
+    return ckpt_core_comm_reserve(back.job, vids, n, back.size);
+}
 
 static struct back_ids ids = {.reserve = reserve};
 
@@ -91,8 +94,7 @@ void untold_tell(ckpt_vid vid, const struct untold_comm *c) {
                        .room = back.size};
     __atomic_store_n(&ring.put, ring.put + 1, __ATOMIC_RELEASE);
     __atomic_signal_fence(__ATOMIC_SEQ_CST); // the rest is done by libckpt's membarrier
-    if (back_pending() || ring.put == 1)     // the first one says where the ring is
-        ckpt_core_comm_news(back.job, &ring);
+    if (back_pending()) ckpt_core_comm_news(back.job, &ring);
     unlock();
 }
 

@@ -406,7 +406,16 @@ static uint64_t plenty(int rounds) {
     MPI_Request sent[OPEN];
     for (int i = 0; i < OPEN; i++) open[i] = MPI_COMM_NULL;
     for (int r = 0; r < rounds; r++) {
-        work((uint64_t)(rank * 29 + r), 6000);
+        // Who comes first sends, and frees all of them, before another one has begun.
+        MPI_Comm few[OPEN];
+        for (int i = 0; i < OPEN; i++) MPI_Comm_dup(MPI_COMM_WORLD, &few[i]);
+        work((uint64_t)(rank * 29 + r), 12000);
+        for (int i = 0; i < OPEN; i++) {
+            uint64_t word = mix((uint64_t)r, (uint64_t)(rank + i));
+            MPI_Bcast(&word, 1, MPI_UINT64_T, r % size, few[i]);
+            MPI_Comm_free(&few[i]);
+            h = mix(h, word);
+        }
         for (int k = 0; k < EACH; k++) {
             uint64_t turn = mix((uint64_t)r, (uint64_t)k); // the same on all ranks
             int i = (int)(turn % OPEN), me, n, token;
