@@ -9,9 +9,9 @@ import (
 	"github.com/libckpt/libckpt/capi/back/test/cycle"
 )
 
-// TestFreedBefore asks for a checkpoint when one rank has used and freed communicators that the others have not come to:
-// libckpt has heard of none of them before it asks, and must know how far each rank is with them. They would be missing
-// on one rank of the image, and no restart could make them.
+// TestFreedBefore asks for a checkpoint when one rank has used and freed a communicator that the others have not come to:
+// libckpt has not heard of it before it asks, and must know how far each rank is with it. It would be missing on one
+// rank of the image, and no restart could make it.
 func TestFreedBefore(t *testing.T) {
 	programs := map[string]string{}
 	for _, mpi := range []string{"mpich", "openmpi"} {
@@ -24,7 +24,7 @@ func TestFreedBefore(t *testing.T) {
 			m.start()
 			arrived(t, m.job, m.stages, 0)
 			first := m.ask()
-			m.await("the others owe the calls on both", func(s status) bool {
+			m.await("the others owe both calls on it", func(s status) bool {
 				return s.State == "checkpointing" && s.in(1, "owes 2 collective calls") && s.in(2, "owes 2 collective calls")
 			})
 			m.leave("later")
