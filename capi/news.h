@@ -12,8 +12,9 @@
 //   Go:    set the pending word ─► membarrier ─► take all up to put
 //
 // One of the two sees the other, by the argument of ckpt/clock.h.  A record that is MADE belongs to who changes it
-// first: Go to TAKEN, and the communicator is then one as ckpt_vid_new makes them, freed by ckpt_vid_free; or the back to
-// GONE, and its id is the back's again.  vid/layout_test.go compares the layout with Go's.
+// first: Go to TAKEN, and the communicator is then one as ckpt_vid_new makes them; or the back to GONE, and its id is the
+// back's again.  Of one that Go knows the back puts in a record that it is FREED, with its slot stale already; or that it
+// is NAMED.  vid/layout_test.go compares the layout with Go's.
 #ifndef CAPI_NEWS_H
 #define CAPI_NEWS_H
 
@@ -21,15 +22,16 @@
 
 #define NEWS_RING 64u
 
-enum news_state { NEWS_MADE = 1, NEWS_GONE = 2, NEWS_TAKEN = 3 };
+enum news_state { NEWS_MADE = 1, NEWS_GONE = 2, NEWS_TAKEN = 3, NEWS_FREED = 4, NEWS_NAMED = 5 };
 
-// One communicator that was made.  What the pointers point to stays until the record is used again.
+// What there is to say of a communicator.  What the pointers point to stays until the record is used again.
 struct news {
     uint32_t state; // enum news_state; atomic
-    ckpt_vid vid;   // reserved; its slot is live as long as this is MADE
+    ckpt_vid vid;   // MADE: reserved; its slot is live as long as this is so
     uint64_t identity;
-    uint64_t calls;         // GONE: collective calls that were made on it, the last one is the freeing one
-    const void *descriptor; // as for ckpt_vid_new
+    uint64_t calls; // GONE, FREED: collective calls that were made on it, the last one is the freeing one
+    uint64_t real;  // FREED: what the slot had
+    const void *descriptor; // as for ckpt_vid_new; NAMED: the name
     uint64_t bytes;
     const int32_t *peers, *members; // as for ckpt_comm_describe and ckpt_comm_set_members
     int32_t npeers, nmembers;

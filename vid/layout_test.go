@@ -32,11 +32,11 @@ int main(void)
     P(CKPT_KIND_COMM); P(CKPT_KIND_GROUP); P(CKPT_KIND_DATATYPE); P(CKPT_KIND_OP); P(CKPT_KIND_MESSAGE);
     P(CKPT_KIND_ERRHANDLER); P(CKPT_KIND_REQUEST); P(CKPT_KIND_INFO); P(CKPT_KIND_WIN); P(CKPT_KIND_FILE);
     P(CKPT_KIND_KEYVAL); P(CKPT_KIND_SESSION); P(CKPT_KIND_PORT);
-    P(sizeof(struct news)); P(offsetof(struct news, vid)); P(offsetof(struct news, identity)); P(offsetof(struct news, calls));
+    P(sizeof(struct news)); P(offsetof(struct news, vid)); P(offsetof(struct news, identity)); P(offsetof(struct news, calls)); P(offsetof(struct news, real));
     P(offsetof(struct news, descriptor)); P(offsetof(struct news, bytes)); P(offsetof(struct news, peers));
     P(offsetof(struct news, members)); P(offsetof(struct news, npeers)); P(offsetof(struct news, nmembers)); P(offsetof(struct news, room));
     P(sizeof(struct news_ring)); P(offsetof(struct news_ring, taken)); P(offsetof(struct news_ring, of)); P(NEWS_RING);
-    P(NEWS_MADE); P(NEWS_GONE); P(NEWS_TAKEN);
+    P(NEWS_MADE); P(NEWS_GONE); P(NEWS_TAKEN); P(NEWS_FREED); P(NEWS_NAMED);
     return 0;
 }
 `
@@ -72,11 +72,11 @@ func TestLayout(t *testing.T) {
 		uintptr(Comm), uintptr(Group), uintptr(Datatype), uintptr(Op), uintptr(Message),
 		uintptr(Errhandler), uintptr(Request), uintptr(Info), uintptr(Win), uintptr(File),
 		uintptr(Keyval), uintptr(Session), uintptr(Port),
-		unsafe.Sizeof(r), unsafe.Offsetof(r.id), unsafe.Offsetof(r.identity), unsafe.Offsetof(r.calls),
+		unsafe.Sizeof(r), unsafe.Offsetof(r.id), unsafe.Offsetof(r.identity), unsafe.Offsetof(r.calls), unsafe.Offsetof(r.real),
 		unsafe.Offsetof(r.descriptor), unsafe.Offsetof(r.bytes), unsafe.Offsetof(r.peers),
 		unsafe.Offsetof(r.members), unsafe.Offsetof(r.npeers), unsafe.Offsetof(r.nmembers), unsafe.Offsetof(r.room),
 		unsafe.Sizeof(ring), unsafe.Offsetof(ring.taken), unsafe.Offsetof(ring.of), ringRecords,
-		newsMade, newsGone, newsTaken}
+		newsMade, newsGone, newsTaken, newsFreed, newsNamed}
 	var lines []string
 	for _, v := range want {
 		lines = append(lines, strconv.FormatUint(uint64(v), 16))

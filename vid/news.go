@@ -9,13 +9,14 @@ import (
 	"unsafe"
 )
 
-// News of a communicator with a reserved id, which the runtime put into its ring (capi/news.h).
+// News of a communicator, which the runtime put into its ring (capi/news.h).
 type News struct {
 	ID       ID
-	Identity uint64
-	Members  []int32 // who takes part in collective calls
-	Gone     bool    // it is freed already: these tables never knew it, and ID may be another one's by now
+	Made     bool    // it is new, with Identity and Members; else the tables knew it
+	Gone     bool    // it is freed; if it is new, these tables never knew it, and ID may be another one's by now
 	Calls    uint64  // collective calls that were made on it, when it is gone
+	Identity uint64  // equal on all members
+	Members  []int32 // who takes part in collective calls
 }
 
 const ringRecords = 64
@@ -25,6 +26,8 @@ const (
 	newsMade  = 1
 	newsGone  = 2
 	newsTaken = 3
+	newsFreed = 4
+	newsNamed = 5
 )
 
 // newsRecord is struct news.
@@ -33,6 +36,7 @@ type newsRecord struct {
 	id               ID
 	identity         uint64
 	calls            uint64
+	real             uint64
 	descriptor       unsafe.Pointer
 	bytes            uint64
 	peers, members   unsafe.Pointer
@@ -82,7 +86,8 @@ func (t *Tables) HasNews() bool {
 }
 
 // TakeNews takes all that is in the ring: communicators that still are become objects here, as New and SetComm make
-// them, and f hears of all, in the order in which they were made. It must not call TakeNews.
+// them, those that were freed are no more, and f hears of both, in the order in which it happened. It must not call
+// TakeNews.
 func (t *Tables) TakeNews(f func(News)) {
 	r := t.ring.Load()
 	if r == nil {
@@ -91,19 +96,47 @@ func (t *Tables) TakeNews(f func(News)) {
 	t.taking.Lock()
 	defer t.taking.Unlock()
 	for next := r.taken; next != atomic.LoadUint32(&r.put); next++ {
-		f(t.take(&r.of[next%ringRecords]))
+		if n, ok := t.take(&r.of[next%ringRecords]); ok {
+			f(n)
+		}
 		atomic.StoreUint32(&r.taken, next+1) // the runtime may use the record again
 	}
 }
 
-func (t *Tables) take(r *newsRecord) News {
-	n := News{ID: r.id, Identity: r.identity, Members: numbers(r.members, r.nmembers)}
+func (t *Tables) take(r *newsRecord) (News, bool) {
+	switch {
+	case atomic.LoadUint32(&r.state) == newsNamed:
+		// What was freed before it was heard of has no name, and its id is not another one's yet.
+		_ = t.Name(r.id, string(r.bytesOf()))
+		return News{}, false
+	case atomic.LoadUint32(&r.state) == newsFreed:
+		t.freeComm(r)
+		return News{ID: r.id, Gone: true, Calls: r.calls}, true
+	}
+	n := News{ID: r.id, Made: true, Identity: r.identity, Members: numbers(r.members, r.nmembers)}
 	if atomic.CompareAndSwapUint32(&r.state, newsMade, newsTaken) {
 		t.adoptComm(r)
 	} else { // the runtime was first
 		n.Gone, n.Calls = true, r.calls
 	}
-	return n
+	return n, true
+}
+
+func (r *newsRecord) bytesOf() []byte { return unsafe.Slice((*byte)(r.descriptor), r.bytes) }
+
+// freeComm forgets a communicator whose slot is stale already.
+func (t *Tables) freeComm(r *newsRecord) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.objects[r.id]
+	if o == nil || !o.live {
+		return // cannot be
+	}
+	if t.kinds[Comm].real[r.real] == r.id {
+		delete(t.kinds[Comm].real, r.real)
+	}
+	t.mem.slot(r.id).extra = 0
+	t.gone(o)
 }
 
 // adoptComm makes an object of a communicator whose slot and counters the runtime uses already.
@@ -112,7 +145,7 @@ func (t *Tables) adoptComm(r *newsRecord) {
 	defer t.mu.Unlock()
 	s := t.mem.slot(r.id)
 	o := &object{id: r.id, live: true, seq: t.seq, order: r.identity,
-		desc: slices.Clone(unsafe.Slice((*byte)(r.descriptor), r.bytes)),
+		desc: slices.Clone(r.bytesOf()),
 		comm: &comm{identity: r.identity, world: numbers(r.peers, r.npeers), room: int(r.room),
 			counters: t.mem.offset(uintptr(s.extra))}}
 	t.seq++
@@ -126,22 +159,27 @@ func numbers(p unsafe.Pointer, n int32) []int32 {
 	return slices.Clone(unsafe.Slice((*int32)(p), n))
 }
 
-// Tell is what a runtime does with a new communicator whose id is reserved, with counters for room peers. The slot is
-// filled already. It returns false when the ring is full: TakeNews makes room.
-func (r *Ring) Tell(id ID, identity uint64, descriptor []byte, peers, members []int32, room int) bool {
+// add adds a record. It returns false when the ring is full: TakeNews makes room.
+func (r *Ring) add(x newsRecord) bool {
 	if r.put-atomic.LoadUint32(&r.taken) == ringRecords {
 		return false
 	}
-	r.of[r.put%ringRecords] = newsRecord{state: newsMade, id: id, identity: identity,
-		descriptor: unsafe.Pointer(unsafe.SliceData(descriptor)), bytes: uint64(len(descriptor)),
-		peers: unsafe.Pointer(unsafe.SliceData(peers)), npeers: int32(len(peers)),
-		members: unsafe.Pointer(unsafe.SliceData(members)), nmembers: int32(len(members)), room: int32(room)}
+	r.of[r.put%ringRecords] = x
 	atomic.StoreUint32(&r.put, r.put+1)
 	return true
 }
 
-// Gone is what a runtime does when a communicator was freed on which so many collective calls were made. False: the
-// tables know it, and it is freed there.
+// Tell is what a runtime does with a new communicator whose id is reserved, with counters for room peers. The slot is
+// filled already. It returns false when the ring is full.
+func (r *Ring) Tell(id ID, identity uint64, descriptor []byte, peers, members []int32, room int) bool {
+	return r.add(newsRecord{state: newsMade, id: id, identity: identity,
+		descriptor: unsafe.Pointer(unsafe.SliceData(descriptor)), bytes: uint64(len(descriptor)),
+		peers: unsafe.Pointer(unsafe.SliceData(peers)), npeers: int32(len(peers)),
+		members: unsafe.Pointer(unsafe.SliceData(members)), nmembers: int32(len(members)), room: int32(room)})
+}
+
+// Gone is what a runtime does first when a communicator was freed on which so many collective calls were made. False:
+// the tables know it, and are told with Freed.
 func (r *Ring) Gone(id ID, calls uint64) bool {
 	for i := uint32(1); i <= min(r.put, ringRecords); i++ {
 		if x := &r.of[(r.put-i)%ringRecords]; x.id == id && atomic.LoadUint32(&x.state) == newsMade {
@@ -150,4 +188,15 @@ func (r *Ring) Gone(id ID, calls uint64) bool {
 		}
 	}
 	return false
+}
+
+// Freed tells that a communicator which the tables know is freed, and its slot stale. It returns false when the ring is
+// full.
+func (r *Ring) Freed(id ID, real, calls uint64) bool {
+	return r.add(newsRecord{state: newsFreed, id: id, real: real, calls: calls})
+}
+
+// Named tells the name of a communicator. It returns false when the ring is full.
+func (r *Ring) Named(id ID, name string) bool {
+	return r.add(newsRecord{state: newsNamed, id: id, descriptor: unsafe.Pointer(unsafe.StringData(name)), bytes: uint64(len(name))})
 }

@@ -61,9 +61,15 @@ func TestNews(t *testing.T) {
 	if !r.ring.Gone(b, 9) || r.ring.Gone(b, 9) {
 		t.Error("what is not taken is not the runtime's, or it is so twice")
 	}
-	want := []News{{ID: a, Identity: 100, Members: world}, {ID: b, Identity: 200, Members: world, Gone: true, Calls: 9}}
+	if !r.ring.Named(a, "first") || !r.ring.Named(b, "never heard of") {
+		t.Fatal("the ring is full")
+	}
+	want := []News{{ID: a, Made: true, Identity: 100, Members: world}, {ID: b, Made: true, Identity: 200, Members: world, Gone: true, Calls: 9}}
 	if diff := cmp.Diff(want, r.taken()); diff != "" {
 		t.Errorf("news (-want +got):\n%s", diff)
+	}
+	if got := []string{r.NameOf(a), r.NameOf(b)}; !cmp.Equal(got, []string{"first", ""}) {
+		t.Errorf("names %q", got)
 	}
 	if r.HasNews() || len(r.taken()) != 0 || r.ring.Gone(a, 1) {
 		t.Error("what was taken is there still")
@@ -95,8 +101,16 @@ func TestNewsCounters(t *testing.T) {
 	id := r.make(t, 100, []int32{0, 1}, 100)
 	r.taken()
 	at := r.mem.slot(id).extra
-	if err := r.Free(id); err != nil {
-		t.Fatal(err)
+	s := r.mem.slot(id)
+	s.real, s.generation = 0, s.generation+1
+	if !r.ring.Freed(id, 1000, 3) {
+		t.Fatal("the ring is full")
+	}
+	if diff := cmp.Diff([]News{{ID: id, Gone: true, Calls: 3}}, r.taken()); diff != "" {
+		t.Errorf("news (-want +got):\n%s", diff)
+	}
+	if r.Find(Comm, 1000) != None || r.Live(Comm) != 0 || s.extra != 0 {
+		t.Errorf("what was freed is there still: %#x, %d live ones", r.Find(Comm, 1000), r.Live(Comm))
 	}
 	small, err := r.New(Comm, 5, nil, nil, 0)
 	if err == nil {

@@ -62,7 +62,7 @@ type Tables struct {
 	seq     uint64
 
 	ring   atomic.Pointer[Ring] // the runtime's, in memory of C; nil: it has none
-	taking sync.Mutex               // held by the one who takes from it; before mu
+	taking sync.Mutex           // held by the one who takes from it; before mu
 }
 
 // Open reserves a window of size bytes at addr (anywhere when addr is 0) and makes empty tables in
@@ -323,12 +323,7 @@ func (t *Tables) Free(id ID) error {
 	t.setReal(id, s, 0)
 	s.generation++
 	s.extra = 0
-	o.live = false
-	if o.comm != nil {
-		t.mem.dealloc(o.comm.counters, o.comm.bytes())
-		o.comm = nil
-	}
-	t.retire(o)
+	t.gone(o)
 	return nil
 }
 
@@ -485,6 +480,16 @@ func (t *Tables) drop(needs []ID) {
 			t.retire(o)
 		}
 	}
+}
+
+// gone takes what only a live object has from one whose slot is stale.
+func (t *Tables) gone(o *object) {
+	o.live = false
+	if o.comm != nil {
+		t.mem.dealloc(o.comm.counters, o.comm.bytes())
+		o.comm = nil
+	}
+	t.retire(o)
 }
 
 // retire forgets an object that is neither live nor needed, and what only it needed. A chain of

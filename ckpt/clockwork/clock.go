@@ -194,6 +194,11 @@ func (w *Clock) step(t *task, e collclock.Event) {
 
 func (w *Clock) stepLocked(t *task, e collclock.Event) {
 	w.feed(t, e)
+	w.deliverLocked()
+}
+
+// deliverLocked ends a step.
+func (w *Clock) deliverLocked() {
 	if !w.passing { // else who does delivers these, too
 		w.passing = true
 		for ; len(w.local) > 0; w.local = w.local[1:] {
@@ -396,13 +401,8 @@ func (w *Clock) CommFreed(comm vid.ID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.hear()
-	if at, ok := w.ids[comm]; ok {
-		delete(w.ids, comm)
-		delete(w.comms, at)
-		delete(at.of.comms, comm)
-		w.forget(at)
-		w.stepLocked(at.of, collclock.Freed{Clock: at.id, K: w.tables.CallsOn(comm)})
-	}
+	w.freedLocked(comm, w.tables.CallsOn(comm))
+	w.deliverLocked()
 }
 
 // forget drops what is known of the calls on a clock.

@@ -29,7 +29,11 @@ func (w *Clock) hear() {
 	}
 	t := w.tasks[0] // a runtime with several tasks in a process tells of each communicator itself
 	w.tables.TakeNews(func(n vid.News) {
-		if len(n.Members) < 2 {
+		switch {
+		case !n.Made:
+			w.freedLocked(n.ID, n.Calls)
+			return
+		case len(n.Members) < 2:
 			return // its calls concern nobody else
 		}
 		at := clockKey{t, clockOf(n.Identity)}
@@ -41,4 +45,17 @@ func (w *Clock) hear() {
 			w.feed(t, collclock.Freed{Clock: at.id, K: n.Calls})
 		}
 	})
+}
+
+// freedLocked says that a communicator is gone, on which so many calls were made.
+func (w *Clock) freedLocked(comm vid.ID, calls uint64) {
+	at, ok := w.ids[comm]
+	if !ok {
+		return
+	}
+	delete(w.ids, comm)
+	delete(w.comms, at)
+	delete(at.of.comms, comm)
+	w.forget(at)
+	w.feed(at.of, collclock.Freed{Clock: at.id, K: calls})
 }

@@ -165,9 +165,19 @@ func (c *villager) free(id vid.ID, k uint64) {
 		c.ids = append(c.ids, id)
 		return
 	}
-	c.w.CommFreed(id)
-	if err := c.tables.Free(id); err != nil {
-		panic(err)
+	if c.at%3 == 0 { // as one that the runtime has told of itself
+		c.w.CommFreed(id)
+		if err := c.tables.Free(id); err != nil {
+			panic(err)
+		}
+		return
+	}
+	closeSlot(c.tables, id)
+	for !c.ring.Freed(id, uint64(id), k) {
+		c.w.Hear()
+	}
+	if pendingOf(c.tables) {
+		c.w.Hear()
 	}
 }
 

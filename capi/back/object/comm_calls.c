@@ -146,6 +146,6 @@ long back_Comm_set_name(const long *a) {
     MPI_Comm comm = real_comm(p->comm);
     if (comm == MPI_COMM_NULL) return CANON_ERR(COMM);
     int rc = MPI_Comm_set_name(comm, p->comm_name);
-    if (rc == MPI_SUCCESS) ckpt_vid_set_name(back.job, p->comm, p->comm_name);
+    if (rc == MPI_SUCCESS) comm_name(p->comm, p->comm_name);
     return back_error(rc);
 }

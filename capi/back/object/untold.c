@@ -14,6 +14,7 @@ enum { MOST_PEERS = 1024 };
 
 // All below: under LOCK_NEWS, when back.shared.
 static struct news_ring ring;
+static int listening; // libckpt knows the ring
 
 static void lock(void) {
     if (back.shared) back_lock(LOCK_NEWS);
@@ -26,7 +27,7 @@ static void unlock(void) {
 // ---- ids ----
 
 static int reserve(ckpt_vid *vids, int n) {
-    ckpt_core_comm_news(back.job, &ring); // before the first of them is used
+    listening = ckpt_core_comm_news(back.job, &ring) == 0;
     return ckpt_core_comm_reserve(back.job, vids, n, back.size);
 }
 
@@ -75,36 +76,40 @@ static void empty(struct news *r) {
     free((void *)r->peers);
 }
 
-void untold_tell(ckpt_vid vid, const struct untold_comm *c) {
-    lock();
-    // Records are used again in the order in which libckpt takes them.
+// Records are used again in the order in which libckpt takes them.
+static void put(struct news record) {
     if (ring.put - __atomic_load_n(&ring.taken, __ATOMIC_ACQUIRE) == NEWS_RING)
         ckpt_core_comm_news(back.job, &ring);
     struct news *r = &ring.of[ring.put % NEWS_RING];
     empty(r);
-    *r = (struct news){.state = NEWS_MADE,
-                       .vid = vid,
-                       .identity = c->identity,
-                       .descriptor = c->words,
-                       .bytes = 4 * c->n,
-                       .peers = c->peers,
-                       .members = c->members,
-                       .npeers = c->npeers,
-                       .nmembers = c->nmembers,
-                       .room = back.size};
+    *r = record;
     __atomic_store_n(&ring.put, ring.put + 1, __ATOMIC_RELEASE);
     __atomic_signal_fence(__ATOMIC_SEQ_CST); // the rest is done by libckpt's membarrier
     if (back_pending()) ckpt_core_comm_news(back.job, &ring);
+}
+
+void untold_tell(ckpt_vid vid, const struct untold_comm *c) {
+    lock();
+    put((struct news){.state = NEWS_MADE,
+                      .vid = vid,
+                      .identity = c->identity,
+                      .descriptor = c->words,
+                      .bytes = 4 * c->n,
+                      .peers = c->peers,
+                      .members = c->members,
+                      .npeers = c->npeers,
+                      .nmembers = c->nmembers,
+                      .room = back.size});
     unlock();
 }
 
 // 1: libckpt has not heard of the communicator yet, and will hear that it is gone.
-static int gone(ckpt_vid vid) {
+static int gone(ckpt_vid vid, uint64_t calls) {
     for (uint32_t i = ring.put, n = 0; n < NEWS_RING && i-- > 0; n++) {
         struct news *r = &ring.of[i % NEWS_RING];
         uint32_t made = NEWS_MADE;
         if (r->vid != vid || __atomic_load_n(&r->state, __ATOMIC_RELAXED) != NEWS_MADE) continue;
-        r->calls = ckpt_comm_of(slot_of(vid))->clock.call;
+        r->calls = calls;
         return __atomic_compare_exchange_n(&r->state, &made, NEWS_GONE, 0, __ATOMIC_ACQ_REL,
                                            __ATOMIC_RELAXED);
     }
@@ -113,8 +118,26 @@ static int gone(ckpt_vid vid) {
 
 void comm_free(ckpt_vid vid) {
     lock();
-    int here = gone(vid);
-    if (here) give_id(vid);
+    ckpt_slot *s = slot_of(vid);
+    uint64_t real = s->real, calls = s->counters ? ckpt_comm_of(s)->clock.call : 0;
+    if (gone(vid, calls)) {
+        give_id(vid);
+    } else if (listening) {
+        s->real = 0;
+        s->generation++;
+        put((struct news){.state = NEWS_FREED, .vid = vid, .real = real, .calls = calls});
+    } else {
+        ckpt_vid_free(back.job, vid);
+    }
     unlock();
-    if (!here) ckpt_vid_free(back.job, vid);
+}
+
+void comm_name(ckpt_vid vid, const char *name) {
+    lock();
+    char *copy = listening ? strdup(name) : NULL;
+    if (copy != NULL)
+        put((struct news){.state = NEWS_NAMED, .vid = vid, .descriptor = copy, .bytes = strlen(copy)});
+    else
+        ckpt_vid_set_name(back.job, vid, name);
+    unlock();
 }

@@ -32,8 +32,11 @@ void untold_tell(ckpt_vid vid, const struct untold_comm *c);
 // Takes an id back that untold_new gave out and untold_tell was not told of.
 void untold_forget(ckpt_vid vid);
 
-// The application freed a communicator, and the real one is gone.
+// The application freed a communicator, and the real one is gone.  libckpt hears of it in time, whether it has heard of
+// the communicator or not.
 void comm_free(ckpt_vid vid);
+// The name that people see.
+void comm_name(ckpt_vid vid, const char *name);
 
 #pragma GCC visibility pop
 

@@ -19,7 +19,7 @@ func TestAnyMoment(t *testing.T) {
 	}
 	for _, p := range []struct{ name, rounds string }{
 		{"ring", "80"}, {"farm", "600"}, {"polling", "250"}, {"colls", "80"}, {"halo", "300"}, {"stuck", "25"},
-		{"leaving", "16"}, {"meeting", "40"}, {"freeing", "40"}, {"plenty", "50"},
+		{"leaving", "16"}, {"meeting", "40"}, {"freeing", "40"}, {"plenty", "25"},
 	} {
 		program := &cycle.Program{Ranks: 3, Kills: 2, Most: 300 * time.Millisecond, Command: map[string][]string{}}
 		for mpi, path := range programs {
