@@ -4,7 +4,7 @@ package main
 
 /*
 #include "ckpt.h"
-#include "news.h"
+#include "ckpt/private/news.h"
 */
 import "C"
 

@@ -17,7 +17,7 @@ import (
 const layoutC = `
 #include <stdio.h>
 #include "ckpt/tables.h"
-#include "news.h"
+#include "ckpt/private/news.h"
 #define P(what) printf("%llx\n", (unsigned long long)(what))
 int main(void)
 {
@@ -48,7 +48,7 @@ func TestLayout(t *testing.T) {
 	if err := os.WriteFile(src, []byte(layoutC), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("gcc", "-I../include", "-I../capi", "-o", bin, src).CombinedOutput(); err != nil {
+	if out, err := exec.Command("gcc", "-I../include", "-o", bin, src).CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}
 	out, err := exec.Command(bin).Output()

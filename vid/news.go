@@ -9,7 +9,7 @@ import (
 	"unsafe"
 )
 
-// News of a communicator, which the runtime put into its ring (capi/news.h).
+// News of a communicator, which the runtime put into its ring (include/ckpt/private/news.h).
 type News struct {
 	ID       ID
 	Made     bool    // it is new, with Identity and Members; else the tables knew it

@@ -91,6 +91,15 @@ int main(int argc, char **argv) {
         MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &flag);
         wrong += !flag;
     });
+    MPI_Comm comm;
+    MEASURE(&j.m, "communicator: MPI_Comm_dup and MPI_Comm_free", 20, {
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+        MPI_Comm_free(&comm);
+    });
+    MEASURE(&j.m, "communicator: MPI_Comm_split, one rank each, and MPI_Comm_free", 20, {
+        MPI_Comm_split(MPI_COMM_WORLD, j.rank, 0, &comm);
+        MPI_Comm_free(&comm);
+    });
     DEMAND(wrong == 0);
     return job_end();
 }

@@ -5,7 +5,7 @@
 // A back is compiled against one real MPI's mpi.h.  It turns virtual ids and canonical values
 // (mpi_canon.h) into that MPI's, calls that MPI, and turns the results back.  It describes every
 // object, so that a restart can make the object again in a fresh MPI (describe.h).  It uses libckpt
-// through ckpt.h only.
+// through ckpt.h, as any runtime could, and tells of communicators in memory (ckpt/private/news.h).
 //
 // The folders are layers, and each layer knows the ones before it: impl, request, message, object,
 // collective, window and file, image, and the files beside these folders.  A layer calls a later one

@@ -6,11 +6,11 @@
 //        ^                                       |
 //        +---------------comm_free---------------+  what there is to say of it stays in the ring
 //
-// capi/news.h says how libckpt takes from the ring, and why there is one.
+// ckpt/private/news.h says how libckpt takes from the ring, and why there is one.
 #ifndef CKPT_BACK_UNTOLD_H
 #define CKPT_BACK_UNTOLD_H
 
-#include "news.h"
+#include "ckpt/private/news.h"
 
 #include "back/impl/process.h"
 
