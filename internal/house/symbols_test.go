@@ -75,6 +75,19 @@ func forCkptrun(t *testing.T) (names []string) {
 	return names
 }
 
+// forBacks returns the functions of the core that only backs call, which are always installed with it.
+func forBacks(t *testing.T) (names []string) {
+	t.Helper()
+	text := cNoCode.ReplaceAllString(read(t, "include", "ckpt", "private", "news.h"), " ")
+	for _, m := range declaration.FindAllStringSubmatch(text, -1) {
+		names = append(names, m[1])
+	}
+	if len(names) == 0 {
+		t.Fatal("include/ckpt/private/news.h declares nothing: the search is broken")
+	}
+	return names
+}
+
 // below returns the functions of the core that the runtime's half calls: those with a number, in its order, and those
 // that it calls by name.
 func below(t *testing.T) (byNumber, byName []string) {
@@ -126,12 +139,12 @@ func TestCkptrunShows(t *testing.T) {
 }
 
 // TestLibrariesShowWhatTheHeadersDeclare compares the headers with the library that programs are linked with and with
-// the one that takes its place under ckptrun; and the core behind both with what those two, and ckptrun, look up in it.
+// the one that takes its place under ckptrun; and the core behind both with what those two, ckptrun and backs look up in it.
 // None may have more or less.
 func TestLibrariesShowWhatTheHeadersDeclare(t *testing.T) {
 	all := declared(t)
 	byNumber, byName := below(t)
-	core := slices.Concat(byNumber, byName, forCkptrun(t))
+	core := slices.Concat(byNumber, byName, forCkptrun(t), forBacks(t))
 	sort.Strings(core)
 	if twice := len(core) - len(slices.Compact(slices.Clone(core))); twice > 0 {
 		t.Errorf("%d functions of the core are listed twice: %q", twice, core)
