@@ -23,6 +23,7 @@ capi/back/message/sync.c acknowledge_locked null-dereference: back_sync_awaits h
 capi/back/message/sync.c acknowledge null-dereference: as in acknowledge_locked
 capi/back/object/comm_calls.c back_Comm_idup malloc-leak: d is in extra of the slot, as a number
 capi/back/object/comm_calls.c back_idup_promised malloc-leak: as in back_Comm_idup
+capi/back/object/untold.c comm_name malloc-leak: it is in the ring, whose record frees it when it is used again
 capi/back/ports.c back_Open_port malloc-leak: it is in taken[], all of which is freed
 capi/back/ports.c port_free.part.0 double-free: before and why are NULL there, from calloc
 capi/back/request/grequest.c back_Grequest_start malloc-leak: MPI has b as the extra state, and gives it to release

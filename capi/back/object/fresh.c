@@ -184,8 +184,10 @@ static int hold(struct fresh *f) {
         if (inner != NULL && inner->depth >= f->depth) f->depth = inner->depth + 1;
         if (!is_predefined(needs[i]) && (inner == NULL || f->depth > DEEPEST)) return 0;
     }
-    for (int i = 0; i < n; i++)
-        if (!is_predefined(needs[i])) fresh_of(needs[i])->refs++;
+    for (int i = 0; i < n; i++) {
+        struct fresh *inner = is_predefined(needs[i]) ? NULL : fresh_of(needs[i]);
+        if (inner != NULL) inner->refs++;
+    }
     return 1;
 }
 
