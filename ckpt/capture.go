@@ -224,6 +224,7 @@ func (c *capture) describe(j *Job, segments [][]string, p *plugs, own *sysv.Here
 		c.sections = append(c.sections, image.Section{Name: sectionSockets, Data: b})
 	}
 	if j.tables != nil {
+		j.clock.Hear() // the program stands still: what it has said until now is all
 		c.sections = append(c.sections, image.Section{Name: sectionObjects, Data: j.tables.Save()})
 	}
 	if j.tables != nil && j.embedded == nil {

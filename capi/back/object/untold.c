@@ -12,6 +12,9 @@
 // counters for all of MPI_COMM_WORLD.
 enum { MOST_PEERS = 1024 };
 
+// In the slot of a communicator that libckpt hears of by the ring; 0: it was told at once, or comes from an image.
+enum { OURS = 1 };
+
 // All below: under LOCK_NEWS, when back.shared.
 static struct news_ring ring;
 static int listening; // libckpt knows the ring
@@ -55,7 +58,7 @@ ckpt_vid untold_new(MPI_Comm comm, const struct untold_comm *c) {
     ckpt_slot *s = slot_of(vid);
     memset(ckpt_comm_of(s), 0, sizeof(ckpt_comm_counters) + (size_t)c->npeers * sizeof(ckpt_bookmark));
     s->real = TO_REAL(comm);
-    s->clock = 0;
+    s->clock = OURS;
     s->rank = c->rank;
     s->size = c->size;
     s->generation++;
@@ -122,7 +125,7 @@ void comm_free(ckpt_vid vid) {
     uint64_t real = s->real, calls = s->counters ? ckpt_comm_of(s)->clock.call : 0;
     if (gone(vid, calls)) {
         give_id(vid);
-    } else if (listening) {
+    } else if (s->clock == OURS) {
         s->real = 0;
         s->generation++;
         put((struct news){.state = NEWS_FREED, .vid = vid, .real = real, .calls = calls});
