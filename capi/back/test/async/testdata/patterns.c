@@ -397,6 +397,20 @@ static uint64_t meeting(int rounds) {
     return h;
 }
 
+// Takes the message that is under way on a communicator, and frees it.
+static uint64_t close_one(MPI_Comm *comm, MPI_Request *sent, uint64_t h) {
+    int me, n, token;
+    MPI_Comm_rank(*comm, &me);
+    MPI_Comm_size(*comm, &n);
+    if (n > 1) {
+        MPI_Recv(&token, 1, MPI_INT, (me + n - 1) % n, 3, *comm, MPI_STATUS_IGNORE);
+        MPI_Wait(sent, MPI_STATUS_IGNORE);
+        h = mix(h, (uint64_t)token);
+    }
+    MPI_Comm_free(comm);
+    return h;
+}
+
 // Many communicators, made and freed one after the other, and used by calls that wait for nobody: a rank may have made,
 // used and freed some that another one has not come to.  Some stay for long; some have a message under way.
 static uint64_t plenty(int rounds) {
@@ -418,17 +432,9 @@ static uint64_t plenty(int rounds) {
         }
         for (int k = 0; k < EACH; k++) {
             uint64_t turn = mix((uint64_t)r, (uint64_t)k); // the same on all ranks
-            int i = (int)(turn % OPEN), me, n, token;
-            if (open[i] != MPI_COMM_NULL && turn % 5 != 0) { // else it stays
-                MPI_Comm_rank(open[i], &me);
-                MPI_Comm_size(open[i], &n);
-                if (n > 1) {
-                    MPI_Recv(&token, 1, MPI_INT, (me + n - 1) % n, 3, open[i], MPI_STATUS_IGNORE);
-                    MPI_Wait(&sent[i], MPI_STATUS_IGNORE);
-                    h = mix(h, (uint64_t)token);
-                }
-                MPI_Comm_free(&open[i]);
-            }
+            int i = (int)(turn % OPEN), me, n;
+            if (open[i] != MPI_COMM_NULL && turn % 5 != 0) // else it stays
+                h = close_one(&open[i], &sent[i], h);
             if (open[i] == MPI_COMM_NULL) {
                 if (turn / 7 % 3 == 0)
                     MPI_Comm_dup(MPI_COMM_WORLD, &open[i]);
@@ -449,18 +455,8 @@ static uint64_t plenty(int rounds) {
             h = mix(mix(h, word), sum);
         }
     }
-    for (int i = 0; i < OPEN; i++) {
-        int me, n, token;
-        if (open[i] == MPI_COMM_NULL) continue;
-        MPI_Comm_rank(open[i], &me);
-        MPI_Comm_size(open[i], &n);
-        if (n > 1) {
-            MPI_Recv(&token, 1, MPI_INT, (me + n - 1) % n, 3, open[i], MPI_STATUS_IGNORE);
-            MPI_Wait(&sent[i], MPI_STATUS_IGNORE);
-            h = mix(h, (uint64_t)token);
-        }
-        MPI_Comm_free(&open[i]);
-    }
+    for (int i = 0; i < OPEN; i++)
+        if (open[i] != MPI_COMM_NULL) h = close_one(&open[i], &sent[i], h);
     return h;
 }
 
