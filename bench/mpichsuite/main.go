@@ -97,6 +97,9 @@ func (o *options) run() error {
 		}
 		list = append(list, found...)
 	}
+	if len(list) == 0 {
+		return fmt.Errorf("no program: there is none in the lists %q of the folders of -mpich and -openmpi (of -only, where it is given)", o.lists)
+	}
 	o.leaveOut(list)
 	if o.again {
 		if list, results, err = anew(o.state, list, results); err != nil {

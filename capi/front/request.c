@@ -100,6 +100,16 @@ FRONT(int, Waitany, (int count, MPI_Request *requests, int *index, MPI_Status *s
 }
 
 FRONT(int, Testany, (int count, MPI_Request *requests, int *index, int *flag, MPI_Status *status)) {
+    if (count == 1) { // in inner loops
+        ckpt_vid v = in_request(*requests);
+        const struct Testany_words a = {
+            .count = 1, .requests = &v, .index = index, .flag = flag, .status = out_status(status)};
+        long rc = front_call(CKPT_FN_MPI_TESTANY, &a);
+        if (__builtin_expect(rc != 0, 0)) return front_request_error(requests, v, CKPT_FN_MPI_TESTANY, rc);
+        MPI_Request r = out_request(v);
+        if (*requests != r) *requests = r;
+        return MPI_SUCCESS;
+    }
     struct batch b;
     begin(&b, count, requests);
     const struct Testany_words a = {
