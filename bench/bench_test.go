@@ -101,7 +101,7 @@ func TestTable(t *testing.T) {
     program
     ckptrun -- program
 
-|  | native, ns | ckptrun, ns | difference, ns | ratio | quickest batches, goal |
+|  | native, ns | ckptrun, ns | difference, ns | ratio | quickest, goal |
 |---|---|---|---|---|---|
 | fast | 11.0 (10.0 to 20.0) | 12.5 (12.0 to 23.0) | 2.00 (1.50 to 3.00) | 1.15 | 2.00, at most 3.00: met |
 | slow | 121 (100 to 400) | 156 (144 to 529) | 44.0 (35.2 to 129) | 1.32 | 44.0, at most 40.0: missed |

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -87,8 +89,9 @@ func measureCheckpoint(ctx context.Context, b *bench) (*report, error) {
 		Text: "2 ranks under MPICH fill their memory, save themselves once and are continued from what was saved. " +
 			"*Random* data cannot be compressed; *smooth* is a slowly varying field, where neighbours are mostly " +
 			"equal. *Stopped* is the time inside `MPIX_Checkpoint` on the slowest rank, *committed* that from the " +
-			"request to the rename of the manifest, all images synced. *dd* writes the same amount of memory, one " +
-			"`dd if=/dev/zero bs=1M conv=fsync` a rank at the same time, in turns with the checkpoints.\n\n" +
+			"request to the rename of the manifest, all images synced. *dd* writes the same amount of memory: one " +
+			"`dd bs=1M conv=fsync` a rank at the same time, in turns with the checkpoints, of random bytes that stand in memory (a file in /dev/shm, as " +
+			"/dev/zero has a single page of them, and a disk may make less of zeros).\n\n" +
 			"*Restart* is the time from the start of `mpiexec` to the return of `MPIX_Checkpoint` on the slowest " +
 			"rank, *read* that until every rank has read all its memory and found it right. *Cold* is with the " +
 			"images dropped from the page cache of this system. *Touch* is what the program itself needs to write to " +
@@ -117,7 +120,7 @@ func (b *bench) room(plan []*save) error {
 	if err := unix.Sysinfo(&info); err != nil {
 		return err
 	}
-	need = uint64(most)<<20*ranksOfCheckpoint*2 + 1<<30
+	need = uint64(most)<<20*ranksOfCheckpoint*2 + 1<<30 // an image and its copy, or what dd reads and writes
 	if all := uint64(info.Totalram) * uint64(info.Unit); all < need {
 		return fmt.Errorf("this machine has %d MiB of memory, and %d MiB are needed", all>>20, need>>20)
 	}
@@ -238,6 +241,14 @@ func (s *save) dd(ctx context.Context, b *bench) error {
 	if _, err := exec.LookPath("dd"); err != nil {
 		return err
 	}
+	var from [ranksOfCheckpoint]string
+	for r := range from {
+		var err error
+		if from[r], err = memory(s.MiB, uint64(r)); err != nil {
+			return err
+		}
+		defer os.Remove(from[r])
+	}
 	errs := make([]error, ranksOfCheckpoint)
 	var all sync.WaitGroup
 	began := time.Now()
@@ -245,11 +256,24 @@ func (s *save) dd(ctx context.Context, b *bench) error {
 		name := fmt.Sprintf("dd.%d", r)
 		defer os.Remove(filepath.Join(b.scratch, name))
 		all.Go(func() {
-			_, errs[r] = b.exec(ctx, s.limit(), []string{"dd", "if=/dev/zero", "of=" + name, "bs=1M",
-				"count=" + strconv.Itoa(s.MiB), "conv=fsync", "status=none"})
+			_, errs[r] = b.exec(ctx, s.limit(), []string{"dd", "if=" + from[r], "of=" + name, "bs=1M", "conv=fsync", "status=none"})
 		})
 	}
 	all.Wait()
 	s.DD = append(s.DD, time.Since(began).Seconds())
 	return errors.Join(errs...)
+}
+
+// memory is a file that is in memory alone, of so many MiB of random bytes.
+func memory(mib int, seed uint64) (string, error) {
+	f, err := os.CreateTemp("/dev/shm", "libckpt-bench-")
+	if err != nil {
+		return "", err
+	}
+	source := rand.NewChaCha8([32]byte{byte(seed)})
+	_, err = io.CopyN(f, source, int64(mib)<<20)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", errors.Join(fmt.Errorf("write %d MiB to memory: %w", mib, err), os.Remove(f.Name()))
+	}
+	return f.Name(), nil
 }

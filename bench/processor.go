@@ -24,6 +24,9 @@ var real = []string{
 	"HPCC, openmpi", "LAMMPS, melt, openmpi", "LAMMPS, peptide, openmpi", "mpi4py, messages, openmpi",
 }
 
+// within is the goal: what the quickest run under ckptrun may take more than the quickest native one.
+const within = 0.02
+
 // elk is a program of solid-state physics; natively most of its time is its own, not that of MPI.
 var elk = suites.Program{Name: "elk, silicon", MPI: "openmpi", Ranks: 2, Argv: []string{"elk-lapw"}}
 
@@ -123,7 +126,7 @@ func measureProcessor(ctx context.Context, b *bench) (*report, error) {
 			tables[i].Rows = append(tables[i].Rows, &row{Name: p.Name, Values: make([]series, 2), Least: make(series, 2)})
 		}
 	}
-	rounds := 3
+	rounds := 5 // the machine has times when it is half as quick: of so many runs each way has some beside them
 	if b.full {
 		rounds = 9
 	}
@@ -146,12 +149,17 @@ func measureProcessor(ctx context.Context, b *bench) (*report, error) {
 				r.Least[way] = slices.Min(r.Values[way])
 			}
 		}
+		if r := tables[0].Rows[k]; p.Proof != "" || p.Name == elk.Name {
+			r.Goal = within * r.Least[0]
+		}
 	}
+	tables[0].goals = map[string]float64{} // a column for them
 	return &report{
 		Title: "Real programs, processor time",
 		Text: "Twelve programs from start to end, with the heavy inputs of `internal/suites` (elk: Debian's example, with more points of k), natively and under " +
-			"ckptrun, no checkpoint. Ranks that wait for each other poll, so processor time holds waiting, too. The goal is a ratio of " +
-			"1.02. The last rows are programs that only begin and end MPI: what starting under ckptrun costs, once, and part of the " +
+			"ckptrun, no checkpoint. Ranks that wait for each other poll, so processor time holds waiting, too. The goal is that " +
+			"the quickest run under ckptrun takes 2 % more than the quickest native one, at most: others have this machine's host, too, and slow whole " +
+			"runs down, by half at times. The last rows are programs that only begin and end MPI: what starting under ckptrun costs, once, and part of the " +
 			"difference of all other rows.",
 		Comparisons: tables,
 	}, nil

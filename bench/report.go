@@ -134,7 +134,7 @@ func (c *comparison) table(out *strings.Builder) {
 		columns = append(columns, w.Name+", "+c.Unit, "difference, "+c.Unit, "ratio")
 	}
 	if c.goals != nil {
-		columns = append(columns, "quickest batches, goal")
+		columns = append(columns, "quickest, goal")
 	}
 	head(out, columns...)
 	for _, r := range c.Rows {
