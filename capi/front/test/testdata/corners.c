@@ -77,12 +77,46 @@ static void statuses(void) {
     WITH(MPI_Test(&null, &flag, &s), &s);
     WITH(MPI_Waitany(2, two, &index, &s), &s);
     WITH(MPI_Testany(2, two, &index, &flag, &s), &s);
+    WITH(MPI_Testany(1, &null, &index, &flag, &s), &s);
+    tell("its flag, its index", flag == 1 && index == MPI_UNDEFINED ? "true, undefined" : "other ones");
     WITH(MPI_Testall(2, two, &flag, all), all + 1);
     MPI_Recv_init(&box, 1, MPI_INT, 0, 0, MPI_COMM_SELF, &inactive);
     WITH(MPI_Wait(&inactive, &s), &s);
     WITH(MPI_Test(&inactive, &flag, &s), &s);
+#ifdef OPEN_MPI // MPICH leaves the status alone, here and where a receive is from nobody
+    WITH(MPI_Testany(1, &inactive, &index, &flag, &s), &s);
+#else
+    MPI_Testany(1, &inactive, &index, &flag, &s);
+#endif
+    tell("its flag, its index", flag == 1 && index == MPI_UNDEFINED ? "true, undefined" : "other ones");
     WITH(MPI_Request_get_status(inactive, &flag, &s), &s);
     MPI_Request_free(&inactive);
+}
+
+// ---- MPI_Testany of one request ----
+
+static void any_of_one(void) {
+    MPI_Request r;
+    MPI_Status s;
+    int in = 0, out = 7, flag = 7, index = 7, count = -1;
+    MPI_Irecv(&in, 1, MPI_INT, 0, 3, MPI_COMM_SELF, &r);
+    MPI_Testany(1, &r, &index, &flag, &s);
+    tell("a receive without a message",
+         !flag && index == MPI_UNDEFINED && r != MPI_REQUEST_NULL ? "goes on" : "ends");
+    MPI_Send(&out, 1, MPI_INT, 0, 3, MPI_COMM_SELF);
+    for (flag = 0; !flag;) MPI_Testany(1, &r, &index, &flag, &s);
+    MPI_Get_count(&s, MPI_INT, &count);
+    tell("a receive with its message",
+         index == 0 && r == MPI_REQUEST_NULL && in == 7 && s.MPI_SOURCE == 0 && s.MPI_TAG == 3 && count == 1
+             ? "ends, with its status"
+             : "is something else");
+#ifdef OPEN_MPI
+    MPI_Irecv(&in, 1, MPI_INT, MPI_PROC_NULL, 3, MPI_COMM_SELF, &r);
+    for (flag = 0; !flag;) MPI_Testany(1, &r, &index, &flag, &s);
+    tell("a receive from nobody", index == 0 && s.MPI_SOURCE == MPI_PROC_NULL && s.MPI_TAG == MPI_ANY_TAG
+                                      ? "is from nobody"
+                                      : "is from somebody");
+#endif
 }
 
 // ---- counts of statuses ----
@@ -453,6 +487,7 @@ int main(int argc, char **argv) {
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     communicators();
     statuses();
+    any_of_one();
     counts();
     nothing();
     user_errors();

@@ -139,8 +139,12 @@ static uint64_t polling(int rounds) {
                     if (flag) {
                         MPI_Request q;
                         MPI_Imrecv(&got, 1, MPI_UINT64_T, &m, &q);
-                        int f = 0;
-                        while (!f) MPI_Test(&q, &f, &st);
+                        int f = 0, index;
+                        while (!f)
+                            if (r % 2)
+                                MPI_Test(&q, &f, &st);
+                            else
+                                MPI_Testany(1, &q, &index, &f, &st);
                     }
                 }
                 if (flag) {
