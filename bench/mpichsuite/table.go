@@ -85,7 +85,7 @@ func (o *options) write(list []*program, results []result) error {
 	}
 	revisions(&b, results)
 	for _, abi := range []string{"mpich", "openmpi"} {
-		o.counts(&b, abi, list, results)
+		counts(&b, abi, results)
 	}
 	differences(&b, results, reasons)
 	unsaved(&b, results)
@@ -117,14 +117,8 @@ func revisions(b *bytes.Buffer, results []result) {
 	}
 }
 
-func (o *options) counts(b *bytes.Buffer, abi string, list []*program, results []result) {
-	n := 0
-	for _, p := range list {
-		if p.ABI == abi {
-			n++
-		}
-	}
-	if n == 0 {
+func counts(b *bytes.Buffer, abi string, results []result) {
+	if !slices.ContainsFunc(results, func(r result) bool { return r.ABI == abi }) {
 		return
 	}
 	fmt.Fprintf(b, "\n## Programs built for %s\n\n| way | run | pass | fail | hang | not saved |\n|---|---|---|---|---|---|\n",
