@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/libckpt/libckpt/ckpt/control"
+	"github.com/libckpt/libckpt/ckpt/files"
 	"github.com/libckpt/libckpt/ckpt/image"
 	"github.com/libckpt/libckpt/ckpt/store"
 	"github.com/libckpt/libckpt/internal/written"
@@ -213,21 +214,40 @@ func (a *attempt) writeImage(ctx context.Context, c *capture, upon ancestor) (im
 	if f := a.same.feed; f != nil {
 		how.Tell = f.tell
 	}
+	synced := syncing(c.held)
 	sum, err := image.Write(ctx, path,
 		image.Input{Meta: meta, Sections: sections, Regions: c.regions, Memory: memory, Parent: upon.parent, Elder: a.same.elder,
 			Unwritten: j.unwritten(c, upon)}, how)
-	if err != nil {
-		return sum, err
-	}
-	// The image says how much the files held, and a restart relies on that.
-	if c.held == nil {
-		return sum, nil
-	}
-	closed, err := c.held.Sync()
-	if err == nil {
+	// The image says how much the files held, and a restart relies on that. Whatever became of the image, the files stay
+	// open until they are not used any more.
+	closed, e := synced()
+	switch {
+	case err != nil:
+	case e != nil:
+		err = e
+	case c.held != nil:
 		j.host.ClosedSafe(closed)
 	}
 	return sum, err
+}
+
+// syncing makes the program's files durable while the image is written: the commit waits for the slower of the two. The result
+// waits for the end, and returns what Sync does.
+func syncing(held *files.Held) func() (closed uint64, err error) {
+	if held == nil {
+		return func() (uint64, error) { return 0, nil }
+	}
+	var closed uint64
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		closed, err = held.Sync()
+	}()
+	return func() (uint64, error) {
+		<-done
+		return closed, err
+	}
 }
 
 // mostHelpers bounds the memory that writing takes, a few MiB for each.
