@@ -403,17 +403,27 @@ func TestDirectory(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	table := a.capture()
-	var rest, again [4096]byte
-	n, err = unix.Getdents(fd, rest[:])
-	if err != nil {
-		t.Fatal(err)
+	// A signal that is pending ends a reading after one entry, and Go's runtime sends itself some.
+	entries := func() []byte {
+		var all []byte
+		for {
+			var b [4096]byte
+			n, err := unix.Getdents(fd, b[:])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n == 0 {
+				return all
+			}
+			all = append(all, b[:n]...)
+		}
 	}
+	rest := entries()
 	if err := a.restart(table, Options{}); err != nil {
 		t.Fatal(err)
 	}
-	m, err := unix.Getdents(fd, again[:])
-	if err != nil || !bytes.Equal(rest[:n], again[:m]) {
-		t.Errorf("the rest of the directory has %d bytes, it had %d (%v)", m, n, err)
+	if again := entries(); len(rest) == 0 || !bytes.Equal(rest, again) {
+		t.Errorf("the rest of the directory has %d bytes, it had %d", len(again), len(rest))
 	}
 }
 
