@@ -85,8 +85,8 @@ func measureCrossing(ctx context.Context, b *bench) (*report, error) {
 		Title: "Crossing into the lower half and back",
 		Text: "The gate is what every call pays that cannot be answered in the upper half. It is compared with an " +
 			"indirect call of a function that does nothing. Below it, calls of MPI that have to cross and find " +
-			"nothing to do: natively they return at once. `MPI_Send` is a non-blocking send and a wait in the " +
-			"lower half. What a crossing cannot be quicker than is two writes of the FS base, the application's and " +
+			"nothing to do: natively they return at once, but for the last two, which look whether something has " +
+			"come, as programs do that poll. `MPI_Send` is a non-blocking send and a wait in the lower half. What a crossing cannot be quicker than is two writes of the FS base, the application's and " +
 			"the MPI's own thread-local storage: they are timed by themselves.",
 		Comparisons: append([]*comparison{raw, bases}, jobs...),
 	}, err
@@ -167,4 +167,36 @@ func measureSyscall(ctx context.Context, b *bench) (*report, error) {
 			"seccomp` is the default.",
 		Comparisons: []*comparison{c},
 	}, err
+}
+
+// measureSwitching shows what ranks pay that share a processor.
+func measureSwitching(ctx context.Context, b *bench) (*report, error) {
+	r := &report{
+		Title: "Switches between ranks",
+		Text: "Two ranks on one processor give it to each other with `sched_yield`: two switches, and no call of MPI. Then " +
+			"three ranks on two processors meet in a barrier of Open MPI, which yields while it waits; MPICH does not, and " +
+			"takes a time slice for each. Under ckptrun the base of GS is not 0. With FSGSBASE loading it is an instruction; " +
+			"a virtual machine that hides FSGSBASE may have to ask its host each time, natively for FS alone, here for both. " +
+			"Ranks that have a processor each switch seldom, and pay nothing of this.",
+	}
+	mpi := implementations[1]
+	for _, job := range []struct{ title, ranks, what string }{
+		{"2 ranks on one processor", "2", ""},
+		{"3 ranks, unbound", "3", "crowded"},
+	} {
+		call := join([]string{b.program("switching" + mpi.suffix)}, b.batchCount())
+		if job.what != "" {
+			call = append(call, job.what)
+		}
+		launch := join(mpi.launch[:len(mpi.launch)-1], []string{job.ranks, "--bind-to", "none"})
+		c := &comparison{Title: job.title + ", " + mpi.name, Unit: "ns", Ways: []way{
+			{Name: "native", Command: join(launch, call)},
+			{Name: "ckptrun", Command: join(launch, b.ckptrun("--"), call)},
+		}}
+		if err := c.measure(ctx, b, min(b.rounds, 9)); err != nil {
+			return nil, err
+		}
+		r.Comparisons = append(r.Comparisons, c)
+	}
+	return r, nil
 }

@@ -38,6 +38,7 @@ type study struct {
 
 var studies = []study{
 	{"crossing", measureCrossing},
+	{"switching", measureSwitching},
 	{"query", measureQuery},
 	{"blocking", measureBlocking},
 	{"triple", measureTriple},

@@ -13,7 +13,7 @@ $(BENCH_DIR)/verbsheld: BENCH_LIBS = -libverbs -L$(LIB) -lckpt '-Wl,-rpath,$$ORI
 # It has the rails of a runtime in it.
 $(BENCH_DIR)/elect: BENCH_FLAGS += -Icapi
 $(BENCH_DIR)/elect: capi/embed/rails.c capi/embed/say.c $(wildcard capi/embed/*.h)
-BENCH_MPI := crossing query blocking triple window counting safestate groups startup checkpoint levels ftistate
+BENCH_MPI := crossing switching query blocking triple window counting safestate groups startup checkpoint levels ftistate
 
 # A runtime, with libckpt; and one whose ranks are tasks.
 BENCH_EMBEDDED := $(BENCH_DIR)/embedded $(BENCH_DIR)/embedded-levels
