@@ -78,19 +78,15 @@ func (l *hurtLife) lead(faults int) []history.Violation {
 	})
 }
 
-// sweep has each call of a rank fail, one after the other: those of a checkpoint, or of a restart.
-func (l *hurtLife) sweep(rank int, restart bool) []history.Violation {
-	return l.live(func() {
-		for n, beyond := 1, 0; beyond < 3; n++ {
+// sweep has some calls of a rank fail, one after the other, from a given one on: those of a checkpoint, or of a restart.
+// over: there is none after them.
+func (l *hurtLife) sweep(rank int, restart bool, from int) (found []history.Violation, over bool) {
+	found = l.live(func() {
+		beyond := 0
+		for n := from; n < from+sweepLife && beyond < 3; n++ {
 			f := &fault{kindOfFault: failedCall, rank: rank, at: n, timeout: time.Minute, then: "continue", begun: make(chan struct{})}
 			if restart {
-				_ = syscall.Kill(l.now.PID(), syscall.SIGKILL)
-				for _, p := range l.now.field.Processes() {
-					_ = syscall.Kill(p.PID, syscall.SIGKILL)
-				}
-				l.w.add(history.Event{Kind: history.Hurt, Text: "kill of all", Deadly: true, Rank: -1})
-				l.w.add(history.Event{Kind: history.Healed, Text: "kill of all"})
-				l.ended(l.now)
+				l.killAll()
 				if !l.hurtStart(newestOf(epochsIn(l.run.Checkpoints())), f) && !l.start(newestOf(epochsIn(l.run.Checkpoints())), nil) {
 					panic(broken{})
 				}
@@ -101,7 +97,20 @@ func (l *hurtLife) sweep(rank int, restart bool) []history.Violation {
 				beyond = 0
 			}
 		}
+		over = beyond == 3
 	})
+	return found, over
+}
+
+// killAll ends the run as a node's failure does.
+func (l *hurtLife) killAll() {
+	_ = syscall.Kill(l.now.PID(), syscall.SIGKILL)
+	for _, p := range l.now.field.Processes() {
+		_ = syscall.Kill(p.PID, syscall.SIGKILL)
+	}
+	l.w.add(history.Event{Kind: history.Hurt, Text: "kill of all", Deadly: true, Rank: -1})
+	l.w.add(history.Event{Kind: history.Healed, Text: "kill of all"})
+	l.ended(l.now)
 }
 
 // live starts the job, has f happen to it, and returns what is wrong with its history.
