@@ -77,12 +77,13 @@ func TestEachCallFails(t *testing.T) {
 					t.Run(fmt.Sprint("from ", from), func(t *testing.T) {
 						l := newHurtLife(t, mpi, program, uint64(from), y)
 						var found []history.Violation
+						before := len(y.rows)
 						found, over = l.sweep(rank, what == "restart", from)
+						for _, r := range y.rows[before:] {
+							t.Log(r)
+						}
 						l.judge(found, fmt.Sprint(what, "-", mpi, rank, "-", from))
 					})
-				}
-				for _, r := range y.rows {
-					t.Log(r)
 				}
 				t.Logf("\n%v", y)
 			})
