@@ -86,8 +86,9 @@ func measureCrossing(ctx context.Context, b *bench) (*report, error) {
 		Text: "The gate is what every call pays that cannot be answered in the upper half. It is compared with an " +
 			"indirect call of a function that does nothing. Below it, calls of MPI that have to cross and find " +
 			"nothing to do: natively they return at once, but for the last two, which look whether something has " +
-			"come, as programs do that poll. `MPI_Send` is a non-blocking send and a wait in the lower half. What a crossing cannot be quicker than is two writes of the FS base, the application's and " +
-			"the MPI's own thread-local storage: they are timed by themselves.",
+			"come, as programs do that poll. `MPI_Send` is a non-blocking send and a wait in the lower half. Two writes of " +
+			"the FS base, the application's and the MPI's own thread-local storage, are timed by themselves: a gate that " +
+			"has to write it cannot be quicker than that.",
 		Comparisons: append([]*comparison{raw, bases}, jobs...),
 	}, err
 }
