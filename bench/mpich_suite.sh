@@ -11,6 +11,7 @@
 #   bench/mpich_suite.sh mpich                             half an hour of it; the next run goes on
 #   bench/mpich_suite.sh mpich -only attr,comm -limit 2h   these folders, at most so long
 #   bench/mpich_suite.sh mpich -all -ranks 10 -limit 40h   everything
+#   bench/mpich_suite.sh mpich -lists testlist.dtp -objects 2   random datatypes, two a program (the lists want up to 1024)
 #   bench/mpich_suite.sh mpich -again -each 2m             what did not pass, alone: a busy machine lets programs hang
 #
 # CHECKOUT/mpich and CHECKOUT/openmpi are build folders of the suite, with its programs, and a link "source"

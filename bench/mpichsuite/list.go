@@ -111,3 +111,18 @@ func parse(abi, folder string, words []string) *program {
 	p.Args = strings.Join(args, " ")
 	return p
 }
+
+// limitObjects has programs of testlist.dtp, which make datatypes at random, make at most so many where their lists want
+// more: up to 1024 take minutes, and the counts, types and seeds of the lines remain.
+func limitObjects(list []*program, most int) {
+	const key = "-testsize="
+	for _, p := range list {
+		args := strings.Fields(p.Args)
+		for i, a := range args {
+			if n, err := strconv.Atoi(strings.TrimPrefix(a, key)); err == nil && strings.HasPrefix(a, key) {
+				args[i] = key + strconv.Itoa(min(n, most))
+			}
+		}
+		p.Args = strings.Join(args, " ")
+	}
+}

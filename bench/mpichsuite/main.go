@@ -24,6 +24,7 @@ type options struct {
 	runner
 	only, lists []string
 	ranks       int
+	objects     int
 	budget      time.Duration
 	all         bool
 	again       bool
@@ -44,6 +45,7 @@ func main() {
 	flag.StringVar(&only, "only", "", "only these `folders`, with commas between them")
 	flag.StringVar(&lists, "lists", "testlist", "the `lists` of programs that are read in each folder")
 	flag.IntVar(&o.ranks, "ranks", 4, "leave programs out that want more `ranks`")
+	flag.IntVar(&o.objects, "objects", 0, "programs of testlist.dtp make at most so many `datatypes`, not the number in the list; 0: as the list says")
 	flag.DurationVar(&o.budget, "limit", 30*time.Minute, "begin no program after this `time`; the next run goes on")
 	flag.DurationVar(&o.each, "each", 60*time.Second, "what one job may take")
 	flag.DurationVar(&o.natively, "natively", 60*time.Second, "what one native job may take: slower programs are not compared")
@@ -99,6 +101,9 @@ func (o *options) run() error {
 	}
 	if len(list) == 0 {
 		return fmt.Errorf("no program: there is none in the lists %q of the folders of -mpich and -openmpi (of -only, where it is given)", o.lists)
+	}
+	if o.objects > 0 {
+		limitObjects(list, o.objects)
 	}
 	o.leaveOut(list)
 	if o.again {

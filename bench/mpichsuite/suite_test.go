@@ -58,6 +58,23 @@ func TestLists(t *testing.T) {
 	}
 }
 
+// TestLimitObjects: a program makes no more datatypes than the limit says, and no more than its list says.
+func TestLimitObjects(t *testing.T) {
+	var list []*program
+	for _, args := range []string{"-type=MPI_INT -testsize=32 -seed=1", "-testsize=1", "-testsize=many", ""} {
+		list = append(list, &program{Args: args})
+	}
+	limitObjects(list, 2)
+	var got []string
+	for _, p := range list {
+		got = append(got, p.Args)
+	}
+	want := []string{"-type=MPI_INT -testsize=2 -seed=1", "-testsize=1", "-testsize=many", ""}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // TestJudge: a program passes when it says so, nothing else is wrong, and it ends with 0.
 func TestJudge(t *testing.T) {
 	for _, c := range []struct {

@@ -20,13 +20,17 @@ var (
 	benchDir = flag.String("dir", "", "where the benchmarks write (a temporary directory)")
 )
 
-func benchMemory(b *testing.B) (Input, []byte) {
+func benchMemory(b *testing.B) (Input, []byte) { return benchMemoryIn(b, unix.MADV_NORMAL) }
+
+// benchMemoryIn has advice (madvise(2)) for the kernel about its pages.
+func benchMemoryIn(b *testing.B, advice int) (Input, []byte) {
 	b.Helper()
 	m, err := unix.Mmap(-1, 0, *benchMiB<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = unix.Munmap(m) })
+	_ = unix.Madvise(m, advice)
 	rng := rand.New(rand.NewPCG(3, 4))
 	words := unsafe.Slice((*uint64)(unsafe.Pointer(&m[0])), len(m)/8)
 	for i := range words {

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -34,7 +33,7 @@ type direct struct {
 
 	taking sync.Mutex // one writer at a time takes orders, so that what it takes is in one place
 	orders chan parcel
-	free   chan *buffer
+	pool   pool
 	wg     sync.WaitGroup
 
 	mu        sync.Mutex
@@ -92,39 +91,11 @@ func newDirect(w *writer) *direct {
 		return nil
 	}
 	d := &direct{w: w, file: f, orders: make(chan parcel, directBuffers)}
-	n := directBuffers + w.opt.Workers + w.opt.Helpers
-	d.free = make(chan *buffer, n)
-	for range n {
-		d.free <- &buffer{home: d.free}
-	}
+	d.pool.fill(directBuffers+w.opt.Workers+w.opt.Helpers, w.opt.Chunk)
 	for range directDepth {
 		d.wg.Go(d.run)
 	}
 	return d
-}
-
-// buffer is memory into which a job is read. It goes back when all that is written of it has been.
-type buffer struct {
-	p    []byte
-	refs atomic.Int32
-	home chan *buffer
-}
-
-// buffer returns one of n bytes at the address of a page. The caller gives it back with drop.
-func (d *direct) buffer(n int) *buffer {
-	b := <-d.free
-	if b.p == nil {
-		p := make([]byte, n+PageSize)
-		b.p = p[-uintptr(unsafe.Pointer(&p[0]))%PageSize:][:n]
-	}
-	b.refs.Store(1)
-	return b
-}
-
-func (b *buffer) drop() {
-	if b.refs.Add(-1) == 0 {
-		b.home <- b
-	}
 }
 
 // takes tells whether a chunk may be written so.
@@ -284,6 +255,7 @@ func (d *direct) stop() error {
 	}
 	close(d.orders)
 	d.wg.Wait()
+	d.pool.empty()
 	if err := d.file.Close(); err != nil && d.failed == nil {
 		d.failed = err
 	}

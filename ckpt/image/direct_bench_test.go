@@ -14,7 +14,8 @@ import (
 )
 
 // BenchmarkDirect compares the ways to bring raw chunks to the disk: through the page cache, started by sync_file_range as
-// Write does it, and past it (O_DIRECT), where a chunk of the file must begin and end at a block. fsync is included.
+// Write does it, and past it (O_DIRECT), where a chunk of the file must begin and end at a block, from pages of 4 KiB and from
+// huge ones, where the kernel has some. fsync is included.
 func BenchmarkDirect(b *testing.B) {
 	dir := *benchDir
 	if dir == "" {
@@ -22,17 +23,21 @@ func BenchmarkDirect(b *testing.B) {
 	}
 	path := filepath.Join(dir, "bench.direct")
 	defer func() { _ = os.Remove(path) }()
-	_, m := benchMemory(b)
-	for _, direct := range []bool{false, true} {
+	for _, way := range []struct {
+		name   string
+		direct bool
+		advice int
+	}{{"cached", false, unix.MADV_NOHUGEPAGE}, {"direct", true, unix.MADV_NOHUGEPAGE}, {"huge", true, unix.MADV_HUGEPAGE}} {
+		_, m := benchMemoryIn(b, way.advice)
 		for _, workers := range []int{1, 2, 4} {
 			for _, chunk := range []int{DefaultChunk, 4 << 20} {
-				b.Run(fmt.Sprintf("direct=%v/workers=%d/chunk=%dK", direct, workers, chunk>>10), func(b *testing.B) {
+				b.Run(fmt.Sprintf("%s/workers=%d/chunk=%dK", way.name, workers, chunk>>10), func(b *testing.B) {
 					b.SetBytes(int64(len(m)))
 					cpu := cpuSeconds()
 					for b.Loop() {
 						_ = os.Remove(path)
 						flags := os.O_CREATE | os.O_WRONLY
-						if direct {
+						if way.direct {
 							flags |= unix.O_DIRECT
 						}
 						f, err := os.OpenFile(path, flags, 0o600)
@@ -53,7 +58,7 @@ func BenchmarkDirect(b *testing.B) {
 										b.Error(err)
 										return
 									}
-									if !direct {
+									if !way.direct {
 										_ = unix.SyncFileRange(int(f.Fd()), at, int64(len(p)), unix.SYNC_FILE_RANGE_WRITE)
 									}
 								}

@@ -169,7 +169,7 @@ func TestDirectFails(t *testing.T) {
 	defer w.file.Close()
 	w.total = 24 << 20
 	w.direct = newDirect(w)
-	b := w.direct.buffer(1 << 20)
+	b := w.direct.pool.take()
 	copy(b.p, mem.data)
 	// Not at a block: as larger blocks would be.
 	if err := errors.Join(w.direct.write(b.p[:128<<10], 512-8, b), w.direct.write(b.p[128<<10:256<<10], 128<<10+512-8, b)); err != nil {

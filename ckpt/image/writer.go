@@ -273,7 +273,7 @@ func (w *writer) work(ctx context.Context, h *helper) error {
 		zero, known := w.inherit(j)
 		if !known {
 			if w.direct != nil {
-				enc.buffer = w.direct.buffer(w.opt.Chunk)
+				enc.buffer = w.direct.pool.take()
 				buf = enc.buffer.p
 			}
 			zero, err = w.readAndStore(ctx, enc, j, buf[:j.end-j.start])
