@@ -37,14 +37,14 @@ func (p *program) number() uint32 {
 }
 
 // programs reads the testlists of a built suite. only are the folders that are
-// wanted, with those below them; all when it is empty.
+// wanted, with those below them; all when it is empty. Folders are named by "testlist", whether its programs are wanted or not.
 func programs(abi, dir string, only, lists []string) ([]*program, error) {
 	var found []*program
 	var walk func(folder string) error
 	walk = func(folder string) error {
-		for _, list := range lists {
+		for _, list := range slices.Compact(slices.Sorted(slices.Values(append([]string{folders}, lists...)))) {
 			f, err := os.Open(filepath.Join(dir, folder, list))
-			if os.IsNotExist(err) && list == "testlist" { // those that configure does not write
+			if os.IsNotExist(err) && list == folders { // those that configure does not write
 				f, err = os.Open(filepath.Join(dir, "source", folder, list))
 			}
 			if os.IsNotExist(err) {
@@ -68,7 +68,7 @@ func programs(abi, dir string, only, lists []string) ([]*program, error) {
 					}
 					continue
 				}
-				if wanted(folder, only) {
+				if wanted(folder, only) && slices.Contains(lists, list) {
 					found = append(found, parse(abi, folder, words))
 				}
 			}
@@ -81,6 +81,9 @@ func programs(abi, dir string, only, lists []string) ([]*program, error) {
 	err := walk("")
 	return found, err
 }
+
+// folders is the list that names those below a folder.
+const folders = "testlist"
 
 func wanted(folder string, only []string) bool {
 	return len(only) == 0 || slices.ContainsFunc(only, func(o string) bool {

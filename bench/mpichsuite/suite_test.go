@@ -34,6 +34,7 @@ func TestLists(t *testing.T) {
 	write(t, filepath.Join(dir, "errors/testlist"), "attr\n", 0o644)
 	write(t, filepath.Join(dir, "errors/attr/Makefile"), "", 0o644)
 	write(t, filepath.Join(dir, "source/errors/attr/testlist"), "deep 1\n", 0o644)
+	write(t, filepath.Join(dir, "errors/attr/testlist.dtp"), "random 2 arg=-testsize=32\n", 0o644)
 	list, err := programs("mpich", dir, nil, []string{"testlist", "testlist.dtp"})
 	if err != nil {
 		t.Fatal(err)
@@ -49,12 +50,17 @@ func TestLists(t *testing.T) {
 		"mpich|coll|fatal|2|||is judged by more than what it says (TestErrFatal)",
 		"mpich|coll|plain|2|||",
 		"mpich|errors/attr|deep|1|||",
+		"mpich|errors/attr|random|2|-testsize=32||",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	if list, err = programs("mpich", dir, []string{"errors"}, []string{"testlist"}); err != nil || len(list) != 1 {
 		t.Errorf("of errors: %d programs, %v", len(list), err)
+	}
+	// Folders are found without the programs of their list.
+	if list, err = programs("mpich", dir, nil, []string{"testlist.dtp"}); err != nil || len(list) != 1 || list[0].Name != "random" {
+		t.Errorf("of testlist.dtp: %d programs, %v", len(list), err)
 	}
 }
 
