@@ -121,7 +121,7 @@ func selectOne(all []netip.Addr, word string) ([]netip.Addr, error) {
 
 // Listen listens on a free port of one address of this host.
 func Listen(a netip.Addr) (net.Listener, error) {
-	ln, err := net.Listen("tcp", netip.AddrPortFrom(a, 0).String())
+	ln, err := known(net.Listen("tcp", netip.AddrPortFrom(a, 0).String()))
 	if err != nil {
 		return nil, fmt.Errorf("listen on %v: %w", a, err)
 	}
@@ -130,11 +130,11 @@ func Listen(a netip.Addr) (net.Listener, error) {
 
 // ListenLoopback listens on a free port of the loopback interface.
 func ListenLoopback() (net.Listener, error) {
-	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	ln, err := known(net.Listen("tcp4", "127.0.0.1:0"))
 	if err == nil {
 		return ln, nil
 	}
-	ln, err6 := net.Listen("tcp6", "[::1]:0")
+	ln, err6 := known(net.Listen("tcp6", "[::1]:0"))
 	if err6 == nil {
 		return ln, nil
 	}
@@ -143,9 +143,21 @@ func ListenLoopback() (net.Listener, error) {
 
 // ListenAll listens on a free port of all interfaces.
 func ListenAll() (net.Listener, error) {
-	ln, err := net.Listen("tcp", ":0")
+	ln, err := known(net.Listen("tcp", ":0"))
 	if err != nil {
 		return nil, fmt.Errorf("listen on all interfaces: %w", err)
+	}
+	return ln, nil
+}
+
+// known is for what net.Listen returns: it passes over it when the kernel does not say which port it has chosen
+// (getsockname), and nobody could be told where to connect to.
+func known(ln net.Listener, err error) (net.Listener, error) {
+	if err != nil {
+		return nil, err
+	}
+	if Of(ln).Port() == 0 {
+		return nil, errors.Join(errors.New("the kernel does not say which port was chosen"), ln.Close())
 	}
 	return ln, nil
 }

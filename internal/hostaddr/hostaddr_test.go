@@ -91,3 +91,27 @@ func TestSelect(t *testing.T) {
 		}
 	}
 }
+
+// nowhere is a listener as net.Listen returns it where getsockname fails.
+type nowhere struct {
+	net.Listener
+	closed bool
+}
+
+func (*nowhere) Addr() net.Addr { return nil }
+func (n *nowhere) Close() error { n.closed = true; return nil }
+
+// TestKnown: a listener of which nobody knows the port is an error, and closed.
+func TestKnown(t *testing.T) {
+	n := &nowhere{}
+	if ln, err := known(n, nil); err == nil || ln != nil || !n.closed {
+		t.Errorf("%v, %v, closed: %v", ln, err, n.closed)
+	}
+	ln, err := ListenLoopback()
+	if err != nil || Of(ln).Port() == 0 {
+		t.Fatalf("%v, %v", ln, err)
+	}
+	if err := ln.Close(); err != nil {
+		t.Error(err)
+	}
+}
