@@ -253,13 +253,8 @@ func TestSelf(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = mem.Close() }()
-	m, err := unix.Mmap(-1, 0, 64*PageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = unix.Munmap(m) }()
+	m, start := mapped(t, 64)
 	copy(m[5*PageSize:], "hello")
-	start := uint64(uintptr(unsafe.Pointer(&m[0])))
 	list, err := mem.Present(start, start+64*PageSize)
 	if err != nil || len(list) != 1 || list[0] != (Extent{Start: start + 5*PageSize, End: start + 6*PageSize}) {
 		t.Errorf("present: %x, %v", list, err)
@@ -271,15 +266,16 @@ func TestSelf(t *testing.T) {
 	}
 }
 
-// TestProcessGone: the process ends between opening and reading. That is an error, not zeros.
-func TestProcessGone(t *testing.T) {
+// endedChild is the memory of a child that has ended since it was opened, and the regions that it had.
+func endedChild(t *testing.T) (*ProcessMemory, []Region) {
+	t.Helper()
 	pid := startChild(t)
 	regions := readMaps(t, pid)
 	mem, err := OpenProcess(pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = mem.Close() }()
+	t.Cleanup(func() { _ = mem.Close() })
 	child, err := os.FindProcess(pid)
 	if err != nil {
 		t.Fatal(err)
@@ -290,8 +286,14 @@ func TestProcessGone(t *testing.T) {
 	// Until its memory is gone: somebody who looks at its /proc files holds it for a moment longer.
 	for page := make([]byte, PageSize); mem.ReadAt(page, regions[0].Start) == nil; {
 	}
+	return mem, regions
+}
+
+// TestProcessGone: the process ends between opening and reading. That is an error, not zeros.
+func TestProcessGone(t *testing.T) {
+	mem, regions := endedChild(t)
 	dir := t.TempDir()
-	_, err = Write(t.Context(), filepath.Join(dir, "x"), Input{Regions: regions, Memory: mem}, Options{})
+	_, err := Write(t.Context(), filepath.Join(dir, "x"), Input{Regions: regions, Memory: mem}, Options{})
 	if err == nil {
 		t.Error("the memory of a dead process was saved")
 	}
@@ -307,22 +309,8 @@ func TestProcessGone(t *testing.T) {
 // TestAnotherProcess: the process has ended, and its number is that of another one by now, with memory at the same place.
 // Reading fails: it does not return what the other one has.
 func TestAnotherProcess(t *testing.T) {
-	pid := startChild(t)
-	mem, err := OpenProcess(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = mem.Close() }()
-	child, err := os.FindProcess(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	mem, _ := endedChild(t)
 	m, start := mapped(t, 64)
-	for page := make([]byte, PageSize); mem.ReadAt(page, start) == nil; { // as in TestProcessGone
-	}
 	copy(m, "of another process")
 	mem.pid = os.Getpid()
 	if n := mem.readAtOnce(make([]byte, len(m)), start); n != len(m) {
