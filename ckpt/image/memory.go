@@ -8,9 +8,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"sync/atomic"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/libckpt/libckpt/internal/pagemap"
 )
@@ -31,66 +28,39 @@ type Memory interface {
 // ProcessMemory is the memory of a process. The memory must not change while it is read: either the process
 // is stopped, or the caller owns the memory that it reads.
 type ProcessMemory struct {
-	pid      int
 	mem      *os.File
 	presence *presence
-	slow     atomic.Bool // process_vm_readv is forbidden here
 }
 
 var _ Memory = (*ProcessMemory)(nil)
 
 // OpenProcess opens the memory of process pid. It needs the permission to trace that process, which a
 // process has for a child of the same user.
-func OpenProcess(pid int) (*ProcessMemory, error) { return openProcess(pid, strconv.Itoa(pid)) }
+func OpenProcess(pid int) (*ProcessMemory, error) { return openProcess(strconv.Itoa(pid)) }
 
 // OpenSelf opens the memory of this process.
-func OpenSelf() (*ProcessMemory, error) { return openProcess(os.Getpid(), "self") }
+func OpenSelf() (*ProcessMemory, error) { return openProcess("self") }
 
-func openProcess(pid int, name string) (*ProcessMemory, error) {
-	mem, err := os.Open("/proc/" + name + "/mem")
+func openProcess(pid string) (*ProcessMemory, error) {
+	mem, err := os.Open("/proc/" + pid + "/mem")
 	if err != nil {
-		return nil, fmt.Errorf("memory of process %s: %w", name, err)
+		return nil, fmt.Errorf("memory of process %s: %w", pid, err)
 	}
-	pm, err := openPresence("/proc/" + name + "/pagemap")
+	pm, err := openPresence("/proc/" + pid + "/pagemap")
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("page map of process %s: %w", name, err), mem.Close())
+		return nil, errors.Join(fmt.Errorf("page map of process %s: %w", pid, err), mem.Close())
 	}
-	return &ProcessMemory{pid: pid, mem: mem, presence: pm}, nil
+	return &ProcessMemory{mem: mem, presence: pm}, nil
 }
 
 // Close closes the process's files.
 func (m *ProcessMemory) Close() error { return errors.Join(m.mem.Close(), m.presence.close()) }
 
-// ReadAt implements Memory. It also reads pages without access rights (PROT_NONE).
-//
-// process_vm_readv copies once and locks the process's mappings once for many pages; a file of /proc copies twice and
-// locks them for each page, on which two readers wait for each other: 1 GiB takes two of them 0.08 s and 0.13 s. But only
-// the file reads all pages, and only the file is of this memory: a number may be that of another process when this one
-// has ended. So the file reads what the call does not, and a byte after it, which it cannot from a memory that is gone.
+// ReadAt implements Memory. It also reads pages without access rights (PROT_NONE). process_vm_readv would not, and would give a frozen
+// copy pages of its own (docs/rationale.md).
 func (m *ProcessMemory) ReadAt(p []byte, addr uint64) error {
-	n := 0
-	if len(p) >= leastAtOnce && !m.slow.Load() {
-		n = m.readAtOnce(p, addr)
-	}
-	if n == len(p) {
-		n-- // the byte
-	}
-	_, err := m.mem.ReadAt(p[n:], int64(addr)+int64(n))
+	_, err := m.mem.ReadAt(p, int64(addr))
 	return err
-}
-
-// leastAtOnce is how much is worth a second system call.
-const leastAtOnce = 16 << 10
-
-// readAtOnce returns how many bytes it has read, from the first on.
-func (m *ProcessMemory) readAtOnce(p []byte, addr uint64) int {
-	here := []unix.Iovec{{Base: &p[0], Len: uint64(len(p))}}
-	there := []unix.RemoteIovec{{Base: uintptr(addr), Len: len(p)}}
-	n, err := unix.ProcessVMReadv(m.pid, here, there, 0)
-	if err == unix.EPERM || err == unix.ENOSYS {
-		m.slow.Store(true)
-	}
-	return max(n, 0)
 }
 
 // Present implements Memory.

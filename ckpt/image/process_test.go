@@ -253,8 +253,13 @@ func TestSelf(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = mem.Close() }()
-	m, start := mapped(t, 64)
+	m, err := unix.Mmap(-1, 0, 64*PageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Munmap(m) }()
 	copy(m[5*PageSize:], "hello")
+	start := uint64(uintptr(unsafe.Pointer(&m[0])))
 	list, err := mem.Present(start, start+64*PageSize)
 	if err != nil || len(list) != 1 || list[0] != (Extent{Start: start + 5*PageSize, End: start + 6*PageSize}) {
 		t.Errorf("present: %x, %v", list, err)
@@ -266,16 +271,15 @@ func TestSelf(t *testing.T) {
 	}
 }
 
-// endedChild is the memory of a child that has ended since it was opened, and the regions that it had.
-func endedChild(t *testing.T) (*ProcessMemory, []Region) {
-	t.Helper()
+// TestProcessGone: the process ends between opening and reading. That is an error, not zeros.
+func TestProcessGone(t *testing.T) {
 	pid := startChild(t)
 	regions := readMaps(t, pid)
 	mem, err := OpenProcess(pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = mem.Close() })
+	defer func() { _ = mem.Close() }()
 	child, err := os.FindProcess(pid)
 	if err != nil {
 		t.Fatal(err)
@@ -286,14 +290,8 @@ func endedChild(t *testing.T) (*ProcessMemory, []Region) {
 	// Until its memory is gone: somebody who looks at its /proc files holds it for a moment longer.
 	for page := make([]byte, PageSize); mem.ReadAt(page, regions[0].Start) == nil; {
 	}
-	return mem, regions
-}
-
-// TestProcessGone: the process ends between opening and reading. That is an error, not zeros.
-func TestProcessGone(t *testing.T) {
-	mem, regions := endedChild(t)
 	dir := t.TempDir()
-	_, err := Write(t.Context(), filepath.Join(dir, "x"), Input{Regions: regions, Memory: mem}, Options{})
+	_, err = Write(t.Context(), filepath.Join(dir, "x"), Input{Regions: regions, Memory: mem}, Options{})
 	if err == nil {
 		t.Error("the memory of a dead process was saved")
 	}
@@ -304,65 +302,4 @@ func TestProcessGone(t *testing.T) {
 	if _, err := OpenProcess(1 << 30); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no such process: %v", err)
 	}
-}
-
-// TestAnotherProcess: the process has ended, and its number is that of another one by now, with memory at the same place.
-// Reading fails: it does not return what the other one has.
-func TestAnotherProcess(t *testing.T) {
-	mem, _ := endedChild(t)
-	m, start := mapped(t, 64)
-	copy(m, "of another process")
-	mem.pid = os.Getpid()
-	if n := mem.readAtOnce(make([]byte, len(m)), start); n != len(m) {
-		t.Fatalf("%d bytes of the other process can be read", n)
-	}
-	if err := mem.ReadAt(make([]byte, len(m)), start); err == nil {
-		t.Error("the memory of another process was taken for that of the one which has ended")
-	}
-}
-
-// TestAtOnce: what process_vm_readv does not read comes from the file, wherever it is.
-func TestAtOnce(t *testing.T) {
-	const pages = 64
-	for _, closed := range [][2]int{{0, 0}, {0, 1}, {17, 20}, {pages - 1, pages}, {0, pages}} {
-		for _, slow := range []bool{false, true} {
-			mem, err := OpenSelf()
-			if err != nil {
-				t.Fatal(err)
-			}
-			mem.slow.Store(slow)
-			m, start := mapped(t, pages)
-			for i := range m {
-				m[i] = byte(i / 5)
-			}
-			want := bytes.Clone(m)
-			if from, to := closed[0]*PageSize, closed[1]*PageSize; to > from {
-				if err := unix.Mprotect(m[from:to], unix.PROT_NONE); err != nil {
-					t.Fatal(err)
-				}
-			}
-			got := make([]byte, len(m))
-			if n := mem.readAtOnce(got, start); closed[1] > 0 && n > closed[0]*PageSize {
-				t.Errorf("closed %v: process_vm_readv has read %d bytes", closed, n)
-			}
-			clear(got)
-			if err := mem.ReadAt(got, start); err != nil || !bytes.Equal(got, want) {
-				t.Errorf("closed %v, slow %v: %v", closed, slow, err)
-			}
-			if err := mem.Close(); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-}
-
-// mapped is fresh memory of so many pages, and its address.
-func mapped(t *testing.T, pages int) ([]byte, uint64) {
-	t.Helper()
-	m, err := unix.Mmap(-1, 0, pages*PageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Munmap(m) })
-	return m, uint64(uintptr(unsafe.Pointer(&m[0])))
 }
