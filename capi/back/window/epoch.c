@@ -4,7 +4,9 @@
 //
 // When the job is saved, an epoch of MPI_Win_fence is closed and opened again, so that everything in it is
 // complete, and an epoch of MPI_Win_lock_all is flushed.  After a restart both are opened in the new window;
-// MPI_Win_lock_all succeeds at once there, since nobody holds a lock that excludes it.  Epochs of other kinds
+// MPI_Win_lock_all succeeds at once there, since nobody holds a lock that excludes it.  One with
+// MPI_MODE_NOCHECK holds none itself, and must not after a restart: images of gfortran's coarrays wait for
+// events in such an epoch, and are sent them under MPI_LOCK_EXCLUSIVE (OpenCoarrays).  Epochs of other kinds
 // belong to single ranks, which would have to agree with each other about them.  Such an epoch holds the
 // checkpoint back while it is open.
 #include <stdio.h>
@@ -58,7 +60,8 @@ long back_Win_lock_all(const long *a) {
     ARGS(Win_lock_all) p = (const void *)a;
     struct window *w = back_window_of(p->win);
     int rc = MPI_Win_lock_all(real_assert(p->assert), real_win(p->win));
-    if (rc == MPI_SUCCESS && w != NULL) w->locked_all = 1;
+    if (rc == MPI_SUCCESS && w != NULL)
+        w->locked_all = p->assert &CANON_MODE_NOCHECK ? WINDOW_UNCHECKED : WINDOW_CHECKED;
     return back_error(rc);
 }
 
@@ -193,7 +196,8 @@ int window_reopen(const struct window *w, MPI_Win win) {
     MPI_Comm comm = real_comm(w->comm);
     int some = 0, rc = w->fenced ? MPI_Win_fence(MPI_MODE_NOPRECEDE, win) : MPI_SUCCESS;
     if (rc == MPI_SUCCESS) rc = MPI_Allreduce(&w->locked_all, &some, 1, MPI_INT, MPI_MAX, comm);
-    if (rc == MPI_SUCCESS && w->locked_all) rc = MPI_Win_lock_all(0, win);
+    if (rc == MPI_SUCCESS && w->locked_all)
+        rc = MPI_Win_lock_all(w->locked_all == WINDOW_UNCHECKED ? MPI_MODE_NOCHECK : 0, win);
     if (some) {
         int met = MPI_Barrier(comm);
         rc = rc == MPI_SUCCESS ? met : rc;

@@ -7,6 +7,8 @@
 #include "back/impl/handles.h"
 
 enum { WINDOW_CREATE = 1, WINDOW_ALLOCATE = 2, WINDOW_DYNAMIC = 3, WINDOW_SHARED = 4 };
+// An epoch of MPI_Win_lock_all: with locks of the real MPI, or with none (MPI_MODE_NOCHECK).
+enum { WINDOW_CHECKED = 1, WINDOW_UNCHECKED = 2 };
 
 struct attached {
     void *base;
@@ -41,7 +43,8 @@ struct window {
     int fenced;      // the last one may have opened an epoch
     int locks;       // targets that are locked
     int lock_ranks;  // the sum of the ranks of these: the rank, when one is locked
-    int locked_all, started, posted;
+    int locked_all;  // 0: not open; else WINDOW_CHECKED or WINDOW_UNCHECKED, as images have it
+    int started, posted;
     int torn; // members have called MPI_Win_fence a different number of times
 };
 

@@ -27,7 +27,7 @@ func TestWindowsAtAnyMoment(t *testing.T) {
 }
 
 // TestEpochsOfWindows: while one of a single rank is open, a request says which, and one that waits is
-// served when it is over.
+// served when it is over.  One of MPI_Win_lock_all without locks has none after a restart either.
 func TestEpochsOfWindows(t *testing.T) {
 	for _, mpi := range []string{"mpich", "openmpi"} {
 		t.Run(mpi, func(t *testing.T) {
@@ -52,6 +52,13 @@ func TestEpochsOfWindows(t *testing.T) {
 				m.crash()
 				m.leave("after " + stage.name)
 			}
+			m.await("the epoch without locks is open", func(status) bool {
+				_, err := os.Stat(filepath.Join(m.stages, "at.unchecked"))
+				return err == nil
+			})
+			m.epoch(m.ask())
+			m.crash()
+			m.leave("unchecked")
 			m.end()
 			if got := m.job.Result(); got != "epochs 33" {
 				t.Errorf("got %q\n%s", got, m.job.Output())

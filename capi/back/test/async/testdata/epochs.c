@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// epochs.c: a program that stays in epochs of windows that hold a checkpoint back, until it is told to
-// go on.
+// epochs.c: a program that stays in epochs of windows until it is told to go on; the first two hold a
+// checkpoint back.
 //
 //   epochs DIRECTORY
 //
@@ -60,6 +60,28 @@ static void posted(MPI_Win win) {
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
+// Rank 1 waits for a word in its own memory as an image of gfortran's coarrays waits for an event; rank 0 sends
+// it under a lock that would wait for any other.
+static void unchecked(MPI_Win win, volatile int *mine) {
+    int five = 5;
+    mine[1] = 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 1) MPI_Win_lock_all(MPI_MODE_NOCHECK, win);
+    stay("unchecked");
+    if (rank == 0) {
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, win);
+        MPI_Accumulate(&five, 1, MPI_INT, 1, 1, 1, MPI_INT, MPI_SUM, win);
+        MPI_Win_unlock(1, win);
+    } else if (rank == 1) {
+        while (mine[1] != 5) {
+            MPI_Win_sync(win);
+            MPI_Win_flush(1, win);
+        }
+        MPI_Win_unlock_all(win);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
 int main(int argc, char **argv) {
     MPI_Win win;
     int *mine, sum = 0;
@@ -74,6 +96,7 @@ int main(int argc, char **argv) {
     stay("after locked");
     posted(win);
     stay("after posted");
+    unchecked(win, mine);
     MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, win);
     int word = mine[0];
     MPI_Win_unlock(rank, win);
