@@ -279,20 +279,25 @@ const (
 	kindKeep   = 42
 )
 
-// meetAndServe is serve after all ranks have told of their nodes. Collective; serve itself is not.
+// meetAndServe opens the directory, and is serve when all ranks have, and have told of their nodes: a rank that
+// cannot use it ends a job that nobody has been told of yet. Collective; serve itself is not.
 func (j *Job) meetAndServe() error {
+	if err := j.openStore(); err != nil {
+		return err
+	}
 	if err := j.openLevels(); err != nil {
 		return err
 	}
 	return j.serve()
 }
 
-// serve opens the directory and, on rank 0, the way for operators.
+func (j *Job) openStore() (err error) {
+	j.store, err = store.Create(j.options.Dir)
+	return err
+}
+
+// serve opens, on rank 0, the way for operators.
 func (j *Job) serve() error {
-	var err error
-	if j.store, err = store.Create(j.options.Dir); err != nil {
-		return err
-	}
 	lines := make([]control.RankStatus, j.group.size())
 	for r := range lines {
 		lines[r] = control.RankStatus{Rank: r, Phase: where.Computing}

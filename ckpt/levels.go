@@ -103,11 +103,8 @@ func meetPlaces(o launch.Options, host string, process int, set string, gather f
 func (j *Job) openLevels() error {
 	set := ""
 	if j.options.Local != "" && j.group.rank() == 0 {
-		_, err := store.Create(j.options.Dir)
-		if err == nil {
-			set, err = levels.SetName(j.options.Dir)
-		}
-		if err != nil {
+		var err error
+		if set, err = levels.SetName(j.options.Dir); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,8 @@ package ckpt
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -326,6 +328,9 @@ func TestEarlySignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range all { // rank 0 first: it asks rank 1 before that is ready
+		if err := r.openStore(); err != nil {
+			t.Fatal(err)
+		}
 		if err := r.serve(); err != nil {
 			t.Fatal(err)
 		}
@@ -336,6 +341,25 @@ func TestEarlySignal(t *testing.T) {
 		}
 	}
 	wantEpochs(t, all[0].store, 1)
+}
+
+// TestOneCannotServe: while a rank cannot use the directory, operators are not told of a job that is about to end.
+func TestOneCannotServe(t *testing.T) {
+	all := unopened(t, 2)
+	dir := all[0].options.Dir
+	all[1].options.Dir = filepath.Join("/dev/null", "ckpt")
+	together(all, func(r *rank) {
+		if r.out.err = r.OpenRuntime(r.rt, r.tables); r.rt.rank == 1 {
+			r.net.Close() // as the end of its process does
+		}
+	})
+	names(t, all[1].out.err.Error(), "/dev/null")
+	if all[0].out.err == nil {
+		t.Error("rank 0 goes on alone")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "job.json")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("job.json: %v", err)
+	}
 }
 
 // TestRequest: what an operator asked for is made while the ranks are anywhere.
