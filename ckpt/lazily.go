@@ -22,8 +22,9 @@ import (
 	"github.com/libckpt/libckpt/internal/userfault"
 )
 
-// lazyFrom is the size of an image from which auto is lazy. Reading less takes about as long as what else a restart
-// does, and then a damaged image is found before the program continues.
+// lazyFrom is how much memory an image has, before compression, from which auto is lazy. Filling less takes about as long as
+// what else a restart does, and then a damaged image is found before the program continues. It is not the size of the file
+// that counts: a gibibyte that is kept in 27 MiB takes 0.4 s to fill, or 3 s where a virtual machine's memory is dear to touch.
 const lazyFrom = 64 << 20
 
 // lazily prepares for memory of f that comes while the program runs, unless settle has read it. It returns which regions
@@ -70,7 +71,7 @@ func (r *Restart) comesLater(o launch.Options, f *image.File) (later bool, forbi
 	if _, err := f.Section(sectionVerbs); err == nil { // an adapter wants memory, and does not fault
 		return false, nil
 	}
-	if wants := r.wantsLazy(o); wants == nil || !wants(f.Bytes()+f.SharedBytes()) {
+	if wants := r.wantsLazy(o); wants == nil || !wants(f.MemoryBytes()) {
 		return false, nil
 	}
 	fd, err := userfault.Open()
@@ -83,16 +84,16 @@ func (r *Restart) comesLater(o launch.Options, f *image.File) (later bool, forbi
 	return true, nil
 }
 
-// wantsLazy tells whether the memory of an image of that many bytes is to come while the program runs; nil: of none.
-func (r *Restart) wantsLazy(o launch.Options) func(bytes int64) bool {
+// wantsLazy tells whether that much memory of an image is to come while the program runs; nil: none is.
+func (r *Restart) wantsLazy(o launch.Options) func(memory int64) bool {
 	if o.Restarts == "eager" || r.Whole() {
 		return nil
 	}
-	return func(bytes int64) bool { return o.Restarts != "auto" || bytes >= lazyFrom }
+	return func(memory int64) bool { return o.Restarts != "auto" || memory >= lazyFrom }
 }
 
 // later is wantsLazy where the kernel lets it.
-func (r *Restart) later(o launch.Options) func(bytes int64) bool {
+func (r *Restart) later(o launch.Options) func(memory int64) bool {
 	wants := r.wantsLazy(o)
 	if wants == nil {
 		return nil

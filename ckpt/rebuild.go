@@ -110,9 +110,9 @@ type rebuilding struct {
 	process, processes int
 	log                *zap.Logger
 	net                *signaling.Network // made when something has to be fetched
-	// later tells whether the pages of an image of that many bytes are read when the program touches them, and checked
+	// later tells whether the pages of an image with that much memory are read when the program touches them, and checked
 	// then. nil: none are.
-	later func(bytes int64) bool
+	later func(memory int64) bool
 
 	mu    sync.Mutex // what others ask for is of the epoch that is tried
 	sound func(epoch int, file, path string) error
@@ -156,7 +156,7 @@ func (b *rebuilding) bring(epoch int, chain []*store.Manifest) (levels.Outcome, 
 			return soundImage(path, m, i)
 		},
 	}
-	if b.later != nil && m.Mode != modeRegions && b.process < len(m.Images) && b.later(m.Images[b.process].Bytes+int64(m.Images[b.process].Shared)) {
+	if b.later != nil && m.Mode != modeRegions && b.process < len(m.Images) && b.later(int64(m.Images[b.process].Payload+m.Images[b.process].Shared)) {
 		rebuild.Glance = func(e int, file, path string) error {
 			m, i, err := imageOf(byEpoch, e, file)
 			if err != nil {

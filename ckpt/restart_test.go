@@ -3,6 +3,7 @@
 package ckpt
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/libckpt/libckpt/ckpt/image"
+	"github.com/libckpt/libckpt/ckpt/launch"
 	"github.com/libckpt/libckpt/ckpt/store"
 )
 
@@ -44,6 +46,44 @@ func TestReadMeta(t *testing.T) {
 			names(t, err.Error(), append(c.words, path)...)
 		}
 		f.Close()
+	}
+}
+
+// TestLazyByMemory: auto goes by how much memory is to be filled, not by what compression has made of it.
+func TestLazyByMemory(t *testing.T) {
+	r := &Restart{manifest: &store.Manifest{}}
+	for _, c := range []struct {
+		mode   string
+		memory int
+		word   byte
+		lazy   bool
+	}{
+		{"auto", lazyFrom, 7, true}, // a file of some 4 MiB
+		{"auto", lazyFrom - image.PageSize, 7, false},
+		{"auto", lazyFrom, 0, false}, // zeros need no filling
+		{"lazy", image.PageSize, 7, true},
+	} {
+		path := filepath.Join(t.TempDir(), "image")
+		region := image.Region{Start: 1 << 40, End: 1<<40 + uint64(c.memory), Data: bytes.Repeat([]byte{c.word}, c.memory)}
+		sum, err := image.Write(t.Context(), path, image.Input{Meta: []byte("{}"), Regions: []image.Region{region}},
+			image.Options{Compress: image.CompressSnappy, NoSync: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := image.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sum.Bytes >= lazyFrom/2 || f.MemoryBytes() != int64(sum.PayloadBytes) {
+			t.Errorf("%d bytes of file, %d of memory, written from %d", sum.Bytes, f.MemoryBytes(), sum.PayloadBytes)
+		}
+		if lazy := r.wantsLazy(launch.Options{Restarts: c.mode})(f.MemoryBytes()); lazy != c.lazy {
+			t.Errorf("%s, %d bytes of %d: lazy %v", c.mode, c.memory, c.word, lazy)
+		}
+		f.Close()
+	}
+	if r.wantsLazy(launch.Options{Restarts: "eager"}) != nil {
+		t.Error("eager is lazy")
 	}
 }
 

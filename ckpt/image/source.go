@@ -117,10 +117,11 @@ func (f *File) checkReference(c *Chunk, bad func(what string, expected, found an
 	return nil
 }
 
-// SharedBytes is how much memory is in images that this one refers to.
-func (f *File) SharedBytes() (n int64) {
+// MemoryBytes is how much memory is in the image, and in those that it refers to, before compression. What is zero is not
+// counted.
+func (f *File) MemoryBytes() (n int64) {
 	for i := range f.chunks {
-		if f.chunks[i].Source != 0 {
+		if f.chunks[i].Kind != KindZero {
 			n += int64(f.chunks[i].Bytes)
 		}
 	}

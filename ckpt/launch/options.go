@@ -269,7 +269,7 @@ var settings = []setting{
 			return err
 		}},
 	{"restart-mode", "CKPT_RESTART_MODE", "auto|lazy|eager", "auto",
-		"with --restart: continue at once and read memory when it is touched, the rest in the background (lazy), or read all of it first (eager); auto is lazy for images of 64 MiB and more; lazy needs userfaultfd, see ckptctl doctor",
+		"with --restart: continue at once and read memory when it is touched, the rest in the background (lazy), or read all of it first (eager); auto is lazy for images with 64 MiB of memory and more; lazy needs userfaultfd, see ckptctl doctor",
 		oneOf(func(o *Options) *string { return &o.Restarts }, "auto", "lazy", "eager")},
 	{"fallback", "CKPT_FALLBACK", "yes|no", "yes",
 		"with --restart DIR: when the newest epoch is damaged or lost, continue the newest one before it that is whole, and say so; no stops and names it, as --restart DIR@EPOCH does",
