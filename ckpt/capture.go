@@ -12,6 +12,7 @@ import (
 	"github.com/libckpt/libckpt/ckpt/control"
 	"github.com/libckpt/libckpt/ckpt/files"
 	"github.com/libckpt/libckpt/ckpt/image"
+	"github.com/libckpt/libckpt/ckpt/posixshm"
 	"github.com/libckpt/libckpt/ckpt/shm"
 	"github.com/libckpt/libckpt/ckpt/snapshot"
 	"github.com/libckpt/libckpt/ckpt/store"
@@ -280,6 +281,9 @@ func (c *capture) describe(j *Job, segments [][]string, p *plugs, own *sysv.Here
 		}
 		c.sections = append(c.sections, image.Section{Name: shm.Section, Data: b})
 	}
+	if obstacles, err := c.markPosix(&table); err != nil || len(obstacles) > 0 {
+		return obstacles, err
+	}
 	if err := snapshot.CopyShared(c.regions); err != nil {
 		return nil, err
 	}
@@ -294,6 +298,24 @@ func (c *capture) describe(j *Job, segments [][]string, p *plugs, own *sysv.Here
 	if err := c.held.Sample(&c.table); err != nil {
 		return nil, fmt.Errorf("open files: %w", err)
 	}
+	return nil, nil
+}
+
+// markPosix has files in memory, and those without a name, made again by a restart: what is mapped of them is shared by their
+// numbers from here on.
+func (c *capture) markPosix(table *files.Table) (obstacles []string, err error) {
+	section, obstacles, err := posixshm.Mark(c.regions, table.Sealed)
+	if err != nil || section == nil {
+		return obstacles, err
+	}
+	for path, whole := range section.Names() {
+		table.NoteMapped(path, whole)
+	}
+	b, err := section.Encode()
+	if err != nil {
+		return nil, err
+	}
+	c.sections = append(c.sections, image.Section{Name: posixshm.SectionName, Data: b})
 	return nil, nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/libckpt/libckpt/ckpt/files"
 	"github.com/libckpt/libckpt/ckpt/image"
+	"github.com/libckpt/libckpt/ckpt/posixshm"
 	"github.com/libckpt/libckpt/ckpt/snapshot"
 	"github.com/libckpt/libckpt/ckpt/store"
 	"github.com/libckpt/libckpt/drain"
@@ -46,6 +47,9 @@ func CheckImage(f *image.File, m *store.Manifest, rank int) error {
 		return err
 	}
 	if _, err := readSysV(f, meta.Rank, meta.Ranks); err != nil && !errors.Is(err, image.ErrNoSection) {
+		return err
+	}
+	if _, err := posixshm.Restore(f, meta.Rank); err != nil {
 		return err
 	}
 	switch {

@@ -413,10 +413,13 @@ func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather
 	if err = os.Chdir(j.meta.Dir); err != nil {
 		err = fmt.Errorf("the program's working directory: %w; make it again, or mount what it was on", err)
 	}
-	if err == nil {
-		err = files.Prepare(table, options)
+	mapped, err := j.makePosix(f, err, agree, gather)
+	if err != nil {
+		return err
 	}
-	if err := agree(err); err != nil {
+	defer func() { mapped.Done(err == nil) }()
+	options.Unnamed = mapped.Unnamed
+	if err := agree(files.Prepare(table, options)); err != nil {
 		return err
 	}
 	made, err := j.makeSockets(f, gather)
@@ -432,6 +435,9 @@ func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather
 		defer j.remade.Close()
 	}
 	if err := agree(files.PutBack(table, options)); err != nil {
+		return err
+	}
+	if err := openPosix(mapped, agree); err != nil {
 		return err
 	}
 	if r.Whole() {
@@ -452,7 +458,7 @@ func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather
 	if err != nil {
 		return err
 	}
-	memory := snapshot.Options{Shared: j.remade.File, Attach: segments.Attach, Later: later, Aside: r.ready.shared}
+	memory := snapshot.Options{Shared: j.sharedFile(mapped), Attach: segments.Attach, Later: later, Aside: r.ready.shared}
 	if r.ready.filled {
 		memory.Made = snapshot.Private
 	}

@@ -156,7 +156,7 @@ func (h *Held) keep(t *Table, o KeepOptions) error {
 	for i := range h.list {
 		f := &h.list[i]
 		if f.write && f.fd >= 0 && len(f.files) > 0 && t.Files[f.files[0]].Kind == KindRegular &&
-			t.Files[f.files[0]].KeptBy == nil && f.st.Mode&unix.S_IFMT == unix.S_IFREG {
+			t.Files[f.files[0]].KeptBy == nil && !t.Files[f.files[0]].Inode.Whole && f.st.Mode&unix.S_IFMT == unix.S_IFREG {
 			list = append(list, f)
 		}
 	}

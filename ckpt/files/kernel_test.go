@@ -256,3 +256,40 @@ func TestMemfd(t *testing.T) {
 		t.Errorf("shrink a sealed file: %v, expected EPERM", err)
 	}
 }
+
+// TestMappedIsUsed: a descriptor of a file that is mapped, and so made by somebody else, is one of that file.
+func TestMappedIsUsed(t *testing.T) {
+	a := newApp(t)
+	fd := a.add(unix.MemfdCreate("ring", unix.MFD_ALLOW_SEALING))
+	write(t, fd, "in memory")
+	table := a.capture()
+	if table.Sealed(table.Contents[0].Dev, table.Contents[0].Ino) {
+		t.Error("it is sealed")
+	}
+	made, err := unix.MemfdCreate("ring", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(made), "ring")
+	defer f.Close()
+	if err := f.Truncate(4096); err != nil { // as it is mapped
+		t.Fatal(err)
+	}
+	var asked [2]uint64
+	if err := a.restart(table, Options{Unnamed: func(dev, ino uint64) *os.File { asked = [2]uint64{dev, ino}; return f }}); err != nil {
+		t.Fatal(err)
+	}
+	if want := [2]uint64{table.Contents[0].Dev, table.Contents[0].Ino}; asked != want || want[1] == 0 {
+		t.Errorf("asked for %v, it was %v", asked, want)
+	}
+	var mine, its unix.Stat_t
+	if unix.Fstat(fd, &mine) != nil || unix.Fstat(made, &its) != nil || keyOf(&mine) != keyOf(&its) || mine.Size != 9 {
+		t.Errorf("the descriptor is of %d:%d, %d bytes; the file is %d:%d", mine.Dev, mine.Ino, mine.Size, its.Dev, its.Ino)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_WRITE); err != nil {
+		t.Fatal(err)
+	}
+	if again := a.capture(); !again.Sealed(again.Contents[0].Dev, again.Contents[0].Ino) {
+		t.Error("it is not sealed")
+	}
+}

@@ -5,6 +5,7 @@ package files
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -91,15 +92,26 @@ func (c *capturer) addNamed(n Named) (obstacle string, err error) {
 }
 
 // mapped notes that a file is mapped, and tells whether it is in the table already.
-func (c *capturer) mapped(path string) bool {
+func (c *capturer) mapped(path string) bool { return c.table.NoteMapped(path, false) }
+
+// NoteMapped notes that the content of a file is saved and put back as memory, the whole of it or a part, and tells whether it
+// is in the table.
+func (t *Table) NoteMapped(path string, whole bool) bool {
 	found := false
-	for i := range c.table.Files {
-		if f := &c.table.Files[i]; f.Kind == KindRegular && string(f.Path) == path && f.Inode != nil {
-			f.Inode.Mapped = true
+	for i := range t.Files {
+		if f := &t.Files[i]; f.Kind == KindRegular && string(f.Path) == path && f.Inode != nil {
+			f.Inode.Mapped, f.Inode.Whole = true, f.Inode.Whole || whole
 			found = true
 		}
 	}
 	return found
+}
+
+// Sealed tells whether a memory file of the table may not be written to any more.
+func (t *Table) Sealed(dev, ino uint64) bool {
+	return slices.ContainsFunc(t.Contents, func(c Content) bool {
+		return c.Dev == dev && c.Ino == ino && c.Seals&(unix.F_SEAL_WRITE|unix.F_SEAL_FUTURE_WRITE) != 0
+	})
 }
 
 func (c *capturer) addScratch(n Named, file File, st *unix.Stat_t) (obstacle string, err error) {

@@ -5,6 +5,7 @@ package files
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 
@@ -26,6 +27,9 @@ type Options struct {
 	Place func(number, from int, cloexec bool) error
 	// Socket gives the descriptor of a socket that others have made; Restore closes it. Nil: there are none.
 	Socket func(index int) (int, error)
+	// Unnamed is a file without a name that is there already, as it is mapped, by the numbers that it had; nil when it is
+	// not. It stays open. A nil Unnamed has none.
+	Unnamed func(dev, ino uint64) *os.File
 	// Warn is told what is different from before but not an error; nil: nobody is told.
 	Warn func(message string)
 }
@@ -143,14 +147,8 @@ func (r *restorer) makeContent(index int) error {
 	if len(users) == 0 || r.table.Files[users[0]].Kind == KindScratch { // makeScratch makes these
 		return nil
 	}
-	var fd int
-	var err error
 	memory := r.table.Files[users[0]].Kind == KindMemfd
-	if memory {
-		fd, err = unix.MemfdCreate(string(c.Name), unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	} else {
-		fd, err = openUnnamed(string(c.Name))
-	}
+	fd, err := r.openContent(c, memory)
 	if err != nil {
 		return err
 	}
@@ -172,6 +170,19 @@ func (r *restorer) makeContent(index int) error {
 		}
 	}
 	return nil
+}
+
+// openContent opens the file that is to have a content.
+func (r *restorer) openContent(c *Content, memory bool) (int, error) {
+	if r.options.Unnamed != nil && c.Ino != 0 {
+		if f := r.options.Unnamed(c.Dev, c.Ino); f != nil {
+			return unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, MaxNumber+1)
+		}
+	}
+	if memory {
+		return unix.MemfdCreate(string(c.Name), unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	}
+	return openUnnamed(string(c.Name))
 }
 
 // openUnnamed opens a new file without a name, in the directory of the old one if that is possible,

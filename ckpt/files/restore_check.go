@@ -142,7 +142,7 @@ func (r *restorer) compare(f *File, fd int, st *unix.Stat_t) *Problem {
 	changed := func(format string, args ...any) *Problem {
 		return &Problem{Path: f.name(), What: fmt.Sprintf(format, args...), Do: doIgnore, Changed: true}
 	}
-	if f.writable() || f.Written || r.writes(f.Inode) {
+	if f.writable() || f.Written || f.Inode.Mapped || r.writes(f.Inode) {
 		if st.Size < f.Inode.Size {
 			return changed("has %d bytes, fewer than the %d it had", st.Size, f.Inode.Size)
 		}

@@ -117,6 +117,8 @@ type Inode struct {
 	// Mapped: the application writes to it through its memory, which the image has and a restart fills
 	// in again.
 	Mapped bool `json:"mapped,omitempty"`
+	// Whole: all of it is mapped, so that nothing of it is kept beside the image.
+	Whole bool `json:"whole,omitempty"`
 }
 
 // Timer is the state of a timerfd; times are nanoseconds.
@@ -158,6 +160,8 @@ type Content struct {
 	Mode    uint32   `json:"mode"` // permission bits
 	Size    int64    `json:"size"`
 	Seals   int      `json:"seals,omitempty"` // memfd
+	Dev     uint64   `json:"dev,omitempty"`   // with Ino, what the file was to the kernel: it may be mapped, too
+	Ino     uint64   `json:"ino,omitempty"`
 	Extents []Extent `json:"extents,omitempty"`
 }
 

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ckpt
+
+import (
+	"os"
+
+	"github.com/libckpt/libckpt/ckpt/image"
+	"github.com/libckpt/libckpt/ckpt/posixshm"
+)
+
+// makePosix makes the files again that the program has mapped as shared memory and that are not there (ckpt/posixshm), before
+// any file is looked at. why is what is wrong with this rank already. Collective.
+func (j *Job) makePosix(f *image.File, why error, agree func(error) error, gather func([]byte) ([][]byte, error)) (*posixshm.Restored, error) {
+	made, err := posixshm.Restore(f, j.meta.Rank)
+	if why != nil {
+		err = why
+	}
+	if err := agree(err); err != nil {
+		return nil, err
+	}
+	words, err := gatherAs(gather, made.Word())
+	if err == nil {
+		err = made.Compare(words)
+	}
+	if err = agree(err); err != nil {
+		return nil, err
+	}
+	if err = agree(made.Make()); err != nil {
+		made.Done(false)
+		return nil, err
+	}
+	return made, nil
+}
+
+// openPosix opens them, when files that were kept are in their places. Collective.
+func openPosix(made *posixshm.Restored, agree func(error) error) error {
+	defer made.Unname() // whatever becomes of the others
+	if err := agree(made.Open()); err != nil {
+		return err
+	}
+	return made.Clear()
+}
+
+// sharedFile is the file that a region of shared memory is mapped of.
+func (j *Job) sharedFile(mapped *posixshm.Restored) func(*image.Region) (*os.File, error) {
+	return func(r *image.Region) (*os.File, error) {
+		if file, err := mapped.File(r); file != nil || err != nil {
+			return file, err
+		}
+		return j.remade.File(r)
+	}
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/libckpt/libckpt/internal/needmpi"
+)
+
+// boardsOf are the files in memory of a job of programs/boards.c, and those that a restart gives names for a moment.
+func boardsOf(t *testing.T, name string) (list []string) {
+	t.Helper()
+	for _, pattern := range []string{name + "-*", "sem." + name + "-*", "libckpt-posix-*"} {
+		found, err := filepath.Glob("/dev/shm/" + pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, found...)
+	}
+	return list
+}
+
+// Files in memory that ranks share, with names, without, and with names that were removed, are as they were after a restart, and are shared: where
+// they are still there, written over since, and where they are not, as on another node or after a reboot.
+func TestSharedFilesInMemory(t *testing.T) {
+	needCommands(t)
+	for _, mpi := range []string{"mpich", "openmpi"} {
+		t.Run(mpi, func(t *testing.T) {
+			program := buildMPI(t, mpi, "boards")
+			name := fmt.Sprintf("ckpt-boards-%s-%d", mpi, os.Getpid())
+			t.Cleanup(func() {
+				for _, path := range boardsOf(t, name) {
+					_ = os.Remove(path)
+				}
+			})
+			before := boardsOf(t, name)
+			hold := filepath.Join(t.TempDir(), "hold")
+			writeFile(t, hold, nil)
+			j := startMPI(t, mpi, 3, func(run *Run) []string {
+				return []string{built.CkptRun(), "--dir", run.Checkpoints(), "--", program, name, hold}
+			})
+			saved := func() bool {
+				_, err := os.Stat(filepath.Join(j.run.Checkpoints(), "epoch-000001", "manifest.json"))
+				return err == nil && strings.Contains(string(mustRead(t, j.run.Stdout)), "saved")
+			}
+			if !Poll(mpiLimit, j.Done(), saved) || !saved() {
+				t.Fatalf("it was not saved\n%s", mustRead(t, j.run.Stderr))
+			}
+			for _, pid := range j.mark.Ranks() {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+			if _, err := j.Wait(mpiLimit); err != nil {
+				t.Fatal(err)
+			}
+			if left := boardsOf(t, name); len(left) < 3 {
+				t.Errorf("of the killed job only %v is left", left)
+			}
+			for _, life := range []struct{ mpi, mode string }{{mpi, "eager"}, {mpi, "lazy"}, {map[string]string{"mpich": "openmpi", "openmpi": "mpich"}[mpi], "eager"}} {
+				if !needmpi.Has(life.mpi) {
+					continue
+				}
+				again := startMPI(t, life.mpi, 3, func(*Run) []string {
+					return []string{built.CkptRun(), "--restart-mode", life.mode, "--restart", j.run.Checkpoints()}
+				})
+				again.mustEnd(t)
+				if got := string(mustRead(t, again.run.Stdout)); got != "good\n" {
+					t.Errorf("above %s, %s: it says %q\n%s", life.mpi, life.mode, got, mustRead(t, again.run.Stderr))
+				}
+				if left := boardsOf(t, name); !slices.Equal(left, before) {
+					t.Errorf("above %s, %s: %v is left, %v before", life.mpi, life.mode, left, before)
+				}
+			}
+		})
+	}
+}
