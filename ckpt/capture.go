@@ -87,7 +87,7 @@ func (a *attempt) captureHere() {
 	mine := &a.state
 	err := a.onProgram(func() {
 		var err error
-		a.capture, mine.Obstacles, mine.Lasting, err = a.j.captureStopped(a.segments, a.plugs, a.sharedHere())
+		a.capture, mine.Obstacles, mine.Lasting, err = a.j.captureStopped(shares{a.segments, a.posix, a.sharedHere()}, a.plugs)
 		if err != nil {
 			mine.Failure = err.Error()
 		} else if a.capture != nil {
@@ -102,12 +102,18 @@ func (a *attempt) captureHere() {
 	}
 }
 
+// shares is what processes share of their memory.
+type shares struct {
+	segments [][]string         // of ckpt_shm_map, by process
+	posix    []*posixshm.Report // by process
+	sysv     *sysv.Here         // of this process
+}
+
 // captureStopped describes the stopped program. Obstacles say why the program cannot be saved now; lasting are those
-// of them that only the program can remove. segments are the shared ones of all processes, p this one's sockets,
-// own its System V segments.
-func (j *Job) captureStopped(segments [][]string, p *plugs, own *sysv.Here) (c *capture, obstacles, lasting []string, err error) {
+// of them that only the program can remove. p are this process's sockets.
+func (j *Job) captureStopped(s shares, p *plugs) (c *capture, obstacles, lasting []string, err error) {
 	c = &capture{meta: j.meta}
-	obstacles, err = c.describe(j, segments, p, own)
+	obstacles, err = c.describe(j, s, p)
 	if err != nil || len(obstacles) > 0 {
 		c.done()
 		return nil, obstacles, c.lasting, err
@@ -161,7 +167,7 @@ func (j *Job) ignoredFDs() []int {
 	return list
 }
 
-func (c *capture) describe(j *Job, segments [][]string, p *plugs, own *sysv.Here) (obstacles []string, err error) {
+func (c *capture) describe(j *Job, s shares, p *plugs) (obstacles []string, err error) {
 	j.mu.Lock()
 	known := make(map[int]bool, len(j.frozen))
 	for pid := range j.frozen {
@@ -238,7 +244,7 @@ func (c *capture) describe(j *Job, segments [][]string, p *plugs, own *sysv.Here
 	if j.tables != nil && j.embedded == nil {
 		snapshot.Own(c.regions, j.runtime.Memory())
 	}
-	if own != nil {
+	if own := s.sysv; own != nil {
 		if err := own.Mark(c.regions); err != nil {
 			return nil, err
 		}
@@ -258,7 +264,7 @@ func (c *capture) describe(j *Job, segments [][]string, p *plugs, own *sysv.Here
 			c.lasting = append(c.lasting, given)
 		}
 	}
-	shared, held := j.signals.Segments().Save(c.regions, segments)
+	shared, held := j.signals.Segments().Save(c.regions, s.segments)
 	obstacles = append(obstacles, held...)
 	for i := range c.regions {
 		if r := &c.regions[i]; j.host.Foreign(r.Start, r.End) {
@@ -281,7 +287,7 @@ func (c *capture) describe(j *Job, segments [][]string, p *plugs, own *sysv.Here
 		}
 		c.sections = append(c.sections, image.Section{Name: shm.Section, Data: b})
 	}
-	if obstacles, err := c.markPosix(&table); err != nil || len(obstacles) > 0 {
+	if obstacles, err := c.markPosix(&table, j.group.rank(), s.posix); err != nil || len(obstacles) > 0 {
 		return obstacles, err
 	}
 	if err := snapshot.CopyShared(c.regions); err != nil {
@@ -303,8 +309,8 @@ func (c *capture) describe(j *Job, segments [][]string, p *plugs, own *sysv.Here
 
 // markPosix has files in memory, and those without a name, made again by a restart: what is mapped of them is shared by their
 // numbers from here on.
-func (c *capture) markPosix(table *files.Table) (obstacles []string, err error) {
-	section, obstacles, err := posixshm.Mark(c.regions, table.Sealed)
+func (c *capture) markPosix(table *files.Table, rank int, reports []*posixshm.Report) (obstacles []string, err error) {
+	section, obstacles, err := posixshm.Mark(c.regions, rank, reports, table.Sealed)
 	if err != nil || section == nil {
 		return obstacles, err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/libckpt/libckpt/ckpt/after"
 	"github.com/libckpt/libckpt/ckpt/control"
+	"github.com/libckpt/libckpt/ckpt/posixshm"
 	"github.com/libckpt/libckpt/ckpt/sysv"
 	"github.com/libckpt/libckpt/internal/fault"
 )
@@ -168,11 +169,12 @@ type attempt struct {
 	verbs      bool       // some rank has opened an InfiniBand device
 	sockets    bool       // some rank has sockets; then plugs are this one's
 	plugs      *plugs
-	sysv       bool       // some rank has System V segments; then shared are this one's
-	shared     *sysv.Here // nil: not looked at
-	sysvError  error      // why
-	synced     bool       // some rank has synchronous sends that its program has not seen complete
-	resumed    bool       // async: the gates of this rank are open again
+	posix      []*posixshm.Report // by rank; nil where it shares nothing
+	sysv       bool               // some rank has System V segments; then shared are this one's
+	shared     *sysv.Here         // nil: not looked at
+	sysvError  error              // why
+	synced     bool               // some rank has synchronous sends that its program has not seen complete
+	resumed    bool               // async: the gates of this rank are open again
 	// drain, snapshot
 	state    captureReport // what this rank has to say of itself
 	capture  *capture
@@ -363,6 +365,7 @@ func (a *attempt) park() error {
 	a.synced = slices.ContainsFunc(all, func(p parkReport) bool { return p.Synced })
 	for _, p := range all {
 		a.segments = append(a.segments, p.Segments)
+		a.posix = append(a.posix, p.Posix)
 	}
 	return nil
 }

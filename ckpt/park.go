@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/libckpt/libckpt/ckpt/after"
+	"github.com/libckpt/libckpt/ckpt/posixshm"
 )
 
 const (
@@ -27,6 +28,8 @@ type parkReport struct {
 	Sockets  bool         `json:"sockets,omitempty"`
 	Verbs    bool         `json:"verbs,omitempty"`
 	SysV     bool         `json:"sysv,omitempty"`
+
+	Posix *posixshm.Report `json:"posix,omitempty"`
 }
 
 // parkHere stops the program on this rank, and finds out what is in the way.
@@ -50,6 +53,7 @@ func (a *attempt) parkHere() parkReport {
 	mine.Sockets = j.hasSockets()
 	mine.Verbs = j.usesVerbs()
 	mine.SysV = a.lookSysV()
+	mine.Posix = a.lookPosix()
 	mine.Segments = j.signals.Segments().Held()
 	mine.Obstacle = j.slow.obstacle()
 	mine.Disk = mine.Obstacle != ""

@@ -7,7 +7,21 @@ import (
 
 	"github.com/libckpt/libckpt/ckpt/image"
 	"github.com/libckpt/libckpt/ckpt/posixshm"
+	"github.com/libckpt/libckpt/ckpt/snapshot"
 )
+
+// lookPosix says which files this rank writes to through its memory. The program is stopped. Without a report this rank, and
+// the others, save more than they have to; why there is none ends the attempt where memory is looked at.
+func (a *attempt) lookPosix() *posixshm.Report {
+	if a.j.regional != nil {
+		return nil
+	}
+	report, err := posixshm.Look(snapshot.Upper)
+	if err != nil {
+		return nil
+	}
+	return report
+}
 
 // makePosix makes the files again that the program has mapped as shared memory and that are not there (ckpt/posixshm), before
 // any file is looked at. why is what is wrong with this rank already. Collective.

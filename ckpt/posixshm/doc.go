@@ -6,10 +6,10 @@
 //
 // # Saving
 //
-// Each process looks at its own mappings, and describes the files by the kernel's numbers. Who shares a file is not asked: a
-// restart sees it by these numbers. Each has the content of what it has mapped in its image, as of any shared memory.
+// All programs of the job are stopped. Each process tells the others which parts of files it may write to, by the kernel's numbers, and
+// describes the files of all that it has mapped. The content of each part is in the image of one process.
 //
-//	Mark
+//	Look ──reports of all──► Mark
 //
 // # Making them again
 //

@@ -3,18 +3,19 @@
 package posixshm
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/libckpt/libckpt/ckpt/image"
+	"github.com/libckpt/libckpt/ckpt/shm"
 )
 
 const (
@@ -25,27 +26,96 @@ const (
 // mapping is what the kernel says of the file behind a mapping.
 type mapping struct{ dev, ino uint64 }
 
-// mappings reads /proc/PID/maps: files by the address where a mapping begins.
-func mappings(maps []byte) map[uint64]mapping {
-	out := map[uint64]mapping{}
-	sc := bufio.NewScanner(bytes.NewReader(maps))
-	sc.Buffer(nil, 1<<20)
-	for sc.Scan() {
-		f := strings.Fields(sc.Text())
-		if len(f) < 6 {
+// eachShared reads /proc/PID/maps: shared mappings with a file behind them.
+func eachShared(maps []byte, do func(start, end, offset uint64, writable bool, m mapping)) {
+	for line := range bytes.Lines(maps) {
+		f := bytes.Fields(line)
+		if len(f) < 6 || len(f[1]) != 4 || f[1][3] != 's' {
 			continue
 		}
-		from, _, _ := strings.Cut(f[0], "-")
+		from, to, _ := strings.Cut(string(f[0]), "-")
 		start, err1 := strconv.ParseUint(from, 16, 64)
-		major, minor, _ := strings.Cut(f[3], ":")
-		hi, err2 := strconv.ParseUint(major, 16, 32)
-		lo, err3 := strconv.ParseUint(minor, 16, 32)
-		ino, err4 := strconv.ParseUint(f[4], 10, 64)
-		if errors.Join(err1, err2, err3, err4) == nil {
-			out[start] = mapping{unix.Mkdev(uint32(hi), uint32(lo)), ino}
+		end, err2 := strconv.ParseUint(to, 16, 64)
+		offset, err3 := strconv.ParseUint(string(f[2]), 16, 64)
+		major, minor, _ := strings.Cut(string(f[3]), ":")
+		hi, err4 := strconv.ParseUint(major, 16, 32)
+		lo, err5 := strconv.ParseUint(minor, 16, 32)
+		ino, err6 := strconv.ParseUint(string(f[4]), 10, 64)
+		if errors.Join(err1, err2, err3, err4, err5, err6) == nil && ino != 0 {
+			do(start, end, offset, f[1][1] == 'w', mapping{unix.Mkdev(uint32(hi), uint32(lo)), ino})
 		}
 	}
-	return out
+}
+
+// Report is what a process tells the others before any of them saves: which parts of files it may write to through its memory.
+type Report struct {
+	Boot  string   `json:"boot"`
+	Files []Writes `json:"files"`
+}
+
+// Writes are parts of a file, from and to.
+type Writes struct {
+	Dev    uint64      `json:"dev"`
+	Ino    uint64      `json:"ino"`
+	Pieces [][2]uint64 `json:"pieces"`
+}
+
+// Look is the report of this process, whose program is stopped; nil: it shares nothing. upper says which addresses are the program's.
+func Look(upper func(start, end uint64) bool) (*Report, error) {
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return nil, err
+	}
+	r, any := &Report{}, false
+	eachShared(maps, func(start, end, offset uint64, writable bool, m mapping) {
+		if !upper(start, end) {
+			return
+		}
+		if any = true; !writable {
+			return
+		}
+		i := slices.IndexFunc(r.Files, func(w Writes) bool { return w.Dev == m.dev && w.Ino == m.ino })
+		if i < 0 {
+			i = len(r.Files)
+			r.Files = append(r.Files, Writes{Dev: m.dev, Ino: m.ino})
+		}
+		r.Files[i].Pieces = append(r.Files[i].Pieces, [2]uint64{offset, offset + end - start})
+	})
+	if !any {
+		return nil, nil
+	}
+	r.Boot, err = boot()
+	return r, err
+}
+
+// boot is that of the kernel.
+func boot() (string, error) {
+	node, err := shm.Here()
+	if node.Boot != "" {
+		return node.Boot, nil // what is not there is no matter before a restart
+	}
+	return "", err
+}
+
+// saved tells whether other processes save a part of a file: those before this one that may write to it, or any if this one may
+// not. So each part is in one image, and whoever fills it after a restart may.
+func saved(reports []*Report, rank int, m mapping, r *image.Region) bool {
+	if rank >= len(reports) || reports[rank] == nil {
+		return false
+	}
+	mine, writable := reports[rank], r.Prot&unix.PROT_WRITE != 0
+	var pieces [][2]uint64
+	for p, report := range reports {
+		if report == nil || writable && p >= rank || report.Boot != mine.Boot {
+			continue
+		}
+		for _, w := range report.Files {
+			if w.Dev == m.dev && w.Ino == m.ino {
+				pieces = append(pieces, w.Pieces...)
+			}
+		}
+	}
+	return covers(pieces, r.Offset, r.Offset+r.Bytes())
 }
 
 // looker finds out what the files behind mappings are.

@@ -103,10 +103,10 @@ func TestMark(t *testing.T) {
 	regions = append(regions, private)
 
 	sealed := append([]image.Region(nil), regions...)
-	if _, obstacles, err := Mark(sealed, func(_, ino uint64) bool { return ino != 0 }); err != nil || len(obstacles) != 5 || !strings.Contains(obstacles[4], `"ring"`) {
+	if _, obstacles, err := Mark(sealed, 0, nil, func(_, ino uint64) bool { return ino != 0 }); err != nil || len(obstacles) != 5 || !strings.Contains(obstacles[4], `"ring"`) {
 		t.Errorf("sealed: %q, %v", obstacles, err)
 	}
-	s, obstacles, err := Mark(regions, never)
+	s, obstacles, err := Mark(regions, 0, nil, never)
 	if err != nil || len(obstacles) != 0 || s == nil {
 		t.Fatalf("%v, %v, %v", s, obstacles, err)
 	}
@@ -134,6 +134,67 @@ func TestMark(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]bool{stays.Name(): true, second: true}, s.Names()); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
+	}
+}
+
+// Of each part one process has the content: the first that may write to it, or whoever reads what nobody writes.
+func TestSaved(t *testing.T) {
+	file := mapping{1, 2}
+	writes := func(pieces ...[2]uint64) *Report {
+		return &Report{Boot: "b", Files: []Writes{{Dev: 1, Ino: 2, Pieces: pieces}}}
+	}
+	page := func(from, to uint64) [2]uint64 { return [2]uint64{from * pageSize, to * pageSize} }
+	reads, elsewhere, all := writes(), writes(page(0, 4)), writes(page(0, 4))
+	elsewhere.Boot = "c"
+	halves := writes(page(0, 2))
+	rest := writes(page(2, 3), page(3, 4))
+	for _, c := range []struct {
+		name     string
+		reports  []*Report
+		rank     int
+		writable bool
+		saved    bool
+	}{
+		{"first", []*Report{all, all}, 0, true, false},
+		{"second", []*Report{all, all}, 1, true, true},
+		{"no report", []*Report{all, nil}, 1, true, false},
+		{"other host", []*Report{elsewhere, all}, 1, true, false},
+		{"half", []*Report{halves, all}, 1, true, false},
+		{"halves", []*Report{halves, nil, rest, all}, 3, true, true},
+		{"reader", []*Report{reads, all}, 0, false, true},
+		{"readers", []*Report{reads, reads}, 1, false, false},
+		{"reader of halves", []*Report{reads, rest, halves}, 0, false, true},
+		{"nothing", nil, 0, true, false},
+	} {
+		r := image.Region{Start: 1 << 40, End: 1<<40 + 4*pageSize, Prot: unix.PROT_READ}
+		if c.writable {
+			r.Prot |= unix.PROT_WRITE
+		}
+		if got := saved(c.reports, c.rank, file, &r); got != c.saved {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+	f := inMemoryFile(t, "look", 3*pageSize)
+	first, _ := mapped(t, f, 0, pageSize)
+	second, _ := mapped(t, f, pageSize, 2*pageSize)
+	got, err := Look(func(start, _ uint64) bool { return start == first.Start || start == second.Start })
+	var st unix.Stat_t
+	must(t, unix.Fstat(int(f.Fd()), &st))
+	want := []Writes{{st.Dev, st.Ino, [][2]uint64{page(0, 1), page(1, 3)}}}
+	if first.Start > second.Start { // as the kernel lists them
+		want[0].Pieces = [][2]uint64{page(1, 3), page(0, 1)}
+	}
+	if err != nil || got == nil || got.Boot == "" {
+		t.Fatalf("%v, %v", got, err)
+	}
+	if first.End == second.Start { // one mapping to the kernel
+		want[0].Pieces = [][2]uint64{page(0, 3)}
+	}
+	if diff := cmp.Diff(want, got.Files); diff != "" {
+		t.Errorf("report (-want +got):\n%s", diff)
+	}
+	if got, err := Look(func(uint64, uint64) bool { return false }); got != nil || err != nil {
+		t.Errorf("nothing of the program's: %v, %v", got, err)
 	}
 }
 
@@ -345,7 +406,7 @@ func FuzzDecode(f *testing.F) {
 		words := []Word{{Section: s}, {Section: other}}
 		for i := range s.Files {
 			_ = words[1].find(s.Boot, &s.Files[i])
-			_ = covers(s.Files[i].Pieces, uint64(s.Files[i].Bytes))
+			_ = covers(s.Files[i].Pieces, 0, uint64(s.Files[i].Bytes))
 		}
 	})
 }

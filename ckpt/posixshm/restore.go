@@ -34,6 +34,7 @@ type Restored struct {
 	image *image.File
 	mine  Word
 	files []*remade
+	any   bool // some process has such files
 }
 
 // remade is a file of this process.
@@ -77,6 +78,7 @@ func (r *Restored) Word() Word { return r.mine }
 // Compare finds out who shares what. It refuses processes that shared a file on one node and are on several, and files of one name
 // that were on several nodes and are to be on one.
 func (r *Restored) Compare(words []Word) error {
+	r.any = slices.ContainsFunc(words, func(w Word) bool { return len(w.Files) > 0 })
 	for _, one := range r.files {
 		mode := one.Saved
 		var pieces [][2]uint64
@@ -101,7 +103,7 @@ func (r *Restored) Compare(words []Word) error {
 			return fmt.Errorf("rank %d does not say what it has of %s", r.rank, one)
 		}
 		one.Saved = mode
-		if one.leader = one.holders[0]; one.Named && !covers(pieces, uint64(one.Bytes)) {
+		if one.leader = one.holders[0]; one.Named && !covers(pieces, 0, uint64(one.Bytes)) {
 			one.leader = -1
 		}
 		switch {
@@ -151,6 +153,9 @@ func (r *Restored) check() error {
 	}
 	return nil
 }
+
+// Any tells whether some process has such files, after Compare: then none may go on before all have filled theirs.
+func (r *Restored) Any() bool { return r.any }
 
 // find is how another process describes a file.
 func (w *Word) find(boot string, s *Saved) *Saved {
@@ -291,8 +296,8 @@ func (r *Restored) Open() error {
 			continue
 		}
 		f, err := regular.Open(one.path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC)
-		if err != nil && one.Named && errors.Is(err, fs.ErrPermission) && !r.writes(one) {
-			continue // no file: this process has what it was for itself
+		if err != nil && one.Named && errors.Is(err, fs.ErrPermission) && r.alone(one) {
+			continue
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", one, err)
@@ -302,11 +307,11 @@ func (r *Restored) Open() error {
 	return nil
 }
 
-// writes tells whether the program may write to a file through its memory.
-func (r *Restored) writes(one *remade) bool {
-	return slices.ContainsFunc(r.image.Regions(), func(region image.Region) bool {
+// alone tells whether a process may have what it had of a file for itself: it only reads it, and nobody else does more.
+func (r *Restored) alone(one *remade) bool {
+	return !slices.ContainsFunc(r.image.Regions(), func(region image.Region) bool {
 		n, is := fileOf(&region)
-		return is && n < len(r.files) && r.files[n] == one && region.Prot&unix.PROT_WRITE != 0
+		return is && n < len(r.files) && r.files[n] == one && (region.Prot&unix.PROT_WRITE != 0 || region.Flags&image.FlagNoData != 0)
 	})
 }
 
@@ -322,13 +327,12 @@ func (r *Restored) Unname() {
 	}
 }
 
-// Clear empties what this process has mapped of files that were there: an image has no pages of zeros. It, or another process
-// that shares them, fills them then, with the same.
+// Clear empties what this process has the content of, of files that were there: an image has no pages of zeros.
 func (r *Restored) Clear() error {
 	regions := r.image.Regions()
 	for i := range regions {
 		n, is := fileOf(&regions[i])
-		if !is || n >= len(r.files) || !r.files[n].found || r.files[n].file == nil {
+		if !is || n >= len(r.files) || !r.files[n].found || r.files[n].file == nil || regions[i].Flags&image.FlagNoData != 0 {
 			continue
 		}
 		from := int64(regions[i].Offset)

@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/libckpt/libckpt/ckpt/image"
-	"github.com/libckpt/libckpt/ckpt/shm"
 )
 
 // SectionName is that of the section of an image.
@@ -51,9 +50,10 @@ func (s *Saved) String() string {
 	return fmt.Sprintf("the mapped file without a name (it was %s)", s.Path)
 }
 
-// Mark turns regions of such files into memory that is shared by number, and describes the files. The program is stopped.
-// Obstacles say why one cannot be saved now; sealed tells which files may not be written to any more.
-func Mark(regions []image.Region, sealed func(dev, ino uint64) bool) (s *Section, obstacles []string, err error) {
+// Mark turns regions of such files into memory that is shared by number, without content where another process has it, and
+// describes the files. All programs are stopped; reports are those of Look, by rank. Obstacles say why one cannot be
+// saved now; sealed tells which files may not be written to any more.
+func Mark(regions []image.Region, rank int, reports []*Report, sealed func(dev, ino uint64) bool) (s *Section, obstacles []string, err error) {
 	shared := func(r *image.Region) bool {
 		return r.Flags&image.FlagShared != 0 && r.Flags&image.FlagFile != 0 && r.Flags&image.FlagNoData == 0
 	}
@@ -64,7 +64,8 @@ func Mark(regions []image.Region, sealed func(dev, ino uint64) bool) (s *Section
 	if err != nil {
 		return nil, nil, err
 	}
-	l := &looker{behind: mappings(maps)}
+	l := &looker{behind: map[uint64]mapping{}}
+	eachShared(maps, func(start, _, _ uint64, _ bool, m mapping) { l.behind[start] = m })
 	s = &Section{}
 	for i := range regions {
 		r := &regions[i]
@@ -92,29 +93,29 @@ func Mark(regions []image.Region, sealed func(dev, ino uint64) bool) (s *Section
 		s.Files[n].Pieces = append(s.Files[n].Pieces, [2]uint64{r.Offset, r.Offset + r.Bytes()})
 		r.Flags = image.FlagShared | image.FlagAnonymous
 		r.Path, r.Name = "", regionName(n)
+		if saved(reports, rank, mapping{one.Dev, one.Ino}, r) {
+			r.Flags |= image.FlagNoData
+		}
 	}
 	if len(s.Files) == 0 || len(obstacles) > 0 {
 		return nil, obstacles, nil
 	}
-	node, err := shm.Here()
-	if err != nil {
+	if s.Boot, err = boot(); err != nil {
 		return nil, nil, err
 	}
-	s.Boot = node.Boot
 	return s, nil, nil
 }
 
-// covers tells whether pieces are all of a file.
-func covers(pieces [][2]uint64, bytes uint64) bool {
+// covers tells whether pieces are all of a part of a file.
+func covers(pieces [][2]uint64, from, to uint64) bool {
+	pieces = slices.Clone(pieces)
 	slices.SortFunc(pieces, func(a, b [2]uint64) int { return cmp.Compare(a[0], b[0]) })
-	at := uint64(0)
 	for _, p := range pieces {
-		if p[0] > at {
-			return false
+		if p[0] <= from {
+			from = max(from, p[1])
 		}
-		at = max(at, p[1])
 	}
-	return at >= bytes
+	return from >= to
 }
 
 func regionName(n int) string { return "[" + SectionName + " " + strconv.Itoa(n) + "]" }
@@ -135,7 +136,7 @@ func (s *Section) Names() map[string]bool {
 	names := map[string]bool{}
 	for i := range s.Files {
 		if one := &s.Files[i]; one.Named {
-			names[one.Path] = covers(slices.Clone(one.Pieces), uint64(one.Bytes))
+			names[one.Path] = covers(one.Pieces, 0, uint64(one.Bytes))
 		}
 	}
 	return names
