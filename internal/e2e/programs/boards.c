@@ -76,9 +76,11 @@ int main(int argc, char **argv) {
         CHECK(gone != SEM_FAILED && kept != SEM_FAILED);
     }
     together();
-    int fa = shm_open(named(prefix, "a"), O_RDWR, 0), fb = shm_open(named(prefix, "b"), O_RDWR, 0), fc = shm_open(named(prefix, "c"), O_RDWR, 0);
+    int fa = shm_open(named(prefix, "a"), O_RDWR, 0), fb = shm_open(named(prefix, "b"), O_RDWR, 0),
+        fc = shm_open(named(prefix, "c"), O_RDWR, 0);
     CHECK(fa >= 0 && fb >= 0 && fc >= 0);
-    int *a = map(fa, SIZE, PROT_READ | PROT_WRITE, 0), *b = map(fb, SIZE, PROT_READ | (rank ? 0 : PROT_WRITE), 0);
+    int *a = map(fa, SIZE, PROT_READ | PROT_WRITE, 0),
+        *b = map(fb, SIZE, PROT_READ | (rank ? 0 : PROT_WRITE), 0);
     int *c = map(fc, PAGE, PROT_READ | PROT_WRITE, (off_t)rank * PAGE);
     close(fa);
     close(fc);
@@ -92,7 +94,8 @@ int main(int argc, char **argv) {
     CHECK(fr >= 0 && ftruncate(fr, RING) == 0);
     char *ring = mmap(NULL, 2 * RING, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     for (int i = 0; i < 2; i++)
-        CHECK(mmap(ring + i * RING, RING, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fr, 0) == ring + i * RING);
+        CHECK(mmap(ring + i * RING, RING, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fr, 0) ==
+              ring + i * RING);
     char path[] = "boards-XXXXXX";
     int fd = mkstemp(path);
     CHECK(fd >= 0 && ftruncate(fd, DISK) == 0 && unlink(path) == 0);
@@ -158,7 +161,8 @@ int main(int argc, char **argv) {
     CHECK(shm_open(named(prefix, "a"), O_RDWR, 0) < 0 && sem_open(named(prefix, "gone"), 0) == SEM_FAILED);
     together();
     if (rank == 0) {
-        CHECK(shm_unlink(named(prefix, "b")) == 0 && shm_unlink(named(prefix, "c")) == 0 && sem_unlink(named(prefix, "kept")) == 0);
+        CHECK(shm_unlink(named(prefix, "b")) == 0 && shm_unlink(named(prefix, "c")) == 0 &&
+              sem_unlink(named(prefix, "kept")) == 0);
         printf("good\n");
     }
     MPI_Finalize();
