@@ -4,6 +4,7 @@ package ckpt
 
 import (
 	"os"
+	"slices"
 
 	"github.com/libckpt/libckpt/ckpt/image"
 	"github.com/libckpt/libckpt/ckpt/posixshm"
@@ -23,6 +24,12 @@ func (a *attempt) lookPosix() *posixshm.Report {
 	return report
 }
 
+// posixWord is what a rank says before a restart.
+type posixWord struct {
+	posixshm.Word
+	Failed bool `json:"failed,omitempty"`
+}
+
 // makePosix makes the files again that the program has mapped as shared memory and that are not there (ckpt/posixshm), before
 // any file is looked at. why is what is wrong with this rank already. Collective.
 func (j *Job) makePosix(f *image.File, why error, agree func(error) error, gather func([]byte) ([][]byte, error)) (*posixshm.Restored, error) {
@@ -30,17 +37,29 @@ func (j *Job) makePosix(f *image.File, why error, agree func(error) error, gathe
 	if why != nil {
 		err = why
 	}
-	if err := agree(err); err != nil {
-		return nil, err
-	}
-	words, err := gatherAs(gather, made.Word())
+	mine := posixWord{Failed: err != nil}
 	if err == nil {
-		err = made.Compare(words)
+		mine.Word = made.Word()
 	}
-	if err = agree(err); err != nil {
-		return nil, err
+	all, lost := gatherAs(gather, mine)
+	if lost != nil {
+		return nil, lost
 	}
-	if err = agree(made.Make()); err != nil {
+	if slices.ContainsFunc(all, func(w posixWord) bool { return w.Failed }) {
+		return nil, agree(err)
+	}
+	words := make([]posixshm.Word, len(all))
+	for r := range all {
+		words[r] = all[r].Word
+	}
+	err = made.Compare(words)
+	if !made.Any() { // on any rank: there is nothing to agree about
+		return made, nil
+	}
+	if err = agree(err); err == nil {
+		err = agree(made.Make())
+	}
+	if err != nil {
 		made.Done(false)
 		return nil, err
 	}
@@ -49,6 +68,9 @@ func (j *Job) makePosix(f *image.File, why error, agree func(error) error, gathe
 
 // openPosix opens them, when files that were kept are in their places. Collective.
 func openPosix(made *posixshm.Restored, agree func(error) error) error {
+	if !made.Any() {
+		return nil
+	}
 	defer made.Unname() // whatever becomes of the others
 	if err := agree(made.Open()); err != nil {
 		return err

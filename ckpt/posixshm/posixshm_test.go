@@ -201,6 +201,11 @@ func TestSaved(t *testing.T) {
 // imageWith is an image with a page of each file, filled with its number and one.
 func imageWith(t *testing.T, s Section) *image.File {
 	t.Helper()
+	return imageFor(t, s, unix.PROT_READ|unix.PROT_WRITE)
+}
+
+func imageFor(t *testing.T, s Section, prot uint32) *image.File {
+	t.Helper()
 	b, err := s.Encode()
 	must(t, err)
 	in := image.Input{Meta: []byte("{}"), Sections: []image.Section{{Name: SectionName, Data: b}}}
@@ -208,7 +213,7 @@ func imageWith(t *testing.T, s Section) *image.File {
 		start := uint64(1<<40 + n<<20)
 		for _, p := range s.Files[n].Pieces {
 			in.Regions = append(in.Regions, image.Region{Start: start + p[0], End: start + p[1], Offset: p[0], Name: regionName(n),
-				Prot: unix.PROT_READ | unix.PROT_WRITE, Flags: image.FlagShared | image.FlagAnonymous, Data: bytes.Repeat([]byte{byte(n + 1)}, int(p[1]-p[0]))})
+				Prot: prot, Flags: image.FlagShared | image.FlagAnonymous, Data: bytes.Repeat([]byte{byte(n + 1)}, int(p[1]-p[0]))})
 		}
 	}
 	path := filepath.Join(t.TempDir(), "image")
@@ -311,6 +316,28 @@ func TestThereStill(t *testing.T) {
 	b, err := os.ReadFile(f.Name())
 	if err != nil || len(b) != 3*pageSize || b[0] != 0 || b[pageSize-1] != 0 || b[pageSize] != 9 {
 		t.Errorf("%d bytes, %v: %d, %d, %d", len(b), err, b[0], b[pageSize-1], b[pageSize])
+	}
+}
+
+// A file that is there and that the job only reads is left as it is; the program has what it had.
+func TestOnlyRead(t *testing.T) {
+	f := inMemoryFile(t, "read", pageSize)
+	_, err := f.WriteString("of somebody else")
+	must(t, err)
+	s := Section{Boot: "b", Files: []Saved{{Dev: 1, Ino: 1, Path: f.Name(), Named: true, Bytes: pageSize, Mode: 0o640, Pieces: [][2]uint64{{0, pageSize}}}}}
+	r, err := Restore(imageFor(t, s, unix.PROT_READ), 0)
+	must(t, err)
+	must(t, r.Compare([]Word{r.Word()}))
+	must(t, r.Make())
+	must(t, r.Open())
+	must(t, r.Clear())
+	file, err := r.File(&image.Region{Name: regionName(0), Flags: image.FlagShared | image.FlagAnonymous})
+	if file != nil || err != nil {
+		t.Errorf("it is mapped of %v, %v", file, err)
+	}
+	r.Done(true)
+	if b, err := os.ReadFile(f.Name()); err != nil || !bytes.HasPrefix(b, []byte("of somebody else")) {
+		t.Errorf("the file has %q, %v", b[:20], err)
 	}
 }
 

@@ -63,6 +63,11 @@ func Restore(f *image.File, rank int) (*Restored, error) {
 	for i := range r.mine.Files {
 		r.files = append(r.files, &remade{Saved: r.mine.Files[i]})
 	}
+	for _, region := range f.Regions() {
+		if n, is := fileOf(&region); is && n >= len(r.files) {
+			return nil, fmt.Errorf("%s: the image does not say what the shared file %d is", f.Name(), n)
+		}
+	}
 	nonce := make([]byte, 8)
 	_, _ = rand.Read(nonce) // never fails
 	r.mine.Nonce = hex.EncodeToString(nonce)
@@ -134,16 +139,13 @@ func (r *Restored) onlyOne(one *remade, words []Word) error {
 	return nil
 }
 
-// check refuses an image with content behind the end of a file, or of none.
+// check refuses an image with content behind the end of a file.
 func (r *Restored) check() error {
 	regions := r.image.Regions()
 	for i := range regions {
 		n, is := fileOf(&regions[i])
 		if !is {
 			continue
-		}
-		if n >= len(r.files) {
-			return fmt.Errorf("%s: the image does not say what the shared file %d is", r.image.Name(), n)
 		}
 		for _, c := range r.image.RegionChunks(i) {
 			if end := regions[i].Offset + c.End() - regions[i].Start; c.Kind != image.KindZero && (end < regions[i].Offset || end > r.files[n].mapped()) {
@@ -292,13 +294,10 @@ func (r *Restored) create(one *remade) error {
 // Open opens what this process has mapped.
 func (r *Restored) Open() error {
 	for _, one := range r.files {
-		if one.file != nil {
+		if one.file != nil || one.found && r.alone(one) {
 			continue
 		}
 		f, err := regular.Open(one.path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC)
-		if err != nil && one.Named && errors.Is(err, fs.ErrPermission) && r.alone(one) {
-			continue
-		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", one, err)
 		}
@@ -307,11 +306,12 @@ func (r *Restored) Open() error {
 	return nil
 }
 
-// alone tells whether a process may have what it had of a file for itself: it only reads it, and nobody else does more.
+// alone tells whether a process has what it had of a file for itself, where the file is there: it only reads it, as do the others
+// of the job, so that it is somebody else's, and not to be written to.
 func (r *Restored) alone(one *remade) bool {
 	return !slices.ContainsFunc(r.image.Regions(), func(region image.Region) bool {
 		n, is := fileOf(&region)
-		return is && n < len(r.files) && r.files[n] == one && (region.Prot&unix.PROT_WRITE != 0 || region.Flags&image.FlagNoData != 0)
+		return is && r.files[n] == one && (region.Prot&unix.PROT_WRITE != 0 || region.Flags&image.FlagNoData != 0)
 	})
 }
 
@@ -332,7 +332,7 @@ func (r *Restored) Clear() error {
 	regions := r.image.Regions()
 	for i := range regions {
 		n, is := fileOf(&regions[i])
-		if !is || n >= len(r.files) || !r.files[n].found || r.files[n].file == nil || regions[i].Flags&image.FlagNoData != 0 {
+		if !is || !r.files[n].found || r.files[n].file == nil || regions[i].Flags&image.FlagNoData != 0 {
 			continue
 		}
 		from := int64(regions[i].Offset)
