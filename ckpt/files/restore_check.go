@@ -139,6 +139,9 @@ func (r *restorer) checkRegular(f *File, fd int) *Problem {
 // compare looks for changes. A file that the application was writing may have grown since: the application will
 // write that again. The old content must still be there. Options.Keep accepts the file as it is.
 func (r *restorer) compare(f *File, fd int, st *unix.Stat_t) *Problem {
+	if f.Inode.Whole { // who maps it sees to its content and size
+		return nil
+	}
 	changed := func(format string, args ...any) *Problem {
 		return &Problem{Path: f.name(), What: fmt.Sprintf(format, args...), Do: doIgnore, Changed: true}
 	}

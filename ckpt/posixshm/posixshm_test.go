@@ -319,6 +319,25 @@ func TestThereStill(t *testing.T) {
 	}
 }
 
+// A file that is there and has another size since gets back what it had.
+func TestOtherSize(t *testing.T) {
+	for _, size := range []int64{0, 10, 3 * pageSize} {
+		f := inMemoryFile(t, fmt.Sprint("size-", size), size)
+		all, words := job(t, Section{Boot: "b", Files: []Saved{{Dev: 1, Ino: 1, Path: f.Name(), Named: true, Bytes: pageSize - 5, Mode: 0o640, Pieces: [][2]uint64{{0, pageSize}}}}})
+		must(t, all[0].Compare(words))
+		must(t, all[0].Make())
+		if st, err := f.Stat(); err != nil || st.Size() != size {
+			t.Errorf("it was touched before all could have refused: %v, %v", st, err)
+		}
+		must(t, all[0].Open())
+		must(t, all[0].Clear())
+		if st, err := f.Stat(); err != nil || st.Size() != pageSize-5 {
+			t.Errorf("of %d bytes: %v, %v", size, st, err)
+		}
+		all[0].Done(true)
+	}
+}
+
 // A file that is there and that the job only reads is left as it is; the program has what it had.
 func TestOnlyRead(t *testing.T) {
 	f := inMemoryFile(t, "read", pageSize)
@@ -364,7 +383,7 @@ func TestNotMadeAgain(t *testing.T) {
 		{"wrong", []Section{named(testName("x"), pageSize), named(testName("x"), pageSize)}, func(w []Word) { w[1].Wrong = "no /dev/shm" },
 			"rank 1: no /dev/shm"},
 		{"a part", []Section{named(testName("x"), 3*pageSize)}, nil, "put it back where it was: the ranks had only parts of it mapped"},
-		{"smaller", []Section{named(small.Name(), pageSize)}, nil, "it has 10 bytes, 4096 are needed"},
+		{"smaller", []Section{named(small.Name(), 3*pageSize)}, nil, "it has 10 bytes, 12288 are needed"},
 		{"folder", []Section{named(shm.Dir, pageSize)}, nil, "something else has its name now"},
 		{"behind the end", []Section{named(testName("x"), 0)}, nil, "which end before what the image has of it"},
 		{"no folder", []Section{named(shm.Dir+"/no/such", pageSize)}, nil, "make it in /dev/shm/no"},

@@ -247,7 +247,7 @@ func (r *Restored) look(one *remade) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return errors.New("something else has its name now: put it back where it was, or remove what is there")
 	}
-	if st.Size < one.Bytes {
+	if st.Size < one.Bytes && (one.leader < 0 || r.alone(one)) {
 		return fmt.Errorf("it has %d bytes, %d are needed: put it back as it was, or remove it", st.Size, one.Bytes)
 	}
 	one.found = true
@@ -291,7 +291,7 @@ func (r *Restored) create(one *remade) error {
 	return nil
 }
 
-// Open opens what this process has mapped.
+// Open opens what this process has mapped. What was there gets its size back.
 func (r *Restored) Open() error {
 	for _, one := range r.files {
 		if one.file != nil || one.found && r.alone(one) {
@@ -302,6 +302,11 @@ func (r *Restored) Open() error {
 			return fmt.Errorf("%s: %w", one, err)
 		}
 		one.file = f
+		if one.found && one.leader == r.rank { // all of its content comes
+			if err := f.Truncate(one.Bytes); err != nil {
+				return fmt.Errorf("%s: its size: %w", one, err)
+			}
+		}
 	}
 	return nil
 }

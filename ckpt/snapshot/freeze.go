@@ -40,11 +40,28 @@ func CopyShared(regions []image.Region) error {
 			self = m
 		}
 		r.Data = make([]byte, r.Bytes())
-		if err := self.ReadAt(r.Data, r.Start); err != nil {
+		if err := self.ReadAt(r.Data, r.Start); err != nil && !readPages(self, r) {
 			return fmt.Errorf("shared mapping %s: %w", r, err)
 		}
 	}
 	return nil
+}
+
+// readPages copies a region up to the end of its file: what lies behind that cannot be read, by the program either. False: it is
+// another page that cannot.
+func readPages(self *image.ProcessMemory, r *image.Region) bool {
+	ended := false
+	for at := uint64(0); at < r.Bytes(); at += image.PageSize {
+		page := r.Data[at:][:image.PageSize]
+		switch err := self.ReadAt(page, r.Start+at); {
+		case err != nil && at == 0, err == nil && ended:
+			return false
+		case err != nil:
+			clear(page)
+			ended = true
+		}
+	}
+	return true
 }
 
 // Children lists the children of this process, those in known left out.
@@ -284,7 +301,9 @@ func mapRegion(f *image.File, i int, shared func(*image.Region) (*os.File, error
 	if err != nil {
 		return err
 	}
-	if need := int64(r.Offset + r.Bytes()); st.Size() <= need-image.PageSize {
+	need := int64(0) // a mapping may go on behind the end of its file
+	eachContent(f, i, func(c *image.Chunk) { need = max(need, int64(r.Offset+c.End()-r.Start)) })
+	if st.Size() <= need-image.PageSize {
 		return fmt.Errorf("shared file %s has %d bytes, %d are needed; put it back as it was", r.Path, st.Size(), need)
 	}
 	return mapAt(r.Start, r.Bytes(), prot, unix.MAP_SHARED, int(file.Fd()), int64(r.Offset))

@@ -114,6 +114,26 @@ func TestCopyShared(t *testing.T) {
 	if !bytes.Equal(regions[1].Data, want) {
 		t.Error("the copy is not what the memory was")
 	}
+	// The file ends before its mapping does.
+	f, err := os.Create(filepath.Join(t.TempDir(), "short"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(3 * page); err != nil {
+		t.Fatal(err)
+	}
+	short := mapped(t, free+20*page, 3, r|w, unix.MAP_SHARED, int(f.Fd()))
+	short[5], short[page] = 1, 2
+	if err := f.Truncate(page + 10); err != nil {
+		t.Fatal(err)
+	}
+	ends := []image.Region{{Start: free + 20*page, End: free + 23*page, Flags: anon | shared}}
+	want = make([]byte, 3*page)
+	want[5], want[page] = 1, 2
+	if err := CopyShared(ends); err != nil || !bytes.Equal(ends[0].Data, want) {
+		t.Errorf("behind the end of a file: %v", err)
+	}
 	// Nothing is there.
 	gone := []image.Region{{Start: free + 10*page, End: free + 11*page, Flags: anon | shared}}
 	if err := CopyShared(gone); err == nil || !strings.Contains(err.Error(), gone[0].String()) {
@@ -129,13 +149,13 @@ func TestMapAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := f.Truncate(page); err != nil {
+	if err := f.Truncate(page); err != nil { // the mapping goes on behind it
 		t.Fatal(err)
 	}
 	const n = 4
 	private := mapped(t, free, n, r|w, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, -1)
 	both := mapped(t, free+10*page, 1, r|w, unix.MAP_SHARED|unix.MAP_ANONYMOUS, -1)
-	onFile := mapped(t, free+20*page, 1, r|w, unix.MAP_SHARED, int(f.Fd()))
+	onFile := mapped(t, free+20*page, 3, r|w, unix.MAP_SHARED, int(f.Fd()))
 	copy(private[page:], "private")
 	copy(both, "shared")
 	copy(onFile, "file")
@@ -168,7 +188,7 @@ func TestMapAgain(t *testing.T) {
 	// The mappings' clean-ups unmap what is mapped again.
 	unmap(t, free, n)
 	unmap(t, free+10*page, 1)
-	unmap(t, free+20*page, 1)
+	unmap(t, free+20*page, 3)
 	if err := Map(context.Background(), saved, Options{}); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +205,7 @@ func TestMapAgain(t *testing.T) {
 	}
 	unmap(t, free, n)
 	unmap(t, free+10*page, 1)
-	unmap(t, free+20*page, 1)
+	unmap(t, free+20*page, 3)
 	if err := os.Remove(f.Name()); err != nil {
 		t.Fatal(err)
 	}

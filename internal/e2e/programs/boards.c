@@ -118,7 +118,11 @@ int main(int argc, char **argv) {
         memset(ring, 0x5a, RING);
         sem_post(kept);
         together();
-        if (rank == 0) printf("saved\n"), fflush(stdout);
+        if (rank == 0) {
+            CHECK(ftruncate(fb, 100) == 0);
+            printf("saved\n");
+            fflush(stdout);
+        }
         while (access(hold, F_OK) == 0) usleep(1000);
         MPI_Finalize();
         return 0;
