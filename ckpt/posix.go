@@ -75,7 +75,7 @@ func openPosix(made *posixshm.Restored, agree func(error) error) error {
 	if err := agree(made.Open()); err != nil {
 		return err
 	}
-	return made.Clear()
+	return agree(made.Clear())
 }
 
 // sharedFile is the file that a region of shared memory is mapped of.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/libckpt/libckpt/ckpt/image"
 	"github.com/libckpt/libckpt/ckpt/shm"
+	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
 func never(uint64, uint64) bool { return false }
@@ -404,6 +405,27 @@ func TestNotMadeAgain(t *testing.T) {
 		if _, err := os.Stat(testName("x")); err == nil {
 			t.Errorf("%s: the file is there", c.name)
 		}
+	}
+}
+
+// A file system in memory that has no room is said so: whoever writes to a page for which there is none is killed.
+func TestNoRoom(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("none", dir, "tmpfs", 0, "size=64k"); err != nil {
+		needmpi.Skip(t, "no mounts", fmt.Sprintf("mount a tmpfs: %v", err))
+	}
+	defer unix.Unmount(dir, unix.MNT_DETACH)
+	const size = 40 * pageSize
+	all, words := job(t, Section{Boot: "b", Files: []Saved{{Dev: 1, Ino: 1, Path: dir + "/large", Named: true, Bytes: size, Mode: 0o600, Pieces: [][2]uint64{{0, size}}}}})
+	must(t, all[0].Compare(words))
+	must(t, all[0].Make())
+	must(t, all[0].Open())
+	if err := all[0].Clear(); err == nil || !strings.Contains(err.Error(), dir+"/large: its file system has no room for what it had") {
+		t.Errorf("it says %v", err)
+	}
+	all[0].Done(false)
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v is left, %v", left, err)
 	}
 }
 

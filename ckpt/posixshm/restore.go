@@ -332,24 +332,53 @@ func (r *Restored) Unname() {
 	}
 }
 
-// Clear empties what this process has the content of, of files that were there: an image has no pages of zeros.
+// Clear empties what this process has the content of, of files that were there: an image has no pages of zeros. And it takes
+// the memory for that content: where there is none, whoever fills it would be killed.
 func (r *Restored) Clear() error {
 	regions := r.image.Regions()
 	for i := range regions {
 		n, is := fileOf(&regions[i])
-		if !is || !r.files[n].found || r.files[n].file == nil || regions[i].Flags&image.FlagNoData != 0 {
+		if !is || r.files[n].file == nil || regions[i].Flags&image.FlagNoData != 0 {
 			continue
 		}
-		from := int64(regions[i].Offset)
-		length := min(int64(regions[i].Bytes()), r.files[n].Bytes-from)
-		if length <= 0 {
-			continue
-		}
-		if err := unix.Fallocate(int(r.files[n].file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, length); err != nil {
-			return fmt.Errorf("%s: empty it, to fill it with what it had: %w", r.files[n], err)
+		if err := r.clear(r.files[n], i); errors.Is(err, unix.ENOSPC) {
+			return fmt.Errorf("%s: its file system has no room for what it had: make it larger, or free some", r.files[n])
+		} else if err != nil {
+			return fmt.Errorf("%s: make room for what it had: %w", r.files[n], err)
 		}
 	}
 	return nil
+}
+
+func (r *Restored) clear(one *remade, region int) error {
+	fd, from, to := int(one.file.Fd()), r.image.Regions()[region].Offset, one.mapped()
+	start := r.image.Regions()[region].Start
+	if end := from + r.image.Regions()[region].Bytes(); one.found && from < to {
+		if err := fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, min(end, to)); err != nil {
+			return err
+		}
+	}
+	for _, c := range r.image.RegionChunks(region) {
+		if c.Kind == image.KindZero {
+			continue
+		}
+		err := fault.Point("posixshm.room")
+		if err == nil {
+			err = fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, from+c.Addr-start, from+c.End()-start)
+		}
+		if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+			return err
+		}
+	}
+	return nil
+}
+
+func fallocate(fd int, mode uint32, from, to uint64) error {
+	for {
+		if err := unix.Fallocate(fd, mode, int64(from), int64(to-from)); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
 }
 
 // File is the file that a region is to be mapped of; nil when the region is of none of them.
