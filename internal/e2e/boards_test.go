@@ -27,6 +27,51 @@ func boardsOf(t *testing.T, name string) (list []string) {
 	return list
 }
 
+// savedAndKilled starts a job of a program that says "saved" after its checkpoint and stays then, and kills its ranks.
+func savedAndKilled(t *testing.T, mpi, program, name string) *mpiJob {
+	t.Helper()
+	hold := filepath.Join(t.TempDir(), "hold")
+	writeFile(t, hold, nil)
+	j := startMPI(t, mpi, 3, func(run *Run) []string {
+		return []string{built.CkptRun(), "--dir", run.Checkpoints(), "--", program, name, hold}
+	})
+	saved := func() bool {
+		_, err := os.Stat(filepath.Join(j.run.Checkpoints(), "epoch-000001", "manifest.json"))
+		return err == nil && strings.Contains(string(mustRead(t, j.run.Stdout)), "saved")
+	}
+	if !Poll(mpiLimit, j.Done(), saved) || !saved() {
+		t.Fatalf("it was not saved\n%s", mustRead(t, j.run.Stderr))
+	}
+	for _, pid := range j.mark.Ranks() {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	if _, err := j.Wait(mpiLimit); err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// goodAgain continues it, to an end that it says is good.
+func goodAgain(t *testing.T, j *mpiJob, mpi, mode string) {
+	t.Helper()
+	again := startMPI(t, mpi, 3, func(*Run) []string {
+		return []string{built.CkptRun(), "--restart-mode", mode, "--restart", j.run.Checkpoints()}
+	})
+	again.mustEnd(t)
+	if got := string(mustRead(t, again.run.Stdout)); got != "good\n" {
+		t.Errorf("above %s, %s: it says %q\n%s", mpi, mode, got, mustRead(t, again.run.Stderr))
+	}
+}
+
+// lives are the MPIs above which a job of mpi goes on, and how its memory comes.
+func lives(mpi string) (list [][2]string) {
+	list = [][2]string{{mpi, "eager"}, {mpi, "lazy"}}
+	if other := map[string]string{"mpich": "openmpi", "openmpi": "mpich"}[mpi]; needmpi.Has(other) {
+		list = append(list, [2]string{other, "eager"})
+	}
+	return list
+}
+
 // Files in memory that ranks share, with names, without, and with names that were removed, are as they were after a restart, and are shared: where
 // they are still there, written over since, and where they are not, as on another node or after a reboot.
 func TestSharedFilesInMemory(t *testing.T) {
@@ -41,41 +86,30 @@ func TestSharedFilesInMemory(t *testing.T) {
 				}
 			})
 			before := boardsOf(t, name)
-			hold := filepath.Join(t.TempDir(), "hold")
-			writeFile(t, hold, nil)
-			j := startMPI(t, mpi, 3, func(run *Run) []string {
-				return []string{built.CkptRun(), "--dir", run.Checkpoints(), "--", program, name, hold}
-			})
-			saved := func() bool {
-				_, err := os.Stat(filepath.Join(j.run.Checkpoints(), "epoch-000001", "manifest.json"))
-				return err == nil && strings.Contains(string(mustRead(t, j.run.Stdout)), "saved")
-			}
-			if !Poll(mpiLimit, j.Done(), saved) || !saved() {
-				t.Fatalf("it was not saved\n%s", mustRead(t, j.run.Stderr))
-			}
-			for _, pid := range j.mark.Ranks() {
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-			}
-			if _, err := j.Wait(mpiLimit); err != nil {
-				t.Fatal(err)
-			}
+			j := savedAndKilled(t, mpi, program, name)
 			if left := boardsOf(t, name); len(left) < 3 {
 				t.Errorf("of the killed job only %v is left", left)
 			}
-			for _, life := range []struct{ mpi, mode string }{{mpi, "eager"}, {mpi, "lazy"}, {map[string]string{"mpich": "openmpi", "openmpi": "mpich"}[mpi], "eager"}} {
-				if !needmpi.Has(life.mpi) {
-					continue
-				}
-				again := startMPI(t, life.mpi, 3, func(*Run) []string {
-					return []string{built.CkptRun(), "--restart-mode", life.mode, "--restart", j.run.Checkpoints()}
-				})
-				again.mustEnd(t)
-				if got := string(mustRead(t, again.run.Stdout)); got != "good\n" {
-					t.Errorf("above %s, %s: it says %q\n%s", life.mpi, life.mode, got, mustRead(t, again.run.Stderr))
-				}
+			for _, life := range lives(mpi) {
+				goodAgain(t, j, life[0], life[1])
 				if left := boardsOf(t, name); !slices.Equal(left, before) {
-					t.Errorf("above %s, %s: %v is left, %v before", life.mpi, life.mode, left, before)
+					t.Errorf("above %s, %s: %v is left, %v before", life[0], life[1], left, before)
 				}
+			}
+		})
+	}
+}
+
+// Threads that wait in shared memory while the job is saved wait on after a restart, and are woken by other ranks; a robust mutex that is held is
+// not one of a process that died.
+func TestWaitsInSharedMemory(t *testing.T) {
+	needCommands(t)
+	for _, mpi := range []string{"mpich", "openmpi"} {
+		t.Run(mpi, func(t *testing.T) {
+			program := buildMPI(t, mpi, "latches")
+			j := savedAndKilled(t, mpi, program, fmt.Sprintf("/ckpt-latches-%s-%d", mpi, os.Getpid()))
+			for _, life := range lives(mpi) {
+				goodAgain(t, j, life[0], life[1])
 			}
 		})
 	}
