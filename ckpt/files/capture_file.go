@@ -21,6 +21,9 @@ const tailBytes = 4096
 
 const deletedSuffix = " (deleted)"
 
+// mqueueMagic is the file system of message queues (mq_open), whose names are not those of other files.
+const mqueueMagic = 0x19800202
+
 // kernelFS are file systems whose files have no content of their own.
 var kernelFS = map[int64]bool{
 	unix.PROC_SUPER_MAGIC: true, unix.SYSFS_MAGIC: true, unix.CGROUP_SUPER_MAGIC: true,
@@ -47,6 +50,9 @@ func (c *capturer) describeRegular(g *group, file *File) (bool, error) {
 	switch {
 	case kernelFS[int64(fs.Type)]:
 		return c.describeKernel(g, file), nil
+	case fs.Type == mqueueMagic:
+		c.obstacle(fd, file.Path, "a POSIX message queue", hintIgnore("close it (mq_close) before the checkpoint", fd))
+		return false, nil
 	case g.st.Nlink == 0 && fs.Type == unix.HUGETLBFS_MAGIC:
 		c.obstacle(fd, file.Path, "memory in huge pages", hintIgnore("close it before the checkpoint", fd))
 		return false, nil

@@ -4,13 +4,17 @@ package files
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
 func TestPipe(t *testing.T) {
@@ -291,5 +295,20 @@ func TestMappedIsUsed(t *testing.T) {
 	}
 	if again := a.capture(); !again.Sealed(again.Contents[0].Dev, again.Contents[0].Ino) {
 		t.Error("it is not sealed")
+	}
+}
+
+func TestMessageQueueIsAnObstacle(t *testing.T) {
+	a := newApp(t)
+	name := append(fmt.Appendf(nil, "libckpt-test-%d", os.Getpid()), 0)
+	fd, _, e := unix.Syscall6(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(&name[0])), unix.O_CREAT|unix.O_RDWR, 0o600, 0, 0, 0)
+	if e != 0 {
+		needmpi.Skip(t, "no message queues", e.Error())
+	}
+	defer unix.Syscall(unix.SYS_MQ_UNLINK, uintptr(unsafe.Pointer(&name[0])), 0, 0)
+	a.add(int(fd), nil)
+	_, obstacles, err := Capture(a.fds, a.inherited)
+	if err != nil || len(obstacles) != 1 || obstacles[0].What != "a POSIX message queue" {
+		t.Errorf("obstacles %v, %v", obstacles, err)
 	}
 }
