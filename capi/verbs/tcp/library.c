@@ -216,7 +216,6 @@ TCP_EXPORT int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq 
     if (read(channel->fd, &handle, sizeof handle) != sizeof handle) return -1;
     *cq = (struct ibv_cq *)(uintptr_t)handle;
     *mine = (*cq)->cq_context;
-    ops->cq_event(*cq);
     return 0;
 }
 
@@ -289,7 +288,6 @@ TCP_EXPORT int ibv_get_async_event(struct ibv_context *context, struct ibv_async
     if (read(context->async_fd, &e, sizeof e) != sizeof e) return -1;
     event->event_type = (enum ibv_event_type)e.event_type;
     event->element.qp = (struct ibv_qp *)(uintptr_t)e.element; // or another member: they lie in one place
-    ops->async_event(context, event);
     return 0;
 }
 

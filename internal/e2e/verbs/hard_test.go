@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/libckpt/libckpt/internal/e2e"
+	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
 // oneStands has rank 1 of a job of edges be stopped for a checkpoint while the program of rank 0 still runs: it calls
@@ -198,6 +199,19 @@ func letOn(t *testing.T, w *e2e.Whole, do func()) {
 	do()
 	time.Sleep(100 * time.Millisecond) // the other rank's adapter sees it
 	must(t, goOn(pid))
+}
+
+// TestLateLook: what an event is of is there until the event is given back, though the thread that has read it has not come to
+// look at it when another destroys it.
+func TestLateLook(t *testing.T) {
+	need(t)
+	if onRxe {
+		needmpi.Skip(t, "no such event on rdma_rxe", "it does not say that a queue pair was flushed")
+	}
+	w, _ := newEdges(t, "looked", 2)
+	w.Env = []string{"LD_PRELOAD=" + filepath.Join(built.Bin, "late"), "LATE_READ=20"}
+	must(t, w.Natively())
+	rightEdges(t, w)
 }
 
 // TestManyEvents: a program that takes no asynchronous events can be saved when it has taken some.

@@ -113,12 +113,9 @@ struct abi_context_ops {
     struct ibv_mw *(*alloc_mw)(struct ibv_pd *pd, enum ibv_mw_type type);
     abi_unused *unused3[2];
     struct ibv_pd *(*alloc_pd)(struct ibv_context *context);
-    abi_unused *unused6[1];
-    void (*async_event)(struct ibv_context *context, struct ibv_async_event *event);
-    abi_unused *unused8[2];
+    abi_unused *unused6[4];
     int (*bind_mw)(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
-    abi_unused *unused11[1];
-    void (*cq_event)(struct ibv_cq *cq);
+    abi_unused *unused11[2];
     struct ibv_ah *(*create_ah)(struct ibv_pd *pd, struct ibv_ah_attr *attr);
     abi_unused *unused14[1];
     struct ibv_cq *(*create_cq)(struct ibv_context *context, int entries, struct ibv_comp_channel *channel,
@@ -172,7 +169,6 @@ struct abi_context_ops {
 ABI_AT(alloc_mw, 2);
 ABI_AT(alloc_pd, 5);
 ABI_AT(bind_mw, 10);
-ABI_AT(cq_event, 12);
 ABI_AT(create_cq, 15);
 ABI_AT(create_cq_ex, 16);
 ABI_AT(create_qp_ex, 20);

@@ -134,17 +134,14 @@ static int req_notify_cq(struct ibv_cq *cq, int solicited) {
     return 0;
 }
 
-// libibverbs says so when it hands out an event.
-static void cq_event(struct ibv_cq *cq) { ((struct provider_cq *)cq)->told++; }
-
 static int destroy_cq(struct ibv_cq *cq) {
     struct provider_cq *c = (struct provider_cq *)cq;
-    if (c->channel >= 0) provider_forget(c->channel, (uintptr_t)cq, sizeof(uint64_t));
-    provider_forget(provider_of(cq->context)->events, (uintptr_t)cq,
-                    sizeof(struct ib_uverbs_async_event_desc));
+    if (c->channel >= 0) c->told -= provider_forget(c->channel, (uintptr_t)cq, sizeof(uint64_t));
+    c->events_sent -= provider_forget(provider_of(cq->context)->events, (uintptr_t)cq,
+                                      sizeof(struct ib_uverbs_async_event_desc));
     // Who has an event of it must acknowledge it first.
     pthread_mutex_lock(&cq->mutex);
-    while (cq->comp_events_completed != c->told || cq->async_events_completed != c->noticed)
+    while (cq->comp_events_completed != c->told || cq->async_events_completed != c->events_sent)
         pthread_cond_wait(&cq->cond, &cq->mutex);
     pthread_mutex_unlock(&cq->mutex);
     soft_cq_free(c->soft);
@@ -175,10 +172,10 @@ static int query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr) {
 
 static int destroy_srq(struct ibv_srq *srq) {
     struct provider_srq *s = (struct provider_srq *)srq;
-    provider_forget(provider_of(srq->context)->events, (uintptr_t)srq,
-                    sizeof(struct ib_uverbs_async_event_desc));
+    s->events_sent -= provider_forget(provider_of(srq->context)->events, (uintptr_t)srq,
+                                      sizeof(struct ib_uverbs_async_event_desc));
     pthread_mutex_lock(&srq->mutex);
-    while (srq->events_completed != s->noticed) pthread_cond_wait(&srq->cond, &srq->mutex);
+    while (srq->events_completed != s->events_sent) pthread_cond_wait(&srq->cond, &srq->mutex);
     pthread_mutex_unlock(&srq->mutex);
     use(srq->pd, -1);
     soft_srq_free(s->soft);
@@ -191,24 +188,6 @@ static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv
 }
 
 // ---- what it is ----
-
-// libibverbs says so when it hands out an event.
-static void async_event(struct ibv_context *context, struct ibv_async_event *event) {
-    (void)context;
-    switch (event->event_type) {
-    case IBV_EVENT_CQ_ERR:
-        ((struct provider_cq *)event->element.cq)->noticed++;
-        break;
-    case IBV_EVENT_SRQ_LIMIT_REACHED:
-        ((struct provider_srq *)event->element.srq)->noticed++;
-        break;
-    case IBV_EVENT_DEVICE_FATAL:
-        break;
-    default:
-        ((struct provider_qp *)event->element.qp)->noticed++;
-        break;
-    }
-}
 
 static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr) {
     if (port != 1) return EINVAL;
@@ -269,9 +248,7 @@ static int query_device_ex(struct ibv_context *context, const struct ibv_query_d
 
 const struct abi_context_ops provider_ops = {.alloc_mw = alloc_mw,
                                              .alloc_pd = alloc_pd,
-                                             .async_event = async_event,
                                              .bind_mw = bind_mw,
-                                             .cq_event = cq_event,
                                              .create_ah = provider_create_ah,
                                              .create_cq = provider_create_cq,
                                              .create_cq_ex = provider_create_cq_ex,

@@ -87,10 +87,10 @@ struct ibv_qp *provider_create_qp_ex(struct ibv_context *context, struct ibv_qp_
 int provider_destroy_qp(struct ibv_qp *qp) {
     struct provider_qp *q = (struct provider_qp *)qp;
     soft_qp_free(q->soft);
-    provider_forget(provider_of(qp->context)->events, (uintptr_t)qp,
-                    sizeof(struct ib_uverbs_async_event_desc));
+    q->events_sent -= provider_forget(provider_of(qp->context)->events, (uintptr_t)qp,
+                                      sizeof(struct ib_uverbs_async_event_desc));
     pthread_mutex_lock(&qp->mutex);
-    while (qp->events_completed != q->noticed) pthread_cond_wait(&qp->cond, &qp->mutex);
+    while (qp->events_completed != q->events_sent) pthread_cond_wait(&qp->cond, &qp->mutex);
     pthread_mutex_unlock(&qp->mutex);
     free(q->list);
     free(q);

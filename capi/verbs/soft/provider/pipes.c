@@ -3,10 +3,11 @@
 // pipes.c: descriptors that the application waits on, and what is written for it to read.
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,7 +19,7 @@
 // of what is destroyed are taken out of it again.
 struct channel {
     int fd;   // the application's number
-    int read; // the same pipe, by a number of ours
+    int read; // the same pipe, opened by us: reads of it never wait, whatever the application wants of its own
     int write;
     bool of_device; // events that are of no object come here
     struct channel *next;
@@ -54,8 +55,12 @@ int provider_events(int *fd, bool of_device) {
         free(c);
         return -1;
     }
-    *c = (struct channel){
-        .fd = ends[0], .read = fcntl(ends[0], F_DUPFD_CLOEXEC, 0), .write = ends[1], .of_device = of_device};
+    char name[32];
+    snprintf(name, sizeof name, "/proc/self/fd/%d", ends[0]);
+    *c = (struct channel){.fd = ends[0],
+                          .read = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC),
+                          .write = ends[1],
+                          .of_device = of_device};
     if (c->read < 0 || fcntl(c->write, F_SETFL, O_NONBLOCK) != 0) {
         if (c->read >= 0) close(c->read);
         close(ends[0]);
@@ -81,26 +86,30 @@ int provider_channel(int fd) {
     return write;
 }
 
-// Takes the events of an element out of a pipe; each is of this size, and begins with its element.
-void provider_forget(int fd, uint64_t element, size_t size) {
+// Each event begins with its element. What is of others goes to the end again: there is room, for who writes has the lock.
+unsigned provider_forget(int fd, uint64_t element, size_t size) {
     char event[64];
+    unsigned forgotten = 0;
     pthread_mutex_lock(&lock);
     for (struct channel *c = channels; c != NULL; c = c->next) {
-        if (c->write != fd) continue;
-        struct pollfd p = {.fd = c->read, .events = POLLIN};
-        char *kept = NULL;
-        size_t n = 0;
-        while (poll(&p, 1, 0) == 1 && read(c->read, event, size) == (ssize_t)size) {
-            char *more = memcmp(event, &element, sizeof element) != 0 ? realloc(kept, n + size) : NULL;
-            if (more == NULL) continue;
-            kept = more;
-            memcpy(kept + n, event, size);
-            n += size;
-        }
-        for (size_t at = 0; at < n; at += size)
-            if (write(c->write, kept + at, size) != (ssize_t)size) break;
-        free(kept);
+        int kept = 0; // bytes
+        if (c->write != fd || ioctl(c->read, FIONREAD, &kept) != 0) continue;
+        for (size_t n = (size_t)kept / size; n > 0 && read(c->read, event, size) == (ssize_t)size; n--)
+            if (memcmp(event, &element, sizeof element) == 0)
+                forgotten++;
+            else if (write(c->write, event, size) != (ssize_t)size)
+                break;
     }
+    pthread_mutex_unlock(&lock);
+    return forgotten;
+}
+
+// Writes an event, and counts it. By what libibverbs has read it could not be counted: between its read and its call
+// to us the element may be ended by another thread.
+static void tell(int fd, const void *event, size_t size, unsigned *sent) {
+    pthread_mutex_lock(&lock);
+    ++*sent;
+    if (write(fd, event, size) != (ssize_t)size) --*sent;
     pthread_mutex_unlock(&lock);
 }
 
@@ -108,14 +117,25 @@ static void completion(void *of) {
     struct provider_cq *cq = of;
     uint64_t handle = (uintptr_t)&cq->cq.cq;
     // A pipe holds thousands, and a queue has one on its way at most until it is armed again.
-    if (cq->channel >= 0 && write(cq->channel, &handle, sizeof handle) < 0) return;
+    if (cq->channel >= 0) tell(cq->channel, &handle, sizeof handle, &cq->told);
+}
+
+static unsigned *sent_of(void *of, enum ibv_event_type type) {
+    switch (type) {
+    case IBV_EVENT_CQ_ERR:
+        return &((struct provider_cq *)of)->events_sent;
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+        return &((struct provider_srq *)of)->events_sent;
+    default:
+        return &((struct provider_qp *)of)->events_sent;
+    }
 }
 
 static void event(void *of, enum ibv_event_type type) {
     // All objects begin with the public structure, and that with its context.
     struct provider_context *context = provider_of(*(struct ibv_context **)of);
     struct ib_uverbs_async_event_desc e = {.element = (uintptr_t)of, .event_type = type};
-    if (write(context->events, &e, sizeof e) < 0) return;
+    tell(context->events, &e, sizeof e, sent_of(of, type));
 }
 
 static void lost(void) {

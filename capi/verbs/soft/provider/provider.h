@@ -30,15 +30,15 @@ struct provider_context {
 struct provider_cq {
     struct abi_cq cq;
     struct soft_cq *soft;
-    int channel;            // its events go there; -1: it has none
-    unsigned told, noticed; // events that were handed out: of completions, of errors
-    struct ibv_wc now;      // what the functions of ibv_cq_ex read
+    int channel;                // its events go there; -1: it has none
+    unsigned told, events_sent; // events that were written: of completions, of errors
+    struct ibv_wc now;          // what the functions of ibv_cq_ex read
 };
 
 struct provider_srq {
     struct abi_srq srq;
     struct soft_queue *soft;
-    unsigned noticed;
+    unsigned events_sent;
 };
 
 // A request that wr_* functions have described, until wr_complete.
@@ -52,7 +52,7 @@ struct provider_qp {
     struct abi_qp qp;
     struct soft_qp *soft;
     struct ibv_qp_init_attr init;
-    unsigned noticed;
+    unsigned events_sent;
     struct provider_wr *list;
     uint32_t room, listed;
     int wrong; // an errno: the list cannot be posted
@@ -72,7 +72,9 @@ void provider_release(int cmd_fd);
 // ---- pipes.c: descriptors that the application waits on ----
 extern const struct soft_tell provider_tell;
 int provider_channel(int fd); // where events for a channel are written; -1: there is none
-void provider_forget(int fd, uint64_t element, size_t size);
+// Takes an element's events out of a pipe that nobody has read, each of this size: how many. Of an element that is ended,
+// all others that were sent are acknowledged by the application, and until then it is there.
+unsigned provider_forget(int fd, uint64_t element, size_t size);
 int provider_events(
     int *fd, bool of_device); // makes a pair of ends: where to read, and what is returned, where to write
 

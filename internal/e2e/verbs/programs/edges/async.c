@@ -6,8 +6,12 @@
 #include <stdatomic.h>
 
 static struct ibv_qp *pair_of(struct ibv_srq *srq) {
-    struct ibv_qp_init_attr init = {
-        .send_cq = sends, .recv_cq = receives, .srq = srq, .qp_type = IBV_QPT_RC, .cap = {1, 0, 1, 0, 0}};
+    struct ibv_qp_init_attr init = {.qp_context = srq,
+                                    .send_cq = sends,
+                                    .recv_cq = receives,
+                                    .srq = srq,
+                                    .qp_type = IBV_QPT_RC,
+                                    .cap = {1, 0, 1, 0, 0}};
     if (!(qp = ibv_create_qp(pd, &init))) wrong("no queue pair");
     begin_pair();
     return qp;
@@ -37,6 +41,38 @@ static void *destroy(void *one) {
     good(ibv_destroy_qp(one), "destroy_qp");
     atomic_store(&destroyed, 1);
     return NULL;
+}
+
+// Looks at each event until it is told that it has the last one.
+static void *look(void *srq) {
+    struct ibv_async_event e;
+    do {
+        good(ibv_get_async_event(context, &e), "get_async_event");
+        if (e.element.qp->qp_context != srq) wrong("an event of what is destroyed");
+        ibv_ack_async_event(&e);
+    } while (!atomic_load(&destroyed));
+    return NULL;
+}
+
+// A thread takes events while another destroys what they are of. LATE_READ holds it between its read and its look.
+void looked(void) {
+    enum { PAIRS = 20 };
+    struct ibv_srq *srq = shared_queue();
+    pthread_t looks;
+    good(pthread_create(&looks, NULL, look, srq), "pthread_create");
+    for (int i = 0; i < PAIRS; i++) {
+        struct ibv_qp *one = pair_of(srq);
+        flush(one);
+        nap();
+        good(ibv_destroy_qp(one), "destroy_qp");
+        nap();
+    }
+    atomic_store(&destroyed, 1);
+    struct ibv_qp *last = pair_of(srq);
+    flush(last);
+    good(pthread_join(looks, NULL), "pthread_join");
+    good(ibv_destroy_qp(last), "destroy_qp");
+    good(ibv_destroy_srq(srq), "destroy_srq");
 }
 
 // Of queue pairs that have been flushed the program is stopped when it has heard of one, has not yet given back what it

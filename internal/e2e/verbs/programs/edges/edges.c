@@ -34,7 +34,7 @@ static const struct {
     {"events", NULL, events, 0},    {"reply", NULL, reply, 0},     {"stream", impatient, stream, 0},
     {"shared", NULL, shared, 0},    {"blocked", NULL, blocked, 0}, {"idle", idle, writes, 0},
     {"windows", NULL, windows, 0},  {"small", NULL, small, 0},     {"vanishes", NULL, vanishes, 0},
-    {"foreign", NULL, foreign, 1},  {"flushed", NULL, flushed, 0},
+    {"foreign", NULL, foreign, 1},  {"flushed", NULL, flushed, 0}, {"looked", NULL, looked, 0},
 };
 
 int main(int argc, char **argv) {

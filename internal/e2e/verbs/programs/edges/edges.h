@@ -73,6 +73,7 @@ void numbers(void);
 void forks(void);
 void adds(void);
 void flushed(void);
+void looked(void);
 void stream(void);
 void shared(void);
 void reply(void);

@@ -4,7 +4,8 @@
 // LATE_UNTIL, until there is that file. With LATE_HOLD it also waits where it is connected by librdmacm: it makes the file
 // LATE_HOLD.held, and goes on when there is LATE_HOLD.go; with LATE_LINGER it does so where it wants to disconnect. It
 // says from where to where the connection leads, before and after. With LATE_EVENT, a number, a thread that has taken an
-// asynchronous event comes to look at it so many milliseconds later.
+// asynchronous event comes to look at it so many milliseconds later; with LATE_READ it is libibverbs that does, which knows
+// it by its size.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 #include <infiniband/verbs.h>
+#include <rdma/ib_user_verbs.h>
 #include <rdma/rdma_cma.h>
 
 enum { TRIES = 2400, WAIT_MS = 50 };
@@ -69,6 +71,15 @@ int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *eve
     if (rc == 0 && late != NULL) nanosleep(&(struct timespec){.tv_nsec = atol(late) * 1000000L}, NULL);
     dlclose(verbs);
     return rc;
+}
+
+ssize_t read(int fd, void *to, size_t size) {
+    ssize_t (*next)(int, void *, size_t) = (ssize_t(*)(int, void *, size_t))dlsym(RTLD_NEXT, "read");
+    ssize_t n = next(fd, to, size);
+    const char *late = getenv("LATE_READ");
+    if (late != NULL && n == sizeof(struct ib_uverbs_async_event_desc))
+        nanosleep(&(struct timespec){.tv_nsec = atol(late) * 1000000L}, NULL);
+    return n;
 }
 
 static void say_way(const char *when, struct rdma_cm_id *id) {
