@@ -20,8 +20,10 @@ static void call_closed_safe(const struct host_ops *o, uint64_t n) { o->closed_s
 static void call_names(const struct host_ops *o, const struct socket_name *l, int n) { o->names(l, n); }
 static int call_visitors(const struct host_ops *o, struct visitor *l, int n) { return o->visitors(l, n); }
 static void call_visitors_set(const struct host_ops *o, const struct visitor *l, int n) { o->visitors_set(l, n); }
-static int call_segments(const struct host_ops *o, struct segment_id *l, int n) { return o->segments(l, n); }
-static void call_segments_set(const struct host_ops *o, const struct segment_id *l, int n) { o->segments_set(l, n); }
+static int call_ipc(const struct host_ops *o, int k, struct ipc_id *l, int n) { return o->ipc(k, l, n); }
+static void call_ipc_set(const struct host_ops *o, int k, const struct ipc_id *l, int n) { o->ipc_set(k, l, n); }
+static int call_undo(const struct host_ops *o, struct sem_mark *l, int n) { return o->undo(l, n); }
+static void call_undo_set(const struct host_ops *o, const struct sem_mark *l, int n) { o->undo_set(l, n); }
 static int call_place(const struct host_ops *o, int n, int f, int c) { return o->place(n, f, c); }
 static int call_original(const struct host_ops *o, int i) { return o->original(i); }
 static void call_set_tables(const struct host_ops *o, size_t t) { o->set_tables((void *)t); }
@@ -171,28 +173,52 @@ func (h host) SetVisitors(list []sockets.Visitor) {
 
 var _ ckpt.SysVHost = host{}
 
-func (h host) SegmentIDs() []sysv.ID {
-	list := (*C.struct_segment_id)(C.calloc(C.SEGMENTS_MOST, C.sizeof_struct_segment_id))
-	defer C.free(unsafe.Pointer(list))
-	n := C.call_segments(h.ops, list, C.SEGMENTS_MOST)
-	out := make([]sysv.ID, n)
-	for i, id := range unsafe.Slice(list, int(n)) {
-		out[i] = sysv.ID{Virtual: int(id.virtual), Real: int(id.real), Made: id.made != 0}
-	}
-	return out
-}
+// ipcKinds are the kinds of objects as the host numbers them.
+var ipcKinds = [...]C.int{sysv.Segments: C.IPC_SEGMENTS, sysv.Semaphores: C.IPC_SEMAPHORES, sysv.Queues: C.IPC_QUEUES}
 
-func (h host) SetSegmentIDs(ids []sysv.ID) {
-	list := (*C.struct_segment_id)(C.calloc(C.size_t(len(ids)+1), C.sizeof_struct_segment_id))
+func (h host) SysV() (t sysv.Table) {
+	list := (*C.struct_ipc_id)(C.calloc(C.IPC_MOST, C.sizeof_struct_ipc_id))
 	defer C.free(unsafe.Pointer(list))
-	to := unsafe.Slice(list, len(ids))
-	for i, id := range ids {
-		to[i].virtual, to[i].real = C.int32_t(id.Virtual), C.int32_t(id.Real)
-		if id.Made {
-			to[i].made = 1
+	for kind := range t.IDs {
+		n := C.call_ipc(h.ops, ipcKinds[kind], list, C.IPC_MOST)
+		for _, id := range unsafe.Slice(list, int(n)) {
+			t.IDs[kind] = append(t.IDs[kind], sysv.ID{Virtual: int(id.virtual), Real: int(id.real), Made: id.made != 0})
 		}
 	}
-	C.call_segments_set(h.ops, list, C.int(len(ids)))
+	marks := (*C.struct_sem_mark)(C.calloc(C.SEM_MARKS_MOST, C.sizeof_struct_sem_mark))
+	defer C.free(unsafe.Pointer(marks))
+	n := C.call_undo(h.ops, marks, C.SEM_MARKS_MOST)
+	for _, m := range unsafe.Slice(marks, int(n)) {
+		t.Undo = append(t.Undo, sysv.Undo{Virtual: int(m.virtual), Number: int(m.number), Adjust: int(m.adjust), Set: m.set != 0,
+			From: int64(m.from), To: int64(m.to)})
+	}
+	return t
+}
+
+func (h host) SetSysV(t sysv.Table) {
+	for kind, ids := range t.IDs {
+		list := (*C.struct_ipc_id)(C.calloc(C.size_t(len(ids)+1), C.sizeof_struct_ipc_id))
+		to := unsafe.Slice(list, len(ids))
+		for i, id := range ids {
+			to[i].virtual, to[i].real = C.int32_t(id.Virtual), C.int32_t(id.Real)
+			if id.Made {
+				to[i].made = 1
+			}
+		}
+		C.call_ipc_set(h.ops, ipcKinds[kind], list, C.int(len(ids)))
+		C.free(unsafe.Pointer(list))
+	}
+	marks := (*C.struct_sem_mark)(C.calloc(C.size_t(len(t.Undo)+1), C.sizeof_struct_sem_mark))
+	defer C.free(unsafe.Pointer(marks))
+	to := unsafe.Slice(marks, len(t.Undo))
+	for i, u := range t.Undo {
+		to[i].virtual, to[i].number, to[i].adjust = C.int32_t(u.Virtual), C.int32_t(u.Number), C.int32_t(u.Adjust)
+		to[i].from, to[i].to = C.int64_t(u.From), C.int64_t(u.To)
+		if u.Set {
+			to[i].set = 1
+		}
+	}
+	C.call_undo_set(h.ops, marks, C.int(len(t.Undo)))
 }
 
 func putName(to *[28]C.uint8_t, from []byte) int {

@@ -15,22 +15,22 @@ import (
 	"github.com/libckpt/libckpt/ckpt/sysv"
 )
 
-// System V shared memory of the program (ckpt/sysv). Who shares which segment is found out together, while all programs
-// are stopped.
+// System V shared memory, semaphores and message queues of the program (ckpt/sysv). Who shares what is found out together, while
+// all programs are stopped.
 
-// SysVHost is a Host that translates ids of System V segments.
+// SysVHost is a Host that translates ids of System V objects.
 type SysVHost interface {
-	SegmentIDs() []sysv.ID
-	SetSegmentIDs([]sysv.ID)
+	SysV() sysv.Table
+	SetSysV(sysv.Table)
 }
 
-// lookSysV finds this rank's segments, and tells whether there are any. The program is stopped.
+// lookSysV finds this rank's objects, and tells whether there are any. The program is stopped.
 func (a *attempt) lookSysV() bool {
 	h, ok := a.j.host.(SysVHost)
 	if !ok || a.j.regional != nil {
 		return false
 	}
-	a.shared, a.sysvError = sysv.Look(h.SegmentIDs(), snapshot.Upper)
+	a.shared, a.sysvError = sysv.Look(h.SysV(), snapshot.Upper)
 	return a.sysvError != nil || a.shared.Any()
 }
 
@@ -93,7 +93,7 @@ func readSysV(f *image.File, rank, ranks int) (sysv.Section, error) {
 	return s, err
 }
 
-// makeSysV makes the segments of an image again; nil when there are none, on all ranks. Collective.
+// makeSysV makes the objects of an image again; nil when there are none, on all ranks. Collective.
 func (j *Job) makeSysV(r *Restart, f *image.File, agree func(error) error, gather func([]byte) ([][]byte, error)) (*sysv.Restored, error) {
 	section, err := readSysV(f, j.meta.Rank, j.meta.Ranks)
 	if errors.Is(err, image.ErrNoSection) {
@@ -121,13 +121,21 @@ func (j *Job) makeSysV(r *Restart, f *image.File, agree func(error) error, gathe
 		return nil, err
 	}
 	made.Take(all)
+	err = agree(made.Undo())
+	if err == nil {
+		err = agree(made.Settle())
+	}
+	if err != nil {
+		_ = made.Done(false)
+		return nil, err
+	}
 	return made, nil
 }
 
 // endSysV ends it when all ranks have attached what they need.
 func (j *Job) endSysV(made *sysv.Restored) error {
 	if h, ok := j.host.(SysVHost); ok && made != nil {
-		h.SetSegmentIDs(made.IDs())
+		h.SetSysV(made.Table())
 	}
 	return made.Done(true)
 }

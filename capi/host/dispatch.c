@@ -43,6 +43,10 @@ const struct trap traps[TRAPS] = {
     [SYS_shmat] = PLAIN(sys_shmat),
     [SYS_shmdt] = PLAIN(sys_shmdt),
     [SYS_shmctl] = PLAIN(sys_shmctl),
+    [SYS_semget] = PLAIN(sys_semget),
+    [SYS_semctl] = PLAIN(sys_semctl),
+    [SYS_msgget] = PLAIN(sys_msgget),
+    [SYS_msgctl] = PLAIN(sys_msgctl),
     // thread and process state
     [SYS_arch_prctl] = PLAIN(sys_arch_prctl),
     [SYS_set_tid_address] = PLAIN(sys_set_tid_address),
@@ -187,10 +191,10 @@ const struct trap traps[TRAPS] = {
     [SYS_epoll_pwait] = PLAIN(sys_epoll_wait),
     [SYS_epoll_pwait2] = PLAIN(sys_epoll_pwait2),
     [SYS_futex] = {.fn = sys_futex, .when = true, .restartable = true},
-    [SYS_semop] = PLAIN(sys_blocking),
-    [SYS_semtimedop] = PLAIN(sys_blocking),
-    [SYS_msgrcv] = PLAIN(sys_blocking),
-    [SYS_msgsnd] = PLAIN(sys_blocking),
+    [SYS_semop] = PLAIN(sys_semop),
+    [SYS_semtimedop] = PLAIN(sys_semtimedop),
+    [SYS_msgrcv] = PLAIN(sys_msgrcv),
+    [SYS_msgsnd] = PLAIN(sys_msgsnd),
     [SYS_io_getevents] = PLAIN(sys_blocking),
 };
 

@@ -68,8 +68,11 @@ void memory_changes(struct call *c, uint64_t start, uint64_t bytes, int what);
 // Under host.lock: these addresses are not all of a segment any more, or (restart) such a part of one is there.
 void segment_torn(uint64_t start, uint64_t end);
 void segment_found(uint64_t start, uint64_t end, uint64_t offset, uint64_t id);
-int segments_known(struct segment_id *list, int max); // of struct host_ops, as is
-void segments_set(const struct segment_id *list, int n);
+
+// ---- sys_ipc.c ---------------------------------------------------------------------------------
+int undo_marks(struct sem_mark *list, int max); // of struct host_ops, as is
+void undo_set(const struct sem_mark *list, int n);
+void undo_forked(void); // under host.lock
 
 // ---- timers.c: while all threads are stopped, signals blocked or not ---------------------------
 void itimers_stop(void);
@@ -106,6 +109,14 @@ EMULATION(sys_shmget);
 EMULATION(sys_shmat);
 EMULATION(sys_shmdt);
 EMULATION(sys_shmctl);
+EMULATION(sys_semget);
+EMULATION(sys_semop);
+EMULATION(sys_semtimedop);
+EMULATION(sys_semctl);
+EMULATION(sys_msgget);
+EMULATION(sys_msgsnd);
+EMULATION(sys_msgrcv);
+EMULATION(sys_msgctl);
 EMULATION(sys_timer_create);
 EMULATION(sys_timer_settime);
 EMULATION(sys_timer_delete);

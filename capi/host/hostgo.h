@@ -143,12 +143,24 @@ struct visitor {
 };
 #define VISITORS_MOST 256
 
-// A System V segment: the id that the application has for it, and the kernel's; -1: it is not on this node.
-struct segment_id {
+// A System V object: the id that the application has for it, and the kernel's; -1: it is not on this node.
+struct ipc_id {
     int32_t virtual, real;
     uint32_t made; // by this process, or by its restart
 };
-#define SEGMENTS_MOST 4096 // of one process
+enum { IPC_SEGMENTS, IPC_SEMAPHORES, IPC_QUEUES };
+#define IPC_MOST 4096 // of one kind, in one process
+
+// Of a semaphore: what the kernel adds to it when this process ends (SEM_UNDO); or, with set, that this process has set its
+// value, by which the kernel forgets that in all processes.  The number -1 is all of the semaphores.
+struct sem_mark {
+    int32_t virtual, number, adjust;
+    uint32_t set;
+    int64_t from,
+        to; // CLOCK_MONOTONIC in ns: of the calls since there is something to undo, or of the one that has set it
+    uint32_t waiting; // threads that may change it
+};
+#define SEM_MARKS_MOST 4096
 
 // What a program asks the kernel for, that an image has to say. Commands of membarrier by which it registers are the bits of
 // CKPT_ASKED_BARRIERS, as the kernel numbers them.
@@ -214,10 +226,12 @@ struct host_ops {
     // What is below the program's libibverbs (capi/verbs/back.h): its calls, NULL when the program has asked for none;
     // with load it is loaded, and NULL tells that it cannot be, with the reason in why.
     const struct verbs_calls *(*verbs)(int load, char *why, size_t bytes);
-    // The application's System V segments, as far as ids are translated or it has made them; how many.  The other one is
-    // for a restart.
-    int (*segments)(struct segment_id *list, int max);
-    void (*segments_set)(const struct segment_id *list, int n);
+    // The application's System V objects of a kind, as far as ids are translated, or it has made or found them; how many.
+    // The other one is for a restart.
+    int (*ipc)(int kind, struct ipc_id *list, int max);
+    void (*ipc_set)(int kind, const struct ipc_id *list, int n);
+    int (*undo)(struct sem_mark *list, int max);
+    void (*undo_set)(const struct sem_mark *list, int n);
     // Connections that were accepted and not given to the application yet, in order; the program is stopped.
     int (*visitors)(struct visitor *list, int max);
     void (*visitors_set)(const struct visitor *list, int n);

@@ -256,6 +256,7 @@ static long do_fork(struct call *c, unsigned long flags, pid_t *ctid) {
     thread_forked(c->t);
     fds_forked();
     timers_forked();
+    undo_forked();
     unlock();
     trap_arm_thread();
     c->t->clear_tid = flags & CLONE_CHILD_CLEARTID ? (uint64_t)ctid : 0;

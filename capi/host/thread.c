@@ -16,6 +16,7 @@
 #include "crossing.h"
 #include "emulation.h"
 #include "fds.h"
+#include "ipc_ids.h"
 #include "lower_tls.h"
 #include "lower.h"
 #include "thread.h"
@@ -665,6 +666,8 @@ const struct host_ops host_operations = {
     .visitors = visitors_list,
     .visitors_set = visitors_set,
     .verbs = verbs_calls,
-    .segments = segments_known,
-    .segments_set = segments_set,
+    .ipc = ipc_known,
+    .ipc_set = ipc_set,
+    .undo = undo_marks,
+    .undo_set = undo_set,
 };

@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ID is a segment as the program knows it, and as the kernel does.
+// ID is that of an object as the program knows it, and as the kernel does.
 type ID struct {
-	Virtual, Real int  // Real is -1 when the segment is not there: the id is only kept apart from others
+	Virtual, Real int  // Real is -1 when it is not there: the id is only kept apart from others
 	Made          bool // by this process, or by its restart
 }
 
@@ -87,6 +87,10 @@ type Report struct {
 	PID   int    `json:"pid"`
 	Held  []Held `json:"held,omitempty"`
 	Taken []int  `json:"taken,omitempty"` // ids that the program may know
+
+	Objects []Object     `json:"objects,omitempty"`
+	Undo    []Undo       `json:"undo,omitempty"`
+	Kept    [kinds][]int `json:"kept,omitzero"` // as Taken, of semaphores and queues
 }
 
 // Here are the segments of this process.
@@ -96,11 +100,15 @@ type Here struct {
 	saved  []Saved
 	taken  []int
 	rank   int
+
+	objects []Object // of this node
+	kept    [kinds][]int
 }
 
-// Look finds the segments of the stopped program. upper says which addresses are the program's; ids are those that whoever
-// emulates its calls knows.
-func Look(ids []ID, upper func(start, end uint64) bool) (*Here, error) {
+// Look finds the objects of the stopped program. upper says which addresses are the program's; known is what whoever emulates
+// its calls knows.
+func Look(known Table, upper func(start, end uint64) bool) (*Here, error) {
+	ids := known.IDs[Segments]
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
 		return nil, err
@@ -113,7 +121,7 @@ func Look(ids []ID, upper func(start, end uint64) bool) (*Here, error) {
 			h.pieces = append(h.pieces, p)
 		}
 	}
-	if len(h.pieces) == 0 && len(ids) == 0 {
+	if len(h.pieces) == 0 && len(ids) == 0 && len(known.IDs[Semaphores]) == 0 && len(known.IDs[Queues]) == 0 {
 		return h, nil
 	}
 	if h.report.Node, err = thisNode(); err != nil {
@@ -141,13 +149,13 @@ func Look(ids []ID, upper func(start, end uint64) bool) (*Here, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the System V segment %d: %w", real, err)
 		}
-		one := Held{Virtual: real, Real: real, Pieces: count[real], Attached: ds.Nattch, Known: known(ds)}
+		one := Held{Virtual: real, Real: real, Pieces: count[real], Attached: ds.Nattch, Known: knownOf(ds)}
 		if id, is := virtual[real]; is {
 			one.Virtual, one.Made = id.Virtual, id.Made
 		}
 		h.report.Held = append(h.report.Held, one)
 	}
-	return h, nil
+	return h, h.lookObjects(known)
 }
 
 func status(real int) (*unix.SysvShmDesc, error) {
@@ -156,13 +164,15 @@ func status(real int) (*unix.SysvShmDesc, error) {
 	return ds, err
 }
 
-func known(ds *unix.SysvShmDesc) Known {
+func knownOf(ds *unix.SysvShmDesc) Known {
 	return Known{Key: int(ds.Perm.Key), Bytes: ds.Segsz, Mode: ds.Perm.Mode & (0o777 | modeDest | modeLocked),
 		UID: ds.Perm.Uid, GID: ds.Perm.Gid, Creator: int(ds.Cpid)}
 }
 
 // Any tells whether there is something to save, or an id to remember.
-func (h *Here) Any() bool { return len(h.pieces) > 0 || len(h.report.Taken) > 0 }
+func (h *Here) Any() bool {
+	return len(h.pieces) > 0 || len(h.report.Taken) > 0 || len(h.report.Kept[Semaphores]) > 0 || len(h.report.Kept[Queues]) > 0
+}
 
 // Report is for the other processes.
 func (h *Here) Report() Report { return h.report }

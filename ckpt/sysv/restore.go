@@ -22,17 +22,18 @@ type Word struct {
 	Wrong string `json:"wrong,omitempty"`
 }
 
-// Made is a segment that is there again.
+// Made is an object that is there again.
 type Made struct {
+	Kind    Kind `json:"kind,omitempty"`
 	Virtual int  `json:"virtual"`
 	Real    int  `json:"real"`
 	Was     Node `json:"was"` // where it was when it was saved
 	Is      Node `json:"is"`
-	// Of the kernel's: together with the id it tells a segment from a later one.
-	Creator int `json:"creator"`
+	// Of a segment, the kernel's: together with the id it tells it from a later one.
+	Creator int `json:"creator,omitempty"`
 }
 
-// Restored are the segments of a restart.
+// Restored are the objects of a restart.
 type Restored struct {
 	rank int
 	Section
@@ -42,12 +43,15 @@ type Restored struct {
 
 	made []Made
 	held [][]byte // attached until all have attached what they need: a removed segment would be gone
-	ids  map[int]int
+	ids  [kinds]map[int]int
 }
 
 // Restore begins it. content reads a section of this process's image, note is a file for what earlier restarts have made.
 func Restore(s Section, rank int, content func(string) ([]byte, error), note string) *Restored {
-	r := &Restored{rank: rank, Section: s, content: content, note: note, ids: map[int]int{}}
+	r := &Restored{rank: rank, Section: s, content: content, note: note}
+	for k := range r.ids {
+		r.ids[k] = map[int]int{}
+	}
 	var err error
 	if r.word.Node, err = thisNode(); err != nil {
 		r.word.Wrong = err.Error()
@@ -58,34 +62,47 @@ func Restore(s Section, rank int, content func(string) ([]byte, error), note str
 // Word is for the other processes.
 func (r *Restored) Word() Word { return r.word }
 
-// Compare refuses processes that shared a segment on one node and are on several.
+// Compare refuses processes that shared an object on one node and are on several.
 func (r *Restored) Compare(words []Word) error {
 	for i := range r.Segments {
 		s := &r.Segments[i]
-		if !slices.Contains(s.Holders, r.rank) && s.Leader != r.rank {
-			continue
+		if err := r.together(fmt.Sprintf("System V segment %d (%s)", s.Virtual, &s.Known), s.Holders, s.Leader, words); err != nil {
+			return err
 		}
-		for _, p := range append(slices.Clone(s.Holders), s.Leader) {
-			if p >= len(words) {
-				return fmt.Errorf("the System V segment %d is of rank %d, of %d", s.Virtual, p, len(words))
-			}
-			if words[p].Wrong != "" {
-				return fmt.Errorf("rank %d: %s", p, words[p].Wrong)
-			}
-			if a, b := words[s.Leader].Node, words[p].Node; !a.same(b) {
-				where := fmt.Sprintf("rank %d is on host %s, rank %d on host %s", s.Leader, a.Host, p, b.Host)
-				if a.Host == b.Host {
-					where = fmt.Sprintf("ranks %d and %d, both on host %s, are in different IPC namespaces", s.Leader, p, a.Host)
-				}
-				return fmt.Errorf("the System V segment %d (%s) was shared by ranks %v on one node, but %s: start these ranks on one node",
-					s.Virtual, &s.Known, s.Holders, where)
-			}
+	}
+	for i := range r.Objects {
+		o := &r.Objects[i]
+		if err := r.together(o.String(), o.Users, o.Leader, words); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// Make makes, or takes again, the segments of which this process has the content.
+// together refuses when this process shares the object and they are not all on one node.
+func (r *Restored) together(name string, ranks []int, leader int, words []Word) error {
+	if !slices.Contains(ranks, r.rank) && leader != r.rank {
+		return nil
+	}
+	for _, p := range append(slices.Clone(ranks), leader) {
+		if p >= len(words) {
+			return fmt.Errorf("the %s is of rank %d, of %d", name, p, len(words))
+		}
+		if words[p].Wrong != "" {
+			return fmt.Errorf("rank %d: %s", p, words[p].Wrong)
+		}
+		if a, b := words[leader].Node, words[p].Node; !a.same(b) {
+			where := fmt.Sprintf("rank %d is on host %s, rank %d on host %s", leader, a.Host, p, b.Host)
+			if a.Host == b.Host {
+				where = fmt.Sprintf("ranks %d and %d, both on host %s, are in different IPC namespaces", leader, p, a.Host)
+			}
+			return fmt.Errorf("the %s was shared by ranks %v on one node, but %s: start these ranks on one node", name, ranks, where)
+		}
+	}
+	return nil
+}
+
+// Make makes, or takes again, the objects of which this process has the content.
 func (r *Restored) Make() (made []Made, err error) {
 	left := r.readNote()
 	defer func() {
@@ -109,12 +126,28 @@ func (r *Restored) Make() (made []Made, err error) {
 			return made, err
 		}
 	}
+	if err := r.makeObjects(left, &made); err != nil {
+		return made, err
+	}
 	for _, one := range left { // of a restart that was killed
-		if !slices.ContainsFunc(made, func(m Made) bool { return m.Real == one.Real }) && orphan(one.Real, one.Creator) != nil {
-			_, _ = unix.SysvShmCtl(one.Real, unix.IPC_RMID, nil)
+		if !slices.ContainsFunc(made, func(m Made) bool { return m.Kind == one.Kind && m.Real == one.Real }) && one.alone() {
+			_ = removeObject(one.Kind, one.Real)
 		}
 	}
 	return made, nil
+}
+
+// alone tells whether it is still there and nobody uses it.
+func (m *Made) alone() bool {
+	if m.Kind == Segments {
+		return orphan(m.Real, m.Creator) != nil
+	}
+	o, there, err := look(m.Kind, ID{Virtual: m.Virtual, Real: m.Real})
+	if err != nil || !there {
+		return false
+	}
+	names, err := o.strangers(onlyThis())
+	return err == nil && len(names) == 0
 }
 
 func creator(real int) int {
@@ -176,7 +209,7 @@ const (
 func (r *Restored) find(s *Saved, left []Made) (int, error) {
 	candidates := []Made{{Real: s.Real, Creator: s.Creator, Is: r.Node}}
 	for _, one := range left {
-		if one.Virtual == s.Virtual {
+		if one.Kind == Segments && one.Virtual == s.Virtual {
 			candidates = append(candidates, one)
 		}
 	}
@@ -207,7 +240,7 @@ func permit(real int, s *Saved, more uint32) error {
 		return err
 	}
 	mode := s.Mode&0o777 | more
-	if k := known(ds); k.Mode&0o777 == mode && k.UID == s.UID && k.GID == s.GID {
+	if k := knownOf(ds); k.Mode&0o777 == mode && k.UID == s.UID && k.GID == s.GID {
 		return nil
 	}
 	ds.Perm.Mode, ds.Perm.Uid, ds.Perm.Gid = mode, s.UID, s.GID
@@ -255,27 +288,42 @@ func (r *Restored) Take(all [][]Made) {
 				continue
 			}
 			mine := m.Was.same(r.Node)
-			if _, have := r.ids[m.Virtual]; mine || !have && !slices.ContainsFunc(r.Segments, func(s Saved) bool { return s.Virtual == m.Virtual }) {
-				r.ids[m.Virtual] = m.Real
+			if _, have := r.ids[m.Kind][m.Virtual]; mine || !have && !r.has(m.Kind, m.Virtual) {
+				r.ids[m.Kind][m.Virtual] = m.Real
 			}
 		}
 	}
 }
 
-// IDs is the table for whoever emulates the program's calls.
-func (r *Restored) IDs() (list []ID) {
+// has tells whether the image says what it is.
+func (r *Restored) has(kind Kind, virtual int) bool {
+	if kind == Segments {
+		return slices.ContainsFunc(r.Segments, func(s Saved) bool { return s.Virtual == virtual })
+	}
+	return slices.ContainsFunc(r.Objects, func(o Object) bool { return o.Kind == kind && o.Virtual == virtual })
+}
+
+// Table is for whoever emulates the program's calls.
+func (r *Restored) Table() (t Table) {
 	if r == nil {
-		return nil
+		return t
 	}
-	for _, virtual := range r.Taken {
-		real, is := r.ids[virtual]
-		if !is {
-			list = append(list, ID{Virtual: virtual, Real: -1})
-			continue
+	for kind := range t.IDs {
+		taken := r.Kept[kind]
+		if Kind(kind) == Segments {
+			taken = r.Taken
 		}
-		list = append(list, ID{virtual, real, slices.ContainsFunc(r.made, func(m Made) bool { return m.Real == real })})
+		for _, virtual := range taken {
+			id := ID{Virtual: virtual, Real: -1}
+			if real, is := r.ids[kind][virtual]; is {
+				id.Real = real
+				id.Made = slices.ContainsFunc(r.made, func(m Made) bool { return m.Kind == Kind(kind) && m.Real == real })
+			}
+			t.IDs[kind] = append(t.IDs[kind], id)
+		}
 	}
-	return list
+	t.Undo = r.undo()
+	return t
 }
 
 // Attach maps a region that is a part of a segment; false when it is none.
@@ -285,7 +333,7 @@ func (r *Restored) Attach(region *image.Region) (bool, error) {
 		return false, nil
 	}
 	i := slices.IndexFunc(r.Segments, func(s Saved) bool { return s.Virtual == virtual })
-	real, there := r.ids[virtual]
+	real, there := r.ids[Segments][virtual]
 	if i < 0 || !there {
 		return false, fmt.Errorf("the image does not say what the System V segment %d is", virtual)
 	}
@@ -335,7 +383,7 @@ func (r *Restored) Done(good bool) (err error) {
 	}
 	for i := range r.Segments {
 		if s := &r.Segments[i]; good && s.Leader == r.rank {
-			err = cmp.Or(err, permit(r.ids[s.Virtual], s, 0))
+			err = cmp.Or(err, permit(r.ids[Segments][s.Virtual], s, 0))
 		}
 	}
 	for _, memory := range r.held {
@@ -346,7 +394,7 @@ func (r *Restored) Done(good bool) (err error) {
 		return err
 	}
 	for _, m := range r.made {
-		_, _ = unix.SysvShmCtl(m.Real, unix.IPC_RMID, nil)
+		_ = removeObject(m.Kind, m.Real)
 	}
 	r.made = nil
 	_ = os.Remove(r.note)

@@ -33,6 +33,9 @@ type Section struct {
 	Node     Node    `json:"node"`
 	Segments []Saved `json:"segments,omitempty"`
 	Taken    []int   `json:"taken,omitempty"` // ids that no new segment of the job may get
+
+	Objects []Object     `json:"objects,omitempty"`
+	Kept    [kinds][]int `json:"kept,omitzero"` // as Taken, of semaphores and queues
 }
 
 // IsContent tells whether a section has the content of a segment.
@@ -53,7 +56,7 @@ func (k *Known) String() string {
 	return fmt.Sprintf("%d bytes, key %#x", k.Bytes, uint32(k.Key))
 }
 
-// Match finds out who shares what. Obstacles say why segments of this process cannot be saved;
+// Match finds out who shares what. Obstacles say why objects of this process cannot be saved.
 func (h *Here) Match(rank int, reports []Report) (obstacles []string) {
 	h.rank = rank
 	job := map[int]bool{}
@@ -124,7 +127,7 @@ func (h *Here) Match(rank int, reports []Report) (obstacles []string) {
 		h.taken = append(h.taken, id)
 	}
 	slices.Sort(h.taken)
-	return obstacles
+	return append(obstacles, h.matchObjects(rank, reports)...)
 }
 
 // shared says who has a segment attached beside the job.
@@ -165,7 +168,11 @@ func (h *Here) Mark(regions []image.Region) error {
 
 // Sections are those of this process's image. room gives memory for contents.
 func (h *Here) Sections(room func(int) ([]byte, error)) ([]image.Section, error) {
-	b, err := json.Marshal(Section{Node: h.report.Node, Segments: h.saved, Taken: h.taken})
+	objects, err := h.contents()
+	if err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(Section{Node: h.report.Node, Segments: h.saved, Taken: h.taken, Objects: objects, Kept: h.kept})
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +243,19 @@ func Decode(b []byte, rank, size int) (Section, error) {
 		}
 		seen[one.Virtual] = true
 	}
-	for _, id := range s.Taken {
+	objects := map[[2]int]bool{}
+	for i := range s.Objects {
+		o := &s.Objects[i]
+		if err := o.check(rank, size); err != nil {
+			return s, err
+		}
+		if name := [2]int{int(o.Kind), o.Virtual}; objects[name] {
+			return s, fmt.Errorf("the %s is there twice", o)
+		} else {
+			objects[name] = true
+		}
+	}
+	for _, id := range slices.Concat(append(s.Kept[:], s.Taken)...) {
 		if id < 0 {
 			return s, fmt.Errorf("the id %d", id)
 		}

@@ -42,7 +42,7 @@ func room(n int) ([]byte, error) { return make([]byte, n), nil }
 // save has one process save its segments.
 func save(t *testing.T, ids []ID) ([]image.Region, []image.Section, []string) {
 	t.Helper()
-	h, err := Look(ids, all)
+	h, err := Look(Table{IDs: [kinds][]ID{ids}}, all)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestMadeAgain(t *testing.T) {
 		} else if real != first {
 			t.Errorf("life %d: %d is made, and %d of the former one is left", life, real, first)
 		}
-		ids := r.IDs()
+		ids := r.Table().IDs[Segments]
 		if len(ids) != 1 || ids[0] != (ID{id, real, true}) {
 			t.Errorf("ids: %v", ids)
 		}
@@ -191,7 +191,7 @@ func TestParts(t *testing.T) {
 	if is, err := r.Attach(&middle); !is || err != nil {
 		t.Fatal(is, err)
 	}
-	h, err := Look(r.IDs(), all)
+	h, err := Look(r.Table(), all)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -158,7 +158,7 @@ func Build(ctx context.Context, dir string) (*Built, error) {
 		return all
 	}
 	var commands [][]string
-	for _, name := range strings.Fields("sync signals memory recursion jump cancel spawn openfiles threadlocal ending clocks timers interrupted timeouts flood ledger nowait robust settings badaddress streams visitors hidden segments calendar") {
+	for _, name := range strings.Fields("sync signals memory recursion jump cancel spawn openfiles threadlocal ending clocks timers interrupted timeouts flood ledger nowait robust settings badaddress streams visitors hidden segments mailboxes calendar") {
 		commands = append(commands, join(c, []string{"-o", name, b.Src + "/" + name + ".c", "-lm"}))
 	}
 	commands = append(commands,
