@@ -160,6 +160,7 @@ EMULATION(sys_open);
 EMULATION(sys_openat);
 EMULATION(sys_creat);
 EMULATION(sys_newfd);
+EMULATION(sys_bpf);
 EMULATION(sys_close);
 EMULATION(sys_dup);
 EMULATION(sys_dup2);

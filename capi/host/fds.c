@@ -15,6 +15,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/bpf.h>
 #include <linux/nsfs.h>
 #include <linux/close_range.h>
 #include <stdio.h>
@@ -407,6 +408,28 @@ long sys_newfd(struct call *c) {
     return settle(c, raw6(c->nr, c->a[0], c->a[1], c->a[2], c->a[3], c->a[4], c->a[5]));
 }
 
+// Commands of bpf that make a descriptor; others answer with numbers of another kind.
+long sys_bpf(struct call *c) {
+    long r = RAW3(SYS_bpf, c->a[0], c->a[1], c->a[2]);
+    switch (c->a[0]) {
+    case BPF_MAP_CREATE:
+    case BPF_PROG_LOAD:
+    case BPF_OBJ_GET:
+    case BPF_PROG_GET_FD_BY_ID:
+    case BPF_MAP_GET_FD_BY_ID:
+    case BPF_RAW_TRACEPOINT_OPEN:
+    case BPF_BTF_LOAD:
+    case BPF_BTF_GET_FD_BY_ID:
+    case BPF_LINK_CREATE:
+    case BPF_LINK_GET_FD_BY_ID:
+    case BPF_ENABLE_STATS:
+    case BPF_ITER_CREATE:
+        return settle(c, r);
+    default:
+        return r;
+    }
+}
+
 // Whether the application has no number left: accept says so before it waits, and takes nobody.
 static bool none_left(struct call *c) {
     const struct fd_table *f = fds_of(c->t);
@@ -508,7 +531,7 @@ long sys_dup2(struct call *c) {
 }
 
 long sys_dup3(struct call *c) {
-    if (c->a[0] == c->a[1]) return -EINVAL;
+    if (c->a[0] == c->a[1] || c->a[2] & ~(long)O_CLOEXEC) return -EINVAL;
     return dup_to(c, c->a[0], c->a[1], c->a[2]);
 }
 

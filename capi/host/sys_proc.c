@@ -336,8 +336,9 @@ long sys_clone(struct call *c) {
         if (r > 0 && (flags & CLONE_PARENT_SETTID)) *ptid = (pid_t)r;
         return r;
     }
-    if (!(flags & ~(ids | 0xff)) && (flags & 0xff) == SIGCHLD && !c->a[1]) {
+    if (!(flags & ~(ids | 0xff)) && (flags & 0xff) == SIGCHLD) {
         long r = do_fork(c, flags, ctid);
+        if (r == 0 && c->a[1]) c->uc->uc_mcontext.gregs[REG_RSP] = c->a[1]; // in its copy of the memory
         if (r > 0 && (flags & CLONE_PARENT_SETTID)) *ptid = (pid_t)r;
         return r;
     }
@@ -439,7 +440,7 @@ long sys_execveat(struct call *c) {
 
 long sys_exit(struct call *c) {
     if (borrowed()) RAW1(SYS_exit, c->a[0]);
-    thread_leave(c->t);
+    thread_leave(c->t, (int)c->a[0]);
 }
 
 static long tell_ending(void *status) {

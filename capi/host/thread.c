@@ -225,8 +225,8 @@ static void farewell(struct thread *t) {
     unlock();
     if (last) { // the program ends with its last thread
         host.ending = 1;
-        if (!host.child) host.go.ending(0, host.parent);
-        RAW1(SYS_exit_group, 0);
+        if (!host.child) host.go.ending(t->status, host.parent);
+        RAW1(SYS_exit_group, t->status);
     }
 }
 
@@ -245,7 +245,8 @@ static void detach(struct thread *t) {
 }
 
 // The start routine may find the upper half's thread-local storage unmapped.  The protectors of its stack are there.
-_Noreturn void thread_leave(struct thread *t) {
+_Noreturn void thread_leave(struct thread *t, int status) {
+    t->status = status;
     if (!fsgsbase) RAW2(SYS_arch_prctl, ARCH_SET_FS, t->fs_base = t->lower_fs);
     siglongjmp(t->leave, 1);
 }

@@ -79,6 +79,7 @@ struct thread {
     struct fd_table *vfork_fds;  // dropped  descriptors of a child that borrows our memory (fds.c)
     struct outfit outfit;        // dropped  what a vfork child gave to its exec (wrap.c)
     pid_t *set_tid[2]; // dropped  CLONE_PARENT_SETTID, CLONE_CHILD_SETTID: where the thread's number goes
+    int status;        // dropped  with which it has ended
     bool in_gate;      // saved    restart: the thread goes on inside a gate call, which returns
     long gate_result;  // saved    ... this result
     bool retry;        // saved    held in a call that is issued again after a restart
@@ -113,7 +114,7 @@ long thread_create(struct call *c);
 void thread_forked(struct thread *t); // in the child: only this thread is left
 _Noreturn void thread_run_main(uint64_t ip, uint64_t sp);
 _Noreturn void threads_continue(void); // restart: all threads go on; the main one is the caller
-_Noreturn void thread_leave(struct thread *t);
+_Noreturn void thread_leave(struct thread *t, int status);
 void robust_end(struct thread *t); // robust.c: t ends; its robust mutexes get to know
 // Makes the lower thread that carries t; restart: t is from an image.  Returns 0 or an error number.  *vtid
 // is the id of t, which may have ended already.

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Other programs: system, popen both ways, posix_spawn with file actions and of a missing file, vfork
-// and exec, fork with a shared file offset, exit statuses, and what a failing exec says.
+// and exec, fork with a shared file offset, clone onto a stack of the child's own, exit statuses, and what a failing exec says.
 // usage: spawn ROUNDS
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -121,6 +123,40 @@ static void vfork_exec(void) {
     printf("its error: %s\n", strerror(error));
 }
 
+static int on_own_stack(void *number) {
+    char here;
+    return (char *)number < &here || &here < (char *)number - (64 << 10) ? 1 : ++*(int *)number;
+}
+
+// A copy of the process that begins on another stack, whose memory is its own, too.
+static void clone_with_stack(void) {
+    enum { BYTES = 64 << 10 };
+    char *stack = malloc(BYTES);
+    int *number = (int *)(stack + BYTES - 64), status;
+    if (stack == NULL) abort();
+    *number = 41;
+    pid_t pid = clone(on_own_stack, number, SIGCHLD, number);
+    if (pid < 0 || waitpid(pid, &status, 0) != pid) {
+        printf("clone: %s\n", strerror(errno));
+    } else {
+        show("clone onto a stack", status);
+        printf("the parent's number is %d\n", *number);
+    }
+    free(stack);
+}
+
+// Numbers of descriptors are what the kernel would give, and wrong flags are told before wrong numbers.
+static void numbers(void) {
+    int next = dup(0);
+    close(next);
+    int made = (int)syscall(SYS_memfd_secret, 0), unused = errno;
+    printf("memfd_secret gives the next number, or none: %d\n",
+           made == next || (made < 0 && unused == ENOSYS));
+    if (made >= 0) printf("closed: %d\n", close(made));
+    printf("dup3 with wrong flags: %d", dup3(900, 5, -1));
+    printf(" (%s)\n", strerror(errno));
+}
+
 int main(int argc, char **argv) {
     int rounds = argc > 1 ? atoi(argv[1]) : 10;
     uint64_t v = 1;
@@ -136,6 +172,8 @@ int main(int argc, char **argv) {
         fork_sharing_offset(i);
         v = compute(v);
         vfork_exec();
+        clone_with_stack();
+        numbers();
         int p[2];
         if (pipe(p) != 0) abort();
         pid_t child = fork();
