@@ -394,7 +394,13 @@ static long open_at(struct call *c, long dir, long path, long flags, long mode) 
 }
 
 long sys_open(struct call *c) { return open_at(c, AT_FDCWD, c->a[0], c->a[1], c->a[2]); }
-long sys_openat(struct call *c) { return open_at(c, c->a[0], c->a[1], c->a[2], c->a[3]); }
+long sys_openat(struct call *c) {
+    long r = open_at(c, c->a[0], c->a[1], c->a[2], c->a[3]);
+    char first;
+    bool closed = r == -ENOTDIR && (int)c->a[0] >= 0 && !is_used(c, (int)c->a[0]) &&
+                  copy_in(&first, (uint64_t)c->a[1], 1) && first != '/';
+    return closed ? -EBADF : r; // it is a placeholder, which is no directory
+}
 long sys_creat(struct call *c) {
     return open_at(c, AT_FDCWD, c->a[0], O_CREAT | O_WRONLY | O_TRUNC, c->a[1]);
 }
@@ -586,7 +592,7 @@ long sys_statx(struct call *c) {
     return raw6(SYS_statx, c->a[0], c->a[1], c->a[2], c->a[3], c->a[4], 0);
 }
 
-static long settle_pair(struct call *c, long r, int *pair, int *out) {
+static long settle_pair(struct call *c, long r, int *pair, long out) {
     if (r < 0) return r;
     long one = settle(c, pair[0]);
     if (one < 0) {
@@ -598,21 +604,23 @@ static long settle_pair(struct call *c, long r, int *pair, int *out) {
         release_fd(c, (int)one);
         return two;
     }
-    out[0] = (int)one;
-    out[1] = (int)two;
-    return 0;
+    int numbers[2] = {(int)one, (int)two};
+    if (copy_out((uint64_t)out, numbers, sizeof numbers)) return 0;
+    release_fd(c, (int)one);
+    release_fd(c, (int)two);
+    return -EFAULT;
 }
 
 long sys_pipe(struct call *c) {
     int pair[2];
     long r = RAW2(SYS_pipe2, pair, c->nr == SYS_pipe2 ? c->a[1] : 0);
-    return settle_pair(c, r, pair, (int *)c->a[0]);
+    return settle_pair(c, r, pair, c->a[0]);
 }
 
 long sys_socketpair(struct call *c) {
     int pair[2];
     long r = RAW4(SYS_socketpair, c->a[0], c->a[1], c->a[2], pair);
-    return settle_pair(c, r, pair, (int *)c->a[3]);
+    return settle_pair(c, r, pair, c->a[3]);
 }
 
 // ---- names -------------------------------------------------------------------------------------

@@ -389,28 +389,32 @@ static void on_sigsys(int sig, siginfo_t *si, void *v) {
 
 long sys_rt_sigaction(struct call *c) {
     long sig = c->a[0];
-    const struct kaction *new = (const struct kaction *)c->a[1];
-    struct kaction *old = (struct kaction *)c->a[2];
-    if (c->a[3] != 8 || sig < 1 || sig >= NSIGNALS) return -EINVAL;
-    if (new && (sig == SIGKILL || sig == SIGSTOP)) return -EINVAL;
+    bool new = c->a[1];
     struct kaction copy;
-    if (new) copy = *new;
-    if (old) *old = host.app[sig];
-    if (!new) return 0;
+    if (c->a[3] != 8) return -EINVAL;
+    if (new && !copy_in(&copy, (uint64_t)c->a[1], sizeof copy)) return -EFAULT;
+    if (sig < 1 || sig >= NSIGNALS || (new && (sig == SIGKILL || sig == SIGSTOP))) return -EINVAL;
+    const struct kaction old = host.app[sig];
+    long r = !c->a[2] || copy_out((uint64_t)c->a[2], &old, sizeof old) ? 0 : -EFAULT; // too late to undo it
+    if (!new) return r;
     if (borrowed()) { // a child before exec: only what exec inherits matters, and host.app is the parent's
         if (copy.handler <= 1 && sig != SIGSYS && sig != SIG_PARK) kernel_action((int)sig, copy.handler, 0);
-        return 0;
+        return r;
     }
     host.app[sig] = copy;
     host.app[sig].mask &= ~(KBIT(SIGKILL) | KBIT(SIGSTOP));
     install_app_action((int)sig);
-    return 0;
+    return r;
 }
+
+// Whether nothing can be there. The mask is changed too often for a copy by the kernel.
+static bool nowhere(const void *p) { return (uint64_t)p < 4096 || (uint64_t)p >= 1ull << 47; }
 
 long sys_rt_sigprocmask(struct call *c) {
     const kmask *set = (const kmask *)c->a[1];
     kmask *old = (kmask *)c->a[2];
     if (c->a[3] != 8) return -EINVAL;
+    if ((set && nowhere(set)) || (old && nowhere(old))) return -EFAULT;
     kmask now = uc_mask(c->uc) | c->t->hidden_mask, want = now;
     if (set) {
         kmask s = *set & ~(KBIT(SIGKILL) | KBIT(SIGSTOP));
@@ -430,15 +434,14 @@ long sys_rt_sigprocmask(struct call *c) {
 }
 
 long sys_sigaltstack(struct call *c) {
-    const stack_t *new = (const stack_t *)c->a[0];
-    stack_t *old = (stack_t *)c->a[1];
     struct thread *t = c->t;
+    stack_t s;
+    if (c->a[0] && !copy_in(&s, (uint64_t)c->a[0], sizeof s)) return -EFAULT;
     bool on = signal_on_altstack(t, (uint64_t)c->uc->uc_mcontext.gregs[REG_RSP]);
     stack_t now = t->app_altstack;
     if (!now.ss_size) now.ss_flags = SS_DISABLE;
     if (on) now.ss_flags |= SS_ONSTACK;
-    if (new) {
-        stack_t s = *new;
+    if (c->a[0]) {
         if (on) return -EPERM;
         if (s.ss_flags & SS_DISABLE)
             memset(&s, 0, sizeof s);
@@ -446,8 +449,7 @@ long sys_sigaltstack(struct call *c) {
             return -ENOMEM;
         t->app_altstack = s;
     }
-    if (old) *old = now;
-    return 0;
+    return !c->a[1] || copy_out((uint64_t)c->a[1], &now, sizeof now) ? 0 : -EFAULT;
 }
 
 long sys_rt_sigsuspend(struct call *c) {

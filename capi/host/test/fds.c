@@ -18,6 +18,8 @@ long blocking(struct call *c, long nr, const long a[6]) {
     return raw6(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 long sys_by_tid(struct call *c) { return RAW4(c->nr, c->a[0], c->a[1], c->a[2], c->a[3]); }
+bool copy_in(void *to, uint64_t from, size_t bytes) { return memcpy(to, (const void *)from, bytes); }
+bool copy_out(uint64_t to, const void *from, size_t bytes) { return memcpy((void *)to, from, bytes); }
 bool copy_string(char *to, size_t bytes, uint64_t from) {
     return snprintf(to, bytes, "%s", (const char *)from) < (int)bytes;
 }

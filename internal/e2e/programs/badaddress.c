@@ -4,12 +4,15 @@
 // refuses it. Prints a line for each.
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
@@ -56,6 +59,23 @@ int main(void) {
     TRY(SYS_rt_sigtimedwait, &mask, 0L, bad, 8L);
     TRY(SYS_rt_sigsuspend, bad, 8L);
     TRY(SYS_clock_gettime, CLOCK_MONOTONIC, bad);
+    TRY(SYS_rt_sigaction, SIGUSR1, -1L, 0L, 8L);
+    TRY(SYS_rt_sigaction, SIGUSR1, end, 0L, 8L);
+    TRY(SYS_rt_sigaction, SIGUSR1, 0L, end, 8L);
+    TRY(SYS_rt_sigaction, SIGKILL, 0L, bad, 8L);
+    TRY(SYS_rt_sigaction, 99L, bad, 0L, 8L);
+    TRY(SYS_rt_sigprocmask, SIG_BLOCK, -1L, 0L, 8L);
+    TRY(SYS_rt_sigprocmask, SIG_BLOCK, 0L, bad, 8L);
+    TRY(SYS_sigaltstack, end, 0L);
+    TRY(SYS_sigaltstack, 0L, -1L);
+    TRY(SYS_pipe, end + 4);
+    TRY(SYS_pipe2, -1L, 0L);
+    TRY(SYS_socketpair, AF_UNIX, SOCK_STREAM, 0L, bad);
+    TRY(SYS_semop, 0L, bad, 1L);
+    TRY(SYS_semtimedop, 0L, end, 1L, bad);
+    TRY(SYS_openat, 99L, "here", O_RDONLY);
+    TRY(SYS_openat, 99L, "/dev/null/there", O_RDONLY);
+    say("next descriptor", dup(0));
     // Where the time that is left cannot be written, that is no error.
     readable = mmap(NULL, (size_t)page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     left = (struct timeval *)readable;
