@@ -358,7 +358,11 @@ static long settle_from(struct call *c, long high, int min) {
 
 static long settle(struct call *c, long high) { return settle_from(c, high, 0); }
 
-static bool is_used(struct call *c, long fd) { return fd >= 0 && fd < fd_fence && fds_of(c->t)->used[fd]; }
+// Of an argument that is an int: what the register has above it means nothing.
+static bool is_used(struct call *c, long argument) {
+    int fd = (int)argument;
+    return fd >= 0 && fd < fd_fence && fds_of(c->t)->used[fd];
+}
 
 static long release_fd(struct call *c, int fd) {
     struct fd_table *f = fds_of(c->t);
@@ -498,8 +502,8 @@ long sys_recvmmsg(struct call *c) {
 }
 
 long sys_close(struct call *c) {
-    if (c->a[0] < 0 || c->a[0] >= fd_fence) return -EBADF;
-    return release_fd(c, (int)c->a[0]);
+    int fd = (int)c->a[0];
+    return fd < 0 || fd >= fd_fence ? -EBADF : release_fd(c, fd);
 }
 
 long sys_close_range(struct call *c) {
@@ -520,10 +524,10 @@ long sys_dup(struct call *c) {
     return settle(c, RAW3(SYS_fcntl, c->a[0], F_DUPFD, fd_fence));
 }
 
-static long dup_to(struct call *c, long from, long to, long flags) {
-    if (!is_used(c, from) || to < 0 || to >= (long)fds_of(c->t)->limit.rlim_cur) return -EBADF;
+static long dup_to(struct call *c, int from, int to, int flags) {
+    if (!is_used(c, from) || to < 0 || to >= (int)fds_of(c->t)->limit.rlim_cur) return -EBADF;
     lock();
-    if (fds_of(c->t) == &table && table.used[to]) closed_note((int)to);
+    if (fds_of(c->t) == &table && table.used[to]) closed_note(to);
     long r = RAW3(SYS_dup3, from, to, flags);
     if (r >= 0) fds_of(c->t)->used[to] = true;
     unlock();
@@ -532,19 +536,22 @@ static long dup_to(struct call *c, long from, long to, long flags) {
 }
 
 long sys_dup2(struct call *c) {
-    if (c->a[0] == c->a[1]) return is_used(c, c->a[0]) ? c->a[0] : -EBADF;
-    return dup_to(c, c->a[0], c->a[1], 0);
+    int from = (int)c->a[0], to = (int)c->a[1];
+    if (from == to) return is_used(c, from) ? from : -EBADF;
+    return dup_to(c, from, to, 0);
 }
 
 long sys_dup3(struct call *c) {
-    if (c->a[0] == c->a[1] || c->a[2] & ~(long)O_CLOEXEC) return -EINVAL;
-    return dup_to(c, c->a[0], c->a[1], c->a[2]);
+    int from = (int)c->a[0], to = (int)c->a[1], flags = (int)c->a[2];
+    if (from == to || flags & ~O_CLOEXEC) return -EINVAL;
+    return dup_to(c, from, to, flags);
 }
 
 long sys_fcntl(struct call *c) {
     if (!is_used(c, c->a[0])) return -EBADF;
-    if (c->a[1] != F_DUPFD && c->a[1] != F_DUPFD_CLOEXEC) return blocking(c, SYS_fcntl, c->a);
-    if (c->a[2] < 0 || c->a[2] >= (long)fds_of(c->t)->limit.rlim_cur) return -EINVAL;
+    if ((unsigned)c->a[1] != F_DUPFD && (unsigned)c->a[1] != F_DUPFD_CLOEXEC)
+        return blocking(c, SYS_fcntl, c->a);
+    if ((int)c->a[2] < 0 || (int)c->a[2] >= (int)fds_of(c->t)->limit.rlim_cur) return -EINVAL;
     return settle_from(c, RAW3(SYS_fcntl, c->a[0], c->a[1], fd_fence), (int)c->a[2]);
 }
 
@@ -556,7 +563,7 @@ long sys_on_fd(struct call *c) {
 
 // select passes over a placeholder.  True: all descriptors that these sets name are the application's.
 bool fds_select(struct call *c) {
-    long n = c->a[0] < 0 ? 0 : c->a[0];
+    int n = (int)c->a[0]; // the kernel refuses one below 0
     for (int set = 1; set <= 3; set++)
         for (long at = 0; c->a[set] != 0 && at < n; at += 64) {
             uint64_t word;

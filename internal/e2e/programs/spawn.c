@@ -153,6 +153,11 @@ static void numbers(void) {
     printf("memfd_secret gives the next number, or none: %d\n",
            made == next || (made < 0 && unused == ENOSYS));
     if (made >= 0) printf("closed: %d\n", close(made));
+    const long above = 7l << 32; // what a register has above an int means nothing
+    long copy = syscall(SYS_dup, above | 0);
+    printf("of an int: %d %d", copy == next, (int)syscall(SYS_dup2, above | 0, copy) == copy);
+    printf(" %d", (int)syscall(SYS_fcntl, above | copy, above | F_GETFD));
+    printf(" %d %d\n", (int)syscall(SYS_close, above | copy), (int)syscall(SYS_close, above | copy));
     printf("dup3 with wrong flags: %d", dup3(900, 5, -1));
     printf(" (%s)\n", strerror(errno));
 }
