@@ -121,6 +121,7 @@ bool signal_on_altstack(const struct thread *t, uint64_t sp) {
 // Makes the sender's process id the one that the application knows: glibc's pthread_cancel compares that id
 // with the process's own.
 void signal_virtual(siginfo_t *si) {
+    signal_unmark(si);
     if (si->si_code <= 0 && si->si_code != SI_TIMER && si->si_code != SI_SIGIO)
         si->si_pid = to_virtual(si->si_pid);
 }
@@ -330,8 +331,15 @@ __attribute__((noinline)) static void lower_signal(struct thread *t, siginfo_t *
         signal_process(si);
         return;
     }
-    struct thread *to = host.threads;
-    if (to) RAW4(SYS_rt_tgsigqueueinfo, host.pid, to->tid, sig, si);
+    // The kernel tries the main thread first, too.
+    const struct thread *to = host.threads;
+    for (const struct thread *o = to; o; o = o->next)
+        if (o->tid == host.pid) to = o;
+    if (!to) return;
+    if (si->si_code >= 0)
+        signal_urgent(to->tid, si);
+    else
+        RAW4(SYS_rt_tgsigqueueinfo, host.pid, to->tid, sig, si);
 }
 
 static void on_signal(int sig, siginfo_t *si, void *v) {
@@ -443,6 +451,8 @@ long sys_sigaltstack(struct call *c) {
     if (on) now.ss_flags |= SS_ONSTACK;
     if (c->a[0]) {
         if (on) return -EPERM;
+        unsigned mode = (unsigned)s.ss_flags & ~(1u << 31) /* SS_AUTODISARM */;
+        if (mode != 0 && mode != SS_DISABLE && mode != SS_ONSTACK) return -EINVAL;
         if (s.ss_flags & SS_DISABLE)
             memset(&s, 0, sizeof s);
         else if (s.ss_size < 2048)

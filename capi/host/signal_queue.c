@@ -80,6 +80,27 @@ void signal_process(const siginfo_t *si) {
     if (RAW3(SYS_rt_sigqueueinfo, host.pid, si->si_signo, si) < 0) RAW2(SYS_kill, host.pid, si->si_signo);
 }
 
+// A SIGURG of the application's own, for a thread of this process. Go preempts goroutines with such signals, by tgkill; a program
+// that is written in Go does the same, and neither may take the other's. So the application's has a mark, and with it the
+// code that it had, which no thread but the main one may send as it is.
+#define URGENT 0x636b70746f726700ull
+
+long signal_urgent(pid_t tid, const siginfo_t *si) {
+    siginfo_t marked = *si;
+    marked.si_code = SI_QUEUE;
+    marked.si_value.sival_ptr = (void *)(URGENT | (uint8_t)si->si_code);
+    return RAW4(SYS_rt_tgsigqueueinfo, host.pid, tid, SIGURG, &marked);
+}
+
+// As it was sent, for the application; until then, in an image too, it has its mark.
+void signal_unmark(siginfo_t *si) {
+    uint64_t value = (uint64_t)si->si_value.sival_ptr;
+    if (si->si_signo != SIGURG || si->si_code != SI_QUEUE || (value & ~0xffull) != URGENT) return;
+    uint8_t code = (uint8_t)value;
+    si->si_code = code == (uint8_t)SI_TKILL ? SI_TKILL : code; // or SI_USER, SI_KERNEL
+    si->si_value.sival_ptr = NULL;
+}
+
 void signals_requeue(struct thread *t) {
     for (uint32_t i = 0; i < t->kept.count; i++) {
         siginfo_t *si = &t->kept.at[i].info;

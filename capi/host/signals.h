@@ -86,6 +86,8 @@ void signals_collect(struct thread *t, bool shared);                      // all
 void signals_collect_shared(struct thread *t); // for a stopped t, by another thread
 void signals_requeue(struct thread *t);
 void signal_process(const siginfo_t *si); // all signals blocked
+long signal_urgent(pid_t tid, const siginfo_t *si);
+void signal_unmark(siginfo_t *si);
 
 // ---- hush.c: threads of the lower half do not hear the application's signals --------------------
 void hush_all(void);                    // Go's threads, once SIGURG is wrapped

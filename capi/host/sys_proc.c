@@ -207,16 +207,34 @@ long sys_setpgid(struct call *c) {
 
 static pid_t real_target(pid_t pid) { return pid < -1 ? -to_real(-pid) : to_real(pid); }
 
+// A SIGURG of the application's to a thread of its own; -ESRCH: there is no such thread.
+static long own_urgent(pid_t tid, int code) {
+    siginfo_t si = {.si_signo = SIGURG, .si_code = code};
+    si.si_pid = host.pid;
+    si.si_uid = (uid_t)RAW0(SYS_getuid);
+    return borrowed() ? -ESRCH : signal_urgent(tid, &si);
+}
+
 long sys_kill(struct call *c) {
+    pid_t to = real_target((pid_t)c->a[0]);
+    // Of the process, a thread of Go would take it first, and pass it on later.
+    bool open = !(uc_mask(c->uc) & KBIT(SIGURG));
+    if ((int)c->a[1] == SIGURG && to == host.pid && own_urgent(open ? c->t->tid : to, SI_USER) == 0) return 0;
     // All signals are blocked here: a signal to this process arrives when the upper context is back.
-    return RAW2(SYS_kill, real_target((pid_t)c->a[0]), c->a[1]);
+    return RAW2(SYS_kill, to, c->a[1]);
 }
 
 long sys_tgkill(struct call *c) {
-    return RAW3(SYS_tgkill, to_real((pid_t)c->a[0]), real_tid((pid_t)c->a[1]), c->a[2]);
+    pid_t pid = to_real((pid_t)c->a[0]), tid = real_tid((pid_t)c->a[1]);
+    if ((int)c->a[2] == SIGURG && pid == host.pid && tid > 0 && own_urgent(tid, SI_TKILL) == 0) return 0;
+    return RAW3(SYS_tgkill, pid, tid, c->a[2]);
 }
 
-long sys_tkill(struct call *c) { return RAW2(SYS_tkill, real_tid((pid_t)c->a[0]), c->a[1]); }
+long sys_tkill(struct call *c) {
+    pid_t tid = real_tid((pid_t)c->a[0]);
+    if ((int)c->a[1] == SIGURG && tid > 0 && own_urgent(tid, SI_TKILL) == 0) return 0;
+    return RAW2(SYS_tkill, tid, c->a[1]);
+}
 
 long sys_sigqueueinfo(struct call *c) {
     if (c->nr == SYS_rt_sigqueueinfo) return RAW3(c->nr, to_real((pid_t)c->a[0]), c->a[1], c->a[2]);

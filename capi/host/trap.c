@@ -175,7 +175,9 @@ static const char *arm_seccomp(void) {
     for (unsigned i = first; i < last; i++)
         if (code[i].code == (BPF_JMP | BPF_JA)) code[i].k = begins[code[i].k] - i - 1;
     for (unsigned i = 0; i < npending; i++) code[pending[i]].jt = (uint8_t)(length - pending[i] - 1);
+    // From the arena, or from a program that is linked at a fixed low address and makes calls itself, as those in Go do.
     emit(LOAD(FIELD(instruction_pointer) + 4));
+    emit(JEQ(0, 3, 0));
     emit(JGE((uint32_t)(ARENA >> 32), 0, 1));
     emit(JGE((uint32_t)(ARENA_END >> 32), 0, 1));
     emit(RET(SECCOMP_RET_ALLOW));

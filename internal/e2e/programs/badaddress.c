@@ -68,6 +68,8 @@ int main(void) {
     TRY(SYS_rt_sigprocmask, SIG_BLOCK, 0L, bad, 8L);
     TRY(SYS_sigaltstack, end, 0L);
     TRY(SYS_sigaltstack, 0L, -1L);
+    stack_t wrong = {.ss_sp = end, .ss_size = 9000, .ss_flags = 99};
+    TRY(SYS_sigaltstack, &wrong, 0L);
     TRY(SYS_pipe, end + 4);
     TRY(SYS_pipe2, -1L, 0L);
     TRY(SYS_socketpair, AF_UNIX, SOCK_STREAM, 0L, bad);

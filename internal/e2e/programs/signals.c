@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Signals to self and between threads: SA_SIGINFO with values, SA_RESTART and without, masks,
-// pending signals, also blocked by all, sigsuspend, sigwait, sigtimedwait, interval timers, nested handlers.
+// pending signals, also blocked by all, SIGURG, sigsuspend, sigwait, sigtimedwait, interval timers, nested handlers.
 // usage: signals ROUNDS
 #define _GNU_SOURCE
 #include <errno.h>
@@ -33,6 +33,41 @@ static void on_nested(int sig) {
     usr2++;
     if (depth < 4) raise(sig); // SA_NODEFER: enters again at once
     depth--;
+}
+
+// The runtime of Go in ckptrun uses the same signal.
+static volatile sig_atomic_t urgent, urgent_codes;
+
+static void on_urgent(int sig, siginfo_t *info, void *context) {
+    (void)sig, (void)context;
+    urgent++;
+    urgent_codes += info->si_code == SI_USER || info->si_code == SI_TKILL;
+    if (info->si_pid != self || info->si_value.sival_ptr != NULL) wrong_sender++;
+}
+
+// Blocked, it stays pending, whether it is for the process or for the thread; the waiter blocks it as well.
+static int urgent_kept(void) {
+    sigset_t block, old, pending;
+    int kept = 1;
+    sigemptyset(&block);
+    sigaddset(&block, SIGURG);
+    sigprocmask(SIG_BLOCK, &block, &old);
+    for (int of_thread = 0; of_thread < 2; of_thread++) {
+        int before = urgent;
+        if (of_thread)
+            raise(SIGURG);
+        else
+            kill(self, SIGURG);
+        // Another thread of the process may have to pass it on.
+        for (int i = 0; i < 10000; i++, usleep(100))
+            if (sigpending(&pending) != 0 || sigismember(&pending, SIGURG)) break;
+        kept &= sigismember(&pending, SIGURG) == 1 && urgent == before;
+        sigprocmask(SIG_SETMASK, &old, NULL);
+        kept &= urgent == before + 1;
+        sigprocmask(SIG_BLOCK, &block, NULL);
+    }
+    sigprocmask(SIG_SETMASK, &old, NULL);
+    return kept;
 }
 
 static void on_alarm(int sig) {
@@ -161,6 +196,8 @@ int main(int argc, char **argv) {
     sigaction(SIGUSR1, &a, NULL);
     handle(SIGUSR2, on_nested, SA_NODEFER);
     handle(SIGALRM, on_alarm, SA_RESTART);
+    a.sa_sigaction = on_urgent;
+    sigaction(SIGURG, &a, NULL);
 
     // The waiter blocks everything, so that signals to the process come to this thread.
     sigset_t all, waited;
@@ -177,7 +214,7 @@ int main(int argc, char **argv) {
 
     struct itimerval every = {{0, 5000}, {0, 5000}};
     setitimer(ITIMER_REAL, &every, NULL);
-    int pending_ok = 0, suspended = 0, timed = 0, kept = 0;
+    int urgents = 0, pending_ok = 0, suspended = 0, timed = 0, kept = 0;
     for (int i = 0; i < rounds; i++) {
         sigqueue(self, SIGUSR1, (union sigval){.sival_int = i});
         raise(SIGUSR2);
@@ -198,6 +235,8 @@ int main(int argc, char **argv) {
         }
         suspended += usr1 == before + 1;
         sigprocmask(SIG_SETMASK, &old, NULL);
+
+        urgents += urgent_kept();
 
         sigqueue(self, SIGRTMIN + 2, (union sigval){.sival_int = i});
 
@@ -223,6 +262,7 @@ int main(int argc, char **argv) {
     printf("values %016lx received %d wrong sender %d\n", (unsigned long)values, (int)usr1, wrong_sender);
     printf("nested %d deepest %d pending %d suspended %d timed %d kept %d waited %ld\n", (int)usr2,
            (int)deepest, pending_ok, suspended, timed, kept, sum);
+    printf("urgent %d kept %d of a code that is right %d\n", (int)urgent, urgents, (int)urgent_codes);
     printf("pid %s\n", self == getpid() ? "same" : "changed");
     return 0;
 }
