@@ -77,6 +77,7 @@ static void undo_note(int id, const struct sembuf *ops, unsigned n, bool done, i
     for (unsigned i = 0; i < n; i++) {
         if (!(ops[i].sem_flg & SEM_UNDO)) continue;
         struct sem_mark *m = mark_of(id, ops[i].sem_num, false);
+        if (!m) continue; // undo_room has made it
         m->waiting--;
         if (!done) continue;
         if (!m->adjust) m->from = from;

@@ -16,7 +16,7 @@ func TestProgramInGo(t *testing.T) {
 	for _, mode := range []string{"exe", "pie"} {
 		t.Run(mode, func(t *testing.T) {
 			program := filepath.Join(t.TempDir(), "preempted")
-			compile := exec.Command("go", "build", "-buildmode="+mode, "-o", program, "./programs/preempted")
+			compile := exec.Command("go", "build", "-buildmode="+mode, "-o", program, "./testdata/preempted")
 			compile.Env = append(compile.Environ(), "CGO_ENABLED=1")
 			if said, err := compile.CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, said)
