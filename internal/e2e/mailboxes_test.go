@@ -78,37 +78,14 @@ func TestMailboxes(t *testing.T) {
 	}
 }
 
-// On another node they get other ids, of which the program knows nothing.
 func TestMailboxesElsewhere(t *testing.T) {
 	w, _ := passing(t, 1)
-	inNamespace(t, w)
-	must(t, w.Start("shell", options()...))
-	goes(t, w)
-	saveTogether(t, w, "continue")
-	for i := range 3 {
-		lifeAfter(t, w, i == 1)
-	}
-	goodEnd(t, w)
+	elsewhere(t, w)
 }
 
-// What was shared on one node is not continued on several.
 func TestMailboxesTwoNodes(t *testing.T) {
 	w, _ := passing(t, 2)
-	must(t, w.Start("shell", options()...))
-	goes(t, w)
-	saveTogether(t, w, "kill")
-	_, err := w.Wait(togetherLimit)
-	must(t, err)
-	inNamespace(t, w)
-	must(t, w.Restart("shell", options()...))
-	_, err = w.Wait(togetherLimit)
-	must(t, err)
-	if said := w.Said(); !strings.Contains(said, "was shared by ranks [0 1] on one node, but ranks 0 and 1, both on host ") {
-		t.Errorf("it says %q", said)
-	}
-	w.CkptRun = built.CkptRun()
-	must(t, w.Restart("shell", options()...))
-	goodEnd(t, w)
+	onTwoNodes(t, w)
 }
 
 // A set that a process outside the job uses, too, is refused as long as that is so.

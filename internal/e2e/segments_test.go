@@ -109,9 +109,9 @@ func inNamespace(t *testing.T, w *Whole) {
 	must(t, os.WriteFile(w.CkptRun, []byte("#!/bin/sh\nexec unshare --ipc "+built.CkptRun()+" \"$@\"\n"), 0o755))
 }
 
-// On another node segments get other ids, of which the program knows nothing.
-func TestSegmentsElsewhere(t *testing.T) {
-	w, _ := sharing(t, 1, 50)
+// elsewhere has a job saved and continued where objects get other ids, of which the program knows nothing.
+func elsewhere(t *testing.T, w *Whole) {
+	t.Helper()
 	inNamespace(t, w)
 	must(t, w.Start("shell", options()...))
 	goes(t, w)
@@ -122,9 +122,9 @@ func TestSegmentsElsewhere(t *testing.T) {
 	goodEnd(t, w)
 }
 
-// What was shared on one node is not continued on several.
-func TestSegmentsTwoNodes(t *testing.T) {
-	w, key := sharing(t, 2, 50)
+// onTwoNodes has a job of two processes saved on one node, where it is continued, after it was not on two.
+func onTwoNodes(t *testing.T, w *Whole) {
+	t.Helper()
 	must(t, w.Start("shell", options()...))
 	goes(t, w)
 	saveTogether(t, w, "kill")
@@ -141,6 +141,17 @@ func TestSegmentsTwoNodes(t *testing.T) {
 	w.CkptRun = built.CkptRun()
 	must(t, w.Restart("shell", options()...))
 	goodEnd(t, w)
+}
+
+func TestSegmentsElsewhere(t *testing.T) {
+	w, _ := sharing(t, 1, 50)
+	elsewhere(t, w)
+}
+
+// What was shared on one node is not continued on several.
+func TestSegmentsTwoNodes(t *testing.T) {
+	w, key := sharing(t, 2, 50)
+	onTwoNodes(t, w)
 	if _, err := unix.SysvShmGet(key, 0, 0); err == nil {
 		t.Errorf("the segment is left")
 	}
