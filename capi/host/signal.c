@@ -306,8 +306,9 @@ __attribute__((noinline)) static void upper_signal(struct thread *t, siginfo_t *
 __attribute__((noinline)) static void lower_signal(struct thread *t, siginfo_t *si, ucontext_t *uc) {
     int sig = si->si_signo;
     bool fault = is_fault(sig) && si->si_code > 0;
-    bool internal =
-        fault || sig == SIGPIPE || (sig == SIGURG && si->si_code == SI_TKILL && si->si_pid == host.pid);
+    // A write that fails sends it as kill would, and from this process; from another one it is the application's.
+    bool broken = sig == SIGPIPE && si->si_pid == host.pid;
+    bool internal = fault || broken || (sig == SIGURG && si->si_code == SI_TKILL && si->si_pid == host.pid);
     if (internal && has_lower(sig)) {
         ((void (*)(int, siginfo_t *, void *))host.lower[sig].handler)(sig, si, uc);
         return;
@@ -316,7 +317,7 @@ __attribute__((noinline)) static void lower_signal(struct thread *t, siginfo_t *
         kernel_action(sig, DFL, 0);
         return;
     }
-    if (sig == SIGPIPE) return;
+    if (broken) return;
     if (t) {
         queue(t, si);
         uint64_t ip = (uint64_t)uc->uc_mcontext.gregs[REG_RIP];

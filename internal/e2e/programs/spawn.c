@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -145,6 +146,28 @@ static void clone_with_stack(void) {
     free(stack);
 }
 
+static void wakes(int sig) { (void)sig; }
+
+// A child that waits hears what others send it, also what a write to a broken pipe would.
+static void wake_child(void) {
+    int ready[2], status;
+    char c;
+    if (pipe(ready) != 0) abort();
+    pid_t pid = fork();
+    if (pid == 0) {
+        signal(SIGPIPE, wakes);
+        if (write(ready[1], "", 1) != 1) _exit(1);
+        pause();
+        _exit(3);
+    }
+    if (read(ready[0], &c, 1) != 1) abort();
+    // Sent again, as it may come before the child waits.
+    do kill(pid, SIGPIPE);
+    while (usleep(10000), waitpid(pid, &status, WNOHANG) == 0);
+    close(ready[0]), close(ready[1]);
+    show("child that was sent SIGPIPE", status);
+}
+
 // Numbers of descriptors are what the kernel would give, and wrong flags are told before wrong numbers.
 static void numbers(void) {
     int next = dup(0);
@@ -179,6 +202,7 @@ int main(int argc, char **argv) {
         vfork_exec();
         clone_with_stack();
         numbers();
+        wake_child();
         int p[2];
         if (pipe(p) != 0) abort();
         pid_t child = fork();
