@@ -5,11 +5,9 @@
 #ifndef EMBED_LOCK_H
 #define EMBED_LOCK_H
 
-#include <sched.h>
+#include "ckpt/private/mutex.h"
 
-static inline void embed_lock(unsigned *lock) {
-    while (__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE) != 0) sched_yield();
-}
-static inline void embed_unlock(unsigned *lock) { __atomic_store_n(lock, 0, __ATOMIC_RELEASE); }
+static inline void embed_lock(unsigned *lock) { ckpt_mutex_take(lock); }
+static inline void embed_unlock(unsigned *lock) { ckpt_mutex_give(lock); }
 
 #endif

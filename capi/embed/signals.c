@@ -2,19 +2,17 @@
 //
 // signals.c: signals wait in the core until the runtime looks (ckpt_poll).  Then they are taken into the runtime's
 // memory, which is saved, and their handlers are called.
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "embed/embed.h"
 #include "embed/functions.h"
+#include "embed/lock.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
-static void lock(struct embed_signals *s) {
-    while (__atomic_exchange_n(&s->lock, 1, __ATOMIC_ACQUIRE)) sched_yield();
-}
-static void unlock(struct embed_signals *s) { __atomic_store_n(&s->lock, 0, __ATOMIC_RELEASE); }
+static void lock(struct embed_signals *s) { embed_lock(&s->lock); }
+static void unlock(struct embed_signals *s) { embed_unlock(&s->lock); }
 
 static bool handled(struct embed_job *job, unsigned kind, struct embed_handler *out) {
     struct embed_signals *s = &job->signals;
@@ -73,7 +71,7 @@ void embed_signals_take(struct embed_job *job) {
         put(&job->signals, one);
     }
     for (struct embed_signal *one; (one = get(job, 0, true)) != NULL; free(one)) {
-        struct embed_handler h;
+        struct embed_handler h = {0};
         if (handled(job, one->kind, &h)) h.f(h.ctx, one->from, one->bytes, one->n);
     }
 }

@@ -25,7 +25,7 @@ struct embed_signal {
 
 // Signals in the order in which they came.  lock is held for moments, never over a callback.
 struct embed_signals {
-    int lock;
+    unsigned lock;
     struct embed_handler *handlers;
     struct embed_signal *first, **last;
 };

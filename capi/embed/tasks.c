@@ -8,6 +8,7 @@
 //
 // Nobody misses the end of a meeting: the generation is read before a task's arrival is seen by others, and the
 // runtime remembers an unpark that comes before the park.
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -49,13 +49,15 @@
 #include "machine.h"
 #include "signals.h"
 
+#include "ckpt/private/mutex.h"
+
 // The process: one, in host.
 struct host {
     struct host_go go;
 
     // Threads, and stopping them (thread.c).
     struct thread *threads;     // live upper threads
-    volatile int lock;          // guards threads, arena, fds; taken with all signals blocked
+    uint32_t lock;              // guards threads, arena, fds; taken with all signals blocked
     volatile uint32_t park_gen; // even: threads run; odd: they stay parked
     volatile uint32_t collect;  // round of collecting pending signals
     volatile uint32_t bell;     // futex: grows whenever park_gen or collect did
@@ -109,10 +111,8 @@ extern struct host host;
 
 // Locks are taken by code that runs with all signals blocked, so a holder is never interrupted by
 // somebody who wants the same lock.
-static inline void lock(void) {
-    while (__atomic_exchange_n(&host.lock, 1, __ATOMIC_ACQUIRE)) RAW0(SYS_sched_yield);
-}
-static inline void unlock(void) { __atomic_store_n(&host.lock, 0, __ATOMIC_RELEASE); }
+static inline void lock(void) { ckpt_mutex_take(&host.lock); }
+static inline void unlock(void) { ckpt_mutex_give(&host.lock); }
 
 // This code runs in a vfork child, which borrows the memory of the process host.pid.
 static inline bool borrowed(void) { return RAW0(SYS_getpid) != host.pid; }

@@ -50,9 +50,9 @@ static void unmap(void *p, size_t bytes) {
 }
 
 static const struct verbs_back *load(void) {
-    static volatile int busy; // programs may ask on several threads
+    static uint32_t busy; // programs may ask on several threads
     static bool tried;
-    while (__atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE)) RAW0(SYS_sched_yield);
+    ckpt_mutex_take(&busy);
     if (!tried) {
         static struct verbs_host ours = {.version = VERBS_BACK_VERSION, .map = map, .unmap = unmap};
         char path[4200];
@@ -77,7 +77,7 @@ static const struct verbs_back *load(void) {
         if (loaded) signals_wrap_lower();
         if (!loaded) host.go.verbs_say(failure);
     }
-    __atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
+    ckpt_mutex_give(&busy);
     return loaded;
 }
 

@@ -277,6 +277,15 @@ func (c *capturer) describeAnonymous(g *group, file *File, info *fdinfo) (bool, 
 				hintIgnore("remove the watches before the checkpoint", fd))
 			return false, nil
 		}
+		// Events outlive their watches: a program that has removed a directory still reads of it, or would wait for that.
+		unread, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
+		if err != nil {
+			return false, fmt.Errorf("events of the inotify queue %d: %w", fd, err)
+		}
+		if unread > 0 {
+			c.obstacle(fd, file.Path, "an inotify queue with events that nobody has read", hintIgnore("read them before the checkpoint", fd))
+			return false, nil
+		}
 		file.Kind = KindInotify
 	default:
 		c.obstacle(fd, file.Path, "a kernel object that cannot be saved", hintIgnore("close it before the checkpoint", fd))

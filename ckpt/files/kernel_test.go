@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -165,6 +166,35 @@ func TestKernelObjects(t *testing.T) {
 	if read(t, maps, 16) == "" {
 		t.Error("/proc/self/maps is empty")
 	}
+}
+
+// The events that a queue has of watches that are gone cannot be put into another one.
+func TestInotifyWithEventsIsAnObstacle(t *testing.T) {
+	a := newApp(t)
+	queue := a.add(unix.InotifyInit1(unix.IN_NONBLOCK))
+	expect := func(what string) {
+		t.Helper()
+		_, obstacles, err := Capture(a.fds, a.inherited)
+		if err != nil || len(obstacles) != 1 || obstacles[0].FD != queue || !strings.Contains(obstacles[0].What, what) {
+			t.Errorf("obstacles %v, %v, expected %q", obstacles, err, what)
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "watched")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.InotifyAddWatch(queue, dir, unix.IN_DELETE_SELF); err != nil {
+		t.Fatal(err)
+	}
+	expect("with 1 watches")
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	expect("events that nobody has read")
+	if n, err := unix.Read(queue, make([]byte, 4096)); err != nil || n == 0 {
+		t.Fatal(n, err)
+	}
+	a.mustRestart(a.capture())
 }
 
 func TestPeriodicTimerThatExpiredGoesOn(t *testing.T) {

@@ -47,6 +47,7 @@ var Programs = []Program{
 	{Name: "identity", Argv: []string{"$BIN/identity", "$N"}, Long: 3000, Short: 300},
 	{Name: "robust", Argv: []string{"$BIN/robust", "$N"}, Long: 400, Short: 20},
 	{Name: "settings", Argv: []string{"$BIN/settings", "$N"}, Long: 300, Short: 20},
+	{Name: "realtime", Argv: []string{"$BIN/realtime", "$N"}, Long: 6000, Short: 500, Cycles: 2},
 	{Name: "threadlocal", Argv: []string{"$BIN/threadlocal", "$N"}, Long: 50, Short: 5},
 	{Name: "timers", Argv: []string{"$BIN/timers", "$N"}, Long: 200, Short: 30},
 	{Name: "clocks", Argv: []string{"$BIN/clocks", "$N"}, Long: 300, Short: 30},
@@ -158,7 +159,7 @@ func Build(ctx context.Context, dir string) (*Built, error) {
 		return all
 	}
 	var commands [][]string
-	for _, name := range strings.Fields("sync signals memory recursion jump cancel spawn openfiles threadlocal ending clocks timers interrupted timeouts flood ledger nowait robust settings badaddress streams visitors hidden segments mailboxes calendar") {
+	for _, name := range strings.Fields("sync signals memory recursion jump cancel spawn openfiles threadlocal ending clocks timers interrupted timeouts flood ledger nowait robust settings badaddress realtime streams visitors hidden segments mailboxes calendar") {
 		commands = append(commands, join(c, []string{"-o", name, b.Src + "/" + name + ".c", "-lm"}))
 	}
 	commands = append(commands,

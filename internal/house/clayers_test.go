@@ -76,7 +76,7 @@ var cLayers = []cLayer{
 
 	// What programs see as libibverbs, and what is below it; the objects of the first are described for both.
 	{part: "capi/verbs/front", includes: []string{"capi/verbs/objects.h", "capi/verbs/route.h", "include/ckpt/private"}},
-	{part: "capi/verbs/back", includes: []string{"capi/verbs/back.h", "capi/verbs/objects.h", "capi/verbs/route.h"}},
+	{part: "capi/verbs/back", includes: []string{"capi/verbs/back.h", "capi/verbs/objects.h", "capi/verbs/route.h", "include/ckpt/private"}},
 	// A connection manager above that libibverbs.
 	{part: "capi/verbs/cm"},
 	{part: "capi/verbs/direct/gen", includes: []string{"capi/verbs/direct/answers.h"}},

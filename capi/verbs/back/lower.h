@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ckpt/private/mutex.h"
 #include "verbs/back.h"
 #include "verbs/objects.h"
 
@@ -65,11 +66,8 @@ void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
     for (struct type *member = (struct type *)(list), *member##_next; member; member = member##_next) \
         if (member##_next = (struct type *)member->node.next, 1)
 
-static inline void take(uint32_t *lock) {
-    for (int i = 0; __atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE); i++)
-        if (i > 100) sched_yield();
-}
-static inline void give(uint32_t *lock) { __atomic_store_n(lock, 0, __ATOMIC_RELEASE); }
+static inline void take(uint32_t *lock) { ckpt_mutex_take(lock); }
+static inline void give(uint32_t *lock) { ckpt_mutex_give(lock); }
 
 static inline int error_number(void) { return errno ? errno : EIO; }
 
