@@ -14,6 +14,8 @@ import (
 	"regexp"
 	"slices"
 	"time"
+
+	"github.com/libckpt/libckpt/bench/known"
 )
 
 func main() {
@@ -44,7 +46,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	reasons, err := readReasons(*reasonFile)
+	reasons, err := known.Read(*reasonFile)
 	if err != nil {
 		return err
 	}

@@ -4,44 +4,11 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"path"
 	"slices"
 	"strings"
+
+	"github.com/libckpt/libckpt/bench/known"
 )
-
-// reason says why programs whose name matches do not pass.
-type reason struct{ pattern, why string }
-
-// readReasons reads lines "PROGRAM: why", with wildcards in the first; "#" begins a comment.
-func readReasons(file string) ([]reason, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	var all []reason
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		pattern, why, ok := strings.Cut(line, ": ")
-		if _, err := path.Match(pattern, ""); !ok || err != nil {
-			return nil, fmt.Errorf("%s: %q is not \"PROGRAM: why\"", file, line)
-		}
-		all = append(all, reason{pattern, why})
-	}
-	return all, nil
-}
-
-func why(reasons []reason, program string) string {
-	for _, r := range reasons {
-		if ok, _ := path.Match(r.pattern, program); ok {
-			return r.why
-		}
-	}
-	return ""
-}
 
 // A verdict is what all ways of a program together say.
 type verdict string
@@ -84,7 +51,7 @@ func judge(all []result) (verdict, result) {
 }
 
 // table is the report, in Markdown.
-func table(all map[string][]result, reasons []reason, head string) string {
+func table(all map[string][]result, reasons known.Reasons, head string) string {
 	var b strings.Builder
 	counts := map[verdict]int{}
 	rows := map[verdict][]string{}
@@ -96,7 +63,7 @@ func table(all map[string][]result, reasons []reason, head string) string {
 			passed = append(passed, "`"+name+"`")
 			continue
 		}
-		rows[v] = append(rows[v], fmt.Sprintf("| %s | %s %s | %s | %s |", name, r.Way, r.Outcome, why(reasons, name), strings.ReplaceAll(r.Said, "|", "\\|")))
+		rows[v] = append(rows[v], fmt.Sprintf("| %s | %s %s | %s | %s |", name, r.Way, r.Outcome, reasons.Why(name), strings.ReplaceAll(r.Said, "|", "\\|")))
 	}
 	fmt.Fprintf(&b, "# CRIU's test programs under ckptrun\n\n%s\n\n| programs | what became of them |\n|---|---|\n", head)
 	for _, v := range []verdict{right, kept, wrong, unlauncher, notHere} {

@@ -119,7 +119,8 @@ func (c *capturer) describeUnlinked(g *group, file *File) (bool, error) {
 		index = len(c.table.Contents)
 		c.contents[keyOf(&g.st)] = index
 		c.table.Contents = append(c.table.Contents, Content{
-			Name: Path(name), Mode: g.st.Mode & 0o7777, Size: g.st.Size, Seals: seals, Extents: extents, Dev: g.st.Dev, Ino: g.st.Ino,
+			Name: Path(name), Mode: g.st.Mode & 0o7777, UID: g.st.Uid, GID: g.st.Gid, Changed: g.st.Mtim.Nano(),
+			Size: g.st.Size, Seals: seals, Extents: extents, Dev: g.st.Dev, Ino: g.st.Ino,
 		})
 	}
 	file.Content, file.Path = &index, Path(name)

@@ -5,6 +5,7 @@ package files
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -340,6 +341,41 @@ func TestUnlinkedFile(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(filepath.Dir(path)); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// TestUnlinkedAttributes: what fstat tells of a file without a name is as it was.
+func TestUnlinkedAttributes(t *testing.T) {
+	a := newApp(t)
+	path := filepath.Join(t.TempDir(), "scratch")
+	fd := a.open(path, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL)
+	write(t, fd, "content")
+	if os.Getuid() == 0 {
+		if err := unix.Fchown(fd, 12, 34); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Fchmod(fd, 0o6604); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(path, time.Time{}, time.Unix(123456, 789)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	what := func() string {
+		t.Helper()
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("mode %o, owner %d:%d, changed %v, %d bytes", st.Mode, st.Uid, st.Gid, st.Mtim, st.Size)
+	}
+	before := what()
+	a.mustRestart(a.capture())
+	if now := what(); now != before {
+		t.Errorf("%s, expected %s", now, before)
 	}
 }
 

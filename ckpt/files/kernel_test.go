@@ -291,6 +291,32 @@ func TestMemfd(t *testing.T) {
 	}
 }
 
+// A program in memory can be executed while its descriptor is open for writing, as memfd_create made it; after a restart, too.
+func TestMemfdIsExecuted(t *testing.T) {
+	a := newApp(t)
+	fd := a.add(unix.MemfdCreate("program", 0))
+	write(t, fd, "#!/bin/sh\nexit 7\n")
+	a.dup(fd)
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, unix.O_APPEND); err != nil {
+		t.Fatal(err)
+	}
+	run := func() {
+		t.Helper()
+		err := exec.Command(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd)).Run()
+		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 7 {
+			t.Errorf("%v, expected exit status 7", err)
+		}
+	}
+	run()
+	a.mustRestart(a.capture())
+	run()
+	if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0); err != nil || flags&unix.O_APPEND == 0 {
+		t.Errorf("flags %#x, %v", flags, err)
+	}
+	write(t, fd, "exit 8\n")
+	run()
+}
+
 // TestMappedIsUsed: a descriptor of a file that is mapped, and so made by somebody else, is one of that file.
 func TestMappedIsUsed(t *testing.T) {
 	a := newApp(t)

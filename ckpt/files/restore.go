@@ -156,12 +156,19 @@ func (r *restorer) makeContent(index int) error {
 	if err := c.write(fd); err != nil {
 		return err
 	}
+	first := memory
 	for _, i := range users {
-		if r.made[i], err = openAgain(fd, r.table.Files[i].Flags); err != nil {
+		if flags := r.table.Files[i].Flags; first && flags&(unix.O_ACCMODE|unix.O_PATH) == unix.O_RDWR {
+			r.made[i], err = keepFirst(fd, flags)
+			first = false
+		} else {
+			r.made[i], err = openAgain(fd, flags)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	if err := unix.Fchmod(fd, c.Mode); err != nil {
+	if err := r.setAttributes(fd, c); err != nil {
 		return err
 	}
 	if memory && c.Seals != 0 {
@@ -170,6 +177,38 @@ func (r *restorer) makeContent(index int) error {
 		}
 	}
 	return nil
+}
+
+// setAttributes gives a file without a name the rest of what fstat tells of it. Another user who continues the program owns it.
+func (r *restorer) setAttributes(fd int, c *Content) error {
+	if c.Changed == 0 {
+		return unix.Fchmod(fd, c.Mode)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Uid != c.UID || st.Gid != c.GID {
+		if err := unix.Fchown(fd, int(c.UID), int(c.GID)); errors.Is(err, unix.EPERM) {
+			r.options.Warn(fmt.Sprintf("the unnamed file %q is owned by %d:%d now: it was owned by %d:%d", c.Name, st.Uid, st.Gid, c.UID, c.GID))
+		} else if err != nil {
+			return err
+		}
+	}
+	if err := unix.Fchmod(fd, c.Mode); err != nil {
+		return err
+	}
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(c.Changed)}
+	return unix.UtimesNanoAt(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), times, 0)
+}
+
+// keepFirst gives the program the description that memfd_create made. The kernel does not count it among those that
+// write: what is in the file can be executed while it is open, and could not while the file is opened again for writing.
+func keepFirst(fd, flags int) (int, error) {
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, flags&(unix.O_APPEND|unix.O_NONBLOCK|unix.O_NOATIME)); err != nil {
+		return -1, err
+	}
+	return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, MaxNumber+1)
 }
 
 // openContent opens the file that is to have a content.

@@ -158,6 +158,9 @@ func (p *Pipe) Data() []byte { return p.data }
 type Content struct {
 	Name    Path     `json:"name"`
 	Mode    uint32   `json:"mode"` // permission bits
+	UID     uint32   `json:"uid,omitempty"`
+	GID     uint32   `json:"gid,omitempty"`
+	Changed int64    `json:"changed,omitempty"` // time of modification, ns since 1970; 0: neither it nor the owner is known
 	Size    int64    `json:"size"`
 	Seals   int      `json:"seals,omitempty"` // memfd
 	Dev     uint64   `json:"dev,omitempty"`   // with Ino, what the file was to the kernel: it may be mapped, too
