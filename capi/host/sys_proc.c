@@ -344,21 +344,36 @@ long sys_vfork(struct call *c) {
     return do_vfork(c, 0);
 }
 
+// What clone tells the parent of a child.  A descriptor of the child is made afterwards, so a child that cannot have one
+// has begun already; it is ended.
+static long told(struct call *c, unsigned long flags, pid_t child) {
+    if (flags & CLONE_PARENT_SETTID) copy_out((uint64_t)c->a[2], &child, sizeof child);
+    if (!(flags & CLONE_PIDFD)) return child;
+    struct call opens = *c;
+    opens.nr = SYS_pidfd_open, opens.a[0] = child, opens.a[1] = 0;
+    long fd = sys_newfd(&opens);
+    int number = (int)fd;
+    if (fd >= 0 && copy_out((uint64_t)c->a[2], &number, sizeof number)) return child;
+    RAW2(SYS_kill, child, SIGKILL);
+    RAW4(SYS_wait4, child, NULL, 0, NULL);
+    return fd < 0 ? fd : -EFAULT;
+}
+
 long sys_clone(struct call *c) {
     unsigned long flags = (unsigned long)c->a[0];
-    pid_t *ptid = (pid_t *)c->a[2], *ctid = (pid_t *)c->a[3];
-    const unsigned long ids = CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | CLONE_PARENT_SETTID;
+    pid_t *ctid = (pid_t *)c->a[3];
+    const unsigned long ids = CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | CLONE_PARENT_SETTID | CLONE_PIDFD;
+    // Both would be written to the same place.
+    if ((flags & CLONE_PIDFD) && (flags & CLONE_PARENT_SETTID)) return -EINVAL;
     if (flags & CLONE_THREAD) return thread_create(c);
     if ((flags & (CLONE_VM | CLONE_VFORK)) == (CLONE_VM | CLONE_VFORK) && !borrowed()) {
         long r = do_vfork(c, (uint64_t)c->a[1]);
-        if (r > 0 && (flags & CLONE_PARENT_SETTID)) *ptid = (pid_t)r;
-        return r;
+        return r > 0 ? told(c, flags, (pid_t)r) : r;
     }
     if (!(flags & ~(ids | 0xff)) && (flags & 0xff) == SIGCHLD) {
         long r = do_fork(c, flags, ctid);
         if (r == 0 && c->a[1]) c->uc->uc_mcontext.gregs[REG_RSP] = c->a[1]; // in its copy of the memory
-        if (r > 0 && (flags & CLONE_PARENT_SETTID)) *ptid = (pid_t)r;
-        return r;
+        return r > 0 ? told(c, flags, (pid_t)r) : r;
     }
     return -EINVAL; // processes that share memory without vfork, or in other namespaces
 }

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
@@ -146,6 +147,33 @@ static void clone_with_stack(void) {
     free(stack);
 }
 
+// A descriptor of the child, of the next number, that tells when it ends; with a copy of the memory, and borrowing it.
+static void clone_with_descriptor(void) {
+    enum { BYTES = 64 << 10 };
+    static const int ways[] = {0, CLONE_VM | CLONE_VFORK};
+    int next = dup(0), fd = -1;
+    close(next);
+    char *stack = malloc(BYTES);
+    if (stack == NULL) abort();
+    for (unsigned i = 0; i < sizeof ways / sizeof *ways; i++) {
+        int *number = (int *)(stack + BYTES - 64);
+        *number = 6;
+        pid_t pid = clone(on_own_stack, number, SIGCHLD | CLONE_PIDFD | ways[i], number, &fd);
+        struct pollfd end = {.fd = fd, .events = POLLIN};
+        siginfo_t info = {0};
+        printf("clone with a descriptor: %d", pid > 0 && fd == next && fcntl(fd, F_GETFD) == FD_CLOEXEC);
+        printf(" %d", poll(&end, 1, 60000));
+        printf(" %d", waitid(P_PIDFD, (id_t)fd, &info, WEXITED));
+        printf(" %d %d\n", info.si_pid == pid, info.si_status);
+        close(fd);
+    }
+    free(stack);
+    errno = 0;
+    pid_t none = (pid_t)syscall(SYS_clone, SIGCHLD | CLONE_PIDFD | CLONE_PARENT_SETTID, 0, &fd, 0, 0);
+    if (none == 0) _exit(1);
+    printf("clone with a descriptor and an id: %d (%s)\n", none, strerror(errno));
+}
+
 static void wakes(int sig) { (void)sig; }
 
 // A child that waits hears what others send it, also what a write to a broken pipe would.
@@ -201,6 +229,7 @@ int main(int argc, char **argv) {
         v = compute(v);
         vfork_exec();
         clone_with_stack();
+        clone_with_descriptor();
         numbers();
         wake_child();
         int p[2];
