@@ -170,6 +170,7 @@ const struct trap traps[TRAPS] = {
     [SYS_pidfd_getfd] = PLAIN(sys_newfd),
     [SYS_open_by_handle_at] = PLAIN(sys_newfd),
     [SYS_open_tree] = PLAIN(sys_newfd),
+    [467] = PLAIN(sys_newfd), // open_tree_attr
     [SYS_fsopen] = PLAIN(sys_newfd),
     [SYS_fsmount] = PLAIN(sys_newfd),
     [SYS_fspick] = PLAIN(sys_newfd),

@@ -359,9 +359,18 @@ static long settle_from(struct call *c, long high, int min) {
 static long settle(struct call *c, long high) { return settle_from(c, high, 0); }
 
 // Of an argument that is an int: what the register has above it means nothing.
-static bool is_used(struct call *c, long argument) {
+bool is_used(struct call *c, long argument) {
     int fd = (int)argument;
     return fd >= 0 && fd < fd_fence && fds_of(c->t)->used[fd];
+}
+
+// Whether the application has no number left.  Calls that do more than to make a descriptor ask first, as the kernel
+// does: a file would be created or emptied, or a connection taken, and nobody have it.
+static bool none_left(struct call *c) {
+    const struct fd_table *f = fds_of(c->t);
+    for (int fd = 0; fd < (int)f->limit.rlim_cur; fd++)
+        if (!f->used[fd]) return false;
+    return true;
 }
 
 static long release_fd(struct call *c, int fd) {
@@ -386,6 +395,7 @@ static long open_at(struct call *c, long dir, long path, long flags, long mode) 
     long a[6] = {dir, path, flags, mode};
     char name[4096];
     if (!copy_string(name, sizeof name, (uint64_t)path)) return settle(c, blocking(c, SYS_openat, a));
+    if (none_left(c)) return -EMFILE;
     if (real_path(name, sizeof name)) a[1] = (long)name;
     if ((flags & O_ACCMODE) == O_RDONLY) {
         const char *front = front_for(name);
@@ -414,6 +424,7 @@ long sys_newfd(struct call *c) {
     // signalfd of an existing descriptor changes that one
     if ((c->nr == SYS_signalfd || c->nr == SYS_signalfd4) && (int)c->a[0] >= 0)
         return raw6(c->nr, c->a[0], c->a[1], c->a[2], c->a[3], 0, 0);
+    if ((c->nr == SYS_openat2 || c->nr == SYS_mq_open) && none_left(c)) return -EMFILE;
     if (c->nr == SYS_pidfd_open) c->a[0] = to_real((pid_t)c->a[0]);
     return settle(c, raw6(c->nr, c->a[0], c->a[1], c->a[2], c->a[3], c->a[4], c->a[5]));
 }
@@ -438,14 +449,6 @@ long sys_bpf(struct call *c) {
     default:
         return r;
     }
-}
-
-// Whether the application has no number left: accept says so before it waits, and takes nobody.
-static bool none_left(struct call *c) {
-    const struct fd_table *f = fds_of(c->t);
-    for (int fd = 0; fd < (int)f->limit.rlim_cur; fd++)
-        if (!f->used[fd]) return false;
-    return true;
 }
 
 long sys_accept(struct call *c) { return none_left(c) ? -EMFILE : settle(c, visitors_accept(c)); }

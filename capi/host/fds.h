@@ -22,7 +22,8 @@ void fds_isolate(bool again, char *const *argv);
 // entry: NAME=NUMBER of an environment.  If it names a descriptor of the launcher, returns the new number,
 // else -1.
 int fds_launcher(struct call *c, const char *entry);
-int fds_used(int *list, int max); // numbers below fd_fence that the application has
+bool is_used(struct call *c, long argument); // the application has a descriptor of that number
+int fds_used(int *list, int max);            // numbers below fd_fence that the application has
 int fds_place(int number, int from, bool cloexec);
 int fds_original(int i); // high-numbered dup of the launcher's descriptor i, or -1
 int fds_limit(uint64_t limit[2], const uint64_t *set); // host_ops.descriptors

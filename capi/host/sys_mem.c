@@ -7,6 +7,7 @@
 #include "host.h"
 #include "arena.h"
 #include "emulation.h"
+#include "fds.h"
 #include "thread.h"
 
 #include <asm/prctl.h>
@@ -54,6 +55,8 @@ long sys_mmap(struct call *c) {
     if (c->a[3] & MAP_LOCKED) asks(CKPT_ASKED_LOCKED);
     uint64_t addr = (uint64_t)c->a[0], bytes = UP(c->a[1]);
     int prot = (int)c->a[2], flags = (int)c->a[3], fd = (int)c->a[4];
+    if (!(flags & MAP_ANONYMOUS) && !is_used(c, fd))
+        return -EBADF; // of what keeps the number, nothing is to be seen
     if (!c->a[1]) return -EINVAL;
     if (!bytes || bytes > ARENA_END - ARENA_MMAP) return -ENOMEM;
     if (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) {

@@ -6,7 +6,7 @@
 
 #include "emulation.h"
 
-#define TRAPS 462u
+#define TRAPS 468u
 
 struct trap {
     emulation fn;

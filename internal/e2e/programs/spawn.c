@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -211,6 +213,24 @@ static void numbers(void) {
     printf(" %d %d\n", (int)syscall(SYS_close, above | copy), (int)syscall(SYS_close, above | copy));
     printf("dup3 with wrong flags: %d", dup3(900, 5, -1));
     printf(" (%s)\n", strerror(errno));
+    void *nothing = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, next, 0);
+    printf("mmap of a closed number: %d (%s)\n", nothing != MAP_FAILED, strerror(errno));
+    // Without a number left, nothing is made or emptied, either.
+    char name[] = "/tmp/numbers-XXXXXX", other[sizeof name + 1];
+    struct rlimit was, none;
+    int file = mkstemp(name);
+    if (file < 0 || write(file, "content", 7) != 7 || getrlimit(RLIMIT_NOFILE, &was) != 0) abort();
+    none = was, none.rlim_cur = 0;
+    setrlimit(RLIMIT_NOFILE, &none);
+    int emptied = open(name, O_WRONLY | O_TRUNC), error = errno;
+    printf("open without a number: %d (%s)", emptied, strerror(error));
+    strcat(strcpy(other, name), "+");
+    int created = open(other, O_WRONLY | O_CREAT, 0600);
+    setrlimit(RLIMIT_NOFILE, &was);
+    printf(" %d, %ld bytes are left, %d file is made\n", created, (long)lseek(file, 0, SEEK_END),
+           unlink(other) == 0);
+    unlink(name);
+    close(file);
 }
 
 int main(int argc, char **argv) {
