@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/libckpt/libckpt/bench/known"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "ltp:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	root := flag.String("root", "", "folder of an installed suite (runtest, testcases/bin)")
+	build := flag.String("build", "build", "the tree of make")
+	lists := flag.String("lists", "syscalls", "files of runtest, with commas")
+	only := flag.String("only", ".", "programs whose names match this regular expression")
+	skip := flag.String("skip", "^$", "but not these")
+	limit := flag.Duration("each", 20*time.Second, "what a program may take natively; under ckptrun three times as much")
+	again := flag.Bool("differing", false, "only programs of the results that end otherwise")
+	report := flag.String("report", "", "name of a table (.md) and of results (.json), which are written; results of programs that are not run are kept")
+	reasonFile := flag.String("reasons", "bench/ltp/reasons.txt", "why programs end otherwise, one a line")
+	revision := flag.String("revision", "", "the commit, for the table")
+	flag.Parse()
+	want, err := regexp.Compile(*only)
+	if err != nil {
+		return err
+	}
+	not, err := regexp.Compile(*skip)
+	if err != nil {
+		return err
+	}
+	reasons, err := known.Read(*reasonFile)
+	if err != nil {
+		return err
+	}
+	r := &runner{root: *root, limit: *limit}
+	if r.ckptrun, err = filepath.Abs(filepath.Join(*build, "bin/ckptrun")); err != nil {
+		return err
+	}
+	if r.work, err = os.MkdirTemp("", "ltp-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(r.work)
+	if err := os.Chmod(r.work, 0o755); err != nil {
+		return err
+	}
+	all, err := before(*report)
+	if err != nil {
+		return err
+	}
+	unbuilt := 0
+	for name := range strings.SplitSeq(*lists, ",") {
+		programs, err := list(*root, name)
+		if err != nil {
+			return err
+		}
+		for _, p := range programs {
+			if !want.MatchString(p.name) || not.MatchString(p.name) || *again && !all[p.name].differs() {
+				continue
+			}
+			res, built, err := r.run(p)
+			if err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+			if !built {
+				unbuilt++
+				continue
+			}
+			res.List = name
+			all[p.name] = res
+			fmt.Printf("%s: %s: %s", p.name, res.verdict(), res.Native)
+			if res.differs() {
+				fmt.Printf(" | %s | %s", res.Ours, res.Said)
+			}
+			fmt.Println()
+		}
+	}
+	fmt.Printf("%d programs are not built\n", unbuilt)
+	if *report == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(all, "", " ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(*report+".json", append(text, '\n'), 0o644); err != nil {
+		return err
+	}
+	head := fmt.Sprintf("Written by `bench/ltp.sh` on %s, last with commit %s.", time.Now().UTC().Format(time.DateOnly), *revision)
+	return os.WriteFile(*report+".md", []byte(table(all, reasons, head)), 0o644)
+}
+
+// before are the results that a table was made of.
+func before(report string) (map[string]result, error) {
+	all := map[string]result{}
+	text, err := os.ReadFile(report + ".json")
+	if errors.Is(err, os.ErrNotExist) {
+		return all, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("results of before: %w", err)
+	}
+	return all, nil
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/libckpt/libckpt/internal/e2e"
+)
+
+// program is a line of a list: its name, and what a shell would run.
+type program struct{ name, command string }
+
+// list reads runtest/NAME of an installed suite.
+func list(root, name string) ([]program, error) {
+	f, err := os.Open(filepath.Join(root, "runtest", name))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var all []program
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, command, ok := strings.Cut(strings.ReplaceAll(line, "\t", " "), " ")
+		if !ok {
+			return nil, fmt.Errorf("%s: %q has no command", f.Name(), line)
+		}
+		all = append(all, program{name, strings.TrimSpace(command)})
+	}
+	return all, lines.Err()
+}
+
+// result is how a program ended in both ways.
+type result struct {
+	List   string `json:"list"`
+	Native string `json:"native"` // status and what it counted
+	Ours   string `json:"ours,omitempty"`
+	Said   string `json:"said,omitempty"` // of what differs: the lines that only one of the runs has
+}
+
+type runner struct {
+	root    string // of the installed suite
+	ckptrun string
+	work    string
+	limit   time.Duration
+}
+
+// argv is a program's command, without a shell where none is needed; nil if it is not built.
+func (r *runner) argv(p program) []string {
+	if strings.ContainsAny(p.command, "|&;<>()$`\\\"'*?[#~=%") {
+		return []string{"/bin/sh", "-c", p.command}
+	}
+	argv := strings.Fields(p.command)
+	path := filepath.Join(r.root, "testcases/bin", argv[0])
+	if _, err := os.Stat(path); err != nil {
+		if path, err = exec.LookPath(argv[0]); err != nil {
+			return nil
+		}
+	}
+	argv[0] = path
+	return argv
+}
+
+// once runs it; what it printed is in the order in which it did.
+func (r *runner) once(argv []string, limit time.Duration) (outcome, said string, err error) {
+	dir, err := os.MkdirTemp(r.work, "run-")
+	if err != nil {
+		return "", "", err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o777); err != nil { // some give up their rights
+		return "", "", err
+	}
+	mark := e2e.NewMark()
+	defer mark.KillAll()
+	out := filepath.Join(dir, "said")
+	for i, word := range argv {
+		argv[i] = strings.ReplaceAll(word, "$DIR", dir)
+	}
+	p, err := e2e.Start(e2e.Command{Argv: argv, Dir: dir, Mark: mark, Stdout: out, Stderr: out, Env: []string{
+		"TMPDIR=" + dir, "LTPROOT=" + r.root, "PATH=" + filepath.Join(r.root, "testcases/bin") + ":" + os.Getenv("PATH"), "LTP_COLORIZE_OUTPUT=n"}})
+	if err != nil {
+		return "", "", err
+	}
+	exit, err := p.Wait(limit)
+	text, readErr := os.ReadFile(out)
+	if readErr != nil {
+		return "", "", readErr
+	}
+	if hang := (*e2e.HangError)(nil); errors.As(err, &hang) {
+		return "hangs", string(text), nil
+	}
+	if err != nil {
+		return "", "", err
+	}
+	outcome = fmt.Sprint(exit)
+	if n := counted.FindAllStringSubmatch(string(text), -1); len(n) > 0 {
+		for _, m := range n[max(0, len(n)-5):] {
+			outcome += ", " + m[2] + " " + m[1]
+		}
+	}
+	return outcome, string(text), nil
+}
+
+// counted is the end of what a program prints.
+var counted = regexp.MustCompile(`(?m)^(passed|failed|broken|skipped|warnings) +(\d+)$`)
+
+// run runs a program in both ways, twice if they differ: some end by chance.
+func (r *runner) run(p program) (res result, built bool, err error) {
+	argv := r.argv(p)
+	if argv == nil {
+		return res, false, nil
+	}
+	for range 2 {
+		var native, ours string
+		if res.Native, native, err = r.once(append([]string{}, argv...), r.limit); err != nil {
+			return res, true, err
+		}
+		if res.Native == "hangs" {
+			return res, true, nil
+		}
+		if res.Ours, ours, err = r.once(append([]string{r.ckptrun, "--dir", "$DIR/ckpt", "--"}, argv...), 3*r.limit); err != nil {
+			return res, true, err
+		}
+		if res.Ours == res.Native {
+			res.Said = ""
+			return res, true, nil
+		}
+		res.Said = differing(native, ours)
+	}
+	return res, true, nil
+}
+
+// varying is what lines of two runs may have of their own.
+var varying = regexp.MustCompile(`0x[0-9a-f]+|/\S*/run-\d+|/tmp/\S+|\d+`)
+
+// differing is the end of what ours says that native does not.
+func differing(native, ours string) string {
+	blank := func(line string) string { return varying.ReplaceAllString(strings.TrimSpace(line), "N") }
+	seen := map[string]bool{}
+	for line := range strings.Lines(native) {
+		seen[blank(line)] = true
+	}
+	var lines []string
+	for line := range strings.Lines(ours) {
+		if b := blank(line); b != "" && !seen[b] && !counted.MatchString(strings.TrimSpace(line)) && !strings.Contains(line, "TINFO") {
+			seen[b] = true
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	text := strings.ToValidUTF8(strings.Join(lines[:min(3, len(lines))], " / "), "?")
+	if len(text) > 300 {
+		text = strings.ToValidUTF8(text[:300], "") + "..."
+	}
+	return text
+}
