@@ -34,3 +34,26 @@ func TestReasons(t *testing.T) {
 		}
 	}
 }
+
+func TestResults(t *testing.T) {
+	report := filepath.Join(t.TempDir(), "table")
+	none, err := Load[int](report)
+	if err != nil || none == nil || len(none) != 0 {
+		t.Fatal(none, err)
+	}
+	if err := Save(report, map[string]int{"fork01": 5}, "# Table\n"); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := Load[int](report); err != nil || len(all) != 1 || all["fork01"] != 5 {
+		t.Error(all, err)
+	}
+	if text, err := os.ReadFile(report + ".md"); err != nil || string(text) != "# Table\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if err := os.WriteFile(report+".json", []byte("[1"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load[int](report); err == nil || !strings.Contains(err.Error(), "results of before") {
+		t.Error(err)
+	}
+}

@@ -3,8 +3,6 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -58,7 +56,7 @@ func run() error {
 	if err := os.Chmod(r.work, 0o755); err != nil {
 		return err
 	}
-	all, err := before(*report)
+	all, err := known.Load[result](*report)
 	if err != nil {
 		return err
 	}
@@ -93,29 +91,6 @@ func run() error {
 	if *report == "" {
 		return nil
 	}
-	text, err := json.MarshalIndent(all, "", " ")
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(*report+".json", append(text, '\n'), 0o644); err != nil {
-		return err
-	}
 	head := fmt.Sprintf("Written by `bench/ltp.sh` on %s, last with commit %s.", time.Now().UTC().Format(time.DateOnly), *revision)
-	return os.WriteFile(*report+".md", []byte(table(all, reasons, head)), 0o644)
-}
-
-// before are the results that a table was made of.
-func before(report string) (map[string]result, error) {
-	all := map[string]result{}
-	text, err := os.ReadFile(report + ".json")
-	if errors.Is(err, os.ErrNotExist) {
-		return all, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &all)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("results of before: %w", err)
-	}
-	return all, nil
+	return known.Save(*report, all, table(all, reasons, head))
 }

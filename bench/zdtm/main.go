@@ -3,8 +3,6 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"iter"
@@ -64,15 +62,9 @@ func run() error {
 		return err
 	}
 	defer os.RemoveAll(r.work)
-	all := map[string][]result{}
-	if *report != "" {
-		text, err := os.ReadFile(*report + ".json")
-		if err == nil {
-			err = json.Unmarshal(text, &all)
-		}
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("results of before: %w", err)
-		}
+	all, err := known.Load[[]result](*report)
+	if err != nil {
+		return err
 	}
 	for _, name := range slices.Sorted(keys(r.options)) {
 		if !want.MatchString(name) || not.MatchString(name) {
@@ -87,19 +79,12 @@ func run() error {
 	if *report == "" {
 		return nil
 	}
-	text, err := json.MarshalIndent(all, "", " ")
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(*report+".json", append(text, '\n'), 0o644); err != nil {
-		return err
-	}
 	head := fmt.Sprintf("Written by `bench/zdtm.sh` on %s, last with commit %s. What of the suite needs namespaces of its own, hardware or daemons "+
 		"does not pass natively here.", time.Now().UTC().Format(time.DateOnly), *revision)
 	if *note != "" {
 		head += " " + *note
 	}
-	return os.WriteFile(*report+".md", []byte(table(all, reasons, head)), 0o644)
+	return known.Save(*report, all, table(all, reasons, head))
 }
 
 // all runs a program in one way after the other, as far as that tells something.
