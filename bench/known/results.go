@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// Load reads the results by program that a table was made of, report.json; there may be none yet.
+// Load reads the results by program that a table was made of, from the file report with ".json"; there may be none yet.
 func Load[R any](report string) (map[string]R, error) {
 	all := map[string]R{}
 	text, err := os.ReadFile(report + ".json")
@@ -25,7 +25,7 @@ func Load[R any](report string) (map[string]R, error) {
 	return all, nil
 }
 
-// Save writes the results by program, and their table, report.md.
+// Save writes the results by program, and their table, to the files report with ".json" and ".md".
 func Save[R any](report string, all map[string]R, table string) error {
 	text, err := json.MarshalIndent(all, "", " ")
 	if err != nil {
