@@ -29,12 +29,12 @@ if [ ! -d "$root/runtest" ]; then
     echo "building $ltp: a quarter of an hour; $ltp/build.log" >&2
     (
         cd "$ltp"
-        make -s autotools && ./configure --prefix="$root"
+        { make -s autotools && ./configure --prefix="$root"; } || exit 1
         for part in testcases/lib testcases/kernel testcases/misc runtest; do # -k: some need what is not here
             make -s -k -j"$(nproc)" -C "$part" all || true
             make -s -k -C "$part" install || true
         done
-    ) >"$ltp/build.log" 2>&1
+    ) >"$ltp/build.log" 2>&1 || fail "it cannot be configured: $ltp/build.log"
     [ -d "$root/runtest" ] || fail "it cannot be built: $ltp/build.log"
 fi
 

@@ -60,7 +60,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	unbuilt := 0
+	unbuilt, ran := 0, 0
 	for name := range strings.SplitSeq(*lists, ",") {
 		programs, err := list(*root, name)
 		if err != nil {
@@ -78,6 +78,7 @@ func run() error {
 				unbuilt++
 				continue
 			}
+			ran++
 			res.List = name
 			all[p.name] = res
 			fmt.Printf("%s: %s: %s", p.name, res.verdict(), res.Native)
@@ -88,6 +89,9 @@ func run() error {
 		}
 	}
 	fmt.Printf("%d programs are not built\n", unbuilt)
+	if unbuilt > 0 && ran == 0 {
+		return fmt.Errorf("no program is in %s/testcases/bin: nothing was compared, and no table is written", *root)
+	}
 	if *report == "" {
 		return nil
 	}
