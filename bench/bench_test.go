@@ -36,7 +36,7 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []answer{{"MPI_Comm_rank", 2.5, 2.4}, {"stopped", 7000, 7000}, {"started", 500, 500}}
+	want := []answer{{name: "MPI_Comm_rank", value: 2.5, least: 2.4}, {name: "stopped", value: 7000, least: 7000}, {name: "started", value: 500, least: 500}}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(answer{})); diff != "" {
 		t.Error(diff)
 	}
@@ -64,13 +64,13 @@ func TestParseRefuses(t *testing.T) {
 // TestAddRefuses proves that no way can answer other questions than the others, or fewer.
 func TestAddRefuses(t *testing.T) {
 	for name, second := range map[string][]answer{
-		"fewer":       {{"a", 1, 1}},
-		"more":        {{"a", 1, 1}, {"b", 1, 1}, {"c", 1, 1}},
-		"other":       {{"a", 1, 1}, {"x", 1, 1}},
-		"other order": {{"b", 1, 1}, {"a", 1, 1}},
+		"fewer":       {{name: "a", value: 1, least: 1}},
+		"more":        {{name: "a", value: 1, least: 1}, {name: "b", value: 1, least: 1}, {name: "c", value: 1, least: 1}},
+		"other":       {{name: "a", value: 1, least: 1}, {name: "x", value: 1, least: 1}},
+		"other order": {{name: "b", value: 1, least: 1}, {name: "a", value: 1, least: 1}},
 	} {
 		c := &comparison{Unit: "ns", Ways: make([]way, 2)}
-		if err := c.add(0, 0, []answer{{"a", 1, 1}, {"b", 2, 2}}); err != nil {
+		if err := c.add(0, 0, []answer{{name: "a", value: 1, least: 1}, {name: "b", value: 2, least: 2}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.add(0, 1, second); err == nil {
@@ -78,7 +78,7 @@ func TestAddRefuses(t *testing.T) {
 		}
 	}
 	c := &comparison{Unit: "ns", Ways: make([]way, 2), goals: map[string]float64{"misspelt": 1}}
-	if err := c.add(0, 0, []answer{{"a", 1, 1}}); err == nil {
+	if err := c.add(0, 0, []answer{{name: "a", value: 1, least: 1}}); err == nil {
 		t.Error("a goal for what nobody measures was accepted")
 	}
 }
@@ -88,7 +88,7 @@ func TestTable(t *testing.T) {
 		Ways: []way{{Name: "native", Shown: "program"}, {Name: "ckptrun", Shown: "ckptrun -- program"}}}
 	for round, values := range [][2]float64{{10, 12}, {11, 12.5}, {20, 23}} {
 		for way, v := range values {
-			if err := c.add(round, way, []answer{{"fast", v, v - 1}, {"slow", v * v, v * v}, {"free", v, v}}); err != nil {
+			if err := c.add(round, way, []answer{{name: "fast", value: v, least: v - 1}, {name: "slow", value: v * v, least: v * v}, {name: "free", value: v, least: v}}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -22,7 +22,7 @@ type comparison struct {
 	Ways  []way  `json:"ways"`
 	Rows  []*row `json:"rows"`
 	goals map[string]float64
-	// ratios are goals of the quick runs, see speed.go.
+	// ratios are goals of runs with a core for each rank, see speed.go.
 	ratios map[string]float64
 }
 
@@ -30,8 +30,9 @@ type comparison struct {
 type row struct {
 	Name   string   `json:"name"`
 	Goal   float64  `json:"goal,omitempty"`  // largest difference to the native way; 0: none
-	Ratio  float64  `json:"ratio,omitempty"` // largest ratio to the native way in quick runs; 0: none
+	Ratio  float64  `json:"ratio,omitempty"` // largest ratio to the native way with a core for each rank; 0: none
 	Values []series `json:"values"`          // of each way, one a round
+	Apart  []series `json:"apart,omitempty"` // of each way and round, what a cache line took to the other rank and back, ns
 	Least  series   `json:"least"`           // of each way, the quickest batch of all rounds
 }
 
@@ -69,7 +70,13 @@ func (c *comparison) measure(ctx context.Context, b *bench, rounds int) error {
 func (c *comparison) add(round, way int, answers []answer) error {
 	if c.Rows == nil {
 		for _, a := range answers {
-			c.Rows = append(c.Rows, &row{Name: a.name, Goal: c.goals[a.name], Ratio: c.ratios[a.name], Values: make([]series, len(c.Ways)), Least: make(series, len(c.Ways))})
+			r := &row{Name: a.name, Goal: c.goals[a.name], Ratio: c.ratios[a.name], Values: make([]series, len(c.Ways)), Least: make(series, len(c.Ways))}
+			if a.apart > 0 {
+				r.Apart = make([]series, len(c.Ways))
+			} else if r.Ratio != 0 {
+				return fmt.Errorf("there is a goal for the ratio of %q, but no distance of its ranks", a.name)
+			}
+			c.Rows = append(c.Rows, r)
 		}
 		for _, goals := range []map[string]float64{c.goals, c.ratios} {
 			for name := range goals {
@@ -88,6 +95,9 @@ func (c *comparison) add(round, way int, answers []answer) error {
 			return fmt.Errorf("answers %q, where there was %q before", a.name, r.Name)
 		}
 		r.Values[way] = append(r.Values[way], a.value*units[c.Unit])
+		if r.Apart != nil {
+			r.Apart[way] = append(r.Apart[way], a.apart)
+		}
 		if least := a.least * units[c.Unit]; round == 0 || least < r.Least[way] {
 			r.Least[way] = least
 		}

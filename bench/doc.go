@@ -7,7 +7,7 @@
 // (natively, under ckptrun, ...) take turns, so that other load of the machine affects all of them. Each
 // difference and ratio is taken between runs that are neighbours in time, and the median over the rounds is
 // given with its spread. A goal for a difference is compared with the quickest batches of calls, a goal for a
-// ratio with the quick runs (speed.go). Results go to bench/results: one Markdown table for people, and one
+// ratio with the runs in which each rank had a core (speed.go). Results go to bench/results: one Markdown table for people, and one
 // JSON file with every round for programs.
 //
 // A program that fails, or finds a wrong result, fails the run; a slow program never does. Goals are shown

@@ -91,7 +91,7 @@ func (b *bench) stopping(ctx context.Context, c *comparison, commands [][]string
 				if err != nil {
 					return fmt.Errorf("%s: %w", c.Ways[i].Shown, err)
 				}
-				kept = append(kept, answer{name, v * 1e9, v * 1e9})
+				kept = append(kept, answer{name: name, value: v * 1e9, least: v * 1e9})
 			}
 			if err := c.add(round, i, kept); err != nil {
 				return err

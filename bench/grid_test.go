@@ -71,7 +71,7 @@ func TestDiskUse(t *testing.T) {
 // TestParseFTI: what FTI's library says of itself is no answer.
 func TestParseFTI(t *testing.T) {
 	got, err := parseFTI([]byte("[FTI  Information] - 000000 : FTI has been initialized.\ntook\tsaved\t7000\nmoment\trecovered\t1500\n"), 1000)
-	if err != nil || !slices.Equal(got, []answer{{"saved", 7000, 7000}, {"recovered", 500, 500}}) {
+	if err != nil || !slices.Equal(got, []answer{{name: "saved", value: 7000, least: 7000}, {name: "recovered", value: 500, least: 500}}) {
 		t.Errorf("%v, %v", got, err)
 	}
 	if got, err := parseFTI([]byte("[FTI  Warning] - 000000 : no\n"), 1000); err == nil {

@@ -96,7 +96,7 @@ func (b *bench) restarting(ctx context.Context, c *comparison, mib int, data str
 				if err != nil {
 					return fmt.Errorf("%s: %w", c.Ways[i].Shown, err)
 				}
-				kept = append(kept, answer{n[1], v * 1e9, v * 1e9})
+				kept = append(kept, answer{name: n[1], value: v * 1e9, least: v * 1e9})
 			}
 			if err := c.add(round, i, kept); err != nil {
 				return err

@@ -21,6 +21,7 @@ import (
 type answer struct {
 	name         string
 	value, least float64 // of the batches the median, and the quickest
+	apart        float64 // what a cache line took to the other rank and back; 0: not measured
 }
 
 // monotonic is the clock that the programs read, too.
@@ -106,6 +107,7 @@ func (b *bench) shown(command []string) string {
 // parse reads what a program of bench/programs prints:
 //
 //	ns <tab> NAME <tab> MEDIAN <tab> LEAST <tab> LARGEST    of batches; the median is the answer
+//	ns <tab> NAME <tab> ... <tab> DISTANCE                  the same, of two ranks whose distance was measured
 //	took <tab> NAME <tab> NS                                a duration
 //	moment <tab> NAME <tab> NS                              a time of CLOCK_MONOTONIC; counts from began
 func parse(out []byte, began int64) ([]answer, error) {
@@ -114,7 +116,8 @@ func parse(out []byte, began int64) ([]answer, error) {
 		line = strings.TrimSuffix(line, "\n")
 		words := strings.Split(line, "\t")
 		want := map[string]int{"ns": 5, "took": 3, "moment": 3}[words[0]]
-		if want == 0 || len(words) != want {
+		far := words[0] == "ns" && len(words) == want+1
+		if want == 0 || len(words) != want && !far {
 			return nil, fmt.Errorf("printed %q, which is no answer", line)
 		}
 		value, err := strconv.ParseFloat(words[2], 64)
@@ -127,13 +130,18 @@ func parse(out []byte, began int64) ([]answer, error) {
 		if !(value > 0) {
 			return nil, fmt.Errorf("printed %q, but time goes forward", line)
 		}
-		least := value
+		least, apart := value, 0.0
 		if words[0] == "ns" {
 			if least, err = strconv.ParseFloat(words[3], 64); err != nil {
 				return nil, fmt.Errorf("printed %q: %w", line, err)
 			}
 		}
-		answers = append(answers, answer{words[1], value, least})
+		if far {
+			if apart, err = strconv.ParseFloat(words[5], 64); err != nil || !(apart > 0) {
+				return nil, fmt.Errorf("printed %q, whose distance is none", line)
+			}
+		}
+		answers = append(answers, answer{words[1], value, least, apart})
 	}
 	if len(answers) == 0 {
 		return nil, fmt.Errorf("printed no answer")

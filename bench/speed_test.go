@@ -3,37 +3,24 @@
 package main
 
 import (
-	"math"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestSplit(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		s    series
-		want float64
-	}{
-		{"none", nil, 0},
-		{"one", series{3}, 0},
-		{"one speed, spread", series{100, 130, 160, 200}, 0},
-		{"two", series{1100, 266, 280, 1180}, math.Sqrt(280 * 1100)},
-	} {
-		if got := split(c.s); math.Abs(got-c.want) > 1e-9 {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
-		}
-	}
-}
-
-// TestSpeeds has a machine that changes its speed between the ways of a round: pairs say nothing, speeds do.
+// TestSpeeds has a machine whose processors move between the ways of a round: pairs say nothing, distances do.
 func TestSpeeds(t *testing.T) {
 	c := &comparison{Title: "two ranks", Unit: "ns", ratios: map[string]float64{"trip": 1.3, "lone": 1.1},
 		Ways: []way{{Name: "native"}, {Name: "ckptrun"}}}
-	for round, values := range [][2]float64{{270, 1230}, {1130, 350}, {266, 346}, {1120, 1240}} {
+	const core, cache, none = 57, 128, 450
+	for round, values := range [][2][2]float64{
+		{{270, cache}, {1230, none}}, {{1130, none}, {350, cache}}, {{266, cache}, {346, cache}},
+		{{1120, none}, {1240, none}}, {{268, cache}, {348, cache}}, {{210, core}, {310, core}},
+	} {
 		for way, v := range values {
-			if err := c.add(round, way, []answer{{"trip", v, v}, {"lone", 20 + float64(way), 20}}); err != nil {
+			answers := []answer{{"trip", v[0], v[0], v[1]}, {"lone", 20 + float64(way), 20, none}}
+			if err := c.add(round, way, answers); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -41,12 +28,14 @@ func TestSpeeds(t *testing.T) {
 	var out strings.Builder
 	c.tableOfSpeeds(&out)
 	want := `
-The quick runs, and the slow ones, by what each took; medians, and of how many runs:
+By where the processors of the two ranks were; medians, and of how many runs:
 
-|  | quick: native, ns | ckptrun, ns | ratio | goal | slow: native, ns | ckptrun, ns | ratio |
-|---|---|---|---|---|---|---|---|
-| trip | 268 (2) | 348 (2) | 1.30 | at most 1.30: met | 1125 (2) | 1235 (2) | 1.10 |
-| lone | 20.0 (4) | 21.0 (4) | 1.05 | at most 1.10: one speed was seen, which may be the slow one | one speed |  |  |
+|  | processors | native, ns | ckptrun, ns | ratio | goal |
+|---|---|---|---|---|---|
+| trip | threads of a core | 210 (1) | 310 (1) |  |  |
+| trip | a core each | 268 (3) | 348 (3) | 1.30 | at most 1.30: met |
+| trip | no cache in common | 1125 (2) | 1235 (2) |  |  |
+| lone | no cache in common | 20.0 (6) | 21.0 (6) | 1.05 |  |
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
@@ -59,14 +48,15 @@ The quick runs, and the slow ones, by what each took; medians, and of how many r
 	if _, missed := r.goals(); len(missed) != 2 {
 		t.Errorf("missed %q", missed)
 	}
-	for _, only := range []struct {
-		value float64
-		want  judged
-	}{{347, ratioMet}, {1230, ratioMissed}} { // quick for sure; who knows
-		c.row("trip").Values[1] = series{only.value, only.value}
-		c.row("trip").Ratio = 1.3
-		if got := c.row("trip").judge(); got != only.want {
-			t.Errorf("%v in all runs: %s", only.value, got)
-		}
+	if got := c.row("lone").judge(); got != ratioOpen {
+		t.Errorf("no run with a core each: %s", got)
+	}
+}
+
+// TestDistanceIsNeeded: a goal of a ratio means nothing without it.
+func TestDistanceIsNeeded(t *testing.T) {
+	c := &comparison{Title: "two ranks", Unit: "ns", ratios: map[string]float64{"trip": 1.3}, Ways: []way{{Name: "native"}}}
+	if err := c.add(0, 0, []answer{{name: "trip", value: 1, least: 1}}); err == nil {
+		t.Error("a ratio has a goal, and the program said no distance")
 	}
 }

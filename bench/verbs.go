@@ -111,7 +111,7 @@ func (v *verbsBench) again(ctx context.Context, n int) (*comparison, error) {
 				return nil, fmt.Errorf("%s: %d answers", c.Ways[i].Shown, len(answers))
 			}
 			took := answers[1].value - answers[0].value
-			if err := c.add(round, i, []answer{{"first instruction", took, took}}); err != nil {
+			if err := c.add(round, i, []answer{{name: "first instruction", value: took, least: took}}); err != nil {
 				return nil, err
 			}
 		}

@@ -85,3 +85,33 @@ func TestLayout(t *testing.T) {
 		t.Errorf("layout (-Go +C):\n%s", diff)
 	}
 }
+
+// TestHotLinesDoNotCompete: what an exchange of messages reads is in different sets of the first cache.
+func TestHotLinesDoNotCompete(t *testing.T) {
+	tables, err := Open(0, MinWindow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tables.Close()
+	h := tables.mem.header()
+	hot := map[string]unsafe.Pointer{
+		"pending word":     unsafe.Pointer(&h.pending),
+		"free requests":    unsafe.Pointer(&h.free[Request]),
+		"MPI_COMM_WORLD":   unsafe.Pointer(tables.mem.slot(MakeID(Comm, 1))),
+		"a datatype":       unsafe.Pointer(tables.mem.slot(MakeID(Datatype, 1))),
+		"an operation":     unsafe.Pointer(tables.mem.slot(MakeID(Op, 1))),
+		"first request":    unsafe.Pointer(tables.mem.slot(MakeID(Request, Predefined))),
+		"of requests":      unsafe.Pointer(tables.mem.directory(Request)),
+		"of messages":      unsafe.Pointer(tables.mem.directory(Message)),
+		"a message":        unsafe.Pointer(tables.mem.slot(MakeID(Message, Predefined))),
+		"of communicators": unsafe.Pointer(tables.mem.directory(Comm)),
+	}
+	sets := make(map[uintptr]string)
+	for name, at := range hot {
+		set := uintptr(at) % stagger / lineBytes
+		if other, taken := sets[set]; taken {
+			t.Errorf("%s and %s are in set %d", name, other, set)
+		}
+		sets[set] = name
+	}
+}

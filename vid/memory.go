@@ -16,8 +16,33 @@ const (
 	directoryBytes = pagesPerKind * 8
 	pageBytes      = pageSlots * unsafe.Sizeof(slot{})
 	// MinWindow is the smallest window that Open accepts: header, directories, one page of each kind.
-	MinWindow = headerBytes + kinds*directoryBytes + kinds*pageBytes
+	MinWindow = headerBytes + kinds*(directoryBytes+stagger) + kinds*(pageBytes+stagger)
+
+	// A processor's first cache keeps eight or twelve of the lines that are at the same place of their 4 KiB. Directories and
+	// pages begin with what is used most, so each begins at another place, and has stagger bytes more for that: 4 to 7 ns of an
+	// exchange of messages.
+	stagger   = 4096
+	lineBytes = 64
 )
+
+// lineOfDirectory and lineOfPage are where of 4 KiB the directory and the pages of a kind begin. The header has the
+// first lines. Of a page the first lines have the null handle and predefined objects, or, as Predefined slots are twice
+// 4 KiB, the first ids that are given out.
+func lineOfDirectory(k Kind) uintptr { return 5 + uintptr(k) }
+
+func lineOfPage(k Kind) uintptr {
+	switch k {
+	case Comm:
+		return 22
+	case Request:
+		return 28
+	case Op:
+		return 34
+	case Datatype:
+		return 44
+	}
+	return uintptr(k) * 4
+}
 
 // window is the reserved memory and its allocator: blocks of powers of two from 64 bytes up, each
 // size with a list of freed blocks. The kernel gives memory on first touch.
@@ -76,11 +101,15 @@ func (w *window) alloc(n uintptr) (uintptr, error) {
 		return off, nil
 	}
 	if size > w.bytes-w.next {
-		return 0, fmt.Errorf("vid: the window of %d MiB for virtual ids is full", w.bytes>>20)
+		return 0, w.full()
 	}
 	off := w.next
 	w.next += size
 	return off, nil
+}
+
+func (w *window) full() error {
+	return fmt.Errorf("vid: the window of %d MiB for virtual ids is full", w.bytes>>20)
 }
 
 func (w *window) dealloc(off, n uintptr) {
@@ -93,9 +122,9 @@ func (w *window) format() error {
 	h := w.header()
 	h.magic, h.version, h.bytes = tablesMagic, tablesVersion, uint32(unsafe.Sizeof(header{}))
 	for k := range uintptr(kinds) {
-		h.pages[k] = uintptr(w.at(headerBytes + k*directoryBytes))
+		h.pages[k] = uintptr(w.at(headerBytes + k*(directoryBytes+stagger) + lineOfDirectory(Kind(k))*lineBytes))
 	}
-	w.next = headerBytes + kinds*directoryBytes
+	w.next = headerBytes + kinds*(directoryBytes+stagger)
 	for k := range kinds {
 		if err := w.addPage(Kind(k), 0); err != nil {
 			return err
@@ -108,16 +137,17 @@ func (w *window) format() error {
 func (w *window) header() *header { return (*header)(w.base) }
 
 func (w *window) directory(k Kind) *[pagesPerKind]uintptr {
-	return (*[pagesPerKind]uintptr)(w.at(headerBytes + uintptr(k)*directoryBytes))
+	return (*[pagesPerKind]uintptr)(unsafe.Add(nil, w.header().pages[k]))
 }
 
 // addPage makes page n of kind k. C may be reading the directory.
 func (w *window) addPage(k Kind, n int) error {
-	off, err := w.alloc(pageBytes)
-	if err != nil {
-		return err
+	const size = pageBytes + stagger
+	if size > w.bytes-w.next {
+		return w.full()
 	}
-	atomic.StoreUintptr(&w.directory(k)[n], uintptr(w.at(off)))
+	atomic.StoreUintptr(&w.directory(k)[n], uintptr(w.at(w.next+lineOfPage(k)*lineBytes)))
+	w.next += size
 	return nil
 }
 

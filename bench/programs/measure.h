@@ -10,6 +10,7 @@
 // What a program finds goes to standard output, one line a question:
 //
 //     ns <tab> NAME <tab> median <tab> least <tab> largest       nanoseconds a call, of the batches
+//     ns <tab> NAME <tab> ... <tab> distance                     the same, see pair.h
 //
 // A program ends with status 0 only if everything that it called did what it should.
 #ifndef BENCH_MEASURE_H
@@ -37,6 +38,7 @@ struct measure {
     uint64_t tick; // counter and clock at the start, to learn the counter's rate
     int64_t ns;
     double *batch; // ticks a call
+    double apart;  // ticks, see pair.h; 0: not measured
 };
 
 static inline int64_t clock_ns(void) {
@@ -84,8 +86,10 @@ static inline void measure_report(struct measure *m, const char *name) {
     if (m->silent) return;
     double rate = measure_rate(m);
     qsort(m->batch, (size_t)m->batches, sizeof *m->batch, measure_order);
-    printf("ns\t%s\t%.3f\t%.3f\t%.3f\n", name, rate * m->batch[m->batches / 2], rate * m->batch[0],
+    printf("ns\t%s\t%.3f\t%.3f\t%.3f", name, rate * m->batch[m->batches / 2], rate * m->batch[0],
            rate * m->batch[m->batches - 1]);
+    if (m->apart > 0) printf("\t%.3f", rate * m->apart);
+    printf("\n");
     fflush(stdout);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // triple: what does an exchange of non-blocking messages cost, Irecv, Isend and Waitall?
-#include "job.h"
+#include "pair.h"
 
 static int exchange(int64_t out, int peer, MPI_Comm comm) {
     int64_t in = -1;
@@ -13,13 +13,13 @@ static int exchange(int64_t out, int peer, MPI_Comm comm) {
 }
 
 int main(int argc, char **argv) {
-    struct job j = job_begin(argc, argv, 2);
+    struct pair p = pair_begin(argc, argv);
     int wrong = 0;
     int64_t n = 0;
 
-    MEASURE(&j.m, "triple, 8 bytes", 50, wrong += exchange(n++, 1 - j.rank, MPI_COMM_WORLD));
+    MEASURE_PAIR(&p, "triple, 8 bytes", 50, wrong += exchange(n++, 1 - p.j.rank, MPI_COMM_WORLD));
     // Nobody to wait for: what the calls themselves cost.
-    MEASURE(&j.m, "triple, 8 bytes, to itself", 50, wrong += exchange(n++, 0, MPI_COMM_SELF));
+    MEASURE_PAIR(&p, "triple, 8 bytes, to itself", 50, wrong += exchange(n++, 0, MPI_COMM_SELF));
     DEMAND(wrong == 0);
-    return job_end();
+    return pair_end(&p);
 }
