@@ -44,8 +44,7 @@ static inline double pair_trip(struct pair *p) {
     for (int i = 0; i < PAIR_TRIPS; i++) {
         p->turn++;
         if (p->j.rank == 0) atomic_store_explicit(mine, p->turn, memory_order_release);
-        while (atomic_load_explicit(other, memory_order_acquire) != p->turn) {
-        }
+        while (atomic_load_explicit(other, memory_order_acquire) != p->turn) {}
         if (p->j.rank != 0) atomic_store_explicit(mine, p->turn, memory_order_release);
     }
     return (double)(ticks() - from) / PAIR_TRIPS;
@@ -65,21 +64,21 @@ static inline int pair_end(struct pair *p) {
 }
 
 // MEASURE of measure.h, with the distance.
-#define MEASURE_PAIR(p, name, calls, ...)                                     \
-    do {                                                                      \
-        struct measure *m_ = &(p)->j.m;                                       \
+#define MEASURE_PAIR(p, name, calls, ...)                                      \
+    do {                                                                       \
+        struct measure *m_ = &(p)->j.m;                                        \
         for (int batch_ = -m_->batches / 10; batch_ < m_->batches; batch_++) { \
-            double trip_ = pair_trip(p);                                      \
-            uint64_t from_ = ticks();                                         \
-            for (int call_ = 0; call_ < (calls); call_++) {                   \
-                __VA_ARGS__;                                                  \
-            }                                                                 \
-            uint64_t to_ = ticks();                                           \
-            if (batch_ < 0) continue;                                         \
-            m_->batch[batch_] = (double)(to_ - from_) / (calls);              \
-            (p)->trip[batch_] = trip_;                                        \
-        }                                                                     \
-        pair_report(p, name);                                                 \
+            double trip_ = pair_trip(p);                                       \
+            uint64_t from_ = ticks();                                          \
+            for (int call_ = 0; call_ < (calls); call_++) {                    \
+                __VA_ARGS__;                                                   \
+            }                                                                  \
+            uint64_t to_ = ticks();                                            \
+            if (batch_ < 0) continue;                                          \
+            m_->batch[batch_] = (double)(to_ - from_) / (calls);               \
+            (p)->trip[batch_] = trip_;                                         \
+        }                                                                      \
+        pair_report(p, name);                                                  \
     } while (0)
 
 #endif
