@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 pthread_mutex_t cm_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -23,16 +24,30 @@ API struct rdma_event_channel *rdma_create_event_channel(void) {
     return NULL;
 }
 
-// A thread that waits for an event of this channel would wait for ever, with the machine's library too.
+static bool nonblocking(const struct cm_channel *c) {
+    int flags = fcntl(c->c.fd, F_GETFL);
+    if (flags >= 0 && flags & O_NONBLOCK) errno = EAGAIN;
+    return flags < 0 || flags & O_NONBLOCK;
+}
+
+// A thread that waits for an event of this channel would wait for ever, with the machine's library too. One that has just
+// acknowledged an event may ask for the next one too late (late_for). So what was destroyed last stays.
 API void rdma_destroy_event_channel(struct rdma_event_channel *channel) {
-    struct cm_channel *c = CM_CHANNEL(channel);
+    enum { LAST = 64 };
+    static struct cm_channel *last[LAST]; // with the lock held
+    static unsigned turn;
+    struct cm_channel *c = CM_CHANNEL(channel), *oldest = NULL;
     pthread_mutex_lock(&cm_lock);
-    bool waits = c->waiting > 0;
-    c->gone = true;
+    if (!c->gone && !c->waiting) {
+        c->gone = true;
+        c->waits = !nonblocking(c);
+        close(c->c.fd);
+        c->c.fd = -1;
+        oldest = last[turn % LAST];
+        last[turn++ % LAST] = c;
+    }
     pthread_mutex_unlock(&cm_lock);
-    if (waits) return;
-    close(c->c.fd);
-    free(c);
+    free(oldest);
 }
 
 // The descriptor follows from the list. It is never written twice, so that no call here waits.
@@ -171,12 +186,6 @@ API int rdma_ack_cm_event(struct rdma_cm_event *event) {
     return 0;
 }
 
-static bool nonblocking(const struct cm_channel *c) {
-    int flags = fcntl(c->c.fd, F_GETFL);
-    if (flags >= 0 && flags & O_NONBLOCK) errno = EAGAIN;
-    return flags < 0 || flags & O_NONBLOCK;
-}
-
 static void waits_no_more(void *channel) {
     pthread_mutex_lock(&cm_lock);
     ((struct cm_channel *)channel)->waiting--;
@@ -193,14 +202,25 @@ static int await(struct cm_channel *c) {
     return r;
 }
 
+// A call of a channel that was destroyed. The machine's library finds no such descriptor, in memory that was freed. rping's
+// server ends the process with an error then, if its thread for events is slow to come back while the process ends well. Had
+// the call come in time, it would wait: so it does, for as long as a process takes to end.
+static int late_for(const struct cm_channel *c) {
+    enum { LONGEST = 1 }; // s
+    if (c->waits) nanosleep(&(struct timespec){.tv_sec = LONGEST}, NULL);
+    return cm_fail(EBADF);
+}
+
 API int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event) {
     struct cm_channel *c = CM_CHANNEL(channel);
     if (!event) return cm_fail(EINVAL);
     for (;;) {
         pthread_mutex_lock(&cm_lock);
-        struct cm_event *e = take(c);
-        if (!e) c->waiting++;
+        bool gone = c->gone;
+        struct cm_event *e = gone ? NULL : take(c);
+        if (!e && !gone) c->waiting++;
         pthread_mutex_unlock(&cm_lock);
+        if (gone) return late_for(c);
         if (e && !cm_deliver(e)) {
             *event = &e->event;
             return 0;

@@ -128,6 +128,7 @@ struct cm_channel {
     sem_t more;  // posted with an event that a thread may wait for
     int waiting; // threads
     bool gone;
+    bool waits; // once it is gone: whether a call would have waited
 };
 
 enum cm_link_kind { LINK_LISTENS, LINK_CONNECTS, LINK_STRANGER, LINK_TALKS, LINK_FLUSHES };

@@ -131,6 +131,26 @@ func TestConnectionsUnderCkptrun(t *testing.T) {
 	}
 }
 
+// A thread asks for the next event of a channel that another has destroyed, before the process ends. The channel was read
+// after it was freed.
+func TestChannelGone(t *testing.T) {
+	needConnections(t)
+	needmpi.Time(t)
+	if onRxe {
+		needmpi.Skip(t, "librdmacm of the machine", "it does not keep what was freed")
+	}
+	c := connection{name: "rping", argv: rping(20)}
+	for _, back := range []string{"ibv", "tcp"} {
+		t.Run(back, func(t *testing.T) {
+			w, _ := c.newConnection(t, "")
+			w.Env = []string{"CKPT_VERBS=" + back}
+			w.RankEnv[0] = []string{"LD_PRELOAD=" + filepath.Join(built.Bin, "late"), "LATE_GONE=200"}
+			must(t, w.Start("shell"))
+			c.right(t, w)
+		})
+	}
+}
+
 // A ping-pong that is connected by librdmacm is saved at moments of its own, killed, and continued, on the adapter and over TCP in turn.
 func TestPingsSaved(t *testing.T) {
 	needConnections(t)

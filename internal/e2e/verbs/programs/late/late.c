@@ -5,13 +5,15 @@
 // LATE_HOLD.held, and goes on when there is LATE_HOLD.go; with LATE_LINGER it does so where it wants to disconnect. It
 // says from where to where the connection leads, before and after. With LATE_EVENT, a number, a thread that has taken an
 // asynchronous event comes to look at it so many milliseconds later; with LATE_READ it is libibverbs that does, which knows
-// it by its size.
+// it by its size. With LATE_GONE, a number, a thread that was told that its peer has disconnected asks for the next event only
+// when the channel is destroyed, and who destroys it gives it so many milliseconds.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -105,11 +107,25 @@ static void hold(const char *variable, struct rdma_cm_id *id) {
     say_way("after", id);
 }
 
+static atomic_int destroyed;
+
 int rdma_ack_cm_event(struct rdma_cm_event *event) {
     int (*next)(struct rdma_cm_event *) =
         (int (*)(struct rdma_cm_event *))dlsym(RTLD_NEXT, "rdma_ack_cm_event");
     if (event != NULL && event->event == RDMA_CM_EVENT_ESTABLISHED) hold("LATE_HOLD", event->id);
-    return next(event);
+    int waits = event != NULL && event->event == RDMA_CM_EVENT_DISCONNECTED && getenv("LATE_GONE") != NULL;
+    int rc = next(event);
+    for (int i = 0; waits && i < TRIES && !destroyed; i++) pause_a_little();
+    return rc;
+}
+
+void rdma_destroy_event_channel(struct rdma_event_channel *channel) {
+    void (*next)(struct rdma_event_channel *) =
+        (void (*)(struct rdma_event_channel *))dlsym(RTLD_NEXT, "rdma_destroy_event_channel");
+    const char *gone = getenv("LATE_GONE");
+    next(channel);
+    destroyed = 1;
+    if (gone != NULL) nanosleep(&(struct timespec){.tv_nsec = atol(gone) * 1000000L}, NULL);
 }
 
 // Of an id that waits in each function: it is connected when this returns.
