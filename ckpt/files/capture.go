@@ -208,9 +208,7 @@ func (c *capturer) captureLauncher(g *group, file File, locks []Lock) error {
 			return fmt.Errorf("offset of descriptor %d: %w", g.fds[0], err)
 		}
 		file.Offset = offset
-		if file.Inode, err = inodeOf(g.fds[0], file.Flags, &g.st); err != nil {
-			return err
-		}
+		file.Inode = inodeOf(&g.st)
 	}
 	index := map[int]int{}
 	for i, fd := range g.fds {

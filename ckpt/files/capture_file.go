@@ -64,8 +64,8 @@ func (c *capturer) describeRegular(g *group, file *File) (bool, error) {
 		return false, nil
 	}
 	file.Kind = KindRegular
-	file.Inode, err = inodeOf(fd, file.Flags, &g.st)
-	return err == nil, err
+	file.Inode = inodeOf(&g.st)
+	return true, nil
 }
 
 // describeKernel is for files of /proc and the like. Those of the process itself are found under its
@@ -283,19 +283,9 @@ func namesInode(path string, st *unix.Stat_t) bool {
 	return strings.HasPrefix(path, "/") && unix.Fstatat(unix.AT_FDCWD, path, &now, unix.AT_SYMLINK_NOFOLLOW) == nil && keyOf(&now) == keyOf(st)
 }
 
-// inodeOf records what identifies a regular file. Only files that are open for reading have a tail:
-// the others are never compared, see restorer.compare.
-func inodeOf(fd, flags int, st *unix.Stat_t) (*Inode, error) {
-	inode := &Inode{Dev: st.Dev, Ino: st.Ino, Size: st.Size, Mtime: st.Mtim.Nano()}
-	if flags&unix.O_ACCMODE == unix.O_WRONLY || flags&unix.O_DIRECT != 0 {
-		return inode, nil
-	}
-	var err error
-	inode.Tail, err = tailDigest(fd, st.Size)
-	if err != nil {
-		return nil, fmt.Errorf("read the end of descriptor %d: %w", fd, err)
-	}
-	return inode, nil
+// inodeOf records what identifies a regular file. What is compared of its content comes with Held.Sample.
+func inodeOf(st *unix.Stat_t) *Inode {
+	return &Inode{Dev: st.Dev, Ino: st.Ino, Size: st.Size, Mtime: st.Mtim.Nano()}
 }
 
 // tailDigest is the SHA-256 of the last tailBytes bytes before size.

@@ -271,7 +271,7 @@ func TestChangedInputIsRefused(t *testing.T) {
 			fd := a.open(out, unix.O_WRONLY|unix.O_CREAT)
 			write(t, fd, "saved ")
 			a.open(in, unix.O_RDONLY)
-			table := a.capture()
+			table := a.epoch(nil)
 			write(t, fd, "later")
 			if err := c.do(in); err != nil {
 				t.Fatal(err)

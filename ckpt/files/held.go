@@ -132,33 +132,43 @@ func (h *Held) Sample(t *Table) error {
 				continue
 			}
 			var blocks []Block
-			if blocks, err = f.sample(t.Files[f.files[0]].Inode.Size); err != nil {
+			var tail string
+			if blocks, tail, err = f.sample(t.Files[f.files[0]].Inode.Size); err != nil {
 				return
 			}
 			for _, k := range f.files {
-				t.Files[k].Inode.Blocks = blocks
+				if t.Files[k].Inode.Blocks = blocks; !f.write {
+					t.Files[k].Inode.Tail = tail
+				}
 			}
 		}
 	})
 	return err
 }
 
-func (f *heldFile) sample(size int64) ([]Block, error) {
+func (f *heldFile) sample(size int64) (blocks []Block, tail string, err error) {
 	fd, done, err := f.reader()
 	if err != nil {
-		return nil, nil // the program may write it and not read it: then neither may a restart
+		return nil, "", nil // the program may write it and not read it: then neither may a restart
 	}
 	defer done()
-	blocks, err := sampleBlocks(fd, size)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", f.path, err)
+	if blocks, err = sampleBlocks(fd, size); err == nil {
+		tail, err = tailDigest(fd, size)
 	}
-	return blocks, nil
+	if err != nil {
+		return nil, "", fmt.Errorf("read %s: %w", f.path, err)
+	}
+	return blocks, tail, nil
 }
 
-// reader is a descriptor of this thread that reads the file.
+// reader is a descriptor of this thread that reads the file. When the program last read it stays to be seen, where that is
+// allowed: to the owner.
 func (f *heldFile) reader() (int, func(), error) {
-	r, err := unix.Open("/proc/thread-self/fd/"+strconv.Itoa(f.fd), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	name, flags := "/proc/thread-self/fd/"+strconv.Itoa(f.fd), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK
+	r, err := unix.Open(name, flags|unix.O_NOATIME, 0)
+	if errors.Is(err, unix.EPERM) {
+		r, err = unix.Open(name, flags, 0)
+	}
 	return r, func() { unix.Close(r) }, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -115,6 +116,23 @@ func TestLostContentIsNoticed(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestReadingIsNotSeen: what is read of a file for the epoch is not an access of the program's.
+func TestReadingIsNotSeen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out")
+	put(t, path, noise(100_000, 1))
+	a := newApp(t)
+	a.open(path, unix.O_RDWR)
+	long := unix.NsecToTimespec(time.Now().Add(-48 * time.Hour).UnixNano()) // with relatime, too, the next access shows
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{long, {Nsec: unix.UTIME_OMIT}}, 0); err != nil {
+		t.Fatal(err)
+	}
+	a.epoch(&KeepOptions{Dir: t.TempDir(), Prefix: "rank", Copy: 1 << 20})
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil || st.Atim != long {
+		t.Errorf("last read at %v, not %v: %v", st.Atim, long, err)
 	}
 }
 

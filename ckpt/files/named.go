@@ -76,16 +76,7 @@ func (c *capturer) addNamed(n Named) (obstacle string, err error) {
 	if n.Scratch {
 		return c.addScratch(n, file, &st)
 	}
-	fd := -1
-	if !n.Write {
-		if fd, err = openPath(file.Path, file.Flags); err != nil {
-			return "", err
-		}
-		defer unix.Close(fd)
-	}
-	if file.Inode, err = inodeOf(fd, file.Flags, &st); err != nil {
-		return "", err
-	}
+	file.Inode = inodeOf(&st)
 	file.Inode.Mapped = n.Mapped
 	c.table.Files = append(c.table.Files, file)
 	return "", nil

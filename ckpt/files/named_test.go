@@ -69,6 +69,14 @@ func TestNamedInputMustNotChange(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "in")
 	writeFile(t, path, "input")
 	table := captureNamed(t, Named{Path: path})
+	h, err := Hold(&table, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Done()
+	if err := h.Sample(&table); err != nil {
+		t.Fatal(err)
+	}
 	if err := Restore(table, Options{}); err != nil {
 		t.Fatal(err)
 	}

@@ -110,7 +110,7 @@ type Inode struct {
 	Size  int64  `json:"size"`
 	Mtime int64  `json:"mtime"` // nanoseconds since 1970
 	// Tail is the SHA-256 of the last bytes of the file (at most tailBytes), in hex; empty when
-	// it was not open for reading.
+	// it was open for writing, or could not be read (Held.Sample).
 	Tail string `json:"tail,omitempty"`
 	// Blocks are what is compared of the content at a restart (Held.Sample).
 	Blocks []Block `json:"blocks,omitempty"`

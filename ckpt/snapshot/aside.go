@@ -3,6 +3,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -80,14 +81,28 @@ func (a *Aside) put(f *image.File) error {
 	g.SetLimit(4)
 	for i, mem := range a.memory {
 		r := &f.Regions()[i]
+		fill := func(to, from []byte) { copy(to, from) }
+		if r.Flags&image.FlagFile != 0 {
+			fill = copyPages
+		}
 		eachContent(f, i, func(c *image.Chunk) {
 			g.Go(func() error {
-				copy(bytesAt(c.Addr, uint64(c.Bytes)), mem[c.Addr-r.Start:])
+				fill(bytesAt(c.Addr, uint64(c.Bytes)), mem[c.Addr-r.Start:])
 				return nil
 			})
 		})
 	}
 	return g.Wait()
+}
+
+// copyPages copies the pages that differ. A file that nobody has changed since is not written to, and keeps its times.
+func copyPages(to, from []byte) {
+	for at := 0; at < len(to); at += image.PageSize {
+		end := min(at+image.PageSize, len(to))
+		if !bytes.Equal(to[at:end], from[at:end]) {
+			copy(to[at:end], from[at:end])
+		}
+	}
 }
 
 // eachContent calls do with the chunks of a region that are not zeros.
