@@ -126,8 +126,9 @@ void signal_virtual(siginfo_t *si) {
         si->si_pid = to_virtual(si->si_pid);
 }
 
-// Turns the upper context uc into one that is about to run the application's handler.
-static void build_frame(struct thread *t, ucontext_t *uc, const siginfo_t *si) {
+// Turns the upper context uc into one that is about to run the application's handler. blocked is the mask at which the signal
+// came, to which the handler's own is added; what the handler returns to is that of uc, which is another one in rt_sigsuspend.
+static void build_frame(struct thread *t, ucontext_t *uc, const siginfo_t *si, kmask blocked) {
     int sig = si->si_signo;
     struct kaction act = host.app[sig];
     call_told(t, uc);
@@ -154,7 +155,7 @@ static void build_frame(struct thread *t, ucontext_t *uc, const siginfo_t *si) {
     signal_virtual(&f->info);
     f->pretcode = act.restorer;
 
-    kmask mask = uc_mask(uc) | act.mask;
+    kmask mask = blocked | act.mask;
     if (!(act.flags & SA_NODEFER)) mask |= KBIT(sig);
     t->hidden_mask |= mask & OURS;
     uc_set_mask(uc, mask);
@@ -229,7 +230,7 @@ void deliver_pending(struct thread *t, ucontext_t *uc) {
         if (mask & KBIT(sig)) // everything is blocked now, so the kernel keeps it
             RAW4(SYS_rt_tgsigqueueinfo, RAW0(SYS_getpid), RAW0(SYS_gettid), sig, &si);
         else if (host.app[sig].handler > 1)
-            build_frame(t, uc, &si);
+            build_frame(t, uc, &si, mask);
         else if (host.app[sig].handler == DFL)
             default_action(sig);
     }
@@ -300,7 +301,7 @@ __attribute__((noinline)) static void upper_signal(struct thread *t, siginfo_t *
     if (call_interrupted(t, uc, host.app[sig].flags & SA_RESTART))
         queue(t, si);
     else
-        build_frame(t, uc, si);
+        build_frame(t, uc, si, uc_mask(uc));
 }
 
 __attribute__((noinline)) static void lower_signal(struct thread *t, siginfo_t *si, ucontext_t *uc) {

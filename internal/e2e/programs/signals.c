@@ -186,6 +186,54 @@ static int kept_back(void) {
     return ok;
 }
 
+static volatile sig_atomic_t first, second, inside;
+
+static void on_first(int sig) {
+    (void)sig;
+    first++;
+    inside = second; // has the other one come before this handler began?
+}
+
+static void on_second(int sig) {
+    (void)sig;
+    second++;
+}
+
+// Sends both to the thread, which waits for the first one, so that the second is pending by then.  The result is whether it was.
+static void *send_both(void *thread) {
+    struct timespec pause = {0, 2000000};
+    nanosleep(&pause, NULL);
+    pthread_kill(*(pthread_t *)thread, SIGRTMIN + 5);
+    nanosleep(&pause, NULL);
+    int early = second; // it did not wait yet
+    pthread_kill(*(pthread_t *)thread, SIGRTMIN + 4);
+    return early ? NULL : thread;
+}
+
+// Of two signals that are pending when sigsuspend returns, of which it lets in one and the program's mask the other, the handler of the
+// first runs with the mask of sigsuspend, so the other one comes after it.
+static int in_turn(void) {
+    handle(SIGRTMIN + 4, on_first, 0);
+    handle(SIGRTMIN + 5, on_second, 0);
+    sigset_t mask, old, open;
+    sigemptyset(&mask);
+    sigaddset(&mask, SIGRTMIN + 4);
+    pthread_sigmask(SIG_BLOCK, &mask, &old);
+    pthread_sigmask(SIG_BLOCK, NULL, &open);
+    sigdelset(&open, SIGRTMIN + 4);
+    sigaddset(&open, SIGRTMIN + 5);
+    pthread_t me = pthread_self(), sender;
+    void *waited;
+    do {
+        first = second = 0;
+        pthread_create(&sender, NULL, send_both, &me);
+        while (!first) sigsuspend(&open);
+        pthread_join(sender, &waited);
+    } while (!waited);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return first == 1 && second == 1 && inside == 0;
+}
+
 int main(int argc, char **argv) {
     int rounds = argc > 1 ? atoi(argv[1]) : 100;
     self = getpid();
@@ -214,7 +262,7 @@ int main(int argc, char **argv) {
 
     struct itimerval every = {{0, 5000}, {0, 5000}};
     setitimer(ITIMER_REAL, &every, NULL);
-    int urgents = 0, pending_ok = 0, suspended = 0, timed = 0, kept = 0;
+    int urgents = 0, pending_ok = 0, suspended = 0, timed = 0, kept = 0, turns = 0;
     for (int i = 0; i < rounds; i++) {
         sigqueue(self, SIGUSR1, (union sigval){.sival_int = i});
         raise(SIGUSR2);
@@ -252,6 +300,7 @@ int main(int argc, char **argv) {
         if (i % 10 == 0) {
             restartable();
             kept += kept_back();
+            turns += in_turn();
         }
     }
     // The timer still runs, whatever happened to the process.
@@ -260,8 +309,8 @@ int main(int argc, char **argv) {
     sigqueue(self, SIGRTMIN + 2, (union sigval){.sival_int = -1});
     pthread_join(waiter, NULL);
     printf("values %016lx received %d wrong sender %d\n", (unsigned long)values, (int)usr1, wrong_sender);
-    printf("nested %d deepest %d pending %d suspended %d timed %d kept %d waited %ld\n", (int)usr2,
-           (int)deepest, pending_ok, suspended, timed, kept, sum);
+    printf("nested %d deepest %d pending %d suspended %d timed %d kept %d in turn %d waited %ld\n", (int)usr2,
+           (int)deepest, pending_ok, suspended, timed, kept, turns, sum);
     printf("urgent %d kept %d of a code that is right %d\n", (int)urgent, urgents, (int)urgent_codes);
     printf("pid %s\n", self == getpid() ? "same" : "changed");
     return 0;
