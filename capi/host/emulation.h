@@ -83,10 +83,12 @@ void itimers_load(const uint64_t from[3][4]);
 // ---- posix_timers.c ----------------------------------------------------------------------------
 // While all threads are stopped.  Notes what the timers are at; collect takes the signals that are pending, again.
 void timers_look(void (*collect)(void));
+// Those whose signal was pending, once.  The main thread calls it when it goes on, all signals blocked.
+void timers_start(void);
 uint32_t timers_count(void);
 void timers_save(struct timer_image *to);
-// Makes those of an image. 0, or what is wrong in why.
-int timers_load(const struct timer_image *from, uint32_t n, char *why, size_t whybytes);
+// Makes those of an image; what is left counts from since (now_ns). 0, or what is wrong in why.
+int timers_load(const struct timer_image *from, uint32_t n, int64_t since, char *why, size_t whybytes);
 void timers_forked(void); // under host.lock
 
 // ---- sys_proc.c --------------------------------------------------------------------------------

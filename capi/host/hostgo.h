@@ -88,7 +88,7 @@ struct timer_image {
     int32_t tid;    // the thread that is told (SIGEV_THREAD_ID), as the application knows it
     uint32_t flags; // TIMER_AT
     int64_t interval;
-    int64_t left; // until it expires; 0: it is not armed
+    int64_t left; // until it expires; 0: it is not armed; negative: since it did, its signal is pending
     int64_t when; // the same as a time of the clock as the application has it
 };
 #define TIMER_AT 1u // was armed for a time of its clock, and not for one from then

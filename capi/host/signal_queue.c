@@ -4,8 +4,9 @@
 //
 // Such signals would be lost with the process: a pthread_cancel that was sent and not yet seen, an alarm.  So
 // each stopped thread takes its own signals out of the kernel's queue, and one thread also takes those of the
-// process. Each puts them back when it goes on, here or after a restart.
+// process. Each puts them back when it goes on, here or after a restart, but for those of timers (posix_timers.c).
 #include "host.h"
+#include "emulation.h"
 #include "thread.h"
 
 #include <fcntl.h>
@@ -50,12 +51,15 @@ void signal_add(struct signal_list *l, const siginfo_t *si, bool shared) {
 }
 
 static void take(struct thread *t, kmask set, bool shared) {
+    // A timer may expire again as soon as its signal is taken.  What is left of it stays with the kernel.
+    enum { OF_TIMERS = 1000 };
     static const struct timespec now;
     siginfo_t info;
-    while (signal_room(&t->kept)) {
+    for (unsigned of_timers = 0; signal_room(&t->kept);) {
         if (RAW4(SYS_rt_sigtimedwait, &set, &info, &now, 8) <= 0) return;
         signal_virtual(&info); // the process that goes on may have another id
         signal_add(&t->kept, &info, shared);
+        if (info.si_code == SI_TIMER && ++of_timers >= OF_TIMERS) set &= ~KBIT(info.si_signo);
     }
     t->more_signals = true;
 }
@@ -111,4 +115,7 @@ void signals_requeue(struct thread *t) {
     }
     t->kept.count = 0;
     t->more_signals = false;
+    // The main thread is the one to which the kernel sends signals of timers. One that is ignored unless it is blocked would be
+    // lost if it came while the lower half has the thread.
+    if (t->main || host.main_gone) timers_start();
 }

@@ -32,8 +32,8 @@ int threads_check(const void *buffer, size_t bytes, uint32_t xsave_max, char *wh
         return damaged(why, whybytes, offsetof(struct process_image, timers), "there are not so many timers");
     for (uint32_t i = 0; i < p->timers; i++) {
         const struct timer_image *m = timers + i;
-        if (m->id < 0 || m->signo < 0 || m->signo >= NSIGNALS || m->interval < 0 || m->left < 0 ||
-            m->when < 0)
+        if (m->id < 0 || m->signo < 0 || m->signo >= NSIGNALS || m->interval < 0 ||
+            (m->left < 0 && !m->interval) || m->when < 0)
             return damaged(why, whybytes, (size_t)((const char *)m - (const char *)p),
                            "a timer that cannot be");
     }

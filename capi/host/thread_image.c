@@ -167,6 +167,7 @@ int threads_load(const void *buffer, size_t bytes, char *why, size_t whybytes) {
     block_all();
     if (!(host.park_gen & 1)) host.park_gen++;
     bool main_found = false;
+    int64_t begun = now_ns(); // of the waits of threads that begin again
     for (const uint8_t *q = at; q < end;) {
         const struct thread_image *im = (const struct thread_image *)q;
         q += im->bytes;
@@ -192,5 +193,5 @@ int threads_load(const void *buffer, size_t bytes, char *why, size_t whybytes) {
     signals_reinstall();
     clocks_load(&p->clocks);
     itimers_load(p->itimer);
-    return timers_load(timers, p->timers, why, whybytes);
+    return timers_load(timers, p->timers, begun, why, whybytes);
 }

@@ -21,9 +21,10 @@
 #define TICK (SIGRTMIN + 1) // of the process, with a handler
 #define ONCE (SIGRTMIN + 2) // of the process, waited for
 #define MINE (SIGRTMIN + 3) // of one thread
+#define PILE SIGCONT        // of the process, blocked from the first round to the last
 
 static _Atomic int ticks, mine, called, last_called, burnt, wrong, over;
-static timer_t tick, once, beat, left, burn;
+static timer_t tick, once, beat, left, burn, pile;
 
 #define CHECK(good)                                                            \
     do {                                                                       \
@@ -113,6 +114,30 @@ static void *listener(void *unused) {
     return NULL;
 }
 
+// A signal that is pending while its timer expires again and again comes once, and timer_getoverrun has the rest. How often that
+// is tells the time that is left of another timer: both stand still while there is no process.
+static void count_pile(long every) {
+    struct itimerspec now;
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, PILE);
+    int signals = 0;
+    long expired = 0;
+    while (sigtimedwait(&set, NULL, &(struct timespec){0, 0}) == PILE) {
+        signals++;
+        expired += 1 + timer_getoverrun(pile);
+    }
+    timer_gettime(left, &now);
+    long passed = 4000 * 1000 * MS - (now.it_value.tv_sec * 1000 * MS + now.it_value.tv_nsec);
+    CHECK(signals > 0 && signals <= 3); // it may expire while they are counted
+    // Each time that it is continued the two are armed one after the other.
+    long should = passed / every, allowed = 20 + should / 50;
+    if (expired < should - allowed || expired > should + allowed) {
+        printf("%d signals of a timer that expired %ld times and not %ld\n", signals, expired, should);
+        wrong++;
+    }
+}
+
 static void *burner(void *unused) {
     (void)unused;
     burn = make(CLOCK_THREAD_CPUTIME_ID, SIGEV_SIGNAL, SIGUSR1, 0);
@@ -129,6 +154,7 @@ int main(int argc, char **argv) {
     sigemptyset(&set);
     sigaddset(&set, ONCE);
     sigaddset(&set, MINE);
+    sigaddset(&set, PILE);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     struct sigaction a;
     memset(&a, 0, sizeof a);
@@ -144,6 +170,8 @@ int main(int argc, char **argv) {
     arm(tick, -1, 2 * MS, 2 * MS);
     left = make(CLOCK_MONOTONIC, SIGEV_NONE, 0, 0);
     arm(left, -1, 4000 * 1000 * MS, 0);
+    pile = make(CLOCK_MONOTONIC, SIGEV_SIGNAL, PILE, 0);
+    arm(pile, -1, MS, MS);
     pthread_t threads[2];
     pthread_create(&threads[0], NULL, listener, NULL);
     pthread_create(&threads[1], NULL, burner, NULL);
@@ -163,7 +191,8 @@ int main(int argc, char **argv) {
         timer_t call = make(CLOCK_MONOTONIC, SIGEV_THREAD, 0, i);
         arm(call, i % 3 == 2 ? CLOCK_MONOTONIC : -1, MS, 0);
         int burns_now = i % 4 == 0; // the kernel looks at these at its ticks alone
-        if (burns_now) arm(burn, -1, MS / 4, 0);
+        long burns_for = i % 64 == 8 ? 20 * MS : MS / 4;
+        if (burns_now) arm(burn, -1, burns_for, 0);
 
         siginfo_t si;
         struct timespec patience = {100, 0};
@@ -188,8 +217,11 @@ int main(int argc, char **argv) {
         CHECK(now.it_value.tv_sec > 0 && now.it_value.tv_sec <= before.it_value.tv_sec);
         before = now;
         CHECK(clock_gettime(burns, &cpu[1]) == 0);
+        // Of the thread's time, and not of that of another one, which sleeps: that would be ten seconds of this thread's.
+        if (burns_now) CHECK(cpu[1].tv_sec - cpu[0].tv_sec < 3);
     }
     CHECK(burnt == (rounds + 3) / 4);
+    count_pile(MS);
     over = 1;
     pthread_join(threads[1], NULL);
     printf("timers: %d rounds, %d expired once, %d called, %d of processor's time, %d wrong\n", rounds, got,
