@@ -54,7 +54,7 @@ func readPages(self *image.ProcessMemory, r *image.Region) bool {
 	for at := uint64(0); at < r.Bytes(); at += image.PageSize {
 		page := r.Data[at:][:image.PageSize]
 		switch err := self.ReadAt(page, r.Start+at); {
-		case err != nil && at == 0, err == nil && ended:
+		case err != nil && at == 0 && !behindEnd(r.Start), err == nil && ended:
 			return false
 		case err != nil:
 			clear(page)
@@ -62,6 +62,13 @@ func readPages(self *image.ProcessMemory, r *image.Region) bool {
 		}
 	}
 	return true
+}
+
+// behindEnd tells whether a page lies behind the end of its file, where who reads it gets SIGBUS: the kernel, asked to read it in,
+// says EFAULT, and something else of what cannot be read in for another reason. Linux before 5.14 cannot be asked.
+func behindEnd(addr uint64) bool {
+	_, _, e := unix.Syscall(unix.SYS_MADVISE, uintptr(addr), image.PageSize, unix.MADV_POPULATE_READ)
+	return e == unix.EFAULT
 }
 
 // Children lists the children of this process, those in known left out.

@@ -135,6 +135,14 @@ func TestCopyShared(t *testing.T) {
 	if err := CopyShared(ends); err != nil || !bytes.Equal(ends[0].Data, want) {
 		t.Errorf("behind the end of a file: %v", err)
 	}
+	// All of the mapping is behind the end.
+	if err := f.Truncate(0); err != nil {
+		t.Fatal(err)
+	}
+	ends[0].Data = nil
+	if err := CopyShared(ends); err != nil || !bytes.Equal(ends[0].Data, make([]byte, 3*page)) {
+		t.Errorf("of an empty file: %v", err)
+	}
 	// Nothing is there.
 	gone := []image.Region{{Start: free + 10*page, End: free + 11*page, Flags: anon | shared}}
 	if err := CopyShared(gone); err == nil || !strings.Contains(err.Error(), gone[0].String()) {
