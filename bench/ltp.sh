@@ -8,6 +8,8 @@
 #
 #   bench/ltp.sh ltp                              its system calls, two hours
 #   bench/ltp.sh ltp -lists mm,sched -only mmap   some of other lists (runtest/)
+#   bench/ltp.sh ltp -lists posix -saved          the Open POSIX Test Suite in it, whose programs are single processes, mostly:
+#                                                 also saved while they run, and saved, killed and restarted; two hours
 #   bench/ltp.sh ltp -differing                   those again that ended otherwise
 #
 # They run as root in namespaces of their own (mounts, networks, IPC, host names), without those that would change this machine
@@ -36,6 +38,20 @@ if [ ! -d "$root/runtest" ]; then
         done
     ) >"$ltp/build.log" 2>&1 || fail "it cannot be configured: $ltp/build.log"
     [ -d "$root/runtest" ] || fail "it cannot be built: $ltp/build.log"
+fi
+
+posix=$ltp/testcases/open_posix_testsuite
+if [[ " $* " == *posix* && ! -f "$root/runtest/posix" ]]; then
+    echo "building $posix: some minutes; $ltp/posix.log" >&2
+    (
+        cd "$posix"
+        { make autotools && ./configure && make generate-makefiles; } || exit 1
+        make -k -j"$(nproc)" conformance-all functional-all || true # some do not compile with every C library
+    ) >"$ltp/posix.log" 2>&1 || fail "it cannot be configured: $ltp/posix.log"
+    find "$posix/conformance" "$posix/functional" -name '*.run-test' | sort |
+        sed -E 's|^.*/open_posix_testsuite/(conformance/)?(interfaces/)?(.*)\.run-test$|\3 &|' >"$ltp/posix.list"
+    [ -s "$ltp/posix.list" ] || fail "none of its programs is built: $ltp/posix.log"
+    mv "$ltp/posix.list" "$root/runtest/posix"
 fi
 
 skip='^(reboot|kexec|init_module|finit_module|delete_module|swapon|swapoff|settimeofday|stime|clock_settime|clock_adjtime|adjtimex|'

@@ -99,3 +99,46 @@ func TestOutcomes(t *testing.T) {
 		}
 	}
 }
+
+// TestSaved: what is saved while it runs and ends alike, what is refused, what ends before, and what a restart changes.
+func TestSaved(t *testing.T) {
+	r := suite(t, "", map[string]string{"waits": "sleep 0.5; exit 3", "quick": "exit 3"})
+	r.ckptrun, r.ckptctl = filepath.Join(r.root, "testcases/bin/ours"), filepath.Join(r.root, "testcases/bin/ctl")
+	for path, script := range map[string]string{
+		r.ckptrun: `if [ "$1" = --restart ]; then exit $(cat "$2/restarted"); fi
+mkdir "$2"; echo $$ >"$2/pid"; if [ -n "$STATUS" ]; then : >"$2/job.json"; fi; echo $STATUS >"$2/restarted"; shift 3; exec "$@"`,
+		r.ckptctl: `if [ -n "$REFUSE" ]; then echo "refused:
+  - child process 17 is not finished
+  - more" >&2; exit 1; fi
+if [ "$4" = kill ]; then kill -9 $(cat "$2/pid"); fi`,
+	} {
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name, program, status, refuse string
+		want                          saved
+		otherwise                     bool
+	}{
+		{name: "alike", program: "waits", status: "3", want: saved{Continued: "exit status 3", Restarted: "exit status 3"}},
+		{name: "otherwise", program: "waits", status: "4", want: saved{Continued: "exit status 3", Restarted: "exit status 4"}, otherwise: true},
+		{name: "refused", program: "waits", status: "3", refuse: "1", want: saved{Continued: "refused: child process N is not finished", Restarted: "refused: child process N is not finished"}},
+		{name: "early", program: "quick", want: saved{Continued: early, Restarted: early}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv("STATUS", c.status)
+			t.Setenv("REFUSE", c.refuse)
+			got, err := r.saved([]string{filepath.Join(r.root, "testcases/bin", c.program)}, "exit status 3", 100*time.Millisecond)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+			if got.otherwise("exit status 3") != c.otherwise {
+				t.Errorf("otherwise: %v", !c.otherwise)
+			}
+		})
+	}
+}

@@ -29,6 +29,7 @@ func run() error {
 	skip := flag.String("skip", "^$", "but not these")
 	limit := flag.Duration("each", 20*time.Second, "what a program may take natively; under ckptrun three times as much")
 	again := flag.Bool("differing", false, "only programs of the results that end otherwise")
+	save := flag.Bool("saved", false, "run what ends alike twice more: saved again and again; saved and killed in the middle, and continued")
 	report := flag.String("report", "", "name of a table (.md) and of results (.json), which are written; results of programs that are not run are kept")
 	reasonFile := flag.String("reasons", "bench/ltp/reasons.txt", "why programs end otherwise, one a line")
 	revision := flag.String("revision", "", "the commit, for the table")
@@ -45,8 +46,11 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	r := &runner{root: *root, limit: *limit}
+	r := &runner{root: *root, limit: *limit, save: *save}
 	if r.ckptrun, err = filepath.Abs(filepath.Join(*build, "bin/ckptrun")); err != nil {
+		return err
+	}
+	if r.ckptctl, err = filepath.Abs(filepath.Join(*build, "bin/ckptctl")); err != nil {
 		return err
 	}
 	if r.work, err = os.MkdirTemp("", "ltp-"); err != nil {
@@ -67,7 +71,7 @@ func run() error {
 			return err
 		}
 		for _, p := range programs {
-			if !want.MatchString(p.name) || not.MatchString(p.name) || *again && !all[p.name].differs() {
+			if !want.MatchString(p.name) || not.MatchString(p.name) || *again && !all[p.name].differs() && !all[p.name].Saved.otherwise(all[p.name].Native) {
 				continue
 			}
 			res, built, err := r.run(p)
@@ -84,6 +88,9 @@ func run() error {
 			fmt.Printf("%s: %s: %s", p.name, res.verdict(), res.Native)
 			if res.differs() {
 				fmt.Printf(" | %s | %s", res.Ours, res.Said)
+			}
+			if *save {
+				fmt.Printf(" | saved: %s | restarted: %s | %s", res.Saved.Continued, res.Saved.Restarted, res.Saved.Said)
 			}
 			fmt.Println()
 		}

@@ -48,13 +48,16 @@ type result struct {
 	Native string `json:"native"` // status and what it counted
 	Ours   string `json:"ours,omitempty"`
 	Said   string `json:"said,omitempty"` // of what differs: the lines that only one of the runs has
+	Saved  saved  `json:"saved,omitzero"` // with -saved
 }
 
 type runner struct {
 	root    string // of the installed suite
 	ckptrun string
+	ckptctl string
 	work    string
 	limit   time.Duration
+	save    bool // what ends alike is run again, and saved meanwhile
 }
 
 // argv is a program's command, without a shell where none is needed; nil if it is not built.
@@ -73,29 +76,47 @@ func (r *runner) argv(p program) []string {
 	return argv
 }
 
-// once runs it; what it printed is in the order in which it did.
-func (r *runner) once(argv []string, limit time.Duration) (outcome, said string, err error) {
+// trial is a program that runs in a folder of its own.
+type trial struct {
+	r       *runner
+	dir     string
+	mark    e2e.Mark
+	process *e2e.Process
+}
+
+// begin makes a folder, which end removes.
+func (r *runner) begin() (*trial, error) {
 	dir, err := os.MkdirTemp(r.work, "run-")
 	if err != nil {
-		return "", "", err
+		return nil, err
 	}
-	defer os.RemoveAll(dir)
 	if err := os.Chmod(dir, 0o777); err != nil { // some give up their rights
-		return "", "", err
+		return nil, err
 	}
-	mark := e2e.NewMark()
-	defer mark.KillAll()
-	out := filepath.Join(dir, "said")
+	return &trial{r: r, dir: dir, mark: e2e.NewMark()}, nil
+}
+
+func (t *trial) end() {
+	t.mark.KillAll()
+	os.RemoveAll(t.dir)
+}
+
+// start starts a process whose words may name the folder, as $DIR.
+func (t *trial) start(argv ...string) error {
 	for i, word := range argv {
-		argv[i] = strings.ReplaceAll(word, "$DIR", dir)
+		argv[i] = strings.ReplaceAll(word, "$DIR", t.dir)
 	}
-	p, err := e2e.Start(e2e.Command{Argv: argv, Dir: dir, Mark: mark, Stdout: out, Stderr: out, Env: []string{
-		"TMPDIR=" + dir, "LTPROOT=" + r.root, "PATH=" + filepath.Join(r.root, "testcases/bin") + ":" + os.Getenv("PATH"), "LTP_COLORIZE_OUTPUT=n"}})
-	if err != nil {
-		return "", "", err
-	}
-	exit, err := p.Wait(limit)
-	text, readErr := os.ReadFile(out)
+	out := filepath.Join(t.dir, "said")
+	var err error
+	t.process, err = e2e.Start(e2e.Command{Argv: argv, Dir: t.dir, Mark: t.mark, Stdout: out, Stderr: out, Env: []string{
+		"TMPDIR=" + t.dir, "LTPROOT=" + t.r.root, "PATH=" + filepath.Join(t.r.root, "testcases/bin") + ":" + os.Getenv("PATH"), "LTP_COLORIZE_OUTPUT=n"}})
+	return err
+}
+
+// outcome waits for the end; what was printed is in the order in which it was.
+func (t *trial) outcome(limit time.Duration) (outcome, said string, err error) {
+	exit, err := t.process.Wait(limit)
+	text, readErr := os.ReadFile(filepath.Join(t.dir, "said"))
 	if readErr != nil {
 		return "", "", readErr
 	}
@@ -114,6 +135,19 @@ func (r *runner) once(argv []string, limit time.Duration) (outcome, said string,
 	return outcome, string(text), nil
 }
 
+// once runs it from its start to its end.
+func (r *runner) once(argv []string, limit time.Duration) (outcome, said string, err error) {
+	t, err := r.begin()
+	if err != nil {
+		return "", "", err
+	}
+	defer t.end()
+	if err := t.start(argv...); err != nil {
+		return "", "", err
+	}
+	return t.outcome(limit)
+}
+
 // counted is the end of what a program prints.
 var counted = regexp.MustCompile(`(?m)^(passed|failed|broken|skipped|warnings) +(\d+)$`)
 
@@ -125,18 +159,23 @@ func (r *runner) run(p program) (res result, built bool, err error) {
 	}
 	for range 2 {
 		var native, ours string
+		begun := time.Now()
 		if res.Native, native, err = r.once(append([]string{}, argv...), r.limit); err != nil {
 			return res, true, err
 		}
 		if res.Native == "hangs" {
 			return res, true, nil
 		}
+		took := time.Since(begun)
 		if res.Ours, ours, err = r.once(append([]string{r.ckptrun, "--dir", "$DIR/ckpt", "--"}, argv...), 3*r.limit); err != nil {
 			return res, true, err
 		}
 		if res.Ours == res.Native {
 			res.Said = ""
-			return res, true, nil
+			if r.save {
+				res.Saved, err = r.saved(argv, res.Native, took)
+			}
+			return res, true, err
 		}
 		res.Said = differing(native, ours)
 	}
