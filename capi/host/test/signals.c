@@ -11,6 +11,8 @@
 
 struct host host;
 void signal_virtual(siginfo_t *si) { (void)si; }
+static int timers_started;
+void timers_start(void) { timers_started++; }
 
 // A list keeps all in order, and what a reader has seen of it stays where it is when it grows.
 static void lists(void) {
@@ -88,6 +90,17 @@ static void collect(void) {
     expect(43, 5);
     expect(43, 6);
     expect(SIG_PARK, 4);
+
+    // Timers are the main thread's, or anybody's when that has ended.
+    SAME(timers_started, 0);
+    t.main = true;
+    signals_requeue(&t);
+    SAME(timers_started, 1);
+    t.main = false;
+    host.main_gone = true;
+    signals_requeue(&t);
+    SAME(timers_started, 2);
+    host.main_gone = false;
 }
 
 static void *requeue(void *t) {
