@@ -499,8 +499,13 @@ static void op_release(void) {
     kmask old = block_all();
     lock();
     host.park_gen++;
-    for (struct thread *t = host.threads; t; t = t->next) t->attention &= ~ATTN_PARK;
+    bool held = false;
+    for (struct thread *t = host.threads; t; t = t->next) {
+        t->attention &= ~ATTN_PARK;
+        held |= t->main && t->state == T_HELD;
+    }
     unlock();
+    if (held) timers_start(); // the main thread may be in its call for long, and what expires meanwhile would count twice
     threads_ring();
     set_kernel_mask(old);
 }
