@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,8 +85,8 @@ type trial struct {
 	process *e2e.Process
 }
 
-// begin makes a folder, which end removes.
-func (r *runner) begin() (*trial, error) {
+// begin starts a process in a new folder, which end removes.
+func (r *runner) begin(argv []string) (*trial, error) {
 	dir, err := os.MkdirTemp(r.work, "run-")
 	if err != nil {
 		return nil, err
@@ -93,7 +94,12 @@ func (r *runner) begin() (*trial, error) {
 	if err := os.Chmod(dir, 0o777); err != nil { // some give up their rights
 		return nil, err
 	}
-	return &trial{r: r, dir: dir, mark: e2e.NewMark()}, nil
+	t := &trial{r: r, dir: dir, mark: e2e.NewMark()}
+	if err := t.start(argv); err != nil {
+		t.end()
+		return nil, err
+	}
+	return t, nil
 }
 
 func (t *trial) end() {
@@ -102,7 +108,8 @@ func (t *trial) end() {
 }
 
 // start starts a process whose words may name the folder, as $DIR.
-func (t *trial) start(argv ...string) error {
+func (t *trial) start(argv []string) error {
+	argv = slices.Clone(argv)
 	for i, word := range argv {
 		argv[i] = strings.ReplaceAll(word, "$DIR", t.dir)
 	}
@@ -137,14 +144,11 @@ func (t *trial) outcome(limit time.Duration) (outcome, said string, err error) {
 
 // once runs it from its start to its end.
 func (r *runner) once(argv []string, limit time.Duration) (outcome, said string, err error) {
-	t, err := r.begin()
+	t, err := r.begin(argv)
 	if err != nil {
 		return "", "", err
 	}
 	defer t.end()
-	if err := t.start(argv...); err != nil {
-		return "", "", err
-	}
 	return t.outcome(limit)
 }
 
@@ -160,7 +164,7 @@ func (r *runner) run(p program) (res result, built bool, err error) {
 	for range 2 {
 		var native, ours string
 		begun := time.Now()
-		if res.Native, native, err = r.once(append([]string{}, argv...), r.limit); err != nil {
+		if res.Native, native, err = r.once(argv, r.limit); err != nil {
 			return res, true, err
 		}
 		if res.Native == "hangs" {

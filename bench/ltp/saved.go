@@ -72,14 +72,11 @@ const startup = 60 * time.Millisecond
 
 // continued saves a program as often as it can.
 func (r *runner) continued(ours []string, native string) (outcome, said string, err error) {
-	t, err := r.begin()
+	t, err := r.begin(ours)
 	if err != nil {
 		return "", "", err
 	}
 	defer t.end()
-	if err := t.start(append([]string{}, ours...)...); err != nil {
-		return "", "", err
-	}
 	made, why := 0, early
 	for until := time.Now().Add(3 * r.limit); !t.process.Ended() && time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
 		switch refusal := t.checkpoint("continue"); {
@@ -100,14 +97,11 @@ func (r *runner) continued(ours []string, native string) (outcome, said string, 
 
 // restarted saves and kills a program after a while, and continues it.
 func (r *runner) restarted(ours []string, native string, after time.Duration) (outcome, said string, err error) {
-	t, err := r.begin()
+	t, err := r.begin(ours)
 	if err != nil {
 		return "", "", err
 	}
 	defer t.end()
-	if err := t.start(append([]string{}, ours...)...); err != nil {
-		return "", "", err
-	}
 	select {
 	case <-t.process.Done():
 	case <-time.After(after):
@@ -123,7 +117,7 @@ func (r *runner) restarted(ours []string, native string, after time.Duration) (o
 	if err != nil || outcome != "signal 9 (killed)" {
 		return fmt.Sprintf("%s, and not killed after its checkpoint", outcome), tail(said), err
 	}
-	if err := t.start(r.ckptrun, "--restart", "$DIR/ckpt"); err != nil {
+	if err := t.start([]string{r.ckptrun, "--restart", "$DIR/ckpt"}); err != nil {
 		return "", "", err
 	}
 	if outcome, said, err = t.outcome(3 * r.limit); outcome == native {

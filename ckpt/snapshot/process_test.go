@@ -223,18 +223,25 @@ func TestMapAgain(t *testing.T) {
 	}
 }
 
-// leavesAlike maps an image of regions anew, and the file at path below one of them, which is as it was saved, is not written to.
-func leavesAlike(t *testing.T, regions []image.Region, path string) {
+// imageOf writes an image of regions, which have their content, and opens it.
+func imageOf(t *testing.T, regions []image.Region) *image.File {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "image")
 	if _, err := image.Write(t.Context(), name, image.Input{Meta: []byte("{}"), Regions: regions}, image.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	saved, err := image.Open(name)
+	f, err := image.Open(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer saved.Close()
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// leavesAlike maps an image of regions anew, and the file at path below one of them, which is as it was saved, is not written to.
+func leavesAlike(t *testing.T, regions []image.Region, path string) {
+	t.Helper()
+	saved := imageOf(t, regions)
 	long := time.Now().Add(-time.Hour)
 	for i := range regions {
 		unmap(t, regions[i].Start, regions[i].Bytes()/page)
@@ -374,15 +381,7 @@ func TestMapOutside(t *testing.T) {
 			if at < free {
 				regions = []image.Region{out, in}
 			}
-			path := filepath.Join(t.TempDir(), "image")
-			if _, err := image.Write(t.Context(), path, image.Input{Meta: []byte("{}"), Regions: regions}, image.Options{}); err != nil {
-				t.Fatal(err)
-			}
-			f, err := image.Open(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer f.Close()
+			f := imageOf(t, regions)
 			if err := Map(t.Context(), f, Options{}); err == nil || !strings.Contains(err.Error(), "outside") && at != 0 || !strings.Contains(err.Error(), out.String()) {
 				t.Errorf("%v", err)
 			}
