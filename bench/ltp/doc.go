@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Ltp runs programs of the Linux Test Project natively and under ckptrun, where each is to end the same way. They ask the kernel for
-// everything it offers, with wrong arguments, too: what a program may notice of ckptrun, they notice.
+// everything it offers, with wrong arguments, too: what a program may notice of ckptrun, they notice. Those of the Open POSIX Test
+// Suite in it are mostly single processes that wait; with -saved, each is run twice more and saved while it waits.
 //
 // It owns how a program is run, when two runs are called the same, the known reasons (reasons.txt) and the table. The programs are
 // built by the user from a checkout (bench/ltp.sh says how); nothing of them is here. It may not know how ckptrun works.
