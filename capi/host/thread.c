@@ -505,7 +505,8 @@ static void op_release(void) {
         held |= t->main && t->state == T_HELD;
     }
     unlock();
-    if (held) timers_start(); // the main thread may be in its call for long, and what expires meanwhile would count twice
+    if (held)
+        timers_start(); // the main thread may be in its call for long, and what expires meanwhile would count twice
     threads_ring();
     set_kernel_mask(old);
 }
