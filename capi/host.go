@@ -336,6 +336,10 @@ func (h host) Stands(state []byte) []uint64 {
 		p := (*C.struct_process_image)(unsafe.Pointer(&state[0]))
 		out = append(out, uint64(p.arguments[0]), uint64(p.arguments[2]))
 		first += int(p.timers) * C.sizeof_struct_timer_image
+		if p.version >= C.THREADS_VERSION+2 && first+C.sizeof_struct_spent_image <= len(state) {
+			spent := (*C.struct_spent_image)(unsafe.Pointer(&state[first]))
+			first += C.sizeof_struct_spent_image + int(spent.threads)*C.sizeof_struct_spent
+		}
 	}
 	for at := first; at+C.sizeof_struct_thread_image <= len(state); {
 		t := (*C.struct_thread_image)(unsafe.Pointer(&state[at]))

@@ -47,7 +47,7 @@ static int64_t kernel_time(clockid_t clock) {
 
 int64_t clock_shift(clockid_t clock) {
     int g = group(clock);
-    return g < 0 ? 0 : host.clock_shift[g];
+    return g < 0 ? spent_shift(clock) : host.clock_shift[g];
 }
 
 // Nanoseconds as the kernel has them, normalized: 0 <= tv_nsec < SECOND.

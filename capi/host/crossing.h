@@ -35,6 +35,7 @@ extern const uint8_t child_asks_for_gs[], child_asks_for_gs_end[]; // without
 const char *gate_page_map(void); // NULL, or what is wrong
 void gate_page_set_tables(void *tables);
 void gate_page_set_clocks(const struct timespec shift[2]);
+void gate_page_set_spent(void);
 void gate_page_set_functions(long (**fn)(const long *));
 
 #endif

@@ -53,11 +53,20 @@ pid_t to_virtual(pid_t real);
 void asks(uint32_t what); // CKPT_ASKED
 
 // ---- clocks.c ----------------------------------------------------------------------------------
-int64_t clock_shift(clockid_t clock);
+int64_t clock_shift(clockid_t clock); // nanoseconds that are added to the kernel's; without host.lock
 // An absolute time of the application's as the kernel's clock has it: returns when, or to.
 const struct timespec *clock_to_kernel(clockid_t clock, const struct timespec *when, struct timespec *to);
 void clocks_save(struct clock_image *im);
 void clocks_load(const struct clock_image *im);
+
+// ---- spent.c -----------------------------------------------------------------------------------
+// While all threads are stopped.  Writes one of threads for each.
+void spent_save(struct spent_image *im, struct spent *threads);
+void spent_load(const struct spent_image *im); // of the process; a thread has its own
+void spent_begin(void);                    // the process goes on: what it has used until now is the restart's
+void spent_begin_thread(struct thread *t); // the same, of the caller
+void spent_forked(struct thread *t);       // a child has used nothing
+int64_t spent_shift(clockid_t clock);      // clock_shift of a clock of processor time; 0 for others
 
 // ---- missing.c ---------------------------------------------------------------------------------
 // Without host.lock.  what: enum memory_change, and whether this comes before or after the change; for
@@ -205,6 +214,8 @@ EMULATION(sys_io_setup);
 EMULATION(sys_passthrough);
 EMULATION(sys_clock_gettime);
 EMULATION(sys_clock_getres);
+EMULATION(sys_getrusage);
+EMULATION(sys_times);
 EMULATION(sys_timerfd_settime);
 #undef EMULATION
 

@@ -17,7 +17,7 @@
 //   lower.h      lower.c (libckpt-core.so and the back, functions of the gate), whole.c (those of ckpt.h for
 //                a runtime in the upper half), verbs.c (what is below the program's libibverbs)
 //   emulation.h  dispatch.c (a trapped call, and who emulates it), sys_mem.c, sys_shm.c, sys_ipc.c, sys_proc.c,
-//                sys_wait.c (the emulations), missing.c (memory that is still in the image), clocks.c (clocks of another machine), timers.c (interval timers), posix_timers.c (those of timer_create); traps.h is
+//                sys_wait.c (the emulations), missing.c (memory that is still in the image), clocks.c (clocks of another machine), spent.c (processor time), timers.c (interval timers), posix_timers.c (those of timer_create); traps.h is
 //                the table of trapped calls
 //   ipc_ids.h    ipc_ids.c (ids of System V objects, as the application knows them)
 //   signals.h    signal.c (signals of two owners), signal_queue.c (signals that are pending when the process
@@ -64,6 +64,7 @@ struct host {
     volatile bool live;         // the program runs; before that there is nothing to stop
     volatile uint32_t ending;   // the program is ending: no checkpoint any more
     volatile bool lazy;         // memory is missing, and comes when it is touched (missing.c)
+    bool restarted;             // it was continued from an image
     bool restarted_lazily;      // it was missing when the program was continued
     uint32_t asked;             // CKPT_ASKED: what it may have asked the kernel for
     struct thread *collector;   // the thread that takes the process's pending signals
@@ -87,6 +88,8 @@ struct host {
     uint64_t vdso_start, vdso_end; // the kernel's
     uint64_t fake_vdso;            // ours, one page
     int64_t clock_shift[2];        // ns: by how much its clocks are ahead (clocks.c)
+    struct spent spent;            // what is added to its processor time, and to that of its
+    struct spent spent_children;   // children (spent.c); 0 unless restarted
     uint64_t arguments[4];         // where its arguments and environment begin and end
     char exe[4096];                // what /proc/self/exe is
 

@@ -93,13 +93,22 @@ struct timer_image {
 };
 #define TIMER_AT 1u // was armed for a time of its clock, and not for one from then
 
+// Processor time, in nanoseconds (spent.c). With it the version is THREADS_VERSION + 2: it comes after the timers, a head and
+// then one for each thread, in their order.
+struct spent {
+    int64_t all, user; // user: the part that was not the system's
+};
+struct spent_image {
+    struct spent process, children;
+    uint32_t threads, zero; // how many follow
+};
+
 // State of the process that is not in its memory.
 struct process_image {
     uint32_t bytes, version;
     int32_t ids[4]; // virtual ids: process, parent, group, session
     uint32_t xsave_max;
-    uint32_t
-        timers; // how many timer_image come before the threads; with any the version is THREADS_VERSION + 1
+    uint32_t timers; // how many timer_image come next; with any the version is THREADS_VERSION + 1 or later
     uint64_t brk;
     uint64_t fake_vdso;
     struct action_image actions[65];
@@ -112,7 +121,8 @@ struct process_image {
 // What is in images that are kept does not change: new fields are a new version, and the old one is still read.
 _Static_assert(sizeof(struct thread_image) == 320 && sizeof(struct action_image) == 32 &&
                    sizeof(struct clock_image) == 40 && sizeof(struct process_image) == 6392 &&
-                   sizeof(struct timer_image) == 56 && THREADS_VERSION == 11,
+                   sizeof(struct timer_image) == 56 && sizeof(struct spent_image) == 40 &&
+                   THREADS_VERSION == 11,
                "images of THREADS_VERSION 11 have structures of these sizes");
 
 // Given by C to Go.  All functions may be called from any Go thread unless said otherwise.

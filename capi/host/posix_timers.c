@@ -128,16 +128,20 @@ long sys_timer_settime(struct call *c) {
     const struct itimerspec *new = (const struct itimerspec *)c->a[2];
     struct itimerspec given;
     struct timespec to;
+    bool at = c->a[1] & TIMER_ABSTIME;
     lock();
     struct timer *one = find((int)c->a[0]);
-    bool at = c->a[1] & TIMER_ABSTIME;
-    if (one && at && new &&copy_in(&given, (uint64_t) new, sizeof given)) {
+    clockid_t clock = one ? one->is.clock : CLOCK_REALTIME;
+    unlock();
+    if (at && new &&copy_in(&given, (uint64_t) new, sizeof given)) {
         bool arms = given.it_value.tv_sec || given.it_value.tv_nsec;
-        if (arms) given.it_value = *clock_to_kernel(one->is.clock, &given.it_value, &to);
+        if (arms) given.it_value = *clock_to_kernel(clock, &given.it_value, &to);
         // Long past; 0 would disarm the timer.
         if (arms && !given.it_value.tv_sec && !given.it_value.tv_nsec) given.it_value.tv_nsec = 1;
         new = &given;
     }
+    lock();
+    one = find((int)c->a[0]);
     long r = RAW4(SYS_timer_settime, c->a[0], c->a[1], new, c->a[3]);
     if (one && r == 0) {
         one->is.flags = at ? TIMER_AT : 0;
@@ -277,7 +281,7 @@ static long make_again(const struct timer_image *m, const struct sigevent *ev) {
 }
 
 // Arms a timer of an image as it was, unless its signal was pending: that is for timers_start. What was left is from passed
-// nanoseconds ago. Times of a processor begin anew.
+// nanoseconds ago; processor time has not passed since.
 static long arm_again(struct timer_image *m, int64_t passed) {
     bool cpu = m->clock < 0 || m->clock == CLOCK_PROCESS_CPUTIME_ID, when = (m->flags & TIMER_AT) && !cpu;
     if (!cpu && m->left) m->left = m->left > 0 && m->left <= passed ? 1 : m->left - passed;

@@ -352,6 +352,12 @@ void gate_page_set_clocks(const struct timespec shift[2]) {
     mprotect((void *)ARENA, PAGE, PROT_READ | PROT_EXEC);
 }
 
+void gate_page_set_spent(void) {
+    mprotect((void *)ARENA, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC);
+    ((ckpt_gate_page *)ARENA)->spent = 1;
+    mprotect((void *)ARENA, PAGE, PROT_READ | PROT_EXEC);
+}
+
 void gate_page_set_functions(long (**fn)(const long *)) {
     mprotect((void *)ARENA, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC);
     *(void **)(ARENA + CKPT_GATE_FUNCTIONS) = fn;

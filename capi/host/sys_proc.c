@@ -274,6 +274,7 @@ static long do_fork(struct call *c, unsigned long flags, pid_t *ctid) {
     thread_forked(c->t);
     fds_forked();
     timers_forked();
+    spent_forked(c->t);
     undo_forked();
     unlock();
     trap_arm_thread();

@@ -85,11 +85,11 @@ long sys_clock_nanosleep(struct call *c) {
     if (relative && (c->a[0] == CLOCK_MONOTONIC || c->a[0] == CLOCK_REALTIME || c->a[0] == CLOCK_BOOTTIME ||
                      c->a[0] == CLOCK_TAI))
         return relative_sleep(c, (uint64_t)c->a[2], (uint64_t)c->a[3]);
-    long a[6] = {c->a[0], c->a[1], c->a[2], c->a[3]};
+    long a[6] = {clock_of_kernel((clockid_t)c->a[0]), c->a[1], c->a[2], c->a[3]};
     struct timespec when, to;
     if (!relative && a[2] &&
         copy_in(&when, (uint64_t)a[2], sizeof when)) // else the kernel refuses the address
-        a[2] = (long)clock_to_kernel((clockid_t)a[0], &when, &to);
+        a[2] = (long)clock_to_kernel((clockid_t)c->a[0], &when, &to);
     return blocking(c, SYS_clock_nanosleep, a);
 }
 

@@ -157,6 +157,7 @@ static _Noreturn void resume_upper(struct thread *t) {
 // Continues a thread of an image: in the gate call in which it was held, or in upper code.
 static _Noreturn void go_on(struct thread *t) {
     t->state = T_RUNNING;
+    spent_begin_thread(t);
     if (!fsgsbase && !t->upper_fs) t->upper_fs = t->lower_fs; // as in run_main
     RAW2(SYS_prctl, PR_SET_NAME, t->comm);
     signals_requeue(t);
@@ -353,6 +354,7 @@ _Noreturn void thread_run_main(uint64_t ip, uint64_t sp) { run_main(self(), ip, 
 static _Noreturn void continue_all(struct thread *t) {
     if (sigsetjmp(t->leave, 0) == 0) {
         t->lower_sp = GATE_STACK(__builtin_frame_address(0) - 32768);
+        spent_begin();
         lock(); // whoever stops the process from now on must wait for all threads
         for (struct thread *o = host.threads; o; o = o->next) o->state = T_RUNNING;
         host.park_gen++; // even: all threads go

@@ -95,6 +95,7 @@ struct thread {
     sigjmp_buf leave;     // again    to the start routine, when the upper thread ends
     ucontext_t uc;        // saved    general registers of a parked thread, copied out of the signal frame
     kmask uc_mask;        // saved
+    struct spent spent;   // saved    what is added to its processor time: as all that it has used
     uint32_t xsave_bytes; // saved
     uint8_t *xsave;       // again    host.xsave_max bytes; what is in them is saved
     uint64_t fs_base;     // again    without FSGSBASE: the FS base that the kernel has
@@ -132,6 +133,9 @@ extern const struct host_ops host_operations;
 long threads_save(void *buffer, size_t bytes); // of struct host_ops
 int threads_load(const void *buffer, size_t bytes, char *why, size_t whybytes);
 int threads_check(const void *buffer, size_t bytes, uint32_t xsave_max, char *why, size_t whybytes);
+// Of bytes that were checked: the processor time, NULL where there is none, and where the threads begin.
+const struct spent_image *threads_spent(const struct process_image *p);
+size_t threads_begin(const struct process_image *p);
 
 // ---- errand.c ----------------------------------------------------------------------------------
 void thread_errand(struct thread *t, bool from_upper);

@@ -14,9 +14,25 @@ static int damaged(char *why, size_t whybytes, size_t offset, const char *what) 
     return -EINVAL;
 }
 
+// With processor time, or of an earlier release: with timers and without.
+static bool version_fits(const struct process_image *p) {
+    return p->version == THREADS_VERSION + 2 || p->version == THREADS_VERSION + (p->timers ? 1 : 0);
+}
+
+const struct spent_image *threads_spent(const struct process_image *p) {
+    return p->version < THREADS_VERSION + 2 ? NULL
+                                            : (const void *)((const struct timer_image *)(p + 1) + p->timers);
+}
+
+size_t threads_begin(const struct process_image *p) {
+    const struct spent_image *spent = threads_spent(p);
+    return sizeof *p + p->timers * sizeof(struct timer_image) +
+           (spent ? sizeof *spent + spent->threads * sizeof(struct spent) : 0);
+}
+
 int threads_check(const void *buffer, size_t bytes, uint32_t xsave_max, char *why, size_t whybytes) {
     const struct process_image *p = buffer;
-    if (bytes < sizeof *p || p->bytes != sizeof *p || p->version != THREADS_VERSION + (p->timers ? 1 : 0)) {
+    if (bytes < sizeof *p || p->bytes != sizeof *p || !version_fits(p)) {
         snprintf(why, whybytes, "the image was written by another version of ckptrun");
         return -EINVAL;
     }
@@ -37,8 +53,13 @@ int threads_check(const void *buffer, size_t bytes, uint32_t xsave_max, char *wh
             return damaged(why, whybytes, (size_t)((const char *)m - (const char *)p),
                            "a timer that cannot be");
     }
-    unsigned mains = 0;
-    for (size_t at = sizeof *p + p->timers * sizeof *timers; at < bytes;) {
+    const struct spent_image *spent = threads_spent(p);
+    size_t from = sizeof *p + p->timers * sizeof *timers;
+    if (spent && (sizeof *spent > bytes - from ||
+                  spent->threads > (bytes - from - sizeof *spent) / sizeof(struct spent)))
+        return damaged(why, whybytes, from, "the processor time of its threads is cut short");
+    unsigned mains = 0, count = 0;
+    for (size_t at = threads_begin(p); at < bytes; count++) {
         if (bytes - at < sizeof(struct thread_image))
             return damaged(why, whybytes, at, "a thread is cut short");
         const struct thread_image *im = (const void *)((const char *)buffer + at);
@@ -55,5 +76,8 @@ int threads_check(const void *buffer, size_t bytes, uint32_t xsave_max, char *wh
                 return damaged(why, whybytes, at, "a signal of no number");
         at += im->bytes;
     }
+    if (spent && spent->threads != count)
+        return damaged(why, whybytes, from,
+                       "there is processor time of more or fewer threads than there are");
     return 0;
 }

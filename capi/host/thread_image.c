@@ -3,6 +3,7 @@
 // thread_image.c: stopped threads as bytes of an image, and threads made of such bytes.
 #include "host.h"
 #include "arena.h"
+#include "crossing.h"
 #include "emulation.h"
 #include "program.h"
 #include "thread.h"
@@ -98,17 +99,18 @@ long threads_save(void *buffer, size_t bytes) {
     if (!buffer)
         for (struct thread *t = host.threads; t; t = t->next)
             t->image_pending = __atomic_load_n(&t->pending.count, __ATOMIC_ACQUIRE);
-    size_t need = sizeof(struct process_image) + timers_count() * sizeof(struct timer_image);
+    size_t need = sizeof(struct process_image) + timers_count() * sizeof(struct timer_image) +
+                  sizeof(struct spent_image);
     for (struct thread *t = host.threads; t; t = t->next) {
         if (t->more_signals) return -ENOMEM;
-        need += thread_bytes(t);
+        need += sizeof(struct spent) + thread_bytes(t);
     }
     if (need > bytes) return (long)need;
     struct process_image *p = buffer;
     memset(p, 0, sizeof *p);
     p->bytes = sizeof *p;
     p->timers = timers_count();
-    p->version = THREADS_VERSION + (p->timers ? 1 : 0);
+    p->version = THREADS_VERSION + 2;
     p->xsave_max = host.xsave_max;
     p->brk = host.brk;
     p->fake_vdso = host.fake_vdso;
@@ -118,8 +120,11 @@ long threads_save(void *buffer, size_t bytes) {
     clocks_save(&p->clocks);
     memcpy(p->arguments, host.arguments, sizeof p->arguments);
     snprintf(p->exe, sizeof p->exe, "%s", host.exe);
-    timers_save((struct timer_image *)(p + 1));
-    uint8_t *at = (uint8_t *)(p + 1) + p->timers * sizeof(struct timer_image);
+    struct timer_image *timers = (struct timer_image *)(p + 1);
+    timers_save(timers);
+    struct spent_image *spent = (struct spent_image *)(timers + p->timers);
+    spent_save(spent, (struct spent *)(spent + 1));
+    uint8_t *at = (uint8_t *)buffer + threads_begin(p);
     for (struct thread *t = host.threads; t; t = t->next) {
         thread_save(t, (struct thread_image *)at);
         at += thread_bytes(t);
@@ -157,7 +162,12 @@ int threads_load(const void *buffer, size_t bytes, char *why, size_t whybytes) {
     host.exe[sizeof host.exe - 1] = 0;
     arena_of_maps();
     const struct timer_image *timers = (const struct timer_image *)(p + 1);
-    const uint8_t *at = (const uint8_t *)(timers + p->timers), *end = (const uint8_t *)buffer + bytes;
+    const uint8_t *at = (const uint8_t *)buffer + threads_begin(p), *end = (const uint8_t *)buffer + bytes;
+    const struct spent_image *spent = threads_spent(p);
+    const struct spent *spent_by = spent ? (const struct spent *)(spent + 1) : NULL;
+    host.restarted = true; // what the filter depends on
+    gate_page_set_spent();
+    if (spent) spent_load(spent);
     // The filter comes before any thread is made: threads inherit it.
     const char *error = trap_arm_process();
     if (error) {
@@ -174,6 +184,7 @@ int threads_load(const void *buffer, size_t bytes, char *why, size_t whybytes) {
         struct thread *t = im->main ? self() : thread_new();
         if (!t) return -ENOMEM;
         if (!thread_load(t, im)) return -ENOMEM;
+        if (spent_by) t->spent = *spent_by++;
         if (im->main) {
             main_found = true;
             thread_enlist(t);

@@ -13,6 +13,7 @@
     .text
     .set GATE_VDSO, 0x100000000000 + 32   // ckpt_gate_page.vdso
     .set GATE_CLOCKS, 0x100000000000 + 72 // ckpt_gate_page.clocks
+    .set GATE_SPENT, 0x100000000000 + 104 // ckpt_gate_page.spent
 
 // The application's clocks may be ahead of the kernel's (clocks.c).  A thread that is saved in here begins
 // again, so it never adds one machine's shift to another machine's time.
@@ -46,11 +47,17 @@
 
 // The clock of a process's or a thread's processor time has the number of its owner in its own, which after a restart is
 // another one for the kernel: ckptrun gets such calls as any other (sys_clock_gettime). The kernel's vDSO would call
-// the kernel as well.
+// the kernel as well. So it is with the caller's own after a restart (spent.c).
     .macro by_call number
     test edi, edi
-    jns 4f
-    mov eax, \number
+    js 3f
+    lea eax, [rdi - 2]                    // CLOCK_PROCESS_CPUTIME_ID, CLOCK_THREAD_CPUTIME_ID
+    cmp eax, 1
+    ja 4f
+    movabs rax, GATE_SPENT
+    cmp dword ptr [rax], 0
+    je 4f
+3:  mov eax, \number
     syscall
     ret
 4:

@@ -51,6 +51,7 @@ var Programs = []Program{
 	{Name: "threadlocal", Argv: []string{"$BIN/threadlocal", "$N"}, Long: 50, Short: 5},
 	{Name: "timers", Argv: []string{"$BIN/timers", "$N"}, Long: 200, Short: 30},
 	{Name: "clocks", Argv: []string{"$BIN/clocks", "$N"}, Long: 300, Short: 30},
+	{Name: "spent", Argv: []string{"$BIN/spent", "$N"}, Long: 100, Short: 16},
 	{Name: "exit-3", Argv: []string{"$BIN/ending", "$N", "3"}, Long: 200, Short: 10, Cycles: 1},
 	{Name: "exit-now", Argv: []string{"$BIN/ending", "$N", "now"}, Long: 200, Short: 10, Cycles: 1},
 	{Name: "exit-in-thread", Argv: []string{"$BIN/ending", "$N", "thread"}, Long: 200, Short: 10, Cycles: 1},
@@ -159,7 +160,7 @@ func Build(ctx context.Context, dir string) (*Built, error) {
 		return all
 	}
 	var commands [][]string
-	for _, name := range strings.Fields("sync signals memory recursion jump cancel spawn openfiles threadlocal ending clocks timers interrupted timeouts flood ledger nowait robust settings badaddress realtime streams visitors hidden segments mailboxes calendar") {
+	for _, name := range strings.Fields("sync signals memory recursion jump cancel spawn openfiles threadlocal ending clocks spent timers interrupted timeouts flood ledger nowait robust settings badaddress realtime streams visitors hidden segments mailboxes calendar") {
 		commands = append(commands, join(c, []string{"-o", name, b.Src + "/" + name + ".c", "-lm"}))
 	}
 	commands = append(commands,

@@ -14,22 +14,23 @@ static void try(const uint8_t *bytes, size_t n) {
         CHECK(why[0] != 0);
     } else {
         const struct process_image *p = copy;
-        size_t at = sizeof *p + p->timers * sizeof(struct timer_image), mains = 0;
-        while (at < n) {
+        size_t at = threads_begin(p), mains = 0, count = 0;
+        CHECK(at <= n);
+        for (; at < n; count++) {
             const struct thread_image *im = (const void *)((const char *)copy + at);
             CHECK(n - at >= sizeof *im && im->bytes >= sizeof *im && im->bytes <= n - at &&
                   im->bytes % 8 == 0);
             mains += im->main != 0;
             at += im->bytes;
         }
-        CHECK(at == n && mains <= 1);
+        CHECK(at == n && mains <= 1 && (!threads_spent(p) || threads_spent(p)->threads == count));
     }
     free(copy);
 }
 
-static void all(unsigned timers) {
+static void all(unsigned timers, int spent) {
     static uint8_t sample[1 << 16], changed[1 << 16];
-    size_t n = sample_threads(sample, sizeof sample, timers);
+    size_t n = sample_threads(sample, sizeof sample, timers, spent);
     char why[300];
     CHECK(n > 0 && threads_check(sample, n, 2696, why, sizeof why) == 0);
     for (size_t i = 0; i <= n; i++) try(sample, i);
@@ -52,7 +53,9 @@ static void all(unsigned timers) {
 }
 
 int main(void) {
-    all(0);
-    all(2);
+    all(0, 0);
+    all(2, 0);
+    all(0, 1);
+    all(2, 1);
     return 0;
 }

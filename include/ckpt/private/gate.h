@@ -33,6 +33,8 @@ typedef struct ckpt_gate_page {
     /* What is added to the kernel's time for the application, {seconds, nanoseconds >= 0}: of the
      * monotonic clocks, of those that count from boot.  Not zero after a restart on another machine. */
     int64_t clocks[2][2];
+    /* Not 0 after a restart: clocks of processor time are asked of ckptrun, by the system call. */
+    uint64_t spent;
 } ckpt_gate_page;
 
 #define CKPT_GATE ((const ckpt_gate_page *)CKPT_ARENA_BASE)

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 int check_threads(const void *p, size_t bytes, uint32_t xsave_max, char *why, size_t whybytes);
-// The bytes written; 0: there is no room.
-size_t sample_threads(void *buffer, size_t bytes, unsigned timers);
+// The bytes written; 0: there is no room.  spent: with the processor time of each, as is written now.
+size_t sample_threads(void *buffer, size_t bytes, unsigned timers, int spent);
 
 #endif

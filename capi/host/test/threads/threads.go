@@ -30,8 +30,13 @@ func check(b []byte) error {
 	return nil
 }
 
-// sample is a section of two threads, and so many timers.
-func sample(timers int) []byte {
+// sample is a section of two threads, and so many timers, as earlier releases wrote it.
+func sample(timers int) []byte { return written(timers, 0) }
+
+// spent is such a section with processor time, as it is written now.
+func spent(timers int) []byte { return written(timers, 1) }
+
+func written(timers int, spent C.int) []byte {
 	b := make([]byte, 1<<16)
-	return b[:C.sample_threads(unsafe.Pointer(&b[0]), C.size_t(len(b)), C.uint(timers))]
+	return b[:C.sample_threads(unsafe.Pointer(&b[0]), C.size_t(len(b)), C.uint(timers), spent)]
 }

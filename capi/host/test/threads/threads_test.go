@@ -87,12 +87,48 @@ func TestCheckTimers(t *testing.T) {
 	}
 }
 
+// Processor time comes between the timers and the threads, for each of these.
+func TestCheckSpent(t *testing.T) {
+	const bytesOfTimer = 56
+	for _, timers := range []int{0, 2} {
+		good := spent(timers)
+		if err := check(good); err != nil {
+			t.Fatal(err)
+		}
+		at := int(binary.NativeEndian.Uint32(good)) + timers*bytesOfTimer
+		for _, c := range []struct {
+			name, says string
+			at         int
+			v          uint32
+		}{
+			{"version of an image without", "thread", 4, 11 + min(uint32(timers), 1)},
+			{"version of tomorrow", "another version", 4, 14},
+			{"of one thread less", "thread", at + 32, 1},
+			{"of one thread more", "thread", at + 32, 3},
+			{"of very many", "cut short", at + 32, 1 << 31},
+		} {
+			b := bytes.Clone(good)
+			binary.NativeEndian.PutUint32(b[c.at:], c.v)
+			if err := check(b); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%d timers, %s: %v", timers, c.name, err)
+			}
+		}
+		for _, n := range []int{at, at + 8, at + 39, at + 40, at + 56} {
+			if err := check(good[:n]); err == nil {
+				t.Errorf("%d timers, cut after %d bytes: no error", timers, n)
+			}
+		}
+	}
+}
+
 // FuzzCheck: no bytes make it read elsewhere (build with CGO_CFLAGS=-fsanitize=address to see that too), and
 // what passes ends with its last thread.
 func FuzzCheck(f *testing.F) {
 	f.Add(sample(0))
 	f.Add(sample(0)[:600])
 	f.Add(sample(3))
+	f.Add(spent(0))
+	f.Add(spent(2))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if check(b) == nil && check(append(bytes.Clone(b), 0)) == nil {
@@ -107,7 +143,7 @@ func FuzzFields(f *testing.F) {
 	f.Add(uint16(0), uint32(0), uint16(0), uint32(0), uint16(0))
 	f.Add(uint16(1), uint32(0xffffffff), uint16(40), uint32(0x40000000), uint16(0))
 	f.Fuzz(func(t *testing.T, at1 uint16, v1 uint32, at2 uint16, v2 uint32, cut uint16) {
-		b := sample(0)
+		b := spent(0)
 		process := int(binary.NativeEndian.Uint32(b))
 		words := (len(b) - process) / 4
 		binary.NativeEndian.PutUint32(b[process+int(at1)%words*4:], v1)
@@ -116,7 +152,7 @@ func FuzzFields(f *testing.F) {
 		if check(b) != nil {
 			return
 		}
-		at := process
+		at := process + 40 + 16*int(binary.NativeEndian.Uint32(b[process+32:])) // behind the processor time
 		for at < len(b) && int(binary.NativeEndian.Uint32(b[at:])) > 0 {
 			at += int(binary.NativeEndian.Uint32(b[at:]))
 		}
