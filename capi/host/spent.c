@@ -33,9 +33,7 @@ static int64_t clock_now(clockid_t clock) {
     return t.tv_sec * SECOND + t.tv_nsec;
 }
 
-static int64_t nanoseconds(const struct timeval *t) {
-    return t->tv_sec * SECOND + t->tv_usec * MICROSECOND;
-}
+static int64_t nanoseconds(const struct timeval *t) { return t->tv_sec * SECOND + t->tv_usec * MICROSECOND; }
 
 static struct timeval add(struct timeval t, int64_t ns) {
     int64_t us = (nanoseconds(&t) + ns) / MICROSECOND;
@@ -100,9 +98,7 @@ void spent_begin_thread(struct thread *t) {
     t->spent = less(t->spent, used);
 }
 
-void spent_forked(struct thread *t) {
-    t->spent = host.spent = host.spent_children = (struct spent){0, 0};
-}
+void spent_forked(struct thread *t) { t->spent = host.spent = host.spent_children = (struct spent){0, 0}; }
 
 int64_t spent_shift(clockid_t clock) {
     if (!host.restarted) return 0;

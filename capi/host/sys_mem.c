@@ -75,9 +75,12 @@ long sys_mmap(struct call *c) {
         if (r >= 0) memory_changes(c, addr, bytes, MEMORY_GONE);
         return r;
     }
-    if (flags & MAP_32BIT) return mapped(mmap(NULL, bytes, prot, flags, fd, c->a[5]));
+    // A hint: a program may depend on it (Lisp's static space), though it need not be heeded.
+    addr = addr < ARENA_END ? UP(addr) : 0;
+    bool low = addr && addr + bytes <= LOW_END;
+    if (flags & MAP_32BIT) return mapped(mmap(low ? (void *)addr : NULL, bytes, prot, flags, fd, c->a[5]));
     lock();
-    if (addr >= ARENA_MMAP && addr + bytes <= ARENA_END && !(addr & (PAGE - 1))) { // a hint
+    if (low || (addr >= ARENA_MMAP && addr + bytes <= ARENA_END)) {
         void *p = mmap((void *)addr, bytes, prot, flags | MAP_FIXED_NOREPLACE, fd, c->a[5]);
         if (p != MAP_FAILED) {
             arena_claim(addr, addr + bytes);

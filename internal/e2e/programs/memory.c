@@ -116,6 +116,17 @@ static void change(struct block *b, uint64_t r) {
     }
 }
 
+// Where a program's own data must be, without MAP_FIXED: the space of Lisp's constants, say.
+static struct block wanted[2];
+
+static void want(struct block *b, uintptr_t at, int flags) {
+    b->bytes = 16 * PAGE;
+    b->seed = at | 1;
+    b->at = mmap((void *)at, b->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    if (b->at != (void *)at) fail(__LINE__);
+    fill(b);
+}
+
 static int rounds;
 
 static void *churn(void *arg) {
@@ -151,6 +162,11 @@ int main(int argc, char **argv) {
     if (map == MAP_FAILED) fail(__LINE__);
     map[PAGE + 7] = 255;
     char *top = sbrk(0);
+    want(&wanted[0], 0x50000000, MAP_32BIT);
+    want(&wanted[1], 0x50100000, 0);
+    // What is there stays there.
+    char *other = mmap(wanted[1].at, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (other == MAP_FAILED || other == (char *)wanted[1].at || munmap(other, PAGE) != 0) fail(__LINE__);
 
     pthread_t t[2];
     for (int i = 0; i < 2; i++) pthread_create(&t[i], NULL, churn, (void *)(uintptr_t)(i + 2));
@@ -162,6 +178,10 @@ int main(int argc, char **argv) {
         printf(" %016lx", *(unsigned long *)theirs);
     }
     printf("\n");
+    for (int i = 0; i < 2; i++) {
+        check(&wanted[i], wanted[i].bytes);
+        release(&wanted[i]);
+    }
     unsigned sum = 0;
     for (int i = 0; i < 3 * PAGE; i++) sum = sum * 31 + map[i];
     printf("private file map %08x at 7 %d\n", sum, map[PAGE + 7]);

@@ -45,10 +45,26 @@ static int64_t asked(clockid_t id) { // not through the vDSO
 static int64_t of(struct timeval t) { return t.tv_sec * SECOND + t.tv_usec * 1000; }
 
 // The ways to ask.
-enum { PROCESS, THREAD, OTHER, ASKED, CLOCK, SELF_USER, SELF_SYSTEM, BY_THREAD, CHILDREN, TIMES_USER, TIMES_SYSTEM, TIMES_CHILDREN, TIMES_NOW, WAYS };
-static const char *const names[WAYS] = {"process",   "thread",   "other thread", "by system call", "clock()",
-                                        "ru_utime",  "ru_stime", "RUSAGE_THREAD", "RUSAGE_CHILDREN", "tms_utime",
-                                        "tms_stime", "tms_cutime", "times()"};
+enum {
+    PROCESS,
+    THREAD,
+    OTHER,
+    ASKED,
+    CLOCK,
+    SELF_USER,
+    SELF_SYSTEM,
+    BY_THREAD,
+    CHILDREN,
+    TIMES_USER,
+    TIMES_SYSTEM,
+    TIMES_CHILDREN,
+    TIMES_NOW,
+    WAYS
+};
+static const char *const names[WAYS] = {"process",         "thread",    "other thread", "by system call",
+                                        "clock()",         "ru_utime",  "ru_stime",     "RUSAGE_THREAD",
+                                        "RUSAGE_CHILDREN", "tms_utime", "tms_stime",    "tms_cutime",
+                                        "times()"};
 static int64_t last[WAYS];
 static clockid_t other;
 
@@ -86,12 +102,13 @@ static void look(void) {
     check(t[PROCESS] - sum < FAR, "getrusage", "is behind the clock", t[PROCESS] - sum);
     check(t[THREAD] >= t[BY_THREAD], "RUSAGE_THREAD", "is ahead of the clock", t[BY_THREAD] - t[THREAD]);
     check(t[THREAD] - t[BY_THREAD] < FAR, "RUSAGE_THREAD", "is behind the clock", t[THREAD] - t[BY_THREAD]);
-    check(t[THREAD] + t[OTHER] <= t[PROCESS], "threads", "have used more than the process", t[THREAD] + t[OTHER] - t[PROCESS]);
+    check(t[THREAD] + t[OTHER] <= t[PROCESS], "threads", "have used more than the process",
+          t[THREAD] + t[OTHER] - t[PROCESS]);
     check(t[ASKED] >= t[PROCESS], names[ASKED], "is behind", t[PROCESS] - t[ASKED]);
     check(t[ASKED] - t[PROCESS] < FAR, names[ASKED], "is ahead", t[ASKED] - t[PROCESS]);
     check(t[CLOCK] - t[PROCESS] < FAR, names[CLOCK], "is ahead", t[CLOCK] - t[PROCESS]);
-    check(t[TIMES_CHILDREN] <= t[CHILDREN] + 2 * TICK && t[CHILDREN] <= t[TIMES_CHILDREN] + 2 * TICK, names[TIMES_CHILDREN],
-          "is not that of getrusage", t[TIMES_CHILDREN] - t[CHILDREN]);
+    check(t[TIMES_CHILDREN] <= t[CHILDREN] + 2 * TICK && t[CHILDREN] <= t[TIMES_CHILDREN] + 2 * TICK,
+          names[TIMES_CHILDREN], "is not that of getrusage", t[TIMES_CHILDREN] - t[CHILDREN]);
 }
 
 static void use(int64_t ns) { // of this thread
@@ -172,8 +189,10 @@ int main(int argc, char **argv) {
     look();
     over = 1;
     pthread_join(thread, NULL);
-    check(last[THREAD] >= used && last[PROCESS] >= used, "the clocks", "lack some of what was used", last[THREAD] - used);
-    check(last[CHILDREN] >= children * 3 / 4, "RUSAGE_CHILDREN", "lacks some of what was used", last[CHILDREN] - children);
+    check(last[THREAD] >= used && last[PROCESS] >= used, "the clocks", "lack some of what was used",
+          last[THREAD] - used);
+    check(last[CHILDREN] >= children * 3 / 4, "RUSAGE_CHILDREN", "lacks some of what was used",
+          last[CHILDREN] - children);
     printf("spent: %d rounds, %d wrong\n", rounds, wrong);
     return wrong != 0;
 }
