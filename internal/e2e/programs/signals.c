@@ -5,6 +5,7 @@
 // usage: signals ROUNDS
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -235,6 +236,28 @@ static int in_turn(void) {
     return first == 1 && second == 1 && inside == 0;
 }
 
+// Opening a device that does not wait is not ended by a signal, however many come: a profiler's, say.
+static int opened(void) {
+    static const char *const devices[] = {"/dev/null", "/dev/urandom", "/dev/ptmx"};
+    int n = 0;
+    handle(SIGPROF, on_poke, 0);
+    struct sigevent ev;
+    memset(&ev, 0, sizeof ev);
+    ev.sigev_notify = SIGEV_SIGNAL;
+    ev.sigev_signo = SIGPROF;
+    timer_t timer;
+    struct itimerspec often = {{0, 100000}, {0, 100000}};
+    if (timer_create(CLOCK_MONOTONIC, &ev, &timer) != 0) return -1;
+    timer_settime(timer, 0, &often, NULL);
+    for (int i = 0; i < 3000; i++) {
+        int fd = open(devices[i % 3], O_RDWR | O_NOCTTY);
+        n += fd >= 0;
+        if (fd >= 0) close(fd);
+    }
+    timer_delete(timer);
+    return n;
+}
+
 int main(int argc, char **argv) {
     int rounds = argc > 1 ? atoi(argv[1]) : 100;
     self = getpid();
@@ -313,6 +336,7 @@ int main(int argc, char **argv) {
     printf("nested %d deepest %d pending %d suspended %d timed %d kept %d in turn %d waited %ld\n", (int)usr2,
            (int)deepest, pending_ok, suspended, timed, kept, turns, sum);
     printf("urgent %d kept %d of a code that is right %d\n", (int)urgent, urgents, (int)urgent_codes);
+    printf("opened %d\n", opened());
     printf("pid %s\n", self == getpid() ? "same" : "changed");
     return 0;
 }
