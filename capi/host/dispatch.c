@@ -372,7 +372,7 @@ bool copy_out(uint64_t to, const void *from, size_t bytes) {
     return RAW6(SYS_process_vm_writev, RAW0(SYS_getpid), &local, 1, &remote, 1, 0) == (long)bytes;
 }
 
-static void rewind_call(ucontext_t *uc, long nr) {
+void rewind_call(ucontext_t *uc, long nr) {
     uc->uc_mcontext.gregs[REG_RIP] -= 2;
     uc->uc_mcontext.gregs[REG_RAX] = nr;
 }

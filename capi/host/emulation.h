@@ -33,6 +33,8 @@ typedef long (*emulation)(struct call *c);
 
 // ---- dispatch.c --------------------------------------------------------------------------------
 void sigsys(struct thread *t, siginfo_t *si, ucontext_t *uc);
+void rewind_call(ucontext_t *uc,
+                 long nr); // uc stands before the call again: with DONE_REGISTERS it is made again
 long blocking(struct call *c, long nr, const long a[6]);
 long blocking_masked(struct call *c, long nr, const long a[6], kmask mask);
 // Copies a string of the application's; false when the string is not readable or longer than bytes.
@@ -67,6 +69,10 @@ void spent_begin(void);                    // the process goes on: what it has u
 void spent_begin_thread(struct thread *t); // the same, of the caller
 void spent_forked(struct thread *t);       // a child has used nothing
 int64_t spent_shift(clockid_t clock);      // clock_shift of a clock of processor time; 0 for others
+
+// ---- inherit.c ---------------------------------------------------------------------------------
+bool inherits(long op);       // of futex: a mutex that inherits priority
+long inherit(struct call *c); // such a call
 
 // ---- missing.c ---------------------------------------------------------------------------------
 // Without host.lock.  what: enum memory_change, and whether this comes before or after the change; for

@@ -17,7 +17,7 @@
 //   lower.h      lower.c (libckpt-core.so and the back, functions of the gate), whole.c (those of ckpt.h for
 //                a runtime in the upper half), verbs.c (what is below the program's libibverbs)
 //   emulation.h  dispatch.c (a trapped call, and who emulates it), sys_mem.c, sys_shm.c, sys_ipc.c, sys_proc.c,
-//                sys_wait.c (the emulations), missing.c (memory that is still in the image), clocks.c (clocks of another machine), spent.c (processor time), timers.c (interval timers), posix_timers.c (those of timer_create); traps.h is
+//                sys_wait.c (the emulations), missing.c (memory that is still in the image), clocks.c (clocks of another machine), spent.c (processor time), inherit.c (mutexes that inherit priority), timers.c (interval timers), posix_timers.c (those of timer_create); traps.h is
 //                the table of trapped calls
 //   ipc_ids.h    ipc_ids.c (ids of System V objects, as the application knows them)
 //   signals.h    signal.c (signals of two owners), signal_queue.c (signals that are pending when the process

@@ -38,7 +38,7 @@ long sys_get_robust_list(struct call *c) {
 static void robust_word(const struct thread *t, uint64_t entry, long offset, bool pending) {
     uint64_t at = (entry & ~1ull) + (uint64_t)offset;
     uint32_t *word = (uint32_t *)at, v;
-    if (entry & 1 || at % sizeof v || !copy_in(&v, at, sizeof v)) return; // 1: of the kernel's
+    if (at % sizeof v || !copy_in(&v, at, sizeof v)) return;
     bool waits = pending && v == 0;
     while ((v & FUTEX_TID_MASK) == (uint32_t)t->vtid) {
         if (!__atomic_compare_exchange_n(word, &v, (v & FUTEX_WAITERS) | FUTEX_OWNER_DIED, false,
@@ -47,7 +47,8 @@ static void robust_word(const struct thread *t, uint64_t entry, long offset, boo
         waits = v & FUTEX_WAITERS;
         break;
     }
-    if (waits) RAW6(SYS_futex, word, FUTEX_WAKE, 1, 0, 0, 0);
+    // The kernel gives one that inherits priority (1) to who waits for it when the thread ends; after a restart we do (inherit.c).
+    if (waits && (!(entry & 1) || host.restarted)) RAW6(SYS_futex, word, FUTEX_WAKE, 1, 0, 0, 0);
 }
 
 void robust_end(struct thread *t) {

@@ -242,6 +242,7 @@ long sys_epoll_pwait2(struct call *c) {
 }
 
 long sys_futex(struct call *c) {
+    if (inherits(c->a[1])) return inherit(c);
     int op = (int)c->a[1] & FUTEX_CMD_MASK;
     bool until = op == FUTEX_WAIT_BITSET && !(c->a[1] & FUTEX_CLOCK_REALTIME); // a time of its clock
     if (!c->a[3] || (op != FUTEX_WAIT && !until)) return blocking(c, SYS_futex, c->a);

@@ -28,6 +28,7 @@
 #ifndef MADV_GUARD_INSTALL // Linux 6.13
 #define MADV_GUARD_INSTALL 102
 #endif
+#define FUTEX_CMD_MOST 15u // FUTEX_CMD_MASK has more bits
 #define FIELD(name) ((uint32_t)offsetof(struct seccomp_data, name))
 #define LOAD(off) (struct sock_filter) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, off)
 #define AND(v) (struct sock_filter) BPF_STMT(BPF_ALU | BPF_AND | BPF_K, v)
@@ -98,7 +99,7 @@ static const char *arm_seccomp(void) {
     static struct range ranges[RANGES];
     // Layout: head, the search, the conditions, test of the address.
     unsigned begins[CONDITIONS_FROM + CONDITIONS];
-    unsigned pending[32];
+    unsigned pending[64];
     unsigned npending = 0;
     length = 0;
     emit(LOAD(FIELD(arch)));
@@ -112,8 +113,15 @@ static const char *arm_seccomp(void) {
     unsigned last = length;
 
 #define TRAP_IF(test) (pending[npending++] = emit(test))
-    // futex: only waits with a timeout, which the kernel would not restart after parking.
+    // futex: only waits with a timeout, which the kernel would not restart after parking; and after a restart what has the
+    // number of a thread in it (inherit.c).
     begins[CONDITIONS_FROM + 0] = length;
+    if (host.restarted) {
+        emit(LOAD(FIELD(args[1])));
+        emit(AND((uint32_t)FUTEX_CMD_MASK));
+        for (uint32_t op = 0; op <= FUTEX_CMD_MOST; op++)
+            if (inherits(op)) TRAP_IF(JEQ(op, 0, 0));
+    }
     emit(LOAD(FIELD(args[3])));
     emit(JEQ(0, 0, 2));
     emit(LOAD(FIELD(args[3]) + 4));

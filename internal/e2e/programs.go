@@ -46,6 +46,7 @@ var Programs = []Program{
 	{Name: "openfiles", Argv: []string{"$BIN/openfiles", "$N", "$DIR"}, Long: 2000, Short: 150},
 	{Name: "identity", Argv: []string{"$BIN/identity", "$N"}, Long: 3000, Short: 300},
 	{Name: "robust", Argv: []string{"$BIN/robust", "$N"}, Long: 400, Short: 20},
+	{Name: "inherit", Argv: []string{"$BIN/inherit", "$N"}, Long: 3000, Short: 200},
 	{Name: "settings", Argv: []string{"$BIN/settings", "$N"}, Long: 300, Short: 20},
 	{Name: "realtime", Argv: []string{"$BIN/realtime", "$N"}, Long: 6000, Short: 500, Cycles: 2},
 	{Name: "threadlocal", Argv: []string{"$BIN/threadlocal", "$N"}, Long: 50, Short: 5},
@@ -160,7 +161,7 @@ func Build(ctx context.Context, dir string) (*Built, error) {
 		return all
 	}
 	var commands [][]string
-	for _, name := range strings.Fields("sync signals memory recursion jump cancel spawn openfiles threadlocal ending clocks spent timers interrupted timeouts flood ledger nowait robust settings badaddress realtime streams visitors hidden segments mailboxes calendar") {
+	for _, name := range strings.Fields("sync signals memory recursion jump cancel spawn openfiles threadlocal ending clocks spent timers interrupted timeouts flood ledger nowait robust inherit settings badaddress realtime streams visitors hidden segments mailboxes calendar") {
 		commands = append(commands, join(c, []string{"-o", name, b.Src + "/" + name + ".c", "-lm"}))
 	}
 	commands = append(commands,
