@@ -35,5 +35,5 @@ cd "$here"
 go build -o build/bench/ltp ./bench/ltp
 # shellcheck disable=SC2016
 exec unshare --mount --net --ipc --uts --propagation private sh -c 'ip link set lo up && exec "$@"' ltp build/bench/ltp \
-    -root "$root" -build build -lists nptl -saved -reasons bench/ltp/glibc.txt -report bench/results/glibc \
+    -root "$root" -build build -lists nptl -saved -title "The GNU C library's tests of threads under ckptrun" -script bench/glibc.sh -reasons bench/ltp/glibc.txt -report bench/results/glibc \
     -revision "$(git rev-parse --short=10 HEAD 2>/dev/null || true)" "$@"

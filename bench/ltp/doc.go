@@ -5,5 +5,6 @@
 // Suite in it are mostly single processes that wait; with -saved, each is run twice more and saved while it waits.
 //
 // It owns how a program is run, when two runs are called the same, the known reasons (reasons.txt) and the table. The programs are
-// built by the user from a checkout (bench/ltp.sh says how); nothing of them is here. It may not know how ckptrun works.
+// built by the user from a checkout (bench/ltp.sh says how); nothing of them is here. Other suites whose programs are in such lists can be
+// run the same way, as the tests of threads of the GNU C library are (bench/glibc.sh, with reasons in glibc.txt). It may not know how ckptrun works.
 package main

@@ -32,6 +32,8 @@ func run() error {
 	save := flag.Bool("saved", false, "run what ends alike twice more: saved again and again; saved and killed in the middle, and continued")
 	report := flag.String("report", "", "name of a table (.md) and of results (.json), which are written; results of programs that are not run are kept")
 	reasonFile := flag.String("reasons", "bench/ltp/reasons.txt", "why programs end otherwise, one a line")
+	title := flag.String("title", "The Linux Test Project's programs under ckptrun", "heading of the table")
+	script := flag.String("script", "bench/ltp.sh", "what writes the table, for its head")
 	revision := flag.String("revision", "", "the commit, for the table")
 	flag.Parse()
 	want, err := regexp.Compile(*only)
@@ -102,6 +104,6 @@ func run() error {
 	if *report == "" {
 		return nil
 	}
-	head := fmt.Sprintf("Written by `bench/ltp.sh` on %s, last with commit %s.", time.Now().UTC().Format(time.DateOnly), *revision)
+	head := fmt.Sprintf("# %s\n\nWritten by `%s` on %s, last with commit %s.", *title, *script, time.Now().UTC().Format(time.DateOnly), *revision)
 	return known.Save(*report, all, table(all, reasons, head))
 }

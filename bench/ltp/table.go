@@ -55,7 +55,7 @@ func table(all map[string]result, reasons known.Reasons, head string) string {
 		}
 	}
 	verdicts := []verdict{same, useless, slow, differs}
-	fmt.Fprintf(&b, "# The Linux Test Project's programs under ckptrun\n\n%s\n\n| what became of them |", head)
+	fmt.Fprintf(&b, "%s\n\n| what became of them |", head)
 	lists := slices.Sorted(maps.Keys(counts))
 	for _, l := range lists {
 		fmt.Fprintf(&b, " %s |", l)

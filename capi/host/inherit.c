@@ -44,10 +44,14 @@ static long take(struct call *c, uint32_t *word, bool tries) {
     uint32_t me = (uint32_t)c->t->vtid, v, more = 0;
     struct timespec until, to;
     // FUTEX_LOCK_PI means the calendar's time, and FUTEX_LOCK_PI2 has a flag for it.
-    long real = (c->a[1] & FUTEX_CMD_MASK) == FUTEX_LOCK_PI ? FUTEX_CLOCK_REALTIME : c->a[1] & FUTEX_CLOCK_REALTIME;
-    long a[6] = {c->a[0], FUTEX_WAIT_BITSET | real | (c->a[1] & FUTEX_PRIVATE_FLAG), 0, 0, 0, FUTEX_BITSET_MATCH_ANY};
+    long real =
+        (c->a[1] & FUTEX_CMD_MASK) == FUTEX_LOCK_PI ? FUTEX_CLOCK_REALTIME : c->a[1] & FUTEX_CLOCK_REALTIME;
+    long a[6] = {
+        c->a[0], FUTEX_WAIT_BITSET | real | (c->a[1] & FUTEX_PRIVATE_FLAG), 0, 0, 0, FUTEX_BITSET_MATCH_ANY};
     if (!tries && c->a[3]) {
         if (!copy_in(&until, (uint64_t)c->a[3], sizeof until)) return -EFAULT;
+        // Before the word is looked at, as by the kernel: its owner is told, too.
+        if (until.tv_sec < 0 || until.tv_nsec < 0 || until.tv_nsec >= 1000000000) return -EINVAL;
         a[3] = (long)clock_to_kernel(real ? CLOCK_REALTIME : CLOCK_MONOTONIC, &until, &to);
     }
     for (;;) {

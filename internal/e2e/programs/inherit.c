@@ -19,8 +19,8 @@ static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
 static long count, timeouts, died, wrong, turn, signals;
 static int rounds;
 
-#define CHECK(c)                                                   \
-    do                                                             \
+#define CHECK(c)                                                         \
+    do                                                                   \
         if (!(c) && wrong++ < 10) printf("line %d: " #c "\n", __LINE__); \
     while (0)
 
@@ -116,6 +116,9 @@ int main(int argc, char **argv) {
     for (long i = 0; i < THREADS; i++) pthread_create(&t[i], NULL, work, (void *)i);
     for (int i = 0; i < rounds; i++) {
         pthread_kill(waiter, SIGUSR1);
+        // What is no time is told before it is known who has the mutex: this thread, which would wait for ever.
+        struct timespec never = {0, 1000000000};
+        CHECK(pthread_mutex_timedlock(&held, &never) == EINVAL);
         pause_for(300000);
     }
     for (int i = 0; i < THREADS; i++) pthread_join(t[i], NULL);
