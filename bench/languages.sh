@@ -120,4 +120,5 @@ while IFS='|' read -r name needs build version command; do
     fi
     row "$name" "$(trim "$needs")" "$(trim "$build")" "$(trim "$version")" "$(trim "$command")" 2>/dev/null </dev/null | tee -a "$report"
 done <<<"$table"
-[ $# -gt 0 ] || cp "$report" "$here/bench/results/languages.md"
+cd "$here" || exit 2
+[ $# -gt 0 ] || cp "$report" bench/results/languages.md
