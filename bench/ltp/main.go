@@ -66,6 +66,13 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	// What programs say names files by paths of this machine.
+	suite, err := filepath.Abs(*root)
+	if err != nil {
+		return err
+	}
+	tree := filepath.Dir(filepath.Dir(r.ckptrun))
+	here := strings.NewReplacer(tree+"/", "build/", suite+"/", "", filepath.Dir(suite)+"/", "")
 	unbuilt, ran := 0, 0
 	for name := range strings.SplitSeq(*lists, ",") {
 		programs, err := list(*root, name)
@@ -86,6 +93,7 @@ func run() error {
 			}
 			ran++
 			res.List = name
+			res.Said, res.Saved.Said = here.Replace(res.Said), here.Replace(res.Saved.Said)
 			all[p.name] = res
 			fmt.Printf("%s: %s: %s", p.name, res.verdict(), res.Native)
 			if res.differs() {
