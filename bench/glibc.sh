@@ -22,7 +22,8 @@ shift 2
 [ -x "$here/build/bin/ckptrun" ] || fail "no $here/build/bin/ckptrun: run make first"
 [ "$(id -u)" = 0 ] || fail "this takes root: it makes namespaces"
 version=$(sed -n 's/^#define VERSION "\(.*\)"/\1/p' "$source/version.h")
-ldd --version | head -1 | grep -q "$version" || fail "$source is version $version, and this system has another one: $(ldd --version | head -1)"
+system=$(getconf GNU_LIBC_VERSION)
+[ "$system" = "glibc $version" ] || fail "$source is version $version, and this system has $system"
 
 make -r -k -j"$(nproc)" -C "$source/nptl" objdir="$build" ..=../ tests run-built-tests=no >"$build/nptl.log" 2>&1 || true # some need more
 root=$build/ckpt
