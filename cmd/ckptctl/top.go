@@ -177,7 +177,8 @@ func top(ctx context.Context, dir string, o topOptions, stdout, stderr io.Writer
 		}
 		targets = append(targets, t)
 	}
-	calls, err := tap.WatchCalls(targets, !o.mpiOnly, ownThreads("/proc", ranks))
+	own := ownThreads("/proc", ranks)
+	calls, err := tap.WatchCalls(targets, !o.mpiOnly)
 	if err != nil {
 		return err
 	}
@@ -185,7 +186,7 @@ func top(ctx context.Context, dir string, o topOptions, stdout, stderr io.Writer
 	if len(elsewhere) > 0 {
 		_, _ = fmt.Fprintf(stderr, "ckptctl: ranks %s run on other hosts, and are not seen from here\n", ranksText(elsewhere))
 	}
-	return topLoop(ctx, calls, ranks, o, stdout)
+	return topLoop(ctx, calls, ranks, own, o, stdout)
 }
 
 // ownThreads lists the threads of ranks that are libckpt's own. Those of the program, and what they start, have a seccomp
@@ -246,14 +247,8 @@ type topCall struct {
 	Seconds float64 `json:"seconds"`
 }
 
-type sumKey struct {
-	pid    int
-	name   string
-	system bool
-}
-
-func topLoop(ctx context.Context, calls *tap.Calls, ranks []watchedRank, o topOptions, stdout io.Writer) error {
-	before := map[sumKey]tap.Sum{}
+// topLoop prints what is counted. own are the threads of libckpt's own before that.
+func topLoop(ctx context.Context, calls *tap.Calls, ranks []watchedRank, own []int, o topOptions, stdout io.Writer) error {
 	since := time.Now()
 	_, screen := terminal(stdout)
 	for n := 0; o.count == 0 || n < o.count; n++ {
@@ -263,14 +258,16 @@ func topLoop(ctx context.Context, calls *tap.Calls, ranks []watchedRank, o topOp
 		case <-time.After(o.period):
 		}
 		sums, err := calls.Read()
-		if err == nil && !o.mpiOnly {
-			err = calls.Ignore(ownThreads("/proc", ranks)) // there may be new ones
-		}
 		if err != nil {
 			return err
 		}
 		now := time.Now()
-		r := topOf(sums, before, ranks, now.Sub(since))
+		before := own
+		own = ownThreads("/proc", ranks) // some may be new, and some gone
+		sums = slices.DeleteFunc(sums, func(s tap.Sum) bool {
+			return s.System && (slices.Contains(before, s.Thread) || slices.Contains(own, s.Thread))
+		})
+		r := topOf(sums, ranks, now.Sub(since))
 		r.Time, since = now, now
 		if o.asJSON {
 			err = json.NewEncoder(stdout).Encode(r)
@@ -298,8 +295,8 @@ func alive(pid int) bool {
 	return err == nil
 }
 
-// topOf says what was done since before, and notes it there.
-func topOf(sums []tap.Sum, before map[sumKey]tap.Sum, ranks []watchedRank, length time.Duration) *topReport {
+// topOf says of each rank what its threads did.
+func topOf(sums []tap.Sum, ranks []watchedRank, length time.Duration) *topReport {
 	r := &topReport{Seconds: length.Seconds(), Ranks: []topRank{}}
 	at := map[int]int{}
 	for i, w := range ranks {
@@ -311,19 +308,18 @@ func topOf(sums []tap.Sum, before map[sumKey]tap.Sum, ranks []watchedRank, lengt
 		if !ok {
 			continue
 		}
-		key := sumKey{s.PID, s.Name, s.System}
-		old := before[key]
-		before[key] = s
-		c := topCall{s.Name, s.System, s.Calls - old.Calls, float64(s.Nanoseconds-old.Nanoseconds) / 1e9}
-		if c.Calls == 0 {
-			continue
+		t, seconds := &r.Ranks[i], float64(s.Nanoseconds)/1e9
+		same := slices.IndexFunc(t.Calls, func(c topCall) bool { return c.Name == s.Name && c.System == s.System })
+		if same < 0 {
+			same = len(t.Calls)
+			t.Calls = append(t.Calls, topCall{Name: s.Name, System: s.System})
 		}
-		t := &r.Ranks[i]
-		t.Calls = append(t.Calls, c)
+		c := &t.Calls[same]
+		c.Calls, c.Seconds = c.Calls+s.Calls, c.Seconds+seconds
 		if s.System {
-			t.SystemCalls, t.SystemSeconds = t.SystemCalls+c.Calls, t.SystemSeconds+c.Seconds
+			t.SystemCalls, t.SystemSeconds = t.SystemCalls+s.Calls, t.SystemSeconds+seconds
 		} else {
-			t.MPICalls, t.MPISeconds = t.MPICalls+c.Calls, t.MPISeconds+c.Seconds
+			t.MPICalls, t.MPISeconds = t.MPICalls+s.Calls, t.MPISeconds+seconds
 		}
 	}
 	for i := range r.Ranks {

@@ -17,15 +17,14 @@ import (
 
 func TestTopOf(t *testing.T) {
 	ranks := []watchedRank{{rank: 0, pid: 10}, {rank: 1, pid: 11, below: true}}
-	before := map[sumKey]tap.Sum{}
 	first := []tap.Sum{{PID: 10, Name: "MPI_Send", Calls: 10, Nanoseconds: 1e9}, {PID: 10, Name: "read", System: true, Calls: 4, Nanoseconds: 5e8},
-		{PID: 10, Name: "MPI_Recv", Calls: 1, Nanoseconds: 2e9}, {PID: 99, Name: "MPI_Send", Calls: 5}}
-	r := topOf(first, before, ranks, 4*time.Second)
-	if a := r.Ranks[0]; a.MPICalls != 11 || a.MPISeconds != 3 || a.SystemCalls != 4 || a.Calls[0].Name != "MPI_Recv" || len(r.Ranks[1].Calls) != 0 {
+		{PID: 10, Name: "MPI_Recv", Calls: 1, Nanoseconds: 2e9}, {PID: 10, Thread: 12, Name: "MPI_Recv", Calls: 2, Nanoseconds: 1e9}, {PID: 99, Name: "MPI_Send", Calls: 5}}
+	r := topOf(first, ranks, 4*time.Second)
+	if a := r.Ranks[0]; a.MPICalls != 13 || a.MPISeconds != 4 || a.SystemCalls != 4 || len(a.Calls) != 3 || a.Calls[0].Name != "MPI_Recv" || len(r.Ranks[1].Calls) != 0 {
 		t.Errorf("%+v", r)
 	}
-	second := []tap.Sum{{PID: 10, Name: "MPI_Send", Calls: 12, Nanoseconds: 3e9}, first[1], first[2], {PID: 11, Name: "MPI_Send", Calls: 4, Nanoseconds: 1e9}}
-	r = topOf(second, before, ranks, 4*time.Second)
+	second := []tap.Sum{{PID: 10, Name: "MPI_Send", Calls: 2, Nanoseconds: 2e9}, {PID: 11, Name: "MPI_Send", Calls: 4, Nanoseconds: 1e9}}
+	r = topOf(second, ranks, 4*time.Second)
 	if a, b := r.Ranks[0], r.Ranks[1]; a.MPICalls != 2 || a.MPISeconds != 2 || a.SystemCalls != 0 || len(a.Calls) != 1 || b.MPICalls != 4 {
 		t.Errorf("%+v", r)
 	}

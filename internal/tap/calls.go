@@ -24,9 +24,9 @@ type Target struct {
 	Functions map[string]string // of the library: their names for people, by symbol
 }
 
-// Sum is what a process did in one function or system call, since it is watched.
+// Sum is what a thread did in one function or system call, since it is watched.
 type Sum struct {
-	PID         int
+	PID, Thread int
 	Name        string // "MPI_Send", or of a system call
 	System      bool
 	Calls       uint64
@@ -36,18 +36,19 @@ type Sum struct {
 // Calls counts and times calls.
 type Calls struct {
 	processes, underWay, numbers, sums *ebpf.Map
-	ignored                            *ebpf.Map // threads whose system calls are not counted
 	programs                           []*ebpf.Program
 	links                              []link.Link
 	functions                          []string // by cookie
+	read                               map[sumKey]sumValue
 }
 
-// WatchCalls begins to count. systemCalls: the calls of the kernel, too, but for those of the threads to be ignored.
-func WatchCalls(targets []Target, systemCalls bool, ignored []int) (_ *Calls, err error) {
+// WatchCalls begins to count. systemCalls: the calls of the kernel, too. What each thread did is counted by itself: whose
+// a thread is that has just been made, who reads the sums may find out in time, and who is asked at its first call may not.
+func WatchCalls(targets []Target, systemCalls bool) (_ *Calls, err error) {
 	if err := Allowed(); err != nil {
 		return nil, err
 	}
-	c := &Calls{}
+	c := &Calls{read: map[sumKey]sumValue{}}
 	defer func() {
 		if err != nil {
 			_ = c.Close()
@@ -66,16 +67,11 @@ func WatchCalls(targets []Target, systemCalls bool, ignored []int) (_ *Calls, er
 	}{
 		{&c.underWay, ebpf.MapSpec{Name: "under_way", Type: ebpf.Hash, KeySize: 16, ValueSize: 8, MaxEntries: 1 << 16}},
 		{&c.numbers, ebpf.MapSpec{Name: "numbers", Type: ebpf.Hash, KeySize: 8, ValueSize: 8, MaxEntries: 1 << 16}},
-		{&c.ignored, ebpf.MapSpec{Name: "ignored", Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: 1 << 16}},
-		{&c.sums, ebpf.MapSpec{Name: "sums", Type: ebpf.Hash, KeySize: 8, ValueSize: 16, MaxEntries: 1 << 17}},
+		{&c.sums, ebpf.MapSpec{Name: "sums", Type: ebpf.Hash, KeySize: 16, ValueSize: 16, MaxEntries: 1 << 17}},
 	} {
 		if *m.at, err = ebpf.NewMap(&m.spec); err != nil {
 			return nil, explain("making an eBPF map", err)
 		}
-	}
-	// Before the first call is seen: attaching takes a while.
-	if err := c.Ignore(ignored); err != nil {
-		return nil, err
 	}
 	if err := c.watchFunctions(targets); err != nil {
 		return nil, err
@@ -177,8 +173,8 @@ func (c *Calls) watchSystem() error {
 		at   string
 		code asm.Instructions
 	}{
-		{"sys_exit", systemReturn(c.processes, c.ignored, c.underWay, c.numbers, c.sums)},
-		{"sys_enter", systemEntry(c.processes, c.ignored, c.underWay, c.numbers)},
+		{"sys_exit", systemReturn(c.processes, c.underWay, c.numbers, c.sums)},
+		{"sys_enter", systemEntry(c.processes, c.underWay, c.numbers)},
 	} {
 		prog, err := c.load(p.at, ebpf.RawTracepoint, ebpf.AttachNone, p.code)
 		if err != nil {
@@ -193,48 +189,75 @@ func (c *Calls) watchSystem() error {
 	return nil
 }
 
-// Ignore has the system calls of these threads, and of no others, not counted from now on.
-func (c *Calls) Ignore(threads []int) error {
-	var thread, mark uint32
-	var gone []uint32
-	all := c.ignored.Iterate()
-	for all.Next(&thread, &mark) {
-		if !slices.Contains(threads, int(thread)) {
-			gone = append(gone, thread)
-		}
-	}
-	err := all.Err()
-	for _, thread := range gone {
-		err = errors.Join(err, c.ignored.Delete(thread))
-	}
-	for _, thread := range threads {
-		err = errors.Join(err, c.ignored.Put(uint32(thread), uint32(1)))
-	}
-	return err
+// sumKey is a key of the sums. Thread and PID are as bpf_get_current_pid_tgid has them.
+type sumKey struct {
+	Thread, PID uint32
+	Function    uint64
 }
 
-// Read returns the sums so far.
+type sumValue struct{ Calls, Nanoseconds uint64 }
+
+// Read returns what was counted since it was called last. Threads that have ended are forgotten then, as what they were in
+// when they ended: the maps would be full of them some day, and the kernel gives their numbers to others.
 func (c *Calls) Read() ([]Sum, error) {
+	alive := map[uint32]bool{}
+	there := func(k sumKey) bool {
+		_, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", k.PID, k.Thread))
+		return err == nil
+	}
+	var key sumKey
+	var value sumValue
+	for all := c.sums.Iterate(); all.Next(&key, &value); {
+		if _, known := alive[key.Thread]; !known {
+			alive[key.Thread] = there(key)
+		}
+	}
+	// What is read now of a thread that was gone before is all of it.
 	var list []Sum
-	var key struct{ PID, Function uint32 }
-	var value struct{ Calls, Nanoseconds uint64 }
+	var ended []sumKey
 	all := c.sums.Iterate()
 	for all.Next(&key, &value) {
-		s := Sum{PID: int(key.PID), Calls: value.Calls, Nanoseconds: value.Nanoseconds}
+		was := c.read[key]
+		c.read[key] = value
+		if is, known := alive[key.Thread]; known && !is {
+			ended = append(ended, key)
+		}
+		s := Sum{PID: int(key.PID), Thread: int(key.Thread), Calls: value.Calls - was.Calls, Nanoseconds: value.Nanoseconds - was.Nanoseconds}
 		switch n := key.Function; {
+		case s.Calls == 0:
+			continue
 		case n&systemCall != 0:
 			s.System, s.Name = true, systemCallName(int(n&^systemCall))
 			if s.Name == "uretprobe" || s.Name == "uprobe" {
 				continue // ours: so a probe comes to the kernel
 			}
-		case int(n) < len(c.functions):
+		case n < uint64(len(c.functions)):
 			s.Name = c.functions[n]
 		default:
 			continue
 		}
 		list = append(list, s)
 	}
-	return list, all.Err()
+	err := all.Err()
+	for _, key := range ended {
+		if !there(key) { // another may have its number
+			err = errors.Join(err, c.forget(key))
+		}
+	}
+	return list, err
+}
+
+// forget removes a sum of a thread that has ended, and the system call that it ended in.
+func (c *Calls) forget(key sumKey) error {
+	delete(c.read, key)
+	thread := uint64(key.PID)<<32 | uint64(key.Thread)
+	var errs []error
+	for _, err := range []error{c.sums.Delete(key), c.numbers.Delete(thread), c.underWay.Delete([2]uint64{thread, underCall})} {
+		if !errors.Is(err, ebpf.ErrKeyNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Close ends it: nothing of it stays in the kernel.
@@ -246,7 +269,7 @@ func (c *Calls) Close() error {
 	for _, p := range c.programs {
 		errs = append(errs, p.Close())
 	}
-	for _, m := range []*ebpf.Map{c.processes, c.ignored, c.underWay, c.numbers, c.sums} {
+	for _, m := range []*ebpf.Map{c.processes, c.underWay, c.numbers, c.sums} {
 		if m != nil {
 			errs = append(errs, m.Close())
 		}

@@ -35,13 +35,20 @@ static void MPI_Local(void) {}
 void *other(void) { return MPI_Local; }
 `
 
-const caller = `#include <stdio.h>
+const caller = `#include <pthread.h>
+#include <stdio.h>
 #include <unistd.h>
 void MPI_Quick(void); void MPI_Slow(int);
+static void *brief(void *p) { getppid(); getppid(); MPI_Quick(); return p; }
 int main(void) {
-	int quick, slow;
+	int quick, slow, threads;
 	printf("ready\n"); fflush(stdout);
-	while (scanf("%d %d", &quick, &slow) == 2) {
+	while (scanf("%d %d %d", &quick, &slow, &threads) == 3) {
+		for (int i = 0; i < threads; i++) {
+			pthread_t t;
+			pthread_create(&t, 0, brief, 0);
+			pthread_join(t, 0);
+		}
 		for (int i = 0; i < quick; i++) { MPI_Quick(); }
 		for (int i = 0; i < slow; i++) { MPI_Slow(20); }
 		for (int i = 0; i < 5; i++) { getppid(); }
@@ -59,9 +66,9 @@ type child struct {
 	path string // of the library
 }
 
-func (c *child) do(t *testing.T, quick, slow int) {
+func (c *child) do(t *testing.T, quick, slow, threads int) {
 	t.Helper()
-	if _, err := fmt.Fprintf(c.in, "%d %d\n", quick, slow); err != nil {
+	if _, err := fmt.Fprintf(c.in, "%d %d %d\n", quick, slow, threads); err != nil {
 		t.Fatal(err)
 	}
 	if line, err := c.out.ReadString('\n'); err != nil || line != "done\n" {
@@ -79,7 +86,7 @@ func startChild(t *testing.T) *child {
 		}
 	}
 	for _, args := range [][]string{{"-O0", "-shared", "-fPIC", "-o", lib, filepath.Join(dir, "l.c")},
-		{"-O0", "-o", filepath.Join(dir, "c"), filepath.Join(dir, "c.c"), lib, "-Wl,-rpath," + dir}} {
+		{"-O0", "-pthread", "-o", filepath.Join(dir, "c"), filepath.Join(dir, "c.c"), lib, "-Wl,-rpath," + dir}} {
 		if said, err := exec.Command("cc", args...).CombinedOutput(); err != nil {
 			t.Fatalf("cc: %v: %s", err, said)
 		}
@@ -104,19 +111,23 @@ func startChild(t *testing.T) *child {
 	return c
 }
 
-func sumOf(t *testing.T, c *Calls, pid int, name string) Sum {
+// sums adds up what was read.
+type sums map[string]Sum
+
+func (all sums) read(t *testing.T, c *Calls) {
 	t.Helper()
 	list, err := c.Read()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range list {
-		if s.PID == pid && s.Name == name {
-			return s
-		}
+		key := fmt.Sprint(s.PID, " ", s.Name)
+		s.Calls, s.Nanoseconds = s.Calls+all[key].Calls, s.Nanoseconds+all[key].Nanoseconds
+		all[key] = s
 	}
-	return Sum{}
 }
+
+func (all sums) of(pid int, name string) Sum { return all[fmt.Sprint(pid, " ", name)] }
 
 func TestCalls(t *testing.T) {
 	needPrivilege(t)
@@ -138,13 +149,15 @@ func TestCalls(t *testing.T) {
 		t.Errorf("above all: %v", err)
 	}
 	functions["MPI_Absent"] = "absent"
-	c, err := WatchCalls([]Target{{p.Process.Pid, path, functions}}, true, nil)
+	c, err := WatchCalls([]Target{{p.Process.Pid, path, functions}}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other.do(t, 50, 0) // nobody watches it
-	p.do(t, 1000, 3)
-	quick, slow, parent := sumOf(t, c, p.Process.Pid, "the MPI_Quick"), sumOf(t, c, p.Process.Pid, "the MPI_Slow"), sumOf(t, c, p.Process.Pid, "getppid")
+	other.do(t, 50, 0, 0) // nobody watches it
+	p.do(t, 1000, 3, 0)
+	pid, all := p.Process.Pid, sums{}
+	all.read(t, c)
+	quick, slow, parent := all.of(pid, "the MPI_Quick"), all.of(pid, "the MPI_Slow"), all.of(pid, "getppid")
 	if quick.Calls != 1000 || quick.System || quick.Nanoseconds == 0 || quick.Nanoseconds > 1e9 {
 		t.Errorf("%+v", quick)
 	}
@@ -154,53 +167,53 @@ func TestCalls(t *testing.T) {
 	if parent.Calls != 5 || !parent.System {
 		t.Errorf("%+v", parent)
 	}
-	if s := sumOf(t, c, p.Process.Pid, "clock_nanosleep"); s.Calls != 3 || s.Nanoseconds < 60e6 || s.Nanoseconds > slow.Nanoseconds {
+	if s := all.of(pid, "clock_nanosleep"); s.Calls != 3 || s.Nanoseconds < 60e6 || s.Nanoseconds > slow.Nanoseconds {
 		t.Errorf("%+v", s)
 	}
-	list, err := c.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range list {
-		if s.PID != p.Process.Pid {
+	for _, s := range all {
+		if s.PID != pid || s.Thread != pid {
 			t.Errorf("somebody else: %+v", s)
 		}
-	}
-	for _, ignored := range [][]int{{1 << 20, p.Process.Pid}, {1 << 20}, nil} { // its only thread
-		if err := c.Ignore(ignored); err != nil {
-			t.Fatal(err)
-		}
-		was := sumOf(t, c, p.Process.Pid, "getppid").Calls
-		p.do(t, 10, 0)
-		if n := sumOf(t, c, p.Process.Pid, "getppid").Calls - was; n != 5 && len(ignored) < 2 || n != 0 && len(ignored) == 2 {
-			t.Errorf("without threads %v: %d system calls of 5", ignored, n)
-		}
-	}
-	if n := sumOf(t, c, p.Process.Pid, "the MPI_Quick").Calls; n != 1030 {
-		t.Errorf("%d calls of the library", n)
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	p.do(t, 10, 1) // it runs on as before
+	p.do(t, 10, 1, 0) // it runs on as before
 }
 
-// TestCallsIgnoredFirst: threads that are ignored from the first are so while the probes are being attached.
-func TestCallsIgnoredFirst(t *testing.T) {
+// TestCallsOfBriefThreads: each call of a thread that ended before anybody looked is told once, under its own number, and
+// nothing of it stays where there is no room for all that come.
+func TestCallsOfBriefThreads(t *testing.T) {
 	needPrivilege(t)
 	p := startChild(t)
 	pid := p.Process.Pid
-	c, err := WatchCalls([]Target{{pid, p.path, map[string]string{"MPI_Quick": "MPI_Quick"}}}, true, []int{pid})
+	c, err := WatchCalls([]Target{{pid, p.path, map[string]string{"MPI_Quick": "MPI_Quick"}}}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	p.do(t, 10, 0)
-	if n := sumOf(t, c, pid, "MPI_Quick").Calls; n != 10 {
-		t.Errorf("%d calls of the library", n)
+	all := sums{}
+	for round := 1; round <= 3; round++ {
+		const threads = 200
+		p.do(t, 10, 0, threads)
+		all.read(t, c)
+		if quick, parent := all.of(pid, "MPI_Quick").Calls, all.of(pid, "getppid").Calls; quick != uint64(round*(10+threads)) || parent != uint64(round*(5+2*threads)) {
+			t.Errorf("round %d: %d calls of the library, %d of the kernel", round, quick, parent)
+		}
 	}
-	if n := sumOf(t, c, pid, "getppid").Calls; n != 0 {
-		t.Errorf("%d system calls of a thread that is ignored", n)
+	all.read(t, c)
+	var key sumKey
+	var value sumValue
+	for left := c.sums.Iterate(); left.Next(&key, &value); {
+		if int(key.Thread) != pid {
+			t.Errorf("still known of a thread that has ended: %+v", key)
+		}
+	}
+	var thread, number uint64
+	for left := c.numbers.Iterate(); left.Next(&thread, &number); {
+		if int(uint32(thread)) != pid {
+			t.Errorf("a system call of a thread that has ended is under way: %x in %d", thread, number)
+		}
 	}
 }
 
@@ -220,14 +233,14 @@ func TestCallsRefused(t *testing.T) {
 		{Target{pid, t.TempDir(), quick}, "directory"},
 		{Target{pid, "/lib64/ld-linux-x86-64.so.2", quick}, "none of the functions"},
 	} {
-		if w, err := WatchCalls([]Target{c.target}, false, nil); err == nil || !strings.Contains(err.Error(), c.want) {
+		if w, err := WatchCalls([]Target{c.target}, false); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c.target, err)
 			if w != nil {
 				_ = w.Close()
 			}
 		}
 	}
-	if _, err := WatchCalls(nil, true, nil); err == nil {
+	if _, err := WatchCalls(nil, true); err == nil {
 		t.Error("nobody is watched")
 	}
 }

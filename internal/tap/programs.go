@@ -57,7 +57,7 @@ func begun(underWay *ebpf.Map) asm.Instructions {
 	return append(p, asm.Mov.Imm(asm.R4, 0), asm.FnMapUpdateElem.Call())
 }
 
-// ended adds the call of the key to the sums: process and function, R9 has the latter, by the time since begun.
+// ended adds the call of the key to the sums: thread and function, R9 has the latter, by the time since begun.
 func ended(underWay, sums *ebpf.Map) asm.Instructions {
 	p := asm.Instructions{asm.LoadMapPtr(asm.R1, underWay.FD())}
 	p = append(p, pointer(asm.R2, stackKey)...)
@@ -72,11 +72,8 @@ func ended(underWay, sums *ebpf.Map) asm.Instructions {
 	p = append(p, pointer(asm.R2, stackKey)...)
 	p = append(p,
 		asm.FnMapDeleteElem.Call(),
-		// The key of the sum: process, function.
-		asm.Mov.Reg(asm.R0, asm.R7),
-		asm.RSh.Imm(asm.R0, 32),
-		asm.StoreMem(asm.RFP, stackKey, asm.R0, asm.Word),
-		asm.StoreMem(asm.RFP, stackKey+4, asm.R9, asm.Word),
+		asm.StoreMem(asm.RFP, stackKey, asm.R7, asm.DWord),
+		asm.StoreMem(asm.RFP, stackKey+8, asm.R9, asm.DWord),
 		asm.LoadMapPtr(asm.R1, sums.FD()))
 	p = append(p, pointer(asm.R2, stackKey)...)
 	p = append(p,
@@ -89,7 +86,7 @@ func ended(underWay, sums *ebpf.Map) asm.Instructions {
 	p = append(p, pointer(asm.R2, stackKey)...)
 	p = append(p, pointer(asm.R3, stackValue)...)
 	p = append(p,
-		asm.Mov.Imm(asm.R4, 1), // BPF_NOEXIST: another thread may be first
+		asm.Mov.Imm(asm.R4, 0),
 		asm.FnMapUpdateElem.Call(),
 		asm.LoadMapPtr(asm.R1, sums.FD()))
 	p = append(p, pointer(asm.R2, stackKey)...)
@@ -129,19 +126,9 @@ const systemCall = 1 << 30
 // underCall is the function by which the system call of a thread is under way: a thread has one at a time.
 const underCall = systemCall
 
-// unlessIgnored leaves the program when the thread is one that is not looked at. R7 has it.
-func unlessIgnored(ignored *ebpf.Map) asm.Instructions {
-	return join(
-		asm.Instructions{
-			asm.StoreMem(asm.RFP, stackShort, asm.R7, asm.Word), // the lower half: the thread by itself
-			asm.LoadMapPtr(asm.R1, ignored.FD()),
-		}, pointer(asm.R2, stackShort),
-		asm.Instructions{asm.FnMapLookupElem.Call(), asm.JNE.Imm(asm.R0, 0, "out")})
-}
-
 // systemEntry is for the raw tracepoint sys_enter: its second argument is the number.
-func systemEntry(processes, ignored, underWay, numbers *ebpf.Map) asm.Instructions {
-	return join(watched(processes), unlessIgnored(ignored),
+func systemEntry(processes, underWay, numbers *ebpf.Map) asm.Instructions {
+	return join(watched(processes),
 		asm.Instructions{
 			asm.LoadMem(asm.R8, asm.R6, 8, asm.DWord),
 			asm.StoreMem(asm.RFP, stackValue, asm.R8, asm.DWord),
@@ -154,8 +141,8 @@ func systemEntry(processes, ignored, underWay, numbers *ebpf.Map) asm.Instructio
 		}, loadKey(), begun(underWay), out())
 }
 
-func systemReturn(processes, ignored, underWay, numbers, sums *ebpf.Map) asm.Instructions {
-	return join(watched(processes), unlessIgnored(ignored),
+func systemReturn(processes, underWay, numbers, sums *ebpf.Map) asm.Instructions {
+	return join(watched(processes),
 		asm.Instructions{asm.StoreMem(asm.RFP, stackKey, asm.R7, asm.DWord), asm.LoadMapPtr(asm.R1, numbers.FD())},
 		pointer(asm.R2, stackKey),
 		asm.Instructions{

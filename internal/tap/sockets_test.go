@@ -138,7 +138,7 @@ func TestSocketsOfOthers(t *testing.T) {
 	if _, err := unix.Write(pair[0], []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	p.do(t, 1, 1)
+	p.do(t, 1, 1, 0)
 	if moved, err := s.Stop(); err != nil || len(moved) != 0 {
 		t.Errorf("%v, %v", moved, err)
 	}
