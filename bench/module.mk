@@ -7,7 +7,7 @@ BENCH_DIR := $(BUILD)/bench
 BENCH_FLAGS := -std=gnu11 -Wall -Wextra -Werror -Wno-stringop-overflow -O2 -Iinclude
 # Only those that need it: a native run shall not have libckpt.so in its process.
 $(BENCH_DIR)/checkpoint.% $(BENCH_DIR)/levels.% $(BENCH_DIR)/tracking: BENCH_LIBS = -L$(LIB) -lckpt '-Wl,-rpath,$$ORIGIN/../lib'
-BENCH_PLAIN := gate syscall elect verbs tcp verbsheld tracking
+BENCH_PLAIN := gate syscall elect verbs tcp verbsheld tracking turns
 $(BENCH_DIR)/verbs: BENCH_LIBS = -libverbs
 $(BENCH_DIR)/verbsheld: BENCH_LIBS = -libverbs -L$(LIB) -lckpt '-Wl,-rpath,$$ORIGIN/../lib'
 # It has the rails of a runtime in it.

@@ -13,6 +13,7 @@
 #   bench/mpich_suite.sh mpich -all -ranks 10 -limit 40h   everything
 #   bench/mpich_suite.sh mpich -lists testlist.dtp -objects 2   random datatypes, two a program (the lists want up to 1024)
 #   bench/mpich_suite.sh mpich -again -each 2m             what did not pass, alone: a busy machine lets programs hang
+#   build/bench/turns 100 bench/mpich_suite.sh mpich -only coll -lists testlist.cvar -ranks 10   ranks that poll, many on few processors
 #
 # CHECKOUT/mpich and CHECKOUT/openmpi are build folders of the suite, with its programs, and a link "source"
 # to its sources, where lists of programs are that the build does not write.  Programs must have been linked by

@@ -82,6 +82,7 @@ lammps: lmp
 lammps-examples: /usr/share/lammps/examples/peptide/data.peptide
 python3-mpi4py: /usr/lib/python3/dist-packages/mpi4py/__init__.py
 libhdf5-openmpi-dev: /usr/include/hdf5/openmpi/hdf5.h
+libcoarrays-openmpi-dev: /usr/lib/x86_64-linux-gnu/open-coarrays/openmpi/lib/libcaf_openmpi.so
 ')
 # Python's own tests come with the version of Python that the distribution has.
 case $(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release) in
