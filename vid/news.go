@@ -19,7 +19,7 @@ type News struct {
 	Members  []int32 // who takes part in collective calls
 }
 
-const ringRecords = 64
+const ringRecords = 512
 
 // States of a record.
 const (

@@ -138,7 +138,7 @@ func TestNewsCounters(t *testing.T) {
 // counters for.
 func TestNewsFull(t *testing.T) {
 	r := newRuntime(t, 1)
-	more, err := r.ReserveComms(200, 1)
+	more, err := r.ReserveComms(3*ringRecords, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

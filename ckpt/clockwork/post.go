@@ -42,8 +42,8 @@ func (w *Clock) post(net *signaling.Network) {
 
 // linger is how long messages that nobody waits for are gathered. A program may make and free communicators in its inner
 // loop; a message for each would wake threads of Go's on both sides, which take the processor from the ranks. What is sent at
-// once takes these along, so that a checkpoint does not wait for them.
-const linger = 100 * time.Millisecond
+// once takes these along, so that a checkpoint does not wait for them, and so does a bundle that is full.
+const linger = time.Second
 
 // sendLocked sends to a rank of another process, at once.
 func (w *Clock) sendLocked(from *task, to int32, kind uint16, payload []byte) {
@@ -53,7 +53,9 @@ func (w *Clock) sendLocked(from *task, to int32, kind uint16, payload []byte) {
 
 // sendLaterLocked sends within the time to linger, in order with all else.
 func (w *Clock) sendLaterLocked(from *task, to int32, kind uint16, payload []byte) {
-	w.putLocked(from, to, kind, payload)
+	if w.putLocked(from, to, kind, payload) {
+		w.wakeLocked()
+	}
 	if w.lingers {
 		return
 	}
@@ -66,17 +68,19 @@ func (w *Clock) sendLaterLocked(from *task, to int32, kind uint16, payload []byt
 	})
 }
 
-// putLocked puts a message behind the others. Those of clocks from one rank to another share an envelope.
-func (w *Clock) putLocked(from *task, to int32, kind uint16, payload []byte) {
+// putLocked puts a message behind the others. Those of clocks from one rank to another share an envelope; full says that
+// it takes no more.
+func (w *Clock) putLocked(from *task, to int32, kind uint16, payload []byte) (full bool) {
 	process, ranks := w.places.Process(int(to)), [2]int32{int32(from.rank), to}
 	if i := w.last[process]; i < len(w.outbox) && kind == w.kinds.Clock { // else it was sent
 		if o := &w.outbox[i]; o.kind == kind && o.ranks == ranks && len(o.payload) < w.bundle {
 			o.payload = append(o.payload, payload...)
-			return
+			return len(o.payload) >= w.bundle
 		}
 	}
 	w.last[process] = len(w.outbox)
 	w.outbox = append(w.outbox, outgoing{process, kind, appendEnvelope(from.rank, int(to), payload), ranks})
+	return false
 }
 
 func (w *Clock) wakeLocked() {

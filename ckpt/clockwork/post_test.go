@@ -87,6 +87,17 @@ func TestLinger(t *testing.T) {
 			t.Fatal("each message that may linger wakes who sends at once")
 		}
 	}
+	// More than a bundle takes is not gathered.
+	many := 0
+	for ; !w.woken(); many++ {
+		if many > maxBundle {
+			t.Fatalf("%d messages linger", many)
+		}
+		act(freed)
+	}
+	if n := w.sent(t); n != many {
+		t.Errorf("%d messages of %d", n, many)
+	}
 	act(freed)
 	act(urgent)
 	if !w.woken() {

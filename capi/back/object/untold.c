@@ -108,7 +108,8 @@ void untold_tell(ckpt_vid vid, const struct untold_comm *c) {
 
 // 1: libckpt has not heard of the communicator yet, and will hear that it is gone.
 static int gone(ckpt_vid vid, uint64_t calls) {
-    for (uint32_t i = ring.put, n = 0; n < NEWS_RING && i-- > 0; n++) {
+    // What libckpt has taken is not MADE any more.
+    for (uint32_t i = ring.put, taken = __atomic_load_n(&ring.taken, __ATOMIC_ACQUIRE); i-- != taken;) {
         struct news *r = &ring.of[i % NEWS_RING];
         uint32_t made = NEWS_MADE;
         if (r->vid != vid || __atomic_load_n(&r->state, __ATOMIC_RELAXED) != NEWS_MADE) continue;

@@ -21,7 +21,9 @@
 
 #include "ckpt.h"
 
-#define NEWS_RING 64u
+/* A call into Go from a thread of the program's has Go's sysmon look 60 times whether it comes back, within 10 ms: each
+ * look takes a processor from a rank.  So there are few such calls. */
+#define NEWS_RING 512u
 
 enum news_state { NEWS_MADE = 1, NEWS_GONE = 2, NEWS_TAKEN = 3, NEWS_FREED = 4, NEWS_NAMED = 5 };
 
