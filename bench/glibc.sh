@@ -7,7 +7,7 @@
 #   bench/glibc.sh SOURCE BUILD                                                       those of threads: nptl, glibc.md
 #   FOLDERS="rt posix signal io" RESULT=glibc_system bench/glibc.sh SOURCE BUILD      of what a system does for a program
 #
-# Writes RESULT.md and .json to bench/results, with the reasons of bench/ltp/glibc.txt. Nothing is
+# Writes the table (.md) and the results (.json) to bench/results, with the reasons of bench/ltp/glibc.txt. Nothing is
 # fetched: SOURCE is a tree of the C library of the version that this system has, and BUILD one in which it was built:
 #
 #   mkdir BUILD && cd BUILD && SOURCE/configure --prefix=/usr --disable-werror && make -j2

@@ -64,9 +64,10 @@ struct thread_image {
     int32_t robust; // where its list of robust mutexes begins, counted from clear_tid; 0: it has none
 };
 
-#define THREAD_MPI 1u   // initialized MPI
-#define THREAD_CUT 2u   // stands before a call, emulated, in which it was stopped
-#define THREAD_WAITS 4u // the same, but the kernel's own
+#define THREAD_MPI 1u    // initialized MPI
+#define THREAD_CUT 2u    // stands before a call, emulated, in which it was stopped
+#define THREAD_WAITS 4u  // the same, but the kernel's own
+#define THREAD_SLEEPS 8u // cut_left is of processor time
 
 struct action_image {
     uint64_t handler, flags, restorer, mask;

@@ -26,24 +26,29 @@ int64_t now_ns(void) {
     return ts.tv_sec * SECOND + ts.tv_nsec;
 }
 
-// The deadline of a wait of timeout nanoseconds, which begins now or began before it was cut.
-static int64_t deadline(struct call *c, int64_t timeout) {
+// Whether the call began before it was cut.  What is remembered of a cut call serves once.
+static bool again(struct call *c) {
     struct cut_wait *w = &c->t->cut;
     const greg_t *r = c->uc->uc_mcontext.gregs;
-    if (w->ip == (uint64_t)r[REG_RIP] && w->sp == (uint64_t)r[REG_RSP]) {
-        w->ip = 0;
-        return w->deadline;
-    }
+    bool is = w->ip == (uint64_t)r[REG_RIP] && w->sp == (uint64_t)r[REG_RSP];
     w->ip = 0;
-    int64_t now = now_ns();
+    return is;
+}
+
+static int64_t after(int64_t now, int64_t timeout) {
     return timeout > INT64_MAX - now ? INT64_MAX : now + timeout;
+}
+
+// The deadline of a wait of timeout nanoseconds, which begins now or began before it was cut.
+static int64_t deadline(struct call *c, int64_t timeout) {
+    return again(c) && !c->t->cut.processor ? c->t->cut.deadline : after(now_ns(), timeout);
 }
 
 void wait_remember(struct call *c, long result, int64_t when) {
     if (result != CUT) return;
     const greg_t *r = c->uc->uc_mcontext.gregs;
     // The trap will find this wait again by its address: after the instruction, as now.
-    c->t->cut = (struct cut_wait){(uint64_t)r[REG_RIP], (uint64_t)r[REG_RSP], when};
+    c->t->cut = (struct cut_wait){(uint64_t)r[REG_RIP], (uint64_t)r[REG_RSP], when, false};
 }
 
 struct timespec wait_left(int64_t when) {
@@ -79,12 +84,47 @@ static long relative_sleep(struct call *c, uint64_t request, uint64_t remaining)
 
 long sys_nanosleep(struct call *c) { return relative_sleep(c, (uint64_t)c->a[0], (uint64_t)c->a[1]); }
 
+static int64_t processor_time(clockid_t clock) {
+    struct timespec now = {0, 0};
+    RAW2(SYS_clock_gettime, clock, &now); // of a process that has ended: 0, and the sleep has its error
+    return to_ns(&now);
+}
+
+// The same on a clock of processor time: else one that is longer than checkpoints are apart would never end.  What is left
+// counts, not the time at which it ends: after a restart the kernel's clocks begin anew (spent.c).
+static long processor_sleep(struct call *c, clockid_t clock, uint64_t request, uint64_t remaining) {
+    struct timespec req;
+    if (!copy_in(&req, request, sizeof req)) return -EFAULT;
+    if (!valid(&req)) return -EINVAL;
+    int64_t left = again(c) && c->t->cut.processor ? c->t->cut.deadline : to_ns(&req);
+    int64_t when = after(processor_time(clock), left);
+    struct timespec abs = {when / SECOND, when % SECOND};
+    long a[6] = {clock, TIMER_ABSTIME, (long)&abs, 0};
+    long r = blocking(c, SYS_clock_nanosleep, a);
+    if (r != -EINTR && r != CUT) return r;
+    left = when - processor_time(clock);
+    if (left < 0) left = 0;
+    req = (struct timespec){left / SECOND, left % SECOND};
+    if (r == -EINTR && remaining && !copy_out(remaining, &req, sizeof req)) return -EFAULT;
+    wait_remember(c, r, left);
+    c->t->cut.processor = true;
+    return r;
+}
+
+// Of the process, of a thread, or of another process; what is neither is a file (include/linux/posix-timers.h).
+static bool of_processor(clockid_t clock) {
+    return clock == CLOCK_PROCESS_CPUTIME_ID || (clock < 0 && (clock & 7) != 3);
+}
+
 long sys_clock_nanosleep(struct call *c) {
     bool relative = !(c->a[1] & TIMER_ABSTIME);
-    // Only for clocks that run with real time; a sleep on a clock of CPU time is left to the kernel.
     if (relative && (c->a[0] == CLOCK_MONOTONIC || c->a[0] == CLOCK_REALTIME || c->a[0] == CLOCK_BOOTTIME ||
                      c->a[0] == CLOCK_TAI))
         return relative_sleep(c, (uint64_t)c->a[2], (uint64_t)c->a[3]);
+    clockid_t of = clock_of_kernel((clockid_t)c->a[0]);
+    struct timespec is;
+    if (relative && of_processor(of) && RAW2(SYS_clock_gettime, of, &is) == 0) // else the kernel refuses it
+        return processor_sleep(c, of, (uint64_t)c->a[2], (uint64_t)c->a[3]);
     long a[6] = {clock_of_kernel((clockid_t)c->a[0]), c->a[1], c->a[2], c->a[3]};
     struct timespec when, to;
     if (!relative && a[2] &&

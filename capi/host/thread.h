@@ -25,7 +25,8 @@ struct call;
 // A wait that parking cut short: what is left of it when the call is issued again (docs/split-process.md P9).
 struct cut_wait {
     uint64_t ip, sp;  // the call's address and stack pointer; 0: none
-    int64_t deadline; // CLOCK_MONOTONIC nanoseconds
+    int64_t deadline; // CLOCK_MONOTONIC nanoseconds; of a sleep on processor time what is left of it
+    bool processor;   // it is such a sleep
 };
 
 // The call in which a thread was stopped, and which it will make again (interrupted.c).

@@ -32,7 +32,8 @@ static void thread_save(const struct thread *t, struct thread_image *im) {
         .kind = t->state != T_HELD ? 1
                 : t->retry         ? 3
                                    : 2,
-        .flags = (t->mpi ? THREAD_MPI : 0) | (t->state != T_HELD ? call_save(t) : 0),
+        .flags = (t->mpi ? THREAD_MPI : 0) | (t->state != T_HELD ? call_save(t) : 0) |
+                 (t->cut.processor ? THREAD_SLEEPS : 0),
         .vtid = t->vtid,
         .main = t->main,
         .upper_fs =
@@ -46,7 +47,9 @@ static void thread_save(const struct thread *t, struct thread_image *im) {
         .altstack_flags = (uint64_t)t->app_altstack.ss_flags,
         .cut_ip = t->cut.ip,
         .cut_sp = t->cut.sp,
-        .cut_left = t->cut.ip ? t->cut.deadline - now_ns() : 0,
+        .cut_left = t->cut.ip == 0     ? 0
+                    : t->cut.processor ? t->cut.deadline
+                                       : t->cut.deadline - now_ns(),
         .xsave_bytes = t->xsave_bytes,
         .pending = t->kept.count + t->image_pending,
         .robust = robust_save(t),
@@ -73,7 +76,8 @@ static bool thread_load(struct thread *t, const struct thread_image *im) {
     t->hidden_mask = im->hidden_mask;
     t->app_altstack = (stack_t){
         .ss_sp = (void *)im->altstack_sp, .ss_size = im->altstack_size, .ss_flags = (int)im->altstack_flags};
-    t->cut = (struct cut_wait){im->cut_ip, im->cut_sp, now_ns() + im->cut_left};
+    bool processor = im->flags & THREAD_SLEEPS;
+    t->cut = (struct cut_wait){im->cut_ip, im->cut_sp, (processor ? 0 : now_ns()) + im->cut_left, processor};
     memcpy(t->comm, im->comm, sizeof t->comm);
     t->comm[sizeof t->comm - 1] = 0;
     memset(&t->uc, 0, KUC_BYTES);

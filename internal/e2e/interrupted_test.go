@@ -143,3 +143,51 @@ func TestStoppedOnTimeouts(t *testing.T) {
 		})
 	}
 }
+
+// TestSleepOnProcessorTime: a relative sleep on processor time ends though checkpoints come faster than it is long, and goes on
+// with what was left of it when it is continued from an image.
+func TestSleepOnProcessorTime(t *testing.T) {
+	needCommands(t)
+	for _, trap := range []string{"seccomp", "sud"} {
+		t.Run(trap, func(t *testing.T) {
+			run, err := NewRun(t.TempDir())
+			must(t, err)
+			mark := NewMark()
+			t.Cleanup(mark.KillAll)
+			p, err := run.Start(mark, built.CkptRun(), "--trap", trap, "--dir", run.Checkpoints(), "--", filepath.Join(built.Bin, "naps"), "3")
+			must(t, err)
+			c := Chain{Built: built, Run: run}
+			made, end := 0, time.Now().Add(2*time.Minute)
+			for !p.Ended() {
+				if time.Now().After(end) {
+					t.Fatalf("the program sleeps, after %d checkpoints\n%s\n%s", made, mustRead(t, run.Stdout), Dump(mark.Processes()))
+				}
+				if !Poll(time.Minute, p.Done(), func() bool { return c.jobOf(p) }) {
+					break
+				}
+				then := "continue"
+				if made%8 == 7 {
+					then = "kill"
+				}
+				control, err := NewRun(filepath.Join(run.Dir, fmt.Sprint("checkpoint-", made)))
+				must(t, err)
+				must(t, control.Once(checkpointLimit, built.CkptCtl(), "checkpoint", run.Checkpoints(), "--then", then))
+				if control.Exit != (Exit{}) {
+					break // it has ended
+				}
+				if made++; then == "kill" {
+					_, err := p.Wait(time.Minute)
+					must(t, err)
+					p, err = run.Start(mark, built.CkptRun(), "--restart", run.Checkpoints(), "--trap", trap)
+					must(t, err)
+				}
+			}
+			if exit, err := p.Wait(time.Minute); err != nil || exit != (Exit{}) || !strings.HasSuffix(string(mustRead(t, run.Stdout)), "naps: good\n") {
+				t.Errorf("ended with %v %v: %s%s", exit, err, mustRead(t, run.Stdout), mustRead(t, run.Stderr))
+			}
+			if made < 9 {
+				t.Errorf("%d checkpoints", made)
+			}
+		})
+	}
+}
