@@ -99,6 +99,10 @@ func (j *Job) noteRestored(f *image.File) {
 
 // cut protects list, and returns what of it was not written since upon. The mark is 0 where that cannot be told.
 func (j *Job) cut(list []image.Extent, upon ancestor) (unwritten []image.Extent, mark written.Mark) {
+	var calm []image.Extent
+	if upon.parent != nil {
+		calm = upon.parent.Calm()
+	}
 	n := &j.notes
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -106,7 +110,7 @@ func (j *Job) cut(list []image.Extent, upon ancestor) (unwritten []image.Extent,
 	if t == nil {
 		return nil, 0
 	}
-	unwritten, mark, err := t.Cut(list, upon.mark)
+	unwritten, mark, err := t.Cut(list, calm, upon.mark)
 	if err != nil {
 		if !n.warned {
 			j.log.Info("epochs with what changed read all memory: what was written is not known", zap.Error(err))

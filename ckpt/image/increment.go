@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"github.com/zeebo/xxh3"
+
+	"github.com/libckpt/libckpt/internal/pagemap"
 )
 
 // Parent is what a new image of a process may refer to: an earlier image that is complete. It does not change, and
@@ -224,6 +226,16 @@ func (w *writer) inherit(j job) (zero int, known bool) {
 	return zero, true
 }
 
+// Calm is memory that was the same in the parent and in an image before it. Ascending.
+func (p *Parent) Calm() (list []Extent) {
+	for i := range p.chunks {
+		if c := &p.chunks[i]; c.Source != 0 && !c.same {
+			list = pagemap.Append(list, Extent{Start: c.Addr, End: c.End()})
+		}
+	}
+	return list
+}
+
 // contains tells whether all of start to end is in the ascending list, whose ranges may meet.
 func contains(list []Extent, start, end uint64) bool {
 	i, _ := slices.BinarySearchFunc(list, start, func(e Extent, a uint64) int {
@@ -327,7 +339,7 @@ func (w *writer) refer(r run, addr uint64, p []byte) {
 	if pages == nil && w.tracks() && p != nil {
 		pages = pageSums(p[r.from:r.to])
 	}
-	one := piece{c, pages}
+	one := piece{c, pages, r.elder && r.chunk.Source == 0}
 	w.mu.Lock()
 	w.chunks = append(w.chunks, one)
 	w.out.SharedBytes += uint64(c.Bytes)

@@ -95,6 +95,7 @@ func (w *writer) wrote(at int64, n int, watch stopwatch) {
 type piece struct {
 	Chunk
 	pages []uint64 // digests of its pages; nil where they are not known
+	same  bool     // it is in an image that was written at the same time
 }
 
 func (w *writer) run(ctx context.Context) error {
@@ -367,7 +368,7 @@ func (w *writer) writeChunk(enc *encoder, region int, addr uint64, content []byt
 	}
 	c.Offset = w.end
 	w.end += int64(len(data))
-	one := piece{c, pages}
+	one := piece{c, pages, false}
 	w.chunks = append(w.chunks, one)
 	w.out.PayloadBytes += uint64(c.Bytes)
 	w.out.StoredBytes += uint64(c.Stored)

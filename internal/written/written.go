@@ -3,6 +3,7 @@
 package written
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -58,13 +59,14 @@ const hasData = pagemap.Present | pagemap.Swapped
 // there that were not written since the cut of mark since: nil if that was not the last one. All threads of the program
 // are stopped; the new mark is that of this cut.
 //
-// Huge pages are not protected, and count as written. The first write to one that is makes 512 small ones of it: that takes
-// 0.7 us a page for 0.02, and from then on the program takes 3 to 5 % longer for a word of each. MADV_COLLAPSE makes a huge
-// page of them again, in 0.35 to 0.5 ms; it refuses while one of the 512 is still protected (seen with Linux 6.18).
-// Reading huge pages instead takes 0.25 s of a helper's processor time a GiB and epoch, beside the program.
+// A huge page that is written becomes many small ones, which would make the program slower. So those are protected
+// only in calm memory, which was the same in the last two images; the others count as written. Of small pages the program
+// then takes 3 to 5 % longer for a word of each (bench/results/tracking.md). MADV_COLLAPSE makes a huge page of them again, in
+// 0.35 to 0.5 ms, and what they cost is gone; it refuses while one of the 512 is still protected (seen with Linux 6.18),
+// so whoever calls it would have to give the others of that huge page up first.
 //
 // Fresh must be asked before what Cut returned is relied on.
-func (t *Tracker) Cut(list []pagemap.Extent, since Mark) (unwritten []pagemap.Extent, mark Mark, err error) {
+func (t *Tracker) Cut(list, calm []pagemap.Extent, since Mark) (unwritten []pagemap.Extent, mark Mark, err error) {
 	known := since != 0 && since == Mark(t.cuts) && t.current
 	t.cuts++
 	t.current = false
@@ -72,7 +74,7 @@ func (t *Tracker) Cut(list []pagemap.Extent, since Mark) (unwritten []pagemap.Ex
 		return nil, 0, err
 	}
 	for _, e := range list {
-		same, err := t.protect(e)
+		same, err := t.protect(e, calm)
 		if err != nil {
 			return nil, 0, fmt.Errorf("memory %#x-%#x: %w", e.Start, e.End, err)
 		}
@@ -86,7 +88,7 @@ func (t *Tracker) Cut(list []pagemap.Extent, since Mark) (unwritten []pagemap.Ex
 }
 
 // protect protects one range, and returns what was not written there.
-func (t *Tracker) protect(e pagemap.Extent) (same []pagemap.Extent, err error) {
+func (t *Tracker) protect(e pagemap.Extent, calm []pagemap.Extent) (same []pagemap.Extent, err error) {
 	// Of each page the kernel says in one step whether it was written, and protects it: a write in between would be lost.
 	take := func(e pagemap.Extent, c pagemap.Category) {
 		if c&pagemap.Written == 0 {
@@ -97,6 +99,19 @@ func (t *Tracker) protect(e pagemap.Extent) (same []pagemap.Extent, err error) {
 	if err := pagemap.Scan(t.pages, small, take); err != nil {
 		return nil, err
 	}
+	huge := func(within pagemap.Extent, take func(pagemap.Extent, pagemap.Category)) error {
+		for _, c := range overlap(calm, within) {
+			q := pagemap.Query{Start: c.Start, End: c.End, All: pagemap.Allowed | pagemap.Huge, Any: hasData, Tell: pagemap.Written, Protect: true}
+			if err := pagemap.Scan(t.pages, q, take); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := huge(e, take); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(same, func(a, b pagemap.Extent) int { return cmp.Compare(a.Start, b.Start) })
 
 	// Mappings that were made since the last cut are not followed yet. This finds them without looking at pages.
 	all := pagemap.Query{Start: e.Start, End: e.End, Not: pagemap.Allowed, Any: hasData, MustAllow: true}
@@ -122,6 +137,9 @@ func (t *Tracker) protect(e pagemap.Extent) (same []pagemap.Extent, err error) {
 		if err := pagemap.Scan(t.pages, small, nobody); err != nil {
 			return nil, err
 		}
+		if err := huge(a, nobody); err != nil {
+			return nil, err
+		}
 	}
 	return same, nil
 }
@@ -140,6 +158,20 @@ func (t *Tracker) Fresh(list []pagemap.Extent, mark Mark) ([]pagemap.Extent, err
 		}
 	}
 	return out, nil
+}
+
+// overlap is the part of an ascending list that lies within e.
+func overlap(list []pagemap.Extent, e pagemap.Extent) (out []pagemap.Extent) {
+	i, _ := slices.BinarySearchFunc(list, e.Start, func(have pagemap.Extent, at uint64) int {
+		if have.End <= at {
+			return -1
+		}
+		return 1
+	})
+	for ; i < len(list) && list[i].Start < e.End; i++ {
+		out = append(out, pagemap.Extent{Start: max(list[i].Start, e.Start), End: min(list[i].End, e.End)})
+	}
+	return out
 }
 
 // harmless are devices that do not write to memory but in a call.

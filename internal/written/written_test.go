@@ -150,12 +150,12 @@ func TestUnwritten(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tracker, m := open(t), memory(t, 8)
-			same, first, err := tracker.Cut(whole(m), 0)
+			same, first, err := tracker.Cut(whole(m), nil, 0)
 			if err != nil || len(same) > 0 {
 				t.Fatalf("first cut: %x, %v", same, err)
 			}
 			c.do(t, m)
-			same, second, err := tracker.Cut(whole(m), first)
+			same, second, err := tracker.Cut(whole(m), nil, first)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -173,7 +173,7 @@ func TestUnwritten(t *testing.T) {
 					t.Error("a page that was written after the cut is fresh")
 				}
 			}
-			same, _, err = tracker.Cut(whole(m), second)
+			same, _, err = tracker.Cut(whole(m), nil, second)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -187,22 +187,22 @@ func TestUnwritten(t *testing.T) {
 // What was noted since a cut that is not the last one tells nothing.
 func TestLostCut(t *testing.T) {
 	tracker, m := open(t), memory(t, 4)
-	_, first, err := tracker.Cut(whole(m), 0)
+	_, first, err := tracker.Cut(whole(m), nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	m[0] = 2
-	if _, _, err := tracker.Cut(whole(m), first); err != nil { // of an epoch that is given up
+	if _, _, err := tracker.Cut(whole(m), nil, first); err != nil { // of an epoch that is given up
 		t.Fatal(err)
 	}
-	same, last, err := tracker.Cut(whole(m), first)
+	same, last, err := tracker.Cut(whole(m), nil, first)
 	if err != nil || same != nil {
 		t.Errorf("since a cut before the last one: %x, %v; want nothing", same, err)
 	}
 	if _, err := tracker.Fresh(whole(m), first); err == nil {
 		t.Error("the answer of an older cut is fresh")
 	}
-	if same, _, err = tracker.Cut(whole(m), last); err != nil || len(numbers(same, m)) != 4 {
+	if same, _, err = tracker.Cut(whole(m), nil, last); err != nil || len(numbers(same, m)) != 4 {
 		t.Errorf("since the last cut: %x, %v; want all", same, err)
 	}
 }
@@ -210,7 +210,7 @@ func TestLostCut(t *testing.T) {
 // A device that may write by itself makes the answer nothing, now and for the epoch after.
 func TestDevice(t *testing.T) {
 	tracker, m := open(t), memory(t, 4)
-	_, first, err := tracker.Cut(whole(m), 0)
+	_, first, err := tracker.Cut(whole(m), nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,19 +218,19 @@ func TestDevice(t *testing.T) {
 	if err != nil {
 		t.Skipf("no device that may be opened here: %v", err)
 	}
-	same, none, err := tracker.Cut(whole(m), first)
+	same, none, err := tracker.Cut(whole(m), nil, first)
 	if !errors.Is(err, ErrDevice) || same != nil || none != 0 {
 		t.Errorf("with a device: %x, mark %d, %v", same, none, err)
 	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if same, _, err = tracker.Cut(whole(m), first); err != nil || same != nil {
+	if same, _, err = tracker.Cut(whole(m), nil, first); err != nil || same != nil {
 		t.Errorf("after that: %x, %v; want nothing: it may have written", same, err)
 	}
 }
 
-// Huge pages stay huge when they are written, and count as written.
+// Huge pages stay huge unless they lie in calm memory.
 func TestHuge(t *testing.T) {
 	const huge = 2 << 20
 	tracker := open(t)
@@ -256,19 +256,26 @@ func TestHuge(t *testing.T) {
 	if isHuge() != 4 {
 		t.Skipf("%d of 4 pages are huge", isHuge())
 	}
-	_, first, err := tracker.Cut(whole(m), 0)
+	calm := []pagemap.Extent{{Start: at(m) + 2*huge, End: at(m) + 4*huge}}
+	_, first, err := tracker.Cut(whole(m), calm, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 3 {
-		same, mark, err := tracker.Cut(whole(m), first)
-		if err != nil || len(same) > 0 {
-			t.Errorf("not written: %x, %v; want nothing", same, err)
-		}
-		m[0], m[3*huge], first = 2, 2, mark
-		if got := isHuge(); got != 4 {
-			t.Errorf("%d huge pages after two were written, want 4", got)
-		}
+	m[0], m[3*huge] = 2, 2
+	if got := isHuge(); got != 3 {
+		t.Errorf("%d huge pages after one that is not calm was written and one that is, want 3", got)
+	}
+	same, _, err := tracker.Cut(whole(m), calm, first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []pagemap.Extent
+	for _, e := range same {
+		got = pagemap.Append(got, e)
+	}
+	want := []pagemap.Extent{{Start: at(m) + 2*huge, End: at(m) + 3*huge}, {Start: at(m) + 3*huge + page, End: at(m) + 4*huge}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("not written (-want +got):\n%s", diff)
 	}
 }
 
@@ -279,7 +286,7 @@ func TestRandom(t *testing.T) {
 	var mark Mark
 	old := bytes.Clone(m)
 	for round := range 60 {
-		same, now, err := tracker.Cut(whole(m), mark)
+		same, now, err := tracker.Cut(whole(m), nil, mark)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -338,7 +345,7 @@ func BenchmarkCut(b *testing.B) {
 						touch()
 						b.StartTimer()
 					}
-					if _, mark, err = tracker.Cut(whole(m), mark); err != nil {
+					if _, mark, err = tracker.Cut(whole(m), nil, mark); err != nil {
 						b.Fatal(err)
 					}
 				}
