@@ -91,16 +91,23 @@ func TestCallsThatNoSignalEnds(t *testing.T) {
 	}
 }
 
+// runOf is a fresh run whose processes end with the test.
+func runOf(t *testing.T) (*Run, Mark) {
+	t.Helper()
+	run, err := NewRun(t.TempDir())
+	must(t, err)
+	mark := NewMark()
+	t.Cleanup(mark.KillAll)
+	return run, mark
+}
+
 // A program that waits on a socket with a timeout does not notice that it was stopped, and waits on when it is continued from
 // an image.
 func TestStoppedOnTimeouts(t *testing.T) {
 	needCommands(t)
 	for _, trap := range []string{"seccomp", "sud"} {
 		t.Run(trap, func(t *testing.T) {
-			run, err := NewRun(t.TempDir())
-			must(t, err)
-			mark := NewMark()
-			t.Cleanup(mark.KillAll)
+			run, mark := runOf(t)
 			p, err := run.Start(mark, built.CkptRun(), "--trap", trap, "--dir", run.Checkpoints(), "--", filepath.Join(built.Bin, "timeouts"), run.Dir)
 			must(t, err)
 			c := Chain{Built: built, Run: run}
@@ -150,10 +157,7 @@ func TestSleepOnProcessorTime(t *testing.T) {
 	needCommands(t)
 	for _, trap := range []string{"seccomp", "sud"} {
 		t.Run(trap, func(t *testing.T) {
-			run, err := NewRun(t.TempDir())
-			must(t, err)
-			mark := NewMark()
-			t.Cleanup(mark.KillAll)
+			run, mark := runOf(t)
 			p, err := run.Start(mark, built.CkptRun(), "--trap", trap, "--dir", run.Checkpoints(), "--", filepath.Join(built.Bin, "naps"), "3")
 			must(t, err)
 			c := Chain{Built: built, Run: run}
