@@ -16,18 +16,20 @@
 #ifndef CKPT_SHAPE_H
 #define CKPT_SHAPE_H
 
+#include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "canon/gen/zz_shapes.h"
 #include "canon/mpi_canon.h"
 
-#define SHAPE_LENGTH "nm"
-#define SHAPE_INTS "nioIDG"
-#define SHAPE_COUNTS "mcC"
-#define SHAPE_ADDRESSES "aA"
-#define SHAPE_TYPES "tT"
-#define SHAPE_SPECIAL "oDG" // integers that stand for something
+// Sorts of arguments: sets of letters, a bit for each, since every datatype that is made is asked for all.
+#define SHAPE_LETTER(letter) (UINT64_C(1) << ((letter) - 'A'))
+#define SHAPE_LENGTH (SHAPE_LETTER('n') | SHAPE_LETTER('m'))
+#define SHAPE_SPECIAL (SHAPE_LETTER('o') | SHAPE_LETTER('D') | SHAPE_LETTER('G')) // stand for something
+#define SHAPE_INTS (SHAPE_LETTER('n') | SHAPE_LETTER('i') | SHAPE_LETTER('I') | SHAPE_SPECIAL)
+#define SHAPE_COUNTS (SHAPE_LETTER('m') | SHAPE_LETTER('c') | SHAPE_LETTER('C'))
+#define SHAPE_ADDRESSES (SHAPE_LETTER('a') | SHAPE_LETTER('A'))
+#define SHAPE_TYPES (SHAPE_LETTER('t') | SHAPE_LETTER('T'))
 
 // The shape of the constructor of a combiner; NULL when there is none.
 static inline const char *shape_of(int combiner) {
@@ -55,13 +57,22 @@ static inline const char *shape_of_large(int combiner) {
     }
 }
 
+static inline int shape_is(char letter, uint64_t sort) { return (SHAPE_LETTER(letter) & sort) != 0; }
+
 static inline int shape_is_array(char letter) { return letter >= 'A' && letter <= 'Z'; }
 
+// Where the first argument of a sort stands, -1 when there is none.
+static inline int shape_find(const char *shape, uint64_t sort) {
+    for (int i = 0; shape[i] != 0; i++)
+        if (shape_is(shape[i], sort)) return i;
+    return -1;
+}
+
 // How many values of one sort the arguments hold when their arrays have n elements.
-static inline int64_t shape_holds(const char *shape, const char *sort, int64_t n) {
+static inline int64_t shape_holds(const char *shape, uint64_t sort, int64_t n) {
     int64_t sum = 0;
     for (; *shape != 0; shape++)
-        if (strchr(sort, *shape) != NULL) sum += shape_is_array(*shape) ? n : 1;
+        if (shape_is(*shape, sort)) sum += shape_is_array(*shape) ? n : 1;
     return sum;
 }
 
@@ -70,7 +81,7 @@ static inline void shape_convert(const char *shape, int *v, int (*order)(int), i
                                  int (*darg)(int)) {
     int n = 0;
     for (; *shape != 0; shape++) {
-        if (strchr(SHAPE_INTS, *shape) == NULL) continue;
+        if (!shape_is(*shape, SHAPE_INTS)) continue;
         if (*shape == 'n') n = *v > 0 ? *v : 0;
         if (*shape == 'o') *v = order(*v);
         for (int i = 0; *shape == 'D' && i < n; i++) v[i] = distribution(v[i]);

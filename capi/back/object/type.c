@@ -35,6 +35,12 @@ static void contents_done(struct contents *c) {
 // Why fresh_descriptor returned no descriptor.
 static int undescribed(size_t bytes) { return bytes != 0 ? MPI_ERR_NO_MEM : MPI_ERR_TYPE; }
 
+// Room for c's addresses.
+static int take_addresses(struct contents *c) {
+    c->addresses = c->na <= FEW ? c->few : malloc((size_t)c->na * sizeof(MPI_Aint));
+    return c->addresses != NULL;
+}
+
 // MPI_SUCCESS, MPI_ERR_ARG for what describes no datatype, MPI_ERR_NO_MEM.
 static int parse(const void *descriptor, size_t bytes, struct contents *c) {
     struct reader r = reader_of(descriptor, bytes);
@@ -44,16 +50,13 @@ static int parse(const void *descriptor, size_t bytes, struct contents *c) {
     c->nt = get(&r);
     c->ints = get_ints(&r, c->ni);
     c->addresses = NULL;
-    if (!r.failed && c->na >= 0 && (size_t)c->na <= r.n / 2)
-        c->addresses = c->na <= FEW ? c->few : malloc((size_t)c->na * sizeof(MPI_Aint));
-    for (int i = 0; c->addresses && i < c->na; i++) c->addresses[i] = (MPI_Aint)get64(&r);
+    if (r.failed || c->na < 0 || (size_t)c->na > r.n / 2) return MPI_ERR_ARG;
+    if (!take_addresses(c)) return MPI_ERR_NO_MEM;
+    for (int i = 0; i < c->na; i++) c->addresses[i] = (MPI_Aint)get64(&r);
     c->types = (const ckpt_vid *)get_ints(&r, c->nt);
-    if (r.failed || c->addresses == NULL) {
-        int missing = !r.failed && c->na >= 0 && (size_t)c->na <= r.n / 2;
-        contents_done(c);
-        return missing ? MPI_ERR_NO_MEM : MPI_ERR_ARG;
-    }
-    return 0;
+    if (!r.failed) return MPI_SUCCESS;
+    contents_done(c);
+    return MPI_ERR_ARG;
 }
 
 // Negative counts are the real MPI's to refuse; no array is read for them.
@@ -61,8 +64,8 @@ static int count_of(long n) { return n > 0 ? (int)n : 0; }
 
 // The length of the arrays of the constructor; only integers come before this length.
 static int array_length(const char *shape, const struct contents *c) {
-    const char *at = strpbrk(shape, SHAPE_LENGTH);
-    return at != NULL && c->ni > at - shape ? count_of(c->ints[at - shape]) : 0;
+    int at = shape_find(shape, SHAPE_LENGTH);
+    return at >= 0 && c->ni > at ? count_of(c->ints[at]) : 0;
 }
 
 // Whether the descriptor has as many integers, addresses and datatypes as its constructor reads.  A
@@ -125,7 +128,7 @@ static int real_darg(int g) { return g == CANON_DISTRIBUTE_DFLT_DARG ? MPI_DISTR
 static int construct(const struct contents *c, const MPI_Datatype *t, MPI_Datatype *type) {
     const char *shape = shape_of(c->combiner);
     int n = array_length(shape, c), *real = NULL;
-    if (strpbrk(shape, SHAPE_SPECIAL) != NULL) {
+    if (shape_find(shape, SHAPE_SPECIAL) >= 0) {
         real = malloc((size_t)c->ni * sizeof(int));
         if (real == NULL) return MPI_ERR_NO_MEM;
         memcpy(real, c->ints, (size_t)c->ni * sizeof(int));
@@ -136,24 +139,26 @@ static int construct(const struct contents *c, const MPI_Datatype *t, MPI_Dataty
     return rc;
 }
 
-static int build(const void *descriptor, size_t bytes, MPI_Datatype *type) {
-    struct contents c;
-    int parsed = parse(descriptor, bytes, &c);
-    if (parsed != MPI_SUCCESS) return parsed;
-    if (!is_whole(&c)) {
-        contents_done(&c);
-        return MPI_ERR_ARG;
-    }
-    MPI_Datatype few[FEW], *t = c.nt <= FEW ? few : malloc((size_t)c.nt * sizeof *t);
+// The datatype that a constructor makes of these arguments.
+static int assemble(const struct contents *c, MPI_Datatype *type) {
+    MPI_Datatype few[FEW], *t = c->nt <= FEW ? few : malloc((size_t)c->nt * sizeof *t);
     int few_temporary[FEW] = {0};
-    int *temporary = c.nt <= FEW ? few_temporary : calloc((size_t)c.nt, sizeof *temporary);
+    int *temporary = c->nt <= FEW ? few_temporary : calloc((size_t)c->nt, sizeof *temporary);
     int rc = t && temporary ? MPI_SUCCESS : MPI_ERR_NO_MEM;
-    for (int i = 0; rc == MPI_SUCCESS && i < c.nt; i++) rc = inner(c.types[i], &t[i], &temporary[i]);
-    if (rc == MPI_SUCCESS) rc = construct(&c, t, type);
-    for (int i = 0; temporary && i < c.nt; i++)
+    for (int i = 0; rc == MPI_SUCCESS && i < c->nt; i++) rc = inner(c->types[i], &t[i], &temporary[i]);
+    if (rc == MPI_SUCCESS) rc = construct(c, t, type);
+    for (int i = 0; temporary && i < c->nt; i++)
         if (temporary[i]) MPI_Type_free(&t[i]);
     if (t != few) free(t);
     if (temporary != few_temporary) free(temporary);
+    return rc;
+}
+
+static int build(const void *descriptor, size_t bytes, MPI_Datatype *type) {
+    struct contents c;
+    int rc = parse(descriptor, bytes, &c);
+    if (rc != MPI_SUCCESS) return rc;
+    rc = is_whole(&c) ? assemble(&c, type) : MPI_ERR_ARG;
     contents_done(&c);
     return rc;
 }
@@ -177,29 +182,6 @@ int back_bind_datatype(ckpt_job *job, uint32_t index, MPI_Datatype type) {
     return rc;
 }
 
-// Registers a real datatype with the descriptor in w, which it takes.
-static long new_type(MPI_Datatype type, struct writer *w, ckpt_vid *vid) {
-    ckpt_vid v = fresh_new(type, w->word, w->n);
-    if (v == CKPT_VID_NONE) {
-        MPI_Type_free(&type);
-        return CANON_ERR(NO_MEM);
-    }
-    set_size(v, type);
-    *vid = v;
-    return 0;
-}
-
-// Makes a datatype from the descriptor in w, and registers it at *vid.
-static long make(struct writer *w, ckpt_vid *vid) {
-    MPI_Datatype type;
-    int rc = w->failed ? MPI_ERR_NO_MEM : build(w->word, 4 * w->n, &type);
-    if (rc != MPI_SUCCESS) {
-        free(w->word);
-        return back_error(rc);
-    }
-    return new_type(type, w, vid);
-}
-
 int back_rebuild_type(ckpt_vid vid, const void *descriptor, size_t bytes, uint64_t *real) {
     MPI_Datatype type;
     int rc = build(descriptor, bytes, &type);
@@ -213,63 +195,88 @@ int back_rebuild_type(ckpt_vid vid, const void *descriptor, size_t bytes, uint64
     return 0;
 }
 
-// ---- constructors: the order of words is that of MPI_Type_get_contents ----
+// ---- constructors ----
 
-static struct writer head(int combiner, int64_t ni, int64_t na, int64_t nt) {
-    size_t n = 5 + (size_t)ni + 2 * (size_t)na + (size_t)nt;
-    struct writer w = {.word = malloc(n * sizeof(int32_t)), .capacity = n};
-    if (w.word == NULL) w.capacity = 0; // put tries again, and says so
-    put(&w, DESCRIBE_VERSION);
-    put(&w, combiner);
-    put(&w, ni);
-    put(&w, na);
-    put(&w, nt);
-    return w;
-}
+// A descriptor under construction: its words, and c as parse would give it.  Programs make datatypes in inner
+// loops, so the words that were just written are not read again.
+struct made {
+    int32_t *words;
+    size_t n;
+    struct contents c;
+};
 
-// A datatype that is made from no other is predefined.  It is never freed, so it is registered only once.
-static long make_predefined(struct writer *w, ckpt_vid *vid) {
-    MPI_Datatype type;
-    int rc = w->failed ? MPI_ERR_NO_MEM : build(w->word, 4 * w->n, &type);
-    ckpt_vid known = rc == MPI_SUCCESS ? fresh_find(type) : CKPT_VID_NONE;
-    if (rc != MPI_SUCCESS || known != CKPT_VID_NONE) {
-        free(w->word);
-        if (rc == MPI_SUCCESS) *vid = known;
-        return back_error(rc);
+// MPI_SUCCESS or MPI_ERR_NO_MEM.  A capital letter of shape stands for an array of n elements.  The integers, the
+// addresses and the datatypes keep their order: that of MPI_Type_get_contents.
+static int describe(struct made *m, int combiner, const char *shape, const long *a, int n) {
+    enum { HEAD = 5 };
+    struct contents *c = &m->c;
+    int64_t ni = shape_holds(shape, SHAPE_INTS, n), na = shape_holds(shape, SHAPE_ADDRESSES, n),
+            nt = shape_holds(shape, SHAPE_TYPES, n);
+    if (ni > INT_MAX || na > INT_MAX || nt > INT_MAX) return MPI_ERR_NO_MEM; // 8 GiB of arrays
+    c->combiner = combiner;
+    c->ni = (int)ni;
+    c->na = (int)na;
+    c->nt = (int)nt;
+    m->n = HEAD + (size_t)ni + 2 * (size_t)na + (size_t)nt;
+    m->words = malloc(m->n * sizeof *m->words);
+    if (m->words == NULL) return MPI_ERR_NO_MEM;
+    if (!take_addresses(c)) {
+        free(m->words);
+        return MPI_ERR_NO_MEM;
     }
-    return new_type(type, w, vid);
-}
-
-// The values of one sort among a constructor's arguments.
-static void put_sort(struct writer *w, const char *shape, const char *sort, const long *a, int n) {
+    const int32_t head[HEAD] = {DESCRIBE_VERSION, combiner, c->ni, c->na, c->nt};
+    memcpy(m->words, head, sizeof head);
+    int32_t *ints = m->words + HEAD, *addresses = ints + ni, *types = addresses + 2 * na;
+    MPI_Aint *address = c->addresses;
+    c->ints = ints;
+    c->types = (const ckpt_vid *)types;
     for (; *shape != 0; shape++, a++) {
-        if (strchr(sort, *shape) == NULL) continue;
-        switch (*shape) {
-        case 'a':
-            put64(w, (uint64_t)*a);
-            break;
-        case 'A':
-            for (int i = 0; i < n; i++) put64(w, (uint64_t)((const MPI_Aint *)*a)[i]);
-            break;
-        default:
-            if (shape_is_array(*shape))
-                put_ints(w, (const int *)*a, n);
-            else
-                put(w, (int32_t)*a);
+        int array = shape_is_array(*shape), k = array ? n : 1;
+        if (shape_is(*shape, SHAPE_ADDRESSES)) {
+            for (int i = 0; i < k; i++) *address++ = array ? ((const MPI_Aint *)*a)[i] : (MPI_Aint)*a;
+            continue;
         }
+        int32_t **to = shape_is(*shape, SHAPE_TYPES) ? &types : &ints;
+        if (!array)
+            **to = (int32_t)*a;
+        else if (k > 0)
+            memcpy(*to, (const void *)*a, (size_t)k * sizeof **to);
+        *to += k;
     }
+    if (na > 0) memcpy(addresses, c->addresses, 2 * (size_t)na * sizeof *addresses);
+    return MPI_SUCCESS;
+}
+
+// Registers a real datatype at *vid, with its descriptor, which it takes.
+static long enter(MPI_Datatype type, int32_t *words, size_t n, ckpt_vid *vid) {
+    ckpt_vid v = fresh_new(type, words, n);
+    if (v == CKPT_VID_NONE) {
+        MPI_Type_free(&type);
+        return CANON_ERR(NO_MEM);
+    }
+    set_size(v, type);
+    *vid = v;
+    return 0;
 }
 
 long back_type_make(int combiner, const long *a) {
-    const char *shape = shape_of(combiner), *at = strpbrk(shape, SHAPE_LENGTH);
-    int n = at != NULL ? count_of((int)a[at - shape]) : 0;
+    const char *shape = shape_of(combiner);
+    int at = shape_find(shape, SHAPE_LENGTH), n = at >= 0 ? count_of((int)a[at]) : 0;
     ckpt_vid *newtype = (ckpt_vid *)a[strlen(shape)];
-    struct writer w = head(combiner, shape_holds(shape, SHAPE_INTS, n),
-                           shape_holds(shape, SHAPE_ADDRESSES, n), shape_holds(shape, SHAPE_TYPES, n));
-    put_sort(&w, shape, SHAPE_INTS, a, n);
-    put_sort(&w, shape, SHAPE_ADDRESSES, a, n);
-    put_sort(&w, shape, SHAPE_TYPES, a, n);
-    return strpbrk(shape, SHAPE_TYPES) != NULL ? make(&w, newtype) : make_predefined(&w, newtype);
+    MPI_Datatype type;
+    struct made m;
+    int rc = describe(&m, combiner, shape, a, n);
+    if (rc != MPI_SUCCESS) return back_error(rc);
+    rc = assemble(&m.c, &type);
+    contents_done(&m.c);
+    // A datatype that is made from no other is predefined.  It is never freed, so it is registered only once.
+    ckpt_vid known =
+        rc == MPI_SUCCESS && shape_find(shape, SHAPE_TYPES) < 0 ? fresh_find(type) : CKPT_VID_NONE;
+    if (rc == MPI_SUCCESS && known == CKPT_VID_NONE) return enter(type, m.words, m.n, newtype);
+    free(m.words);
+    if (rc != MPI_SUCCESS) return back_error(rc);
+    *newtype = known;
+    return 0;
 }
 
 long back_Type_match_size(const long *a) {
@@ -342,8 +349,11 @@ long back_type_again(ckpt_vid inner_vid, ckpt_vid *out) {
     size_t bytes;
     int32_t *words = fresh_descriptor(inner_vid, &bytes);
     if (words == NULL) return back_error(undescribed(bytes));
-    struct writer w = {.word = words, .n = bytes / 4, .capacity = bytes / 4};
-    return make(&w, out);
+    MPI_Datatype type;
+    int rc = build(words, bytes, &type);
+    if (rc == MPI_SUCCESS) return enter(type, words, bytes / sizeof *words, out);
+    free(words);
+    return back_error(rc);
 }
 
 // type, room for each sort, arrays; count of datatypes, combiner

@@ -84,8 +84,9 @@ static void take(struct front_contents *c, const char *shape, const long *a, MPI
 
 // Returns a datatype to the application, and keeps the arguments of its constructor.
 static int made(int combiner, const long *a, MPI_Datatype made_type, MPI_Datatype *newtype) {
-    const char *shape = shape_of_large(combiner), *at = strpbrk(shape, SHAPE_LENGTH);
-    MPI_Count n = at != NULL ? a[at - shape] : 0;
+    const char *shape = shape_of_large(combiner);
+    int at = shape_find(shape, SHAPE_LENGTH);
+    MPI_Count n = at >= 0 ? a[at] : 0;
     int rc = MPI_SUCCESS, ntypes = (int)shape_holds(shape, SHAPE_TYPES, n);
     struct front_contents *c = front_alloc(sizeof *c);
     *c = (struct front_contents){.refs = 1, .combiner = combiner};
