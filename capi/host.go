@@ -29,7 +29,7 @@ static int call_original(const struct host_ops *o, int i) { return o->original(i
 static void call_set_tables(const struct host_ops *o, size_t t) { o->set_tables((void *)t); }
 static int call_threads(const struct host_ops *o, struct thread_ids *list, int max) { return o->threads(list, max); }
 static uint32_t call_asked(const struct host_ops *o, uint32_t add) { return o->asked(add); }
-static int call_descriptors(const struct host_ops *o, uint64_t *limit, const uint64_t *set) { return o->descriptors(limit, set); }
+static int call_limit(const struct host_ops *o, int resource, uint64_t *limit, const uint64_t *set) { return o->limit(resource, limit, set); }
 static int call_outside(const struct host_ops *o, uint64_t *s, uint64_t *e) { return o->outside(s, e); }
 static int call_foreign(const struct host_ops *o, uint64_t s, uint64_t e) { return o->foreign(s, e); }
 static void call_end(const struct host_ops *o, int s) { o->end(s); }
@@ -283,15 +283,15 @@ func (h host) Asked(add attributes.Asked) attributes.Asked {
 	return attributes.Asked(C.call_asked(h.ops, C.uint32_t(add)))
 }
 
-// DescriptorLimit is Host.DescriptorLimit.
-func (h host) DescriptorLimit(set *unix.Rlimit) (unix.Rlimit, error) {
+// Limit is Host.Limit.
+func (h host) Limit(resource int, set *unix.Rlimit) (unix.Rlimit, error) {
 	var was, to [2]C.uint64_t
 	var new *C.uint64_t
 	if set != nil {
 		to = [2]C.uint64_t{C.uint64_t(set.Cur), C.uint64_t(set.Max)}
 		new = &to[0]
 	}
-	if e := C.call_descriptors(h.ops, &was[0], new); e != 0 {
+	if e := C.call_limit(h.ops, C.int(resource), &was[0], new); e != 0 {
 		return unix.Rlimit{}, unix.Errno(-e)
 	}
 	return unix.Rlimit{Cur: uint64(was[0]), Max: uint64(was[1])}, nil

@@ -45,8 +45,9 @@ type Host interface {
 	SetTables(addr uintptr)
 	// Asked tells what the program may have asked the kernel for; first add is added.
 	Asked(add attributes.Asked) attributes.Asked
-	// DescriptorLimit is the program's limit of descriptors, as it was; then it becomes that of set, if there is one.
-	DescriptorLimit(set *unix.Rlimit) (unix.Rlimit, error)
+	// Limit is the program's limit of descriptors, addresses or data (RLIMIT_NOFILE, _AS, _DATA), as it was; then it becomes
+	// that of set, if there is one. The kernel's own are ckptrun's.
+	Limit(resource int, set *unix.Rlimit) (unix.Rlimit, error)
 	// Threads are those that live.
 	Threads() []attributes.ThreadID
 	// Outside is memory that the program has mapped by address where nothing is saved, if there is some.

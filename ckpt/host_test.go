@@ -210,10 +210,10 @@ func (h *testHost) Place(int, int, bool) error { return errors.New("nothing is r
 
 func (h *testHost) SetTables(uintptr) {}
 
-func (h *testHost) DescriptorLimit(*unix.Rlimit) (unix.Rlimit, error) { return unix.Rlimit{}, nil }
-func (h *testHost) Asked(attributes.Asked) attributes.Asked           { return 0 }
-func (h *testHost) Threads() []attributes.ThreadID                    { return nil }
-func (h *testHost) Outside() (start, end uint64, is bool)             { return 0, 0, false }
+func (h *testHost) Limit(int, *unix.Rlimit) (unix.Rlimit, error) { return unix.Rlimit{}, nil }
+func (h *testHost) Asked(attributes.Asked) attributes.Asked      { return 0 }
+func (h *testHost) Threads() []attributes.ThreadID               { return nil }
+func (h *testHost) Outside() (start, end uint64, is bool)        { return 0, 0, false }
 
 func (h *testHost) Foreign(start, end uint64) bool { return false }
 

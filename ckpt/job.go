@@ -104,7 +104,7 @@ type outcome struct {
 
 func newJob(h Host, o launch.Options, meta Meta, log *zap.Logger) *Job {
 	j := &Job{
-		host: h, options: o, log: log, meta: meta, group: solo{}, began: attributes.Begin(h.DescriptorLimit),
+		host: h, options: o, log: log, meta: meta, group: solo{}, began: attributes.Begin(h.Limit),
 		done: make(chan struct{}), serving: make(chan struct{}),
 		endOrders: make(chan after.Action, 1), frozen: map[int]bool{}, restored: make(chan struct{}),
 		tries:  tries{open: map[tryID]*attempt{}, verdicts: map[tryID]decision{}},

@@ -63,29 +63,29 @@ type ownProcess struct{}
 
 var errAlone = errors.New("this process was not started by ckptrun")
 
-func (ownProcess) Park(time.Duration) error                          { return nil }
-func (ownProcess) Release()                                          {}
-func (ownProcess) Errand(f func()) error                             { return errAlone }
-func (ownProcess) State() ([]byte, error)                            { return nil, errAlone }
-func (ownProcess) Freeze() (int, error)                              { return 0, errAlone }
-func (ownProcess) Thaw(int)                                          {}
-func (ownProcess) Threads() []attributes.ThreadID                    { return nil }
-func (ownProcess) Asked(attributes.Asked) attributes.Asked           { return 0 }
-func (ownProcess) Descriptors() []int                                { return nil }
-func (ownProcess) DescriptorLimit(*unix.Rlimit) (unix.Rlimit, error) { return unix.Rlimit{}, nil }
-func (ownProcess) Closed() []files.Closed                            { return nil }
-func (ownProcess) ClosedSafe(uint64)                                 {}
-func (ownProcess) Original(int) int                                  { return -1 }
-func (ownProcess) Place(int, int, bool) error                        { return errAlone }
-func (ownProcess) Say(string) bool                                   { return false }
-func (ownProcess) SetTables(uintptr)                                 {}
-func (ownProcess) Outside() (s, e uint64, is bool)                   { return 0, 0, false }
-func (ownProcess) Foreign(uint64, uint64) bool                       { return false }
-func (ownProcess) Load([]byte) error                                 { return errAlone }
-func (ownProcess) Stands([]byte) []uint64                            { return nil }
-func (ownProcess) Lazy(bool)                                         {}
-func (ownProcess) Name([]sockets.Name)                               {}
-func (ownProcess) Fail(status int)                                   { unix.Exit(status) }
+func (ownProcess) Park(time.Duration) error                     { return nil }
+func (ownProcess) Release()                                     {}
+func (ownProcess) Errand(f func()) error                        { return errAlone }
+func (ownProcess) State() ([]byte, error)                       { return nil, errAlone }
+func (ownProcess) Freeze() (int, error)                         { return 0, errAlone }
+func (ownProcess) Thaw(int)                                     {}
+func (ownProcess) Threads() []attributes.ThreadID               { return nil }
+func (ownProcess) Asked(attributes.Asked) attributes.Asked      { return 0 }
+func (ownProcess) Descriptors() []int                           { return nil }
+func (ownProcess) Limit(int, *unix.Rlimit) (unix.Rlimit, error) { return unix.Rlimit{}, nil }
+func (ownProcess) Closed() []files.Closed                       { return nil }
+func (ownProcess) ClosedSafe(uint64)                            {}
+func (ownProcess) Original(int) int                             { return -1 }
+func (ownProcess) Place(int, int, bool) error                   { return errAlone }
+func (ownProcess) Say(string) bool                              { return false }
+func (ownProcess) SetTables(uintptr)                            {}
+func (ownProcess) Outside() (s, e uint64, is bool)              { return 0, 0, false }
+func (ownProcess) Foreign(uint64, uint64) bool                  { return false }
+func (ownProcess) Load([]byte) error                            { return errAlone }
+func (ownProcess) Stands([]byte) []uint64                       { return nil }
+func (ownProcess) Lazy(bool)                                    {}
+func (ownProcess) Name([]sockets.Name)                          {}
+func (ownProcess) Fail(status int)                              { unix.Exit(status) }
 func (ownProcess) End(status int) {
 	if status < 0 {
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)

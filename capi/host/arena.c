@@ -93,6 +93,14 @@ bool arena_has_free(uint64_t start, uint64_t end) {
     return i < count && ranges[i].start < end;
 }
 
+uint64_t arena_free_bytes(uint64_t start, uint64_t end) {
+    uint64_t sum = 0;
+    for (size_t i = find(start); i < count && ranges[i].start < end; i++)
+        sum +=
+            (ranges[i].end < end ? ranges[i].end : end) - (ranges[i].start > start ? ranges[i].start : start);
+    return sum;
+}
+
 uint64_t arena_reserve(uint64_t bytes, uint64_t align) {
     for (size_t i = 0; i < count; i++) {
         uint64_t start = (ranges[i].start + align - 1) & ~(align - 1);

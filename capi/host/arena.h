@@ -29,6 +29,7 @@ uint64_t arena_reserve(uint64_t bytes, uint64_t align); // 0 when full; caller m
 bool arena_claim(uint64_t start, uint64_t end);         // takes a fixed range out of the free list
 void arena_free(uint64_t start, uint64_t end);
 bool arena_has_free(uint64_t start, uint64_t end);
+uint64_t arena_free_bytes(uint64_t start, uint64_t end);
 const char *arena_vacant(void); // NULL, or a sentence about what lies in the arena
 
 // ---- remap.c: mremap with the kernel's results; under host.lock ------------------------------------

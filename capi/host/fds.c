@@ -46,8 +46,8 @@ static int originals[3] = {-1, -1, -1};
 static rlim_t at_most(rlim_t n) { return n < (rlim_t)fd_fence ? n : (rlim_t)fd_fence; }
 
 // The descriptor table of t: a vfork child has one of its own, in its parent's memory.
-static struct fd_table *fds_of(struct thread *t) {
-    return t->vfork_fds && borrowed() ? t->vfork_fds : &table;
+struct fd_table *fds_of(struct thread *t) {
+    return t && t->vfork_fds && borrowed() ? t->vfork_fds : &table;
 }
 
 void fds_vfork_begin(struct thread *t) {
@@ -268,7 +268,7 @@ int fds_original(int i) { return i >= 0 && i < 3 ? originals[i] : -1; }
 
 // ---- the calls ---------------------------------------------------------------------------------
 
-static long limits(struct fd_table *f, const struct rlimit *new, struct rlimit *old) {
+long fds_limit(struct fd_table *f, const struct rlimit *new, struct rlimit *old) {
     struct rlimit real, was = f->limit;
     if (new != NULL) {
         if (new->rlim_cur > new->rlim_max) return -EINVAL;
@@ -282,60 +282,7 @@ static long limits(struct fd_table *f, const struct rlimit *new, struct rlimit *
     return 0;
 }
 
-int fds_limit(uint64_t limit[2], const uint64_t *set) {
-    struct rlimit was = {0, 0}, new;
-    if (set != NULL) new = (struct rlimit){set[0], set[1]};
-    lock();
-    int r = (int)limits(&table, set != NULL ? &new : NULL, &was);
-    unlock();
-    limit[0] = was.rlim_cur, limit[1] = was.rlim_max;
-    return r;
-}
-
-// Reads and writes through the kernel, which knows the addresses that are wrong.
-static long limits_at(struct call *c, long new, long old) {
-    struct rlimit from, to;
-    struct iovec mine = {&from, sizeof from}, theirs = {(void *)new, sizeof from};
-    pid_t self = (pid_t)RAW0(SYS_getpid);
-    if (new != 0 && RAW6(SYS_process_vm_readv, self, &mine, 1, &theirs, 1, 0) != sizeof from) return -EFAULT;
-    lock();
-    long r = limits(fds_of(c->t), new != 0 ? &from : NULL, &to);
-    unlock();
-    if (r != 0 || old == 0) return r;
-    mine.iov_base = &to, theirs.iov_base = (void *)old;
-    return RAW6(SYS_process_vm_writev, self, &mine, 1, &theirs, 1, 0) == sizeof to ? 0 : -EFAULT;
-}
-
-// Another program has the soft limit that it would have without ckptrun.  Returns what there was before.
-struct rlimit fds_before_exec(struct thread *t) {
-    struct rlimit was = {0, 0}, then;
-    rlim_t soft = fds_of(t)->for_exec;
-    if (RAW2(SYS_getrlimit, RLIMIT_NOFILE, &was) != 0) return was;
-    then = (struct rlimit){soft < was.rlim_max ? soft : was.rlim_max, was.rlim_max};
-    RAW2(SYS_setrlimit, RLIMIT_NOFILE, &then);
-    return was;
-}
-
-void fds_exec_failed(const struct rlimit *was) {
-    if (was->rlim_max != 0) RAW2(SYS_setrlimit, RLIMIT_NOFILE, was);
-}
-
-long sys_prlimit64(struct call *c) {
-    pid_t pid = (pid_t)c->a[0], real = pid != 0 ? to_real(pid) : 0;
-    if ((unsigned)c->a[1] != RLIMIT_NOFILE || (real != 0 && real != (pid_t)RAW0(SYS_getpid)))
-        return sys_by_tid(c);
-    return limits_at(c, c->a[2], c->a[3]);
-}
-
-long sys_getrlimit(struct call *c) {
-    if ((unsigned)c->a[0] != RLIMIT_NOFILE) return RAW2(SYS_getrlimit, c->a[0], c->a[1]);
-    return c->a[1] == 0 ? -EFAULT : limits_at(c, 0, c->a[1]);
-}
-
-long sys_setrlimit(struct call *c) {
-    if ((unsigned)c->a[0] != RLIMIT_NOFILE) return RAW2(SYS_setrlimit, c->a[0], c->a[1]);
-    return c->a[1] == 0 ? -EFAULT : limits_at(c, c->a[1], 0);
-}
+rlim_t fds_soft_for_exec(struct thread *t) { return fds_of(t)->for_exec; }
 
 // Moves a descriptor that the kernel just made down to the lowest free number from min on.
 static long settle_from(struct call *c, long high, int min) {

@@ -11,6 +11,7 @@
 
 struct call;
 struct closed_file;
+struct fd_table;
 struct thread;
 
 // Numbers below are the application's: FD_MOST or FD_FEW (hostgo.h).  Libraries of the lower half may still use select, so some numbers below its 1024 are left to them.
@@ -26,10 +27,12 @@ bool is_used(struct call *c, long argument); // the application has a descriptor
 int fds_used(int *list, int max);            // numbers below fd_fence that the application has
 int fds_place(int number, int from, bool cloexec);
 int fds_original(int i); // high-numbered dup of the launcher's descriptor i, or -1
-int fds_limit(uint64_t limit[2], const uint64_t *set); // host_ops.descriptors
-bool fds_select(struct call *c);                       // no set of this select names a closed descriptor
-struct rlimit fds_before_exec(struct thread *t);
-void fds_exec_failed(const struct rlimit *was);
+// The descriptor table of t, or of the process when t is NULL.
+struct fd_table *fds_of(struct thread *t);
+// Under host.lock: limits.c is what asks.
+long fds_limit(struct fd_table *f, const struct rlimit *new, struct rlimit *old);
+rlim_t fds_soft_for_exec(struct thread *t);
+bool fds_select(struct call *c); // no set of this select names a closed descriptor
 void fds_forked(void);
 void fds_abort_job(int status); // has MPICH's launcher end the other ranks
 void fds_vfork_begin(struct thread *t);

@@ -29,6 +29,8 @@
 //   fds.h        fds.c (descriptor numbers, fronts), closed.c (files that the application has written to and
 //                closed, until they are durable), names.c (addresses of sockets, as the application knows them),
 //                visitors.c (connections that a checkpoint has accepted before the application did)
+//   limits.h     limits.c (limits of memory and descriptors, as the program has them)
+//   maps.h       maps.c (the mappings of this process)
 //   wrap.h       wrap.c (programs that start the program)
 //   at_end.h     at_end.c (what libraries of the lower half want called at the end)
 //   lower_tls.h  lower_tls.c (thread-local storage of the lower half); fs_code.h, fs_code.c (finds the code that

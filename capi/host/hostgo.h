@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HOSTGO_VERSION 14
+#define HOSTGO_VERSION 15
 
 // The application's descriptors have numbers below FD_MOST, or below FD_FEW where the hard limit is below FD_PLENTY.
 #define FD_MOST 768 // files.MaxNumber and 1
@@ -215,9 +215,9 @@ struct host_ops {
     int (*threads)(struct thread_ids *list, int max);
     // What of CKPT_ASKED the program may have asked the kernel for; first these are added.
     uint32_t (*asked)(uint32_t add);
-    // The program's limit of descriptors, soft and hard, as it was; then it becomes that of set, unless that is NULL.  0, or
-    // -EPERM: it may not have so many.
-    int (*descriptors)(uint64_t limit[2], const uint64_t *set);
+    // The program's limit of descriptors or memory (RLIMIT_NOFILE, _AS, _DATA), soft and hard, as it was; then it becomes
+    // that of set, unless that is NULL.  0, or -EPERM: it may not have so many.
+    int (*limit)(int resource, uint64_t limit[2], const uint64_t *set);
     // Ends the process at once: with the exit status, or by SIGKILL when the status is negative.
     void (*end)(int status);
     // Restart: takes over what save wrote; the memory is mapped already.

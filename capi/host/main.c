@@ -10,6 +10,7 @@
 #include "arena.h"
 #include "crossing.h"
 #include "fds.h"
+#include "limits.h"
 #include "lower.h"
 #include "lower_tls.h"
 #include "program.h"
@@ -68,17 +69,14 @@ static void check_memory_calls(void) {
 // it; the rest is stacks and the MPI's libraries.
 #define OWN_ADDRESSES (2560ull << 20)
 
-// A limit of the address space is meant for the program: it is raised by what the lower half needs, as far as
-// allowed.
+// After limits_begin.
 static void check_addresses(void) {
     struct rlimit rl;
     if (getrlimit(RLIMIT_AS, &rl) || rl.rlim_cur == RLIM_INFINITY) return;
-    unsigned long long was = rl.rlim_cur, taken = 0;
+    unsigned long long taken = 0;
     FILE *f = fopen("/proc/self/statm", "re");
     if (f && fscanf(f, "%llu", &taken) != 1) taken = 0;
     if (f) fclose(f);
-    rl.rlim_cur = rl.rlim_max - was > OWN_ADDRESSES ? was + OWN_ADDRESSES : rl.rlim_max;
-    setrlimit(RLIMIT_AS, &rl);
     if (rl.rlim_cur < taken * 4096 + OWN_ADDRESSES)
         die(1,
             "the address space is limited to %llu MiB (ulimit -v); ckptrun reserves %llu MiB of it beside "
@@ -115,6 +113,7 @@ int main(int argc, char **argv, char **envp) {
     check_machine();
     check_memory_calls();
     lower_tls_begin();
+    limits_begin();
     check_addresses();
     know_ids();
     know_signals();

@@ -10,41 +10,12 @@
 #include "arena.h"
 #include "lower.h"
 #include "machine.h"
+#include "maps.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-
-struct reader {
-    int fd;
-    long at, n;
-    char bytes[2048];
-};
-
-static int next(struct reader *r) {
-    if (r->at == r->n) {
-        r->n = RAW3(SYS_read, r->fd, r->bytes, sizeof r->bytes);
-        r->at = 0;
-        if (r->n <= 0) return r->n = 0, -1;
-    }
-    return (unsigned char)r->bytes[r->at++];
-}
-
-// A hexadecimal number, and the character behind it.
-static uint64_t number(struct reader *r) {
-    uint64_t v = 0;
-    for (int c; (c = next(r)) >= 0;) {
-        if (c >= '0' && c <= '9')
-            v = v * 16 + (uint64_t)(c - '0');
-        else if (c >= 'a' && c <= 'f')
-            v = v * 16 + (uint64_t)(c - 'a' + 10);
-        else
-            break;
-    }
-    return v;
-}
 
 struct part {
     uint64_t start, end;
@@ -55,28 +26,20 @@ enum { PARTS = 64 };
 // The mappings from start to end, which must be private memory with the same protection, without a gap.  Returns how
 // many, or -EFAULT.
 static int parts_of(uint64_t start, uint64_t end, struct part *list) {
-    struct reader r = {.fd = (int)RAW4(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC, 0)};
-    if (r.fd < 0) return -EFAULT;
-    char first[4] = "", perms[4];
+    struct maps r;
+    if (!maps_open(&r)) return -EFAULT;
+    char first[4] = "";
     int n = 0;
     uint64_t at = start;
-    while (at < end) {
-        struct part p = {.start = number(&r)};
-        p.end = number(&r);
-        if (!p.end) break; // the end of the file
-        for (int i = 0; i < 4; i++) perms[i] = (char)next(&r);
-        next(&r);
-        number(&r); // offset
-        uint64_t device = number(&r) | number(&r), file = number(&r);
-        for (int c = '\0'; c >= 0 && c != '\n';) c = next(&r);
-        if (p.end <= at) continue;
-        if (p.start > at || device || file || perms[3] != 'p' || n == PARTS) break;
-        if (n && memcmp(first, perms, sizeof perms)) break;
-        memcpy(first, perms, sizeof perms);
-        list[n++] = (struct part){at, p.end < end ? p.end : end};
-        at = p.end;
+    for (struct mapping m; at < end && maps_next(&r, &m);) {
+        if (m.end <= at) continue;
+        if (m.start > at || m.file || m.perms[3] != 'p' || n == PARTS) break;
+        if (n && memcmp(first, m.perms, sizeof first)) break;
+        memcpy(first, m.perms, sizeof first);
+        list[n++] = (struct part){at, m.end < end ? m.end : end};
+        at = m.end;
     }
-    RAW1(SYS_close, r.fd);
+    maps_close(&r);
     return at >= end && n > 1 ? n : -EFAULT;
 }
 

@@ -8,6 +8,7 @@
 #include "arena.h"
 #include "emulation.h"
 #include "fds.h"
+#include "limits.h"
 #include "thread.h"
 
 #include <asm/prctl.h>
@@ -51,6 +52,11 @@ static long unmap_outside(uint64_t start, uint64_t end) {
     return r;
 }
 
+// Of a mapping of that length: what counts as data.
+static uint64_t data_of(uint64_t bytes, int prot, int flags) {
+    return (prot & PROT_WRITE) && (flags & MAP_TYPE) == MAP_PRIVATE ? bytes : 0;
+}
+
 long sys_mmap(struct call *c) {
     if (c->a[3] & MAP_LOCKED) asks(CKPT_ASKED_LOCKED);
     uint64_t addr = (uint64_t)c->a[0], bytes = UP(c->a[1]);
@@ -67,7 +73,9 @@ long sys_mmap(struct call *c) {
         lock();
         int room = own ? -1 : 0;
         while (room >= 0 && room < OUTSIDE && outside[room].end) room++;
-        long r = room == OUTSIDE ? -ENOMEM : mapped(mmap((void *)addr, bytes, prot, flags, fd, c->a[5]));
+        bool refused = room == OUTSIDE ||
+                       !limits_allow(arena_free_bytes(addr, addr + bytes), data_of(bytes, prot, flags));
+        long r = refused ? -ENOMEM : mapped(mmap((void *)addr, bytes, prot, flags, fd, c->a[5]));
         if (r >= 0 && room >= 0) outside[room].start = (uint64_t)r, outside[room].end = (uint64_t)r + bytes;
         if (r >= 0) arena_claim(addr, addr + bytes);
         if (r >= 0) segment_torn(addr, addr + bytes);
@@ -78,8 +86,15 @@ long sys_mmap(struct call *c) {
     // A hint: a program may depend on it (Lisp's static space), though it need not be heeded.
     addr = addr < ARENA_END ? UP(addr) : 0;
     bool low = addr && addr + bytes <= LOW_END;
-    if (flags & MAP_32BIT) return mapped(mmap(low ? (void *)addr : NULL, bytes, prot, flags, fd, c->a[5]));
     lock();
+    if (!limits_allow(bytes, data_of(bytes, prot, flags))) {
+        unlock();
+        return -ENOMEM;
+    }
+    if (flags & MAP_32BIT) {
+        unlock();
+        return mapped(mmap(low ? (void *)addr : NULL, bytes, prot, flags, fd, c->a[5]));
+    }
     if (low || (addr >= ARENA_MMAP && addr + bytes <= ARENA_END)) {
         void *p = mmap((void *)addr, bytes, prot, flags | MAP_FIXED_NOREPLACE, fd, c->a[5]);
         if (p != MAP_FAILED) {
@@ -117,6 +132,10 @@ long sys_mremap(struct call *c) {
     if (!new || (addr & (PAGE - 1))) return -EINVAL;
     memory_changes(c, addr, old, MEMORY_MOVE);
     lock();
+    if (new > old && !limits_allow(new - old, new - old)) { // of the program's own, nearly all is data
+        unlock();
+        return -ENOMEM;
+    }
     segment_torn(addr, addr + (old ? old : PAGE));
     long r;
     if (flags & MREMAP_FIXED) {
@@ -162,7 +181,8 @@ long sys_brk(struct call *c) {
     uint64_t from = UP(host.brk), to = UP(want);
     bool ok = true;
     if (to > from)
-        ok = mmap((void *)from, to - from, PROT_READ | PROT_WRITE,
+        ok = limits_allow(to - from, to - from) &&
+             mmap((void *)from, to - from, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != MAP_FAILED;
     else if (to < from)
         munmap((void *)to, from - to);

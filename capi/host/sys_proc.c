@@ -9,6 +9,7 @@
 #include "crossing.h"
 #include "emulation.h"
 #include "fds.h"
+#include "limits.h"
 #include "thread.h"
 #include "wrap.h"
 
@@ -325,9 +326,11 @@ static long do_vfork(struct call *c, uint64_t stack) {
     struct borrower b = {c->t, m, ALT, uc_mask(c->uc), c->t->upper_fs, uc};
     uint64_t keep_fs = c->t->upper_fs, keep_clear = c->t->clear_tid, keep_hidden = c->t->hidden_mask;
     stack_t keep_alt = c->t->app_altstack;
+    struct limits limits = limits_keep();
     fds_vfork_begin(c->t);
     long pid = host_vfork(CLONE_VM | CLONE_VFORK | SIGCHLD, (uint8_t *)uc - 256, borrower_run, &b);
     fds_vfork_end(c->t);
+    limits_put(&limits);
     host.parent = true;
     wrap_free(&c->t->outfit); // after a successful exec the child has not freed it
     c->t->upper_fs = c->t->fs_base = keep_fs;
@@ -443,9 +446,10 @@ static long do_exec(struct call *c, const char *path, char *const *argv, char *c
     if (!child) host.ending = 1; // no checkpoint from here on
     signals_before_exec();
     set_kernel_mask(uc_mask(c->uc)); // inherited (docs/split-process.md P14)
-    struct rlimit was = fds_before_exec(c->t);
+    // A wrapper's child may be the MPI program, and enter ckptrun.
+    struct limits was = limits_before_exec(c->t, !child || (host.launched && !host.mpi));
     long r = child ? exec_child(c, path, argv, envp) : exec_again(c, path, argv, envp);
-    fds_exec_failed(&was);
+    limits_exec_failed(&was);
     block_all();
     if (!borrowed()) signals_reinstall();
     if (!child) host.ending = 0;
@@ -463,9 +467,9 @@ long sys_execveat(struct call *c) {
     if (!host.child && !borrowed()) return -ENOSYS; // glibc's fexecve falls back to execve
     signals_before_exec();
     set_kernel_mask(uc_mask(c->uc));
-    struct rlimit was = fds_before_exec(c->t);
+    struct limits was = limits_before_exec(c->t, host.launched && !host.mpi);
     long r = raw6(SYS_execveat, c->a[0], c->a[1], c->a[2], c->a[3], c->a[4], 0);
-    fds_exec_failed(&was);
+    limits_exec_failed(&was);
     block_all();
     return r;
 }

@@ -7,6 +7,7 @@
 #include "arena.h"
 #include "emulation.h"
 #include "ipc_ids.h"
+#include "limits.h"
 #include "thread.h"
 
 #include <errno.h>
@@ -76,6 +77,7 @@ long sys_shmat(struct call *c) {
     int id = ipc_real(&segments, (int)c->a[0]);
     long r = id < 0 ? -EINVAL : status(id, &ds);
     uint64_t bytes = UP(ds.shm_segsz);
+    if (r >= 0 && !limits_allow(bytes, 0)) r = -ENOMEM;
     if (r >= 0 && !addr) {
         uint64_t at = arena_reserve(bytes, bytes >= HUGE ? HUGE : PAGE);
         r = at ? RAW3(SYS_shmat, id, at, flags & ~SHM_REMAP) : -ENOMEM;

@@ -17,6 +17,7 @@
 #include "emulation.h"
 #include "fds.h"
 #include "ipc_ids.h"
+#include "limits.h"
 #include "lower_tls.h"
 #include "lower.h"
 #include "thread.h"
@@ -663,7 +664,7 @@ const struct host_ops host_operations = {
     .outside = memory_outside,
     .threads = op_threads,
     .asked = op_asked,
-    .descriptors = fds_limit,
+    .limit = limits_exchange,
     .end = op_end,
     .load = threads_load,
     .errand = op_errand,

@@ -60,7 +60,7 @@ type State struct {
 // Start is how the process began. Where the kernel does not tell (Err), nothing is said of anything.
 type Start struct {
 	Err      error
-	limit    DescriptorLimit
+	limit    OwnLimit
 	process  process
 	schedule Schedule
 	cpus     []uint64
@@ -71,11 +71,12 @@ const (
 	mostCPUs    = 1 << 16
 )
 
-// DescriptorLimit is the limit of descriptors that the program sees, as it was; then it becomes that of set, if there is one.
-type DescriptorLimit func(set *unix.Rlimit) (unix.Rlimit, error)
+// OwnLimit is a limit that the program sees where the kernel has another for the whole process, as it was: that of descriptors,
+// addresses or data. Then it becomes that of set, if there is one.
+type OwnLimit func(resource int, set *unix.Rlimit) (unix.Rlimit, error)
 
 // Begin looks at the calling process before the program runs.
-func Begin(limit DescriptorLimit) (s Start) {
+func Begin(limit OwnLimit) (s Start) {
 	s.limit = limit
 	var err error
 	if s.schedule, err = scheduleOf(0); err != nil {

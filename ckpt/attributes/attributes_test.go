@@ -129,7 +129,7 @@ func TestProcess(t *testing.T) {
 			t.Fatalf("%s: %v", c.Name, err)
 		}
 	}
-	if err := (Limit{11, signals.Cur - 1, signals.Max}).apply(); err != nil {
+	if err := start.apply(Limit{11, signals.Cur - 1, signals.Max}); err != nil {
 		t.Fatal(err)
 	}
 	state, err := start.Read(own, 0)
@@ -151,7 +151,7 @@ func TestProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := (Limit{11, signals.Cur, signals.Max}).apply(); err != nil {
+	if err := start.apply(Limit{11, signals.Cur, signals.Max}); err != nil {
 		t.Fatal(err)
 	}
 	if lost := start.Apply(state, own); len(lost) > 0 {

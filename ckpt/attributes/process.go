@@ -26,11 +26,16 @@ type Choice struct {
 	Value int    `json:"value"`
 }
 
-// resources are what is limited, by the kernel's numbers. The program sees another limit of descriptors than the kernel's, which
-// counts ckptrun's as well (Start.limit).
+// resources are what is limited, by the kernel's numbers.
 var resources = [...]string{"processor time", "the size of files", "data", "the stack", "core files", "resident memory", "processes", unix.RLIMIT_NOFILE: "descriptors",
 	unix.RLIMIT_MEMLOCK: "locked memory", unix.RLIMIT_AS: "addresses", 10: "file locks", 11: "pending signals", 12: "bytes in message queues",
 	13: "niceness", 14: "real-time priority", 15: "real-time processor time"}
+
+// own tells the resources whose limit the program sees is not the kernel's, which counts ckptrun's descriptors and memory as well
+// (Start.limit).
+func own(resource int) bool {
+	return resource == unix.RLIMIT_NOFILE || resource == unix.RLIMIT_AS || resource == unix.RLIMIT_DATA
+}
 
 // setting is one of the numbers: how it is read and set.
 type setting struct {
@@ -84,13 +89,12 @@ type process struct {
 
 func (s Start) processNow() (p process, err error) {
 	for r := range resources {
-		if r != unix.RLIMIT_NOFILE {
-			err = errors.Join(err, unix.Prlimit(0, r, nil, &p.limits[r]))
-		} else if s.limit != nil {
-			var e error
-			p.limits[r], e = s.limit(nil)
-			err = errors.Join(err, e)
+		if s.limit == nil && own(r) {
+			continue
 		}
+		var e error
+		p.limits[r], e = s.exchange(r, nil)
+		err = errors.Join(err, e)
 	}
 	if err != nil {
 		return process{}, fmt.Errorf("the limits of this process: %w", err)
@@ -120,33 +124,37 @@ func (p process) changed(now process) (limits []Limit, choices []Choice) {
 	return limits, choices
 }
 
+// exchange returns a limit of the program as it was; then it becomes that of set, if there is one.
+func (s Start) exchange(resource int, set *unix.Rlimit) (was unix.Rlimit, err error) {
+	switch {
+	case !own(resource):
+		err = unix.Prlimit(0, resource, set, &was)
+	case s.limit == nil:
+		err = errors.New("not the program's here")
+	default:
+		was, err = s.limit(resource, set)
+	}
+	return was, err
+}
+
 // apply sets a limit as far as this process may: where the hard one is lower here, up to that.
-func (l Limit) apply() error {
-	var here unix.Rlimit
-	if err := unix.Prlimit(0, l.Resource, nil, &here); err != nil {
+func (s Start) apply(l Limit) error {
+	want := unix.Rlimit{Cur: l.Soft, Max: l.Hard}
+	here, err := s.exchange(l.Resource, nil)
+	if err != nil {
 		return err
 	}
-	want := unix.Rlimit{Cur: l.Soft, Max: l.Hard}
-	if unix.Prlimit(0, l.Resource, &want, nil) == nil { // the hard one, too
+	if _, err := s.exchange(l.Resource, &want); err == nil { // the hard one, too
 		return nil
 	}
 	want = unix.Rlimit{Cur: min(l.Soft, here.Max), Max: min(l.Hard, here.Max)}
-	if err := unix.Prlimit(0, l.Resource, &want, nil); err != nil {
+	if _, err := s.exchange(l.Resource, &want); err != nil {
 		return err
 	}
 	if l.Soft > here.Max {
 		return fmt.Errorf("it is %s: nobody may have more here", amount(here.Max))
 	}
 	return nil
-}
-
-// descriptors sets the limit that the program sees.
-func (s Start) descriptors(l Limit) error {
-	if s.limit == nil {
-		return errors.New("not the program's here")
-	}
-	_, err := s.limit(&unix.Rlimit{Cur: l.Soft, Max: l.Hard})
-	return err
 }
 
 func (c Choice) apply() error {
@@ -181,11 +189,7 @@ func check(limits []Limit, choices []Choice) error {
 // applyProcess gives the process its limits and settings; what it cannot have is text for people.
 func (s Start) applyProcess(state State) (lost []string) {
 	for _, l := range state.Limits {
-		apply := l.apply
-		if l.Resource == unix.RLIMIT_NOFILE {
-			apply = func() error { return s.descriptors(l) }
-		}
-		if err := apply(); err != nil {
+		if err := s.apply(l); err != nil {
 			lost = append(lost, fmt.Sprintf("the limit of %s was %s (hard: %s), which it cannot be here: %v", resources[l.Resource], amount(l.Soft), amount(l.Hard), err))
 		}
 	}

@@ -48,6 +48,7 @@ var Programs = []Program{
 	{Name: "robust", Argv: []string{"$BIN/robust", "$N"}, Long: 400, Short: 20},
 	{Name: "inherit", Argv: []string{"$BIN/inherit", "$N"}, Long: 3000, Short: 200},
 	{Name: "settings", Argv: []string{"$BIN/settings", "$N"}, Long: 300, Short: 20},
+	{Name: "limited", Argv: []string{"$BIN/limited", "$N"}, Long: 800, Short: 80},
 	{Name: "realtime", Argv: []string{"$BIN/realtime", "$N"}, Long: 6000, Short: 500, Cycles: 2},
 	{Name: "threadlocal", Argv: []string{"$BIN/threadlocal", "$N"}, Long: 50, Short: 5},
 	{Name: "timers", Argv: []string{"$BIN/timers", "$N"}, Long: 200, Short: 30},
