@@ -332,9 +332,11 @@ long blocking_masked(struct call *c, long nr, const long a[6], kmask mask) {
     kmask park = c->t->upcalls ? KBIT(SIG_PARK) : 0;
     for (;;) {
         if (park) c->t->attention &= ~ATTN_PARK;
+        c->t->calls = true;
         set_kernel_mask((mask & ~OURS) | park);
         long r = host_cancelable(&c->t->attention, nr, a);
         block_all();
+        c->t->calls = false;
         if (r != -EINTR) return r;
         bool restart;
         if (pending_deliverable(c->t, mask, &restart))

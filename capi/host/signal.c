@@ -86,7 +86,7 @@ void install_app_action(int sig) {
         kernel_action(sig, (uint64_t)on_signal, keep);
     else if (has_lower(sig))
         kernel_action(sig, (uint64_t)on_signal, host.lower[sig].flags & SA_RESTART);
-    else if (a->handler == DFL && fatal_to_newborn(sig))
+    else if (a->handler == DFL && (fatal_to_newborn(sig) || sig == SIGXFSZ)) // in which half? (lower_signal)
         kernel_action(sig, (uint64_t)on_signal, SA_RESTART);
     else
         kernel_action(sig, a->handler, keep);
@@ -307,8 +307,9 @@ __attribute__((noinline)) static void upper_signal(struct thread *t, siginfo_t *
 __attribute__((noinline)) static void lower_signal(struct thread *t, siginfo_t *si, ucontext_t *uc) {
     int sig = si->si_signo;
     bool fault = is_fault(sig) && si->si_code > 0;
-    // A write that fails sends it as kill would, and from this process; from another one it is the application's.
-    bool broken = sig == SIGPIPE && si->si_pid == host.pid;
+    // A write that fails sends it as kill would, and from this process; from another one, or in a call of its own, it is
+    // the application's.  A limit of files that the application has set holds for what is kept beside its images, too.
+    bool broken = (sig == SIGPIPE || sig == SIGXFSZ) && si->si_pid == host.pid && !(t && t->calls);
     bool internal = fault || broken || (sig == SIGURG && si->si_code == SI_TKILL && si->si_pid == host.pid);
     if (internal && has_lower(sig)) {
         ((void (*)(int, siginfo_t *, void *))host.lower[sig].handler)(sig, si, uc);

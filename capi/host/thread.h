@@ -87,6 +87,7 @@ struct thread {
     bool mpi;          // saved    the thread that initialized MPI: it runs errands
     volatile uint32_t errand; // dropped  1: the thread is to call host.go.serve
     bool suspended;           // dropped  pending signals are chosen by suspend_mask, until the call is cut
+    bool calls;               // dropped  a system call of the application's own lets signals in
     kmask suspend_mask;       // dropped  of rt_sigsuspend, ppoll and others: the call sets it again
     // dropped: the upper context that lower code interrupted, when that code was not called through the gate:
     // that of a stopped thread on an errand, or of a system call that ends the program.  NULL: none.

@@ -221,3 +221,40 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// TestOwnLimits: limits that the program sees are asked of and given to who keeps them, not the kernel.
+func TestOwnLimits(t *testing.T) {
+	kept := map[int]unix.Rlimit{unix.RLIMIT_NOFILE: {Cur: 256, Max: 768}, unix.RLIMIT_AS: {Cur: 1 << 40, Max: 1 << 41}, unix.RLIMIT_DATA: {Cur: 7, Max: 9}}
+	start := Begin(func(resource int, set *unix.Rlimit) (unix.Rlimit, error) {
+		was := kept[resource]
+		if set != nil && set.Max > was.Max {
+			return was, unix.EPERM
+		}
+		if set != nil {
+			kept[resource] = *set
+		}
+		return was, nil
+	})
+	if start.Err != nil {
+		t.Fatal(start.Err)
+	}
+	own := []ThreadID{{Virtual: 1, Real: unix.Getpid()}}
+	kept[unix.RLIMIT_AS] = unix.Rlimit{Cur: 1 << 30, Max: 1 << 31}
+	state, err := start.Read(own, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]Limit{{unix.RLIMIT_AS, 1 << 30, 1 << 31}}, state.Limits); d != "" {
+		t.Errorf("read (-want +got):\n%s", d)
+	}
+	lost := start.Apply(State{Limits: []Limit{{unix.RLIMIT_DATA, 3, 4}, {unix.RLIMIT_AS, 1 << 32, 1 << 33}}}, own)
+	if len(lost) != 1 || !strings.Contains(lost[0], "the limit of addresses was 4294967296") || !strings.Contains(lost[0], "nobody may have more here") {
+		t.Errorf("lost: %q", lost)
+	}
+	if d := cmp.Diff(unix.Rlimit{Cur: 3, Max: 4}, kept[unix.RLIMIT_DATA]); d != "" {
+		t.Errorf("data (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff(unix.Rlimit{Cur: 1 << 31, Max: 1 << 31}, kept[unix.RLIMIT_AS]); d != "" {
+		t.Errorf("addresses (-want +got):\n%s", d)
+	}
+}

@@ -82,7 +82,8 @@ int main(int argc, char **argv) {
         check(refused(300 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE), "got too much data", round);
         check(refused(2000 * MIB, PROT_NONE, MAP_PRIVATE), "got too many addresses", round);
         char *p = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *q;
-        check(p != MAP_FAILED && mremap(p, MIB, 400 * MIB, MREMAP_MAYMOVE) == MAP_FAILED, "grew too much", round);
+        check(p != MAP_FAILED && mremap(p, MIB, 400 * MIB, MREMAP_MAYMOVE) == MAP_FAILED, "grew too much",
+              round);
         q = mremap(p, MIB, 2 * MIB, MREMAP_MAYMOVE);
         check(q != MAP_FAILED && munmap(q, 2 * MIB) == 0, "cannot grow", round);
         char *at = sbrk(0);
