@@ -50,16 +50,17 @@ type capture struct {
 	memory   image.Memory // nil: that of the process, or of its frozen copy
 }
 
-// room is memory for what the network held, which may be much. If there is not enough, that is an error here;
-// running out of Go's heap would end the process.
+// room is memory for what the network held, or memory that processes share, which may be much. If there is not enough, that is an
+// error here; running out of Go's heap would end the process.
 func (c *capture) room(bytes int) ([]byte, error) {
 	if bytes == 0 {
 		return nil, nil
 	}
 	b, err := unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
-		return nil, fmt.Errorf("memory for %d bytes of messages and requests: %w", bytes, err)
+		return nil, fmt.Errorf("memory for a copy of %d bytes: %w", bytes, err)
 	}
+	_ = unix.Madvise(b, unix.MADV_HUGEPAGE) // the program stands still meanwhile; a kernel without them uses small ones
 	c.mapped = append(c.mapped, b)
 	return b, nil
 }
@@ -75,7 +76,7 @@ func (c *capture) done() {
 	for _, b := range c.mapped {
 		_ = unix.Munmap(b) // it is what Mmap returned
 	}
-	c.mapped, c.sections = nil, nil
+	c.mapped, c.sections, c.regions = nil, nil, nil
 }
 
 // captureHere describes this rank's program.
@@ -290,7 +291,7 @@ func (c *capture) describe(j *Job, s shares, p *plugs) (obstacles []string, err 
 	if obstacles, err := c.markPosix(&table, j.group.rank(), s.posix); err != nil || len(obstacles) > 0 {
 		return obstacles, err
 	}
-	if err := snapshot.CopyShared(c.regions); err != nil {
+	if err := snapshot.CopyShared(c.regions, c.room); err != nil {
 		return nil, err
 	}
 	if obstacles, err = table.AddNamed(mappedFiles(c.regions)); err != nil || len(obstacles) > 0 {

@@ -25,6 +25,7 @@ enum { ADDRESSES, DATA, MEMORY, DESCRIPTORS = MEMORY };
 static const int resources[] = {RLIMIT_AS, RLIMIT_DATA, RLIMIT_NOFILE};
 
 static struct rlimit limit[MEMORY] = {{RLIM_INFINITY, RLIM_INFINITY}, {RLIM_INFINITY, RLIM_INFINITY}};
+static uint64_t most_addresses = RLIM_INFINITY; // of the program: a hard limit holds for the lower half, too
 static uint64_t granted; // bytes of data that the program may have before they are counted again
 
 // All below: under host.lock.
@@ -54,6 +55,7 @@ static uint64_t addresses(void) {
 
 bool limits_allow(uint64_t more, uint64_t more_data) {
     rlim_t most = limit[ADDRESSES].rlim_cur;
+    if (most > most_addresses) most = most_addresses;
     if (most != RLIM_INFINITY && more > 0 && addresses() + more > most) return false;
     most = limit[DATA].rlim_cur;
     if (most == RLIM_INFINITY || more_data == 0) return true;
@@ -65,6 +67,10 @@ bool limits_allow(uint64_t more, uint64_t more_data) {
     }
     granted -= more_data;
     return true;
+}
+
+static void leave_room(rlim_t hard) {
+    most_addresses = hard == RLIM_INFINITY ? hard : hard > OWN_ADDRESSES ? hard - OWN_ADDRESSES : 0;
 }
 
 static bool may_raise(void) {
@@ -83,6 +89,7 @@ static long exchange(struct fd_table *fds, int i, const struct rlimit *new, stru
         if (r == 0 && new->rlim_max > real.rlim_max) {
             real = (struct rlimit){new->rlim_max, new->rlim_max};
             r = RAW2(SYS_setrlimit, resources[i], &real);
+            if (r == 0 && i == ADDRESSES) leave_room(real.rlim_max);
         }
         if (r != 0) return r;
         limit[i] = *new;
@@ -100,6 +107,7 @@ void limits_begin(void) {
         struct rlimit most = {limit[i].rlim_max, limit[i].rlim_max};
         setrlimit(resources[i], &most);
     }
+    leave_room(limit[ADDRESSES].rlim_max);
 }
 
 int limits_exchange(int resource, uint64_t old[2], const uint64_t *set) {

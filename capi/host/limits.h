@@ -11,6 +11,10 @@
 struct call;
 struct thread;
 
+// How much of the address space the lower half takes.  Go's runtime reserves most of this and uses little of
+// it; the rest is stacks and the MPI's libraries.
+#define OWN_ADDRESSES (2560ull << 20)
+
 // The limits of memory, RLIMIT_AS and RLIMIT_DATA, and of descriptors.
 struct limits {
     struct rlimit of[3];

@@ -65,10 +65,6 @@ static void check_memory_calls(void) {
             strerror(errno));
 }
 
-// How much of the address space the lower half takes.  Go's runtime reserves most of this and uses little of
-// it; the rest is stacks and the MPI's libraries.
-#define OWN_ADDRESSES (2560ull << 20)
-
 // After limits_begin.
 static void check_addresses(void) {
     struct rlimit rl;

@@ -22,9 +22,10 @@ func bytesAt(addr, n uint64) []byte {
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), n)
 }
 
-// CopyShared copies the present content of the shared regions. A frozen child shares these regions with the running
-// program, so the copy cannot wait. The caller has stopped the program.
-func CopyShared(regions []image.Region) error {
+// CopyShared copies the present content of the shared regions to room. A frozen child shares these regions with the running
+// program, so the copy cannot wait. The caller has stopped the program. The regions may be large: room is not Go's heap, which
+// would end the process when there is no more.
+func CopyShared(regions []image.Region, room func(bytes int) ([]byte, error)) error {
 	var self *image.ProcessMemory
 	for i := range regions {
 		r := &regions[i]
@@ -39,7 +40,11 @@ func CopyShared(regions []image.Region) error {
 			defer m.Close()
 			self = m
 		}
-		r.Data = make([]byte, r.Bytes())
+		data, err := room(int(r.Bytes()))
+		if err != nil {
+			return fmt.Errorf("shared mapping %s: %w", r, err)
+		}
+		r.Data = data
 		if err := self.ReadAt(r.Data, r.Start); err != nil && !readPages(self, r) {
 			return fmt.Errorf("shared mapping %s: %w", r, err)
 		}

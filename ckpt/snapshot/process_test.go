@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -100,7 +101,7 @@ func TestCopyShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	regions := arena(t)
-	if err := CopyShared(regions); err != nil {
+	if err := CopyShared(regions, heap); err != nil {
 		t.Fatal(err)
 	}
 	if err := protect(free+2*page, 2*page, r|w); err != nil {
@@ -132,7 +133,7 @@ func TestCopyShared(t *testing.T) {
 	ends := []image.Region{{Start: free + 20*page, End: free + 23*page, Flags: anon | shared}}
 	want = make([]byte, 3*page)
 	want[5], want[page] = 1, 2
-	if err := CopyShared(ends); err != nil || !bytes.Equal(ends[0].Data, want) {
+	if err := CopyShared(ends, heap); err != nil || !bytes.Equal(ends[0].Data, want) {
 		t.Errorf("behind the end of a file: %v", err)
 	}
 	// All of the mapping is behind the end.
@@ -140,12 +141,12 @@ func TestCopyShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	ends[0].Data = nil
-	if err := CopyShared(ends); err != nil || !bytes.Equal(ends[0].Data, make([]byte, 3*page)) {
+	if err := CopyShared(ends, heap); err != nil || !bytes.Equal(ends[0].Data, make([]byte, 3*page)) {
 		t.Errorf("of an empty file: %v", err)
 	}
 	// Nothing is there.
 	gone := []image.Region{{Start: free + 10*page, End: free + 11*page, Flags: anon | shared}}
-	if err := CopyShared(gone); err == nil || !strings.Contains(err.Error(), gone[0].String()) {
+	if err := CopyShared(gone, heap); err == nil || !strings.Contains(err.Error(), gone[0].String()) {
 		t.Errorf("memory that is not mapped: %v", err)
 	}
 }
@@ -172,7 +173,7 @@ func TestMapAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	regions := arena(t)
-	if err := CopyShared(regions); err != nil {
+	if err := CopyShared(regions, heap); err != nil {
 		t.Fatal(err)
 	}
 	memory, err := image.OpenSelf()
@@ -283,7 +284,7 @@ func TestMapAside(t *testing.T) {
 	copy(both[2*page:], "shared")
 	copy(onFile[page:], "file")
 	regions := arena(t)
-	if err := CopyShared(regions); err != nil {
+	if err := CopyShared(regions, heap); err != nil {
 		t.Fatal(err)
 	}
 	name := filepath.Join(t.TempDir(), "image")
@@ -474,5 +475,21 @@ func TestFlags(t *testing.T) {
 		if d := cmp.Diff(c.want, MissingFlags(c.saved, c.here)); d != "" {
 			t.Errorf("%q on %q: %s", c.saved, c.here, d)
 		}
+	}
+}
+
+func heap(bytes int) ([]byte, error) { return make([]byte, bytes), nil }
+
+func TestCopySharedWithoutRoom(t *testing.T) {
+	mem, err := unix.Mmap(-1, 0, 3*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Munmap(mem) }()
+	start := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem))))
+	regions := []image.Region{{Start: start, End: start + uint64(len(mem)), Flags: image.FlagShared}}
+	err = CopyShared(regions, func(int) ([]byte, error) { return nil, unix.ENOMEM })
+	if !errors.Is(err, unix.ENOMEM) || !strings.Contains(err.Error(), regions[0].String()) {
+		t.Errorf("%v", err)
 	}
 }

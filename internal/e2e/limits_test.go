@@ -2,7 +2,13 @@
 
 package e2e
 
-import "testing"
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
 
 // A rank's limits of memory and files are its own: what libckpt and the MPI need for its calls and its end does not count.
 func TestMPILimits(t *testing.T) {
@@ -15,5 +21,58 @@ func TestMPILimits(t *testing.T) {
 			})
 			j.mustEnd(t)
 		})
+	}
+}
+
+// A program that has taken all addresses that a hard limit leaves to it is saved, and goes on in as many. What it shares cannot
+// be copied there: then it is told so, and goes on.
+func TestAddressesTaken(t *testing.T) {
+	needCommands(t)
+	for _, flag := range []string{"PRIVATE", "SHARED"} {
+		t.Run(flag, func(t *testing.T) { addressesTaken(t, flag) })
+	}
+}
+
+func addressesTaken(t *testing.T, flag string) {
+	run, mark := runOf(t)
+	over := filepath.Join(run.Dir, "over")
+	takes := `
+import mmap, os, sys, time
+kept = []
+try:
+    while len(kept) < 64: kept.append(mmap.mmap(-1, 64 << 20, flags=mmap.MAP_ANONYMOUS | mmap.MAP_` + flag + `))
+except OSError as e:
+    print('full', e.errno, flush=True)
+while not os.path.exists(sys.argv[1]): time.sleep(0.01)
+print('over', len(kept) < 64, flush=True)
+`
+	start := func(argv ...string) *Process {
+		p, err := run.Start(mark, append([]string{"bash", "-c", `ulimit -v 4194304; exec "$@"`, "limited", built.CkptRun()}, argv...)...)
+		must(t, err)
+		return p
+	}
+	p := start("--dir", run.Checkpoints(), "--", "/usr/bin/python3", "-c", takes, over)
+	if !Poll(patience, p.Done(), func() bool { return string(mustRead(t, run.Stdout)) == "full 12\n" }) {
+		t.Fatalf("it says %q\n%s", mustRead(t, run.Stdout), mustRead(t, run.Stderr))
+	}
+	asked, err := NewRun(t.TempDir())
+	must(t, err)
+	must(t, asked.Once(checkpointLimit, built.CkptCtl(), "checkpoint", run.Checkpoints(), "--then", "kill"))
+	said := string(mustRead(t, asked.Stderr))
+	switch {
+	case flag == "SHARED":
+		if asked.Exit.Code != 1 || !strings.Contains(said, "memory for a copy of 67108864 bytes") {
+			t.Errorf("%v: %s", asked.Exit, said)
+		}
+	case asked.Exit != (Exit{}):
+		t.Fatalf("%v: %s\n%s", asked.Exit, said, mustRead(t, run.Stderr))
+	default:
+		_, err = p.Wait(time.Minute)
+		must(t, err)
+		p = start("--restart", run.Checkpoints())
+	}
+	must(t, os.WriteFile(over, nil, 0o600))
+	if exit, err := p.Wait(time.Minute); err != nil || exit != (Exit{}) || !strings.HasSuffix(string(mustRead(t, run.Stdout)), "over True\n") {
+		t.Errorf("ended with %v %v: %s%s", exit, err, mustRead(t, run.Stdout), mustRead(t, run.Stderr))
 	}
 }
