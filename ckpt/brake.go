@@ -4,6 +4,7 @@ package ckpt
 
 import (
 	"fmt"
+	"runtime"
 	"time"
 
 	"go.uber.org/zap"
@@ -33,6 +34,22 @@ type brake struct {
 	stood time.Duration
 }
 
+// sharedTooLarge says why a copy of so much shared memory, which all processes of a node make at once, would take too much; "" when
+// it is made.
+func (j *Job) sharedTooLarge(bytes uint64) string {
+	if limit := j.options.SnapshotMemory; limit > 0 && bytes > uint64(limit) {
+		return fmt.Sprintf("shared memory alone takes %d bytes to copy", bytes)
+	}
+	available, err := snapshot.Available()
+	if err != nil {
+		return err.Error()
+	}
+	if here := uint64(max(1, min(j.group.size(), runtime.NumCPU()))); bytes > available/here {
+		return fmt.Sprintf("shared memory takes %d bytes to copy, and this node has %d left", bytes, available)
+	}
+	return ""
+}
+
 // copyTooLarge says why a copy would take too much memory; "" when it is tried.
 func (a *attempt) copyTooLarge() string {
 	limit := a.j.options.SnapshotMemory
@@ -42,11 +59,10 @@ func (a *attempt) copyTooLarge() string {
 	shared := uint64(0)
 	if a.capture != nil {
 		for i := range a.capture.regions {
-			shared += uint64(len(a.capture.regions[i].Data))
+			for _, p := range a.capture.regions[i].Copied {
+				shared += uint64(len(p.Data))
+			}
 		}
-	}
-	if shared > uint64(limit) {
-		return fmt.Sprintf("shared memory alone takes %d bytes to copy", shared)
 	}
 	own, err := snapshot.OwnMemory()
 	if err != nil {

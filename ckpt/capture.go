@@ -3,6 +3,7 @@
 package ckpt
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -31,6 +32,7 @@ type captureReport struct {
 	Level     int      `json:"level,omitempty"`     // that the program wants
 	Named     int      `json:"named,omitempty"`     // pieces of its state
 	Node      string   `json:"node,omitempty"`      // whose ranks write the same pages once; "": this one writes all
+	Uncopied  bool     `json:"uncopied,omitempty"`  // memory that others may write to is written as it is then
 }
 
 func (r *captureReport) good() bool { return r.Failure == "" && len(r.Obstacles) == 0 }
@@ -46,9 +48,13 @@ type capture struct {
 	mapped   [][]byte    // by room
 	lasting  []string    // obstacles that only the program can remove
 	writes   noted
+	uncopied string // why shared memory is not copied: the program stands until it is written; "": it is copied
 	hidden   snapshot.Hidden
 	memory   image.Memory // nil: that of the process, or of its frozen copy
 }
+
+// spare is what room leaves of a limit of addresses.
+const spare = 256 << 20
 
 // room is memory for what the network held, or memory that processes share, which may be much. If there is not enough, that is an
 // error here; running out of Go's heap would end the process.
@@ -56,7 +62,12 @@ func (c *capture) room(bytes int) ([]byte, error) {
 	if bytes == 0 {
 		return nil, nil
 	}
-	b, err := unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	// Where addresses are limited, some stay for others: Go ends the process that has none for a thread.
+	var b []byte
+	err := snapshot.Addresses(uint64(bytes) + spare)
+	if err == nil {
+		b, err = unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("memory for a copy of %d bytes: %w", bytes, err)
 	}
@@ -73,10 +84,16 @@ func (c *capture) done() {
 	}
 	c.held.Done()
 	c.held = nil
-	for _, b := range c.mapped {
+	c.unmap(0)
+	c.sections, c.regions = nil, nil
+}
+
+// unmap gives back what room gave, from the first-th time on.
+func (c *capture) unmap(first int) {
+	for _, b := range c.mapped[first:] {
 		_ = unix.Munmap(b) // it is what Mmap returned
 	}
-	c.mapped, c.sections, c.regions = nil, nil, nil
+	c.mapped = c.mapped[:first]
 }
 
 // captureHere describes this rank's program.
@@ -88,14 +105,14 @@ func (a *attempt) captureHere() {
 	mine := &a.state
 	err := a.onProgram(func() {
 		var err error
-		a.capture, mine.Obstacles, mine.Lasting, err = a.j.captureStopped(shares{a.segments, a.posix, a.sharedHere()}, a.plugs)
+		a.capture, mine.Obstacles, mine.Lasting, err = a.j.captureStopped(shares{a.segments, a.posix, a.sharedHere(), a.stands()}, a.plugs)
 		if err != nil {
 			mine.Failure = err.Error()
 		} else if a.capture != nil {
 			if a.verbs {
 				a.capture.sections = append(a.capture.sections, image.Section{Name: sectionVerbs, Data: a.j.verbsSection()})
 			}
-			mine.Files = a.capture.table.Shared()
+			mine.Files, mine.Uncopied = a.capture.table.Shared(), a.capture.uncopied != ""
 		}
 	})
 	if err != nil {
@@ -108,6 +125,7 @@ type shares struct {
 	segments [][]string         // of ckpt_shm_map, by process
 	posix    []*posixshm.Report // by process
 	sysv     *sysv.Here         // of this process
+	stands   bool               // the program, until its image is written
 }
 
 // captureStopped describes the stopped program. Obstacles say why the program cannot be saved now; lasting are those
@@ -291,11 +309,11 @@ func (c *capture) describe(j *Job, s shares, p *plugs) (obstacles []string, err 
 	if obstacles, err := c.markPosix(&table, j.group.rank(), s.posix); err != nil || len(obstacles) > 0 {
 		return obstacles, err
 	}
-	if err := snapshot.CopyShared(c.regions, c.room); err != nil {
-		return nil, err
-	}
 	if obstacles, err = table.AddNamed(mappedFiles(c.regions)); err != nil || len(obstacles) > 0 {
 		return obstacles, err
+	}
+	if err := c.shared(j, s.stands, fds); err != nil {
+		return nil, err
 	}
 	c.table = table
 	if c.held, err = files.Hold(&c.table, named, fds); err != nil {
@@ -306,6 +324,32 @@ func (c *capture) describe(j *Job, s shares, p *plugs) (obstacles []string, err 
 		return nil, fmt.Errorf("open files: %w", err)
 	}
 	return nil, nil
+}
+
+// shared copies memory that is not of this process alone. A program that stands until its image is written needs no copy, and where
+// there is no room for one it has to.
+func (c *capture) shared(j *Job, stands bool, fds []int) error {
+	var bytes uint64
+	var err error
+	if e := files.Apart(fds, func() { bytes, err = snapshot.FindShared(c.regions) }); e != nil || err != nil {
+		return errors.Join(e, err)
+	}
+	if bytes == 0 {
+		return snapshot.CopyShared(c.regions, c.room)
+	}
+	if c.uncopied = j.sharedTooLarge(bytes); stands {
+		c.uncopied = "the program stands anyway"
+	}
+	if c.uncopied != "" {
+		return nil
+	}
+	before := len(c.mapped)
+	if err = snapshot.CopyShared(c.regions, c.room); errors.Is(err, unix.ENOMEM) {
+		c.uncopied, err = err.Error(), nil
+		snapshot.DropShared(c.regions)
+		c.unmap(before)
+	}
+	return err
 }
 
 // markPosix has files in memory, and those without a name, made again by a restart: what is mapped of them is shared by their

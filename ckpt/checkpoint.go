@@ -407,6 +407,7 @@ func (a *attempt) quiet() error {
 	}
 	if err == nil {
 		a.epoch = all[0].Epoch
+		a.touched = a.touched || slices.ContainsFunc(all, func(r captureReport) bool { return r.Uncopied })
 		a.keepFiles(all)
 		a.meetElders(all)
 		if a.ctx.Err() != nil {
@@ -430,12 +431,19 @@ func (a *attempt) dropCapture() error {
 
 // ---- snapshot ----------------------------------------------------------------------------------
 
+// stands says that the program is stopped until its image is written, whatever its memory is.
+func (a *attempt) stands() bool { return a.then != after.Continue || a.j.options.Snapshot == "stop" }
+
 // snapshot makes a frozen copy and lets the program go on. A program that is to end after the commit stays stopped.
 // So does one without a copy, until its image is written.
 func (a *attempt) snapshot() error {
 	a.held = a.then != after.Continue
 	a.noteWrites()
-	if a.held || a.j.options.Snapshot == "stop" {
+	if a.stands() {
+		return nil
+	}
+	if a.capture != nil && a.capture.uncopied != "" {
+		a.j.log.Warn("no frozen copy: writing while the program is stopped", zap.String("why", a.capture.uncopied))
 		return nil
 	}
 	if why := a.copyTooLarge(); why != "" {

@@ -28,7 +28,7 @@ func TestUpon(t *testing.T) {
 			t.Fatal(err)
 		}
 		sum, err := image.Write(t.Context(), path, image.Input{Meta: []byte("{}"), Parent: upon.parent,
-			Regions: []image.Region{{Start: 1 << 40, End: 1<<40 + 4096, Data: bytes.Repeat([]byte{7}, 4096)}}},
+			Regions: []image.Region{{Start: 1 << 40, End: 1<<40 + 4096, Copied: image.CopiedAt(1<<40, bytes.Repeat([]byte{7}, 4096))}}},
 			image.Options{Track: j.tracks(), NoSync: true})
 		if err != nil {
 			t.Fatal(err)

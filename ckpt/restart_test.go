@@ -64,7 +64,7 @@ func TestLazyByMemory(t *testing.T) {
 		{"lazy", image.PageSize, 7, true},
 	} {
 		path := filepath.Join(t.TempDir(), "image")
-		region := image.Region{Start: 1 << 40, End: 1<<40 + uint64(c.memory), Data: bytes.Repeat([]byte{c.word}, c.memory)}
+		region := image.Region{Start: 1 << 40, End: 1<<40 + uint64(c.memory), Copied: image.CopiedAt(1<<40, bytes.Repeat([]byte{c.word}, c.memory))}
 		sum, err := image.Write(t.Context(), path, image.Input{Meta: []byte("{}"), Regions: []image.Region{region}},
 			image.Options{Compress: image.CompressSnappy, NoSync: true})
 		if err != nil {

@@ -266,9 +266,17 @@ func (r *Restart) filesOptions(o launch.Options) files.Options {
 
 func notPrivate(r *image.Region) bool { return !snapshot.Private(r) }
 
-// keepsShared tells whether there is memory for what others see beside that itself and the private memory.
+// keepsShared tells whether there is memory for what others see beside that itself and the private memory, and room among
+// the addresses that this process may have.
 func (r *Restart) keepsShared(f *image.File) bool {
-	return r.hasRoom(snapshot.AsideBytes(f, snapshot.Private) + 2*snapshot.AsideBytes(f, notPrivate))
+	var addresses uint64
+	for i, regions := 0, f.Regions(); i < len(regions); i++ {
+		if addresses += regions[i].Bytes(); notPrivate(&regions[i]) {
+			addresses += regions[i].Bytes()
+		}
+	}
+	return r.hasRoom(snapshot.AsideBytes(f, snapshot.Private)+2*snapshot.AsideBytes(f, notPrivate)) &&
+		snapshot.Addresses(addresses+spare) == nil
 }
 
 // keepsSegment is keepsShared for the content of a System V segment, of which opening an image has read some bytes already.

@@ -60,6 +60,18 @@ func (k keeper) do(f func()) {
 	<-done
 }
 
+// Apart runs f on a keeper: what f opens and closes takes no POSIX lock from the application, whose descriptors are fds. f closes
+// what it opens.
+func Apart(fds []int, f func()) error {
+	k, err := takeKeeper(fds)
+	if err != nil {
+		return err
+	}
+	defer k.give()
+	k.do(f)
+	return nil
+}
+
 // firstThread is the one on which Go began.
 var firstThread = unix.Gettid()
 

@@ -70,7 +70,7 @@ func TestPromises(t *testing.T) {
 func autoInput(n int, fill func([]byte)) Input {
 	p := make([]byte, n)
 	fill(p)
-	return Input{Regions: []Region{{Start: testBase, End: testBase + uint64(n), Data: p}}}
+	return Input{Regions: []Region{{Start: testBase, End: testBase + uint64(n), Copied: CopiedAt(testBase, p)}}}
 }
 
 // On a disk that is slow beyond measure all that becomes smaller is compressed, on one that costs nothing what costs
@@ -87,7 +87,7 @@ func TestAuto(t *testing.T) {
 				path, s := mustWrite(t, in, Options{Compress: CompressAuto, Model: m, Track: true})
 				f := mustOpen(t, path)
 				got := make([]byte, 8<<20)
-				if err := f.ReadRegion(t.Context(), 0, got, 2); err != nil || !bytes.Equal(got, in.Regions[0].Data) {
+				if err := f.ReadRegion(t.Context(), 0, got, 2); err != nil || !bytes.Equal(got, in.Regions[0].Copied[0].Data) {
 					t.Fatalf("the content does not come back: %v", err)
 				}
 				if err := f.Verify(t.Context(), nil); err != nil {

@@ -40,7 +40,7 @@ func directDir(t *testing.T) string {
 
 // mixed is memory of all that an image treats differently: large and small runs of what cannot be compressed, zeros, and
 // what can be.
-func mixed() (Input, sliceMemory) {
+func mixed() (Input, Copied) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	p := make([]byte, 24<<20)
 	words := unsafe.Slice((*uint64)(unsafe.Pointer(&p[0])), len(p)/8)
@@ -58,8 +58,8 @@ func mixed() (Input, sliceMemory) {
 		at += n
 	}
 	const start = testBase
-	return Input{Meta: []byte("{}"), Regions: []Region{{Start: start, End: start + uint64(len(p)), Data: p, Prot: 3}}},
-		sliceMemory{start, p}
+	return Input{Meta: []byte("{}"), Regions: []Region{{Start: start, End: start + uint64(len(p)), Copied: CopiedAt(start, p), Prot: 3}}},
+		CopiedAt(start, p)
 }
 
 // TestDirect writes the same past the page cache and through it: what is read is the memory, the file has the same length,
@@ -170,7 +170,7 @@ func TestDirectFails(t *testing.T) {
 	w.total = 24 << 20
 	w.direct = newDirect(w)
 	b := w.direct.pool.take()
-	copy(b.p, mem.data)
+	copy(b.p, mem[0].Data)
 	// Not at a block: as larger blocks would be.
 	if err := errors.Join(w.direct.write(b.p[:128<<10], 512-8, b), w.direct.write(b.p[128<<10:256<<10], 128<<10+512-8, b)); err != nil {
 		t.Fatal(err)
@@ -180,7 +180,7 @@ func TestDirectFails(t *testing.T) {
 		t.Errorf("%v, off: %v", err, w.direct.off.Load())
 	}
 	got := make([]byte, 256<<10)
-	if _, err := w.file.ReadAt(got, 512-8); err != nil || string(got) != string(mem.data[:256<<10]) {
+	if _, err := w.file.ReadAt(got, 512-8); err != nil || string(got) != string(mem[0].Data[:256<<10]) {
 		t.Errorf("what was refused is not in the file: %v", err)
 	}
 }

@@ -47,9 +47,9 @@ func TestDiskFull(t *testing.T) {
 	}
 	big := in
 	const pages = 1024
-	big.Regions = []Region{{Start: testBase, End: testBase + pages*PageSize, Data: make([]byte, pages*PageSize)}}
-	for i := range big.Regions[0].Data {
-		big.Regions[0].Data[i] = byte(i*i>>8 + i)
+	big.Regions = []Region{{Start: testBase, End: testBase + pages*PageSize, Copied: CopiedAt(testBase, make([]byte, pages*PageSize))}}
+	for i := range big.Regions[0].Copied[0].Data {
+		big.Regions[0].Copied[0].Data[i] = byte(i*i>>8 + i)
 	}
 	for _, workers := range []int{1, 4} {
 		_, err := Write(t.Context(), path, big, Options{Workers: workers})

@@ -17,13 +17,13 @@ import (
 
 // watchedMemory has the thread that reads looked at.
 type watchedMemory struct {
-	sliceMemory
+	Copied
 	look func()
 }
 
 func (m watchedMemory) ReadAt(p []byte, addr uint64) error {
 	m.look()
-	return m.sliceMemory.ReadAt(p, addr)
+	return m.Copied.ReadAt(p, addr)
 }
 
 // nice is the niceness of a thread; 0 for this one.
@@ -75,7 +75,7 @@ func TestHelpers(t *testing.T) {
 		<-both // the first of each kind waits for one of the other
 	}
 	in := Input{Regions: []Region{{Start: testBase, End: testBase + uint64(len(content)), Flags: FlagShared}},
-		Memory: watchedMemory{sliceMemory{testBase, content}, look}}
+		Memory: watchedMemory{CopiedAt(testBase, content), look}}
 	path, _ := mustWrite(t, in, Options{Compress: CompressSnappy, Workers: 1, Helpers: 3})
 	if len(reads) != 2 || reads[usual] == 0 || reads[niceness] == 0 || disk[ioIdle] != reads[niceness] {
 		t.Errorf("niceness of the threads that read: %v; classes for the disk: %v", reads, disk)
@@ -85,7 +85,7 @@ func TestHelpers(t *testing.T) {
 		t.Errorf("the content does not come back: %v", err)
 	}
 	for range 10 {
-		mustWrite(t, Input{Regions: in.Regions, Memory: sliceMemory{testBase, content}}, Options{Compress: CompressSnappy, Workers: 1, Helpers: 3})
+		mustWrite(t, Input{Regions: in.Regions, Memory: CopiedAt(testBase, content)}, Options{Compress: CompressSnappy, Workers: 1, Helpers: 3})
 	}
 	if n := len(politeThreads(t)); n == 0 || n > 2*3 { // one that has just finished may not wait yet for the next image
 		t.Errorf("%d threads that yield, of 3 helpers", n)

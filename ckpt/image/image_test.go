@@ -191,7 +191,7 @@ func TestImageIsMemory(t *testing.T) {
 
 func TestRegionData(t *testing.T) {
 	data := bytes.Repeat([]byte("shared!!"), PageSize/8)
-	in := Input{Regions: []Region{{Start: testBase, End: testBase + PageSize, Flags: FlagShared, Data: data}}}
+	in := Input{Regions: []Region{{Start: testBase, End: testBase + PageSize, Flags: FlagShared, Copied: CopiedAt(testBase, data)}}}
 	path, _ := mustWrite(t, in, Options{})
 	f := mustOpen(t, path)
 	got := make([]byte, PageSize)
@@ -206,17 +206,21 @@ func TestRegionData(t *testing.T) {
 func TestWriteRefusesBadInput(t *testing.T) {
 	page := func(a, b uint64) Region { return Region{Start: a * PageSize, End: b * PageSize} }
 	for name, in := range map[string]Input{
-		"overlap":     {Regions: []Region{page(1, 3), page(2, 4)}},
-		"order":       {Regions: []Region{page(3, 4), page(1, 2)}},
-		"empty":       {Regions: []Region{page(3, 3)}},
-		"not a page":  {Regions: []Region{{Start: 4096, End: 5000}}},
-		"kernel":      {Regions: []Region{{Start: 1 << 63, End: 1<<63 + PageSize}}},
-		"flags":       {Regions: []Region{{Start: 4096, End: 8192, Flags: 1 << 20}}},
-		"data length": {Regions: []Region{{Start: 4096, End: 8192, Data: []byte{1}}}},
-		"section":     {Sections: []Section{{"Upper Case", nil}}},
-		"twice":       {Sections: []Section{{"a", nil}, {"a", nil}}},
-		"reserved":    {Sections: []Section{{"meta", nil}}},
-		"no memory":   {Regions: []Region{page(1, 2)}},
+		"overlap":        {Regions: []Region{page(1, 3), page(2, 4)}},
+		"order":          {Regions: []Region{page(3, 4), page(1, 2)}},
+		"empty":          {Regions: []Region{page(3, 3)}},
+		"not a page":     {Regions: []Region{{Start: 4096, End: 5000}}},
+		"kernel":         {Regions: []Region{{Start: 1 << 63, End: 1<<63 + PageSize}}},
+		"flags":          {Regions: []Region{{Start: 4096, End: 8192, Flags: 1 << 20}}},
+		"data length":    {Regions: []Region{{Start: 4096, End: 8192, Copied: CopiedAt(4096, []byte{1})}}},
+		"data behind":    {Regions: []Region{{Start: 4096, End: 8192, Copied: CopiedAt(4096, make([]byte, 2*PageSize))}}},
+		"data before":    {Regions: []Region{{Start: 8192, End: 12288, Copied: CopiedAt(4096, make([]byte, PageSize))}}},
+		"data twice":     {Regions: []Region{{Start: 4096, End: 12288, Copied: append(CopiedAt(4096, make([]byte, PageSize)), CopiedAt(4096, make([]byte, PageSize))...)}}},
+		"held elsewhere": {Memory: fakeMemory{}, Regions: []Region{{Start: 4096, End: 8192, Held: []Extent{{Start: 8192, End: 12288}}}}},
+		"section":        {Sections: []Section{{"Upper Case", nil}}},
+		"twice":          {Sections: []Section{{"a", nil}, {"a", nil}}},
+		"reserved":       {Sections: []Section{{"meta", nil}}},
+		"no memory":      {Regions: []Region{page(1, 2)}},
 	} {
 		dir := t.TempDir()
 		if name != "no memory" {

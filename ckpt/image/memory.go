@@ -68,19 +68,73 @@ func (m *ProcessMemory) Present(start, end uint64) ([]Extent, error) {
 	return m.presence.present(start, end)
 }
 
-// sliceMemory is the content of one region that was copied beforehand.
-type sliceMemory struct {
-	start uint64
-	data  []byte
+// Copied is memory that was copied beforehand: pieces in ascending order, of whole pages. Between them there are zeros.
+type Copied []Piece
+
+// Piece is what was at an address.
+type Piece struct {
+	Start uint64
+	Data  []byte
 }
 
-func (m sliceMemory) ReadAt(p []byte, addr uint64) error {
-	copy(p, m.data[addr-m.start:])
+var _ Memory = Copied{}
+
+// CopiedAt is one piece.
+func CopiedAt(start uint64, data []byte) Copied { return Copied{{start, data}} }
+
+func (p *Piece) extent() Extent { return Extent{Start: p.Start, End: p.Start + uint64(len(p.Data))} }
+
+// from is the index of the first piece that ends behind addr.
+func (c Copied) from(addr uint64) int {
+	i, _ := slices.BinarySearchFunc(c, addr, func(p Piece, a uint64) int {
+		if p.extent().End <= a {
+			return -1
+		}
+		return 1
+	})
+	return i
+}
+
+// ReadAt implements Memory.
+func (c Copied) ReadAt(p []byte, addr uint64) error {
+	clear(p)
+	end := addr + uint64(len(p))
+	for i := c.from(addr); i < len(c) && c[i].Start < end; i++ {
+		e := c[i].extent()
+		from, to := max(e.Start, addr), min(e.End, end)
+		copy(p[from-addr:to-addr], c[i].Data[from-e.Start:])
+	}
 	return nil
 }
 
-func (m sliceMemory) Present(start, end uint64) ([]Extent, error) {
-	return []Extent{{Start: start, End: end}}, nil
+// Present implements Memory.
+func (c Copied) Present(start, end uint64) (list []Extent, err error) {
+	for i := c.from(start); i < len(c) && c[i].Start < end; i++ {
+		e := c[i].extent()
+		list = append(list, Extent{Start: max(e.Start, start), End: min(e.End, end)})
+	}
+	return list, nil
+}
+
+// check says what is wrong with the pieces for a region.
+func (c Copied) check(r *Region) error {
+	held := make([]Extent, len(c))
+	for i := range c {
+		held[i] = c[i].extent()
+	}
+	return checkHeld(held, r)
+}
+
+// checkHeld says what is wrong with a list of the pages of a region that hold data.
+func checkHeld(list []Extent, r *Region) error {
+	last := r.Start
+	for _, e := range list {
+		if e.Start < last || e.End <= e.Start || e.End > r.End || e.Start%PageSize != 0 || e.End%PageSize != 0 {
+			return fmt.Errorf("region %v: data given for 0x%x-0x%x", r, e.Start, e.End)
+		}
+		last = e.End
+	}
+	return nil
 }
 
 // covers tells whether the ascending list holds any page of the range.

@@ -5,6 +5,7 @@ package image
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 )
 
 // DefaultChunk is how much memory one chunk covers unless Options says otherwise. Measured: smaller
@@ -30,11 +31,16 @@ func plan(in *Input, window uint64) (jobs []job, total uint64, err error) {
 			continue
 		}
 		extents := []Extent{{Start: r.Start, End: r.End}}
-		// The page tables of one process do not show the content of a file or of shared memory.
-		if r.Data == nil && r.Flags&(FlagFile|FlagShared) == 0 {
-			if extents, err = in.Memory.Present(r.Start, r.End); err != nil {
-				return nil, 0, fmt.Errorf("region %v: which pages hold data: %w", r, err)
-			}
+		switch {
+		case r.Copied != nil:
+			extents, err = r.Copied.Present(r.Start, r.End)
+		case r.Held != nil:
+			extents = slices.Clone(r.Held)
+		case r.Flags&(FlagFile|FlagShared) == 0: // the page tables of one process do not show the content of others
+			extents, err = in.Memory.Present(r.Start, r.End)
+		}
+		if err != nil {
+			return nil, 0, fmt.Errorf("region %v: which pages hold data: %w", r, err)
 		}
 		extents = joinNear(extents)
 		for _, e := range extents {

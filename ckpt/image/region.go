@@ -27,10 +27,11 @@ type Region struct {
 	Path       string // of the file behind it; "" when there is none
 	Name       string // for people: "[heap]", "[stack]", ...
 
-	// Data is used only for writing. It is the content when this was copied beforehand, as for shared
-	// mappings, which others may change while the process is frozen. Data has the length of the region.
-	// nil: the content comes from Input.Memory.
-	Data []byte
+	// These are used only for writing. Copied is the content when it was copied beforehand, as for shared mappings, which
+	// others may change while the process is frozen; nil: the content comes from Input.Memory. Held lists which pages
+	// of such a region may hold data, in ascending order, where Input.Memory does not know; nil: all.
+	Copied Copied
+	Held   []Extent
 }
 
 // Bytes is the length of the region.

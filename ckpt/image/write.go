@@ -206,11 +206,11 @@ func check(in *Input) error {
 	}
 	for i := range in.Regions {
 		r := &in.Regions[i]
-		switch {
-		case r.Data != nil && uint64(len(r.Data)) != r.Bytes():
-			return fmt.Errorf("region %v: %d bytes of data given for %d of memory", r, len(r.Data), r.Bytes())
-		case r.Data == nil && in.Memory == nil && r.Flags&FlagNoData == 0:
+		if r.Copied == nil && in.Memory == nil && r.Flags&FlagNoData == 0 {
 			return fmt.Errorf("region %v: no memory to read it from", r)
+		}
+		if err := errors.Join(r.Copied.check(r), checkHeld(r.Held, r)); err != nil {
+			return err
 		}
 	}
 	seen := map[string]bool{metaSection: true, regionsSection: true}

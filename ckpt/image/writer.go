@@ -317,8 +317,8 @@ func (w *writer) readAndStore(ctx context.Context, enc *encoder, j job, p []byte
 func (w *writer) read(p []byte, j job) error {
 	r := &w.in.Regions[j.region]
 	var mem Memory = w.in.Memory
-	if r.Data != nil {
-		mem = sliceMemory{r.Start, r.Data}
+	if r.Copied != nil {
+		mem = r.Copied
 	}
 	err := mem.ReadAt(p, j.start)
 	if err == nil {

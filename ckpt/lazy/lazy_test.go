@@ -81,7 +81,7 @@ func newBench(t *testing.T, compress image.Compression, change func(file []byte,
 	region := func(from, pages int, prot uint32) image.Region {
 		start := base + uint64(from)*page
 		return image.Region{Start: start, End: start + uint64(pages)*page, Prot: prot, Flags: image.FlagAnonymous,
-			Data: content[from*page : (from+pages)*page]}
+			Copied: image.CopiedAt(start, content[from*page:(from+pages)*page])}
 	}
 	regions := []image.Region{region(0, a, 3), region(a, b, 1), region(a+b, c, 3)}
 	path := filepath.Join(t.TempDir(), "rank-00000.ckpt")
@@ -466,7 +466,7 @@ func TestNewestFirst(t *testing.T) {
 	for i := 0; i < len(content); i += 8 {
 		content[i] = byte(i/page) | 1
 	}
-	region := image.Region{Start: base, End: base + windows*window, Prot: 3, Flags: image.FlagAnonymous, Data: content}
+	region := image.Region{Start: base, End: base + windows*window, Prot: 3, Flags: image.FlagAnonymous, Copied: image.CopiedAt(base, content)}
 	var parent *image.Parent
 	var path string
 	for epoch, changed := range []int{-1, 4, 2} { // windows

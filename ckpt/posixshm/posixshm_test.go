@@ -214,7 +214,7 @@ func imageFor(t *testing.T, s Section, prot uint32) *image.File {
 		start := uint64(1<<40 + n<<20)
 		for _, p := range s.Files[n].Pieces {
 			in.Regions = append(in.Regions, image.Region{Start: start + p[0], End: start + p[1], Offset: p[0], Name: regionName(n),
-				Prot: prot, Flags: image.FlagShared | image.FlagAnonymous, Data: bytes.Repeat([]byte{byte(n + 1)}, int(p[1]-p[0]))})
+				Prot: prot, Flags: image.FlagShared | image.FlagAnonymous, Copied: image.CopiedAt(start+p[0], bytes.Repeat([]byte{byte(n + 1)}, int(p[1]-p[0])))})
 		}
 	}
 	path := filepath.Join(t.TempDir(), "image")

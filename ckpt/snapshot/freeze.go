@@ -22,60 +22,6 @@ func bytesAt(addr, n uint64) []byte {
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), n)
 }
 
-// CopyShared copies the present content of the shared regions to room. A frozen child shares these regions with the running
-// program, so the copy cannot wait. The caller has stopped the program. The regions may be large: room is not Go's heap, which
-// would end the process when there is no more.
-func CopyShared(regions []image.Region, room func(bytes int) ([]byte, error)) error {
-	var self *image.ProcessMemory
-	for i := range regions {
-		r := &regions[i]
-		if r.Flags&image.FlagShared == 0 || r.Flags&image.FlagNoData != 0 {
-			continue
-		}
-		if self == nil {
-			m, err := image.OpenSelf()
-			if err != nil {
-				return err
-			}
-			defer m.Close()
-			self = m
-		}
-		data, err := room(int(r.Bytes()))
-		if err != nil {
-			return fmt.Errorf("shared mapping %s: %w", r, err)
-		}
-		r.Data = data
-		if err := self.ReadAt(r.Data, r.Start); err != nil && !readPages(self, r) {
-			return fmt.Errorf("shared mapping %s: %w", r, err)
-		}
-	}
-	return nil
-}
-
-// readPages copies a region up to the end of its file: what lies behind that cannot be read, by the program either. False: it is
-// another page that cannot.
-func readPages(self *image.ProcessMemory, r *image.Region) bool {
-	ended := false
-	for at := uint64(0); at < r.Bytes(); at += image.PageSize {
-		page := r.Data[at:][:image.PageSize]
-		switch err := self.ReadAt(page, r.Start+at); {
-		case err != nil && at == 0 && !behindEnd(r.Start), err == nil && ended:
-			return false
-		case err != nil:
-			clear(page)
-			ended = true
-		}
-	}
-	return true
-}
-
-// behindEnd tells whether a page lies behind the end of its file, where who reads it gets SIGBUS: the kernel, asked to read it in,
-// says EFAULT, and something else of what cannot be read in for another reason. Linux before 5.14 cannot be asked.
-func behindEnd(addr uint64) bool {
-	_, _, e := unix.Syscall(unix.SYS_MADVISE, uintptr(addr), image.PageSize, unix.MADV_POPULATE_READ)
-	return e == unix.EFAULT
-}
-
 // Children lists the children of this process, those in known left out.
 func Children(known map[int]bool) ([]int, error) {
 	tasks, err := os.ReadDir("/proc/self/task")

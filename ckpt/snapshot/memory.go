@@ -10,6 +10,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // CopyMemory is how much memory a frozen copy takes by itself: pages that the running program has changed or given back
@@ -64,6 +66,18 @@ func Available() (uint64, error) {
 		}
 	}
 	return n, nil
+}
+
+// Addresses fails where this process may not map as many bytes beside what it has mapped.
+func Addresses(bytes uint64) error {
+	if bytes > ArenaEnd { // more than any process has
+		return unix.ENOMEM
+	}
+	b, err := unix.Mmap(-1, 0, int(bytes), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	if err != nil {
+		return err
+	}
+	return unix.Munmap(b)
 }
 
 // field reads a line "NAME: N kB", in bytes.

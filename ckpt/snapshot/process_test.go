@@ -14,7 +14,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -101,19 +100,19 @@ func TestCopyShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	regions := arena(t)
-	if err := CopyShared(regions, heap); err != nil {
+	if err := copyShared(regions, heap); err != nil {
 		t.Fatal(err)
 	}
 	if err := protect(free+2*page, 2*page, r|w); err != nil {
 		t.Fatal(err)
 	}
 	both[0] = 99 // the copy stays what it was
-	if len(regions) != 2 || regions[0].Data != nil {
+	if len(regions) != 2 || regions[0].Copied != nil {
 		t.Fatalf("regions %v", regions)
 	}
 	want := make([]byte, 2*page)
 	want[0], want[page+7] = 2, 3
-	if !bytes.Equal(regions[1].Data, want) {
+	if !bytes.Equal(copyOf(t, &regions[1]), want) {
 		t.Error("the copy is not what the memory was")
 	}
 	// The file ends before its mapping does.
@@ -133,20 +132,19 @@ func TestCopyShared(t *testing.T) {
 	ends := []image.Region{{Start: free + 20*page, End: free + 23*page, Flags: anon | shared}}
 	want = make([]byte, 3*page)
 	want[5], want[page] = 1, 2
-	if err := CopyShared(ends, heap); err != nil || !bytes.Equal(ends[0].Data, want) {
+	if err := copyShared(ends, heap); err != nil || !bytes.Equal(copyOf(t, &ends[0]), want) {
 		t.Errorf("behind the end of a file: %v", err)
 	}
 	// All of the mapping is behind the end.
 	if err := f.Truncate(0); err != nil {
 		t.Fatal(err)
 	}
-	ends[0].Data = nil
-	if err := CopyShared(ends, heap); err != nil || !bytes.Equal(ends[0].Data, make([]byte, 3*page)) {
+	if err := copyShared(ends, heap); err != nil || !bytes.Equal(copyOf(t, &ends[0]), make([]byte, 3*page)) {
 		t.Errorf("of an empty file: %v", err)
 	}
 	// Nothing is there.
 	gone := []image.Region{{Start: free + 10*page, End: free + 11*page, Flags: anon | shared}}
-	if err := CopyShared(gone, heap); err == nil || !strings.Contains(err.Error(), gone[0].String()) {
+	if err := copyShared(gone, heap); err == nil || !strings.Contains(err.Error(), gone[0].String()) {
 		t.Errorf("memory that is not mapped: %v", err)
 	}
 }
@@ -173,7 +171,7 @@ func TestMapAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	regions := arena(t)
-	if err := CopyShared(regions, heap); err != nil {
+	if err := copyShared(regions, heap); err != nil {
 		t.Fatal(err)
 	}
 	memory, err := image.OpenSelf()
@@ -203,7 +201,7 @@ func TestMapAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range regions {
-		regions[i].Data = nil
+		regions[i].Copied, regions[i].Held = nil, nil
 	}
 	if d := cmp.Diff(regions, arena(t)); d != "" {
 		t.Errorf("mappings (-saved +restored):\n%s", d)
@@ -258,7 +256,7 @@ func leavesAlike(t *testing.T, regions []image.Region, path string) {
 		t.Fatal(err)
 	}
 	for i := range regions {
-		if got := bytesAt(regions[i].Start, regions[i].Bytes()); !bytes.Equal(got, regions[i].Data) {
+		if got := bytesAt(regions[i].Start, regions[i].Bytes()); !bytes.Equal(got, copyOf(t, &regions[i])) {
 			t.Errorf("memory %s is not what it was", &regions[i])
 		}
 	}
@@ -284,7 +282,7 @@ func TestMapAside(t *testing.T) {
 	copy(both[2*page:], "shared")
 	copy(onFile[page:], "file")
 	regions := arena(t)
-	if err := CopyShared(regions, heap); err != nil {
+	if err := copyShared(regions, heap); err != nil {
 		t.Fatal(err)
 	}
 	name := filepath.Join(t.TempDir(), "image")
@@ -328,11 +326,11 @@ func TestMapAside(t *testing.T) {
 			t.Errorf("aside: %v: a hole of the file is filled at %d: %v", aside, at, err)
 		}
 		for i := range regions {
-			if got := bytesAt(regions[i].Start, regions[i].Bytes()); !bytes.Equal(got, regions[i].Data) {
+			if got := bytesAt(regions[i].Start, regions[i].Bytes()); !bytes.Equal(got, copyOf(t, &regions[i])) {
 				t.Errorf("aside: %v: memory %s is not what it was", aside, &regions[i])
 			}
 		}
-		if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, regions[1].Data) {
+		if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, copyOf(t, &regions[1])) {
 			t.Errorf("aside: %v: the file is not what it was: %v", aside, err)
 		}
 		if aside {
@@ -364,7 +362,7 @@ func TestMapAside(t *testing.T) {
 
 // TestMapOutside: an image with memory where a program has none is refused as a whole.
 func TestMapOutside(t *testing.T) {
-	in := image.Region{Start: free, End: free + page, Prot: r | w, Flags: anon, Data: make([]byte, page)}
+	in := image.Region{Start: free, End: free + page, Prot: r | w, Flags: anon, Copied: image.CopiedAt(free, make([]byte, page))}
 	for name, at := range map[string]uint64{
 		"address 0":          0,
 		"above 2 GiB":        LowEnd,
@@ -377,7 +375,7 @@ func TestMapOutside(t *testing.T) {
 		"libraries":          0x7f0000000000,
 	} {
 		t.Run(name, func(t *testing.T) {
-			out := image.Region{Start: at, End: at + 2*page, Prot: r | w, Flags: anon, Data: make([]byte, 2*page)}
+			out := image.Region{Start: at, End: at + 2*page, Prot: r | w, Flags: anon, Copied: image.CopiedAt(at, make([]byte, 2*page))}
 			regions := []image.Region{in, out}
 			if at < free {
 				regions = []image.Region{out, in}
@@ -479,17 +477,3 @@ func TestFlags(t *testing.T) {
 }
 
 func heap(bytes int) ([]byte, error) { return make([]byte, bytes), nil }
-
-func TestCopySharedWithoutRoom(t *testing.T) {
-	mem, err := unix.Mmap(-1, 0, 3*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = unix.Munmap(mem) }()
-	start := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem))))
-	regions := []image.Region{{Start: start, End: start + uint64(len(mem)), Flags: image.FlagShared}}
-	err = CopyShared(regions, func(int) ([]byte, error) { return nil, unix.ENOMEM })
-	if !errors.Is(err, unix.ENOMEM) || !strings.Contains(err.Error(), regions[0].String()) {
-		t.Errorf("%v", err)
-	}
-}

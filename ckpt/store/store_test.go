@@ -48,7 +48,7 @@ func writeImages(s *Store, epoch, parent int) (*Manifest, error) {
 		sum, err := image.Write(testContext, s.ImagePath(epoch, rank), image.Input{
 			Meta: []byte("{}"),
 			Regions: []image.Region{{Start: testBase, End: testBase + uint64(len(data)), Prot: 3,
-				Flags: image.FlagAnonymous, Data: data}},
+				Flags: image.FlagAnonymous, Copied: image.CopiedAt(testBase, data)}},
 		}, image.Options{})
 		if err != nil {
 			return nil, err

@@ -26,8 +26,8 @@ func commitUpon(t *testing.T, s *Store, epoch, parent int) {
 		t.Fatal(err)
 	}
 	in := image.Input{Meta: []byte("{}"), Regions: []image.Region{{Start: testBase, End: testBase + 8*image.PageSize,
-		Prot: 3, Flags: image.FlagAnonymous, Data: bytes.Repeat([]byte{1}, 8*image.PageSize)}}}
-	data := in.Regions[0].Data
+		Prot: 3, Flags: image.FlagAnonymous, Copied: image.CopiedAt(testBase, bytes.Repeat([]byte{1}, 8*image.PageSize))}}}
+	data := in.Regions[0].Copied[0].Data
 	if parent != 0 {
 		f, err := image.Open(s.ImagePath(parent, 0))
 		if err != nil {

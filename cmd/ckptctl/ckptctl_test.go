@@ -63,7 +63,7 @@ func makeEpoch(t *testing.T, s *store.Store, epoch, changed int, cost time.Durat
 			Meta:     testMeta(t, ckpt.Meta{Version: 1, Epoch: epoch, Rank: rank, Ranks: 2, MPI: m.MPI, Program: "./heat", Dir: "/"}),
 			Sections: testSections(t),
 			Regions: []image.Region{{Start: 0x100040000000, End: 0x100040000000 + uint64(len(data)), Prot: 3,
-				Flags: image.FlagAnonymous, Name: "[heap]", Data: data}},
+				Flags: image.FlagAnonymous, Name: "[heap]", Copied: image.CopiedAt(0x100040000000, data)}},
 		}, image.Options{Compress: image.CompressSnappy, NoSync: true})
 		if err != nil {
 			t.Fatal(err)

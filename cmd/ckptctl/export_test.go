@@ -52,7 +52,7 @@ func makeRegionsEpoch(t *testing.T, s *store.Store) {
 		}
 		list := table.Regions()
 		for i := range list {
-			list[i].Data = data[list[i].Start]
+			list[i].Copied = image.CopiedAt(list[i].Start, data[list[i].Start])
 		}
 		sum, err := image.Write(t.Context(), s.ImagePath(1, process), image.Input{
 			Meta:     testMeta(t, ckpt.Meta{Version: 1, Mode: "regions", Epoch: 1, Rank: process, Ranks: 2, Program: "./p", Dir: "/"}),
@@ -277,7 +277,7 @@ func TestExportProtected(t *testing.T) {
 			}
 			sum, err := image.Write(t.Context(), s.ImagePath(epoch, rank), image.Input{Meta: testMeta(t, ckpt.Meta{Version: 1, Mode: "regions", Program: "./p"}),
 				Sections: []image.Section{{Name: "protected", Data: []byte(section)}},
-				Regions:  []image.Region{{Start: 1 << 40, End: 1<<40 + image.PageSize, Prot: 3, Flags: image.FlagAnonymous, Data: data}}}, image.Options{NoSync: true})
+				Regions:  []image.Region{{Start: 1 << 40, End: 1<<40 + image.PageSize, Prot: 3, Flags: image.FlagAnonymous, Copied: image.CopiedAt(1<<40, data)}}}, image.Options{NoSync: true})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,15 +21,15 @@ func TestInspectTree(t *testing.T) {
 	at := func(n uint64) uint64 { return base + n*image.PageSize }
 	path := filepath.Join(t.TempDir(), "one.ckpt")
 	list := []image.Region{
-		{Start: at(0), End: at(1), Prot: 5, Flags: image.FlagFile, Path: "/opt/bin/heat", Data: page(1, 1)},
-		{Start: at(1), End: at(2), Prot: 3, Flags: image.FlagFile, Path: "/opt/bin/heat", Offset: 4096, Data: page(1, 1)},
-		{Start: at(2), End: at(4), Prot: 3, Flags: image.FlagAnonymous, Data: page(2, 1)}, // its .bss
-		{Start: at(10), End: at(12), Prot: 5, Flags: image.FlagFile, Path: "/lib/libm.so.6", Data: page(2, 1)},
-		{Start: at(20), End: at(21), Prot: 1, Flags: image.FlagFile, Path: "/data/table", Data: page(1, 1)},
-		{Start: at(30), End: at(130), Prot: 3, Flags: image.FlagAnonymous, Name: "[heap]", Data: append(page(90, 0), page(10, 7)...)},
-		{Start: at(200), End: at(202), Prot: 3, Flags: image.FlagAnonymous | image.FlagStack, Name: "[stack]", Data: page(2, 1)},
-		{Start: at(300), End: at(301), Prot: 3, Flags: image.FlagShared | image.FlagAnonymous, Name: "[shared 1]", Data: page(1, 1)},
-		{Start: at(400), End: at(403), Prot: 3, Flags: image.FlagAnonymous, Data: page(3, 1)},
+		{Start: at(0), End: at(1), Prot: 5, Flags: image.FlagFile, Path: "/opt/bin/heat", Copied: image.CopiedAt(at(0), page(1, 1))},
+		{Start: at(1), End: at(2), Prot: 3, Flags: image.FlagFile, Path: "/opt/bin/heat", Offset: 4096, Copied: image.CopiedAt(at(1), page(1, 1))},
+		{Start: at(2), End: at(4), Prot: 3, Flags: image.FlagAnonymous, Copied: image.CopiedAt(at(2), page(2, 1))}, // its .bss
+		{Start: at(10), End: at(12), Prot: 5, Flags: image.FlagFile, Path: "/lib/libm.so.6", Copied: image.CopiedAt(at(10), page(2, 1))},
+		{Start: at(20), End: at(21), Prot: 1, Flags: image.FlagFile, Path: "/data/table", Copied: image.CopiedAt(at(20), page(1, 1))},
+		{Start: at(30), End: at(130), Prot: 3, Flags: image.FlagAnonymous, Name: "[heap]", Copied: image.CopiedAt(at(30), append(page(90, 0), page(10, 7)...))},
+		{Start: at(200), End: at(202), Prot: 3, Flags: image.FlagAnonymous | image.FlagStack, Name: "[stack]", Copied: image.CopiedAt(at(200), page(2, 1))},
+		{Start: at(300), End: at(301), Prot: 3, Flags: image.FlagShared | image.FlagAnonymous, Name: "[shared 1]", Copied: image.CopiedAt(at(300), page(1, 1))},
+		{Start: at(400), End: at(403), Prot: 3, Flags: image.FlagAnonymous, Copied: image.CopiedAt(at(400), page(3, 1))},
 	}
 	_, err := image.Write(t.Context(), path, image.Input{Meta: testMeta(t, ckpt.Meta{Version: 1, Program: "./heat"}), Sections: testSections(t), Regions: list},
 		image.Options{NoSync: true})

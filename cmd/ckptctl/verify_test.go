@@ -62,7 +62,8 @@ func TestVerifyMeaning(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range c.in.Regions {
-				c.in.Regions[i].Data = make([]byte, c.in.Regions[i].Bytes())
+				r := &c.in.Regions[i]
+				r.Copied = image.CopiedAt(r.Start, make([]byte, r.Bytes()))
 			}
 			sum, err := image.Write(t.Context(), s.ImagePath(1, 0), c.in, image.Options{NoSync: true})
 			if err != nil {

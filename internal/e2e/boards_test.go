@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/libckpt/libckpt/internal/needmpi"
 )
@@ -28,12 +29,12 @@ func boardsOf(t *testing.T, name string) (list []string) {
 }
 
 // savedAndKilled starts a job of a program that says "saved" after its checkpoint and stays then, and kills its ranks.
-func savedAndKilled(t *testing.T, mpi, program, name string) *mpiJob {
+func savedAndKilled(t *testing.T, mpi, program, name string, options ...string) *mpiJob {
 	t.Helper()
 	hold := filepath.Join(t.TempDir(), "hold")
 	writeFile(t, hold, nil)
 	j := startMPI(t, mpi, 3, func(run *Run) []string {
-		return []string{built.CkptRun(), "--dir", run.Checkpoints(), "--", program, name, hold}
+		return slices.Concat([]string{built.CkptRun(), "--dir", run.Checkpoints()}, options, []string{"--", program, name, hold})
 	})
 	saved := func() bool {
 		_, err := os.Stat(filepath.Join(j.run.Checkpoints(), "epoch-000001", "manifest.json"))
@@ -76,8 +77,9 @@ func lives(mpi string) (list [][2]string) {
 // they are still there, written over since, and where they are not, as on another node or after a reboot.
 func TestSharedFilesInMemory(t *testing.T) {
 	needCommands(t)
-	for _, mpi := range []string{"mpich", "openmpi"} {
-		t.Run(mpi, func(t *testing.T) {
+	for _, one := range [][2]string{{"mpich", "cow"}, {"openmpi", "cow"}, {"mpich", "stop"}} {
+		mpi, snapshot := one[0], one[1] // stop: what others write to is not copied either
+		t.Run(mpi+"/"+snapshot, func(t *testing.T) {
 			program := buildMPI(t, mpi, "boards")
 			name := fmt.Sprintf("ckpt-boards-%s-%d", mpi, os.Getpid())
 			t.Cleanup(func() {
@@ -86,7 +88,7 @@ func TestSharedFilesInMemory(t *testing.T) {
 				}
 			})
 			before := boardsOf(t, name)
-			j := savedAndKilled(t, mpi, program, name)
+			j := savedAndKilled(t, mpi, program, name, "--snapshot", snapshot)
 			if left := boardsOf(t, name); len(left) < 3 {
 				t.Errorf("of the killed job only %v is left", left)
 			}
@@ -95,6 +97,43 @@ func TestSharedFilesInMemory(t *testing.T) {
 				if left := boardsOf(t, name); !slices.Equal(left, before) {
 					t.Errorf("above %s, %s: %v is left, %v before", life[0], life[1], left, before)
 				}
+			}
+		})
+	}
+}
+
+// Where memory that ranks share is not copied, all of them stand until it is written.
+func TestSharedStands(t *testing.T) {
+	needCommands(t)
+	for _, option := range []string{"--snapshot=stop", "--snapshot-memory=1M"} {
+		t.Run(option, func(t *testing.T) {
+			program := buildMPI(t, "mpich", "pacer")
+			hold := filepath.Join(t.TempDir(), "hold")
+			writeFile(t, hold, nil)
+			j := startMPI(t, "mpich", 2, func(run *Run) []string {
+				return []string{built.CkptRun(), option, "--same-pages", "each", "--dir", run.Checkpoints(), "--", program, fmt.Sprintf("/ckpt-pacer-%d", os.Getpid()), hold}
+			})
+			if !Poll(mpiLimit, j.Done(), func() bool { return len(mustRead(t, j.run.Stdout)) > 0 }) {
+				t.Fatalf("it does not begin\n%s", mustRead(t, j.run.Stderr))
+			}
+			asked, err := NewRun(t.TempDir())
+			must(t, err)
+			must(t, asked.Once(checkpointLimit, built.CkptCtl(), "checkpoint", j.run.Checkpoints()))
+			if asked.Exit != (Exit{}) {
+				t.Fatalf("%v: %s", asked.Exit, mustRead(t, asked.Stderr))
+			}
+			for _, pid := range j.mark.Ranks() {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+			if _, err := j.Wait(mpiLimit); err != nil {
+				t.Fatal(err)
+			}
+			again := startMPI(t, "mpich", 2, func(*Run) []string { return []string{built.CkptRun(), "--restart", j.run.Checkpoints()} })
+			time.Sleep(time.Second) // it counts
+			must(t, os.Remove(hold))
+			again.mustEnd(t)
+			if got := string(mustRead(t, again.run.Stdout)); got != "good\n" {
+				t.Errorf("it says %q\n%s", got, mustRead(t, again.run.Stderr))
 			}
 		})
 	}
