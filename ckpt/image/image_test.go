@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sys/unix"
 
 	"github.com/libckpt/libckpt/internal/pagemap"
 )
@@ -246,5 +247,35 @@ func TestCancel(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
 		t.Errorf("left %v", left)
+	}
+}
+
+// The zeros of a large section are a hole of the file, and are read as zeros.
+func TestEmptySection(t *testing.T) {
+	for _, size := range []int{0, 1, sectionBlock - 1, sectionBlock, 100*sectionBlock + 5} {
+		for _, used := range [][]int{nil, {0}, {size / 2}, {size - 1}, {0, size / 2, size - 1}} {
+			data := make([]byte, size)
+			for _, at := range used {
+				if at >= 0 && at < size {
+					data[at] = byte(at) | 1
+				}
+			}
+			in := Input{Meta: []byte("{}"), Sections: []Section{{"before", []byte("x")}, {"large", data}, {"behind", []byte("y")}}}
+			path, _ := mustWrite(t, in, Options{})
+			f, err := Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range in.Sections {
+				if got, err := f.Section(want.Name); err != nil || !bytes.Equal(got, want.Data) {
+					t.Errorf("%d bytes, %v: section %s has %d: %v", size, used, want.Name, len(got), err)
+				}
+			}
+			var st unix.Stat_t
+			if err := unix.Stat(path, &st); err != nil || st.Blocks*512 > int64(len(used)+2)*2*sectionBlock {
+				t.Errorf("%d bytes, %v: the file takes %d: %v", size, used, st.Blocks*512, err)
+			}
+			_ = f.Close()
+		}
 	}
 }

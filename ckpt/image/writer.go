@@ -183,11 +183,35 @@ func (w *writer) writeHead() ([]sectionEntry, error) {
 	entries := make([]sectionEntry, len(all))
 	for i, s := range all {
 		entries[i] = sectionEntry{name: s.Name, offset: w.end, bytes: int64(len(s.Data)), sum: sum(s.Data)}
-		if err := w.append(s.Data); err != nil {
+		if err := w.appendSection(s.Data); err != nil {
 			return nil, fmt.Errorf("section %s: %w", s.Name, err)
 		}
 	}
 	return entries, nil
+}
+
+// sectionBlock is the unit in which the zeros of a section become a hole of the file.
+const sectionBlock = 64 << 10
+
+// appendSection is append, without writing zeros. More of the file comes behind it.
+func (w *writer) appendSection(p []byte) error {
+	at := w.end
+	w.end += int64(len(p))
+	w.seal.Write(p) // never fails
+	for len(p) > 0 {
+		n := 0 // what is written at once
+		for n < len(p) && (len(p)-n < sectionBlock || !isZeroAny(p[n:n+sectionBlock])) {
+			n = min(n+sectionBlock, len(p))
+		}
+		if err := w.writeAt(p[:n], at); err != nil {
+			return err
+		}
+		for n+sectionBlock <= len(p) && isZeroAny(p[n:n+sectionBlock]) {
+			n += sectionBlock
+		}
+		p, at = p[n:], at+int64(n)
+	}
+	return nil
 }
 
 // writeTail writes index and footer.

@@ -190,7 +190,9 @@ func (r *Restored) makeOne(s *Saved, left []Made) (int, error) {
 			return 0, err
 		}
 	}
-	copy(memory, data)
+	if err := fill(memory, data); err != nil {
+		return 0, err
+	}
 	if s.Mode&modeLocked != 0 {
 		if _, err := unix.SysvShmCtl(real, shmLock, nil); err != nil {
 			return 0, fmt.Errorf("locking it in memory (ulimit -l): %w", err)

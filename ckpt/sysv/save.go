@@ -3,6 +3,7 @@
 package sysv
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/libckpt/libckpt/ckpt/image"
+	"github.com/libckpt/libckpt/internal/sparse"
 )
 
 // SectionName is that of the section of an image. The content of segments is in sections of names that begin with it.
@@ -188,7 +190,7 @@ func (h *Here) Sections(room func(int) ([]byte, error)) ([]image.Section, error)
 		}
 		data, err := room(len(memory))
 		if err == nil {
-			copy(data, memory)
+			err = copyHeld(data, memory)
 			list = append(list, image.Section{Name: s.content(), Data: data})
 		}
 		if derr := unix.SysvShmDetach(memory); err == nil {
@@ -200,6 +202,46 @@ func (h *Here) Sections(room func(int) ([]byte, error)) ([]image.Section, error)
 	}
 	return list, nil
 }
+
+// heldOf lists what of attached memory may hold data, as places in it. A segment may be large and nearly empty.
+func heldOf(memory []byte) (list [][2]uint64, err error) {
+	finder, err := sparse.New()
+	if err != nil {
+		return nil, err
+	}
+	start := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(memory))))
+	for _, e := range finder.Held(start, start+uint64(len(memory))) {
+		list = append(list, [2]uint64{e.Start - start, e.End - start})
+	}
+	return list, nil
+}
+
+// copyHeld copies attached memory to new memory.
+func copyHeld(to, memory []byte) error {
+	held, err := heldOf(memory)
+	for _, e := range held {
+		copy(to[e[0]:e[1]], memory[e[0]:e[1]])
+	}
+	return err
+}
+
+// fill gives attached memory its content, and pages to what is not zeros alone.
+func fill(memory, content []byte) error {
+	held, err := heldOf(memory) // of an earlier restart
+	for _, e := range held {
+		clear(memory[e[0]:e[1]])
+	}
+	for at := 0; at < len(content); at += page {
+		if p := content[at:min(at+page, len(content))]; !bytes.Equal(p, zeros[:len(p)]) {
+			copy(memory[at:], p)
+		}
+	}
+	return err
+}
+
+const page = 4096
+
+var zeros [page]byte
 
 // wholly attaches a segment in whole pages: what lies behind its end is memory, too.
 func wholly(real int, s *Saved, flags int) ([]byte, error) {

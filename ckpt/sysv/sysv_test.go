@@ -3,11 +3,13 @@
 package sysv
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -277,4 +279,75 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 	})
+}
+
+// residentOf counts the pages of a segment that are real.
+func residentOf(t *testing.T, id int) int {
+	t.Helper()
+	b, err := unix.SysvShmAttach(id, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.SysvShmDetach(b) }()
+	in := make([]byte, (len(b)+page-1)/page)
+	if _, _, e := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), uintptr(unsafe.Pointer(&in[0]))); e != 0 {
+		t.Fatal(e)
+	}
+	return bytes.Count(in, []byte{1})
+}
+
+// A large segment of which little is used stays so: what is saved, what is left by a restart, and what is made again.
+func TestNearlyEmpty(t *testing.T) {
+	const size, at = 64<<20 + 100, 40<<20 + 5
+	id := segment(t, unix.IPC_PRIVATE, size, "begin")
+	b, err := unix.SysvShmAttach(id, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(b[at:], "middle")
+	copy(b[size-3:], "end")
+	if err := unix.SysvShmDetach(b); err != nil {
+		t.Fatal(err)
+	}
+	if n := residentOf(t, id); n != 3 {
+		t.Fatalf("%d pages are real", n)
+	}
+	_, sections, obstacles := save(t, []ID{{id, id, true}})
+	if len(obstacles) > 0 {
+		t.Fatal(obstacles)
+	}
+	if n := residentOf(t, id); n != 3 {
+		t.Errorf("%d pages are real after it is saved", n)
+	}
+	note := filepath.Join(t.TempDir(), "note")
+	for range 2 { // the second finds what the first has left
+		r := restore(t, sections, note)
+		if err := r.Compare([]Word{r.Word()}); err != nil {
+			t.Fatal(err)
+		}
+		made, err := r.Make()
+		if err != nil || len(made) != 1 {
+			t.Fatalf("%v %v", made, err)
+		}
+		r.Take([][]Made{made})
+		if err := r.Done(true); err != nil {
+			t.Fatal(err)
+		}
+		real := made[0].Real
+		t.Cleanup(func() { _, _ = unix.SysvShmCtl(real, unix.IPC_RMID, nil) })
+		if n := residentOf(t, real); n > 4 { // with one that was written meanwhile
+			t.Errorf("%d pages are real after it is made again", n)
+		}
+		b, err := unix.SysvShmAttach(real, 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(b[:6]) != "begin\x00" || string(b[at:at+7]) != "middle\x00" || string(b[size-3:size]) != "end" || b[20<<20] != 0 {
+			t.Errorf("it holds %q, %q, %q, %d", b[:6], b[at:at+7], b[size-3:size], b[20<<20])
+		}
+		b[20<<20] = 1 // gone in the next life
+		if err := unix.SysvShmDetach(b); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
