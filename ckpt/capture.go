@@ -309,7 +309,11 @@ func (c *capture) describe(j *Job, s shares, p *plugs) (obstacles []string, err 
 	if obstacles, err := c.markPosix(&table, j.group.rank(), s.posix); err != nil || len(obstacles) > 0 {
 		return obstacles, err
 	}
-	if obstacles, err = table.AddNamed(mappedFiles(c.regions)); err != nil || len(obstacles) > 0 {
+	large, err := c.refer(&table)
+	if err != nil {
+		return nil, err
+	}
+	if obstacles, err = table.AddNamed(append(mappedFiles(c.regions), large...)); err != nil || len(obstacles) > 0 {
 		return obstacles, err
 	}
 	if err := c.shared(j, s.stands, fds); err != nil {
@@ -398,6 +402,27 @@ func kernel() string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
+// refer leaves out what is mapped to be read of files that this process writes to in another way, and of large files. That the latter
+// are what they were is for a restart to see.
+func (c *capture) refer(table *files.Table) (large []files.Named, err error) {
+	writes := func(r *image.Region) bool { return table.Writes(r.Path) }
+	list := slices.DeleteFunc(snapshot.Readers(c.regions), func(r *image.Region) bool { return r.Bytes() < snapshot.LargeFile && !writes(r) })
+	list, err = snapshot.Refer(list)
+	for _, r := range list {
+		if !writes(r) {
+			large = append(large, files.Named{Path: r.Path})
+		}
+	}
+	return large, err
+}
+
+// referToWritten leaves out what is mapped to be read of files that other processes write to.
+func (c *capture) referToWritten(written func(path string) bool) error {
+	list := snapshot.Readers(c.regions)
+	_, err := snapshot.Refer(slices.DeleteFunc(list, func(r *image.Region) bool { return !written(r.Path) }))
+	return err
+}
+
 // keepFiles keeps with the epoch those files being written that this rank has to keep. All ranks that write to a
 // file are stopped until the file is kept. An error is reported with the image.
 func (a *attempt) keepFiles(all []captureReport) {
@@ -409,16 +434,18 @@ func (a *attempt) keepFiles(all []captureReport) {
 	for r, one := range all {
 		lists[r] = one.Files
 	}
-	shared := c.table.Elect(j.group.rank(), lists)
+	shared, written := c.table.Elect(j.group.rank(), lists)
+	c.failed = c.referToWritten(written)
 	if !j.options.KeepsFiles() {
 		return
 	}
 	kept := make(chan struct{})
-	_, c.failed = patiently(a.ctx, &j.slow, "keeping files that are being written", func() (struct{}, error) {
+	_, err := patiently(a.ctx, &j.slow, "keeping files that are being written", func() (struct{}, error) {
 		defer close(kept)
 		return struct{}{}, c.held.Keep(&c.table, files.KeepOptions{Dir: j.store.EpochDir(a.epoch),
 			Prefix: store.ImagePrefix(j.group.rank()), Copy: j.options.FilesCopy})
 	}, func(struct{}, error) { c.done() })
+	c.failed = errors.Join(c.failed, err)
 	select {
 	case <-kept:
 	default: // they are in use until the disk answers

@@ -463,9 +463,7 @@ func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather
 		memory.Made = snapshot.Private
 	}
 	err = snapshot.Map(context.Background(), f, memory)
-	if r.Whole() || segments != nil || mapped.Any() { // others may map what this rank has filled
-		err = agree(err)
-	}
+	err = agree(err) // others may map what this rank has filled
 	if err == nil {
 		err = j.endSysV(segments)
 	}

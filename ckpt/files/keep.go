@@ -96,8 +96,8 @@ func (f *File) key() string {
 
 // Elect notes, from the result of Shared in every process, which files somebody writes to or has mapped, and which
 // process keeps each: the first one that writes. several is equal in all processes: whether there is a file that
-// several may write to.
-func (t *Table) Elect(own int, all [][]string) (several bool) {
+// several may write to. written tells of a path whether the file that has it is one to which somebody writes.
+func (t *Table) Elect(own int, all [][]string) (several bool, written func(path string) bool) {
 	type file struct {
 		keeper int
 		mapped bool
@@ -132,7 +132,15 @@ func (t *Table) Elect(own int, all [][]string) (several bool) {
 			f.KeptBy = &known.keeper
 		}
 	}
-	return several
+	return several, func(path string) bool {
+		var st unix.Stat_t
+		if len(files) == 0 || unix.Stat(path, &st) != nil {
+			return false
+		}
+		f := File{Path: Path(path), Inode: inodeOf(&st)}
+		known, is := files[f.key()]
+		return is && (known.mapped || known.keeper >= 0)
+	}
 }
 
 // KeepOptions say how files are kept.

@@ -318,7 +318,7 @@ func TestElect(t *testing.T) {
 	}
 	one := 1
 	for i := range tables {
-		if !tables[i].Elect(i, lists) {
+		if several, written := tables[i].Elect(i, lists); !several || !written(shared) || written(dir) {
 			t.Error("several write to a file, and nobody noticed")
 		}
 		f := tables[i].Files[0]
@@ -332,7 +332,7 @@ func TestElect(t *testing.T) {
 			t.Errorf("process %d: %+v", i, f)
 		}
 	}
-	if tables[0].Elect(0, [][]string{lists[0], lists[0][:1]}) {
+	if several, _ := tables[0].Elect(0, [][]string{lists[0], lists[0][:1]}); several {
 		t.Error("one process writes, and is taken for several")
 	}
 }

@@ -98,6 +98,13 @@ func (t *Table) NoteMapped(path string, whole bool) bool {
 	return found
 }
 
+// Writes tells whether this process writes to a file of the table.
+func (t *Table) Writes(path string) bool {
+	return slices.ContainsFunc(t.Files, func(f File) bool {
+		return f.Kind == KindRegular && string(f.Path) == path && f.Inode != nil && (f.writable() || f.Inode.Mapped)
+	})
+}
+
 // Sealed tells whether a memory file of the table may not be written to any more.
 func (t *Table) Sealed(dev, ino uint64) bool {
 	return slices.ContainsFunc(t.Contents, func(c Content) bool {

@@ -15,7 +15,8 @@ const (
 	FlagFile      uint32 = 1 << 2 // a file behind it; pages that are not present are those of the file
 	FlagStack     uint32 = 1 << 3 // grows down
 	FlagNoData    uint32 = 1 << 4 // recorded without content (rebuilt by others)
-	flagsKnown           = 1<<5 - 1
+	FlagMayWrite  uint32 = 1 << 5 // a file that was opened to write, too: mprotect may allow that
+	flagsKnown           = 1<<6 - 1
 )
 
 // Region is a mapping: the addresses from Start up to End, both multiples of PageSize.

@@ -240,15 +240,18 @@ func mapRegion(f *image.File, i int, shared func(*image.Region) (*os.File, error
 		}
 		return nil
 	}
+	if refers(r) {
+		return mapReferred(r)
+	}
 	// A shared file: mapped again; its content goes back to what it was, like that of a file which
 	// was being written.
 	mode := os.O_RDONLY
 	if r.Prot&unix.PROT_WRITE != 0 {
 		mode = os.O_RDWR
 	}
-	file, err := regular.Open(r.Path, mode)
+	file, err := openMapped(r, mode)
 	if err != nil {
-		return fmt.Errorf("shared file: %w; put it back where it was", err)
+		return err
 	}
 	defer file.Close()
 	if mode == os.O_RDONLY {
@@ -265,6 +268,14 @@ func mapRegion(f *image.File, i int, shared func(*image.Region) (*os.File, error
 		return fmt.Errorf("shared file %s has %d bytes, %d are needed; put it back as it was", r.Path, st.Size(), need)
 	}
 	return mapAt(r.Start, r.Bytes(), prot, unix.MAP_SHARED, int(file.Fd()), int64(r.Offset))
+}
+
+func openMapped(r *image.Region, mode int) (*os.File, error) {
+	file, err := regular.Open(r.Path, mode)
+	if err != nil {
+		return nil, fmt.Errorf("shared file: %w; put it back where it was", err)
+	}
+	return file, nil
 }
 
 func mapAt(addr, n uint64, prot, flags, fd int, offset int64) error {

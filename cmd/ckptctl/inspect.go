@@ -228,7 +228,7 @@ func flagsText(flags uint32) string {
 		name string
 	}{
 		{image.FlagShared, "shared"}, {image.FlagAnonymous, "anonymous"}, {image.FlagFile, "file"},
-		{image.FlagStack, "stack"}, {image.FlagNoData, "no-data"},
+		{image.FlagStack, "stack"}, {image.FlagNoData, "no-data"}, {image.FlagMayWrite, "may-write"},
 	} {
 		if flags&f.bit != 0 {
 			list = append(list, f.name)

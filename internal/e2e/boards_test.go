@@ -102,6 +102,43 @@ func TestSharedFilesInMemory(t *testing.T) {
 	}
 }
 
+// heldAndKilled starts a job of a program that says something when it is under way, saves it then, and kills its ranks.
+func heldAndKilled(t *testing.T, mpi string, n int, argv func(run *Run) []string) *mpiJob {
+	t.Helper()
+	j := startMPI(t, mpi, n, argv)
+	if !Poll(mpiLimit, j.Done(), func() bool { return len(mustRead(t, j.run.Stdout)) > 0 }) {
+		t.Fatalf("it does not begin\n%s", mustRead(t, j.run.Stderr))
+	}
+	asked, err := NewRun(t.TempDir())
+	must(t, err)
+	must(t, asked.Once(checkpointLimit, built.CkptCtl(), "checkpoint", j.run.Checkpoints()))
+	if asked.Exit != (Exit{}) {
+		t.Fatalf("%v: %s", asked.Exit, mustRead(t, asked.Stderr))
+	}
+	for _, pid := range j.mark.Ranks() {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	if _, err := j.Wait(mpiLimit); err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// untilLetGo continues it for a second, and then to an end that it says is good.
+func untilLetGo(t *testing.T, j *mpiJob, mpi string, n int, hold, mode string) {
+	t.Helper()
+	writeFile(t, hold, nil)
+	again := startMPI(t, mpi, n, func(*Run) []string {
+		return []string{built.CkptRun(), "--restart-mode", mode, "--restart", j.run.Checkpoints()}
+	})
+	time.Sleep(time.Second)
+	must(t, os.Remove(hold))
+	again.mustEnd(t)
+	if got := string(mustRead(t, again.run.Stdout)); got != "good\n" {
+		t.Errorf("above %s, %s: it says %q\n%s", mpi, mode, got, mustRead(t, again.run.Stderr))
+	}
+}
+
 // Where memory that ranks share is not copied, all of them stand until it is written.
 func TestSharedStands(t *testing.T) {
 	needCommands(t)
@@ -110,30 +147,27 @@ func TestSharedStands(t *testing.T) {
 			program := buildMPI(t, "mpich", "pacer")
 			hold := filepath.Join(t.TempDir(), "hold")
 			writeFile(t, hold, nil)
-			j := startMPI(t, "mpich", 2, func(run *Run) []string {
+			j := heldAndKilled(t, "mpich", 2, func(run *Run) []string {
 				return []string{built.CkptRun(), option, "--same-pages", "each", "--dir", run.Checkpoints(), "--", program, fmt.Sprintf("/ckpt-pacer-%d", os.Getpid()), hold}
 			})
-			if !Poll(mpiLimit, j.Done(), func() bool { return len(mustRead(t, j.run.Stdout)) > 0 }) {
-				t.Fatalf("it does not begin\n%s", mustRead(t, j.run.Stderr))
-			}
-			asked, err := NewRun(t.TempDir())
-			must(t, err)
-			must(t, asked.Once(checkpointLimit, built.CkptCtl(), "checkpoint", j.run.Checkpoints()))
-			if asked.Exit != (Exit{}) {
-				t.Fatalf("%v: %s", asked.Exit, mustRead(t, asked.Stderr))
-			}
-			for _, pid := range j.mark.Ranks() {
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-			}
-			if _, err := j.Wait(mpiLimit); err != nil {
-				t.Fatal(err)
-			}
-			again := startMPI(t, "mpich", 2, func(*Run) []string { return []string{built.CkptRun(), "--restart", j.run.Checkpoints()} })
-			time.Sleep(time.Second) // it counts
-			must(t, os.Remove(hold))
-			again.mustEnd(t)
-			if got := string(mustRead(t, again.run.Stdout)); got != "good\n" {
-				t.Errorf("it says %q\n%s", got, mustRead(t, again.run.Stderr))
+			untilLetGo(t, j, "mpich", 2, hold, "auto")
+		})
+	}
+}
+
+// What is mapped to be read of a file that the job writes to is that file after a restart, too.
+func TestMirrors(t *testing.T) {
+	needCommands(t)
+	for _, mpi := range []string{"mpich", "openmpi"} {
+		t.Run(mpi, func(t *testing.T) {
+			program := buildMPI(t, mpi, "mirror")
+			hold := filepath.Join(t.TempDir(), "hold")
+			writeFile(t, hold, nil)
+			j := heldAndKilled(t, mpi, 3, func(run *Run) []string {
+				return []string{built.CkptRun(), "--dir", run.Checkpoints(), "--", program, hold}
+			})
+			for _, life := range lives(mpi) {
+				untilLetGo(t, j, life[0], 3, hold, life[1])
 			}
 		})
 	}

@@ -50,6 +50,7 @@ var Programs = []Program{
 	{Name: "settings", Argv: []string{"$BIN/settings", "$N"}, Long: 300, Short: 20},
 	{Name: "limited", Argv: []string{"$BIN/limited", "$N"}, Long: 800, Short: 80},
 	{Name: "sparse", Argv: []string{"$BIN/sparse", "$N", "$DIR"}, Long: 2500, Short: 200},
+	{Name: "table", Argv: []string{"$BIN/table", "$N", "$DIR"}, Long: 1500, Short: 150},
 	{Name: "broken", Argv: []string{"$BIN/broken", "$N"}, Long: 250, Short: 20},
 	{Name: "realtime", Argv: []string{"$BIN/realtime", "$N"}, Long: 6000, Short: 500, Cycles: 2},
 	{Name: "threadlocal", Argv: []string{"$BIN/threadlocal", "$N"}, Long: 50, Short: 5},
@@ -164,7 +165,7 @@ func Build(ctx context.Context, dir string) (*Built, error) {
 		return all
 	}
 	var commands [][]string
-	for _, name := range strings.Fields("sync signals memory recursion jump cancel spawn openfiles threadlocal ending clocks spent timers interrupted timeouts flood ledger nowait robust inherit settings badaddress realtime streams visitors hidden segments mailboxes calendar naps limited broken sparse") {
+	for _, name := range strings.Fields("sync signals memory recursion jump cancel spawn openfiles threadlocal ending clocks spent timers interrupted timeouts flood ledger nowait robust inherit settings badaddress realtime streams visitors hidden segments mailboxes calendar naps limited broken sparse table") {
 		commands = append(commands, join(c, []string{"-o", name, b.Src + "/" + name + ".c", "-lm"}))
 	}
 	commands = append(commands,

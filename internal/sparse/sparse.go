@@ -25,17 +25,16 @@ const (
 	most = 1 << 30
 )
 
-// mapping is a line of /proc/self/maps.
-type mapping struct {
-	start, end, offset uint64
-	device             uint64
-	inode              uint64
-	path               string
+// Mapping is a line of /proc/self/maps.
+type Mapping struct {
+	Start, End, Offset uint64
+	Device, Inode      uint64 // of the file; as stat has them, but for file systems that have several devices (btrfs, overlayfs)
+	Path               string
 }
 
 // Finder answers for the mappings of this process as they were when it was made.
 type Finder struct {
-	mappings map[uint64]mapping // by start
+	mappings map[uint64]Mapping // by start
 	memory   uint64             // the device of files that are memory; 0: not known
 	links    bool               // /proc/self/map_files may be opened, which needs a privilege
 }
@@ -46,13 +45,13 @@ func New() (*Finder, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Finder{mappings: map[uint64]mapping{}, links: true}
+	f := &Finder{mappings: map[uint64]Mapping{}, links: true}
 	for line := range strings.Lines(string(b)) {
-		m, ok := parse(line)
+		m, ok := Parse(line)
 		if !ok {
 			return nil, fmt.Errorf("/proc/self/maps: cannot read the line %q", line)
 		}
-		f.mappings[m.start] = m
+		f.mappings[m.Start] = m
 	}
 	if fd, err := unix.MemfdCreate("libckpt-sparse", unix.MFD_CLOEXEC); err == nil {
 		var st unix.Stat_t
@@ -64,8 +63,8 @@ func New() (*Finder, error) {
 	return f, nil
 }
 
-// parse reads "start-end rwxp offset major:minor inode path".
-func parse(line string) (m mapping, ok bool) {
+// Parse reads "start-end rwxp offset major:minor inode path".
+func Parse(line string) (m Mapping, ok bool) {
 	f := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 6)
 	if len(f) < 5 {
 		return m, false
@@ -74,17 +73,17 @@ func parse(line string) (m mapping, ok bool) {
 	major, minor, are := strings.Cut(f[3], ":")
 	var errs [6]error
 	var big, small uint64
-	m.start, errs[0] = strconv.ParseUint(from, 16, 64)
-	m.end, errs[1] = strconv.ParseUint(to, 16, 64)
-	m.offset, errs[2] = strconv.ParseUint(f[2], 16, 64)
+	m.Start, errs[0] = strconv.ParseUint(from, 16, 64)
+	m.End, errs[1] = strconv.ParseUint(to, 16, 64)
+	m.Offset, errs[2] = strconv.ParseUint(f[2], 16, 64)
 	big, errs[3] = strconv.ParseUint(major, 16, 32)
 	small, errs[4] = strconv.ParseUint(minor, 16, 32)
-	m.inode, errs[5] = strconv.ParseUint(f[4], 10, 64)
-	m.device = unix.Mkdev(uint32(big), uint32(small))
+	m.Inode, errs[5] = strconv.ParseUint(f[4], 10, 64)
+	m.Device = unix.Mkdev(uint32(big), uint32(small))
 	if len(f) == 6 {
-		m.path = strings.TrimLeft(f[5], " ")
+		m.Path = strings.TrimLeft(f[5], " ")
 	}
-	return m, is && are && errors.Join(errs[:]...) == nil && m.start < m.end
+	return m, is && are && errors.Join(errs[:]...) == nil && m.Start < m.End
 }
 
 // Held lists, in ascending order, the pages of a shared mapping that may hold data. The others are zeros, or lie behind the end of
@@ -94,7 +93,7 @@ func parse(line string) (m mapping, ok bool) {
 func (f *Finder) Held(start, end uint64) []pagemap.Extent {
 	whole := []pagemap.Extent{{Start: start, End: end}}
 	m, is := f.mappings[start]
-	if !is || m.end != end || end-start < least {
+	if !is || m.End != end || end-start < least {
 		return whole
 	}
 	if file := f.open(m); file != nil {
@@ -104,7 +103,7 @@ func (f *Finder) Held(start, end uint64) []pagemap.Extent {
 		}
 	}
 	// mincore knows of memory what is there, and of other files what is in the cache.
-	if f.memory == 0 || m.device != f.memory {
+	if f.memory == 0 || m.Device != f.memory {
 		return whole
 	}
 	list, err := resident(start, end)
@@ -116,24 +115,24 @@ func (f *Finder) Held(start, end uint64) []pagemap.Extent {
 
 // open opens the file that is mapped, if it can be told to be that one and is of a file system that says where data are, those
 // written to a mapping and not yet to the disk among them; nil: it is not. Those of FUSE do not know the latter.
-func (f *Finder) open(m mapping) *os.File {
+func (f *Finder) open(m Mapping) *os.File {
 	var file *os.File
 	if f.links {
 		var err error
-		if file, err = regular.Open(fmt.Sprintf("/proc/self/map_files/%x-%x", m.start, m.end), os.O_RDONLY); err != nil {
+		if file, err = regular.Open(fmt.Sprintf("/proc/self/map_files/%x-%x", m.Start, m.End), os.O_RDONLY); err != nil {
 			f.links = !errors.Is(err, unix.EPERM)
 		}
 	}
 	if file == nil {
 		var err error
-		if !strings.HasPrefix(m.path, "/") {
+		if !strings.HasPrefix(m.Path, "/") {
 			return nil
 		}
-		if file, err = regular.Open(m.path, os.O_RDONLY); err != nil {
+		if file, err = regular.Open(m.Path, os.O_RDONLY); err != nil {
 			return nil
 		}
 		var st unix.Stat_t
-		if unix.Fstat(int(file.Fd()), &st) != nil || st.Dev != m.device || st.Ino != m.inode {
+		if unix.Fstat(int(file.Fd()), &st) != nil || st.Dev != m.Device || st.Ino != m.Inode {
 			_ = file.Close()
 			return nil
 		}
@@ -150,12 +149,12 @@ func (f *Finder) open(m mapping) *os.File {
 }
 
 // inFile lists the pages of a mapping where its file has data.
-func inFile(file *os.File, m mapping) (list []pagemap.Extent, err error) {
-	fd, bytes := int(file.Fd()), m.end-m.start
-	if m.offset > math.MaxInt64-bytes {
+func inFile(file *os.File, m Mapping) (list []pagemap.Extent, err error) {
+	fd, bytes := int(file.Fd()), m.End-m.Start
+	if m.Offset > math.MaxInt64-bytes {
 		return nil, unix.EOVERFLOW
 	}
-	for at := int64(m.offset); at < int64(m.offset+bytes); {
+	for at := int64(m.Offset); at < int64(m.Offset+bytes); {
 		data, err := unix.Seek(fd, at, unix.SEEK_DATA)
 		if errors.Is(err, unix.ENXIO) { // no more
 			break
@@ -170,10 +169,10 @@ func inFile(file *os.File, m mapping) (list []pagemap.Extent, err error) {
 		if data < at || hole <= data {
 			return nil, fmt.Errorf("%s: data from %d to %d, looked for from %d on", file.Name(), data, hole, at)
 		}
-		from := max(uint64(data)&^(page-1), m.offset)
-		to := min((uint64(hole)+page-1)&^(page-1), m.offset+bytes)
+		from := max(uint64(data)&^(page-1), m.Offset)
+		to := min((uint64(hole)+page-1)&^(page-1), m.Offset+bytes)
 		if from < to {
-			list = add(list, pagemap.Extent{Start: m.start + from - m.offset, End: m.start + to - m.offset})
+			list = add(list, pagemap.Extent{Start: m.Start + from - m.Offset, End: m.Start + to - m.Offset})
 		}
 		at = hole
 	}
@@ -223,8 +222,8 @@ func swapped(start, end uint64) bool {
 func swapOf(smaps string, start, end uint64) string {
 	here := false
 	for line := range strings.Lines(smaps) {
-		if m, ok := parse(line); ok {
-			here = m.start == start && m.end == end
+		if m, ok := Parse(line); ok {
+			here = m.Start == start && m.End == end
 		} else if rest, is := strings.CutPrefix(line, "Swap:"); is && here {
 			return strings.TrimSpace(rest)
 		}

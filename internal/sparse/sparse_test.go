@@ -148,13 +148,13 @@ func TestOtherFile(t *testing.T) {
 	one := f.mappings[at(m)]
 	if got := f.open(one); got != nil {
 		_ = got.Close()
-	} else if one.path != path+"-" {
-		t.Errorf("the kernel calls it %s", one.path)
+	} else if one.Path != path+"-" {
+		t.Errorf("the kernel calls it %s", one.Path)
 	}
-	if err := os.Remove(one.path); err != nil {
+	if err := os.Remove(one.Path); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(one.path, make([]byte, 1024*page), 0o600); err != nil {
+	if err := os.WriteFile(one.Path, make([]byte, 1024*page), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got := f.open(one); got != nil {
@@ -183,7 +183,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("7f0000000000-7f0000001000 rw-s 00000000 00:01 1024  /dev/zero (deleted)\n")
 	f.Add("55-56 r--p 0000 fe:01 7")
 	f.Fuzz(func(t *testing.T, line string) {
-		if m, ok := parse(line); ok && m.start >= m.end {
+		if m, ok := Parse(line); ok && m.Start >= m.End {
 			t.Errorf("%q: %+v", line, m)
 		}
 	})
