@@ -327,6 +327,7 @@ func (c *capture) describe(j *Job, s shares, p *plugs) (obstacles []string, err 
 	if err := c.held.Sample(&c.table); err != nil {
 		return nil, fmt.Errorf("open files: %w", err)
 	}
+	c.meta.Made = j.noteMade(j.store)
 	return nil, nil
 }
 

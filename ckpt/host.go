@@ -39,6 +39,8 @@ type Host interface {
 	// Closed are files that the program could write to and has closed, until ClosedSafe is told of them.
 	Closed() []files.Closed
 	ClosedSafe(number uint64)
+	// Made has the names that the program gives to files from now on written to the end of fd, as files.MoveAside reads them.
+	Made(fd int)
 	// Say writes a line to the launcher's standard error, and returns when the launcher has taken it; false
 	// when there is none to write to.
 	Say(line string) bool

@@ -215,6 +215,8 @@ func (h *testHost) Asked(attributes.Asked) attributes.Asked      { return 0 }
 func (h *testHost) Threads() []attributes.ThreadID               { return nil }
 func (h *testHost) Outside() (start, end uint64, is bool)        { return 0, 0, false }
 
+func (h *testHost) Made(int) {}
+
 func (h *testHost) Foreign(start, end uint64) bool { return false }
 
 func (h *testHost) Stands([]byte) []uint64 { return nil }

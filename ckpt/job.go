@@ -80,6 +80,7 @@ type Job struct {
 	slow    slow // steps on the disk that do not come back
 	lineage lineage
 	notes   notes
+	made    madeLog
 	written image.Model  // what writing costs here
 	missing map[int]bool // ranks that cannot be reached; of reach alone
 	last    *attempt     // whose image is being written, or was last; under mu

@@ -47,4 +47,5 @@ type Meta struct {
 	CPU     []string  `json:"cpu"` // features the program may have chosen code by
 	Trap    string    `json:"trap"`
 	Chain   int       `json:"chain,omitempty"` // epochs from the last full one on, with this one
+	Made    int64     `json:"made,omitempty"`  // where the log of names ended that the process gave to files; 0: there is none
 }

@@ -434,6 +434,10 @@ func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather
 		}
 		defer j.remade.Close()
 	}
+	j.moveAside(r.store)
+	if err := agree(nil); err != nil { // on all ranks, before anything is put back
+		return err
+	}
 	if err := agree(files.PutBack(table, options)); err != nil {
 		return err
 	}
@@ -477,6 +481,9 @@ func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather
 	err = files.Restore(table, options)
 	if err != nil {
 		return err
+	}
+	if j.noteMade(r.store) != 0 {
+		j.madeAt(j.meta.Epoch, j.meta.Made)
 	}
 	// The launcher gave 0, 1 and 2; the program may have closed some.
 	for n := range 3 {

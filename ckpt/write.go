@@ -214,6 +214,7 @@ func (a *attempt) writeImage(ctx context.Context, c *capture, upon ancestor) (im
 	if f := a.same.feed; f != nil {
 		how.Tell = f.tell
 	}
+	j.madeAt(a.epoch, c.meta.Made)
 	synced := syncing(c.held)
 	sum, err := image.Write(ctx, path,
 		image.Input{Meta: meta, Sections: sections, Regions: c.regions, Memory: memory, Parent: upon.parent, Elder: a.same.elder,

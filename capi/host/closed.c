@@ -53,6 +53,14 @@ static struct entry *place_for(const struct stat *st) {
     return of_fs ? NULL : room;
 }
 
+long fd_path(int fd, char *path, size_t bytes) {
+    char link[32] = "/proc/self/fd/", digits[8];
+    int digit = 0, at = (int)strlen(link);
+    for (int v = fd; digit == 0 || v; v /= 10) digits[digit++] = (char)('0' + v % 10);
+    while (digit) link[at++] = digits[--digit];
+    return RAW3(SYS_readlink, link, path, bytes);
+}
+
 void closed_note(int fd) {
     struct stat st;
     if (host.child) return; // another process: nobody saves it
@@ -61,12 +69,8 @@ void closed_note(int fd) {
     if (RAW2(SYS_fstat, fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_nlink == 0) return;
     struct entry *e = place_for(&st);
     if (!e) return;
-    char link[32] = "/proc/self/fd/", digits[8];
-    int digit = 0, at = (int)strlen(link);
-    for (int v = fd; digit == 0 || v; v /= 10) digits[digit++] = (char)('0' + v % 10);
-    while (digit) link[at++] = digits[--digit];
     char *path = paths[e - entries];
-    long n = RAW3(SYS_readlink, link, path, sizeof paths[0] - 1);
+    long n = fd_path(fd, path, sizeof paths[0] - 1);
     path[n > 0 ? n : 0] = 0;
     *e = (struct entry){st.st_dev, st.st_ino, ++last, 0};
 }

@@ -185,6 +185,7 @@ EMULATION(sys_dup3);
 EMULATION(sys_fcntl);
 EMULATION(sys_socket_name);
 EMULATION(sys_listen);
+EMULATION(sys_make);
 EMULATION(sys_pipe);
 EMULATION(sys_socketpair);
 EMULATION(sys_close_range);

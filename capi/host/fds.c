@@ -351,7 +351,10 @@ static long open_at(struct call *c, long dir, long path, long flags, long mode) 
         int fd = in_path(name); // a placeholder would open as /dev/null
         if (fd >= 0 && !is_used(c, fd)) return -ENOENT;
     }
-    return settle(c, blocking(c, SYS_openat, a));
+    bool makes = (flags & O_CREAT) && !(flags & O_PATH) && made_begins(a[0], a[1], 0);
+    long high = blocking(c, SYS_openat, a);
+    if (makes && high >= 0) made_note((int)high);
+    return settle(c, high);
 }
 
 long sys_open(struct call *c) { return open_at(c, AT_FDCWD, c->a[0], c->a[1], c->a[2]); }

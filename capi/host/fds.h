@@ -38,6 +38,13 @@ void fds_abort_job(int status); // has MPICH's launcher end the other ranks
 void fds_vfork_begin(struct thread *t);
 void fds_vfork_end(struct thread *t);
 
+// made.c: names that the application gives to files, noted for a restart.
+void made_log(int fd); // host_ops.made
+bool made_begins(long dir, long path,
+                 uint64_t ino); // before what may make it; false: it is there, or nobody wants to know
+void made_note(int fd);         // afterwards
+long fd_path(int fd, char *path, size_t bytes); // closed.c: as readlink returns it
+
 // closed.c: files that the application has written to and closed, until they are known to be durable.
 void closed_note(int fd); // is about to be closed
 int closed_file(int i, struct closed_file *out);

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HOSTGO_VERSION 15
+#define HOSTGO_VERSION 16
 
 // The application's descriptors have numbers below FD_MOST, or below FD_FEW where the hard limit is below FD_PLENTY.
 #define FD_MOST 768 // files.MaxNumber and 1
@@ -127,6 +127,18 @@ _Static_assert(sizeof(struct thread_image) == 320 && sizeof(struct action_image)
                "images of THREADS_VERSION 11 have structures of these sizes");
 
 // Given by C to Go.  All functions may be called from any Go thread unless said otherwise.
+// A name that the application gives to a file, in the file of host_ops.made; the path follows.
+struct made_name {
+    uint64_t ino;
+    int64_t born_seconds; // since 1970
+    uint32_t born_nanoseconds;
+    uint32_t born_known; // whether the file system knows; or MADE_BEGINS
+    uint32_t path_bytes, thread;
+};
+// Nothing had the name at that time, and this thread is about to give it, to the file of that number if there is one already.  When it
+// has done so, the next record of the thread says so.
+#define MADE_BEGINS 2
+
 // A file that the application could write to, and has closed.
 struct closed_file {
     uint64_t dev, ino;
@@ -232,6 +244,8 @@ struct host_ops {
     // The i-th closed file: 1, or 0 when there is none.  closed_safe forgets those up to that number.
     int (*closed)(int i, struct closed_file *out);
     void (*closed_safe)(uint64_t number);
+    // From now on the names that the application gives to files are written to the end of fd, as struct made_name; -1: no more.
+    void (*made)(int fd);
     // Restart, before threads continue: sockets whose addresses the application knows otherwise.
     void (*names)(const struct socket_name *list, int n);
     // What is below the program's libibverbs (capi/verbs/back.h): its calls, NULL when the program has asked for none;

@@ -672,6 +672,7 @@ const struct host_ops host_operations = {
     .fail = op_fail,
     .closed = closed_file,
     .closed_safe = closed_safe,
+    .made = made_log,
     .names = names_set,
     .visitors = visitors_list,
     .visitors_set = visitors_set,

@@ -10,6 +10,17 @@ import (
 	"time"
 )
 
+// saveNow saves it, waiting for its beginning.
+func saveNow(t *testing.T, run *Run, arguments ...string) {
+	t.Helper()
+	asked, err := NewRun(t.TempDir())
+	must(t, err)
+	must(t, asked.Once(checkpointLimit, append([]string{built.CkptCtl(), "checkpoint", run.Checkpoints(), "--timeout", "30s"}, arguments...)...))
+	if asked.Exit != (Exit{}) {
+		t.Fatalf("%v: %s\n%s", asked.Exit, mustRead(t, asked.Stderr), mustRead(t, run.Stderr))
+	}
+}
+
 // A large file that is mapped to be read is not in the image. A restart maps it again if it is what it was, and else says so.
 func TestTable(t *testing.T) {
 	needCommands(t)
@@ -23,12 +34,7 @@ func TestTable(t *testing.T) {
 		t.Fatalf("it does not begin\n%s", mustRead(t, run.Stderr))
 	}
 	time.Sleep(200 * time.Millisecond) // it maps it
-	asked, err := NewRun(t.TempDir())
-	must(t, err)
-	must(t, asked.Once(checkpointLimit, built.CkptCtl(), "checkpoint", run.Checkpoints(), "--then", "kill"))
-	if asked.Exit != (Exit{}) {
-		t.Fatalf("%v: %s", asked.Exit, mustRead(t, asked.Stderr))
-	}
+	saveNow(t, run, "--then", "kill")
 	_, err = p.Wait(time.Minute)
 	must(t, err)
 	st, err := os.Stat(filepath.Join(run.Checkpoints(), "epoch-000001", "rank-00000.ckpt"))
@@ -70,4 +76,43 @@ func TestTable(t *testing.T) {
 	write(before)
 	must(t, os.Chtimes(path, time.Time{}, was.ModTime()))
 	again(Exit{}, "")
+}
+
+// Files that a program makes after the checkpoint are not in its way when it makes them again, however often it is killed meanwhile,
+// and whichever epoch is taken.
+func TestMadeAfter(t *testing.T) {
+	needCommands(t)
+	for _, trap := range []string{"seccomp", "sud"} {
+		t.Run(trap, func(t *testing.T) {
+			run, mark := runOf(t)
+			start := func(argv ...string) *Process {
+				p, err := run.Start(mark, append([]string{built.CkptRun(), "--trap", trap}, argv...)...)
+				must(t, err)
+				return p
+			}
+			kill := func(p *Process) {
+				time.Sleep(300 * time.Millisecond) // it makes some
+				mark.KillAll()
+				_, err := p.Wait(time.Minute)
+				must(t, err)
+			}
+			p := start("--dir", run.Checkpoints(), "--", filepath.Join(built.Bin, "maker"), "500", run.Dir)
+			saveNow(t, run)
+			time.Sleep(100 * time.Millisecond)
+			saveNow(t, run)
+			kill(p)
+			kill(start("--restart", run.Checkpoints()))
+			for _, epoch := range []string{"", "@1"} {
+				p = start("--restart", run.Checkpoints()+epoch)
+				if exit, err := p.Wait(time.Minute); err != nil || exit != (Exit{}) {
+					t.Errorf("epoch %s: %v %v: %s%s", epoch, exit, err, mustRead(t, run.Stdout), mustRead(t, run.Stderr))
+				}
+			}
+			moved, err := filepath.Glob(filepath.Join(run.Dir, "made-*.newer*"))
+			must(t, err)
+			if len(moved) == 0 {
+				t.Error("nothing was moved out of the way: the program made no file after the checkpoint")
+			}
+		})
+	}
 }
