@@ -61,6 +61,11 @@ func (j *Job) noteMade(s *store.Store) int64 {
 		return 0
 	}
 	st, err := l.file.Stat()
+	if err == nil && st.Size() < j.meta.Made { // a power cut has taken its end, of which nothing was made durable
+		if err = l.file.Truncate(j.meta.Made); err == nil {
+			return j.meta.Made
+		}
+	}
 	if err != nil {
 		return 0
 	}
