@@ -113,7 +113,7 @@ func (m *made) aside(path string) (is bool, err error) {
 	says := st.Mask&unix.STATX_BTIME != 0
 	switch {
 	case m.Known == madeBegins && m.Ino == 0:
-		if says && born.Before(at.Add(-madeTicks)) {
+		if !says || born.Before(at.Add(-madeTicks)) {
 			return false, nil
 		}
 	case st.Ino != m.Ino, says && m.Known == madeThen && !born.Equal(at):

@@ -26,13 +26,16 @@ func FindShared(regions []image.Region) (bytes uint64, err error) {
 		if !ofOthers(r) {
 			continue
 		}
-		if finder == nil {
+		r.Held = []image.Extent{{Start: r.Start, End: r.End}}
+		if finder == nil && r.Bytes() >= sparse.Least {
 			if finder, err = sparse.New(); err != nil {
 				return 0, fmt.Errorf("shared mapping %s: which pages hold data: %w", r, err)
 			}
 		}
-		if r.Held = finder.Held(r.Start, r.End); r.Held == nil {
-			r.Held = []image.Extent{}
+		if finder != nil {
+			if r.Held = finder.Held(r.Start, r.End); r.Held == nil {
+				r.Held = []image.Extent{}
+			}
 		}
 		for _, e := range r.Held {
 			bytes += e.End - e.Start

@@ -19,8 +19,8 @@ import (
 
 const (
 	page = 4096
-	// least is the size of a mapping from which it is worth asking.
-	least = 256 << 10
+	// Least is the size of a mapping from which it is worth asking: of smaller ones Held says that all of them may hold data.
+	Least = 256 << 10
 	// most is how much memory mincore is asked about at a time: it wants one byte of room for each page.
 	most = 1 << 30
 )
@@ -93,7 +93,7 @@ func Parse(line string) (m Mapping, ok bool) {
 func (f *Finder) Held(start, end uint64) []pagemap.Extent {
 	whole := []pagemap.Extent{{Start: start, End: end}}
 	m, is := f.mappings[start]
-	if !is || m.End != end || end-start < least {
+	if !is || m.End != end || end-start < Least {
 		return whole
 	}
 	if file := f.open(m); file != nil {
