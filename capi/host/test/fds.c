@@ -29,6 +29,11 @@ bool real_path(char *path, size_t bytes) {
     return false;
 }
 void closed_note(int fd) { (void)fd; }
+bool made_begins(long dir, long path, uint64_t ino) {
+    (void)dir, (void)path, (void)ino;
+    return false;
+}
+void made_note(int fd) { (void)fd; }
 void visitors_closed(void) {}
 long visitors_accept(struct call *c) { return blocking(c, c->nr, c->a); }
 pid_t to_real(pid_t virtual) { return virtual; }
