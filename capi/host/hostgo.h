@@ -127,6 +127,7 @@ _Static_assert(sizeof(struct thread_image) == 320 && sizeof(struct action_image)
                "images of THREADS_VERSION 11 have structures of these sizes");
 
 // Given by C to Go.  All functions may be called from any Go thread unless said otherwise.
+
 // A name that the application gives to a file, in the file of host_ops.made; the path follows.
 struct made_name {
     uint64_t ino;

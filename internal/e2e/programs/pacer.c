@@ -13,6 +13,15 @@
 
 enum { WORDS = 1 << 18, BALLAST = 256 << 20 };
 
+static int agree(const volatile long *shared, long n) {
+    for (int i = 0; i < WORDS; i++)
+        if (shared[i] != n) {
+            fprintf(stderr, "%ld by its own count, %ld by that of all\n", n, shared[i]);
+            return 0;
+        }
+    return 1;
+}
+
 int main(int argc, char **argv) {
     int rank, ranks, good = argc == 3;
     long n = 0;
@@ -39,15 +48,11 @@ int main(int argc, char **argv) {
             usleep(1000);
             continue;
         }
-        for (int i = 0; i < WORDS; i++) {
-            if (shared[i] != n) {
-                if (good) fprintf(stderr, "%ld by its own count, %ld by that of all\n", n, shared[i]);
-                good = 0;
-            }
-        }
+        good = good && agree(shared, n);
         n++;
         for (int i = 0; i < WORDS; i++) shared[i] = n;
     }
+    if (rank == ranks - 1) good = good && agree(shared, n); // however soon it was let go
     int all;
     MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     if (!rank && all && ballast[BALLAST / sizeof *ballast - 1]) printf("good\n");
