@@ -12,8 +12,9 @@
 #   FUZZGOAL=N     with FUZZLOG: passes a target over that has N processor minutes there, of the same sources, and
 #                  goes round until all have them
 #
-# Sources are a digest of all files of this module that the target's package is made of, tests apart: minutes that
-# a parser was given stay its own for as long as nothing of it is changed.
+# Sources are a digest of the files of this module, tests apart, in which anything runs when the target is given its kept
+# inputs: minutes that a parser was given stay its own until one of its own files is changed, whatever else is.  A file
+# that only new inputs reach is not among them; one that is kept (FUZZKEEP) brings it in.
 #
 # What makes a target fail is written to its testdata/fuzz too.  Go keeps all that reached new code in its
 # cache, and begins with it the next time.
@@ -45,22 +46,42 @@ keep_some() {
 # Go calls it a failure when the time is over in the middle of an input.
 over() { grep -q 'context deadline exceeded' "$1" && ! grep -q 'Failing input' "$1"; }
 
-# sources PACKAGE: the digest of what it is made of.
+# executed PACKAGE FOLDER TARGET: the files of this module that the target runs, as paths from here.  Of a package with C, its
+# C files and those that they include; headers are no more among them than Go's files that only declare.
+executed() {
+    local module packages go_files folders c
+    module=$($go list -m)
+    packages=$($go list -deps -test -f '{{if .Module}}{{if and .Module.Main (not .ForTest)}}{{.ImportPath}}{{end}}{{end}}' "$1" |
+        grep -v '\.test$' | paste -sd,)
+    $go test -count=1 -run "^$3\$" -coverpkg="$packages" -coverprofile="$profile" "$1" >/dev/null 2>&1 || return 1
+    go_files=$(awk 'NR > 1 && $NF > 0 { sub(/:.*/, "", $1); print $1 }' "$profile" | sed "s,^$module/,," | sort -u)
+    [ -n "$go_files" ] || return 1
+    folders=$({ xargs -n1 dirname <<<"$go_files" && echo "${2#"$PWD/"}"; } | sort -u)
+    c=$(for folder in $folders; do find "$folder" -maxdepth 1 -name '*.[cS]'; done)
+    {
+        echo "$go_files"
+        # shellcheck disable=SC2086 # a list of paths without blanks
+        [ -z "$c" ] || ${CC:-gcc} -MM -Iinclude -Icapi $c | tr ' \\' '\n' | grep '\.[cS]$' | xargs realpath --relative-to=.
+    } | sort -u
+}
+
+# sources PACKAGE FOLDER TARGET: the digest of these, in $digest; it is made once.
+declare -A digests
 sources() {
-    $go list -deps -test -f '{{if .Module}}{{if .Module.Main}}{{$d := .Dir}}{{range .GoFiles}}{{$d}}/{{.}}
-{{end}}{{range .CgoFiles}}{{$d}}/{{.}}
-{{end}}{{range .CFiles}}{{$d}}/{{.}}
-{{end}}{{range .HFiles}}{{$d}}/{{.}}
-{{end}}{{range .SFiles}}{{$d}}/{{.}}
-{{end}}{{end}}{{end}}' "$1" | grep "^$PWD/" | grep -v -e '_test\.go$' -e // | sort -u | xargs cat | sha256sum | cut -c1-16
+    if [ -z "${digests[$1.$3]:-}" ]; then
+        digests[$1.$3]=$(set -o pipefail && executed "$@" | xargs cat | sha256sum | cut -c1-16) ||
+            digests[$1.$3]=unknown # it fails with an input that is kept, and so will the run
+    fi
+    digest=${digests[$1.$3]}
 }
 
 # given DIGEST TARGET: the processor seconds that the log has for it.
-given() { awk -v d="$1" -v t="$2" '$3 == d && $5 == t { n += $4 } END { printf "%d", n }' "$log_to" 2>/dev/null || echo 0; }
+given() { awk -v d="$1" -v t="$2" '$3 == d && d != "unknown" && $5 == t { n += $4 } END { printf "%d", n }' "$log_to" 2>/dev/null || echo 0; }
 
 log=$(mktemp)
 used=$(mktemp)
-trap 'rm -f "$log" "$used"' EXIT
+profile=$(mktemp)
+trap 'rm -f "$log" "$used" "$profile"' EXIT
 TIMEFORMAT='%U %S'
 commit=$(git rev-parse --short HEAD 2>/dev/null || echo -)
 
@@ -71,7 +92,8 @@ run() {
     { time $go test -run '^$' -fuzz "^$3\$" -fuzztime "$time" -fuzzminimizetime 200x -parallel "$procs" -timeout 0 "$1" >"$log" 2>&1; } 2>"$used" ||
         over "$log" || failed+=("$1.$3")
     cat "$log"
-    [ -z "$log_to" ] || printf '%s %s %s %s %s\n' "$(date -u +%FT%TZ)" "$commit" "$(sources "$1")" \
+    [ -z "$log_to" ] || sources "$1" "$2" "$3"
+    [ -z "$log_to" ] || printf '%s %s %s %s %s\n' "$(date -u +%FT%TZ)" "$commit" "$digest" \
         "$(awk '{ printf "%.0f", $1 + $2 }' "$used")" "$1.$3" >>"$log_to"
     [ "$keep" -gt 0 ] && keep_some "$1" "$2" "$3"
 }
@@ -91,7 +113,8 @@ while :; do
     for entry in "${list[@]}"; do
         read -r package folder name <<<"$entry"
         if [ -n "$log_to" ] && [ "$goal" -gt 0 ]; then
-            [ "$(given "$(sources "$package")" "$package.$name")" -ge $((60 * goal)) ] && continue
+            sources "$package" "$folder" "$name"
+            [ "$(given "$digest" "$package.$name")" -ge $((60 * goal)) ] && continue
             short=1
         fi
         run "$package" "$folder" "$name"
