@@ -17,7 +17,11 @@ const goalOfTracking = 1.01
 // asked is what bench/programs/tracking.c asks before and after, in its order. The last one makes system calls.
 var asked = []string{"a word of each page", "each word", "words here and there", "a page that is mapped, written and given back"}
 
-const firstTouch = "a page for the first time"
+// What it answers before the second time it is asked; all but the time until pages are huge again are of a write.
+const (
+	firstTouch = "a page for the first time"
+	untilHuge  = "until pages are huge again"
+)
 
 // measureTracking has a process write to its memory after epochs, with its writes followed and not.
 func measureTracking(ctx context.Context, b *bench) (*report, error) {
@@ -29,9 +33,10 @@ func measureTracking(ctx context.Context, b *bench) (*report, error) {
 			"to its memory. *Busy* memory is written to before each epoch, *calm* memory is not. *native* is without ckptrun, *not followed* under ckptrun with full epochs only, *digest* and *auto* with `--full every 8` "+
 			"and `--changes digest`, for which nothing is done while nothing is saved, and `auto`, where the kernel notes writes "+
 			"(a userfaultfd with write protection, read by PAGEMAP_SCAN; `ckptctl doctor` says whether this kernel can). *%s* is the pass right after the commit, in which what "+
-			"the frozen copy left behind goes, too; the others are later ones. The goal is about these: at most %.2f times "+
+			"the frozen copy left behind goes, too. Huge pages that were noted as not written are many small ones after that, until ckptrun makes them huge again, for which it takes a "+
+			"hundredth of a processor, from a second after the commit on: *%s* is how long that takes. The others are later passes. The goal is about these: at most %.2f times "+
 			"what they take where writes are not followed. Where its pages are makes one process quicker than another, so each asks the same before its first epoch, too: "+
-			"compared is by how much the quickest batch became slower in a process, in neighbours of a round; medians.", mib, firstTouch, goalOfTracking),
+			"compared is by how much the quickest batch became slower in a process, in neighbours of a round; medians.", mib, firstTouch, untilHuge, goalOfTracking),
 	}
 	type mode struct {
 		name    string
@@ -45,8 +50,13 @@ func measureTracking(ctx context.Context, b *bench) (*report, error) {
 	}
 	for _, memory := range [][2]string{{"small", "busy"}, {"huge", "busy"}, {"huge", "calm"}} {
 		g := &grid{Title: fmt.Sprintf("%d MiB on %s pages, %s", mib, memory[0], memory[1]), Keys: []string{"writes"}}
-		for _, q := range append([]string{firstTouch}, asked...) {
-			g.Columns = append(g.Columns, q+", ns")
+		names := append([]string{firstTouch, untilHuge}, asked...)
+		for _, q := range names {
+			unit := ", ns"
+			if q == untilHuge {
+				unit = ", s"
+			}
+			g.Columns = append(g.Columns, q+unit)
 		}
 		var commands [][]string
 		for _, m := range modes {
@@ -75,10 +85,12 @@ func measureTracking(ctx context.Context, b *bench) (*report, error) {
 					}
 					continue
 				}
-				if n := k - len(asked); n >= len(g.Columns) || a.name+", ns" != g.Columns[n] {
-					return nil, fmt.Errorf("answers %q, where %q are asked", a.name, g.Columns)
-				} else if n > 0 {
-					slower[i][n-1] = append(slower[i][n-1], a.least/answers[n-1].least)
+				n := k - len(asked)
+				if n >= len(names) || a.name != names[n] {
+					return nil, fmt.Errorf("answers %q, where %q are asked", a.name, names)
+				}
+				if q := n - (len(names) - len(asked)); q >= 0 {
+					slower[i][q] = append(slower[i][q], a.least/answers[q].least)
 				}
 				figures = append(figures, a.value)
 			}

@@ -87,6 +87,7 @@ func (a *attempt) commitKnown() error {
 		l.mu.Lock()
 		l.ancestor = a.image.next
 		l.mu.Unlock()
+		a.j.notes.mend()
 	}
 	return err
 }

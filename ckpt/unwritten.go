@@ -5,6 +5,7 @@ package ckpt
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
@@ -20,6 +21,7 @@ type notes struct {
 	tracker *written.Tracker
 	tried   bool
 	warned  bool
+	ended   chan struct{} // closed when mending is to end; nil: nobody mends
 }
 
 // noted is what the kernel noted up to a capture.
@@ -94,6 +96,7 @@ func (a *attempt) noteWrites() {
 func (j *Job) noteRestored(f *image.File) {
 	if l := &j.lineage; j.notesWrites() && j.loader == nil && l.parent != nil {
 		_, l.mark = j.cut(ownMemory(f.Regions()), l.ancestor)
+		j.notes.mend()
 	}
 }
 
@@ -106,6 +109,10 @@ func (j *Job) cut(list []image.Extent, upon ancestor) (unwritten []image.Extent,
 	n := &j.notes
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.ended != nil {
+		close(n.ended)
+		n.ended = nil
+	}
 	t := j.follow()
 	if t == nil {
 		return nil, 0
@@ -119,6 +126,57 @@ func (j *Job) cut(list []image.Extent, upon ancestor) (unwritten []image.Extent,
 		return nil, 0
 	}
 	return unwritten, mark
+}
+
+// When huge pages are mended: so long after an epoch is committed, and while there are none to mend twice as long after each look,
+// up to the last bound. Mending takes a hundredth of the time at most.
+const (
+	mendFirst = time.Second
+	mendLast  = time.Minute
+	mendPart  = 100
+)
+
+// mend makes huge pages of those that the program has written to since the last cut, until the next one. No copy of
+// the memory is left that has them, too.
+func (n *notes) mend() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.tracker == nil || !n.tracker.Huge() {
+		return
+	}
+	if n.ended != nil { // the last cut's: it goes on
+		return
+	}
+	t, ended := n.tracker, make(chan struct{})
+	n.ended = ended
+	step := func() (more bool, took time.Duration, err error) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.ended != ended {
+			return false, 0, nil // the next look at the channel tells
+		}
+		began := time.Now()
+		more, err = t.Mend()
+		return more, time.Since(began), err
+	}
+	go func() {
+		idle := mendFirst
+		for wait := idle; ; {
+			select {
+			case <-ended:
+				return
+			case <-time.After(wait):
+			}
+			switch more, took, err := step(); {
+			case err != nil:
+				return
+			case more:
+				wait = mendPart * took
+			default:
+				wait, idle = idle, min(2*idle, mendLast)
+			}
+		}
+	}()
 }
 
 // unwritten is memory that is as it was in the image that the next one is written upon.

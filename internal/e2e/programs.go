@@ -166,7 +166,7 @@ func Build(ctx context.Context, dir string) (*Built, error) {
 		return all
 	}
 	var commands [][]string
-	for _, name := range strings.Fields("sync signals memory recursion jump cancel spawn openfiles threadlocal ending clocks spent timers interrupted timeouts flood ledger nowait robust inherit settings badaddress realtime streams visitors hidden segments mailboxes calendar naps limited broken sparse table maker") {
+	for _, name := range strings.Fields("sync signals memory recursion jump cancel spawn openfiles threadlocal ending clocks spent timers interrupted timeouts flood ledger nowait robust inherit settings badaddress realtime streams visitors hidden segments mailboxes calendar naps limited broken sparse table maker huge") {
 		commands = append(commands, join(c, []string{"-o", name, b.Src + "/" + name + ".c", "-lm"}))
 	}
 	commands = append(commands,

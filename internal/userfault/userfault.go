@@ -21,6 +21,7 @@ const (
 	uffdioWake     = 0x8010aa02
 	uffdioCopy     = 0xc028aa03
 	uffdioZeropage = 0xc020aa04
+	uffdioProtect  = 0xc018aa06 // UFFDIO_WRITEPROTECT
 	eventPagefault = 0x12
 	faultWrite     = 1
 	messageBytes   = 32
@@ -102,6 +103,12 @@ func ioctl(fd int, request uintptr, arg unsafe.Pointer) error {
 func Register(fd int, start, bytes, what uint64) error {
 	arg := [4]uint64{start, bytes, what, 0}
 	return ioctl(fd, uffdioRegister, unsafe.Pointer(&arg))
+}
+
+// Unprotect takes the protection off all pages of a range that is registered for Writes.
+func Unprotect(fd int, start, bytes uint64) error {
+	arg := [3]uint64{start, bytes, 0}
+	return ioctl(fd, uffdioProtect, unsafe.Pointer(&arg))
 }
 
 // Wake lets threads go on that wait for pages of the range.

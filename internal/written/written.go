@@ -23,8 +23,10 @@ var ErrDevice = errors.New("a device may write to memory by itself")
 type Tracker struct {
 	fd      int
 	pages   *os.File
-	cuts    uint64 // how often Cut was called; what it tells is relative to the cut before
-	current bool   // the last cut protected all that it was to protect
+	cuts    uint64           // how often Cut was called; what it tells is relative to the cut before
+	current bool             // the last cut protected all that it was to protect
+	huge    []pagemap.Extent // huge pages that the last cut protected, but for those in pieces
+	pieces  []pagemap.Extent // what were such pages until they were written; see Mend
 }
 
 // Open begins to follow; nothing is protected before the first Cut. The error says what the kernel lacks.
@@ -59,11 +61,9 @@ const hasData = pagemap.Present | pagemap.Swapped
 // there that were not written since the cut of mark since: nil if that was not the last one. All threads of the program
 // are stopped; the new mark is that of this cut.
 //
-// A huge page that is written becomes many small ones, which would make the program slower. So those are protected
-// only in calm memory, which was the same in the last two images; the others count as written. Of small pages the program
-// then takes 3 to 5 % longer for a word of each (bench/results/tracking.md). MADV_COLLAPSE makes a huge page of them again, in
-// 0.35 to 0.5 ms, and what they cost is gone; it refuses while one of the 512 is still protected (seen with Linux 6.18),
-// so whoever calls it would have to give the others of that huge page up first.
+// A protected huge page that is written becomes many small ones, which makes the program slower until Mend has made one of them again. So those
+// are protected only in calm memory, which was the same in the last two images, and only whole; the others count as written, and so does what
+// waits for Mend.
 //
 // Fresh must be asked before what Cut returned is relied on.
 func (t *Tracker) Cut(list, calm []pagemap.Extent, since Mark) (unwritten []pagemap.Extent, mark Mark, err error) {
@@ -73,6 +73,10 @@ func (t *Tracker) Cut(list, calm []pagemap.Extent, since Mark) (unwritten []page
 	if err := devices(); err != nil {
 		return nil, 0, err
 	}
+	if err := t.findPieces(); err != nil {
+		return nil, 0, err
+	}
+	t.huge = nil
 	for _, e := range list {
 		same, err := t.protect(e, calm)
 		if err != nil {
@@ -80,6 +84,7 @@ func (t *Tracker) Cut(list, calm []pagemap.Extent, since Mark) (unwritten []page
 		}
 		unwritten = append(unwritten, same...)
 	}
+	slices.SortFunc(t.huge, func(a, b pagemap.Extent) int { return cmp.Compare(a.Start, b.Start) })
 	t.current = true
 	if !known {
 		unwritten = nil
@@ -92,26 +97,14 @@ func (t *Tracker) protect(e pagemap.Extent, calm []pagemap.Extent) (same []pagem
 	// Of each page the kernel says in one step whether it was written, and protects it: a write in between would be lost.
 	take := func(e pagemap.Extent, c pagemap.Category) {
 		if c&pagemap.Written == 0 {
-			same = pagemap.Append(same, e)
+			same = append(same, e)
 		}
 	}
-	small := pagemap.Query{Start: e.Start, End: e.End, Not: pagemap.Huge, All: pagemap.Allowed, Any: hasData, Tell: pagemap.Written, Protect: true}
-	if err := pagemap.Scan(t.pages, small, take); err != nil {
-		return nil, err
-	}
-	huge := func(within pagemap.Extent, take func(pagemap.Extent, pagemap.Category)) error {
-		for _, c := range overlap(calm, within) {
-			q := pagemap.Query{Start: c.Start, End: c.End, All: pagemap.Allowed | pagemap.Huge, Any: hasData, Tell: pagemap.Written, Protect: true}
-			if err := pagemap.Scan(t.pages, q, take); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if err := huge(e, take); err != nil {
+	if err := t.protectPages(e, calm, take); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(same, func(a, b pagemap.Extent) int { return cmp.Compare(a.Start, b.Start) })
+	same = joined(same)
 
 	// Mappings that were made since the last cut are not followed yet. This finds them without looking at pages.
 	all := pagemap.Query{Start: e.Start, End: e.End, Not: pagemap.Allowed, Any: hasData, MustAllow: true}
@@ -133,15 +126,41 @@ func (t *Tracker) protect(e pagemap.Extent, calm []pagemap.Extent) (same []pagem
 		return nil, fmt.Errorf("userfaultfd: %w", err)
 	}
 	for _, a := range added {
-		small.Start, small.End = a.Start, a.End
-		if err := pagemap.Scan(t.pages, small, nobody); err != nil {
-			return nil, err
-		}
-		if err := huge(a, nobody); err != nil {
+		if err := t.protectPages(a, calm, nobody); err != nil {
 			return nil, err
 		}
 	}
 	return same, nil
+}
+
+// protectPages protects what is followed in a range already, and calls take for it: small pages first, then huge ones.
+func (t *Tracker) protectPages(within pagemap.Extent, calm []pagemap.Extent, take func(pagemap.Extent, pagemap.Category)) error {
+	scan := func(e pagemap.Extent, not, all pagemap.Category, take func(pagemap.Extent, pagemap.Category)) error {
+		return pagemap.Scan(t.pages, pagemap.Query{Start: e.Start, End: e.End, Not: not, All: all | pagemap.Allowed, Any: hasData,
+			Tell: pagemap.Written, Protect: true}, take)
+	}
+	for _, e := range without(within, t.pieces) {
+		if err := scan(e, pagemap.Huge, 0, take); err != nil {
+			return err
+		}
+	}
+	took := func(e pagemap.Extent, c pagemap.Category) {
+		t.huge = append(t.huge, e)
+		take(e, c)
+	}
+	for _, c := range overlap(calm, within) {
+		// The kernel makes small pages of a huge one to protect a part of it.
+		c.Start, c.End = (c.Start+hugePage-1)&^(hugePage-1), c.End&^(hugePage-1)
+		if c.Start >= c.End {
+			continue
+		}
+		for _, e := range without(c, t.pieces) {
+			if err := scan(e, 0, pagemap.Huge, took); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Fresh returns what of list, the answer of the cut with that mark, was not written since. A write between that cut and the copy of the memory
@@ -158,20 +177,6 @@ func (t *Tracker) Fresh(list []pagemap.Extent, mark Mark) ([]pagemap.Extent, err
 		}
 	}
 	return out, nil
-}
-
-// overlap is the part of an ascending list that lies within e.
-func overlap(list []pagemap.Extent, e pagemap.Extent) (out []pagemap.Extent) {
-	i, _ := slices.BinarySearchFunc(list, e.Start, func(have pagemap.Extent, at uint64) int {
-		if have.End <= at {
-			return -1
-		}
-		return 1
-	})
-	for ; i < len(list) && list[i].Start < e.End; i++ {
-		out = append(out, pagemap.Extent{Start: max(list[i].Start, e.Start), End: min(list[i].End, e.End)})
-	}
-	return out
 }
 
 // harmless are devices that do not write to memory but in a call.

@@ -230,63 +230,198 @@ func TestDevice(t *testing.T) {
 	}
 }
 
-// Huge pages stay huge unless they lie in calm memory.
-func TestHuge(t *testing.T) {
-	const huge = 2 << 20
-	tracker := open(t)
-	all, err := unix.Mmap(-1, 0, 5*huge, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+// huges is memory of so many huge pages, all there, and a function that counts how many of them are.
+func huges(t *testing.T, tracker *Tracker, n int) ([]byte, func() int) {
+	t.Helper()
+	all, err := unix.Mmap(-1, 0, (n+1)*hugePage, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = unix.Munmap(all) }()
-	m := all[(huge-at(all)%huge)%huge:][:4*huge]
+	t.Cleanup(func() { _ = unix.Munmap(all) })
+	m := all[(hugePage-at(all)%hugePage)%hugePage:][:n*hugePage]
 	if err := unix.Madvise(m, unix.MADV_HUGEPAGE); err != nil {
 		t.Skipf("no huge pages: %v", err)
 	}
 	for i := 0; i < len(m); i += page {
 		m[i] = 1
 	}
-	isHuge := func() (n int) {
+	count := func() (have int) {
 		q := pagemap.Query{Start: at(m), End: at(m) + uint64(len(m)), All: pagemap.Huge}
-		if err := pagemap.Scan(tracker.pages, q, func(e pagemap.Extent, _ pagemap.Category) { n += int(e.End-e.Start) / huge }); err != nil {
+		if err := pagemap.Scan(tracker.pages, q, func(e pagemap.Extent, _ pagemap.Category) { have += int(e.End-e.Start) / hugePage }); err != nil {
 			t.Fatal(err)
 		}
-		return n
+		return have
 	}
-	if isHuge() != 4 {
-		t.Skipf("%d of 4 pages are huge", isHuge())
+	if count() != n {
+		t.Skipf("%d of %d pages are huge", count(), n)
 	}
-	calm := []pagemap.Extent{{Start: at(m) + 2*huge, End: at(m) + 4*huge}}
-	_, first, err := tracker.Cut(whole(m), calm, 0)
+	return m, count
+}
+
+// part is from one page to another of m, which may be huge ones and so many small ones.
+func part(m []byte, fromHuge, fromPage, toHuge, toPage int) pagemap.Extent {
+	return pagemap.Extent{Start: at(m) + uint64(fromHuge*hugePage+fromPage*page), End: at(m) + uint64(toHuge*hugePage+toPage*page)}
+}
+
+func cut(t *testing.T, tracker *Tracker, m []byte, since Mark, calm ...pagemap.Extent) ([]pagemap.Extent, Mark) {
+	t.Helper()
+	same, mark, err := tracker.Cut(whole(m), calm, since)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m[0], m[3*huge] = 2, 2
-	if got := isHuge(); got != 3 {
-		t.Errorf("%d huge pages after one that is not calm was written and one that is, want 3", got)
+	return same, mark
+}
+
+// mendAll returns how often there was something to do.
+func mendAll(t *testing.T, tracker *Tracker) (n int) {
+	t.Helper()
+	for {
+		more, err := tracker.Mend()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !more {
+			return n
+		}
+		n++
 	}
-	same, _, err := tracker.Cut(whole(m), calm, first)
-	if err != nil {
-		t.Fatal(err)
+}
+
+// Huge pages stay huge unless they lie in calm memory and are written, and those are made huge again.
+func TestHuge(t *testing.T) {
+	tracker := open(t)
+	m, isHuge := huges(t, tracker, 6)
+	calm := part(m, 2, 7, 6, 0) // of the third, a part: that is not reason enough to break it
+	_, mark := cut(t, tracker, m, 0, calm)
+	if got := isHuge(); got != 6 {
+		t.Errorf("%d huge pages after the cut, want all 6", got)
 	}
-	var got []pagemap.Extent
-	for _, e := range same {
-		got = pagemap.Append(got, e)
+	m[0], m[2*hugePage], m[3*hugePage+5*page], m[3*hugePage+9*page], m[4*hugePage] = 2, 2, 2, 2, 2
+	if got := isHuge(); got != 4 {
+		t.Errorf("%d huge pages after two that are calm were written, want 4", got)
 	}
-	want := []pagemap.Extent{{Start: at(m) + 2*huge, End: at(m) + 3*huge}, {Start: at(m) + 3*huge + page, End: at(m) + 4*huge}}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if !tracker.Huge() {
+		t.Error("it knows of no huge pages")
+	}
+	old := bytes.Clone(m)
+	same, mark := cut(t, tracker, m, mark, calm)
+	if diff := cmp.Diff([]pagemap.Extent{part(m, 5, 0, 6, 0)}, same); diff != "" {
 		t.Errorf("not written (-want +got):\n%s", diff)
+	}
+	if got := mendAll(t, tracker); got != 2 || isHuge() != 6 {
+		t.Errorf("%d were mended, want 2; %d are huge, want 6", got, isHuge())
+	}
+	if !bytes.Equal(m, old) {
+		t.Error("mending changed memory")
+	}
+	if fresh, err := tracker.Fresh(same, mark); err != nil || !cmp.Equal(fresh, same) {
+		t.Errorf("fresh after that: %x, %v; want %x", fresh, err, same)
+	}
+	if got := mendAll(t, tracker); got != 0 {
+		t.Errorf("%d were mended when nothing was written", got)
+	}
+
+	// In the same interval: what was protected and not written is given up with the rest.
+	_, mark = cut(t, tracker, m, mark, calm)
+	same, mark = cut(t, tracker, m, mark, calm)
+	if diff := cmp.Diff([]pagemap.Extent{part(m, 3, 0, 6, 0)}, same); diff != "" {
+		t.Errorf("not written since they were mended (-want +got):\n%s", diff)
+	}
+	m[5*hugePage+511*page] = 3
+	if got := mendAll(t, tracker); got != 1 || isHuge() != 6 {
+		t.Errorf("%d were mended, want 1; %d are huge, want 6", got, isHuge())
+	}
+	if fresh, err := tracker.Fresh(same, mark); err != nil || !cmp.Equal(fresh, []pagemap.Extent{part(m, 3, 0, 5, 0)}) {
+		t.Errorf("fresh: %x, %v; want the fourth and fifth", fresh, err)
+	}
+}
+
+// Mend meets memory that is not what it was.
+func TestMendOther(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		do   func(t *testing.T, m []byte)
+		want int // huge pages at the end
+	}{
+		{"gone", func(t *testing.T, m []byte) {
+			raw(t, unix.SYS_MUNMAP, uintptr(at(m)), hugePage)
+		}, 1},
+		{"in part", func(t *testing.T, m []byte) {
+			raw(t, unix.SYS_MUNMAP, uintptr(at(m)+5*page), page)
+		}, 1},
+		{"given back in part", func(t *testing.T, m []byte) {
+			raw(t, unix.SYS_MADVISE, uintptr(at(m)+5*page), page, unix.MADV_DONTNEED)
+		}, 1},
+		{"to be read in part", func(t *testing.T, m []byte) {
+			raw(t, unix.SYS_MPROTECT, uintptr(at(m)+5*page), page, unix.PROT_READ)
+		}, 1},
+		{"not to be huge", func(t *testing.T, m []byte) {
+			raw(t, unix.SYS_MADVISE, uintptr(at(m)), hugePage, unix.MADV_NOHUGEPAGE)
+		}, 1},
+		{"mapped again", func(t *testing.T, m []byte) {
+			raw(t, unix.SYS_MMAP, uintptr(at(m)), hugePage, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED, ^uintptr(0), 0)
+		}, 1},
+		{"moved", func(t *testing.T, m []byte) {
+			to, err := unix.Mmap(-1, 0, hugePage, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = unix.Munmap(to) })
+			raw(t, unix.SYS_MREMAP, uintptr(at(m)), hugePage, hugePage, unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED, uintptr(at(to)))
+		}, 1},
+		{"the same", func(*testing.T, []byte) {}, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tracker := open(t)
+			m, isHuge := huges(t, tracker, 2)
+			_, mark := cut(t, tracker, m, 0, whole(m)...)
+			m[0] = 2
+			c.do(t, m)
+			mendAll(t, tracker)
+			if got := isHuge(); got != c.want {
+				t.Errorf("%d huge pages, want %d", got, c.want)
+			}
+			if m[hugePage] != 1 {
+				t.Error("memory beside it is another")
+			}
+			same, _ := cut(t, tracker, m, mark, whole(m)...)
+			if diff := cmp.Diff([]pagemap.Extent{part(m, 1, 0, 2, 0)}, same); diff != "" {
+				t.Errorf("not written (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
 // Random writes from several threads, against copies of the memory.
 func TestRandom(t *testing.T) {
-	tracker, m := open(t), memory(t, 512)
+	tracker := open(t)
+	random(t, tracker, memory(t, 512), func() []pagemap.Extent { return nil })
+}
+
+// The same with huge pages, of which some are calm, and mending at any time.
+func TestRandomHuge(t *testing.T) {
+	tracker := open(t)
+	m, _ := huges(t, tracker, 8)
+	r := rand.New(rand.NewPCG(3, 4))
+	random(t, tracker, m, func() (calm []pagemap.Extent) {
+		for i := range 8 {
+			if r.IntN(3) > 0 {
+				calm = pagemap.Append(calm, part(m, i, 0, i+1, 0))
+			}
+		}
+		return calm
+	})
+}
+
+func random(t *testing.T, tracker *Tracker, m []byte, calm func() []pagemap.Extent) {
+	t.Helper()
+	pages := len(m) / page
 	r := rand.New(rand.NewPCG(1, 2))
 	var mark Mark
-	old := bytes.Clone(m)
+	old, known := bytes.Clone(m), 0
 	for round := range 60 {
-		same, now, err := tracker.Cut(whole(m), nil, mark)
+		huge := calm()
+		same, now, err := tracker.Cut(whole(m), huge, mark)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -295,24 +430,32 @@ func TestRandom(t *testing.T) {
 				t.Fatalf("round %d: page %d was written", round, n)
 			}
 		}
-		if round > 0 && len(same) == 0 {
+		if round > 0 && len(same) == 0 && huge == nil {
 			t.Fatalf("round %d: nothing is known", round)
 		}
+		known += len(same)
 		mark = now
 		copy(old, m)
 		done := make(chan bool)
 		for range 3 {
-			at, n := r.IntN(512), r.IntN(40)
+			at, n := r.IntN(pages), r.IntN(40)
 			go func() {
-				for i := at; i < min(512, at+n); i++ {
-					m[i*page+i]++
+				for i := at; i < min(pages, at+n); i++ {
+					m[i*page+i%page]++
 				}
 				done <- true
 			}()
 		}
+		mendAll(t, tracker)
 		for range 3 {
 			<-done
 		}
+		if r.IntN(2) > 0 {
+			mendAll(t, tracker)
+		}
+	}
+	if known == 0 {
+		t.Error("nothing was ever known not to be written")
 	}
 }
 
