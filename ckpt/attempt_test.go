@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -167,10 +166,7 @@ func TestDiskFails(t *testing.T) {
 			h := newTestHost(t)
 			j := start(t, h, testOptions(filepath.Join(t.TempDir(), "ckpt")))
 			var points []string
-			var mu sync.Mutex // several workers write an image
 			stop := fault.Trace(func(name string) {
-				mu.Lock()
-				defer mu.Unlock()
 				// The lease is renewed at any time, and no attempt waits for that.
 				if name != "lease.write" && !slices.Contains(points, name) {
 					points = append(points, name)

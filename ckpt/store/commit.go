@@ -10,12 +10,13 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/libckpt/libckpt/internal/fault"
 )
 
-// Begin makes the directory of a new epoch. The error wraps ErrExists when there is one already; take
+// Begin makes the directory of a new epoch, which Commit makes durable: the program may be stopped now. The error wraps ErrExists when there is one already; take
 // another number then (Next). On failure nothing is left behind that counts for anything, and Begin
 // may be tried again.
 func (s *Store) Begin(epoch int) error {
@@ -33,10 +34,6 @@ func (s *Store) Begin(epoch int) error {
 		if errors.Is(err, fs.ErrExist) {
 			err = fmt.Errorf("%w: %s", ErrExists, dir)
 		}
-		return fmt.Errorf("begin epoch %d: %w", epoch, err)
-	}
-	if err := syncDir(s.dir, "store.begin.syncdir"); err != nil {
-		_ = os.Remove(dir)
 		return fmt.Errorf("begin epoch %d: %w", epoch, err)
 	}
 	return nil
@@ -97,19 +94,13 @@ func (s *Store) commitAs(m *Manifest, p []byte, last func() error) error {
 			return fail("an epoch that it was built upon", err)
 		}
 	}
-	// 2. The names of the images reach the disk before the manifest does.
-	if err := syncDir(dir, "store.commit.syncimages"); err != nil {
-		return fail("fsync of the images' names", err)
-	}
-	if err := syncNames(s.dir); err != nil {
-		return fail("fsync of the directories above", err)
-	}
-	// 3. The manifest reaches the disk under another name.
-	temp, err := writeTemp(final, p, "store.commit")
+	// 2. The names of the images and of all directories reach the disk before the manifest has its name, and so does what is in that. Their
+	// order does not matter, and a disk flushes all of them in the time of one.
+	temp, err := s.beforeName(dir, final, p)
 	if err != nil {
-		return fail("manifest", err)
+		return fmt.Errorf("commit epoch %d in %s: %w", epoch, s.dir, err)
 	}
-	// 4. The manifest gets its name, and counts for nobody as long as it is locked. If the directory is taken over between the question and the rename,
+	// 3. The manifest gets its name, and counts for nobody as long as it is locked. If the directory is taken over between the question and the rename,
 	// Fence takes the epoch's folder away.
 	unlock := lockPending(temp)
 	defer unlock()
@@ -127,16 +118,42 @@ func (s *Store) commitAs(m *Manifest, p []byte, last func() error) error {
 		_ = os.Remove(temp)
 		return fail("rename", err)
 	}
-	// 5. A power cut does not take it away any more: from unlock on the epoch exists.
-	err = syncDir(dir, "store.commit.syncmanifest")
-	if err == nil {
-		err = syncDir(s.dir, "store.commit.syncdir")
-	}
-	if err != nil {
+	// 4. A power cut does not take it away any more: from unlock on the epoch exists.
+	if err = syncDir(dir, "store.commit.syncmanifest"); err != nil {
 		_ = os.Remove(final) // not durable, so not committed
 		return fail("fsync of the directory", err)
 	}
 	return nil
+}
+
+// beforeName makes durable all that an epoch in dir is made of, and writes p for good beside final. It returns under which name.
+func (s *Store) beforeName(dir, final string, p []byte) (temp string, err error) {
+	var g errgroup.Group
+	step := func(what string, do func() error) {
+		g.Go(func() error {
+			if err := do(); err != nil {
+				return fmt.Errorf("%s: %w", what, err)
+			}
+			return nil
+		})
+	}
+	step("fsync of the images' names", func() error { return syncDir(dir, "store.commit.syncimages") })
+	step("fsync of the epoch's name", func() error { return syncDir(s.dir, "store.commit.syncdir") })
+	above, err := above(s.dir)
+	if err != nil {
+		return "", fmt.Errorf("directories above: %w", err)
+	}
+	for _, up := range above {
+		step("fsync of the directories above", func() error { return syncName(up) })
+	}
+	step("manifest", func() (err error) {
+		temp, err = writeTemp(final, p, "store.commit")
+		return err
+	})
+	if err = g.Wait(); err != nil && temp != "" {
+		_ = os.Remove(temp)
+	}
+	return temp, err
 }
 
 // Change writes the manifest of a committed epoch anew, as change has made it. Readers see the old one or the new one.
@@ -263,31 +280,34 @@ func syncDir(dir, point string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// syncNames makes the name of a directory durable, and those of the directories in which it lies, up to the
-// root of the file system: an epoch is of no use in a directory that a power cut takes away. What may not
-// be opened is somebody else's and was there before.
-func syncNames(dir string) error {
-	dir, err := filepath.Abs(dir)
+// above are the directories in which dir lies, up to the root of its file system, and which hold its name and
+// each other's: an epoch is of no use in a directory that a power cut takes away.
+func above(dir string) (list []string, err error) {
+	dir, err = filepath.Abs(dir)
 	if err == nil {
 		dir, err = filepath.EvalSymlinks(dir)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for {
 		var here, above unix.Stat_t
 		up := filepath.Dir(dir)
 		if err := errors.Join(unix.Stat(dir, &here), unix.Stat(up, &above)); err != nil {
-			return err
+			return nil, err
 		}
 		if up == dir || here.Dev != above.Dev {
-			return nil
+			return list, nil
 		}
-		switch err := syncDir(up, "store.commit.syncnames"); {
-		case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EROFS):
-		case err != nil:
-			return err
-		}
-		dir = up
+		list, dir = append(list, up), up
 	}
+}
+
+// syncName makes durable which names a directory of above has. What may not be opened is somebody else's and was there before.
+func syncName(dir string) error {
+	err := syncDir(dir, "store.commit.syncnames")
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EROFS) {
+		return nil
+	}
+	return err
 }

@@ -110,10 +110,15 @@ func Arm(spec string) (disarm func(), err error) {
 	return swap(p), nil
 }
 
-// Trace calls f with the name of every point that is visited, until the returned function is
-// called. Tests use it to find out which points a path has.
+// Trace calls f with the name of every point that is visited, one after the other, until the returned function is
+// called. Tests use it to find out which points a path has. f itself must not visit any.
 func Trace(f func(name string)) (stop func()) {
-	return swap(&plan{trace: f})
+	var mu sync.Mutex
+	return swap(&plan{trace: func(name string) {
+		mu.Lock()
+		defer mu.Unlock()
+		f(name)
+	}})
 }
 
 func swap(p *plan) func() {
