@@ -5,6 +5,7 @@ package image
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/klauspost/compress/s2"
 	"github.com/klauspost/compress/zstd"
@@ -30,21 +31,29 @@ func ParseCompression(s string) (Compression, error) {
 	return "", fmt.Errorf("compression %q is not known: want auto, none, snappy or zstd", s)
 }
 
-// encoder compresses chunks for one worker; its buffers are reused.
+// encoder compresses chunks for one worker.
 type encoder struct {
 	mode   Compression
-	choice *chooser // with CompressAuto
-	zstd   *zstd.Encoder
-	buf    []byte
-	sample []byte
+	choice *chooser        // with CompressAuto
 	ctx    context.Context // of the writing
 	pen    *pen            // writes for a helper
 	buffer *buffer         // what is encoded is in it; nil where it is written at once
+	*scratch
 }
 
+// scratch is memory of an encoder that the next one uses, too: a small image takes less time than making it. The collector has what was not used
+// for a while.
+type scratch struct {
+	zstd               *zstd.Encoder
+	chunk, buf, sample []byte
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// newEncoder makes one; release gives it back.
 func newEncoder(mode Compression, choice *chooser) (*encoder, error) {
-	e := &encoder{mode: mode, choice: choice}
-	if mode == CompressZstd || mode == CompressAuto {
+	e := &encoder{mode: mode, choice: choice, scratch: scratches.Get().(*scratch)}
+	if e.zstd == nil && (mode == CompressZstd || mode == CompressAuto) {
 		// The chunk's own digests cover the frame, so the frame has no checksum.
 		z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest),
 			zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false))
@@ -54,6 +63,12 @@ func newEncoder(mode Compression, choice *chooser) (*encoder, error) {
 		e.zstd = z
 	}
 	return e, nil
+}
+
+// release ends it, and what its methods have returned.
+func (e *encoder) release() {
+	scratches.Put(e.scratch)
+	e.scratch = nil
 }
 
 // compress returns content, compressed. The bytes are valid until the next call.

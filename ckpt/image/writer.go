@@ -271,13 +271,17 @@ func (w *writer) work(ctx context.Context, h *helper) error {
 	if err != nil {
 		return err
 	}
+	defer enc.release()
 	enc.ctx = ctx
 	if h != nil {
 		enc.pen = w.pen
 	}
 	var buf []byte
 	if w.direct == nil {
-		buf = make([]byte, w.opt.Chunk)
+		if cap(enc.chunk) < w.opt.Chunk {
+			enc.chunk = make([]byte, w.opt.Chunk)
+		}
+		buf = enc.chunk[:w.opt.Chunk]
 	}
 	for {
 		if h != nil {
