@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
@@ -55,11 +56,11 @@ func (j *Job) noteMade(s *store.Store) int64 {
 			j.log.Warn("files that the program makes after this are not moved out of the way by a restart", zap.Error(err))
 			return 0
 		}
-		j.host.Made(int(l.file.Fd()))
 	}
 	if l.file == nil {
 		return 0
 	}
+	j.host.Made(int(l.file.Fd())) // each time: from here on the log is to be of use without what is before
 	st, err := l.file.Stat()
 	if err == nil && st.Size() < j.meta.Made { // a power cut has taken its end, of which nothing was made durable
 		if err = l.file.Truncate(j.meta.Made); err == nil {
@@ -125,23 +126,126 @@ func (j *Job) madeAt(epoch int, end int64) {
 	}
 }
 
+// appendedWord is what a process says of files that were appended to after the epoch.
+type appendedWord struct {
+	Files []files.Appended `json:"files,omitempty"`
+	// Open are files that were open at the epoch: they are put back as they were, whoever wrote to them.
+	Open []uint64 `json:"open,omitempty"`
+}
+
+// cutWord is what became of the files of which this process is the first.
+type cutWord struct {
+	Cut []int `json:"cut,omitempty"` // by their places in the list
+}
+
+// cutAppended cuts off what the job appended after the epoch to files that it opened for that. Collective; when it returns, nobody moves
+// anything aside any more.
+func (j *Job) cutAppended(s *store.Store, table *files.Table, gather func([]byte) ([][]byte, error)) error {
+	mine := appendedWord{Open: table.Written()}
+	if j.meta.Made != 0 && j.options.KeepsFiles() {
+		var err error
+		if mine.Files, err = j.appended(s); err != nil {
+			mine.Files = nil // what follows may say that others were at them
+			j.log.Warn("what was appended to files after the checkpoint stays", zap.Error(err))
+		}
+	}
+	words, err := gatherAs(gather, mine)
+	if err != nil {
+		return err
+	}
+	all, open := make([][]files.Appended, len(words)), map[uint64]bool{}
+	for r, w := range words {
+		all[r] = w.Files
+		for _, ino := range w.Open {
+			open[ino] = true
+		}
+	}
+	list, first := files.JoinAppended(all)
+	if len(list) == 0 {
+		return nil
+	}
+	var did cutWord
+	bytes := int64(0)
+	for i := range list {
+		if first[i] != j.meta.Rank || open[list[i].File.Ino] {
+			continue
+		}
+		n, err := list[i].Cut()
+		if err != nil {
+			j.log.Warn("a file that was appended to after the checkpoint", zap.Error(err))
+		}
+		if n > 0 {
+			did.Cut = append(did.Cut, i)
+			bytes += n
+		}
+	}
+	if n := len(did.Cut); n > 0 {
+		j.log.Info("what the job appended to closed files after the checkpoint was cut off: it writes that again", zap.Int("files", n),
+			zap.Int64("bytes", bytes), zap.String("first", list[did.Cut[0]].Path))
+	}
+	cuts, err := gatherAs(gather, did)
+	if err != nil {
+		return err
+	}
+	for _, c := range cuts {
+		for _, i := range c.Cut {
+			if i < 0 || i >= len(list) || !slices.ContainsFunc(mine.Files, func(a files.Appended) bool { return a.File == list[i].File }) {
+				continue
+			}
+			if err := j.noteCut(s, &list[i]); err != nil {
+				j.log.Warn("the next restart may not know what this job appends to a file", zap.Error(err))
+			}
+		}
+	}
+	return nil
+}
+
+// appended reads what this process appended after the epoch.
+func (j *Job) appended(s *store.Store) ([]files.Appended, error) {
+	f, err := j.openMadeLog(s)
+	if f == nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return files.ReadAppended(f)
+}
+
+func (j *Job) noteCut(s *store.Store, a *files.Appended) error {
+	f, err := openMade(j.madePath(s))
+	if err != nil {
+		return err
+	}
+	return errors.Join(a.NoteCut(f), f.Close())
+}
+
+// openMadeLog opens the log of this process where it ended at the epoch; nil: there is none.
+func (j *Job) openMadeLog(s *store.Store) (*os.File, error) {
+	f, err := regular.Open(j.madePath(s), os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) { // a copy of the epoch
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err = f.Seek(j.meta.Made, io.SeekStart); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
 // moveAside moves what this process made after the epoch out of the way.
 func (j *Job) moveAside(s *store.Store) {
 	if j.meta.Made == 0 || !j.options.KeepsFiles() {
 		return
 	}
-	f, err := regular.Open(j.madePath(s), os.O_RDONLY)
-	if errors.Is(err, fs.ErrNotExist) { // a copy of the epoch
-		return
-	}
-	if err == nil {
-		defer f.Close()
-		_, err = f.Seek(j.meta.Made, io.SeekStart)
-	}
+	f, err := j.openMadeLog(s)
 	if err != nil {
 		j.log.Warn("files that were made after the checkpoint are not moved out of the way", zap.Error(err))
+	}
+	if f == nil {
 		return
 	}
+	defer func() { _ = f.Close() }()
 	moved, problems := files.MoveAside(f)
 	for _, p := range problems {
 		j.log.Warn("a file that was made after the checkpoint", zap.Error(p))

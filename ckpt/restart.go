@@ -435,7 +435,7 @@ func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather
 		defer j.remade.Close()
 	}
 	j.moveAside(r.store)
-	if err := agree(nil); err != nil { // on all ranks, before anything is put back
+	if err := j.cutAppended(r.store, &table, gather); err != nil { // on all ranks, before anything is put back
 		return err
 	}
 	if err := agree(files.PutBack(table, options)); err != nil {

@@ -353,7 +353,12 @@ static long open_at(struct call *c, long dir, long path, long flags, long mode) 
     }
     bool makes = (flags & O_CREAT) && !(flags & O_PATH) && made_begins(a[0], a[1], 0);
     long high = blocking(c, SYS_openat, a);
-    if (makes && high >= 0) made_note((int)high);
+    if (high >= 0) {
+        if (makes)
+            made_note((int)high);
+        else
+            appended_opens((int)high, flags);
+    }
     return settle(c, high);
 }
 

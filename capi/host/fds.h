@@ -43,6 +43,14 @@ void made_log(int fd); // host_ops.made
 bool made_begins(long dir, long path,
                  uint64_t ino); // before what may make it; false: it is there, or nobody wants to know
 void made_note(int fd);         // afterwards
+bool made_logs(void);           // whether anybody wants to know
+struct made_name;
+bool made_sized(struct made_name *r, int64_t size, int fd); // the path is that of fd; -1: none
+
+// appended.c: files that the application appends to.
+void appended_again(void);                      // a checkpoint is taken
+void appended_opens(int fd, long flags);        // has been opened, and was there
+void appended_closes(int fd, long flags);       // is about to be closed, and may be written
 long fd_path(int fd, char *path, size_t bytes); // closed.c: as readlink returns it
 
 // closed.c: files that the application has written to and closed, until they are known to be durable.

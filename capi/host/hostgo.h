@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HOSTGO_VERSION 16
+#define HOSTGO_VERSION 17
 
 // The application's descriptors have numbers below FD_MOST, or below FD_FEW where the hard limit is below FD_PLENTY.
 #define FD_MOST 768 // files.MaxNumber and 1
@@ -139,6 +139,13 @@ struct made_name {
 // Nothing had the name at that time, and this thread is about to give it, to the file of that number if there is one already.  When it
 // has done so, the next record of the thread says so.
 #define MADE_BEGINS 2
+// Records of files that were there: the low bit of born_known is whether the file system knows when it was made, and the size that it has then, an
+// int64_t, stands before the path.  There is no path where an earlier record since the last checkpoint has it.
+#define MADE_APPENDS 0x10 // the application opened it to append
+#define MADE_CLOSES 0x20  // and is about to close it
+#define MADE_WRITES 0x30  // the application opened it to write anywhere, or has cut it
+#define MADE_CUT 0x40     // a restart cut it to that size
+#define MADE_LOST 0x50    // there were too many records: of no file is known what was appended
 
 // A file that the application could write to, and has closed.
 struct closed_file {

@@ -23,24 +23,37 @@
 
 static _Atomic int log_file = -1; // of the lower half
 
-void made_log(int fd) { atomic_store(&log_file, fd); }
+void made_log(int fd) {
+    appended_again();
+    atomic_store(&log_file, fd);
+}
+
+bool made_logs(void) { return atomic_load_explicit(&log_file, memory_order_relaxed) >= 0; }
 
 struct record {
     struct made_name head;
     char path[2 * 4096];
 };
 
-static void put(struct record *r, long path_bytes) {
+static bool put(struct record *r, long path_bytes) {
+    long n = (long)sizeof r->head + path_bytes;
     r->head.path_bytes = (uint32_t)path_bytes;
     r->head.thread = (uint32_t)RAW0(SYS_gettid);
     // A full disk costs the note, and not the program.
-    RAW3(SYS_write, atomic_load(&log_file), r, sizeof r->head + (size_t)path_bytes);
+    return RAW3(SYS_write, atomic_load(&log_file), r, n) == n;
+}
+
+bool made_sized(struct made_name *head, int64_t size, int fd) {
+    struct record r;
+    long n = fd < 0 ? 0 : fd_path(fd, r.path + sizeof size, 4095);
+    if (n < 0) return false;
+    r.head = *head;
+    memcpy(r.path, &size, sizeof size);
+    return put(&r, (long)sizeof size + n);
 }
 
 bool made_begins(long dir, long path, uint64_t ino) {
-    if (atomic_load_explicit(&log_file, memory_order_relaxed) < 0 ||
-        RAW3(SYS_faccessat, dir, path, F_OK) != -ENOENT)
-        return false;
+    if (!made_logs() || RAW3(SYS_faccessat, dir, path, F_OK) != -ENOENT) return false;
     struct record r = {.head = {.born_known = MADE_BEGINS, .ino = ino}};
     char name[4096];
     long n = 0;
@@ -76,7 +89,7 @@ void made_note(int fd) {
 static uint64_t linked(long dir, long path, long flags) {
     struct statx st;
     int how = flags & AT_SYMLINK_FOLLOW ? 0 : AT_SYMLINK_NOFOLLOW;
-    if (atomic_load_explicit(&log_file, memory_order_relaxed) < 0) return 0;
+    if (!made_logs()) return 0;
     return RAW6(SYS_statx, dir, path, how | (flags & AT_EMPTY_PATH), STATX_INO, &st, 0) ? 0 : st.stx_ino;
 }
 

@@ -33,7 +33,22 @@ type made struct {
 const (
 	madeThen   = 1 // the file system says when
 	madeBegins = 2 // nothing had the name then, and the thread was about to give it
+
+	// Of files that were there; a size stands before the path, and madeThen may be added.
+	madeAppends = 0x10 // it was opened to append
+	madeCloses  = 0x20 // and is about to be closed
+	madeWrites  = 0x30 // it was opened to write anywhere
+	madeCut     = 0x40 // a restart cut it
+	madeLost    = 0x50 // more is not known
 )
+
+// sized tells whether a size stands before the path.
+func (m *made) sized() bool { return m.Known >= madeAppends }
+
+// size of a sized record and its path, which may be missing.
+func (m *made) size(payload string) (int64, string) {
+	return int64(binary.LittleEndian.Uint64([]byte(payload))), payload[8:]
+}
 
 // madeTicks is by how much the time of a file system may lag.
 const madeTicks = 20 * time.Millisecond
@@ -57,6 +72,9 @@ func MoveAside(log io.Reader) (moved []string, problems []error) {
 	}
 	begun := map[uint32]func(){} // by thread: what it did not come to the end of, or could not do
 	err := eachMade(log, func(m *made, path string) {
+		if m.sized() {
+			return
+		}
 		if m.Known == madeBegins {
 			begun[m.Thread] = func() { aside(m, path) }
 			return
@@ -73,7 +91,8 @@ func MoveAside(log io.Reader) (moved []string, problems []error) {
 	return moved, problems
 }
 
-func eachMade(log io.Reader, do func(m *made, path string)) error {
+// eachMade calls do with each record and what follows it.
+func eachMade(log io.Reader, do func(m *made, payload string)) error {
 	damaged := errors.New("a record of files that were made is damaged")
 	in := bufio.NewReader(log)
 	for {
@@ -84,18 +103,22 @@ func eachMade(log io.Reader, do func(m *made, path string)) error {
 			return nil
 		case err != nil:
 			return err
-		case m.Length == 0 || m.Length > 2*unix.PathMax || m.Known > madeBegins:
+		case m.Length == 0 || m.Length > 2*unix.PathMax || m.sized() && m.Length < 8 ||
+			m.Known > madeBegins && (m.Known < madeAppends || m.Known > madeLost|madeThen || m.Known&^madeThen%madeAppends != 0):
 			return damaged
 		}
 		b := make([]byte, m.Length)
 		if _, err := io.ReadFull(in, b); err != nil { // the process was killed meanwhile
 			return nil
 		}
-		path := string(b)
-		if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
+		path, size := string(b), int64(0)
+		if m.sized() {
+			size, path = m.size(path)
+		}
+		if size < 0 || !(filepath.IsAbs(path) || m.sized() && path == "") || strings.ContainsRune(path, 0) {
 			return damaged
 		}
-		do(&m, path)
+		do(&m, string(b))
 	}
 }
 

@@ -160,13 +160,34 @@ func TestMoveAsideBegun(t *testing.T) {
 func FuzzMade(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(append([]byte{1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 11, 0, 0, 0, 0, 0, 0, 0}, "/none/there"...))
+	d := &diary{}
+	d.put(madeAppends, Which{1, 2, 3}, 10, "/a")
+	d.put(madeCloses, Which{1, 2, 3}, 20, "")
+	d.put(madeCut, Which{1, 2, 3}, 10, "/a")
+	f.Add(d.b.Bytes())
 	f.Fuzz(func(t *testing.T, log []byte) {
 		n := 0
-		err := eachMade(bytes.NewReader(log), func(m *made, path string) {
-			if n += binary.Size(m) + len(path); !filepath.IsAbs(path) || len(path) != int(m.Length) {
-				t.Errorf("%+v %q", m, path)
+		err := eachMade(bytes.NewReader(log), func(m *made, payload string) {
+			n += binary.Size(m) + len(payload)
+			path := payload
+			if m.sized() {
+				_, path = m.size(payload)
+			}
+			if len(payload) != int(m.Length) || !filepath.IsAbs(path) && (!m.sized() || path != "") {
+				t.Errorf("%+v %q", m, payload)
 			}
 		})
+		list, again := ReadAppended(bytes.NewReader(log))
+		if (again == nil) != (err == nil) {
+			t.Errorf("%v, and %v", err, again)
+		}
+		for _, a := range list {
+			for _, s := range a.Spans {
+				if s.From < 0 || s.To < s.From || a.Base < 0 || s.From < a.Base {
+					t.Errorf("%+v", a)
+				}
+			}
+		}
 		if n > len(log) || err == nil && len(log)-n > binary.Size(made{})+2*unix.PathMax {
 			t.Errorf("%d of %d bytes, %v", n, len(log), err)
 		}

@@ -105,6 +105,16 @@ func (t *Table) Writes(path string) bool {
 	})
 }
 
+// Written are the numbers of the files that this process writes to.
+func (t *Table) Written() (inodes []uint64) {
+	for i := range t.Files {
+		if f := &t.Files[i]; f.Inode != nil && (f.writable() || f.Inode.Mapped) {
+			inodes = append(inodes, f.Inode.Ino)
+		}
+	}
+	return inodes
+}
+
 // Sealed tells whether a memory file of the table may not be written to any more.
 func (t *Table) Sealed(dev, ino uint64) bool {
 	return slices.ContainsFunc(t.Contents, func(c Content) bool {

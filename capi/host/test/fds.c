@@ -34,6 +34,7 @@ bool made_begins(long dir, long path, uint64_t ino) {
     return false;
 }
 void made_note(int fd) { (void)fd; }
+void appended_opens(int fd, long flags) { (void)fd, (void)flags; }
 void visitors_closed(void) {}
 long visitors_accept(struct call *c) { return blocking(c, c->nr, c->a); }
 pid_t to_real(pid_t virtual) { return virtual; }

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// Appended is what a process appended, after an epoch, to a file that was there: what its log says (Host.Made).
+type Appended struct {
+	Path string
+	File Which
+	// Base is the size that the file had when the process first opened it after the epoch.
+	Base int64
+	// Spans of the file that it wrote, or held the file open for while they were written, by where they begin and end.
+	Spans []Span
+	// Unsure: it also wrote to the file in other ways, or more than its log has.
+	Unsure bool
+}
+
+// Which file it is, on its file system.
+type Which struct {
+	Ino     uint64
+	Seconds int64 // since 1970, of when it was made; 0 where the file system does not say
+	Nanos   uint32
+}
+
+// Span is a part of a file. The last one may have no end yet.
+type Span struct{ From, To int64 }
+
+const noEnd = int64(1)<<62 - 1
+
+// mostSpans bounds what a process tells of one file; neighbours are one.
+const mostSpans = 1000
+
+// ReadAppended reads a log from an epoch on. It may end within a record.
+func ReadAppended(log io.Reader) (list []Appended, err error) {
+	at := map[Which]int{}
+	opened := map[Which]int64{} // the size at the last opening
+	err = eachMade(log, func(m *made, payload string) {
+		if !m.sized() {
+			return
+		}
+		size, path := m.size(payload)
+		kind, which := m.Known&^madeThen, Which{Ino: m.Ino}
+		if m.Known&madeThen != 0 {
+			which.Seconds, which.Nanos = m.Seconds, m.Nanos
+		}
+		if kind == madeLost {
+			for i := range list {
+				list[i].Unsure = true
+			}
+			return
+		}
+		i, known := at[which]
+		switch {
+		case known:
+		case kind != madeAppends || path == "":
+			if kind == madeWrites {
+				at[which] = len(list)
+				list = append(list, Appended{Path: path, File: which, Base: size, Unsure: true})
+			}
+			return // it was open at the epoch, or is another process's
+		default:
+			i, at[which] = len(list), len(list)
+			list = append(list, Appended{Path: path, File: which, Base: size})
+		}
+		a := &list[i]
+		if path != "" {
+			a.Path = path // it may have been renamed
+		}
+		switch kind {
+		case madeWrites:
+			a.Unsure = true
+		case madeCut:
+			a.cut(size)
+		case madeAppends:
+			a.cut(size) // if it was longer, somebody has cut it since
+			opened[which] = size
+			a.Spans = append(a.Spans, Span{size, noEnd})
+		case madeCloses:
+			from, is := opened[which]
+			if !is {
+				return
+			}
+			a.Spans = slices.DeleteFunc(a.Spans, func(s Span) bool { return s.To == noEnd })
+			a.Spans = joinSpans(append(a.Spans, Span{min(from, size), size}))
+		}
+		if len(a.Spans) > mostSpans {
+			a.Unsure, a.Spans = true, a.Spans[:1]
+		}
+	})
+	return list, err
+}
+
+// cut has nothing known of what is behind size.
+func (a *Appended) cut(size int64) {
+	a.Base = min(a.Base, size)
+	a.Spans = slices.DeleteFunc(a.Spans, func(s Span) bool { return s.From >= size })
+	for i := range a.Spans {
+		a.Spans[i].To = min(a.Spans[i].To, size)
+	}
+}
+
+// joinSpans sorts them, and makes those one that meet.
+func joinSpans(list []Span) []Span {
+	slices.SortFunc(list, func(a, b Span) int { return cmp.Compare(a.From, b.From) })
+	out := list[:0]
+	for _, s := range list {
+		if n := len(out); n > 0 && s.From <= out[n-1].To {
+			out[n-1].To = max(out[n-1].To, s.To)
+			continue
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// JoinAppended makes one list of what all processes of a job say, by file. Of each file, first is the first process that has it.
+func JoinAppended(all [][]Appended) (list []Appended, first []int) {
+	type key struct {
+		path string
+		file Which
+	}
+	at := map[key]int{}
+	for process, theirs := range all {
+		for _, a := range theirs {
+			k := key{a.Path, a.File}
+			i, known := at[k]
+			if !known {
+				at[k] = len(list)
+				a.Spans = joinSpans(slices.Clone(a.Spans))
+				list, first = append(list, a), append(first, process)
+				continue
+			}
+			have := &list[i]
+			have.Base = min(have.Base, a.Base)
+			have.Unsure = have.Unsure || a.Unsure
+			have.Spans = joinSpans(append(have.Spans, a.Spans...))
+		}
+	}
+	return list, first
+}
+
+// ErrOthers says that more was appended to a file than the job is known to have appended.
+var ErrOthers = errors.New("stays: not all of it is known to be this job's, so lines may be in it twice")
+
+// Cut removes what was appended to the file, and returns how much that was. Nothing is removed, and the error is ErrOthers, if any of it
+// may be somebody else's.
+func (a *Appended) Cut() (removed int64, err error) {
+	if len(a.Spans) == 0 {
+		return 0, nil
+	}
+	var st unix.Statx_t
+	err = unix.Statx(unix.AT_FDCWD, a.Path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME|unix.STATX_TYPE, &st)
+	is := Which{Ino: st.Ino}
+	if st.Mask&unix.STATX_BTIME != 0 {
+		is.Seconds, is.Nanos = st.Btime.Sec, st.Btime.Nsec
+	}
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || err == nil && (st.Mode&unix.S_IFMT != unix.S_IFREG || is != a.File) {
+		return 0, nil // the program has given the name to another since, or taken it away
+	}
+	if err != nil {
+		return 0, &fs.PathError{Op: "stat", Path: a.Path, Err: err}
+	}
+	f, err := os.OpenFile(a.Path, os.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	var now unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &now); err != nil || now.Ino != a.File.Ino {
+		return 0, err
+	}
+	if now.Size <= a.Base {
+		return 0, nil
+	}
+	if a.Unsure || !covers(a.Spans, a.Base, now.Size) || alsoWrites(&now) != "" {
+		return 0, fmt.Errorf("%s: what was appended after the checkpoint, %d bytes, %w", a.Path, now.Size-a.Base, ErrOthers)
+	}
+	if err := f.Truncate(a.Base); err != nil {
+		return 0, err
+	}
+	return now.Size - a.Base, nil
+}
+
+func covers(list []Span, from, to int64) bool {
+	return slices.ContainsFunc(list, func(s Span) bool { return s.From <= from && to <= s.To })
+}
+
+// NoteCut notes in a log of names that the file was cut.
+func (a *Appended) NoteCut(to io.Writer) error {
+	m := made{Ino: a.File.Ino, Seconds: a.File.Seconds, Nanos: a.File.Nanos, Known: madeCut, Length: uint32(8 + len(a.Path))}
+	if a.File != (Which{Ino: a.File.Ino}) {
+		m.Known |= madeThen
+	}
+	b, err := binary.Append(nil, binary.LittleEndian, &m)
+	if err == nil {
+		b = binary.LittleEndian.AppendUint64(b, uint64(a.Base))
+		_, err = to.Write(append(b, a.Path...))
+	}
+	return err
+}
