@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
@@ -131,17 +132,23 @@ type appendedWord struct {
 	Files []files.Appended `json:"files,omitempty"`
 	// Open are files that were open at the epoch: they are put back as they were, whoever wrote to them.
 	Open []uint64 `json:"open,omitempty"`
+	// Seen is when the job was last seen to live before this, in nanoseconds since 1970, as the owner of the directory knows it; 0: it does not.
+	Seen int64 `json:"seen,omitempty"`
 }
 
-// cutWord is what became of the files of which this process is the first.
+// cutWord is what became of the files of which this process is the first, by their places in the list.
 type cutWord struct {
-	Cut []int `json:"cut,omitempty"` // by their places in the list
+	Cut  []int `json:"cut,omitempty"`
+	Left []int `json:"left,omitempty"` // they are longer than they were
 }
 
 // cutAppended cuts off what the job appended after the epoch to files that it opened for that. Collective; when it returns, nobody moves
 // anything aside any more.
 func (j *Job) cutAppended(s *store.Store, table *files.Table, gather func([]byte) ([][]byte, error)) error {
 	mine := appendedWord{Open: table.Written()}
+	if at := j.owned.lastSeen(s.Dir()); !at.IsZero() {
+		mine.Seen = at.UnixNano()
+	}
 	if j.meta.Made != 0 && j.options.KeepsFiles() {
 		var err error
 		if mine.Files, err = j.appended(s); err != nil {
@@ -154,8 +161,12 @@ func (j *Job) cutAppended(s *store.Store, table *files.Table, gather func([]byte
 		return err
 	}
 	all, open := make([][]files.Appended, len(words)), map[uint64]bool{}
+	var seen time.Time
 	for r, w := range words {
 		all[r] = w.Files
+		if w.Seen != 0 {
+			seen = time.Unix(0, w.Seen)
+		}
 		for _, ino := range w.Open {
 			open[ino] = true
 		}
@@ -170,8 +181,9 @@ func (j *Job) cutAppended(s *store.Store, table *files.Table, gather func([]byte
 		if first[i] != j.meta.Rank || open[list[i].File.Ino] {
 			continue
 		}
-		n, err := list[i].Cut()
+		n, err := list[i].Cut(seen)
 		if err != nil {
+			did.Left = append(did.Left, i)
 			j.log.Warn("a file that was appended to after the checkpoint", zap.Error(err))
 		}
 		if n > 0 {
@@ -188,16 +200,28 @@ func (j *Job) cutAppended(s *store.Store, table *files.Table, gather func([]byte
 		return err
 	}
 	for _, c := range cuts {
-		for _, i := range c.Cut {
-			if i < 0 || i >= len(list) || !slices.ContainsFunc(mine.Files, func(a files.Appended) bool { return a.File == list[i].File }) {
-				continue
-			}
-			if err := j.noteCut(s, &list[i]); err != nil {
-				j.log.Warn("the next restart may not know what this job appends to a file", zap.Error(err))
-			}
+		err := errors.Join(j.noteCut(s, list, c.Cut, mine.Files, true), j.noteCut(s, list, c.Left, mine.Files, false))
+		if err != nil {
+			j.log.Warn("the next restart may not know what this job appends to a file", zap.Error(err))
 		}
 	}
 	return nil
+}
+
+// noteCut notes what became of those files of the list that are among mine, too.
+func (j *Job) noteCut(s *store.Store, list []files.Appended, which []int, mine []files.Appended, cut bool) error {
+	var errs []error
+	for _, i := range which {
+		if i < 0 || i >= len(list) || !slices.ContainsFunc(mine, func(a files.Appended) bool { return a.File == list[i].File }) {
+			continue
+		}
+		f, err := openMade(j.madePath(s))
+		if err != nil {
+			return err
+		}
+		errs = append(errs, list[i].Note(f, cut), f.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // appended reads what this process appended after the epoch.
@@ -208,14 +232,6 @@ func (j *Job) appended(s *store.Store) ([]files.Appended, error) {
 	}
 	defer func() { _ = f.Close() }()
 	return files.ReadAppended(f)
-}
-
-func (j *Job) noteCut(s *store.Store, a *files.Appended) error {
-	f, err := openMade(j.madePath(s))
-	if err != nil {
-		return err
-	}
-	return errors.Join(a.NoteCut(f), f.Close())
 }
 
 // openMadeLog opens the log of this process where it ended at the epoch; nil: there is none.

@@ -97,6 +97,19 @@ func directories(o launch.Options, from string) ([]string, error) {
 	return []string{from, o.Dir}, nil
 }
 
+// lastSeen is when the job that owned a directory before this one was last seen to live; zero: nobody knows.
+func (w *owned) lastSeen(dir string) (at time.Time) {
+	if w == nil {
+		return at
+	}
+	for _, l := range w.leases {
+		if sameDir(l.Dir(), dir) {
+			at = l.LastBeat()
+		}
+	}
+	return at
+}
+
 func readOnly(err error) bool { return errors.Is(err, unix.EROFS) || errors.Is(err, os.ErrPermission) }
 
 func sameDir(a, b string) bool {

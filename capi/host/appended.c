@@ -32,9 +32,8 @@ static void note(int fd, uint32_t kind) {
     if (RAW6(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_INO | STATX_SIZE | STATX_BTIME, &st, 0) ||
         !S_ISREG(st.stx_mode))
         return;
-    struct made_name r = {.ino = st.stx_ino,
-                          .born_seconds = st.stx_btime.tv_sec,
-                          .born_nanoseconds = st.stx_btime.tv_nsec};
+    struct made_name r = {
+        .ino = st.stx_ino, .born_seconds = st.stx_btime.tv_sec, .born_nanoseconds = st.stx_btime.tv_nsec};
     uint64_t device = (uint64_t)st.stx_dev_major << 32 | st.stx_dev_minor;
     bool anywhere = kind == MADE_WRITES; // said once; the others say each time what the size is
     uint64_t hash = (device * 0x9e3779b97f4a7c15u ^ st.stx_ino) * 0x9e3779b97f4a7c15u;

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,7 +22,7 @@ type Appended struct {
 	File Which
 	// Base is the size that the file had when the process first opened it after the epoch.
 	Base int64
-	// Spans of the file that it wrote, or held the file open for while they were written, by where they begin and end.
+	// Spans of the file that it wrote, or held the file open for while they were written, by where they begin and end. Apart from the last they do not meet.
 	Spans []Span
 	// Unsure: it also wrote to the file in other ways, or more than its log has.
 	Unsure bool
@@ -34,7 +35,7 @@ type Which struct {
 	Nanos   uint32
 }
 
-// Span is a part of a file. The last one may have no end yet.
+// Span is a part of a file. One that goes to noEnd begins where a process had opened the file which it did not close.
 type Span struct{ From, To int64 }
 
 const noEnd = int64(1)<<62 - 1
@@ -111,18 +112,33 @@ func (a *Appended) cut(size int64) {
 	}
 }
 
-// joinSpans sorts them, and makes those one that meet.
+// joinSpans sorts them, and makes those one that meet. One without an end stays apart, at the end: it is not known to go on to where the file ends.
 func joinSpans(list []Span) []Span {
-	slices.SortFunc(list, func(a, b Span) int { return cmp.Compare(a.From, b.From) })
+	slices.SortFunc(list, func(a, b Span) int { return cmp.Or(cmp.Compare(a.To/noEnd, b.To/noEnd), cmp.Compare(a.From, b.From)) })
 	out := list[:0]
 	for _, s := range list {
-		if n := len(out); n > 0 && s.From <= out[n-1].To {
+		if n := len(out); n > 0 && s.From <= out[n-1].To && (s.To == noEnd) == (out[n-1].To == noEnd) {
 			out[n-1].To = max(out[n-1].To, s.To)
 			continue
 		}
 		out = append(out, s)
 	}
 	return out
+}
+
+// covers tells whether they have all from one place to another. held: what was appended behind the beginning of one without an end is the job's, too.
+func covers(list []Span, from, to int64, held bool) bool {
+	list = slices.Clone(list)
+	for i := range list {
+		switch {
+		case list[i].To < noEnd:
+		case held:
+			list[i].To = max(to, list[i].From)
+		default:
+			list[i].To = list[i].From
+		}
+	}
+	return slices.ContainsFunc(joinSpans(list), func(s Span) bool { return s.From <= from && to <= s.To })
 }
 
 // JoinAppended makes one list of what all processes of a job say, by file. Of each file, first is the first process that has it.
@@ -154,9 +170,14 @@ func JoinAppended(all [][]Appended) (list []Appended, first []int) {
 // ErrOthers says that more was appended to a file than the job is known to have appended.
 var ErrOthers = errors.New("stays: not all of it is known to be this job's, so lines may be in it twice")
 
+// lastWrite is for how long after it was last seen to live a job may have written: a lease is renewed every two seconds, and the other ranks may
+// end some time after the one that does it.
+const lastWrite = 10 * time.Second
+
 // Cut removes what was appended to the file, and returns how much that was. Nothing is removed, and the error is ErrOthers, if any of it
-// may be somebody else's.
-func (a *Appended) Cut() (removed int64, err error) {
+// may be somebody else's. A job that was killed while it had the file open may have written up to its end: to what was written later than shortly after
+// seen, when it was last seen to live, it has no claim; zero: that is not known.
+func (a *Appended) Cut(seen time.Time) (removed int64, err error) {
 	if len(a.Spans) == 0 {
 		return 0, nil
 	}
@@ -184,7 +205,8 @@ func (a *Appended) Cut() (removed int64, err error) {
 	if now.Size <= a.Base {
 		return 0, nil
 	}
-	if a.Unsure || !covers(a.Spans, a.Base, now.Size) || alsoWrites(&now) != "" {
+	held := !seen.IsZero() && time.Unix(now.Mtim.Unix()).Before(seen.Add(lastWrite))
+	if a.Unsure || !covers(a.Spans, a.Base, now.Size, held) || alsoWrites(&now) != "" {
 		return 0, fmt.Errorf("%s: what was appended after the checkpoint, %d bytes, %w", a.Path, now.Size-a.Base, ErrOthers)
 	}
 	if err := f.Truncate(a.Base); err != nil {
@@ -193,13 +215,12 @@ func (a *Appended) Cut() (removed int64, err error) {
 	return now.Size - a.Base, nil
 }
 
-func covers(list []Span, from, to int64) bool {
-	return slices.ContainsFunc(list, func(s Span) bool { return s.From <= from && to <= s.To })
-}
-
-// NoteCut notes in a log of names that the file was cut.
-func (a *Appended) NoteCut(to io.Writer) error {
-	m := made{Ino: a.File.Ino, Seconds: a.File.Seconds, Nanos: a.File.Nanos, Known: madeCut, Length: uint32(8 + len(a.Path))}
+// Note notes in a log of names that the file was cut, or that it was not, so that nobody is to do that later.
+func (a *Appended) Note(to io.Writer, cut bool) error {
+	m := made{Ino: a.File.Ino, Seconds: a.File.Seconds, Nanos: a.File.Nanos, Known: madeWrites, Length: uint32(8 + len(a.Path))}
+	if cut {
+		m.Known = madeCut
+	}
 	if a.File != (Which{Ino: a.File.Ino}) {
 		m.Known |= madeThen
 	}

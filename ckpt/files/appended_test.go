@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -91,7 +92,7 @@ func TestJoinAppended(t *testing.T) {
 	list, first := JoinAppended([][]Appended{
 		nil,
 		{{Path: "/a", File: one, Base: 10, Spans: []Span{{30, 40}, {10, 20}}}},
-		{{Path: "/b", File: two, Base: 3, Spans: []Span{{3, noEnd}}}, {Path: "/a", File: one, Base: 20, Spans: []Span{{20, 30}}}},
+		{{Path: "/b", File: two, Base: 3, Spans: []Span{{5, noEnd}, {3, noEnd}}}, {Path: "/a", File: one, Base: 20, Spans: []Span{{20, 30}}}},
 		{{Path: "/c", File: one, Base: 5, Unsure: true}},
 	})
 	want := []Appended{
@@ -109,6 +110,7 @@ func TestJoinAppended(t *testing.T) {
 
 func TestCutAppended(t *testing.T) {
 	dir := t.TempDir()
+	var seen time.Time
 	for _, c := range []struct {
 		name   string
 		change func(a *Appended)
@@ -117,6 +119,11 @@ func TestCutAppended(t *testing.T) {
 	}{
 		{"ours", func(*Appended) {}, "0123456789", false},
 		{"open at the end", func(a *Appended) { a.Spans = []Span{{10, noEnd}} }, "0123456789", false},
+		{"open at the end of what is known", func(a *Appended) { a.Spans = []Span{{10, 12}, {12, noEnd}} }, "0123456789", false},
+		{"open behind what others wrote", func(a *Appended) { a.Spans = []Span{{10, 12}, {13, noEnd}} }, "0123456789abcdefghij", true},
+		{"written after it was killed", func(a *Appended) { a.Spans, seen = []Span{{10, noEnd}}, time.Now().Add(-lastWrite-time.Second) }, "0123456789abcdefghij", true},
+		{"nobody knows when it was killed", func(a *Appended) { a.Spans, seen = []Span{{10, noEnd}}, time.Time{} }, "0123456789abcdefghij", true},
+		{"open at the end, and nothing written", func(a *Appended) { a.Spans, seen = []Span{{10, 20}, {20, noEnd}}, time.Time{} }, "0123456789", false},
 		{"shorter than it was", func(a *Appended) { a.Base, a.Spans = 50, []Span{{50, 60}} }, "0123456789abcdefghij", false},
 		{"others behind", func(a *Appended) { a.Spans = []Span{{10, 19}} }, "0123456789abcdefghij", true},
 		{"others between", func(a *Appended) { a.Spans = []Span{{10, 12}, {13, 20}} }, "0123456789abcdefghij", true},
@@ -143,8 +150,9 @@ func TestCutAppended(t *testing.T) {
 			if st.Mask&unix.STATX_BTIME != 0 {
 				a.File.Seconds, a.File.Nanos = st.Btime.Sec, st.Btime.Nsec
 			}
+			seen = time.Now()
 			c.change(&a)
-			n, err := a.Cut()
+			n, err := a.Cut(seen)
 			if errors.Is(err, ErrOthers) != c.others || err != nil && !c.others {
 				t.Errorf("it says %v", err)
 			}
@@ -153,16 +161,14 @@ func TestCutAppended(t *testing.T) {
 				t.Errorf("%d bytes removed, left %q, %v", n, got, err)
 			}
 			// The log says what became of it.
-			var log bytes.Buffer
-			if err := a.NoteCut(&log); err != nil {
-				t.Fatal(err)
-			}
-			d := &diary{}
-			if a.Base > 0 && a.Path == path {
+			for _, cut := range []bool{true, false} {
+				d := &diary{}
 				d.put(madeAppends, a.File, a.Base, path)
-				d.b.Write(log.Bytes())
-				if list := readDiary(t, d); len(list) != 1 || len(list[0].Spans) != 0 {
-					t.Errorf("the log says %+v", list)
+				if err := a.Note(&d.b, cut); err != nil {
+					t.Fatal(err)
+				}
+				if list := readDiary(t, d); len(list) != 1 || cut && len(list[0].Spans) != 0 || list[0].Unsure == cut {
+					t.Errorf("cut %v: the log says %+v", cut, list)
 				}
 			}
 		})

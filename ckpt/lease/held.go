@@ -20,6 +20,7 @@ type Lease struct {
 	dir, folder string
 	node        *node
 	before      Record // the owner before; empty when there was none
+	lastBeat    time.Time
 	supposed    bool
 
 	mu     sync.Mutex // guards all below; held over the file's reads and writes
@@ -60,6 +61,10 @@ func (l *Lease) Supposed() bool { return l.supposed }
 
 // Before is the owner before; its State is Released, or empty, when there is nobody to speak of.
 func (l *Lease) Before() Record { return l.before }
+
+// LastBeat is when the owner before last gave a sign of life, by the clock of the file system. It is zero where there was none, and where
+// it was a process of the same job.
+func (l *Lease) LastBeat() time.Time { return l.lastBeat }
 
 // Check returns nil while this process owns the directory, a *LostError when it does not any more, ErrKin when
 // another process of the job has it, and another error when the owner cannot be found out. If somebody deleted the

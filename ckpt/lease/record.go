@@ -207,6 +207,7 @@ func names(d *os.File) (found []uint64, other []string, err error) {
 type seen struct {
 	Record
 	raw []byte
+	at  time.Time // when it was written, by the clock of the file system
 }
 
 // readTries is how often a record that is being written is read again.
@@ -219,14 +220,14 @@ func newest(folder string) (*seen, error) {
 		if err != nil || len(list) == 0 {
 			return nil, err
 		}
-		raw, err := readRaw(filepath.Join(folder, nameOf(list[0])))
+		raw, at, err := readAt(filepath.Join(folder, nameOf(list[0])))
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESTALE) {
 			continue // a newer one is there
 		}
 		if err != nil {
 			return nil, err
 		}
-		s := &seen{raw: raw}
+		s := &seen{raw: raw, at: at}
 		if s.Record, err = decode(raw); err != nil {
 			time.Sleep(time.Millisecond)
 			if again, _ := readRaw(filepath.Join(folder, nameOf(list[0]))); !bytes.Equal(again, raw) {
@@ -242,17 +243,24 @@ func newest(folder string) (*seen, error) {
 
 // readRaw reads a record. Something else in its place, such as a FIFO, does not hold the reader.
 func readRaw(path string) ([]byte, error) {
+	raw, _, err := readAt(path)
+	return raw, err
+}
+
+// readAt also says when it was written.
+func readAt(path string) (raw []byte, at time.Time, err error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return nil, err
+		return nil, at, err
 	}
 	defer f.Close()
 	st, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return nil, at, err
 	}
 	if !st.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file; remove it when no job runs in the directory", path)
+		return nil, at, fmt.Errorf("%s is not a regular file; remove it when no job runs in the directory", path)
 	}
-	return io.ReadAll(io.LimitReader(f, recordBytes+1))
+	raw, err = io.ReadAll(io.LimitReader(f, recordBytes+1))
+	return raw, st.ModTime(), err
 }

@@ -381,6 +381,9 @@ func (k *claimant) create() (*Lease, error) {
 	l := &Lease{dir: k.dir, folder: k.folder, node: k.node, supposed: k.supposed, done: make(chan struct{})}
 	if k.top != nil {
 		l.before = k.top.Record
+		if !k.heir {
+			l.lastBeat = k.top.at
+		}
 	}
 	l.record = Record{Format: format, State: Starting, Brief: k.Brief, Heir: k.heir, Seconds: k.Lease.Seconds(),
 		Program: k.Program, Job: k.Job, Host: k.node.host, PID: k.node.pid, Boot: k.node.boot,
