@@ -54,6 +54,9 @@ void appended_opens(int fd, long flags) {
     note(fd, flags & O_APPEND && !(flags & O_TRUNC) ? MADE_APPENDS : MADE_WRITES);
 }
 
-void appended_closes(int fd, long flags) {
-    if (made_logs() && (flags & O_APPEND)) note(fd, MADE_CLOSES);
+void appended_closes(int fd) {
+    if (!made_logs() || host.child) return;
+    long flags = RAW2(SYS_fcntl, fd, F_GETFL);
+    if (flags >= 0 && (flags & O_APPEND) && (flags & O_ACCMODE) != O_RDONLY && !(flags & O_PATH))
+        note(fd, MADE_CLOSES);
 }

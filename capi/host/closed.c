@@ -67,7 +67,6 @@ void closed_note(int fd) {
     long flags = RAW2(SYS_fcntl, fd, F_GETFL);
     if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY || (flags & O_PATH)) return;
     if (RAW2(SYS_fstat, fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_nlink == 0) return;
-    appended_closes(fd, flags);
     struct entry *e = place_for(&st);
     if (!e) return;
     char *path = paths[e - entries];

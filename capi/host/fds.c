@@ -322,6 +322,7 @@ static bool none_left(struct call *c) {
 
 static long release_fd(struct call *c, int fd) {
     struct fd_table *f = fds_of(c->t);
+    if (f == &table && f->used[fd]) appended_closes(fd);
     lock();
     if (!f->used[fd]) {
         unlock();
@@ -484,6 +485,7 @@ long sys_dup(struct call *c) {
 
 static long dup_to(struct call *c, int from, int to, int flags) {
     if (!is_used(c, from) || to < 0 || to >= (int)fds_of(c->t)->limit.rlim_cur) return -EBADF;
+    if (fds_of(c->t) == &table && table.used[to]) appended_closes(to);
     lock();
     if (fds_of(c->t) == &table && table.used[to]) closed_note(to);
     long r = RAW3(SYS_dup3, from, to, flags);

@@ -50,7 +50,7 @@ bool made_sized(struct made_name *r, int64_t size, int fd); // the path is that 
 // appended.c: files that the application appends to.
 void appended_again(void);                      // a checkpoint is taken
 void appended_opens(int fd, long flags);        // has been opened, and was there
-void appended_closes(int fd, long flags);       // is about to be closed, and may be written
+void appended_closes(int fd);                   // is about to be closed.  Without locks: it writes to a file
 long fd_path(int fd, char *path, size_t bytes); // closed.c: as readlink returns it
 
 // closed.c: files that the application has written to and closed, until they are known to be durable.

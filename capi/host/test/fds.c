@@ -35,6 +35,7 @@ bool made_begins(long dir, long path, uint64_t ino) {
 }
 void made_note(int fd) { (void)fd; }
 void appended_opens(int fd, long flags) { (void)fd, (void)flags; }
+void appended_closes(int fd) { (void)fd; }
 void visitors_closed(void) {}
 long visitors_accept(struct call *c) { return blocking(c, c->nr, c->a); }
 pid_t to_real(pid_t virtual) { return virtual; }
