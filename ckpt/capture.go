@@ -48,7 +48,8 @@ type capture struct {
 	mapped   [][]byte    // by room
 	lasting  []string    // obstacles that only the program can remove
 	writes   noted
-	uncopied string // why shared memory is not copied: the program stands until it is written; "": it is copied
+	read     map[string]string // files that are mapped to be read: by path, files.Key while all ranks stood
+	uncopied string            // why shared memory is not copied: the program stands until it is written; "": it is copied
 	hidden   snapshot.Hidden
 	memory   image.Memory // nil: that of the process, or of its frozen copy
 }
@@ -407,7 +408,12 @@ func kernel() string {
 // are what they were is for a restart to see.
 func (c *capture) refer(table *files.Table) (large []files.Named, err error) {
 	writes := func(r *image.Region) bool { return table.Writes(r.Path) }
-	list := slices.DeleteFunc(snapshot.Readers(c.regions), func(r *image.Region) bool { return r.Bytes() < snapshot.LargeFile && !writes(r) })
+	readers := snapshot.Readers(c.regions)
+	c.read = map[string]string{}
+	for _, r := range readers {
+		c.read[r.Path] = files.Key(r.Path)
+	}
+	list := slices.DeleteFunc(readers, func(r *image.Region) bool { return r.Bytes() < snapshot.LargeFile && !writes(r) })
 	list, err = snapshot.Refer(list)
 	for _, r := range list {
 		if !writes(r) {
@@ -418,9 +424,9 @@ func (c *capture) refer(table *files.Table) (large []files.Named, err error) {
 }
 
 // referToWritten leaves out what is mapped to be read of files that other processes write to.
-func (c *capture) referToWritten(written func(path string) bool) error {
+func (c *capture) referToWritten(written func(key string) bool) error {
 	list := snapshot.Readers(c.regions)
-	_, err := snapshot.Refer(slices.DeleteFunc(list, func(r *image.Region) bool { return !written(r.Path) }))
+	_, err := snapshot.Refer(slices.DeleteFunc(list, func(r *image.Region) bool { return !written(c.read[r.Path]) }))
 	return err
 }
 

@@ -96,8 +96,8 @@ func (f *File) key() string {
 
 // Elect notes, from the result of Shared in every process, which files somebody writes to or has mapped, and which
 // process keeps each: the first one that writes. several is equal in all processes: whether there is a file that
-// several may write to. written tells of a path whether the file that has it is one to which somebody writes.
-func (t *Table) Elect(own int, all [][]string) (several bool, written func(path string) bool) {
+// several may write to. written tells of the Key of a file, as it was while all processes stood, whether somebody writes to it.
+func (t *Table) Elect(own int, all [][]string) (several bool, written func(key string) bool) {
 	type file struct {
 		keeper int
 		mapped bool
@@ -132,15 +132,21 @@ func (t *Table) Elect(own int, all [][]string) (several bool, written func(path 
 			f.KeptBy = &known.keeper
 		}
 	}
-	return several, func(path string) bool {
-		var st unix.Stat_t
-		if len(files) == 0 || unix.Stat(path, &st) != nil {
-			return false
-		}
-		f := File{Path: Path(path), Inode: inodeOf(&st)}
-		known, is := files[f.key()]
+	return several, func(key string) bool {
+		known, is := files[key]
 		return is && (known.mapped || known.keeper >= 0)
 	}
+}
+
+// Key names the file at a path as Shared does, in its present state: once a process that writes to it goes on, it has another one. It is empty
+// where there is no such file.
+func Key(path string) string {
+	var st unix.Stat_t
+	if unix.Stat(path, &st) != nil {
+		return ""
+	}
+	f := File{Path: Path(path), Inode: inodeOf(&st)}
+	return f.key()
 }
 
 // KeepOptions say how files are kept.

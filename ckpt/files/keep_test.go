@@ -316,9 +316,11 @@ func TestElect(t *testing.T) {
 		tables = append(tables, a.capture())
 		lists = append(lists, tables[i].Shared())
 	}
+	key := Key(shared)
+	put(t, shared, noise(30, 1)) // the first process goes on while others still ask
 	one := 1
 	for i := range tables {
-		if several, written := tables[i].Elect(i, lists); !several || !written(shared) || written(dir) {
+		if several, written := tables[i].Elect(i, lists); !several || !written(key) || written(Key(dir)) || written("") {
 			t.Error("several write to a file, and nobody noticed")
 		}
 		f := tables[i].Files[0]
