@@ -11,22 +11,7 @@ import (
 )
 
 // Ranks that open their logs for each line have each line once in the end, though they are killed and continued above either MPI.
-func TestDiaries(t *testing.T) {
-	needCommands(t)
-	for _, mpi := range []string{"mpich", "openmpi"} {
-		t.Run(mpi, func(t *testing.T) {
-			program := buildMPI(t, mpi, "diary", "-DMPI=1")
-			hold := filepath.Join(t.TempDir(), "hold")
-			writeFile(t, hold, nil)
-			j := heldAndKilled(t, mpi, 3, func(run *Run) []string {
-				return []string{built.CkptRun(), "--dir", run.Checkpoints(), "--", program, hold}
-			})
-			for _, life := range lives(mpi) {
-				untilLetGo(t, j, life[0], 3, hold, life[1])
-			}
-		})
-	}
-}
+func TestDiaries(t *testing.T) { continuedAboveBoth(t, "diary", "-DMPI=1") }
 
 // A log that others append to, too, is not cut: what they have appended is nobody else's to take away.
 func TestDiaryOfOthers(t *testing.T) {

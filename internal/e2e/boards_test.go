@@ -156,11 +156,15 @@ func TestSharedStands(t *testing.T) {
 }
 
 // What is mapped to be read of a file that the job writes to is that file after a restart, too.
-func TestMirrors(t *testing.T) {
+func TestMirrors(t *testing.T) { continuedAboveBoth(t, "mirror") }
+
+// continuedAboveBoth has three ranks of a program, which goes on for as long as there is a file, killed and continued in all ways.
+func continuedAboveBoth(t *testing.T, name string, flags ...string) {
+	t.Helper()
 	needCommands(t)
 	for _, mpi := range []string{"mpich", "openmpi"} {
 		t.Run(mpi, func(t *testing.T) {
-			program := buildMPI(t, mpi, "mirror")
+			program := buildMPI(t, mpi, name, flags...)
 			hold := filepath.Join(t.TempDir(), "hold")
 			writeFile(t, hold, nil)
 			j := heldAndKilled(t, mpi, 3, func(run *Run) []string {
