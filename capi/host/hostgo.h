@@ -143,7 +143,7 @@ struct made_name {
 // int64_t, stands before the path.  There is no path where an earlier record since the last checkpoint has it.
 #define MADE_APPENDS 0x10 // the application opened it to append
 #define MADE_CLOSES 0x20  // and is about to close it
-#define MADE_WRITES 0x30  // the application opened it to write anywhere, or has cut it
+#define MADE_WRITES 0x30  // the application opened it to write anywhere, or a restart left it as it was
 #define MADE_CUT 0x40     // a restart cut it to that size
 #define MADE_LOST 0x50    // there were too many records: of no file is known what was appended
 

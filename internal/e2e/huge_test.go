@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/libckpt/libckpt/internal/needmpi"
 	"github.com/libckpt/libckpt/internal/written"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestHugeAgain(t *testing.T) {
 	needCommands(t)
 	if tracker, err := written.Open(); err != nil {
-		t.Skipf("this kernel does not note writes by itself: %v", err)
+		needmpi.Skip(t, "writes not noted", "this kernel does not note writes by itself: "+err.Error())
 	} else {
 		must(t, tracker.Close())
 	}
@@ -49,7 +50,7 @@ func TestHugeAgain(t *testing.T) {
 	p, err := run.Start(mark, built.CkptRun(), "--full", "every", "8", "--dir", run.Checkpoints(), "--", program, run.Dir)
 	must(t, err)
 	if before, _, _ := step(run, p, 0); before != all {
-		t.Skipf("%d KiB of %d are in huge pages", before, all)
+		needmpi.Skip(t, "no huge pages", fmt.Sprintf("%d KiB of %d are in huge pages", before, all))
 	}
 	for range 3 {
 		saveNow(t, run)
