@@ -178,6 +178,9 @@ func (c *capturer) findForeignPipes() (map[inodeKey]string, error) {
 			if err != nil {
 				continue
 			}
+			if _, other := found[inodeKey{pipeDev, n}]; other && pid == self {
+				continue // a process that can be waited for is the more useful answer
+			}
 			who := "process " + strconv.Itoa(pid)
 			if name, err := os.ReadFile(dir + "/comm"); err == nil {
 				who += " (" + strings.TrimSpace(string(name)) + ")"

@@ -54,9 +54,10 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 func newEncoder(mode Compression, choice *chooser) (*encoder, error) {
 	e := &encoder{mode: mode, choice: choice, scratch: scratches.Get().(*scratch)}
 	if e.zstd == nil && (mode == CompressZstd || mode == CompressAuto) {
-		// The chunk's own digests cover the frame, so the frame has no checksum.
-		z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest),
-			zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false))
+		// The chunk's own digests cover the frame, so the frame has no checksum. No match is farther away than a chunk is
+		// long: more of a window is memory of the program's machine that is never looked at, 8 MB for each worker.
+		z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(DefaultChunk),
+			zstd.WithLowerEncoderMem(true), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false))
 		if err != nil {
 			return nil, fmt.Errorf("zstd: %w", err)
 		}
