@@ -69,8 +69,8 @@
     .balign 16
 __vdso_\name:
     endbr64
-    \before
-9:  push rdi
+9:  \before                               // asked anew after a restart: who answers may have changed
+    push rdi
     push rsi
     push rdx
     push rbx                              // the kernel's code may have changed these when it is
