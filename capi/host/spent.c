@@ -35,9 +35,8 @@ static int64_t clock_now(clockid_t clock) {
 
 static int64_t nanoseconds(const struct timeval *t) { return t->tv_sec * SECOND + t->tv_usec * MICROSECOND; }
 
-static struct timeval add(struct timeval t, int64_t ns) {
-    int64_t us = (nanoseconds(&t) + ns) / MICROSECOND;
-    if (us < 0) us = 0;
+static struct timeval microseconds(int64_t ns) {
+    int64_t us = ns / MICROSECOND;
     return (struct timeval){us / 1000000, us % 1000000};
 }
 
@@ -84,19 +83,20 @@ void spent_load(const struct spent_image *im) {
     host.spent_children = im->children;
 }
 
+// Before any of the threads goes on, which may ask for the time of each. The process comes first: it has used what they
+// have; and by getrusage, not by the clock that is microseconds ahead of it: its time of the system would go back by them.
 void spent_begin(void) {
     if (!host.restarted) return;
-    struct spent used = by_usage(RUSAGE_SELF);
-    used.all = clock_now(CLOCK_PROCESS_CPUTIME_ID);
-    host.spent = less(host.spent, used);
+    host.spent = less(host.spent, by_usage(RUSAGE_SELF));
     host.spent_children = less(host.spent_children, by_usage(RUSAGE_CHILDREN));
+    for (struct thread *t = host.threads; t; t = t->next) {
+        int64_t used = by_clocks(t->tid).all - 2 * MICROSECOND; // getrusage cuts both of its times
+        if (used > 0) t->spent.all -= used;
+    }
 }
 
-void spent_begin_thread(struct thread *t) {
-    struct spent used = by_usage(RUSAGE_THREAD);
-    used.all = clock_now(CLOCK_THREAD_CPUTIME_ID);
-    t->spent = less(t->spent, used);
-}
+// What it asks for itself by getrusage alone tells exactly how much of its time was the program's.
+void spent_begin_thread(struct thread *t) { t->spent.user -= by_usage(RUSAGE_THREAD).user; }
 
 void spent_forked(struct thread *t) { t->spent = host.spent = host.spent_children = (struct spent){0, 0}; }
 
@@ -138,8 +138,14 @@ long sys_getrusage(struct call *c) {
     long r = RAW2(SYS_getrusage, c->a[0], &u);
     if (r < 0) return r;
     struct spent s = of((int)c->a[0], c->t);
-    u.ru_utime = add(u.ru_utime, s.user);
-    u.ru_stime = add(u.ru_stime, s.all - s.user);
+    // Another thread's time was divided by its samples, so one part may be too small; their sum is exact.
+    int64_t user = nanoseconds(&u.ru_utime) + s.user,
+            all = nanoseconds(&u.ru_stime) + nanoseconds(&u.ru_utime) + s.all;
+    if (all < 0) all = 0;
+    if (user < 0) user = 0;
+    if (user > all) user = all;
+    u.ru_utime = microseconds(user);
+    u.ru_stime = microseconds(all - user);
     return copy_out((uint64_t)c->a[1], &u, sizeof u) ? 0 : -EFAULT;
 }
 
