@@ -136,7 +136,7 @@ again() {
         shift
     done
     printf '\n== again, alone, twice: %s\n' "$names"
-    run /dev/null env -u LIBCKPT_TEST_UNTIL "${args[@]}" -count=2 -timeout 20m -run "^($(IFS='|'; echo "${once[*]}"))\$" "${packages[@]}"
+    run /dev/null env -u LIBCKPT_TEST_UNTIL "${args[@]}" -p 1 -count=2 -timeout 20m -run "^($(IFS='|'; echo "${once[*]}"))\$" "${packages[@]}"
 }
 
 machine() {
