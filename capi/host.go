@@ -5,6 +5,7 @@ package main
 /*
 #cgo CFLAGS: -I${SRCDIR}/../include -I${SRCDIR}/host -DCKPT_TYPES_ONLY
 #define _GNU_SOURCE
+#include <errno.h>
 #include <stdlib.h>
 #include <ucontext.h>
 #include "hostgo.h"
@@ -37,8 +38,8 @@ static void call_end(const struct host_ops *o, int s) { o->end(s); }
 static int call_errand(const struct host_ops *o) { return o->errand(); }
 static void call_lazy(const struct host_ops *o, int on) { o->lazy(on); }
 static void call_fail(const struct host_ops *o, int s) { o->fail(s); }
-static int call_load(const struct host_ops *o, void *b, size_t n, char *why, size_t m) {
-    return o->load(b, n, why, m);
+static int call_load(const struct host_ops *o, void *b, size_t n, uint64_t c, char *why, size_t m) {
+    return o->load(b, n, c, why, m);
 }
 */
 import "C"
@@ -78,6 +79,9 @@ func (h host) Release() { C.call_release(h.ops) }
 
 func (h host) State() ([]byte, error) {
 	n := C.call_save(h.ops, nil, 0)
+	if n == -C.ENOTSUP {
+		return nil, errors.New("a thread uses AMX tiles, which a restart cannot give back: checkpoint when it does not, after _tile_release")
+	}
 	if n < 0 {
 		return nil, fmt.Errorf("no memory for all signals that are pending for the program's threads: %w", unix.Errno(-n))
 	}
@@ -311,12 +315,12 @@ func (h host) Foreign(start, end uint64) bool {
 	return C.call_foreign(h.ops, C.uint64_t(start), C.uint64_t(end)) != 0
 }
 
-func (h host) Load(state []byte) error {
+func (h host) Load(state []byte, components uint64) error {
 	why := (*C.char)(C.calloc(1, whyBytes))
 	defer C.free(unsafe.Pointer(why))
 	b := C.CBytes(state)
 	defer C.free(b)
-	if r := C.call_load(h.ops, b, C.size_t(len(state)), why, whyBytes); r != 0 {
+	if r := C.call_load(h.ops, b, C.size_t(len(state)), C.uint64_t(components), why, whyBytes); r != 0 {
 		return errors.New(C.GoString(why))
 	}
 	return nil

@@ -56,8 +56,9 @@ type Host interface {
 	Outside() (start, end uint64, is bool)
 	// Foreign says whether some of these addresses in the program's part of memory were never given to it.
 	Foreign(start, end uint64) bool
-	// Load makes the threads that State described; the memory is mapped already.
-	Load(state []byte) error
+	// Load makes the threads that State described; the memory is mapped already. The processor on which the program was
+	// started had these components of extended state (snapshot.StateComponents).
+	Load(state []byte, components uint64) error
 	// Stands lists addresses that are used at once when what State describes continues: the process's arguments, and
 	// the threads' stacks and thread-local storage.
 	Stands(state []byte) []uint64

@@ -227,7 +227,7 @@ func (h *testHost) Name([]sockets.Name) {}
 
 func (h *testHost) Fail(status int) { h.End(status) }
 
-func (h *testHost) Load([]byte) error { return errors.New("nothing is restored here") }
+func (h *testHost) Load([]byte, uint64) error { return errors.New("nothing is restored here") }
 
 // End ends the goroutine in place of the process.
 func (h *testHost) End(status int) {

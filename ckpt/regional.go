@@ -82,7 +82,7 @@ func (ownProcess) SetTables(uintptr)                            {}
 func (ownProcess) Outside() (s, e uint64, is bool)              { return 0, 0, false }
 func (ownProcess) Made(int)                                     {}
 func (ownProcess) Foreign(uint64, uint64) bool                  { return false }
-func (ownProcess) Load([]byte) error                            { return errAlone }
+func (ownProcess) Load([]byte, uint64) error                    { return errAlone }
 func (ownProcess) Stands([]byte) []uint64                       { return nil }
 func (ownProcess) Lazy(bool)                                    {}
 func (ownProcess) Name([]sockets.Name)                          {}

@@ -500,7 +500,7 @@ func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather
 	if err := j.makeVerbs(f, agree, gather); err != nil {
 		return err
 	}
-	if err := j.host.Load(threads); err != nil {
+	if err := j.host.Load(threads, snapshot.StateComponents(j.meta.CPU)); err != nil {
 		return fmt.Errorf("%s: section %q: %w", f.Name(), sectionThreads, err)
 	}
 	return j.askAgain(f)

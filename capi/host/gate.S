@@ -94,6 +94,10 @@ gate_code_end:
     .globl host_resume_gate
 host_resume_gate:
     mov rbx, rsi                        // RBX is in the gate's frame
+    cmp qword ptr [rip + forget_components], 0
+    je 1f
+    call forget
+1:
     mov r11, gs:[-8]
     mov rsp, [r11 + 32]
     ldmxcsr [rsp]
@@ -137,6 +141,9 @@ host_upcall:
     jne 1f
     mov rcx, [r11 + 16]
     wrfsbase rcx
+1:  cmp qword ptr [rip + forget_components], 0
+    je 1f
+    call forget                         // RAX stays
 1:  mov rsp, rax
     mov rdi, [r12]
     mov rsi, [r12 + 8]

@@ -31,6 +31,8 @@
 //                until they are durable), names.c (addresses of sockets, as the application knows them),
 //                visitors.c (connections that a checkpoint has accepted before the application did)
 //   limits.h     limits.c (limits of memory and descriptors, as the program has them)
+//   xstate.h     xstate.c (extended state of threads on another processor), forget.S (more registers than the program
+//                knows of)
 //   maps.h       maps.c (the mappings of this process)
 //   wrap.h       wrap.c (programs that start the program)
 //   at_end.h     at_end.c (what libraries of the lower half want called at the end)

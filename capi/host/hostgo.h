@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HOSTGO_VERSION 17
+#define HOSTGO_VERSION 18
 
 // The application's descriptors have numbers below FD_MOST, or below FD_FEW where the hard limit is below FD_PLENTY.
 #define FD_MOST 768 // files.MaxNumber and 1
@@ -217,7 +217,7 @@ struct host_ops {
     int (*park)(int timeout_ms, char *why, size_t bytes);
     void (*release)(void);
     // Writes process_image and the thread images of the parked threads; returns the bytes needed, -ENOMEM
-    // when there was no memory for all signals that are pending.
+    // when there was no memory for all signals that are pending, -ENOTSUP when a thread uses AMX tiles.
     long (*save)(void *buffer, size_t bytes);
     // Makes a child that is a frozen copy of this process, and dies with this process.  Only while parked.
     int (*freeze)(void);
@@ -240,8 +240,9 @@ struct host_ops {
     int (*limit)(int resource, uint64_t limit[2], const uint64_t *set);
     // Ends the process at once: with the exit status, or by SIGKILL when the status is negative.
     void (*end)(int status);
-    // Restart: takes over what save wrote; the memory is mapped already.
-    int (*load)(const void *buffer, size_t bytes, char *why, size_t whybytes);
+    // Restart: takes over what save wrote; the memory is mapped already.  components: those of extended state, bits as in
+    // XCR0, that the processor had on which the program was started.
+    int (*load)(const void *buffer, size_t bytes, uint64_t components, char *why, size_t whybytes);
     // Only while parked: has the stopped thread that initialized MPI call serve, and waits until serve has
     // returned.  -ESRCH when there is no such thread.
     int (*errand)(void);

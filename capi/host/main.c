@@ -16,8 +16,8 @@
 #include "program.h"
 #include "thread.h"
 #include "wrap.h"
+#include "xstate.h"
 
-#include <cpuid.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,10 +43,8 @@ static void find_parts(void) {
 }
 
 static void check_machine(void) {
-    unsigned a, b, c, d;
-    __cpuid_count(0xd, 0, a, b, c, d);
-    host.xsave_max = ((c > b ? c : b) + 4 + 63) & ~63u;
-    if (host.xsave_max > 16384)
+    host.xsave_max = xstate_open();
+    if (host.xsave_max > XSTATE_MOST)
         die(1, "this processor's extended state (%u bytes) is larger than this version can keep",
             host.xsave_max);
 }

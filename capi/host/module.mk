@@ -14,4 +14,5 @@ $(OBJ)/$(1): C_EXTRA := $(SANITIZE) -Icapi
 $(OBJ)/$(1): $(OBJ)/$(1).o
 	$(CC) $(CFLAGS) $(SANITIZE) -o $$@ $$^
 endef
-$(foreach test,arena fds signals threads_check wrap,$(eval $(call sanitized,capi/host/test/$(test))))
+$(foreach test,arena fds signals threads_check wrap xstate,$(eval $(call sanitized,capi/host/test/$(test))))
+$(OBJ)/capi/host/test/xstate: $(OBJ)/capi/host/forget.o

@@ -7,6 +7,7 @@
 #include "crossing.h"
 #include "program.h"
 #include "thread.h"
+#include "xstate.h"
 
 #include <asm/hwcap2.h>
 #include <elf.h>
@@ -358,9 +359,14 @@ void gate_page_set_spent(void) {
     mprotect((void *)ARENA, PAGE, PROT_READ | PROT_EXEC);
 }
 
+// Where registers are to be forgotten after each of them, each entry calls it through forget.S.
 void gate_page_set_functions(long (**fn)(const long *)) {
+    static const void *calls[FORGET_LIMIT];
+    forget_functions = fn;
+    for (unsigned i = 0; i < FORGET_LIMIT; i++) calls[i] = forget_calls + (size_t)i * FORGET_BYTES;
+    const void *table = forget_components ? (const void *)calls : (const void *)fn;
     mprotect((void *)ARENA, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC);
-    *(void **)(ARENA + CKPT_GATE_FUNCTIONS) = fn;
+    *(const void **)(ARENA + CKPT_GATE_FUNCTIONS) = table;
     mprotect((void *)ARENA, PAGE, PROT_READ | PROT_EXEC);
 }
 

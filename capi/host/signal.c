@@ -17,6 +17,7 @@
 #include "emulation.h"
 #include "lower_tls.h"
 #include "thread.h"
+#include "xstate.h"
 
 #include <errno.h>
 #include <string.h>
@@ -177,11 +178,8 @@ long sys_rt_sigreturn(struct call *c) {
     const struct frame *f = (const struct frame *)((uint64_t)r[REG_RSP] - 8);
     const ucontext_t *from = (const ucontext_t *)f->uc;
     const void *xsave = from->uc_mcontext.fpregs;
-    if (xsave) {
-        uint32_t bytes = xsave_size(from), room = xsave_size(c->uc);
-        // Both are from frames of the same machine; a smaller state leaves the rest as it is.
-        memcpy(c->uc->uc_mcontext.fpregs, xsave, bytes < room ? bytes : room);
-    }
+    // The signal may have come on another processor, before a restart.
+    if (xsave) xstate_into_frame(c->uc->uc_mcontext.fpregs, xsave);
     greg_t cs = r[REG_CSGSFS];
     memcpy(r, from->uc_mcontext.gregs, sizeof(gregset_t));
     r[REG_CSGSFS] = cs;

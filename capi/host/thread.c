@@ -21,6 +21,7 @@
 #include "lower_tls.h"
 #include "lower.h"
 #include "thread.h"
+#include "xstate.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -144,7 +145,7 @@ void thread_forked(struct thread *t) {
 // Continues t in upper code at its saved context.  Called on its lower stack, signals blocked.
 static _Noreturn void resume_upper(struct thread *t) {
     t->fs_base = t->upper_fs;
-    uint8_t area[sizeof(ucontext_t) + 16384 + 128] __attribute__((aligned(64)));
+    uint8_t area[sizeof(ucontext_t) + XSTATE_MOST + 128] __attribute__((aligned(64)));
     uint8_t *x = area + ((sizeof(ucontext_t) + 63) & ~63ul);
     memcpy(x, t->xsave, t->xsave_bytes);
     ucontext_t *uc = (ucontext_t *)area;

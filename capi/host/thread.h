@@ -99,7 +99,7 @@ struct thread {
     kmask uc_mask;        // saved
     struct spent spent;   // saved    what is added to its processor time: as all that it has used
     uint32_t xsave_bytes; // saved
-    uint8_t *xsave;       // again    host.xsave_max bytes; what is in them is saved
+    uint8_t *xsave;       // again    host.xsave_max bytes; what is in them is saved, as this processor has it
     uint64_t fs_base;     // again    without FSGSBASE: the FS base that the kernel has
 };
 
@@ -133,8 +133,8 @@ extern const struct host_ops host_operations;
 
 // ---- thread_image.c, thread_check.c ------------------------------------------------------------
 long threads_save(void *buffer, size_t bytes); // of struct host_ops
-int threads_load(const void *buffer, size_t bytes, char *why, size_t whybytes);
-int threads_check(const void *buffer, size_t bytes, uint32_t xsave_max, char *why, size_t whybytes);
+int threads_load(const void *buffer, size_t bytes, uint64_t components, char *why, size_t whybytes);
+int threads_check(const void *buffer, size_t bytes, char *why, size_t whybytes);
 // Of bytes that were checked: the processor time, NULL where there is none, and where the threads begin.
 const struct spent_image *threads_spent(const struct process_image *p);
 size_t threads_begin(const struct process_image *p);

@@ -4,6 +4,7 @@
 // reads nothing but these bytes, so that a fuzz test can run it by itself.
 #include "host.h"
 #include "thread.h"
+#include "xstate.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -30,18 +31,11 @@ size_t threads_begin(const struct process_image *p) {
            (spent ? sizeof *spent + spent->threads * sizeof(struct spent) : 0);
 }
 
-int threads_check(const void *buffer, size_t bytes, uint32_t xsave_max, char *why, size_t whybytes) {
+int threads_check(const void *buffer, size_t bytes, char *why, size_t whybytes) {
     const struct process_image *p = buffer;
     if (bytes < sizeof *p || p->bytes != sizeof *p || !version_fits(p)) {
         snprintf(why, whybytes, "the image was written by another version of ckptrun");
         return -EINVAL;
-    }
-    if (p->xsave_max > xsave_max) {
-        snprintf(why, whybytes,
-                 "this processor keeps less state than the one of the image (%u bytes, not %u); "
-                 "restart on the same kind of processor",
-                 xsave_max, p->xsave_max);
-        return -ENOTSUP;
     }
     const struct timer_image *timers = (const struct timer_image *)(p + 1);
     if (p->timers > (bytes - sizeof *p) / sizeof *timers)
@@ -64,8 +58,8 @@ int threads_check(const void *buffer, size_t bytes, uint32_t xsave_max, char *wh
             return damaged(why, whybytes, at, "a thread is cut short");
         const struct thread_image *im = (const void *)((const char *)buffer + at);
         if (im->kind < 1 || im->kind > 3) return damaged(why, whybytes, at, "a thread of no kind");
-        if (im->xsave_bytes > xsave_max)
-            return damaged(why, whybytes, at, "a thread with more state than the processor has");
+        if (im->xsave_bytes > XSTATE_MOST)
+            return damaged(why, whybytes, at, "a thread with more state than any processor has");
         size_t need = sizeof *im + im->pending * sizeof(struct kept_signal) + im->xsave_bytes;
         if (im->bytes != ((need + 7) & ~7ul) || im->bytes > bytes - at)
             return damaged(why, whybytes, at, "the length of a thread is wrong");

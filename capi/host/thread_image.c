@@ -7,6 +7,7 @@
 #include "emulation.h"
 #include "program.h"
 #include "thread.h"
+#include "xstate.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -65,7 +66,7 @@ static void thread_save(const struct thread *t, struct thread_image *im) {
     memcpy(k, t->xsave, t->xsave_bytes);
 }
 
-static bool thread_load(struct thread *t, const struct thread_image *im) {
+static int thread_load(struct thread *t, const struct thread_image *im, char *why, size_t whybytes) {
     t->vtid = im->vtid;
     t->main = im->main;
     t->upper_fs = im->upper_fs;
@@ -85,17 +86,25 @@ static bool thread_load(struct thread *t, const struct thread_image *im) {
     memcpy(t->uc.uc_mcontext.gregs, im->regs, sizeof im->regs);
     const struct kept_signal *k = (const struct kept_signal *)(im + 1);
     for (uint32_t i = 0; i < im->pending; i++) {
-        if (!signal_room(&t->kept)) return false;
+        if (!signal_room(&t->kept)) return -ENOMEM;
         signal_add(&t->kept, &k[i].info, k[i].shared);
     }
-    t->xsave_bytes = im->xsave_bytes;
-    memcpy(t->xsave, k + im->pending, im->xsave_bytes);
+    long state = im->xsave_bytes ? xstate_move(t->xsave, k + im->pending, im->xsave_bytes) : 0;
+    if (state < 0) {
+        snprintf(why, whybytes,
+                 state == -ENOTSUP ? "no known processor lays out registers (components %#llx in %u bytes) "
+                                     "as that of the image; restart on the same kind of processor"
+                                   : "a thread's registers are damaged (components %#llx in %u bytes)",
+                 (unsigned long long)xstate_components(k + im->pending, im->xsave_bytes), im->xsave_bytes);
+        return (int)state;
+    }
+    t->xsave_bytes = (uint32_t)state;
     t->in_gate = im->kind == 2 || im->kind == 3;
     t->gate_result = im->kind == 2 ? CKPT_GATE_RESTART : CKPT_GATE_RETRY;
     t->mpi = im->flags & THREAD_MPI;
     call_load(t, im->flags);
     t->state = T_PARKED;
-    return true;
+    return 0;
 }
 
 long threads_save(void *buffer, size_t bytes) {
@@ -107,6 +116,7 @@ long threads_save(void *buffer, size_t bytes) {
                   sizeof(struct spent_image);
     for (struct thread *t = host.threads; t; t = t->next) {
         if (t->more_signals) return -ENOMEM;
+        if (t->xsave_bytes && xstate_tiles(t->xsave, t->xsave_bytes)) return -ENOTSUP;
         need += sizeof(struct spent) + thread_bytes(t);
     }
     if (need > bytes) return (long)need;
@@ -152,10 +162,12 @@ static void arena_of_maps(void) {
 
 // Makes the threads of the image; the upper half's memory is mapped already.  The caller is the process's
 // main thread, which carries the saved main thread.
-int threads_load(const void *buffer, size_t bytes, char *why, size_t whybytes) {
+int threads_load(const void *buffer, size_t bytes, uint64_t components, char *why, size_t whybytes) {
     const struct process_image *p = buffer;
-    int bad = threads_check(buffer, bytes, host.xsave_max, why, whybytes);
+    int bad = threads_check(buffer, bytes, why, whybytes);
     if (bad) return bad;
+    xstate_started_with(components);
+    gate_page_set_functions(forget_functions);
     host.brk = p->brk;
     host.fake_vdso = p->fake_vdso;
     for (int i = 0; i < 4; i++) host.ids[i].virtual = p->ids[i];
@@ -187,7 +199,8 @@ int threads_load(const void *buffer, size_t bytes, char *why, size_t whybytes) {
         q += im->bytes;
         struct thread *t = im->main ? self() : thread_new();
         if (!t) return -ENOMEM;
-        if (!thread_load(t, im)) return -ENOMEM;
+        bad = thread_load(t, im, why, whybytes);
+        if (bad) return bad;
         if (spent_by) t->spent = *spent_by++;
         if (im->main) {
             main_found = true;

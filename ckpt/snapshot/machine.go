@@ -68,3 +68,20 @@ func MissingFlags(saved, here []string) []string {
 	}
 	return out
 }
+
+// StateComponents are the components of extended state (XSAVE) of a processor with these features, bits as in XCR0. Those
+// without registers that compiled code uses are left out.
+func StateComponents(flags []string) uint64 {
+	components := uint64(1<<0 | 1<<1) // x87, SSE
+	for _, f := range flags {
+		switch f {
+		case "avx":
+			components |= 1 << 2
+		case "avx512f":
+			components |= 1<<5 | 1<<6 | 1<<7
+		case "amx_tile":
+			components |= 1<<17 | 1<<18
+		}
+	}
+	return components
+}

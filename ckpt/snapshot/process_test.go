@@ -476,4 +476,21 @@ func TestFlags(t *testing.T) {
 	}
 }
 
+func TestStateComponents(t *testing.T) {
+	for _, c := range []struct {
+		flags string
+		want  uint64
+	}{
+		{"", 0x3},
+		{"sse2 fxsr xsave", 0x3},
+		{"avx avx2 pku ospke", 0x7},
+		{"avx avx2 avx512f avx512vl", 0xe7},
+		{"amx_bf16 amx_int8 amx_tile avx avx512f", 0x600e7},
+	} {
+		if got := StateComponents(strings.Fields(c.flags)); got != c.want {
+			t.Errorf("%q: %#x, expected %#x", c.flags, got, c.want)
+		}
+	}
+}
+
 func heap(bytes int) ([]byte, error) { return make([]byte, bytes), nil }

@@ -10,7 +10,7 @@ static void try(const uint8_t *bytes, size_t n) {
     char why[300] = "";
     void *copy = malloc(n ? n : 1); // of this size, so that reading behind it is seen
     memcpy(copy, bytes, n);
-    if (threads_check(copy, n, 2696, why, sizeof why)) {
+    if (threads_check(copy, n, why, sizeof why)) {
         CHECK(why[0] != 0);
     } else {
         const struct process_image *p = copy;
@@ -32,7 +32,7 @@ static void all(unsigned timers, int spent) {
     static uint8_t sample[1 << 16], changed[1 << 16];
     size_t n = sample_threads(sample, sizeof sample, timers, spent);
     char why[300];
-    CHECK(n > 0 && threads_check(sample, n, 2696, why, sizeof why) == 0);
+    CHECK(n > 0 && threads_check(sample, n, why, sizeof why) == 0);
     for (size_t i = 0; i <= n; i++) try(sample, i);
     for (size_t i = 0; i < n; i++)
         for (int v = 0; v < 4; v++) {

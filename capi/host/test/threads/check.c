@@ -7,8 +7,8 @@
 
 #include "check.h"
 
-int check_threads(const void *p, size_t bytes, uint32_t xsave_max, char *why, size_t whybytes) {
-    return threads_check(p, bytes, xsave_max, why, whybytes);
+int check_threads(const void *p, size_t bytes, char *why, size_t whybytes) {
+    return threads_check(p, bytes, why, whybytes);
 }
 
 // A process of two threads, the first of them with a pending signal, and with so many timers.

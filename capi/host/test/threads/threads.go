@@ -14,9 +14,6 @@ import (
 	"unsafe"
 )
 
-// state is the most extended state that a thread may have here, in bytes.
-const state = 2696
-
 // check is ckptrun's. The bytes are copied to the end of a piece of memory of their size, so that a sanitizer
 // sees who reads behind them.
 func check(b []byte) error {
@@ -24,7 +21,7 @@ func check(b []byte) error {
 	defer C.free(p)
 	copy(unsafe.Slice((*byte)(p), len(b)), b)
 	var why [300]C.char
-	if C.check_threads(p, C.size_t(len(b)), state, &why[0], C.size_t(len(why))) != 0 {
+	if C.check_threads(p, C.size_t(len(b)), &why[0], C.size_t(len(why))) != 0 {
 		return errors.New(C.GoString(&why[0]))
 	}
 	return nil

@@ -39,7 +39,7 @@ func TestCheck(t *testing.T) {
 	}{
 		{"nothing", "another version", nil},
 		{"version", "another version", change(4, 1)},
-		{"processor", "less state", change(24, state+1)},
+		{"state", "more state", change(process+288, 16385)},
 		{"kind 0", "no kind", change(process+4, 0)},
 		{"kind 4", "no kind", change(process+4, 4)},
 		{"shorter than it is", "length", change(process, uint32(first-8))},
