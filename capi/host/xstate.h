@@ -35,9 +35,10 @@ bool xstate_tiles(const void *from, uint32_t bytes);
 void xstate_started_with(uint64_t components);
 
 // ---- forget.S -----------------------------------------------------------------------------------
-extern uint64_t forget_components;          // 0: none
+extern uint64_t forget_components;              // 0: none
 extern long (**forget_functions)(const long *); // those of the lower half
-extern const uint8_t forget_calls[];        // FORGET_LIMIT pieces of code, FORGET_BYTES apart: each calls one of these
+extern const uint8_t
+    forget_calls[]; // FORGET_LIMIT pieces of code, FORGET_BYTES apart: each calls one of these
 #define FORGET_LIMIT 1024
 #define FORGET_BYTES 16
 

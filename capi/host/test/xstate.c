@@ -44,8 +44,8 @@ static void moves(int a, uint64_t there, uint64_t used, int b, uint64_t now, uin
     }
     for (long i = 0; i < n; i++)
         if (to[i] != want[i]) {
-            printf("layout %d, components %#lx, used %#lx, to %d, %#lx: byte %ld is %d, expected %d\n", a, there,
-                   used, b, now, i, to[i], want[i]);
+            printf("layout %d, components %#lx, used %#lx, to %d, %#lx: byte %ld is %d, expected %d\n", a,
+                   there, used, b, now, i, to[i], want[i]);
             exit(1);
         }
     CHECK(to[n] == 0xee);
@@ -86,11 +86,14 @@ static void no_sense(void) {
     be(&layouts[INTEL], avx);
     uint32_t n = frame(from, &layouts[INTEL], avx, avx);
     SAME(xstate_move(to, from, n), n);
-    for (uint32_t i = 0; i < n; i++) CHECK(xstate_move(to, from, i) == (i < LEGACY + HEADER && i >= LEGACY ? (long)LEGACY : -EINVAL));
+    for (uint32_t i = 0; i < n; i++)
+        CHECK(xstate_move(to, from, i) == (i < LEGACY + HEADER && i >= LEGACY ? (long)LEGACY : -EINVAL));
     struct sw sw;
     for (int i = 0; i < 4; i++) {
-        static const struct sw bad[] = {
-            {MAGIC1, 0, avx, 832, {0}}, {MAGIC1, 836, avx, 836, {0}}, {MAGIC1, 836, avx, 0, {0}}, {MAGIC1, UINT32_MAX, avx, 832, {0}}};
+        static const struct sw bad[] = {{MAGIC1, 0, avx, 832, {0}},
+                                        {MAGIC1, 836, avx, 836, {0}},
+                                        {MAGIC1, 836, avx, 0, {0}},
+                                        {MAGIC1, UINT32_MAX, avx, 832, {0}}};
         memcpy(from + SW_AT, &bad[i], sizeof bad[i]);
         SAME(xstate_move(to, from, n), -EINVAL);
         frame(to, &layouts[INTEL], avx, avx);
@@ -146,17 +149,18 @@ static void forgets(void) {
         uint32_t mxcsr = 0x3f80, after;
         const void *call = forget_calls + (size_t)i * FORGET_BYTES;
         long preserved = 0x1234567890;
-        __asm__ volatile("ldmxcsr %[mxcsr]\n\tmov %[preserved], %%rbx\n\tmov %%rsp, %%r12\n\t"
-                         "sub $256, %%rsp\n\tand $-16, %%rsp\n\t" // over the red zone
-                         "vpcmpeqd %%ymm5, %%ymm5, %%ymm5\n\t"
-                         "call *%[call]\n\t"
-                         "mov %%r12, %%rsp\n\tmov %%rbx, %[preserved]\n\tvmovdqu %%ymm5, %[ymm]\n\tvzeroupper\n\t"
-                         "stmxcsr %[after]"
-                         : "=a"(result), [ymm] "=m"(ymm), [after] "=m"(after), [preserved] "+r"(preserved)
-                         : [call] "r"(call), "D"(&arg), [mxcsr] "m"(mxcsr)
-                         : "rbx", "r12", "rcx", "rdx", "rsi", "r8", "r9", "r10", "r11", "memory", "cc", "xmm0",
-                           "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
-                           "xmm12", "xmm13", "xmm14", "xmm15");
+        __asm__ volatile(
+            "ldmxcsr %[mxcsr]\n\tmov %[preserved], %%rbx\n\tmov %%rsp, %%r12\n\t"
+            "sub $256, %%rsp\n\tand $-16, %%rsp\n\t" // over the red zone
+            "vpcmpeqd %%ymm5, %%ymm5, %%ymm5\n\t"
+            "call *%[call]\n\t"
+            "mov %%r12, %%rsp\n\tmov %%rbx, %[preserved]\n\tvmovdqu %%ymm5, %[ymm]\n\tvzeroupper\n\t"
+            "stmxcsr %[after]"
+            : "=a"(result), [ymm] "=m"(ymm), [after] "=m"(after), [preserved] "+r"(preserved)
+            : [call] "r"(call), "D"(&arg), [mxcsr] "m"(mxcsr)
+            : "rbx", "r12", "rcx", "rdx", "rsi", "r8", "r9", "r10", "r11", "memory", "cc", "xmm0", "xmm1",
+              "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12",
+              "xmm13", "xmm14", "xmm15");
         uint32_t usual = 0x1f80;
         __asm__ volatile("ldmxcsr %0" ::"m"(usual));
         SAME(result, i % 2 ? -7 : arg + 1);
