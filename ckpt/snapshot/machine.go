@@ -36,22 +36,45 @@ func cpuFlags(r io.Reader) ([]string, error) {
 	return nil, sc.Err()
 }
 
-// irrelevant are flags that say how the kernel or a hypervisor runs the processor, not which
-// instructions a program may use.
-var irrelevant = map[string]bool{
-	"hypervisor": true, "constant_tsc": true, "nonstop_tsc": true, "tsc_known_freq": true, "rep_good": true,
-	"nopl": true, "xtopology": true, "cpuid": true, "cpuid_fault": true, "arch_capabilities": true,
-	"aperfmperf": true, "pti": true, "ibrs": true, "ibpb": true, "stibp": true, "ssbd": true,
-	"ibrs_enhanced": true, "md_clear": true, "flush_l1d": true, "tpr_shadow": true, "vnmi": true,
-	"flexpriority": true, "ept": true, "vpid": true, "vmx": true, "svm": true, "tsc_adjust": true,
-	"tsc_deadline_timer": true, "arch_perfmon": true, "pebs": true, "bts": true, "dtherm": true,
-	"ida": true, "arat": true, "pln": true, "pts": true, "hwp": true, "acpi": true, "tm": true, "tm2": true,
-	"ht": true, "x2apic": true, "apic": true, "mtrr": true, "mce": true, "mca": true, "pat": true,
-	"smep": true, "smap": true, "umip": true, "pcid": true, "invpcid": true, "tsxldtrk": true,
+// irrelevant are flags by which no code of a program is chosen, or which it can do without. All others are needed, such as
+// those that a later kernel names: a restart that is refused can be tried elsewhere, while one that should have been ends
+// in SIGILL, or is wrong.
+var irrelevant = set(
+	// How the kernel or a hypervisor runs the processor.
+	`acc_power acpi amd_dcm amd_fast_cppc amd_lbr_pmc_freeze amd_lbr_v2 amd_ppin aperfmperf apic arat
+	arch_capabilities arch_lbr arch_perfmon art avic bpext brs bts bus_lock_detect cat_l2 cat_l3 cdp_l2 cdp_l3
+	cmp_legacy constant_tsc core_capabilities cpb cppc cpuid cpuid_fault cqm cqm_llc cqm_mbm_local cqm_mbm_total
+	cqm_occup_llc cr8_legacy dca debug_swap decodeassists ds_cpl dtes64 dtherm dts epb ept ept_ad est extapic
+	extd_apicid flexpriority flush_l1d flushbyasid fxsr_opt hfi ht hw_pstate hwp hwp_act_window hwp_epp hwp_notify
+	hwp_pkg_req hypervisor ibpb ibrs ibrs_enhanced ibs ibt ida intel_ppin intel_pt invpcid invpcid_single irperf
+	la57 lbrv mba mca mce md_clear mtrr nodeid_msr nonstop_tsc nonstop_tsc_s3 nopl npt nrip_save osvw overflow_recov
+	pat pausefilter pbe pcid pconfig pdcm pdpe1gb pebs perfctr_core perfctr_llc perfctr_nb perfmon_v2 pfthreshold
+	pln proc_feedback pti pts ptsc rapl rdt_a rep_good sdbg sev sev_es sev_snp sgx sgx_lc skinit smap smca sme
+	sme_coherent smep smx split_lock_detect ss ssbd stibp succor svm svm_lock tce tm tm2 tme topoext tpr_shadow
+	tsc_adjust tsc_deadline_timer tsc_known_freq tsc_reliable tsc_scale umip user_shstk v_spec_ctrl v_vmsave_vmload
+	vgif virt_ssbd vmcb_clean vmmcall vmx vnmi vpid wbnoinvd wdt x2apic x2avic xsaveerptr xsaves xtopology xtpr`,
+	// Of what each processor of 64 bits has, another name that AMD gave it.
+	"mmxext",
 	// For kernels alone, or for programs of 16 and 32 bits. QEMU's emulated processor lacks the first.
-	"vme": true, "de": true, "pse": true, "pse36": true, "pge": true, "msr": true,
+	"vme de pse pse36 pge msr",
+	// How quick a string instruction is that each processor has.
+	"erms fsrm fsrc fsrs fzrm",
+	// Instructions and prefixes that do nothing where a processor or kernel does not know them.
+	"hle mpx",
+	// These wait for a change of memory: monitor is the kernel's, and no library chooses monitorx.
+	"monitor mwaitx",
 	// A program that changes its bases itself could not be saved anyway, and the C library does not.
-	"fsgsbase": true,
+	"fsgsbase",
+)
+
+func set(lists ...string) map[string]bool {
+	m := map[string]bool{}
+	for _, list := range lists {
+		for _, name := range strings.Fields(list) {
+			m[name] = true
+		}
+	}
+	return m
 }
 
 // MissingFlags are features that are in saved and not in here.
