@@ -32,7 +32,11 @@ LIBCKPT_SKIPPED=$(mktemp)
 export LIBCKPT_SKIPPED
 beside=$(mktemp)
 beside_pid=
-trap '[ -z "$beside_pid" ] || kill -- "-$beside_pid" 2>/dev/null; rm -f "$said" "$said".* "$failures" "$LIBCKPT_SKIPPED" "$beside"' EXIT
+# Open MPI 4 makes a folder when the first job of a user begins, and removes it with the last if it is empty. Two jobs that
+# begin at once may fail at that ("mkdir: File exists"), so it is not empty while tests run.
+sessions=${TMPDIR:-/tmp}/ompi.$(hostname -s).$(id -u)
+mkdir -p -m 700 "$sessions" && touch "$sessions/libckpt-tests.$$"
+trap '[ -z "$beside_pid" ] || kill -- "-$beside_pid" 2>/dev/null; rm -f "$said" "$said".* "$failures" "$LIBCKPT_SKIPPED" "$beside" "$sessions/libckpt-tests.$$"; rmdir "$sessions" 2>/dev/null' EXIT
 
 failed=()
 unsteady=()

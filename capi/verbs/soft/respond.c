@@ -147,7 +147,7 @@ void soft_request_refuse(struct soft_link *link) {
 
 // ---- after the payload ----
 
-static void received(struct soft_link *link) {
+static void received(const struct soft_link *link, const struct soft_qp *qp) {
     const struct soft_header *in = &link->in;
     struct ibv_wc wc = {.wr_id = link->receive.id,
                         .status = in->status == IBV_WC_REM_INV_REQ_ERR ? IBV_WC_LOC_LEN_ERR
@@ -156,7 +156,7 @@ static void received(struct soft_link *link) {
                         .opcode = in->op == SOFT_SEND ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM,
                         .byte_len =
                             in->length + (in->type == IBV_QPT_UD && !(in->flags & SOFT_GLOBAL) ? GRH : 0),
-                        .qp_num = link->qp->number,
+                        .qp_num = qp->number,
                         .src_qp = in->from,
                         .slid = in->from_lid,
                         .wc_flags = (in->flags & SOFT_WITH_IMM ? IBV_WC_WITH_IMM : 0u) |
@@ -165,8 +165,7 @@ static void received(struct soft_link *link) {
         wc.wc_flags |= IBV_WC_WITH_INV, wc.invalidated_rkey = in->imm;
     else
         wc.imm_data = in->imm;
-    link->took = false;
-    soft_complete(link->qp->receive, &wc, in->flags & SOFT_SOLICITED);
+    soft_complete(qp->receive, &wc, in->flags & SOFT_SOLICITED);
 }
 
 static void read_for(struct soft_link *link) {
@@ -203,12 +202,12 @@ static void change_for(struct soft_link *link) {
 void soft_request_end(struct soft_link *link) {
     struct soft_header *in = &link->in;
     struct soft_qp *qp = link->qp;
-    bool fetch = in->op == SOFT_READ || in->op == SOFT_SWAP || in->op == SOFT_ADD;
+    bool fetch = in->op == SOFT_READ || in->op == SOFT_SWAP || in->op == SOFT_ADD, took = link->took;
+    link->took = false; // all of it is there, whatever becomes of the link
     if (qp != NULL) {
         if (in->flags & SOFT_INVALIDATES && in->status == IBV_WC_SUCCESS &&
             !soft_window_invalidate(in->imm, qp->pd))
             in->status = IBV_WC_REM_ACCESS_ERR;
-        if (link->took) received(link);
         if (in->op == SOFT_READ)
             read_for(link);
         else if (fetch)
@@ -216,6 +215,8 @@ void soft_request_end(struct soft_link *link) {
     }
     if (qp == NULL || !fetch || in->status != IBV_WC_SUCCESS)
         answer(link, SOFT_ACK, in->status, NULL, 0, NULL);
+    // After the answer: who has received all may end, and this thread with it, while an adapter would still answer.
+    if (qp != NULL && took) received(link, qp);
     link->qp = NULL;
     if (qp == NULL || in->status == IBV_WC_SUCCESS || qp->type != IBV_QPT_RC) return;
     // A request that it may not do ends the queue pair that was asked, too.

@@ -24,10 +24,23 @@
 // More than anything here uses between two looks; what a restart uses itself is not to be counted either.
 #define FAR (2 * SECOND)
 
+// How long this thread was kept waiting for a processor since it began, or since the last restart, in ns: whether it came late
+// for that, or for something else.
+static long long kept_waiting(void) {
+    long long ran = 0, waited = -1;
+    FILE *f = fopen("/proc/thread-self/schedstat", "re");
+    if (f) {
+        if (fscanf(f, "%lld %lld", &ran, &waited) != 2) waited = -1;
+        fclose(f);
+    }
+    return waited;
+}
+
 static int wrong;
 static void check(int good, const char *clock, const char *what, int64_t ns) {
     if (good || wrong++ > 10) return;
-    printf("%s %s: %lld ns\n", clock, what, (long long)ns);
+    printf("%s %s: %lld ns; this thread has waited %lld ns for a processor\n", clock, what, (long long)ns,
+           kept_waiting());
 }
 
 static int64_t now(clockid_t id) {
