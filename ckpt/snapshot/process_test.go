@@ -451,7 +451,7 @@ func TestChildren(t *testing.T) {
 	}
 }
 
-// The flags of virtual machines on processors that are sold as Xeon Platinum 8175M, EPYC 9R14 and Xeon E5-2676 v3.
+// Flags as virtual machines show them on Intel's Skylake, AMD's Zen 4 and Intel's Haswell.
 const (
 	skylake = `fpu vme de pse tsc msr pae mce cx8 apic sep mtrr pge mca cmov pat pse36 clflush mmx fxsr sse sse2 ss ht syscall nx
 		pdpe1gb rdtscp lm constant_tsc arch_perfmon rep_good nopl xtopology nonstop_tsc cpuid tsc_known_freq pni pclmulqdq
