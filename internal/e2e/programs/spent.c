@@ -36,11 +36,18 @@ static long long kept_waiting(void) {
     return waited;
 }
 
+static int64_t looked; // when, by the clock on the wall
+static int64_t wall(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * SECOND + t.tv_nsec;
+}
+
 static int wrong;
 static void check(int good, const char *clock, const char *what, int64_t ns) {
     if (good || wrong++ > 10) return;
-    printf("%s %s: %lld ns; this thread has waited %lld ns for a processor\n", clock, what, (long long)ns,
-           kept_waiting());
+    printf("%s %s: %lld ns, %lld ns after the look before; this thread has waited %lld ns for a processor\n",
+           clock, what, (long long)ns, (long long)(wall() - looked), kept_waiting());
 }
 
 static int64_t now(clockid_t id) {
@@ -110,6 +117,7 @@ static void look(void) {
             check(t[i] - last[i] < FAR, names[i], "jumped", t[i] - last[i]);
         last[i] = t[i];
     }
+    looked = wall();
     int64_t sum = t[SELF_USER] + t[SELF_SYSTEM];
     check(t[PROCESS] >= sum, "getrusage", "is ahead of the clock", sum - t[PROCESS]);
     check(t[PROCESS] - sum < FAR, "getrusage", "is behind the clock", t[PROCESS] - sum);
