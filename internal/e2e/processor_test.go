@@ -9,13 +9,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/libckpt/libckpt/internal/needmpi"
 )
 
 // older is a command that plays an older machine: there a processor's features are those that each x86-64 has.
 func older(t *testing.T) []string {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("playing another processor needs root, to mount something on /proc/cpuinfo")
+		needmpi.Skip(t, "no root", "playing another processor needs root, to mount something on /proc/cpuinfo")
 	}
 	features := filepath.Join(t.TempDir(), "cpuinfo")
 	must(t, os.WriteFile(features, []byte("processor\t: 0\nflags\t\t: fpu tsc cx8 cmov mmx fxsr sse sse2 syscall lm xsave\n"), 0o644))
