@@ -31,7 +31,7 @@ static void call_set_tables(const struct host_ops *o, size_t t) { o->set_tables(
 static int call_threads(const struct host_ops *o, struct thread_ids *list, int max) { return o->threads(list, max); }
 static uint32_t call_asked(const struct host_ops *o, uint32_t add) { return o->asked(add); }
 static int call_limit(const struct host_ops *o, int resource, uint64_t *limit, const uint64_t *set) { return o->limit(resource, limit, set); }
-static void call_made(const struct host_ops *o, int fd) { o->made(fd); }
+static void call_made(const struct host_ops *o, int fd, int folder, uint64_t at, uint64_t bytes) { o->made(fd, folder, at, bytes); }
 static int call_outside(const struct host_ops *o, uint64_t *s, uint64_t *e) { return o->outside(s, e); }
 static int call_foreign(const struct host_ops *o, uint64_t s, uint64_t e) { return o->foreign(s, e); }
 static void call_end(const struct host_ops *o, int s) { o->end(s); }
@@ -303,7 +303,9 @@ func (h host) Limit(resource int, set *unix.Rlimit) (unix.Rlimit, error) {
 }
 
 // Made is Host.Made.
-func (h host) Made(fd int) { C.call_made(h.ops, C.int(fd)) }
+func (h host) Made(fd, folder int, at, bytes int64) {
+	C.call_made(h.ops, C.int(fd), C.int(folder), C.uint64_t(at), C.uint64_t(bytes))
+}
 
 func (h host) Outside() (start, end uint64, is bool) {
 	var s, e C.uint64_t

@@ -40,7 +40,8 @@ type Host interface {
 	Closed() []files.Closed
 	ClosedSafe(number uint64)
 	// Made has the names that the program gives to files from now on written to the end of fd, as files.MoveAside reads them.
-	Made(fd int)
+	// What it is about to take from files that were there is kept in folder from then on, under names that begin with at, and so many bytes are copied.
+	Made(fd, folder int, at, bytes int64)
 	// Say writes a line to the launcher's standard error, and returns when the launcher has taken it; false
 	// when there is none to write to.
 	Say(line string) bool

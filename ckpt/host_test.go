@@ -215,7 +215,7 @@ func (h *testHost) Asked(attributes.Asked) attributes.Asked      { return 0 }
 func (h *testHost) Threads() []attributes.ThreadID               { return nil }
 func (h *testHost) Outside() (start, end uint64, is bool)        { return 0, 0, false }
 
-func (h *testHost) Made(int) {}
+func (h *testHost) Made(int, int, int64, int64) {}
 
 func (h *testHost) Foreign(start, end uint64) bool { return false }
 

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -34,14 +36,25 @@ const (
 
 // madeLog is the log of this process.
 type madeLog struct {
-	file  *os.File
-	tried bool
-	ends  map[int]int64 // by epoch of which this is known
-	freed int64
+	file   *os.File
+	folder *os.File // of what is kept; nil: nothing is
+	tried  bool
+	ends   map[int]int64 // by epoch of which this is known
+	freed  int64
 }
 
 func (j *Job) madePath(s *store.Store) string {
 	return filepath.Join(s.Dir(), madeFolder, store.ImagePrefix(j.meta.Rank))
+}
+
+// keptPath is the folder in which it is kept what the program takes from files after a checkpoint.
+func (j *Job) keptPath(s *store.Store) string { return j.madePath(s) + ".kept" }
+
+func openKept(path string) (*os.File, error) {
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 }
 
 // noteMade has names noted from now on, and returns where the log ends; 0: there is none.
@@ -57,21 +70,32 @@ func (j *Job) noteMade(s *store.Store) int64 {
 			j.log.Warn("files that the program makes after this are not moved out of the way by a restart", zap.Error(err))
 			return 0
 		}
+		if l.folder, err = openKept(j.keptPath(s)); err != nil {
+			j.log.Warn("files that the program changes after this are not put back by a restart", zap.Error(err))
+		}
 	}
 	if l.file == nil {
 		return 0
 	}
-	j.host.Made(int(l.file.Fd())) // each time: from here on the log is to be of use without what is before
+	begin := func(end int64) int64 {
+		folder := -1
+		if l.folder != nil {
+			folder = int(l.folder.Fd())
+		}
+		// Each time: from here on the log is to be of use without what is before.
+		j.host.Made(int(l.file.Fd()), folder, end, j.options.FilesCopy)
+		return end
+	}
 	st, err := l.file.Stat()
 	if err == nil && st.Size() < j.meta.Made { // a power cut has taken its end, of which nothing was made durable
 		if err = l.file.Truncate(j.meta.Made); err == nil {
-			return j.meta.Made
+			return begin(j.meta.Made)
 		}
 	}
 	if err != nil {
 		return 0
 	}
-	return st.Size()
+	return begin(st.Size())
 }
 
 func openMade(path string) (*os.File, error) {
@@ -107,7 +131,11 @@ func (j *Job) madeAt(epoch int, end int64) {
 		l.ends = map[int]int64{}
 	}
 	l.ends[epoch] = end
-	if end-l.freed < madeBatch {
+	if j.store == nil { // a restart has not come so far
+		return
+	}
+	kept := l.kept()
+	if len(kept) == 0 && end-l.freed < madeBatch {
 		return
 	}
 	list, err := j.store.Epochs()
@@ -121,10 +149,174 @@ func (j *Job) madeAt(epoch int, end int64) {
 		}
 		end = min(end, at)
 	}
+	for _, name := range kept {
+		at, _, _ := strings.Cut(name, "-")
+		if of, err := strconv.ParseInt(at, 16, 64); err == nil && of < end {
+			_ = os.Remove(filepath.Join(l.folder.Name(), name))
+		}
+	}
+	if end-l.freed < madeBatch {
+		return
+	}
 	// A file system that cannot keeps it.
 	if unix.Fallocate(int(l.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, end) == nil {
 		l.freed = end
 	}
+}
+
+// kept are the names of what is kept. Each begins with the place in the log after which it is needed.
+func (l *madeLog) kept() []string {
+	if l.folder == nil {
+		return nil
+	}
+	list, _ := os.ReadDir(l.folder.Name())
+	names := make([]string, len(list))
+	for i := range list {
+		names[i] = list[i].Name()
+	}
+	return names
+}
+
+// changesWord is what a process says of what it did to files after the epoch.
+type changesWord struct {
+	Changes []files.Change `json:"changes,omitempty"`
+	// Seen is when the job was last seen to live before this, in nanoseconds since 1970, as the owner of the directory knows it; 0: it does not.
+	Seen int64 `json:"seen,omitempty"`
+}
+
+// undoWord is what became of a turn.
+type undoWord struct {
+	Failed string `json:"failed,omitempty"`
+}
+
+// undo gives files back what the job took from them after the epoch, and moves what it made since out of the way. Collective; when it
+// returns, all ranks have done it.
+func (j *Job) undo(s *store.Store, gather func([]byte) ([][]byte, error)) (*undone, error) {
+	mine, err := j.changes(s)
+	if err != nil {
+		j.log.Warn("files that were made or changed after the checkpoint may stay so", zap.Error(err))
+	}
+	word := changesWord{Changes: files.Tell(mine, nil)}
+	if at := j.owned.lastSeen(s.Dir()); !at.IsZero() {
+		word.Seen = at.UnixNano()
+	}
+	words, err := gatherAs(gather, word)
+	if err != nil {
+		return nil, err
+	}
+	me := 0
+	if gather != nil {
+		me = j.meta.Rank
+	}
+	var seen time.Time
+	all := make([][]files.Change, len(words))
+	any := false
+	for r, w := range words {
+		all[r] = w.Changes
+		any = any || len(w.Changes) > 0
+		if w.Seen != 0 {
+			seen = time.Unix(0, w.Seen)
+		}
+	}
+	if any && len(words) > 1 {
+		others := slices.Clone(all)
+		others[me] = nil
+		words, err := gatherAs(gather, changesWord{Changes: files.Tell(mine, others)})
+		if err != nil {
+			return nil, err
+		}
+		for r, w := range words {
+			all[r] = append(all[r], w.Changes...)
+		}
+	}
+	plan := files.NewPlan(all)
+	var moved, back []string
+	u := files.Undoing{Folder: j.keptPath(s), Seen: seen,
+		Moved: func(p string) { moved = append(moved, p) },
+		Back:  func(p string) { back = append(back, p) },
+		Lost:  func(err error) { j.log.Warn("a file that was changed after the checkpoint stays so", zap.Error(err)) }}
+	for turn := range max(plan.N, 1) {
+		var now []files.Change // the last first
+		for ; len(mine) > 0; mine = mine[:len(mine)-1] {
+			at := len(mine) - 1
+			c, of, told := plan.Turn(me, at)
+			if told && of > turn {
+				break
+			}
+			switch {
+			case !told:
+				now = append(now, mine[at])
+			case of >= 0:
+				now = append(now, mine[at].As(c))
+			}
+		}
+		slices.Reverse(now)
+		var did undoWord
+		if err := u.Undo(now); err != nil {
+			did.Failed = err.Error()
+		}
+		dids, err := gatherAs(gather, did)
+		if err != nil {
+			return nil, err
+		}
+		for r := range dids {
+			if dids[r].Failed == "" {
+				continue
+			}
+			err := fmt.Errorf("rank %d: files that were made or changed after the checkpoint cannot be as they were: %s", r, dids[r].Failed)
+			if j.options.Files != "ignore" {
+				return nil, fmt.Errorf("%w; mend that and restart again, or go on with --files ignore", err)
+			}
+			j.log.Warn("the program goes on with files as they are", zap.Error(err))
+		}
+	}
+	if len(moved) > 0 {
+		j.log.Warn("files that were made after the checkpoint have other names now (.newer)", zap.Int("files", len(moved)), zap.String("first", moved[0]))
+	}
+	if len(back) > 0 {
+		j.log.Info("files that were changed, renamed or removed after the checkpoint are as they were", zap.Int("files", len(back)), zap.String("first", back[0]))
+	}
+	return &undone{plan, u.Again}, nil
+}
+
+// undone is what a restart knows of files that it has put back.
+type undone struct {
+	*files.Plan
+	again []string // made anew
+}
+
+// noteBack notes that what came after the epoch is undone, once that is so in all ranks.
+func (j *Job) noteBack(s *store.Store, u *undone) {
+	if j.meta.Made == 0 || !j.options.KeepsFiles() {
+		return
+	}
+	f, err := openMade(j.madePath(s))
+	if err == nil {
+		err = errors.Join(files.NoteBack(f, j.meta.Made, u.again), f.Close())
+	}
+	if err != nil {
+		j.log.Warn("the next restart may not know which files this one has put back", zap.Error(err))
+	}
+}
+
+// changes reads what this process did to files after the epoch.
+func (j *Job) changes(s *store.Store) ([]files.Change, error) {
+	if j.meta.Made == 0 || !j.options.KeepsFiles() {
+		return nil, nil
+	}
+	f, err := j.openMadeLog(s)
+	if f == nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	c, err := files.ReadChanges(f, j.meta.Made)
+	if err == nil && c.More {
+		err = errors.New("there were more than are noted")
+	}
+	if err == nil && c.Behind {
+		err = errors.New("the job was continued from an older epoch meanwhile")
+	}
+	return c.List, err
 }
 
 // appendedWord is what a process says of files that were appended to after the epoch.
@@ -144,7 +336,7 @@ type cutWord struct {
 
 // cutAppended cuts off what the job appended after the epoch to files that it opened for that. Collective; when it returns, nobody moves
 // anything aside any more.
-func (j *Job) cutAppended(s *store.Store, table *files.Table, gather func([]byte) ([][]byte, error)) error {
+func (j *Job) cutAppended(s *store.Store, table *files.Table, undone *undone, gather func([]byte) ([][]byte, error)) error {
 	mine := appendedWord{Open: table.Written()}
 	if at := j.owned.lastSeen(s.Dir()); !at.IsZero() {
 		mine.Seen = at.UnixNano()
@@ -173,12 +365,13 @@ func (j *Job) cutAppended(s *store.Store, table *files.Table, gather func([]byte
 	}
 	list, first := files.JoinAppended(all)
 	if len(list) == 0 {
+		j.noteBack(s, undone)
 		return nil
 	}
 	var did cutWord
 	bytes := int64(0)
 	for i := range list {
-		if first[i] != j.meta.Rank || open[list[i].File.Ino] {
+		if first[i] != j.meta.Rank || open[list[i].File.Ino] || undone.Knows(list[i].File) {
 			continue
 		}
 		n, err := list[i].Cut(seen)
@@ -199,6 +392,7 @@ func (j *Job) cutAppended(s *store.Store, table *files.Table, gather func([]byte
 	if err != nil {
 		return err
 	}
+	j.noteBack(s, undone)
 	for _, c := range cuts {
 		err := errors.Join(j.noteCut(s, list, c.Cut, mine.Files, true), j.noteCut(s, list, c.Left, mine.Files, false))
 		if err != nil {
@@ -231,7 +425,7 @@ func (j *Job) appended(s *store.Store) ([]files.Appended, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	return files.ReadAppended(f)
+	return files.ReadAppended(f, j.meta.Made)
 }
 
 // openMadeLog opens the log of this process where it ended at the epoch; nil: there is none.
@@ -247,26 +441,4 @@ func (j *Job) openMadeLog(s *store.Store) (*os.File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
-}
-
-// moveAside moves what this process made after the epoch out of the way.
-func (j *Job) moveAside(s *store.Store) {
-	if j.meta.Made == 0 || !j.options.KeepsFiles() {
-		return
-	}
-	f, err := j.openMadeLog(s)
-	if err != nil {
-		j.log.Warn("files that were made after the checkpoint are not moved out of the way", zap.Error(err))
-	}
-	if f == nil {
-		return
-	}
-	defer func() { _ = f.Close() }()
-	moved, problems := files.MoveAside(f)
-	for _, p := range problems {
-		j.log.Warn("a file that was made after the checkpoint", zap.Error(p))
-	}
-	if len(moved) > 0 {
-		j.log.Warn("files that were made after the checkpoint have other names now (.newer)", zap.Int("files", len(moved)), zap.String("first", moved[0]))
-	}
 }

@@ -80,7 +80,7 @@ func (ownProcess) Place(int, int, bool) error                   { return errAlon
 func (ownProcess) Say(string) bool                              { return false }
 func (ownProcess) SetTables(uintptr)                            {}
 func (ownProcess) Outside() (s, e uint64, is bool)              { return 0, 0, false }
-func (ownProcess) Made(int)                                     {}
+func (ownProcess) Made(int, int, int64, int64)                  {}
 func (ownProcess) Foreign(uint64, uint64) bool                  { return false }
 func (ownProcess) Load([]byte, uint64) error                    { return errAlone }
 func (ownProcess) Stands([]byte) []uint64                       { return nil }

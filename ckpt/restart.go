@@ -434,8 +434,11 @@ func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather
 		}
 		defer j.remade.Close()
 	}
-	j.moveAside(r.store)
-	if err := j.cutAppended(r.store, &table, gather); err != nil { // on all ranks, before anything is put back
+	undone, err := j.undo(r.store, gather)
+	if err != nil {
+		return err
+	}
+	if err := j.cutAppended(r.store, &table, undone, gather); err != nil { // on all ranks, before anything is put back
 		return err
 	}
 	if err := agree(files.PutBack(table, options)); err != nil {

@@ -50,7 +50,9 @@ static void note(int fd, uint32_t kind) {
 }
 
 void appended_opens(int fd, long flags) {
-    if (!made_logs() || host.child || (flags & O_ACCMODE) == O_RDONLY || (flags & O_PATH)) return;
+    if (!made_logs() || (flags & O_ACCMODE) == O_RDONLY || (flags & O_PATH)) return;
+    if (flags & O_APPEND) spoilt_grows(fd);
+    if (host.child) return;
     note(fd, flags & O_APPEND && !(flags & O_TRUNC) ? MADE_APPENDS : MADE_WRITES);
 }
 

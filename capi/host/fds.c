@@ -353,6 +353,7 @@ static long open_at(struct call *c, long dir, long path, long flags, long mode) 
         if (fd >= 0 && !is_used(c, fd)) return -ENOENT;
     }
     bool makes = (flags & O_CREAT) && !(flags & O_PATH) && made_begins(a[0], a[1], 0);
+    if (!makes) spoilt_content(c, a[0], a[1], flags);
     long high = blocking(c, SYS_openat, a);
     if (high >= 0) {
         if (makes)
@@ -381,6 +382,7 @@ long sys_newfd(struct call *c) {
     if ((c->nr == SYS_signalfd || c->nr == SYS_signalfd4) && (int)c->a[0] >= 0)
         return raw6(c->nr, c->a[0], c->a[1], c->a[2], c->a[3], 0, 0);
     if ((c->nr == SYS_openat2 || c->nr == SYS_mq_open) && none_left(c)) return -EMFILE;
+    if (c->nr == SYS_openat2) spoilt_openat2(c);
     if (c->nr == SYS_pidfd_open) c->a[0] = to_real((pid_t)c->a[0]);
     return settle(c, raw6(c->nr, c->a[0], c->a[1], c->a[2], c->a[3], c->a[4], c->a[5]));
 }

@@ -12,7 +12,9 @@
 struct call;
 struct closed_file;
 struct fd_table;
+struct statx;
 struct thread;
+struct timespec;
 
 // Numbers below are the application's: FD_MOST or FD_FEW (hostgo.h).  Libraries of the lower half may still use select, so some numbers below its 1024 are left to them.
 extern int fd_fence;
@@ -39,13 +41,25 @@ void fds_vfork_begin(struct thread *t);
 void fds_vfork_end(struct thread *t);
 
 // made.c: names that the application gives to files, noted for a restart.
-void made_log(int fd); // host_ops.made
+void made_log(int fd, int folder, uint64_t at, uint64_t bytes); // host_ops.made
 bool made_begins(long dir, long path,
                  uint64_t ino); // before what may make it; false: it is there, or nobody wants to know
 void made_note(int fd);         // afterwards
 bool made_logs(void);           // whether anybody wants to know
 struct made_name;
 bool made_sized(struct made_name *r, int64_t size, int fd); // the path is that of fd; -1: none
+struct made_spoilt;
+bool made_spoils(const struct made_name *head, const struct made_spoilt *what, const char *path,
+                 const char *renamed);
+long made_path(long dir, long path,
+               char *absolute); // its length, with room for 2 * 4096 bytes; 0: there is none
+
+// spoilt.c: what the application is about to take from files that were there at the checkpoint.
+void spoilt_again(int folder, uint64_t at, uint64_t bytes);           // a checkpoint is taken
+void spoilt_content(struct call *c, long dir, long path, long flags); // is about to be opened
+void spoilt_grows(int fd);                                            // is open to append
+void spoilt_openat2(struct call *c);
+void spoilt_made(const struct statx *st); // that was not there at the checkpoint
 
 // appended.c: files that the application appends to.
 void appended_again(void);                      // a checkpoint is taken

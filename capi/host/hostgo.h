@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HOSTGO_VERSION 18
+#define HOSTGO_VERSION 19
 
 // The application's descriptors have numbers below FD_MOST, or below FD_FEW where the hard limit is below FD_PLENTY.
 #define FD_MOST 768 // files.MaxNumber and 1
@@ -146,6 +146,26 @@ struct made_name {
 #define MADE_WRITES 0x30  // the application opened it to write anywhere, or a restart left it as it was
 #define MADE_CUT 0x40     // a restart cut it to that size
 #define MADE_LOST 0x50    // there were too many records: of no file is known what was appended
+// Records of files that were there, with a struct made_spoilt before the path (spoilt.c).
+#define MADE_SPOILT 0x60      // its content is about to change
+#define MADE_GONE 0x70        // the name is about to be taken from it
+#define MADE_MOVED 0x80       // it is about to get another name, which follows the path and a zero
+#define MADE_SPOILT_MORE 0x90 // as MADE_SPOILT, and of other files nothing is known from here on
+#define MADE_GROWS 0xb0       // it was opened to append
+#define MADE_BACK 0xd0        // a restart went back to what the log says up to the place size
+#define MADE_AGAIN 0xe0       // which made this for it: it has the path that something had there
+#define MADE_NAMED \
+    0xc0 // it was made after the time in modified, and is about to get that name by rename; said of one alone
+#define MADE_EXCHANGED 0xa0 // it and what has the other name are about to exchange names
+
+struct made_spoilt {
+    int64_t size;
+    int64_t modified,
+        at;        // when its content had been changed, and when this was noted: nanoseconds since 1970
+    uint32_t mode; // as in struct stat
+    char kept
+        [36]; // the name of its content in the folder of what is kept, or of the file itself; empty: it could not be kept
+};
 
 // A file that the application could write to, and has closed.
 struct closed_file {
@@ -254,7 +274,9 @@ struct host_ops {
     int (*closed)(int i, struct closed_file *out);
     void (*closed_safe)(uint64_t number);
     // From now on the names that the application gives to files are written to the end of fd, as struct made_name; -1: no more.
-    void (*made)(int fd);
+    // What it is about to take from files that were there then is kept in folder, under names that begin with at (hexadecimal) and a
+    // minus sign; so many bytes of them are copied.  folder -1: nothing is kept.
+    void (*made)(int fd, int folder, uint64_t at, uint64_t bytes);
     // Restart, before threads continue: sockets whose addresses the application knows otherwise.
     void (*names)(const struct socket_name *list, int n);
     // What is below the program's libibverbs (capi/verbs/back.h): its calls, NULL when the program has asked for none;

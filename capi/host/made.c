@@ -23,8 +23,9 @@
 
 static _Atomic int log_file = -1; // of the lower half
 
-void made_log(int fd) {
+void made_log(int fd, int folder, uint64_t at, uint64_t bytes) {
     appended_again();
+    spoilt_again(folder, at, bytes);
     atomic_store(&log_file, fd);
 }
 
@@ -32,7 +33,7 @@ bool made_logs(void) { return atomic_load_explicit(&log_file, memory_order_relax
 
 struct record {
     struct made_name head;
-    char path[2 * 4096];
+    char path[sizeof(struct made_spoilt) + 2 * 4096];
 };
 
 static bool put(struct record *r, long path_bytes) {
@@ -52,23 +53,47 @@ bool made_sized(struct made_name *head, int64_t size, int fd) {
     return put(&r, (long)sizeof size + n);
 }
 
+bool made_spoils(const struct made_name *head, const struct made_spoilt *what, const char *path,
+                 const char *renamed) {
+    struct record r = {.head = *head};
+    memcpy(r.path, what, sizeof *what);
+    long n = sizeof *what;
+    size_t length = strlen(path);
+    if (n + length + (renamed ? strlen(renamed) : 0) + 1 > sizeof r.path) return false;
+    memcpy(r.path + n, path, length);
+    n += (long)length;
+    if (renamed) {
+        r.path[n++] = 0;
+        length = strlen(renamed);
+        memcpy(r.path + n, renamed, length);
+        n += (long)length;
+    }
+    return put(&r, n);
+}
+
+long made_path(long dir, long path, char *absolute) {
+    char name[4096];
+    long n = 0;
+    if (!copy_string(name, sizeof name, (uint64_t)path) || name[0] == 0) return 0;
+    if (name[0] != '/') {
+        n = (int)dir == AT_FDCWD ? RAW2(SYS_getcwd, absolute, 4095) - 1 : fd_path((int)dir, absolute, 4095);
+        if (n <= 0 || absolute[0] != '/') return 0;
+        absolute[n++] = '/';
+    }
+    strcpy(absolute + n, name);
+    return n + (long)strlen(name);
+}
+
 bool made_begins(long dir, long path, uint64_t ino) {
     if (!made_logs() || RAW3(SYS_faccessat, dir, path, F_OK) != -ENOENT) return false;
     struct record r = {.head = {.born_known = MADE_BEGINS, .ino = ino}};
-    char name[4096];
-    long n = 0;
-    if (!copy_string(name, sizeof name, (uint64_t)path)) return false;
-    if (name[0] != '/') {
-        n = (int)dir == AT_FDCWD ? RAW2(SYS_getcwd, r.path, 4096) - 1 : fd_path((int)dir, r.path, 4095);
-        if (n <= 0 || r.path[0] != '/') return false;
-        r.path[n++] = '/';
-    }
-    strcpy(r.path + n, name);
+    long n = made_path(dir, path, r.path);
+    if (n <= 0) return false;
     struct timespec now;
     RAW2(SYS_clock_gettime, CLOCK_REALTIME_COARSE, &now); // as file systems look at it
     r.head.born_seconds = now.tv_sec;
     r.head.born_nanoseconds = (uint32_t)now.tv_nsec;
-    put(&r, n + (long)strlen(name));
+    put(&r, n);
     return true;
 }
 
@@ -78,6 +103,7 @@ void made_note(int fd) {
     if (RAW6(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &st, 0)) return;
     long n = fd_path(fd, r.path, 4095);
     if (n <= 0) return;
+    spoilt_made(&st);
     r.head = (struct made_name){.ino = st.stx_ino,
                                 .born_seconds = st.stx_btime.tv_sec,
                                 .born_nanoseconds = st.stx_btime.tv_nsec,

@@ -43,11 +43,19 @@ const noEnd = int64(1)<<62 - 1
 // mostSpans bounds what a process tells of one file; neighbours are one.
 const mostSpans = 1000
 
-// ReadAppended reads a log from an epoch on. It may end within a record.
-func ReadAppended(log io.Reader) (list []Appended, err error) {
+// ReadAppended reads a log from the place that it had at an epoch. It may end within a record.
+func ReadAppended(log io.Reader, place int64) (list []Appended, err error) {
 	at := map[Which]int{}
 	opened := map[Which]int64{} // the size at the last opening
 	err = eachMade(log, func(m *made, payload string) {
+		if m.spoilt() {
+			if c, _ := parseSpoilt(m, payload); c.Kind == spoiltBack && c.Size == place { // all of that is undone
+				list = nil
+				clear(at)
+				clear(opened)
+			}
+			return
+		}
 		if !m.sized() {
 			return
 		}

@@ -29,7 +29,7 @@ func (d *diary) put(kind uint32, file Which, size int64, path string) {
 
 func readDiary(t *testing.T, d *diary) []Appended {
 	t.Helper()
-	list, err := ReadAppended(&d.b)
+	list, err := ReadAppended(&d.b, 8)
 	if err != nil {
 		t.Fatal(err)
 	}

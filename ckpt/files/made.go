@@ -9,10 +9,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,10 +23,13 @@ type made struct {
 	Ino     uint64
 	Seconds int64
 	Nanos   uint32
-	Known   uint32 // madeThen, or when is unknown, or madeBegins
+	Known   uint32 // madeThen, or when is unknown, or madeBegins, or madeNamed
 	Length  uint32 // of the path
 	Thread  uint32
 }
+
+// madeNamed is that of a spoiltNamed.
+const madeNamed = 1 << 31
 
 const (
 	madeThen   = 1 // the file system says when
@@ -42,8 +43,11 @@ const (
 	madeLost    = 0x50 // more is not known
 )
 
-// sized tells whether a size stands before the path.
-func (m *made) sized() bool { return m.Known >= madeAppends }
+// sized tells whether a size stands before the path, alone.
+func (m *made) sized() bool { return m.Known >= madeAppends && !m.spoilt() }
+
+// spoilt tells whether a struct made_spoilt stands before the path.
+func (m *made) spoilt() bool { return m.Known >= spoiltContent }
 
 // size of a sized record and its path, which may be missing.
 func (m *made) size(payload string) (int64, string) {
@@ -55,41 +59,6 @@ const madeTicks = 20 * time.Millisecond
 
 // memoryFolder is where files are memory, which nobody keeps for its content.
 const memoryFolder = "/dev/shm/"
-
-// MoveAside reads a log of names that the application gave to files after an epoch (Host.Made), and moves those files that are still
-// there out of the way: the program makes them again. A file gets newerSuffix, as PutBack does it, and one in memory is removed. Another
-// one that has the name since then stays. Nobody of the job runs, and PutBack comes later. The log may end within a record.
-//
-// moved are the old names; problems say what could not be moved.
-func MoveAside(log io.Reader) (moved []string, problems []error) {
-	aside := func(m *made, path string) {
-		switch is, err := m.aside(path); {
-		case err != nil:
-			problems = append(problems, err)
-		case is:
-			moved = append(moved, path)
-		}
-	}
-	begun := map[uint32]func(){} // by thread: what it did not come to the end of, or could not do
-	err := eachMade(log, func(m *made, path string) {
-		if m.sized() {
-			return
-		}
-		if m.Known == madeBegins {
-			begun[m.Thread] = func() { aside(m, path) }
-			return
-		}
-		delete(begun, m.Thread)
-		aside(m, path)
-	})
-	for _, thread := range slices.Sorted(maps.Keys(begun)) {
-		begun[thread]()
-	}
-	if err != nil {
-		problems = append(problems, err)
-	}
-	return moved, problems
-}
 
 // eachMade calls do with each record and what follows it.
 func eachMade(log io.Reader, do func(m *made, payload string)) error {
@@ -103,13 +72,20 @@ func eachMade(log io.Reader, do func(m *made, payload string)) error {
 			return nil
 		case err != nil:
 			return err
-		case m.Length == 0 || m.Length > 2*unix.PathMax || m.sized() && m.Length < 8 ||
-			m.Known > madeBegins && (m.Known < madeAppends || m.Known > madeLost|madeThen || m.Known&^madeThen%madeAppends != 0):
+		case m.Length == 0 || m.Length > uint32(spoiltBytes)+2*unix.PathMax || m.sized() && m.Length < 8 || m.spoilt() && m.Length < uint32(spoiltBytes) ||
+			m.Known > madeBegins && (m.Known < madeAppends || m.Known > spoiltAgain|madeThen || m.Known&^madeThen%madeAppends != 0):
 			return damaged
 		}
 		b := make([]byte, m.Length)
 		if _, err := io.ReadFull(in, b); err != nil { // the process was killed meanwhile
 			return nil
+		}
+		if m.spoilt() {
+			if _, err := parseSpoilt(&m, string(b)); err != nil {
+				return damaged
+			}
+			do(&m, string(b))
+			continue
 		}
 		path, size := string(b), int64(0)
 		if m.sized() {
@@ -122,7 +98,8 @@ func eachMade(log io.Reader, do func(m *made, payload string)) error {
 	}
 }
 
-// aside moves it, if it is this one.
+// aside moves it out of the way, if it is this one: a file gets newerSuffix, as PutBack does it, and one in memory is removed. Another one
+// that has the name since then stays.
 func (m *made) aside(path string) (is bool, err error) {
 	var st unix.Statx_t
 	err = unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME|unix.STATX_TYPE, &st)
@@ -135,7 +112,7 @@ func (m *made) aside(path string) (is bool, err error) {
 	born, at := time.Unix(st.Btime.Sec, int64(st.Btime.Nsec)), time.Unix(m.Seconds, int64(m.Nanos))
 	says := st.Mask&unix.STATX_BTIME != 0
 	switch {
-	case m.Known == madeBegins && m.Ino == 0:
+	case m.Known == madeBegins && m.Ino == 0, m.Known == madeNamed && says:
 		if !says || born.Before(at.Add(-madeTicks)) {
 			return false, nil
 		}
@@ -145,8 +122,17 @@ func (m *made) aside(path string) (is bool, err error) {
 	if strings.HasPrefix(path, memoryFolder) && st.Mode&unix.S_IFMT == unix.S_IFREG {
 		return true, os.Remove(path)
 	}
+	return true, moveNewer(path)
+}
+
+// moveNewer makes a name free: what has it gets newerSuffix.
+func moveNewer(path string) error {
+	var is, there unix.Stat_t
+	if err := unix.Lstat(path, &is); err != nil {
+		return &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
 	to := path + newerSuffix
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR { // it cannot replace one that holds something
+	if is.Mode&unix.S_IFMT == unix.S_IFDIR { // it cannot replace one that holds something
 		for n := 2; n < 1000; n++ {
 			if _, err := os.Lstat(to); err != nil {
 				break
@@ -154,12 +140,13 @@ func (m *made) aside(path string) (is bool, err error) {
 			to = path + newerSuffix + strconv.Itoa(n)
 		}
 	}
-	var there unix.Stat_t
-	if unix.Lstat(to, &there) == nil && there.Ino == st.Ino { // two names of one file, of which rename takes none away
-		return true, os.Remove(path)
+	if unix.Lstat(to, &there) == nil && there.Ino == is.Ino { // two names of one file, of which rename takes none away
+		return os.Remove(path)
 	}
-	if err := os.Rename(path, to); err != nil {
-		return false, fmt.Errorf("what was made after the checkpoint stays: %w", err)
+	if err := os.Rename(path, to); err != nil && missing(path) { // another process has done it
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("what was made after the checkpoint stays: %w", err)
 	}
-	return true, nil
+	return nil
 }

@@ -33,6 +33,22 @@ func noted(t *testing.T, path string) []byte {
 	return append(b.Bytes(), path...)
 }
 
+// moveAside undoes what a log says, and returns what got another name.
+func moveAside(t *testing.T, log []byte) (moved []string, problems []string) {
+	t.Helper()
+	all, err := ReadChanges(bytes.NewReader(log), 0)
+	if all.More || all.Behind {
+		t.Errorf("%+v", all)
+	}
+	u := Undoing{Moved: func(p string) { moved = append(moved, p) }, Back: func(p string) { t.Error(p) }, Lost: func(err error) { t.Error(err) }}
+	for _, err := range []error{u.Undo(all.List), err} {
+		if err != nil {
+			problems = append(problems, err.Error())
+		}
+	}
+	return moved, problems
+}
+
 func TestMoveAside(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -87,7 +103,7 @@ func TestMoveAside(t *testing.T) {
 	defer os.Remove(inMemory.Name())
 	log = append(log, noted(t, inMemory.Name())...)
 	want = append(want, at("was"), at("hard"), inMemory.Name())
-	got, problems := MoveAside(bytes.NewReader(append(log, noted(t, at("other"))[:20]...))) // it was killed while it wrote
+	got, problems := moveAside(t, append(log, noted(t, at("other"))[:20]...)) // it was killed while it wrote
 	if d := cmp.Diff(want, got); d != "" || len(problems) > 0 {
 		t.Errorf("%s%v", d, problems)
 	}
@@ -107,7 +123,7 @@ func TestMoveAside(t *testing.T) {
 		t.Error("what is in memory was not removed")
 	}
 	// Again: nothing is there.
-	if got, problems := MoveAside(bytes.NewReader(log)); len(got) > 0 || len(problems) > 0 {
+	if got, problems := moveAside(t, log); len(got) > 0 || len(problems) > 0 {
 		t.Error(got, problems)
 	}
 }
@@ -121,8 +137,8 @@ func TestMoveAsideProblems(t *testing.T) {
 	}
 	put(t, filepath.Join(dir, "next"), nil)
 	log := append(noted(t, filepath.Join(dir, "file")), noted(t, filepath.Join(dir, "next"))...)
-	moved, problems := MoveAside(bytes.NewReader(append(log, make([]byte, 32)...)))
-	if len(moved) != 1 || len(problems) != 2 || !strings.Contains(problems[0].Error(), "file.newer") || !strings.Contains(problems[1].Error(), "damaged") {
+	moved, problems := moveAside(t, append(log, make([]byte, 32)...))
+	if len(moved) != 1 || len(problems) != 2 || !strings.Contains(problems[0], "file.newer") || !strings.Contains(problems[1], "damaged") {
 		t.Error(moved, problems)
 	}
 }
@@ -151,7 +167,7 @@ func TestMoveAsideBegun(t *testing.T) {
 		}
 		log = append(log, begins(uint32(max(i, 1)), name, at)...) // the first thread went on
 	}
-	moved, problems := MoveAside(bytes.NewReader(log))
+	moved, problems := moveAside(t, log)
 	if d := cmp.Diff([]string{filepath.Join(dir, "killed")}, moved); d != "" || len(problems) > 0 {
 		t.Error(d, problems)
 	}
@@ -170,6 +186,9 @@ func FuzzMade(f *testing.F) {
 		err := eachMade(bytes.NewReader(log), func(m *made, payload string) {
 			n += binary.Size(m) + len(payload)
 			path := payload
+			if m.spoilt() {
+				path = payload[spoiltBytes:]
+			}
 			if m.sized() {
 				_, path = m.size(payload)
 			}
@@ -177,7 +196,7 @@ func FuzzMade(f *testing.F) {
 				t.Errorf("%+v %q", m, payload)
 			}
 		})
-		list, again := ReadAppended(bytes.NewReader(log))
+		list, again := ReadAppended(bytes.NewReader(log), 8)
 		if (again == nil) != (err == nil) {
 			t.Errorf("%v, and %v", err, again)
 		}
@@ -188,7 +207,7 @@ func FuzzMade(f *testing.F) {
 				}
 			}
 		}
-		if n > len(log) || err == nil && len(log)-n > binary.Size(made{})+2*unix.PathMax {
+		if n > len(log) || err == nil && len(log)-n > binary.Size(made{})+spoiltBytes+2*unix.PathMax {
 			t.Errorf("%d of %d bytes, %v", n, len(log), err)
 		}
 	})

@@ -52,6 +52,7 @@ var Programs = []Program{
 	{Name: "sparse", Argv: []string{"$BIN/sparse", "$N", "$DIR"}, Long: 2500, Short: 200},
 	{Name: "table", Argv: []string{"$BIN/table", "$N", "$DIR"}, Long: 1500, Short: 150},
 	{Name: "diary", Argv: []string{"$BIN/diary", "$N", "$DIR"}, Long: 800, Short: 80},
+	{Name: "rewriter", Argv: []string{"$BIN/rewriter", "$N", "$DIR"}, Long: 4000, Short: 400},
 	{Name: "maker", Argv: []string{"$BIN/maker", "$N", "$DIR"}, Long: 600, Short: 60},
 	{Name: "broken", Argv: []string{"$BIN/broken", "$N"}, Long: 250, Short: 20},
 	{Name: "realtime", Argv: []string{"$BIN/realtime", "$N"}, Long: 6000, Short: 500, Cycles: 2},
@@ -167,7 +168,7 @@ func Build(ctx context.Context, dir string) (*Built, error) {
 		return all
 	}
 	var commands [][]string
-	for _, name := range strings.Fields("sync signals memory recursion jump cancel spawn openfiles threadlocal ending clocks spent timers interrupted timeouts flood ledger nowait robust inherit settings badaddress realtime streams visitors hidden segments mailboxes calendar naps limited broken sparse table maker huge diary") {
+	for _, name := range strings.Fields("sync rewriter signals memory recursion jump cancel spawn openfiles threadlocal ending clocks spent timers interrupted timeouts flood ledger nowait robust inherit settings badaddress realtime streams visitors hidden segments mailboxes calendar naps limited broken sparse table maker huge diary") {
 		commands = append(commands, join(c, []string{"-o", name, b.Src + "/" + name + ".c", "-lm"}))
 	}
 	commands = append(commands,

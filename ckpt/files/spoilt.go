@@ -1,0 +1,488 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package files
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Change is something that the application did, or was about to do, to names and content of files after an epoch. The log of Host.Made has
+// a record of each, which stands there before it is done (capi/host/made.c, spoilt.c).
+type Change struct {
+	Kind     uint32 `json:",omitempty"` // 0: a name was given to what was made since
+	Pos      int    // of the process, in the order of its changes; as Tell knows it
+	Ino      uint64 `json:",omitempty"`
+	Born     int64  `json:",omitempty"` // nanoseconds since 1970; 0: the file system does not say
+	Size     int64  `json:",omitempty"` // before it was changed
+	Whole    int64  `json:",omitempty"` // what is kept has more than that, so many bytes; 0: no
+	Modified int64  `json:",omitempty"` // when the content had been changed, in nanoseconds since 1970
+	At       int64  // when this was noted
+	Mode     uint32 `json:",omitempty"` // as in struct stat
+	Kept     string `json:",omitempty"` // the name of its content in the folder of what is kept, or of the file itself; empty: it is not kept
+	Path     string
+	New      string `json:",omitempty"` // the name that it was given
+
+	made made // if Kind is 0
+}
+
+const (
+	spoiltContent   = 0x60
+	spoiltName      = 0x70
+	spoiltMoved     = 0x80
+	spoiltMore      = 0x90 // as the first, and of other files nothing is known from here on
+	spoiltExchanged = 0xa0 // with what has the other name
+	spoiltNamed     = 0xc0 // what was made since the time in Modified got the name by rename; of several one after the other the first one is noted
+	spoiltBack      = 0xd0 // a restart went back to the place Size of the log
+	spoiltAgain     = 0xe0 // and made this for it
+	spoiltGrows     = 0xb0 // something was about to be appended; what the file had then is the first part of what it has
+)
+
+// spoiltHead is struct made_spoilt of capi/host/hostgo.h.
+type spoiltHead struct {
+	Size, Modified, At int64
+	Mode               uint32
+	Kept               [36]byte
+}
+
+var spoiltBytes = binary.Size(spoiltHead{})
+
+var errRecord = errors.New("a record of files that were changed is damaged")
+
+func parseSpoilt(m *made, payload string) (c Change, err error) {
+	var h spoiltHead
+	if err := binary.Read(strings.NewReader(payload), binary.LittleEndian, &h); err != nil {
+		return c, errRecord
+	}
+	kept, _, _ := bytes.Cut(h.Kept[:], []byte{0})
+	c = Change{Kind: m.Known &^ madeThen, Ino: m.Ino, Size: h.Size, Modified: h.Modified, At: h.At, Mode: h.Mode, Kept: string(kept), Path: payload[spoiltBytes:]}
+	if m.Known&madeThen != 0 {
+		c.Born = time.Unix(m.Seconds, int64(m.Nanos)).UnixNano()
+	}
+	if c.moves() {
+		c.Path, c.New, _ = strings.Cut(c.Path, "\x00")
+		if !filepath.IsAbs(c.New) || strings.ContainsRune(c.New, 0) {
+			return c, errRecord
+		}
+	}
+	if h.Size < 0 || !filepath.IsAbs(c.Path) || strings.ContainsRune(c.Path, 0) || strings.ContainsRune(c.Kept, '/') || c.Kept == "." || c.Kept == ".." {
+		return c, errRecord
+	}
+	return c, nil
+}
+
+// Changes is what a process did after an epoch, in the order in which it did. What restarts have undone is left out.
+type Changes struct {
+	List []Change
+	More bool // it did more than is known
+	// Behind: since then it was continued from an older epoch. What that has changed is undone as far as it had been there at this one.
+	Behind bool
+}
+
+// ReadChanges reads a log from the place that it had at an epoch. It may end within a record.
+func ReadChanges(log io.Reader, place int64) (all Changes, err error) {
+	type entry struct {
+		Change
+		at    int64 // its place
+		again int64 // or that to which a restart went, and made it again
+		drop  bool
+	}
+	var list []entry
+	begun := map[uint32]int{} // by thread: what it has not come to the end of, or could not do
+	at := place
+	err = eachMade(log, func(m *made, payload string) {
+		e := entry{at: at}
+		at += int64(binary.Size(m)) + int64(m.Length)
+		switch {
+		case m.spoilt():
+			e.Change, _ = parseSpoilt(m, payload) // eachMade has looked at it
+		case m.sized():
+			return
+		default:
+			// When it began: what has the name may be older, by another name.
+			e.Change = Change{Path: payload, made: *m, At: time.Unix(m.Seconds, int64(m.Nanos)).UnixNano()}
+			if i, is := begun[m.Thread]; is {
+				if m.Known != madeBegins {
+					e.At = list[i].At
+				}
+				list[i].drop = true
+				delete(begun, m.Thread)
+			}
+			if m.Known == madeBegins {
+				begun[m.Thread] = len(list)
+			}
+		}
+		switch e.Kind {
+		case spoiltBack:
+			all.Behind = all.Behind || e.Size < place
+			for i := range list {
+				list[i].drop = list[i].drop || list[i].at >= e.Size && (list[i].again == 0 || list[i].again > e.Size)
+			}
+			clear(begun)
+			return
+		case spoiltAgain:
+			if e.Size <= place {
+				return
+			}
+			e.again = e.Size
+			e.Change = Change{Path: e.Path, At: e.At, made: made{Ino: e.Ino, Known: m.Known & madeThen, Seconds: m.Seconds, Nanos: m.Nanos}}
+		case spoiltNamed:
+			since := time.Unix(0, e.Modified)
+			e.Change = Change{Path: e.Path, At: e.At, made: made{Known: madeNamed, Ino: e.Ino, Seconds: since.Unix(), Nanos: uint32(since.Nanosecond())}}
+		case spoiltMore:
+			all.More = true
+		}
+		list = append(list, e)
+	})
+	for i := range list {
+		if !list[i].drop {
+			all.List = append(all.List, list[i].Change)
+		}
+	}
+	return all, err
+}
+
+// NoteBack notes in a log that a restart went back to a place of it, and what it made anew for that.
+func NoteBack(log io.Writer, place int64, again []string) error {
+	h := spoiltHead{Size: place, At: time.Now().UnixNano()}
+	errs := []error{noteIn(log, &made{Known: spoiltBack}, &h, "/")}
+	for _, path := range again {
+		var st unix.Statx_t
+		if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &st); err != nil {
+			errs = append(errs, &fs.PathError{Op: "stat", Path: path, Err: err})
+			continue
+		}
+		m := made{Ino: st.Ino, Known: spoiltAgain, Seconds: st.Btime.Sec, Nanos: st.Btime.Nsec}
+		if st.Mask&unix.STATX_BTIME != 0 {
+			m.Known |= madeThen
+		}
+		errs = append(errs, noteIn(log, &m, &h, path))
+	}
+	return errors.Join(errs...)
+}
+
+// noteIn writes a record at once: others may write to the end of the log, too.
+func noteIn(log io.Writer, m *made, h *spoiltHead, path string) error {
+	m.Length = uint32(spoiltBytes + len(path))
+	b, err := binary.Append(nil, binary.LittleEndian, m)
+	if err == nil {
+		b, err = binary.Append(b, binary.LittleEndian, h)
+	}
+	if err == nil {
+		_, err = log.Write(append(b, path...))
+	}
+	return err
+}
+
+// old tells whether it is about what was there at the epoch.
+func (c *Change) old() bool { return c.Kind != 0 }
+
+// As is the change as it is to be undone by a plan.
+func (c *Change) As(told *Change) Change {
+	as := *told
+	as.made = c.made
+	return as
+}
+
+// content tells whether its content was about to change. Several processes may say so of a file, and the first knows what it was.
+func (c *Change) content() bool { return c.Kind == spoiltContent || c.Kind == spoiltMore }
+
+func (c *Change) moves() bool { return c.Kind == spoiltMoved || c.Kind == spoiltExchanged }
+
+// before tells whether it was noted of an older content of the same file.
+func (c *Change) before(o *Change) bool {
+	return cmp.Or(cmp.Compare(c.Modified, o.Modified), cmp.Compare(c.At, o.At)) < 0
+}
+
+// Undoing is how changes are undone.
+type Undoing struct {
+	Folder string    // of what is kept
+	Seen   time.Time // when the job was last seen to live; zero: nobody knows
+	Again  []string  // what was made anew: who goes back behind this epoch has to know (NoteBack)
+	// Moved is told what got newerSuffix, or was removed where it is memory: it was made since.
+	Moved func(path string)
+	// Back is told what has again what was taken from it.
+	Back func(path string)
+	// Lost is told what cannot be undone, whatever is done about it.
+	Lost func(error)
+}
+
+// Undo undoes changes, the last first. Nobody of the job runs. What is in the way, of whoever it may be, gets newerSuffix. Undone twice is
+// as good as once. An error says what could not be undone now; all others were.
+func (u *Undoing) Undo(list []Change) error {
+	var problems []error
+	try := func(did bool, err error, tell func(string), path string) {
+		lost := new(lostError)
+		switch {
+		case errors.As(err, &lost):
+			u.Lost(err)
+		case err != nil:
+			problems = append(problems, err)
+		case did:
+			tell(path)
+		}
+	}
+	for end := len(list); end > 0; {
+		if c := &list[end-1]; c.Kind != 0 {
+			did, err := u.undo(c)
+			try(did, err, u.Back, c.Path)
+			end--
+			continue
+		}
+		// A folder that was made takes along what was made in it.
+		start := end - 1
+		for start > 0 && list[start-1].Kind == 0 {
+			start--
+		}
+		for i := start; i < end; i++ {
+			is, err := list[i].made.aside(list[i].Path)
+			try(is, err, u.Moved, list[i].Path)
+		}
+		end = start
+	}
+	return errors.Join(problems...)
+}
+
+// lostError tells that something is gone for good.
+type lostError struct{ what string }
+
+func (e *lostError) Error() string { return e.what }
+
+func lost(format string, a ...any) error { return &lostError{fmt.Sprintf(format, a...)} }
+
+func (u *Undoing) undo(c *Change) (bool, error) {
+	switch {
+	case c.moves():
+		return c.moveBack()
+	case c.Kind == spoiltName:
+		return u.giveName(c)
+	case c.Kind == spoiltGrows:
+		return false, nil
+	default:
+		return u.fill(c)
+	}
+}
+
+// has tells what has a name now: nothing, or this file.
+func (c *Change) has(path string) (there, same bool, err error) {
+	var st unix.Statx_t
+	err = unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &st)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		return false, false, nil
+	}
+	if err != nil {
+		return false, false, &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	born := st.Mask&unix.STATX_BTIME == 0 || c.Born == 0 || c.Born == time.Unix(st.Btime.Sec, int64(st.Btime.Nsec)).UnixNano()
+	return true, st.Ino == c.Ino && born, nil
+}
+
+// clearName makes a name free.
+func clearName(path string) error {
+	if err := makeParent(path); err != nil {
+		return err
+	}
+	if missing(path) {
+		return nil
+	}
+	return moveNewer(path)
+}
+
+func (c *Change) moveBack() (bool, error) {
+	_, same, err := c.has(c.New)
+	if err != nil || !same {
+		return false, err // it was not done, or something was done with it later
+	}
+	there, same, err := c.has(c.Path)
+	switch {
+	case err != nil:
+		return false, err
+	case same: // rename takes none of two names away
+		return true, os.Remove(c.New)
+	case c.Kind == spoiltExchanged && there:
+		err := unix.Renameat2(unix.AT_FDCWD, c.New, unix.AT_FDCWD, c.Path, unix.RENAME_EXCHANGE)
+		if err != nil {
+			err = &os.LinkError{Op: "exchange", Old: c.New, New: c.Path, Err: err}
+		}
+		return true, err
+	}
+	if err := clearName(c.Path); err != nil {
+		return false, err
+	}
+	return true, os.Rename(c.New, c.Path)
+}
+
+func (u *Undoing) giveName(c *Change) (bool, error) {
+	there, same, err := c.has(c.Path)
+	if err != nil || same {
+		return false, err // it was not done
+	}
+	if c.Mode&unix.S_IFMT == unix.S_IFDIR {
+		if there {
+			st, err := os.Lstat(c.Path)
+			if err == nil && st.IsDir() { // made again, by a restart or by the program
+				return false, nil
+			}
+			if err := clearName(c.Path); err != nil {
+				return false, err
+			}
+		}
+		if err := makeParent(c.Path); err != nil {
+			return false, err
+		}
+		u.Again = append(u.Again, c.Path)
+		return true, errors.Join(os.Mkdir(c.Path, 0o700), unix.Fchmodat(unix.AT_FDCWD, c.Path, c.Mode&0o7777, 0))
+	}
+	if c.Kept == "" {
+		return false, lost("%s was removed or replaced after the checkpoint, and was not kept (more room on the disk or a larger --files-copy helps the next time)", c.Path)
+	}
+	kept := filepath.Join(u.Folder, c.Kept)
+	if there, same, err = c.has(kept); err == nil && !there {
+		err = lost("%s was removed or replaced after the checkpoint, and %s, which it was kept in, is gone", c.Path, kept)
+	}
+	switch {
+	case err != nil:
+		return false, err
+	case same:
+		if err := clearName(c.Path); err != nil {
+			return false, err
+		}
+		return true, os.Link(kept, c.Path)
+	case c.Mode&unix.S_IFMT == unix.S_IFLNK:
+		target, err := os.Readlink(kept)
+		if err == nil {
+			if now, _ := os.Readlink(c.Path); now == target {
+				return false, nil
+			}
+			err = clearName(c.Path)
+		}
+		if err != nil {
+			return false, err
+		}
+		u.Again = append(u.Again, c.Path)
+		return true, os.Symlink(target, c.Path)
+	}
+	return u.place(c)
+}
+
+// place has a file with its content get its name, another one than it was.
+func (u *Undoing) place(c *Change) (bool, error) {
+	if st, err := os.Lstat(c.Path); err == nil && st.Mode().IsRegular() && st.Size() == c.Size && st.ModTime().UnixNano() == c.Modified {
+		return false, nil // another restart has done it
+	}
+	if err := makeParent(c.Path); err != nil {
+		return false, err
+	}
+	f, err := os.CreateTemp(filepath.Dir(c.Path), filepath.Base(c.Path)+".*.tmp")
+	if err != nil {
+		return false, err
+	}
+	if err = u.write(c, f); err == nil {
+		var owner unix.Stat_t
+		if unix.Lstat(filepath.Join(u.Folder, c.Kept), &owner) == nil && c.Kept != "" {
+			_ = f.Chown(int(owner.Uid), int(owner.Gid)) // who may not is the owner
+		}
+		err = unix.Fchmod(int(f.Fd()), c.Mode&0o7777)
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = clearName(c.Path)
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), c.Path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return false, err
+	}
+	u.Again = append(u.Again, c.Path)
+	return true, nil
+}
+
+// fill gives a file its content again.
+func (u *Undoing) fill(c *Change) (bool, error) {
+	_, same, err := c.has(c.Path)
+	if err != nil {
+		return false, err
+	}
+	if c.Size > 0 && c.Kept == "" {
+		if st, err := os.Lstat(c.Path); err == nil && st.Size() == c.Size && st.ModTime().UnixNano() == c.Modified { // it was opened, and no more
+			return false, nil
+		}
+		return false, lost("%s was written over after the checkpoint, and was not kept: the program finds what it wrote then (more room on the disk or a larger --files-copy helps the next time)", c.Path)
+	}
+	if !same { // also an overlay's copy of what it was
+		return u.place(c)
+	}
+	f, err := openRegular(c.Path, unix.O_RDWR)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil || st.Size() == c.Size && st.ModTime().UnixNano() == c.Modified {
+		return false, err
+	}
+	if !u.Seen.IsZero() && st.ModTime().After(u.Seen.Add(lastWrite)) { // perhaps somebody else's work
+		if err := saveNewer(f, c.Path); err != nil {
+			return false, fmt.Errorf("%s was written to after the job had ended, and a copy could not be made: %w", c.Path, err)
+		}
+	}
+	return true, u.write(c, f)
+}
+
+// saveNewer keeps a copy of what a file has.
+func saveNewer(f *os.File, path string) error {
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	to, err := os.OpenFile(path+newerSuffix, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NOFOLLOW, st.Mode().Perm())
+	if err != nil {
+		return err
+	}
+	return errors.Join(cloneOrCopy(to, f, st.Size()), to.Close())
+}
+
+// write gives an open file the content of a change, durably: nobody else sees to that before the next epoch.
+func (u *Undoing) write(c *Change, to *os.File) error {
+	if c.Size > 0 {
+		kept := filepath.Join(u.Folder, c.Kept)
+		from, err := openRegular(kept, unix.O_RDONLY)
+		if errors.Is(err, fs.ErrNotExist) {
+			return lost("%s was changed after the checkpoint, and %s, which it was kept in, is gone", c.Path, kept)
+		}
+		if err != nil {
+			return err
+		}
+		defer from.Close()
+		switch st, err := from.Stat(); {
+		case err != nil:
+			return err
+		case st.Size() != cmp.Or(c.Whole, c.Size):
+			return lost("%s was changed after the checkpoint, and %s, which it was kept in, has %d bytes of %d: the machine may have lost power", c.Path, kept, st.Size(), cmp.Or(c.Whole, c.Size))
+		}
+		if err := cloneOrCopy(to, from, c.Size); err != nil {
+			return fmt.Errorf("%s as it was at the checkpoint: %w", c.Path, err)
+		}
+	}
+	if err := to.Truncate(c.Size); err != nil {
+		return err
+	}
+	// So that it is seen to be as it was (make, another restart).
+	at := []unix.Timespec{unix.NsecToTimespec(c.Modified), unix.NsecToTimespec(c.Modified)}
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", to.Fd()), at, 0); err != nil {
+		return &fs.PathError{Op: "set the time of", Path: c.Path, Err: err}
+	}
+	return to.Sync()
+}
