@@ -180,23 +180,44 @@ func (l *madeLog) kept() []string {
 // changesWord is what a process says of what it did to files after the epoch.
 type changesWord struct {
 	Changes []files.Change `json:"changes,omitempty"`
+	remadeWord
 	// Seen is when the job was last seen to live before this, in nanoseconds since 1970, as the owner of the directory knows it; 0: it does not.
 	Seen int64 `json:"seen,omitempty"`
 }
 
+// remadeWord has what was made in the place of files, in pairs.
+type remadeWord struct {
+	Remade []files.Which `json:"remade,omitempty"`
+}
+
+func (w *remadeWord) tell(remade map[files.Which]files.Which) {
+	for old, now := range remade {
+		w.Remade = append(w.Remade, old, now)
+	}
+}
+
+func (w *remadeWord) learn(remade map[files.Which]files.Which) {
+	for i := 0; i+1 < len(w.Remade); i += 2 {
+		remade[w.Remade[i]] = w.Remade[i+1]
+	}
+}
+
 // undoWord is what became of a turn.
 type undoWord struct {
+	remadeWord
 	Failed string `json:"failed,omitempty"`
 }
 
 // undo gives files back what the job took from them after the epoch, and moves what it made since out of the way. Collective; when it
 // returns, all ranks have done it.
 func (j *Job) undo(s *store.Store, gather func([]byte) ([][]byte, error)) (*undone, error) {
-	mine, err := j.changes(s)
+	changes, err := j.changes(s)
 	if err != nil {
 		j.log.Warn("files that were made or changed after the checkpoint may stay so", zap.Error(err))
 	}
+	mine := changes.List
 	word := changesWord{Changes: files.Tell(mine, nil)}
+	word.tell(changes.Remade)
 	if at := j.owned.lastSeen(s.Dir()); !at.IsZero() {
 		word.Seen = at.UnixNano()
 	}
@@ -211,8 +232,10 @@ func (j *Job) undo(s *store.Store, gather func([]byte) ([][]byte, error)) (*undo
 	var seen time.Time
 	all := make([][]files.Change, len(words))
 	any := false
+	remade := map[files.Which]files.Which{}
 	for r, w := range words {
 		all[r] = w.Changes
+		w.learn(remade)
 		any = any || len(w.Changes) > 0
 		if w.Seen != 0 {
 			seen = time.Unix(0, w.Seen)
@@ -231,10 +254,19 @@ func (j *Job) undo(s *store.Store, gather func([]byte) ([][]byte, error)) (*undo
 	}
 	plan := files.NewPlan(all)
 	var moved, back []string
-	u := files.Undoing{Folder: j.keptPath(s), Seen: seen,
+	u := &files.Undoing{Folder: j.keptPath(s), Seen: seen, Epoch: j.meta.Made, Log: io.Discard, Remade: remade,
 		Moved: func(p string) { moved = append(moved, p) },
 		Back:  func(p string) { back = append(back, p) },
 		Lost:  func(err error) { j.log.Warn("a file that was changed after the checkpoint stays so", zap.Error(err)) }}
+	if len(mine) > 0 {
+		log, err := openMade(j.madePath(s))
+		if err != nil {
+			u.Unnoted = err
+		} else {
+			defer log.Close()
+			u.Log = log
+		}
+	}
 	for turn := range max(plan.N, 1) {
 		var now []files.Change // the last first
 		for ; len(mine) > 0; mine = mine[:len(mine)-1] {
@@ -251,15 +283,20 @@ func (j *Job) undo(s *store.Store, gather func([]byte) ([][]byte, error)) (*undo
 			}
 		}
 		slices.Reverse(now)
+		known := len(u.Remade)
 		var did undoWord
 		if err := u.Undo(now); err != nil {
 			did.Failed = err.Error()
+		}
+		if len(u.Remade) > known {
+			did.tell(u.Remade)
 		}
 		dids, err := gatherAs(gather, did)
 		if err != nil {
 			return nil, err
 		}
 		for r := range dids {
+			dids[r].learn(u.Remade)
 			if dids[r].Failed == "" {
 				continue
 			}
@@ -276,23 +313,26 @@ func (j *Job) undo(s *store.Store, gather func([]byte) ([][]byte, error)) (*undo
 	if len(back) > 0 {
 		j.log.Info("files that were changed, renamed or removed after the checkpoint are as they were", zap.Int("files", len(back)), zap.String("first", back[0]))
 	}
-	return &undone{plan, u.Again}, nil
+	if u.Unnoted != nil {
+		j.log.Warn("if this restart is killed before it has put all files back, the next one may not do it right", zap.Error(u.Unnoted))
+	}
+	return &undone{plan, u}, nil
 }
 
 // undone is what a restart knows of files that it has put back.
 type undone struct {
 	*files.Plan
-	again []string // made anew
+	*files.Undoing
 }
 
-// noteBack notes that what came after the epoch is undone, once that is so in all ranks.
-func (j *Job) noteBack(s *store.Store, u *undone) {
+// noteThrough notes that what came after the epoch is undone, once that is so in all ranks.
+func (j *Job) noteThrough(s *store.Store) {
 	if j.meta.Made == 0 || !j.options.KeepsFiles() {
 		return
 	}
 	f, err := openMade(j.madePath(s))
 	if err == nil {
-		err = errors.Join(files.NoteBack(f, j.meta.Made, u.again), f.Close())
+		err = errors.Join(files.NoteThrough(f, j.meta.Made), f.Close())
 	}
 	if err != nil {
 		j.log.Warn("the next restart may not know which files this one has put back", zap.Error(err))
@@ -300,23 +340,23 @@ func (j *Job) noteBack(s *store.Store, u *undone) {
 }
 
 // changes reads what this process did to files after the epoch.
-func (j *Job) changes(s *store.Store) ([]files.Change, error) {
+func (j *Job) changes(s *store.Store) (c files.Changes, err error) {
 	if j.meta.Made == 0 || !j.options.KeepsFiles() {
-		return nil, nil
+		return c, nil
 	}
 	f, err := j.openMadeLog(s)
 	if f == nil {
-		return nil, err
+		return c, err
 	}
 	defer func() { _ = f.Close() }()
-	c, err := files.ReadChanges(f, j.meta.Made)
+	c, err = files.ReadChanges(f, j.meta.Made)
 	if err == nil && c.More {
 		err = errors.New("there were more than are noted")
 	}
 	if err == nil && c.Behind {
 		err = errors.New("the job was continued from an older epoch meanwhile")
 	}
-	return c.List, err
+	return c, err
 }
 
 // appendedWord is what a process says of files that were appended to after the epoch.
@@ -365,7 +405,7 @@ func (j *Job) cutAppended(s *store.Store, table *files.Table, undone *undone, ga
 	}
 	list, first := files.JoinAppended(all)
 	if len(list) == 0 {
-		j.noteBack(s, undone)
+		j.noteThrough(s)
 		return nil
 	}
 	var did cutWord
@@ -374,7 +414,7 @@ func (j *Job) cutAppended(s *store.Store, table *files.Table, undone *undone, ga
 		if first[i] != j.meta.Rank || open[list[i].File.Ino] || undone.Knows(list[i].File) {
 			continue
 		}
-		n, err := list[i].Cut(seen)
+		n, err := list[i].Cut(seen, undone.Found(list[i].File))
 		if err != nil {
 			did.Left = append(did.Left, i)
 			j.log.Warn("a file that was appended to after the checkpoint", zap.Error(err))
@@ -392,7 +432,7 @@ func (j *Job) cutAppended(s *store.Store, table *files.Table, undone *undone, ga
 	if err != nil {
 		return err
 	}
-	j.noteBack(s, undone)
+	j.noteThrough(s)
 	for _, c := range cuts {
 		err := errors.Join(j.noteCut(s, list, c.Cut, mine.Files, true), j.noteCut(s, list, c.Left, mine.Files, false))
 		if err != nil {

@@ -410,6 +410,12 @@ func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather
 	options.Inherited = [3]int{j.host.Original(0), j.host.Original(1), j.host.Original(2)}
 	options.Place = j.host.Place
 	options.Warn = func(m string) { j.log.Warn(m) }
+	// Before anything is looked at: a file that was only read at the checkpoint may have been replaced since.
+	undone, err := j.undo(r.store, gather)
+	if err != nil {
+		return err
+	}
+	defer undone.Close()
 	if err = os.Chdir(j.meta.Dir); err != nil {
 		err = fmt.Errorf("the program's working directory: %w; make it again, or mount what it was on", err)
 	}
@@ -433,10 +439,6 @@ func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather
 			return err
 		}
 		defer j.remade.Close()
-	}
-	undone, err := j.undo(r.store, gather)
-	if err != nil {
-		return err
 	}
 	if err := j.cutAppended(r.store, &table, undone, gather); err != nil { // on all ranks, before anything is put back
 		return err

@@ -52,12 +52,11 @@ static void note(int fd, uint32_t kind) {
 void appended_opens(int fd, long flags) {
     if (!made_logs() || (flags & O_ACCMODE) == O_RDONLY || (flags & O_PATH)) return;
     if (flags & O_APPEND) spoilt_grows(fd);
-    if (host.child) return;
     note(fd, flags & O_APPEND && !(flags & O_TRUNC) ? MADE_APPENDS : MADE_WRITES);
 }
 
 void appended_closes(int fd) {
-    if (!made_logs() || host.child) return;
+    if (!made_logs()) return;
     long flags = RAW2(SYS_fcntl, fd, F_GETFL);
     if (flags >= 0 && (flags & O_APPEND) && (flags & O_ACCMODE) != O_RDONLY && !(flags & O_PATH))
         note(fd, MADE_CLOSES);

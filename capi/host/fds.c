@@ -144,8 +144,9 @@ void fds_abort_job(int status) {
     dprintf(atoi(fd), "cmd=abort exitcode=%d\n", status);
 }
 
-// What a child of the program may still need.
+// What a child of the program may still need: it makes and changes files, too.
 static bool kept_for_children(int fd) {
+    if (fd == made_file() || fd == spoilt_folder()) return true;
     for (int i = 0; i < LAUNCHERS && !host.mpi; i++)
         if (launcher[i].to == fd) return true;
     return false;
@@ -234,6 +235,9 @@ void fds_forked(void) {
     for (int i = 0; i < LAUNCHERS; i++)
         if (launcher[i].to > last) last = launcher[i].to;
     if (at > last) last = at;
+    if (made_file() > last) last = made_file();
+    if (spoilt_folder() > last) last = spoilt_folder();
+    locks_forked();
     for (int fd = fd_fence; fd <= last; fd++)
         if (fd != at && !kept_for_children(fd)) RAW1(SYS_close, fd);
     RAW3(SYS_close_range, last + 1, ~0u, 0);
@@ -249,6 +253,7 @@ int fds_used(int *list, int max) {
 }
 
 int fds_place(int number, int from, bool cloexec) {
+    locks_taken(); // a saved program may have had some
     if (number < 0 || number >= fd_fence) return -EBADF;
     if (from < 0) { // close it
         dup3(placeholder, number, O_CLOEXEC);
@@ -295,11 +300,11 @@ static long settle_from(struct call *c, long high, int min) {
         long r = RAW3(SYS_dup3, high, fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0);
         if (r >= 0) f->used[fd] = true;
         unlock();
-        RAW1(SYS_close, high);
+        locks_close((int)high);
         return r;
     }
     unlock();
-    RAW1(SYS_close, high);
+    locks_close((int)high);
     return -EMFILE;
 }
 
@@ -310,6 +315,8 @@ bool is_used(struct call *c, long argument) {
     int fd = (int)argument;
     return fd >= 0 && fd < fd_fence && fds_of(c->t)->used[fd];
 }
+
+bool fds_has(int fd) { return table.used[fd]; }
 
 // Whether the application has no number left.  Calls that do more than to make a descriptor ask first, as the kernel
 // does: a file would be created or emptied, or a connection taken, and nobody have it.
@@ -333,6 +340,7 @@ static long release_fd(struct call *c, int fd) {
     RAW3(SYS_dup3, placeholder, fd, O_CLOEXEC);
     f->used[fd] = false;
     unlock();
+    if (f == &table) locks_closed();
     visitors_closed();
     return 0;
 }
@@ -493,6 +501,7 @@ static long dup_to(struct call *c, int from, int to, int flags) {
     long r = RAW3(SYS_dup3, from, to, flags);
     if (r >= 0) fds_of(c->t)->used[to] = true;
     unlock();
+    if (fds_of(c->t) == &table) locks_closed();
     visitors_closed();
     return r;
 }
@@ -511,6 +520,7 @@ long sys_dup3(struct call *c) {
 
 long sys_fcntl(struct call *c) {
     if (!is_used(c, c->a[0])) return -EBADF;
+    if ((unsigned)c->a[1] == F_SETLK || (unsigned)c->a[1] == F_SETLKW) locks_taken();
     if ((unsigned)c->a[1] != F_DUPFD && (unsigned)c->a[1] != F_DUPFD_CLOEXEC)
         return blocking(c, SYS_fcntl, c->a);
     if ((int)c->a[2] < 0 || (int)c->a[2] >= (int)fds_of(c->t)->limit.rlim_cur) return -EINVAL;

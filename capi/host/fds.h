@@ -46,6 +46,7 @@ bool made_begins(long dir, long path,
                  uint64_t ino); // before what may make it; false: it is there, or nobody wants to know
 void made_note(int fd);         // afterwards
 bool made_logs(void);           // whether anybody wants to know
+int made_file(void);            // its descriptor, -1: none
 struct made_name;
 bool made_sized(struct made_name *r, int64_t size, int fd); // the path is that of fd; -1: none
 struct made_spoilt;
@@ -58,8 +59,17 @@ long made_path(long dir, long path,
 void spoilt_again(int folder, uint64_t at, uint64_t bytes);           // a checkpoint is taken
 void spoilt_content(struct call *c, long dir, long path, long flags); // is about to be opened
 void spoilt_grows(int fd);                                            // is open to append
+int spoilt_folder(void);                                              // its descriptor, -1: none
 void spoilt_openat2(struct call *c);
 void spoilt_made(const struct statx *st); // that was not there at the checkpoint
+
+bool fds_has(int fd); // whether it is the application's
+
+// locks.c: record locks of the application.
+void locks_taken(void);     // there may be some
+void locks_close(int high); // of a descriptor that was moved to another number
+void locks_forked(void);    // in a child, which has none
+void locks_closed(void);    // the application has closed something
 
 // appended.c: files that the application appends to.
 void appended_again(void);                      // a checkpoint is taken

@@ -27,7 +27,7 @@
 //                upcall.c (functions of the application that the lower half calls), interrupted.c (calls
 //                that a signal ends), robust.c (robust mutexes of a thread that ends)
 //   fds.h        fds.c (descriptor numbers, fronts), made.c (names that the application
-//                gives to files), spoilt.c (what it takes from them), appended.c (what it appends to them), closed.c (files that it has written to and closed,
+//                gives to files), spoilt.c (what it takes from them), appended.c (what it appends to them), locks.c (its record locks), closed.c (files that it has written to and closed,
 //                until they are durable), names.c (addresses of sockets, as the application knows them),
 //                visitors.c (connections that a checkpoint has accepted before the application did)
 //   limits.h     limits.c (limits of memory and descriptors, as the program has them)

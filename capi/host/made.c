@@ -31,6 +31,8 @@ void made_log(int fd, int folder, uint64_t at, uint64_t bytes) {
 
 bool made_logs(void) { return atomic_load_explicit(&log_file, memory_order_relaxed) >= 0; }
 
+int made_file(void) { return atomic_load(&log_file); }
+
 struct record {
     struct made_name head;
     char path[sizeof(struct made_spoilt) + 2 * 4096];

@@ -42,16 +42,19 @@ static struct shared {
     _Atomic uint32_t records, numbered;
     _Atomic int64_t room; // bytes that may still be copied
     _Atomic int64_t held; // bytes on the disk that would be free without us
-} *shared;
+} * shared;
 static _Atomic int folder = -1; // of the lower half
 static uint64_t begun;          // what names of kept files begin with
 static struct timespec since;
 
 void spoilt_again(int fd, uint64_t at, uint64_t bytes) {
     if (!shared && fd >= 0) {
-        void *m = (void *)RAW6(SYS_mmap, 0, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        if ((unsigned long)m > -4096ul) fd = -1;
-        else shared = m;
+        void *m = (void *)RAW6(SYS_mmap, 0, sizeof *shared, PROT_READ | PROT_WRITE,
+                               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if ((unsigned long)m > -4096ul)
+            fd = -1;
+        else
+            shared = m;
     }
     if (shared) {
         // Not the coarse clock of file systems: what was made within its last tick was there.
@@ -67,15 +70,17 @@ void spoilt_again(int fd, uint64_t at, uint64_t bytes) {
     atomic_store(&folder, fd);
 }
 
+int spoilt_folder(void) { return atomic_load(&folder); }
+
 static bool notes(void) { return made_logs() && atomic_load_explicit(&folder, memory_order_relaxed) >= 0; }
 
 static bool look(long dir, long path, long how, struct statx *st) {
-    return RAW6(SYS_statx, dir, path, how | AT_NO_AUTOMOUNT,
-                STATX_BASIC_STATS | STATX_BTIME, st, 0) == 0;
+    return RAW6(SYS_statx, dir, path, how | AT_NO_AUTOMOUNT, STATX_BASIC_STATS | STATX_BTIME, st, 0) == 0;
 }
 
 static bool is_same(const struct statx *a, const struct statx *b) {
-    return a->stx_ino == b->stx_ino && a->stx_dev_major == b->stx_dev_major && a->stx_dev_minor == b->stx_dev_minor;
+    return a->stx_ino == b->stx_ino && a->stx_dev_major == b->stx_dev_major &&
+           a->stx_dev_minor == b->stx_dev_minor;
 }
 
 // ---- what need not be looked at again ----------------------------------------------------------
@@ -87,12 +92,15 @@ static uint64_t hash_of(enum what what, const struct statx *st, const char *path
     if (path)
         for (; *path; path++) h = (h ^ (uint8_t)*path) * 0x100000001b3u;
     else
-        h = (h << 60 ^ (uint64_t)st->stx_dev_major << 32 ^ st->stx_dev_minor) * 0x9e3779b97f4a7c15u ^ st->stx_ino;
+        h = (h << 60 ^ (uint64_t)st->stx_dev_major << 32 ^ st->stx_dev_minor) * 0x9e3779b97f4a7c15u ^
+            st->stx_ino;
     h *= 0x9e3779b97f4a7c15u;
     return (h ^ h >> 29) * 0xbf58476d1ce4e5b9u | 1;
 }
 
-static _Atomic uint64_t *slot_of(uint64_t hash, uint64_t i) { return &shared->known[((hash >> 40) + i) % KNOWN]; }
+static _Atomic uint64_t *slot_of(uint64_t hash, uint64_t i) {
+    return &shared->known[((hash >> 40) + i) % KNOWN];
+}
 
 static bool is_known(uint64_t hash) {
     for (uint64_t i = 0; i < PROBES; i++)
@@ -121,7 +129,8 @@ static bool is_new(const struct statx *st) {
 
 // Files of the kernel and files that are memory are nothing to keep.
 static bool is_ordinary(const char *path) {
-    return strncmp(path, "/dev/", 5) != 0 && strncmp(path, "/proc/", 6) != 0 && strncmp(path, "/sys/", 5) != 0;
+    return strncmp(path, "/dev/", 5) != 0 && strncmp(path, "/proc/", 6) != 0 &&
+           strncmp(path, "/sys/", 5) != 0;
 }
 
 // ---- records -----------------------------------------------------------------------------------
@@ -129,7 +138,8 @@ static bool is_ordinary(const char *path) {
 static int64_t ns_of(int64_t seconds, uint32_t nanoseconds) { return seconds * 1000000000 + nanoseconds; }
 
 // Writes the record; path is an absolute one, and renamed the other one of MADE_MOVED and MADE_EXCHANGED.
-static bool say(uint32_t kind, const struct statx *st, const char *kept, const char *path, const char *renamed) {
+static bool say(uint32_t kind, const struct statx *st, const char *kept, const char *path,
+                const char *renamed) {
     uint32_t before = atomic_fetch_add(&shared->records, 1);
     if (before > MOST) return false;
     if (before == MOST) kind = MADE_SPOILT_MORE;
@@ -192,7 +202,8 @@ static bool keep_copy(int from, const struct statx *st, const char *name) {
     if (to < 0) return false;
     // Another thread may have closed the application's descriptor meanwhile, and opened something else.
     struct statx is;
-    bool good = copy(from, (int)to, (int64_t)st->stx_size) && look(from, (long)"", AT_EMPTY_PATH, &is) && is_same(&is, st);
+    bool good = copy(from, (int)to, (int64_t)st->stx_size) && look(from, (long)"", AT_EMPTY_PATH, &is) &&
+                is_same(&is, st);
     struct stat owner;
     if (good && RAW2(SYS_fstat, from, &owner) == 0) (void)RAW3(SYS_fchown, to, owner.st_uid, owner.st_gid);
     RAW1(SYS_close, to);
@@ -234,10 +245,12 @@ static bool path_of(long dir, long path, long how, char absolute[2 * 4096]) {
 
 void spoilt_content(struct call *c, long dir, long path, long flags) {
     bool empties = flags & O_TRUNC;
-    if (!notes() || (flags & O_PATH) || (!empties && ((flags & O_ACCMODE) == O_RDONLY || (flags & O_APPEND)))) return;
+    if (!notes() || (flags & O_PATH) || (!empties && ((flags & O_ACCMODE) == O_RDONLY || (flags & O_APPEND))))
+        return;
     struct statx st;
     long follow = flags & O_NOFOLLOW;
-    if (!look(dir, path, follow ? AT_SYMLINK_NOFOLLOW : 0, &st) || !S_ISREG(st.stx_mode) || is_new(&st)) return;
+    if (!look(dir, path, follow ? AT_SYMLINK_NOFOLLOW : 0, &st) || !S_ISREG(st.stx_mode) || is_new(&st))
+        return;
     uint64_t hash = hash_of(IS_KEPT, &st, NULL);
     char absolute[2 * 4096], name[NAME] = "";
     if (is_known(hash) || !path_of(dir, path, follow, absolute)) return;
@@ -279,8 +292,8 @@ long sys_truncate(struct call *c) {
 static bool keep_link(struct call *c, long dir, long path, const struct statx *st, const char *name) {
     char target[4096];
     bool file = S_ISREG(st->stx_mode), own;
-    // What has another name holds nothing of the disk; as little is known of the others as if it had none.
-    if ((!file || hold((int64_t)st->stx_blocks * 512)) && RAW6(SYS_linkat, dir, path, folder, name, 0, 0) == 0) return true;
+    if ((!file || hold((int64_t)st->stx_size)) && RAW6(SYS_linkat, dir, path, folder, name, 0, 0) == 0)
+        return true;
     if (file) {
         long fd = reader(c, dir, path, O_NOFOLLOW, st, &own);
         bool good = fd >= 0 && keep_copy((int)fd, st, name);
@@ -293,25 +306,36 @@ static bool keep_link(struct call *c, long dir, long path, const struct statx *s
     return RAW3(SYS_symlinkat, target, folder, name) == 0;
 }
 
-// Before a name is taken from a file, a symbolic link or an empty folder.
-static void gone(struct call *c, long dir, long path, const struct statx *st) {
-    char absolute[2 * 4096], name[NAME] = "";
+// Before a name is taken from a file, a symbolic link or an empty folder; name is what it is kept under, or empty.
+static void gone(struct call *c, long dir, long path, const struct statx *st, char name[NAME]) {
+    char absolute[2 * 4096];
     bool folder_itself = S_ISDIR(st->stx_mode);
+    name[0] = 0;
     if (!(S_ISREG(st->stx_mode) || S_ISLNK(st->stx_mode) || folder_itself) || is_new(st)) return;
     if (made_path(dir, path, absolute) <= 0 || !is_ordinary(absolute)) return;
     if (!folder_itself) {
         new_name(name);
         if (!keep_link(c, dir, path, st, name)) name[0] = 0;
     }
-    if (!say(MADE_GONE, st, name, absolute, NULL) && name[0]) RAW3(SYS_unlinkat, folder, name, 0);
+    say(MADE_GONE, st, name, absolute, NULL);
+}
+
+// The call has failed: a program that tries again and again fills no disk.
+static void not_gone(const struct statx *st, const char name[NAME]) {
+    if (name[0] == 0 || RAW3(SYS_unlinkat, folder, name, 0) || !S_ISREG(st->stx_mode)) return;
+    atomic_fetch_sub(&shared->held, (int64_t)st->stx_size);
 }
 
 long sys_remove(struct call *c) {
     bool at = c->nr == SYS_unlinkat, folders = c->nr == SYS_rmdir || (at && c->a[2] & AT_REMOVEDIR);
     long dir = at ? c->a[0] : AT_FDCWD, path = at ? c->a[1] : c->a[0];
     struct statx st;
-    if (notes() && look(dir, path, AT_SYMLINK_NOFOLLOW, &st) && !S_ISDIR(st.stx_mode) == !folders) gone(c, dir, path, &st);
-    return raw6(c->nr, c->a[0], c->a[1], c->a[2], c->a[3], c->a[4], c->a[5]);
+    char name[NAME] = "";
+    if (notes() && look(dir, path, AT_SYMLINK_NOFOLLOW, &st) && !S_ISDIR(st.stx_mode) == !folders)
+        gone(c, dir, path, &st, name);
+    long r = raw6(c->nr, c->a[0], c->a[1], c->a[2], c->a[3], c->a[4], c->a[5]);
+    if (r != 0) not_gone(&st, name);
+    return r;
 }
 
 // Before what was made after the checkpoint gets that name, perhaps as one of many that replace each other.
@@ -322,37 +346,43 @@ static void named(const struct statx *st, const char *path) {
     if (!is_known(hash) && say(MADE_NAMED, &with, "", path, NULL) && st->stx_mask & STATX_BTIME) know(hash);
 }
 
-static void renames(struct call *c, long from, long old, long to, long new, long flags) {
-    struct statx is, was;
+// was is the file that loses the name, which is kept under replaced.
+static void renames(struct call *c, long from, long old, long to, long new, long flags, struct statx *was,
+                    char replaced[NAME]) {
+    struct statx is;
     char old_path[2 * 4096], new_path[2 * 4096];
     if (!look(from, old, AT_SYMLINK_NOFOLLOW, &is)) return;
-    bool there = look(to, new, AT_SYMLINK_NOFOLLOW, &was), swaps = flags & RENAME_EXCHANGE;
-    if (there && (flags & RENAME_NOREPLACE || is_same(&is, &was))) return; // nothing comes of it
-    if (swaps && !there) return;
-    if (made_path(from, old, old_path) <= 0 || made_path(to, new, new_path) <= 0 || !is_ordinary(new_path)) return;
-    if (there && !swaps) gone(c, to, new, &was);
-    bool new_is = is_new(&is);
-    if (swaps && !new_is && !is_new(&was)) {
+    bool there = look(to, new, AT_SYMLINK_NOFOLLOW, was), swaps = flags & RENAME_EXCHANGE;
+    if (there ? flags & RENAME_NOREPLACE || is_same(&is, was) : swaps) return; // nothing comes of it
+    if (made_path(from, old, old_path) <= 0 || made_path(to, new, new_path) <= 0 || !is_ordinary(new_path))
+        return;
+    bool new_is = is_new(&is), new_was = there && is_new(was);
+    if (swaps && !new_is && !new_was) {
         say(MADE_EXCHANGED, &is, "", old_path, new_path);
         return;
     }
-    if (!new_is)
-        say(MADE_MOVED, &is, "", old_path, new_path);
-    else
+    if (there && !swaps) gone(c, to, new, was, replaced);
+    if (new_is)
         named(&is, new_path);
-    if (!swaps) return;
-    if (new_is && !is_new(&was))
-        say(MADE_MOVED, &was, "", new_path, old_path);
     else
-        named(&was, old_path);
+        say(MADE_MOVED, &is, "", old_path, new_path);
+    if (swaps && new_was)
+        named(was, old_path);
+    else if (swaps)
+        say(MADE_MOVED, was, "", new_path, old_path);
 }
 
 long sys_rename(struct call *c) {
+    struct statx was;
+    char replaced[NAME] = "";
     if (notes()) {
         if (c->nr == SYS_rename)
-            renames(c, AT_FDCWD, c->a[0], AT_FDCWD, c->a[1], 0);
+            renames(c, AT_FDCWD, c->a[0], AT_FDCWD, c->a[1], 0, &was, replaced);
         else
-            renames(c, c->a[0], c->a[1], c->a[2], c->a[3], c->nr == SYS_renameat2 ? c->a[4] : 0);
+            renames(c, c->a[0], c->a[1], c->a[2], c->a[3], c->nr == SYS_renameat2 ? c->a[4] : 0, &was,
+                    replaced);
     }
-    return raw6(c->nr, c->a[0], c->a[1], c->a[2], c->a[3], c->a[4], c->a[5]);
+    long r = raw6(c->nr, c->a[0], c->a[1], c->a[2], c->a[3], c->a[4], c->a[5]);
+    if (r != 0) not_gone(&was, replaced);
+    return r;
 }

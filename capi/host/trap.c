@@ -132,7 +132,7 @@ static const char *arm_seccomp(void) {
     TRAP_IF(JEQ(FUTEX_WAIT_BITSET, 0, 0));
     TRAP_IF(JEQ(FUTEX_LOCK_PI, 0, 0));
     emit(RET(SECCOMP_RET_ALLOW));
-    // fcntl: commands that make a descriptor, and those that a placeholder would answer.
+    // fcntl: commands that make a descriptor, those that a placeholder would answer, and record locks.
     begins[CONDITIONS_FROM + 1] = length;
     emit(LOAD(FIELD(args[1])));
     TRAP_IF(JEQ(F_DUPFD, 0, 0));
@@ -140,6 +140,8 @@ static const char *arm_seccomp(void) {
     TRAP_IF(JEQ(F_GETFD, 0, 0));
     TRAP_IF(JEQ(F_SETFD, 0, 0));
     TRAP_IF(JEQ(F_GETFL, 0, 0));
+    TRAP_IF(JEQ(F_SETLK, 0, 0));
+    TRAP_IF(JEQ(F_SETLKW, 0, 0));
     emit(RET(SECCOMP_RET_ALLOW));
     // newfstatat and statx: only of a descriptor (AT_EMPTY_PATH), which may be a placeholder.
     static const uint32_t flags[2] = {FIELD(args[3]), FIELD(args[2])};

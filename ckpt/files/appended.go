@@ -49,7 +49,7 @@ func ReadAppended(log io.Reader, place int64) (list []Appended, err error) {
 	opened := map[Which]int64{} // the size at the last opening
 	err = eachMade(log, func(m *made, payload string) {
 		if m.spoilt() {
-			if c, _ := parseSpoilt(m, payload); c.Kind == spoiltBack && c.Size == place { // all of that is undone
+			if c, _ := parseSpoilt(m, payload); c.Kind == spoiltBack && c.Mode == backThrough && c.Size == place { // all of that is undone
 				list = nil
 				clear(at)
 				clear(opened)
@@ -184,26 +184,14 @@ const lastWrite = 10 * time.Second
 
 // Cut removes what was appended to the file, and returns how much that was. Nothing is removed, and the error is ErrOthers, if any of it
 // may be somebody else's. A job that was killed while it had the file open may have written up to its end: to what was written later than shortly after
-// seen, when it was last seen to live, it has no claim; zero: that is not known.
-func (a *Appended) Cut(seen time.Time) (removed int64, err error) {
+// seen, when it was last seen to live, it has no claim; zero: that is not known. found is the file, nil: it has its name still.
+func (a *Appended) Cut(seen time.Time, found *os.File) (removed int64, err error) {
 	if len(a.Spans) == 0 {
 		return 0, nil
 	}
-	var st unix.Statx_t
-	err = unix.Statx(unix.AT_FDCWD, a.Path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME|unix.STATX_TYPE, &st)
-	is := Which{Ino: st.Ino}
-	if st.Mask&unix.STATX_BTIME != 0 {
-		is.Seconds, is.Nanos = st.Btime.Sec, st.Btime.Nsec
-	}
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || err == nil && (st.Mode&unix.S_IFMT != unix.S_IFREG || is != a.File) {
-		return 0, nil // the program has given the name to another since, or taken it away
-	}
-	if err != nil {
-		return 0, &fs.PathError{Op: "stat", Path: a.Path, Err: err}
-	}
-	f, err := os.OpenFile(a.Path, os.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return 0, err
+	f, err := a.open(found)
+	if f == nil || err != nil {
+		return 0, err // the program has given the name to another since, or taken it away
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	var now unix.Stat_t
@@ -221,6 +209,26 @@ func (a *Appended) Cut(seen time.Time) (removed int64, err error) {
 		return 0, err
 	}
 	return now.Size - a.Base, nil
+}
+
+// open opens the file to cut it; nil: it is not there.
+func (a *Appended) open(found *os.File) (*os.File, error) {
+	path, dir, how := a.Path, unix.AT_FDCWD, unix.AT_SYMLINK_NOFOLLOW
+	if found != nil {
+		path, dir, how = "", int(found.Fd()), unix.AT_EMPTY_PATH
+	}
+	var st unix.Statx_t
+	err := unix.Statx(dir, path, how, unix.STATX_INO|unix.STATX_BTIME|unix.STATX_TYPE, &st)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || err == nil && (st.Mode&unix.S_IFMT != unix.S_IFREG || whichIs(&st) != a.File) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, &fs.PathError{Op: "stat", Path: a.Path, Err: err}
+	}
+	if found != nil {
+		return os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", found.Fd()), os.O_WRONLY|unix.O_NONBLOCK, 0)
+	}
+	return os.OpenFile(a.Path, os.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 }
 
 // Note notes in a log of names that the file was cut, or that it was not, so that nobody is to do that later.

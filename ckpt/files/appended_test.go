@@ -19,6 +19,12 @@ import (
 type diary struct{ b bytes.Buffer }
 
 func (d *diary) put(kind uint32, file Which, size int64, path string) {
+	if kind == spoiltBack {
+		if err := NoteThrough(&d.b, size); err != nil {
+			panic(err)
+		}
+		return
+	}
 	m := made{Ino: file.Ino, Seconds: file.Seconds, Nanos: file.Nanos, Known: kind | madeThen, Length: uint32(8 + len(path))}
 	for _, part := range []any{&m, size, []byte(path)} {
 		if err := binary.Write(&d.b, binary.LittleEndian, part); err != nil {
@@ -52,6 +58,8 @@ func TestReadAppended(t *testing.T) {
 		{"nothing", nil, nil},
 		{"closed each time", []record{{madeAppends, one, 10, "/a"}, {madeCloses, one, 20, ""}, {madeAppends, one, 20, ""}, {madeCloses, one, 35, ""}},
 			[]Appended{{Path: "/a", File: one, Base: 10, Spans: []Span{{10, 35}}}}},
+		{"undone since", []record{{madeAppends, one, 10, "/a"}, {madeCloses, one, 20, ""}, {spoiltBack, one, 8, ""}, {madeAppends, one, 10, "/a"}},
+			[]Appended{{Path: "/a", File: one, Base: 10, Spans: []Span{{10, noEnd}}}}},
 		{"open at the end", []record{{madeAppends, one, 10, "/a"}, {madeCloses, one, 20, ""}, {madeAppends, one, 20, ""}},
 			[]Appended{{Path: "/a", File: one, Base: 10, Spans: []Span{{10, 20}, {20, noEnd}}}}},
 		{"others between", []record{{madeAppends, one, 10, "/a"}, {madeCloses, one, 20, ""}, {madeAppends, one, 25, ""}, {madeCloses, one, 30, ""}},
@@ -152,7 +160,7 @@ func TestCutAppended(t *testing.T) {
 			}
 			seen = time.Now()
 			c.change(&a)
-			n, err := a.Cut(seen)
+			n, err := a.Cut(seen, nil)
 			if errors.Is(err, ErrOthers) != c.others || err != nil && !c.others {
 				t.Errorf("it says %v", err)
 			}

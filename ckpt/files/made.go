@@ -100,7 +100,7 @@ func eachMade(log io.Reader, do func(m *made, payload string)) error {
 
 // aside moves it out of the way, if it is this one: a file gets newerSuffix, as PutBack does it, and one in memory is removed. Another one
 // that has the name since then stays.
-func (m *made) aside(path string) (is bool, err error) {
+func (u *Undoing) aside(m *made, path string) (is bool, err error) {
 	var st unix.Statx_t
 	err = unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME|unix.STATX_TYPE, &st)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
@@ -109,14 +109,19 @@ func (m *made) aside(path string) (is bool, err error) {
 	if err != nil {
 		return false, &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
-	born, at := time.Unix(st.Btime.Sec, int64(st.Btime.Nsec)), time.Unix(m.Seconds, int64(m.Nanos))
+	of := u.original(whichIs(&st))
+	born, at := time.Unix(of.Seconds, int64(of.Nanos)), time.Unix(m.Seconds, int64(m.Nanos))
 	says := st.Mask&unix.STATX_BTIME != 0
 	switch {
 	case m.Known == madeBegins && m.Ino == 0, m.Known == madeNamed && says:
 		if !says || born.Before(at.Add(-madeTicks)) {
 			return false, nil
 		}
-	case st.Ino != m.Ino, says && m.Known == madeThen && !born.Equal(at):
+	case m.Known == madeThen:
+		if !u.same(Which{Ino: m.Ino, Seconds: m.Seconds, Nanos: m.Nanos}, whichIs(&st)) {
+			return false, nil
+		}
+	case !u.same(Which{Ino: m.Ino}, whichIs(&st)):
 		return false, nil
 	}
 	if strings.HasPrefix(path, memoryFolder) && st.Mode&unix.S_IFMT == unix.S_IFREG {

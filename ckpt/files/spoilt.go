@@ -34,7 +34,8 @@ type Change struct {
 	Path     string
 	New      string `json:",omitempty"` // the name that it was given
 
-	made made // if Kind is 0
+	made  made  // if Kind is 0
+	place int64 // of its record in the log
 }
 
 const (
@@ -45,7 +46,7 @@ const (
 	spoiltExchanged = 0xa0 // with what has the other name
 	spoiltNamed     = 0xc0 // what was made since the time in Modified got the name by rename; of several one after the other the first one is noted
 	spoiltBack      = 0xd0 // a restart went back to the place Size of the log
-	spoiltAgain     = 0xe0 // and made this for it
+	spoiltAgain     = 0xe0 // and made another file in place of one, as it was at the place Size: number and time of it are in At and Modified
 	spoiltGrows     = 0xb0 // something was about to be appended; what the file had then is the first part of what it has
 )
 
@@ -88,21 +89,22 @@ type Changes struct {
 	More bool // it did more than is known
 	// Behind: since then it was continued from an older epoch. What that has changed is undone as far as it had been there at this one.
 	Behind bool
+	// Remade is what restarts have made in the place of files.
+	Remade map[Which]Which
 }
 
 // ReadChanges reads a log from the place that it had at an epoch. It may end within a record.
 func ReadChanges(log io.Reader, place int64) (all Changes, err error) {
 	type entry struct {
 		Change
-		at    int64 // its place
-		again int64 // or that to which a restart went, and made it again
-		drop  bool
+		drop bool
 	}
 	var list []entry
 	begun := map[uint32]int{} // by thread: what it has not come to the end of, or could not do
 	at := place
 	err = eachMade(log, func(m *made, payload string) {
-		e := entry{at: at}
+		var e entry
+		begins := at
 		at += int64(binary.Size(m)) + int64(m.Length)
 		switch {
 		case m.spoilt():
@@ -127,22 +129,23 @@ func ReadChanges(log io.Reader, place int64) (all Changes, err error) {
 		case spoiltBack:
 			all.Behind = all.Behind || e.Size < place
 			for i := range list {
-				list[i].drop = list[i].drop || list[i].at >= e.Size && (list[i].again == 0 || list[i].again > e.Size)
+				list[i].drop = list[i].drop || list[i].place >= e.Size
 			}
 			clear(begun)
 			return
 		case spoiltAgain:
-			if e.Size <= place {
-				return
+			if all.Remade == nil {
+				all.Remade = map[Which]Which{}
 			}
-			e.again = e.Size
-			e.Change = Change{Path: e.Path, At: e.At, made: made{Ino: e.Ino, Known: m.Known & madeThen, Seconds: m.Seconds, Nanos: m.Nanos}}
+			all.Remade[e.which()] = (&Change{Ino: uint64(e.At), Born: e.Modified}).which()
+			return
 		case spoiltNamed:
 			since := time.Unix(0, e.Modified)
 			e.Change = Change{Path: e.Path, At: e.At, made: made{Known: madeNamed, Ino: e.Ino, Seconds: since.Unix(), Nanos: uint32(since.Nanosecond())}}
 		case spoiltMore:
 			all.More = true
 		}
+		e.place = begins
 		list = append(list, e)
 	})
 	for i := range list {
@@ -153,23 +156,30 @@ func ReadChanges(log io.Reader, place int64) (all Changes, err error) {
 	return all, err
 }
 
-// NoteBack notes in a log that a restart went back to a place of it, and what it made anew for that.
-func NoteBack(log io.Writer, place int64, again []string) error {
-	h := spoiltHead{Size: place, At: time.Now().UnixNano()}
+// NoteBack notes in a log that a restart from an epoch, which had that place, has undone all from the place back on, and what it made for that.
+func NoteBack(log io.Writer, back, epoch int64, remade map[Which]Which) error {
+	h := spoiltHead{Size: back, At: time.Now().UnixNano()}
 	errs := []error{noteIn(log, &made{Known: spoiltBack}, &h, "/")}
-	for _, path := range again {
-		var st unix.Statx_t
-		if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &st); err != nil {
-			errs = append(errs, &fs.PathError{Op: "stat", Path: path, Err: err})
-			continue
-		}
-		m := made{Ino: st.Ino, Known: spoiltAgain, Seconds: st.Btime.Sec, Nanos: st.Btime.Nsec}
-		if st.Mask&unix.STATX_BTIME != 0 {
+	for old, now := range remade {
+		m := made{Ino: old.Ino, Known: spoiltAgain, Seconds: old.Seconds, Nanos: old.Nanos}
+		if old != (Which{Ino: old.Ino}) {
 			m.Known |= madeThen
 		}
-		errs = append(errs, noteIn(log, &m, &h, path))
+		h := spoiltHead{Size: epoch, At: int64(now.Ino)}
+		if now != (Which{Ino: now.Ino}) {
+			h.Modified = time.Unix(now.Seconds, int64(now.Nanos)).UnixNano()
+		}
+		errs = append(errs, noteIn(log, &m, &h, "/"))
 	}
 	return errors.Join(errs...)
+}
+
+// backThrough is the mode of the record of a restart that is through: what was appended is cut off, too.
+const backThrough = 1
+
+// NoteThrough notes in a log that a restart from an epoch, which had that place, has put all files back.
+func NoteThrough(log io.Writer, epoch int64) error {
+	return noteIn(log, &made{Known: spoiltBack}, &spoiltHead{Size: epoch, At: time.Now().UnixNano(), Mode: backThrough}, "/")
 }
 
 // noteIn writes a record at once: others may write to the end of the log, too.
@@ -191,7 +201,7 @@ func (c *Change) old() bool { return c.Kind != 0 }
 // As is the change as it is to be undone by a plan.
 func (c *Change) As(told *Change) Change {
 	as := *told
-	as.made = c.made
+	as.made, as.place = c.made, c.place
 	return as
 }
 
@@ -209,7 +219,17 @@ func (c *Change) before(o *Change) bool {
 type Undoing struct {
 	Folder string    // of what is kept
 	Seen   time.Time // when the job was last seen to live; zero: nobody knows
-	Again  []string  // what was made anew: who goes back behind this epoch has to know (NoteBack)
+	// Log is that of Host.Made, and Epoch the place that it had at the epoch: what is undone is noted, so that who is killed on the way goes
+	// on from there. Unnoted is why that could not be done.
+	Log     io.Writer
+	Epoch   int64
+	Unnoted error
+
+	// Remade is what was made in the place of files, by this restart and those before it: whoever undoes more has to know all of it.
+	Remade map[Which]Which
+
+	found map[Which]*os.File
+	fresh map[Which]Which // of it, what is not noted yet
 	// Moved is told what got newerSuffix, or was removed where it is memory: it was made since.
 	Moved func(path string)
 	// Back is told what has again what was taken from it.
@@ -237,6 +257,10 @@ func (u *Undoing) Undo(list []Change) error {
 		if c := &list[end-1]; c.Kind != 0 {
 			did, err := u.undo(c)
 			try(did, err, u.Back, c.Path)
+			if did && err == nil {
+				u.Unnoted = cmp.Or(u.Unnoted, NoteBack(u.Log, c.place, u.Epoch, u.fresh))
+				u.fresh = nil
+			}
 			end--
 			continue
 		}
@@ -246,7 +270,7 @@ func (u *Undoing) Undo(list []Change) error {
 			start--
 		}
 		for i := start; i < end; i++ {
-			is, err := list[i].made.aside(list[i].Path)
+			is, err := u.aside(&list[i].made, list[i].Path)
 			try(is, err, u.Moved, list[i].Path)
 		}
 		end = start
@@ -264,18 +288,106 @@ func lost(format string, a ...any) error { return &lostError{fmt.Sprintf(format,
 func (u *Undoing) undo(c *Change) (bool, error) {
 	switch {
 	case c.moves():
-		return c.moveBack()
+		return u.moveBack(c)
 	case c.Kind == spoiltName:
 		return u.giveName(c)
 	case c.Kind == spoiltGrows:
+		u.find(c)
 		return false, nil
 	default:
 		return u.fill(c)
 	}
 }
 
-// has tells what has a name now: nothing, or this file.
-func (c *Change) has(path string) (there, same bool, err error) {
+// whichIs is which file it is, as far as its file system says.
+func whichIs(st *unix.Statx_t) Which {
+	if st.Mask&unix.STATX_BTIME == 0 {
+		return Which{Ino: st.Ino}
+	}
+	return Which{Ino: st.Ino, Seconds: st.Btime.Sec, Nanos: st.Btime.Nsec}
+}
+
+// same tells whether that is a file, or was made in its place.
+func (u *Undoing) same(w, is Which) bool {
+	for range 100 {
+		if w == is || w == (Which{Ino: is.Ino}) || is == (Which{Ino: w.Ino}) {
+			return true
+		}
+		next, remade := u.Remade[w]
+		if !remade {
+			return false
+		}
+		w = next
+	}
+	return false
+}
+
+// original is the file in whose place one was made.
+func (u *Undoing) original(is Which) Which {
+	for range 100 {
+		var old Which
+		found := false
+		for k, v := range u.Remade {
+			if v == is {
+				old, found = k, true
+			}
+		}
+		if !found {
+			break
+		}
+		is = old
+	}
+	return is
+}
+
+// remade notes what was made anew.
+func (u *Undoing) remade(c *Change) error {
+	var st unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, c.Path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &st); err != nil {
+		return &fs.PathError{Op: "stat", Path: c.Path, Err: err}
+	}
+	if is := whichIs(&st); !u.same(c.which(), is) {
+		if u.Remade == nil {
+			u.Remade = map[Which]Which{}
+		}
+		if u.fresh == nil {
+			u.fresh = map[Which]Which{}
+		}
+		u.Remade[c.which()], u.fresh[c.which()] = is, is
+	}
+	return nil
+}
+
+// mostFound bounds how many files are held open.
+const mostFound = 200
+
+// find remembers where a file is now that was appended to: it may have another name when all is undone.
+func (u *Undoing) find(c *Change) {
+	if _, same, err := u.has(c, c.Path); err != nil || !same || len(u.found) >= mostFound || u.found[c.which()] != nil {
+		return
+	}
+	f, err := os.OpenFile(c.Path, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return // by its name, then
+	}
+	if u.found == nil {
+		u.found = map[Which]*os.File{}
+	}
+	u.found[c.which()] = f
+}
+
+// Found is a file that was appended to, and that was where it was then when what followed was undone; nil: it was not.
+func (u *Undoing) Found(w Which) *os.File { return u.found[w] }
+
+// Close closes what was found.
+func (u *Undoing) Close() {
+	for _, f := range u.found {
+		_ = f.Close()
+	}
+}
+
+// has tells what has a name now: nothing, or the file that was changed.
+func (u *Undoing) has(c *Change, path string) (there, same bool, err error) {
 	var st unix.Statx_t
 	err = unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &st)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
@@ -284,8 +396,7 @@ func (c *Change) has(path string) (there, same bool, err error) {
 	if err != nil {
 		return false, false, &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
-	born := st.Mask&unix.STATX_BTIME == 0 || c.Born == 0 || c.Born == time.Unix(st.Btime.Sec, int64(st.Btime.Nsec)).UnixNano()
-	return true, st.Ino == c.Ino && born, nil
+	return true, u.same(c.which(), whichIs(&st)), nil
 }
 
 // clearName makes a name free.
@@ -299,12 +410,12 @@ func clearName(path string) error {
 	return moveNewer(path)
 }
 
-func (c *Change) moveBack() (bool, error) {
-	_, same, err := c.has(c.New)
+func (u *Undoing) moveBack(c *Change) (bool, error) {
+	_, same, err := u.has(c, c.New)
 	if err != nil || !same {
 		return false, err // it was not done, or something was done with it later
 	}
-	there, same, err := c.has(c.Path)
+	there, same, err := u.has(c, c.Path)
 	switch {
 	case err != nil:
 		return false, err
@@ -324,7 +435,7 @@ func (c *Change) moveBack() (bool, error) {
 }
 
 func (u *Undoing) giveName(c *Change) (bool, error) {
-	there, same, err := c.has(c.Path)
+	there, same, err := u.has(c, c.Path)
 	if err != nil || same {
 		return false, err // it was not done
 	}
@@ -332,7 +443,7 @@ func (u *Undoing) giveName(c *Change) (bool, error) {
 		if there {
 			st, err := os.Lstat(c.Path)
 			if err == nil && st.IsDir() { // made again, by a restart or by the program
-				return false, nil
+				return false, u.remade(c)
 			}
 			if err := clearName(c.Path); err != nil {
 				return false, err
@@ -341,14 +452,13 @@ func (u *Undoing) giveName(c *Change) (bool, error) {
 		if err := makeParent(c.Path); err != nil {
 			return false, err
 		}
-		u.Again = append(u.Again, c.Path)
-		return true, errors.Join(os.Mkdir(c.Path, 0o700), unix.Fchmodat(unix.AT_FDCWD, c.Path, c.Mode&0o7777, 0))
+		return true, errors.Join(os.Mkdir(c.Path, 0o700), unix.Fchmodat(unix.AT_FDCWD, c.Path, c.Mode&0o7777, 0), u.remade(c))
 	}
 	if c.Kept == "" {
 		return false, lost("%s was removed or replaced after the checkpoint, and was not kept (more room on the disk or a larger --files-copy helps the next time)", c.Path)
 	}
 	kept := filepath.Join(u.Folder, c.Kept)
-	if there, same, err = c.has(kept); err == nil && !there {
+	if there, same, err = u.has(c, kept); err == nil && !there {
 		err = lost("%s was removed or replaced after the checkpoint, and %s, which it was kept in, is gone", c.Path, kept)
 	}
 	switch {
@@ -363,15 +473,14 @@ func (u *Undoing) giveName(c *Change) (bool, error) {
 		target, err := os.Readlink(kept)
 		if err == nil {
 			if now, _ := os.Readlink(c.Path); now == target {
-				return false, nil
+				return false, u.remade(c)
 			}
 			err = clearName(c.Path)
 		}
 		if err != nil {
 			return false, err
 		}
-		u.Again = append(u.Again, c.Path)
-		return true, os.Symlink(target, c.Path)
+		return true, errors.Join(os.Symlink(target, c.Path), u.remade(c))
 	}
 	return u.place(c)
 }
@@ -379,7 +488,7 @@ func (u *Undoing) giveName(c *Change) (bool, error) {
 // place has a file with its content get its name, another one than it was.
 func (u *Undoing) place(c *Change) (bool, error) {
 	if st, err := os.Lstat(c.Path); err == nil && st.Mode().IsRegular() && st.Size() == c.Size && st.ModTime().UnixNano() == c.Modified {
-		return false, nil // another restart has done it
+		return false, u.remade(c) // another restart has done it
 	}
 	if err := makeParent(c.Path); err != nil {
 		return false, err
@@ -405,13 +514,12 @@ func (u *Undoing) place(c *Change) (bool, error) {
 		_ = os.Remove(f.Name())
 		return false, err
 	}
-	u.Again = append(u.Again, c.Path)
-	return true, nil
+	return true, u.remade(c)
 }
 
 // fill gives a file its content again.
 func (u *Undoing) fill(c *Change) (bool, error) {
-	_, same, err := c.has(c.Path)
+	_, same, err := u.has(c, c.Path)
 	if err != nil {
 		return false, err
 	}

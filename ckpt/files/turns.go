@@ -85,10 +85,20 @@ func NewPlan(all [][]Change) *Plan {
 			}
 		}
 	}
-	for _, c := range oldest {
-		p.known[c.which()] = true
+	shorten := func(c *Change) {
 		if o := grown[c.file(0)]; o != nil && o.before(c) && o.Size <= c.Size {
 			c.Whole, c.Size, c.Modified = c.Size, o.Size, o.Modified
+		}
+	}
+	for _, c := range oldest {
+		p.known[c.which()] = true
+		shorten(c)
+	}
+	for r := range all {
+		for i := range all[r] {
+			if c := &all[r][i]; c.Kind == spoiltName { // what has its name again by a link is cut
+				shorten(c)
+			}
 		}
 	}
 	type entry struct {
@@ -101,7 +111,7 @@ func NewPlan(all [][]Change) *Plan {
 		for i := len(all[r]) - 1; i >= 0; i-- {
 			c := &all[r][i]
 			at = min(at, c.At) // a process knows the order of its own better than clocks do
-			if c.Kind == spoiltGrows || c.content() && oldest[c.file(r)] != c {
+			if c.content() && oldest[c.file(r)] != c {
 				p.turns[r][c.Pos] = -1
 				continue
 			}

@@ -3,10 +3,14 @@
 package e2e
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // Files that the ranks of a job write over, replace, rename and remove, in turn and each the files of the others, are in every life as they were at the
@@ -79,6 +83,64 @@ func TestRewriters(t *testing.T) {
 				if got := string(mustRead(t, j.run.Stdout)); got != "good\n" {
 					t.Errorf("%s: it says %q\n%s", epoch, got, mustRead(t, j.run.Stderr))
 				}
+			}
+		})
+	}
+}
+
+// Where the checkpoints are on another file system than the files, these are copied; a file for which there was no room stays as it is, and the
+// restart names it.
+func TestRewriterElsewhere(t *testing.T) {
+	needCommands(t)
+	program := filepath.Join(built.Bin, "rewriter")
+	want, err := NewRun(t.TempDir())
+	must(t, err)
+	must(t, want.Once(time.Minute, program, "1200", t.TempDir()))
+	for _, room := range []string{"64M", "100"} {
+		t.Run(room, func(t *testing.T) {
+			run, mark := runOf(t)
+			dir := fmt.Sprintf("/dev/shm/libckpt-rewriter-%d", os.Getpid())
+			t.Cleanup(func() { _ = os.RemoveAll(dir) })
+			p, err := run.Start(mark, built.CkptRun(), "--dir", dir, "--files-copy", room, "--", program, "1200", run.Dir)
+			must(t, err)
+			count := func(what string) int {
+				list, _ := filepath.Glob(what)
+				return len(list)
+			}
+			if !Poll(patience, p.Done(), func() bool { return count(filepath.Join(run.Dir, "d2", "*")) > 2 }) {
+				t.Fatalf("it does not begin\n%s", mustRead(t, run.Stderr))
+			}
+			asked, err := NewRun(t.TempDir())
+			must(t, err)
+			must(t, asked.Once(checkpointLimit, built.CkptCtl(), "checkpoint", dir))
+			if asked.Exit != (Exit{}) {
+				t.Fatalf("%v: %s", asked.Exit, mustRead(t, asked.Stderr))
+			}
+			changed := func() bool {
+				if room == "64M" {
+					return count(filepath.Join(dir, "made", "*.kept", "*")) > 6
+				}
+				st, err := os.Stat(filepath.Join(dir, "made", "rank-00000"))
+				return err == nil && st.Size() > 4000
+			}
+			if !Poll(patience, p.Done(), changed) {
+				t.Fatalf("nothing is noted\n%s", mustRead(t, run.Stderr))
+			}
+			mark.KillAll()
+			_, err = p.Wait(time.Minute)
+			must(t, err)
+			again, err := NewRun(t.TempDir())
+			must(t, err)
+			must(t, again.Once(time.Minute, built.CkptRun(), "--restart", dir))
+			got, said := mustRead(t, again.Stdout), string(mustRead(t, again.Stderr))
+			if room == "64M" {
+				if again.Exit != (Exit{}) || !bytes.Equal(got, mustRead(t, want.Stdout)) {
+					t.Errorf("%v: %s\n%s", again.Exit, got, said)
+				}
+				return
+			}
+			if !strings.Contains(said, "was not kept") || !strings.Contains(said, "--files-copy") || !strings.Contains(said, run.Dir) {
+				t.Errorf("it does not say what is not as it was: %s", said)
 			}
 		})
 	}

@@ -36,6 +36,16 @@ bool made_begins(long dir, long path, uint64_t ino) {
 void made_note(int fd) { (void)fd; }
 void appended_opens(int fd, long flags) { (void)fd, (void)flags; }
 void appended_closes(int fd) { (void)fd; }
+void spoilt_content(struct call *c, long dir, long path, long flags) {
+    (void)c, (void)dir, (void)path, (void)flags;
+}
+void spoilt_openat2(struct call *c) { (void)c; }
+int made_file(void) { return -1; }
+int spoilt_folder(void) { return -1; }
+void locks_forked(void) {}
+void locks_taken(void) {}
+void locks_close(int high) { RAW1(SYS_close, high); }
+void locks_closed(void) {}
 void visitors_closed(void) {}
 long visitors_accept(struct call *c) { return blocking(c, c->nr, c->a); }
 pid_t to_real(pid_t virtual) { return virtual; }

@@ -38,8 +38,8 @@ static uint32_t below(uint32_t n) {
 
 static void fail(const char *what, int i) {
     int v = i < SLOTS ? i : 0;
-    printf("rank %d, step %d, file %d, version %u of %u words: %s (%s)\n", rank, step, i, slot[v].version, slot[v].words, what,
-           errno ? strerror(errno) : "no error");
+    printf("rank %d, step %d, file %d, version %u of %u words: %s (%s)\n", rank, step, i, slot[v].version,
+           slot[v].words, what, errno ? strerror(errno) : "no error");
     fflush(stdout);
 #if MPI
     MPI_Abort(MPI_COMM_WORLD, 1);
@@ -58,8 +58,10 @@ static const char *within(const char *name) {
 static const char *path(int i) {
     char name[100];
     if (i == NEW) return within("d0/new");
-    if (i % 3 == 1 && moved) snprintf(name, sizeof name, "moved/state%d", i);
-    else snprintf(name, sizeof name, "d%d/state%d", i % 3, i);
+    if (i % 3 == 1 && moved)
+        snprintf(name, sizeof name, "moved/state%d", i);
+    else
+        snprintf(name, sizeof name, "d%d/state%d", i % 3, i);
     return within(name);
 }
 
@@ -165,7 +167,8 @@ static void change(int i, int how, int other, uint32_t version, uint32_t words) 
         put(within("latest"), O_WRONLY, version, 0, words);
         break;
     case FOLDER:
-        if (rename(within(moved ? "moved" : "d1"), within(moved ? "d1" : "moved")) != 0) fail("rename a folder", i);
+        if (rename(within(moved ? "moved" : "d1"), within(moved ? "d1" : "moved")) != 0)
+            fail("rename a folder", i);
         break;
     case EMPTY:
         if (empty ? rmdir(within("empty")) : mkdir(within("empty"), 0750)) fail("the empty folder", i);
@@ -209,9 +212,33 @@ static void know(int i, int how, int other, uint32_t version, uint32_t words) {
     }
 }
 
+#if !MPI
+// A lock of the process on a file lasts while it opens the file once more, to write, and has more descriptors of it: nobody closes one.
+static void locked(void) {
+    struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+    int fd = open(within("locked"), O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fcntl(fd, F_SETLK, &lock) != 0) fail("lock", 0);
+    usleep(2000); // for a checkpoint
+    int twice = dup(fd), thrice = fcntl(fd, F_DUPFD_CLOEXEC, 50);
+    int other = open(within("locked"), O_WRONLY | O_CLOEXEC);
+    pid_t child = fork();
+    if (child == 0) {
+        lock.l_type = F_WRLCK;
+        _exit(fcntl(other, F_GETLK, &lock) != 0 || lock.l_type != F_RDLCK);
+    }
+    int status;
+    if (other < 0 || child < 0 || waitpid(child, &status, 0) != child)
+        fail("a child that looks for a lock", 0);
+    if (status != 0) fail("the lock is gone", 0);
+    close(other), close(fd), close(twice), close(thrice);
+    if (twice < 0 || thrice < 50) fail("dup", 0);
+}
+#endif
+
 // What the step does is the same in all ranks, and one of them does it.
 static void one_step(void) {
-    int i = (int)below(SLOTS), other = (int)below(SLOTS), how = (int)below(WAYS), who = (int)below((uint32_t)ranks);
+    int i = (int)below(SLOTS), other = (int)below(SLOTS), how = (int)below(WAYS),
+        who = (int)below((uint32_t)ranks);
     uint32_t words = below(WORDS);
     int by_child = below(8) == 0;
     versions++;
@@ -268,7 +295,12 @@ int main(int n, char **v) {
     MPI_Finalize();
 #else
     int steps = atoi(v[1]);
-    for (; step < steps; step++) one_step(), usleep(300);
+    put(within("locked"), O_WRONLY, 1, 0, 10);
+    for (; step < steps; step++) {
+        one_step();
+        if (step % 8 == 0) locked();
+        usleep(300);
+    }
     look_at_all();
     for (int k = 0; k < SLOTS; k++) printf("%d: version %u, %u words\n", k, slot[k].version, slot[k].words);
 #endif
