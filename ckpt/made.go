@@ -259,12 +259,12 @@ func (j *Job) undo(s *store.Store, gather func([]byte) ([][]byte, error)) (*undo
 		Back:  func(p string) { back = append(back, p) },
 		Lost:  func(err error) { j.log.Warn("a file that was changed after the checkpoint stays so", zap.Error(err)) }}
 	if len(mine) > 0 {
-		log, err := openMade(j.madePath(s))
+		f, err := openMade(j.madePath(s))
 		if err != nil {
 			u.Unnoted = err
 		} else {
-			defer log.Close()
-			u.Log = log
+			defer f.Close()
+			u.Log = f
 		}
 	}
 	for turn := range max(plan.N, 1) {

@@ -40,8 +40,8 @@ static bool has_locks(int of) {
     struct stat file, st;
     if (RAW2(SYS_fstat, of, &file) != 0 || !S_ISREG(file.st_mode)) return false;
     for (int fd = 0; fd < fd_fence; fd++)
-        if (fds_has(fd) && RAW2(SYS_fstat, fd, &st) == 0 && st.st_ino == file.st_ino && st.st_dev == file.st_dev &&
-            tells_locks(fd))
+        if (fds_has(fd) && RAW2(SYS_fstat, fd, &st) == 0 && st.st_ino == file.st_ino &&
+            st.st_dev == file.st_dev && tells_locks(fd))
             return true;
     return false;
 }

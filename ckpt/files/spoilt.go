@@ -183,14 +183,14 @@ func NoteThrough(log io.Writer, epoch int64) error {
 }
 
 // noteIn writes a record at once: others may write to the end of the log, too.
-func noteIn(log io.Writer, m *made, h *spoiltHead, path string) error {
+func noteIn(to io.Writer, m *made, h *spoiltHead, path string) error {
 	m.Length = uint32(spoiltBytes + len(path))
 	b, err := binary.Append(nil, binary.LittleEndian, m)
 	if err == nil {
 		b, err = binary.Append(b, binary.LittleEndian, h)
 	}
 	if err == nil {
-		_, err = log.Write(append(b, path...))
+		_, err = to.Write(append(b, path...))
 	}
 	return err
 }
