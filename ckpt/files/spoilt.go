@@ -128,8 +128,8 @@ func ReadChanges(log io.Reader, place int64) (all Changes, err error) {
 		switch e.Kind {
 		case spoiltBack:
 			all.Behind = all.Behind || e.Size < place
-			for i := range list {
-				list[i].drop = list[i].drop || list[i].place >= e.Size
+			for len(list) > 0 && list[len(list)-1].place >= e.Size {
+				list = list[:len(list)-1]
 			}
 			clear(begun)
 			return
@@ -228,8 +228,10 @@ type Undoing struct {
 	// Remade is what was made in the place of files, by this restart and those before it: whoever undoes more has to know all of it.
 	Remade map[Which]Which
 
-	found map[Which]*os.File
-	fresh map[Which]Which // of it, what is not noted yet
+	fresh    map[Which]Which // of it, what is not noted yet
+	replaced map[Which]Which // the other way round
+	found    map[Which]*os.File
+
 	// Moved is told what got newerSuffix, or was removed where it is memory: it was made since.
 	Moved func(path string)
 	// Back is told what has again what was taken from it.
@@ -253,11 +255,12 @@ func (u *Undoing) Undo(list []Change) error {
 			tell(path)
 		}
 	}
+	u.replaced = nil // others may have made something meanwhile
 	for end := len(list); end > 0; {
 		if c := &list[end-1]; c.Kind != 0 {
 			did, err := u.undo(c)
 			try(did, err, u.Back, c.Path)
-			if did && err == nil {
+			if did && len(problems) == 0 { // else the next restart has to try that again
 				u.Unnoted = cmp.Or(u.Unnoted, NoteBack(u.Log, c.place, u.Epoch, u.fresh))
 				u.fresh = nil
 			}
@@ -324,15 +327,15 @@ func (u *Undoing) same(w, is Which) bool {
 
 // original is the file in whose place one was made.
 func (u *Undoing) original(is Which) Which {
-	for range 100 {
-		var old Which
-		found := false
-		for k, v := range u.Remade {
-			if v == is {
-				old, found = k, true
-			}
+	if len(u.replaced) != len(u.Remade) {
+		u.replaced = map[Which]Which{}
+		for old, now := range u.Remade {
+			u.replaced[now] = old
 		}
-		if !found {
+	}
+	for range 100 {
+		old, remade := u.replaced[is]
+		if !remade {
 			break
 		}
 		is = old
@@ -354,6 +357,7 @@ func (u *Undoing) remade(c *Change) error {
 			u.fresh = map[Which]Which{}
 		}
 		u.Remade[c.which()], u.fresh[c.which()] = is, is
+		u.replaced = nil
 	}
 	return nil
 }

@@ -296,6 +296,27 @@ func TestUndoLost(t *testing.T) {
 	}
 }
 
+// What could not be undone is by the next restart, when that can be done.
+func TestUndoAgain(t *testing.T) {
+	s := newSpoiler(t)
+	s.put("a", "old")
+	s.put("b", "old")
+	for _, name := range []string{"b", "a"} {
+		s.keep(name, name, true)
+		s.note(spoiltName, name, name, "")
+		s.must(os.Remove(s.path(name)))
+	}
+	s.put("a", "in the way")
+	s.must(os.Mkdir(s.path("a.newer"), 0o700))
+	if is, lost, err := s.undo(); err == nil || !strings.Contains(err.Error(), "a.newer") || is["b"] != "old" || len(lost) > 0 {
+		t.Fatal(is, lost, err)
+	}
+	s.must(os.Remove(s.path("a.newer")))
+	if is, lost, err := s.undo(); err != nil || is["a"] != "old" || is["b"] != "old" || len(lost) > 0 {
+		t.Error(is, lost, err)
+	}
+}
+
 // What somebody else wrote into a file after the job had ended is kept beside it.
 func TestUndoOfOthers(t *testing.T) {
 	s := newSpoiler(t)
