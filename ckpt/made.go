@@ -37,8 +37,8 @@ const (
 // madeLog is the log of this process.
 type madeLog struct {
 	file   *os.File
-	folder *os.File // of what is kept; nil: nothing is
-	tried  bool
+	folder *os.File      // of what is kept; nil: nothing is
+	tried  string        // the directory, or empty
 	ends   map[int]int64 // by epoch of which this is known
 	freed  int64
 }
@@ -63,11 +63,21 @@ func (j *Job) noteMade(s *store.Store) int64 {
 	if !j.options.KeepsFiles() || j.regional != nil {
 		return 0
 	}
-	if !l.tried {
-		l.tried = true
+	if l.tried != s.Dir() {
+		// A restart goes on with the log of where it comes from, until an epoch is made elsewhere. The host has those files until it gets others.
+		defer func(old madeLog) {
+			if old.file != nil {
+				_ = old.file.Close()
+			}
+			if old.folder != nil {
+				_ = old.folder.Close()
+			}
+		}(*l)
+		*l = madeLog{tried: s.Dir()}
 		var err error
 		if l.file, err = openMade(j.madePath(s)); err != nil {
 			j.log.Warn("files that the program makes after this are not moved out of the way by a restart", zap.Error(err))
+			j.host.Made(-1, -1, 0, 0)
 			return 0
 		}
 		if l.folder, err = openKept(j.keptPath(s)); err != nil {
@@ -330,7 +340,10 @@ func (j *Job) noteThrough(s *store.Store) {
 	if j.meta.Made == 0 || !j.options.KeepsFiles() {
 		return
 	}
-	f, err := openMade(j.madePath(s))
+	f, err := regular.Open(j.madePath(s), os.O_WRONLY|os.O_APPEND)
+	if errors.Is(err, fs.ErrNotExist) || readOnly(err) { // then nothing else is noted there either
+		return
+	}
 	if err == nil {
 		err = errors.Join(files.NoteThrough(f, j.meta.Made), f.Close())
 	}

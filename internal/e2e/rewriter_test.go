@@ -145,3 +145,50 @@ func TestRewriterElsewhere(t *testing.T) {
 		})
 	}
 }
+
+// A job that goes on with another directory for its checkpoints finds its files as they were at those, too.
+func TestRewriterMoves(t *testing.T) {
+	needCommands(t)
+	program := filepath.Join(built.Bin, "rewriter")
+	want, err := NewRun(t.TempDir())
+	must(t, err)
+	must(t, want.Once(time.Minute, program, "2500", t.TempDir()))
+	run, mark := runOf(t)
+	dirs := []string{run.Checkpoints(), filepath.Join(t.TempDir(), "other")}
+	p, err := run.Start(mark, built.CkptRun(), "--dir", dirs[0], "--", program, "2500", run.Dir)
+	must(t, err)
+	for i, dir := range dirs {
+		kept := func() int {
+			list, _ := filepath.Glob(filepath.Join(dir, "made", "*.kept", "*"))
+			return len(list)
+		}
+		if !Poll(patience, p.Done(), func() bool {
+			list, _ := filepath.Glob(filepath.Join(run.Dir, "d2", "*"))
+			return len(list) > 2
+		}) {
+			t.Fatalf("it does not go on\n%s", mustRead(t, run.Stderr))
+		}
+		asked, err := NewRun(t.TempDir())
+		must(t, err)
+		must(t, asked.Once(checkpointLimit, built.CkptCtl(), "checkpoint", "--timeout", "30s", dir))
+		if asked.Exit != (Exit{}) {
+			t.Fatalf("%v: %s\n%s", asked.Exit, mustRead(t, asked.Stderr), mustRead(t, run.Stderr))
+		}
+		if !Poll(patience, p.Done(), func() bool { return kept() > 6 }) {
+			t.Fatalf("%d files are kept in %s\n%s", kept(), dir, mustRead(t, run.Stderr))
+		}
+		mark.KillAll()
+		_, err = p.Wait(time.Minute)
+		must(t, err)
+		if i == 0 {
+			p, err = run.Start(mark, built.CkptRun(), "--dir", dirs[1], "--restart", dirs[0])
+			must(t, err)
+		}
+	}
+	again, err := NewRun(t.TempDir())
+	must(t, err)
+	must(t, again.Once(time.Minute, built.CkptRun(), "--restart", dirs[1]))
+	if got := mustRead(t, again.Stdout); again.Exit != (Exit{}) || !bytes.Equal(got, mustRead(t, want.Stdout)) {
+		t.Errorf("%v: %s\n%s", again.Exit, got, mustRead(t, again.Stderr))
+	}
+}
