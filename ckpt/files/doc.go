@@ -15,5 +15,9 @@
 // Capture is called while all threads of the application are stopped. It never changes a
 // descriptor: offsets stay, pipes are copied and not read. Restore runs in two passes. The first
 // looks at every file and changes nothing; only when all of them pass does the second one open,
-// cut and place them. So a refused restart leaves all files as they are.
+// cut and place them. So a refused restart leaves open files as they are.
+//
+// What the application does to names, and to files that it has closed, is in a log that the host writes
+// (Host.Made): [ReadChanges] and [ReadAppended] read it, [NewPlan] says when each process of a job undoes
+// what, and [Undoing] does it, before the first pass.
 package files
