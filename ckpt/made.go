@@ -266,8 +266,11 @@ func (j *Job) undo(s *store.Store, gather func([]byte) ([][]byte, error)) (*undo
 	var moved, back []string
 	u := &files.Undoing{Folder: j.keptPath(s), Seen: seen, Epoch: j.meta.Made, Log: io.Discard, Remade: remade,
 		Moved: func(p string) { moved = append(moved, p) },
-		Back:  func(p string) { back = append(back, p) },
-		Lost:  func(err error) { j.log.Warn("a file that was changed after the checkpoint stays so", zap.Error(err)) }}
+		Others: func(p string) {
+			j.log.Warn("a file that was written to after the job had ended is as it was at the checkpoint; what it had is in .newer", zap.String("file", p))
+		},
+		Back: func(p string) { back = append(back, p) },
+		Lost: func(err error) { j.log.Warn("a file that was changed after the checkpoint stays so", zap.Error(err)) }}
 	if len(mine) > 0 {
 		f, err := openMade(j.madePath(s))
 		if err != nil {

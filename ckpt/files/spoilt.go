@@ -236,6 +236,8 @@ type Undoing struct {
 	Moved func(path string)
 	// Back is told what has again what was taken from it.
 	Back func(path string)
+	// Others is told what somebody else had written to: what it had is in a file with newerSuffix.
+	Others func(path string)
 	// Lost is told what cannot be undone, whatever is done about it.
 	Lost func(error)
 }
@@ -549,6 +551,7 @@ func (u *Undoing) fill(c *Change) (bool, error) {
 		if err := saveNewer(f, c.Path); err != nil {
 			return false, fmt.Errorf("%s was written to after the job had ended, and a copy could not be made: %w", c.Path, err)
 		}
+		u.Others(c.Path)
 	}
 	return true, u.write(c, f)
 }

@@ -326,8 +326,12 @@ func TestUndoOfOthers(t *testing.T) {
 	put(t, s.path("a"), []byte("edited"))
 	all, err := ReadChanges(&s.b, 8)
 	s.must(err)
-	u := Undoing{Folder: s.kept, Log: io.Discard, Seen: time.Now().Add(-time.Hour), Moved: func(string) {}, Back: func(string) {}, Lost: func(err error) { t.Error(err) }}
+	var others []string
+	u := Undoing{Folder: s.kept, Log: io.Discard, Seen: time.Now().Add(-time.Hour), Others: func(p string) { others = append(others, p) }, Moved: func(string) {}, Back: func(string) {}, Lost: func(err error) { t.Error(err) }}
 	s.must(u.Undo(all.List))
+	if d := cmp.Diff([]string{s.path("a")}, others); d != "" {
+		t.Error(d)
+	}
 	for name, want := range map[string]string{"a": "old", "a.newer": "edited"} {
 		if b, err := os.ReadFile(s.path(name)); err != nil || string(b) != want {
 			t.Errorf("%s has %q, %v", name, b, err)
