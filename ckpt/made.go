@@ -280,6 +280,12 @@ func (j *Job) undo(s *store.Store, gather func([]byte) ([][]byte, error)) (*undo
 			u.Log = f
 		}
 	}
+	done := false
+	defer func() {
+		if !done {
+			u.Close()
+		}
+	}()
 	for turn := range max(plan.N, 1) {
 		var now []files.Change // the last first
 		for ; len(mine) > 0; mine = mine[:len(mine)-1] {
@@ -329,6 +335,7 @@ func (j *Job) undo(s *store.Store, gather func([]byte) ([][]byte, error)) (*undo
 	if u.Unnoted != nil {
 		j.log.Warn("if this restart is killed before it has put all files back, the next one may not do it right", zap.Error(u.Unnoted))
 	}
+	done = true
 	return &undone{plan, u}, nil
 }
 

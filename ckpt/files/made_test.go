@@ -40,7 +40,7 @@ func moveAside(t *testing.T, log []byte) (moved []string, problems []string) {
 	if all.More || all.Behind {
 		t.Errorf("%+v", all)
 	}
-	u := Undoing{Moved: func(p string) { moved = append(moved, p) }, Back: func(p string) { t.Error(p) }, Lost: func(err error) { t.Error(err) }}
+	u := Undoing{Moved: func(p string) { moved = append(moved, p) }, Back: func(p string) { t.Error(p) }, Lost: func(err error) { problems = append(problems, err.Error()) }}
 	for _, err := range []error{u.Undo(all.List), err} {
 		if err != nil {
 			problems = append(problems, err.Error())

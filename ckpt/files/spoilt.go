@@ -231,6 +231,7 @@ type Undoing struct {
 	fresh    map[Which]Which // of it, what is not noted yet
 	replaced map[Which]Which // the other way round
 	found    map[Which]*os.File
+	stays    bool // something that was made since is still where it was
 
 	// Moved is told what got newerSuffix, or was removed where it is memory: it was made since.
 	Moved func(path string)
@@ -243,26 +244,24 @@ type Undoing struct {
 }
 
 // Undo undoes changes, the last first. Nobody of the job runs. What is in the way, of whoever it may be, gets newerSuffix. Undone twice is
-// as good as once. An error says what could not be undone now; all others were.
+// as good as once. An error says what could not be put back now; all others were. What was made since and stays is no error, and Lost is told.
 func (u *Undoing) Undo(list []Change) error {
 	var problems []error
-	try := func(did bool, err error, tell func(string), path string) {
-		lost := new(lostError)
-		switch {
-		case errors.As(err, &lost):
-			u.Lost(err)
-		case err != nil:
-			problems = append(problems, err)
-		case did:
-			tell(path)
-		}
-	}
 	u.replaced = nil // others may have made something meanwhile
 	for end := len(list); end > 0; {
 		if c := &list[end-1]; c.Kind != 0 {
 			did, err := u.undo(c)
-			try(did, err, u.Back, c.Path)
-			if did && len(problems) == 0 { // else the next restart has to try that again
+			lost := new(lostError)
+			switch {
+			case errors.As(err, &lost):
+				u.Lost(err)
+				did = false
+			case err != nil:
+				problems = append(problems, err)
+			case did:
+				u.Back(c.Path)
+			}
+			if did && len(problems) == 0 && !u.stays { // else the next restart has to try that again
 				u.Unnoted = cmp.Or(u.Unnoted, NoteBack(u.Log, c.place, u.Epoch, u.fresh))
 				u.fresh = nil
 			}
@@ -275,8 +274,13 @@ func (u *Undoing) Undo(list []Change) error {
 			start--
 		}
 		for i := start; i < end; i++ {
-			is, err := u.aside(&list[i].made, list[i].Path)
-			try(is, err, u.Moved, list[i].Path)
+			switch is, err := u.aside(&list[i].made, list[i].Path); {
+			case err != nil:
+				u.stays = true
+				u.Lost(err)
+			case is:
+				u.Moved(list[i].Path)
+			}
 		}
 		end = start
 	}
