@@ -473,7 +473,7 @@ func FuzzChanges(f *testing.F) {
 					t.Errorf("%+v", mine[i])
 				}
 				_, turn, is := p.Turn(r, i)
-				if !is && mine[i].old() || turn >= p.N || is && turn >= 0 && turn < last {
+				if !is && mine[i].old() || is && (turn >= p.N || turn >= 0 && turn < last) {
 					t.Errorf("change %d of %d has turn %d of %d, %v; the one after it has %d", i, len(mine), turn, p.N, is, last)
 				}
 				last = max(last, turn)
