@@ -151,13 +151,11 @@ struct made_name {
 #define MADE_GONE 0x70        // the name is about to be taken from it
 #define MADE_MOVED 0x80       // it is about to get another name, which follows the path and a zero
 #define MADE_SPOILT_MORE 0x90 // as MADE_SPOILT, and of other files nothing is known from here on
+#define MADE_EXCHANGED 0xa0   // it and what has the other name are about to exchange names
 #define MADE_GROWS 0xb0       // it was opened to append
-#define MADE_BACK 0xd0        // a restart went back to what the log says up to the place size
-#define MADE_AGAIN \
-    0xe0 // which made something else for it in the place of a file; its number and time are in at and modified
-#define MADE_NAMED \
-    0xc0 // it was made after the time in modified, and is about to get that name by rename; said of one alone
-#define MADE_EXCHANGED 0xa0 // it and what has the other name are about to exchange names
+#define MADE_NAMED 0xc0 // made after the time in modified, it is about to get that name by rename; said once
+#define MADE_BACK 0xd0  // a restart went back to what the log says up to the place size
+#define MADE_AGAIN 0xe0 // and made this in place of a file; its number and time are in at and modified
 
 struct made_spoilt {
     int64_t size;

@@ -44,10 +44,10 @@ const (
 	spoiltMoved     = 0x80
 	spoiltMore      = 0x90 // as the first, and of other files nothing is known from here on
 	spoiltExchanged = 0xa0 // with what has the other name
+	spoiltGrows     = 0xb0 // something was about to be appended; what the file had then is the first part of what it has
 	spoiltNamed     = 0xc0 // what was made since the time in Modified got the name by rename; of several one after the other the first one is noted
 	spoiltBack      = 0xd0 // a restart went back to the place Size of the log
 	spoiltAgain     = 0xe0 // and made another file in place of one, as it was at the place Size: number and time of it are in At and Modified
-	spoiltGrows     = 0xb0 // something was about to be appended; what the file had then is the first part of what it has
 )
 
 // spoiltHead is struct made_spoilt of capi/host/hostgo.h.

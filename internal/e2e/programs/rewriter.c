@@ -218,7 +218,7 @@ static void locked(void) {
     struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
     int fd = open(within("locked"), O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fcntl(fd, F_SETLK, &lock) != 0) fail("lock", 0);
-    usleep(2000); // for a checkpoint
+    usleep(2000); // so that some checkpoints come here; the lock has to be there in any case
     int twice = dup(fd), thrice = fcntl(fd, F_DUPFD_CLOEXEC, 50);
     int other = open(within("locked"), O_WRONLY | O_CLOEXEC);
     pid_t child = fork();
