@@ -4,10 +4,7 @@ package image
 
 import (
 	"context"
-	"os"
 	"runtime"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -28,9 +25,7 @@ import (
 //   - Their threads stay (package polite).
 type helper struct {
 	w     *writer
-	stats *os.File // schedstat of the thread; nil: the kernel does not count
-	ran   uint64   // nanoseconds, when they were last read
-	stood uint64
+	waits func() bool // whether its thread waited longer for a processor than it ran, since the last call
 	pause time.Duration
 }
 
@@ -49,12 +44,9 @@ func (w *writer) help(ctx context.Context) error {
 		}
 		priority(ioIdle, 0)
 		defer priority(0, 0)
-		h := &helper{w: w}
-		if f, err := os.Open("/proc/self/task/" + strconv.Itoa(unix.Gettid()) + "/schedstat"); err == nil {
-			h.stats = f
-			defer f.Close()
-		}
-		h.waits()
+		meter := polite.NewMeter()
+		defer meter.Close()
+		h := &helper{w: w, waits: meter.Waits}
 		w.helping.Add(1)
 		defer w.helping.Add(-1)
 		err = w.work(ctx, h)
@@ -72,36 +64,6 @@ const (
 func priority(class, level int) {
 	const ofThread = 1
 	_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, ofThread, 0, uintptr(class<<13|level))
-}
-
-// waits tells whether this thread waited longer for a processor than it ran, since it was last asked.
-func (h *helper) waits() bool {
-	if h.stats == nil {
-		return false
-	}
-	var p [96]byte
-	n, err := h.stats.ReadAt(p[:], 0)
-	if n == 0 && err != nil {
-		return false
-	}
-	ran, stood, ok := parseSchedstat(string(p[:n]))
-	if !ok {
-		return false
-	}
-	yes := stood-h.stood > ran-h.ran
-	h.ran, h.stood = ran, stood
-	return yes
-}
-
-// parseSchedstat reads how long a thread ran, and how long it waited for a processor, in nanoseconds.
-func parseSchedstat(s string) (ran, stood uint64, ok bool) {
-	f := strings.Fields(s)
-	if len(f) < 2 {
-		return 0, 0, false
-	}
-	ran, err1 := strconv.ParseUint(f[0], 10, 64)
-	stood, err2 := strconv.ParseUint(f[1], 10, 64)
-	return ran, stood, err1 == nil && err2 == nil
 }
 
 // next is called before each job: it steps back when all processors are busy.

@@ -424,25 +424,26 @@ func (w *worker) answer(f userfault.Touch) {
 
 // ---- the background ----------------------------------------------------------------------------
 
-// niceness of the background: a program that computes goes first.
-const niceness = 10
-
 // prefetch brings everything, one chunk after the other.
 func (l *Loader) prefetch() {
 	if fault.Point("lazy.background") != nil {
 		return
 	}
-	polite.Run(niceness, func(error) { l.bringAll() })
+	w := l.worker()
+	defer w.r.Close()
+	polite.Pace(w.bringNext)
+}
+
+// bringNext brings one chunk, if there is one that nobody has claimed.
+func (w *worker) bringNext() bool {
+	i := w.l.choose()
+	return i >= 0 && w.bring(i)
 }
 
 func (l *Loader) bringAll() {
 	w := l.worker()
 	defer w.r.Close()
-	for {
-		i := l.choose()
-		if i < 0 || !w.bring(i) {
-			return
-		}
+	for w.bringNext() {
 		runtime.Gosched() // where there is one processor, faults go first
 	}
 }
@@ -493,14 +494,19 @@ func (l *Loader) collapse() {
 	if b, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/enabled"); err != nil || strings.Contains(string(b), "[never]") {
 		return
 	}
-	polite.Run(niceness, func(error) {
-		for _, e := range l.huge {
-			for at := (e.Start + hugePage - 1) &^ (hugePage - 1); at+hugePage <= e.End; at += hugePage {
-				if _, _, errno := unix.Syscall(unix.SYS_MADVISE, uintptr(at), hugePage, unix.MADV_COLLAPSE); errno == unix.ENOMEM {
-					return // or the kernel has none left
-				}
-			}
+	var pages []uint64
+	for _, e := range l.huge {
+		for at := (e.Start + hugePage - 1) &^ (hugePage - 1); at+hugePage <= e.End; at += hugePage {
+			pages = append(pages, at)
 		}
+	}
+	polite.Pace(func() bool {
+		if len(pages) == 0 {
+			return false
+		}
+		_, _, errno := unix.Syscall(unix.SYS_MADVISE, uintptr(pages[0]), hugePage, unix.MADV_COLLAPSE)
+		pages = pages[1:]
+		return errno != unix.ENOMEM // or the kernel has none left
 	})
 }
 
