@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -121,18 +122,17 @@ func ownTable() error {
 // emptyTable closes what the calling thread does not need in its table: a connection, or a pipe of the
 // application, must end when the process closes it.
 func emptyTable(fds []int) error {
-	entries, err := os.ReadDir("/proc/thread-self/fd")
+	numbers, err := openNumbers()
 	if err != nil {
 		return err
 	}
 	keep := []int{2} // and what is below
-	for _, e := range entries {
-		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 && !slices.Contains(fds, fd) && pollsForGo(fd) {
+	for _, fd := range numbers {
+		if fd > 2 && !slices.Contains(fds, fd) && pollsForGo(fd) {
 			keep = append(keep, fd)
 		}
 	}
-	slices.Sort(keep)
-	closeBetween(append(keep, math.MaxUint32), entries)
+	closeBetween(append(keep, math.MaxUint32), numbers)
 	// What Go itself has to say in the worst case shall not end in a file of the application.
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -157,13 +157,48 @@ func pollsForGo(fd int) bool {
 	return what == "anon_inode:[eventpoll]" || what == "anon_inode:[eventfd]"
 }
 
-// closeBetween closes the entries between those that are kept, which are in order.
-func closeBetween(keep []int, entries []os.DirEntry) {
+// smallTable is up to which size of the table all its numbers are tried: the kernel takes longer to list one that is open.
+const smallTable = 8192
+
+// openNumbers are the descriptors of the calling thread, in order, and perhaps some that are not open.
+func openNumbers() ([]int, error) {
+	if n := tableSize(); n > 0 && n <= smallTable {
+		all := make([]int, n)
+		for fd := range all {
+			all[fd] = fd
+		}
+		return all, nil
+	}
+	entries, err := os.ReadDir("/proc/thread-self/fd")
+	if err != nil {
+		return nil, err
+	}
+	var open []int
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil {
+			open = append(open, fd)
+		}
+	}
+	slices.Sort(open)
+	return open, nil
+}
+
+// tableSize is for how many descriptors the calling thread's table has room; 0: unknown.
+func tableSize() int {
+	status, _ := os.ReadFile("/proc/thread-self/status")
+	_, rest, _ := strings.Cut(string(status), "\nFDSize:")
+	line, _, _ := strings.Cut(rest, "\n")
+	n, _ := strconv.Atoi(strings.TrimSpace(line))
+	return n
+}
+
+// closeBetween closes those of the numbers that are between those that are kept; both are in order.
+func closeBetween(keep, numbers []int) {
 	for i, after := range keep[1:] {
 		if from := keep[i] + 1; from < after && unix.CloseRange(uint(from), uint(after-1), 0) != nil {
 			// A container's filter does not know that call.
-			for _, e := range entries {
-				if fd, err := strconv.Atoi(e.Name()); err == nil && from <= fd && fd < after {
+			for _, fd := range numbers {
+				if from <= fd && fd < after {
 					unix.Close(fd)
 				}
 			}

@@ -12,8 +12,23 @@ import (
 )
 
 // A keeper holds nothing open but what Go polls by: a pipe must end when the program closes it, and so must an event
-// descriptor of the program's, which looks like one of Go's.
+// descriptor of the program's, which looks like one of Go's. So it is where the table is too large for all numbers to be tried.
 func TestKeeperHoldsNothing(t *testing.T) {
+	t.Run("small", func(t *testing.T) { keeperHoldsNothing(t) })
+	t.Run("large", func(t *testing.T) {
+		high, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, smallTable)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(high)
+		if n := tableSize(); n <= smallTable {
+			t.Fatalf("a table with %d is of size %d", high, n)
+		}
+		keeperHoldsNothing(t, high)
+	})
+}
+
+func keeperHoldsNothing(t *testing.T, fds ...int) {
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
 		t.Fatal(err)
@@ -22,9 +37,9 @@ func TestKeeperHoldsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fds := append(pipe[:], event)
-	for _, fd := range fds {
+	for _, fd := range []int{pipe[0], pipe[1], event} {
 		defer unix.Close(fd)
+		fds = append(fds, fd)
 	}
 	// One that was made earlier would not have had these.
 	idle.Lock()
