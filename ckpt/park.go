@@ -4,6 +4,7 @@ package ckpt
 
 import (
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/libckpt/libckpt/ckpt/after"
@@ -52,8 +53,10 @@ func (a *attempt) parkHere() parkReport {
 	a.parked.Store(true)
 	mine.Sockets = j.hasSockets()
 	mine.Verbs = j.usesVerbs()
-	mine.SysV = a.lookSysV()
-	mine.Posix = a.lookPosix()
+	if err := a.lookShared(&mine); err != nil {
+		mine.Obstacle = err.Error()
+		return mine
+	}
 	mine.Segments = j.signals.Segments().Held()
 	mine.Obstacle = j.slow.obstacle()
 	mine.Disk = mine.Obstacle != ""
@@ -75,6 +78,19 @@ func (a *attempt) parkHere() parkReport {
 		mine.Obstacle, mine.Disk = err.Error(), false
 	}
 	return mine
+}
+
+// lookShared says which memory this rank shares with others.
+func (a *attempt) lookShared(mine *parkReport) error {
+	if a.j.regional != nil {
+		return nil
+	}
+	maps, err := os.ReadFile("/proc/self/maps") // once: of a program with many libraries it takes a millisecond
+	if err != nil {
+		return err
+	}
+	mine.SysV, mine.Posix = a.lookSysV(maps), lookPosix(maps)
+	return nil
 }
 
 func (a *attempt) parkTimeout() time.Duration {

@@ -13,11 +13,8 @@ import (
 
 // lookPosix says which files this rank writes to through its memory. The program is stopped. Without a report this rank, and
 // the others, save more than they have to; why there is none ends the attempt where memory is looked at.
-func (a *attempt) lookPosix() *posixshm.Report {
-	if a.j.regional != nil {
-		return nil
-	}
-	report, err := posixshm.Look(snapshot.Upper)
+func lookPosix(maps []byte) *posixshm.Report {
+	report, err := posixshm.Look(maps, snapshot.Upper)
 	if err != nil {
 		return nil
 	}

@@ -25,12 +25,12 @@ type SysVHost interface {
 }
 
 // lookSysV finds this rank's objects, and tells whether there are any. The program is stopped.
-func (a *attempt) lookSysV() bool {
+func (a *attempt) lookSysV(maps []byte) bool {
 	h, ok := a.j.host.(SysVHost)
-	if !ok || a.j.regional != nil {
+	if !ok {
 		return false
 	}
-	a.shared, a.sysvError = sysv.Look(h.SysV(), snapshot.Upper)
+	a.shared, a.sysvError = sysv.Look(maps, h.SysV(), snapshot.Upper)
 	return a.sysvError != nil || a.shared.Any()
 }
 

@@ -60,12 +60,9 @@ type Writes struct {
 	Pieces [][2]uint64 `json:"pieces"`
 }
 
-// Look is the report of this process, whose program is stopped; nil: it shares nothing. upper says which addresses are the program's.
-func Look(upper func(start, end uint64) bool) (*Report, error) {
-	maps, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		return nil, err
-	}
+// Look is the report of this process, whose program is stopped; nil: it shares nothing. maps is its /proc/self/maps, and upper
+// says which addresses are the program's.
+func Look(maps []byte, upper func(start, end uint64) bool) (*Report, error) {
 	r, any := &Report{}, false
 	eachShared(maps, func(start, end, offset uint64, writable bool, m mapping) {
 		if !upper(start, end) {
@@ -84,6 +81,7 @@ func Look(upper func(start, end uint64) bool) (*Report, error) {
 	if !any {
 		return nil, nil
 	}
+	var err error
 	r.Boot, err = boot()
 	return r, err
 }

@@ -178,7 +178,7 @@ func TestSaved(t *testing.T) {
 	f := inMemoryFile(t, "look", 3*pageSize)
 	first, _ := mapped(t, f, 0, pageSize)
 	second, _ := mapped(t, f, pageSize, 2*pageSize)
-	got, err := Look(func(start, _ uint64) bool { return start == first.Start || start == second.Start })
+	got, err := Look(mapsNow(t), func(start, _ uint64) bool { return start == first.Start || start == second.Start })
 	var st unix.Stat_t
 	must(t, unix.Fstat(int(f.Fd()), &st))
 	want := []Writes{{st.Dev, st.Ino, [][2]uint64{page(0, 1), page(1, 3)}}}
@@ -194,7 +194,7 @@ func TestSaved(t *testing.T) {
 	if diff := cmp.Diff(want, got.Files); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
 	}
-	if got, err := Look(func(uint64, uint64) bool { return false }); got != nil || err != nil {
+	if got, err := Look(mapsNow(t), func(uint64, uint64) bool { return false }); got != nil || err != nil {
 		t.Errorf("nothing of the program's: %v, %v", got, err)
 	}
 }
@@ -477,4 +477,13 @@ func FuzzDecode(f *testing.F) {
 			_ = covers(s.Files[i].Pieces, 0, uint64(s.Files[i].Bytes))
 		}
 	})
+}
+
+func mapsNow(t *testing.T) []byte {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return maps
 }

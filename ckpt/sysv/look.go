@@ -105,14 +105,10 @@ type Here struct {
 	kept    [kinds][]int
 }
 
-// Look finds the objects of the stopped program. upper says which addresses are the program's; known is what whoever emulates
-// its calls knows.
-func Look(known Table, upper func(start, end uint64) bool) (*Here, error) {
+// Look finds the objects of the stopped program. maps is its /proc/self/maps, upper says which addresses are the program's, and
+// known is what whoever emulates its calls knows.
+func Look(maps []byte, known Table, upper func(start, end uint64) bool) (*Here, error) {
 	ids := known.IDs[Segments]
-	maps, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		return nil, err
-	}
 	h := &Here{report: Report{PID: os.Getpid()}}
 	count := map[int]int{} // of the process as a whole
 	for _, p := range piecesIn(maps) {
@@ -124,6 +120,7 @@ func Look(known Table, upper func(start, end uint64) bool) (*Here, error) {
 	if len(h.pieces) == 0 && len(ids) == 0 && len(known.IDs[Semaphores]) == 0 && len(known.IDs[Queues]) == 0 {
 		return h, nil
 	}
+	var err error
 	if h.report.Node, err = thisNode(); err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ func encode(t *testing.T, s Section) []byte {
 
 func saveAs(t *testing.T, known Table) ([]image.Section, []string) {
 	t.Helper()
-	h, err := Look(known, all)
+	h, err := Look(mapsNow(t), known, all)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func undoes(sections string) error {
 func TestUndoneAgain(t *testing.T) {
 	known := objects(t, 0, []uint16{0, 5, 9})
 	id := known.IDs[Semaphores][0].Real
-	h, err := Look(known, all)
+	h, err := Look(mapsNow(t), known, all)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +274,7 @@ func TestObjectsOfOthers(t *testing.T) {
 		t.Fatal(obstacles)
 	}
 	end := another(t, "added", "adds", fmt.Sprint(id))
-	h, err := Look(known, all)
+	h, err := Look(mapsNow(t), known, all)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +301,7 @@ func TestObjectsOfOthers(t *testing.T) {
 func TestUndoNotKnown(t *testing.T) {
 	known := objects(t, 0, []uint16{1})
 	id := known.IDs[Semaphores][0].Real
-	h, err := Look(known, all)
+	h, err := Look(mapsNow(t), known, all)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func room(n int) ([]byte, error) { return make([]byte, n), nil }
 // save has one process save its segments.
 func save(t *testing.T, ids []ID) ([]image.Region, []image.Section, []string) {
 	t.Helper()
-	h, err := Look(Table{IDs: [kinds][]ID{ids}}, all)
+	h, err := Look(mapsNow(t), Table{IDs: [kinds][]ID{ids}}, all)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestParts(t *testing.T) {
 	if is, err := r.Attach(&middle); !is || err != nil {
 		t.Fatal(is, err)
 	}
-	h, err := Look(r.Table(), all)
+	h, err := Look(mapsNow(t), r.Table(), all)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -350,4 +350,13 @@ func TestNearlyEmpty(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+func mapsNow(t *testing.T) []byte {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return maps
 }
