@@ -102,7 +102,11 @@ func ReadAppended(log io.Reader, place int64) (list []Appended, err error) {
 				return
 			}
 			a.Spans = slices.DeleteFunc(a.Spans, func(s Span) bool { return s.To == noEnd })
-			a.Spans = joinSpans(append(a.Spans, Span{min(from, size), size}))
+			if size < from { // somebody has cut it since
+				a.cut(size)
+			} else {
+				a.Spans = joinSpans(append(a.Spans, Span{from, size}))
+			}
 		}
 		if len(a.Spans) > mostSpans {
 			a.Unsure, a.Spans = true, a.Spans[:1]

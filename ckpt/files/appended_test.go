@@ -72,6 +72,8 @@ func TestReadAppended(t *testing.T) {
 			[]Appended{{Path: "/a", File: one, Base: 10, Spans: []Span{}}}},
 		{"cut by somebody", []record{{madeAppends, one, 10, "/a"}, {madeCloses, one, 40, ""}, {madeAppends, one, 5, ""}, {madeCloses, one, 7, ""}},
 			[]Appended{{Path: "/a", File: one, Base: 5, Spans: []Span{{5, 7}}}}},
+		{"cut by somebody while it was open", []record{{madeAppends, one, 10, "/a"}, {madeCloses, one, 5, ""}, {madeAppends, one, 5, ""}, {madeCloses, one, 7, ""}},
+			[]Appended{{Path: "/a", File: one, Base: 5, Spans: []Span{{5, 7}}}}},
 		{"written anywhere", []record{{madeAppends, one, 10, "/a"}, {madeCloses, one, 20, ""}, {madeWrites, one, 20, "/a"}},
 			[]Appended{{Path: "/a", File: one, Base: 10, Spans: []Span{{10, 20}}, Unsure: true}}},
 		{"written anywhere, first", []record{{madeWrites, one, 20, "/a"}, {madeAppends, one, 20, "/a"}, {madeCloses, one, 30, ""}},

@@ -91,7 +91,7 @@ func eachMade(log io.Reader, do func(m *made, payload string)) error {
 		if m.sized() {
 			size, path = m.size(path)
 		}
-		if size < 0 || !(filepath.IsAbs(path) || m.sized() && path == "") || strings.ContainsRune(path, 0) {
+		if size < 0 || size >= noEnd || !(filepath.IsAbs(path) || m.sized() && path == "") || strings.ContainsRune(path, 0) {
 			return damaged
 		}
 		do(&m, string(b))
