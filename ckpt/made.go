@@ -397,36 +397,55 @@ type cutWord struct {
 	Left []int `json:"left,omitempty"` // they are longer than they were
 }
 
-// cutAppended cuts off what the job appended after the epoch to files that it opened for that. Collective; when it returns, nobody moves
-// anything aside any more.
-func (j *Job) cutAppended(s *store.Store, table *files.Table, undone *undone, gather func([]byte) ([][]byte, error)) error {
+// appended is what the job appended after the epoch to files that it opened for that.
+type appended struct {
+	mine  []files.Appended
+	list  []files.Appended // of all ranks
+	first []int            // of each of these, the rank that cuts it
+	open  map[uint64]bool  // inodes that are put back as they were, whoever wrote to them
+	seen  time.Time        // when the job was last seen to live
+}
+
+// grown tells whether a file that was only read at the epoch is one to which the job has appended since. Another rank may have.
+func (a *appended) grown(ino uint64, size int64) bool {
+	return slices.ContainsFunc(a.list, func(f files.Appended) bool { return f.File.Ino == ino && f.Base == size && !f.Unsure })
+}
+
+// gatherAppended finds that out. Collective; nothing is changed.
+func (j *Job) gatherAppended(s *store.Store, table *files.Table, gather func([]byte) ([][]byte, error)) (*appended, error) {
 	mine := appendedWord{Open: table.Written()}
 	if at := j.owned.lastSeen(s.Dir()); !at.IsZero() {
 		mine.Seen = at.UnixNano()
 	}
 	if j.meta.Made != 0 && j.options.KeepsFiles() {
 		var err error
-		if mine.Files, err = j.appended(s); err != nil {
+		if mine.Files, err = j.readAppended(s); err != nil {
 			mine.Files = nil // what follows may say that others were at them
 			j.log.Warn("what was appended to files after the checkpoint stays", zap.Error(err))
 		}
 	}
 	words, err := gatherAs(gather, mine)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	all, open := make([][]files.Appended, len(words)), map[uint64]bool{}
-	var seen time.Time
+	a := &appended{mine: mine.Files, open: map[uint64]bool{}}
+	all := make([][]files.Appended, len(words))
 	for r, w := range words {
 		all[r] = w.Files
 		if w.Seen != 0 {
-			seen = time.Unix(0, w.Seen)
+			a.seen = time.Unix(0, w.Seen)
 		}
 		for _, ino := range w.Open {
-			open[ino] = true
+			a.open[ino] = true
 		}
 	}
-	list, first := files.JoinAppended(all)
+	a.list, a.first = files.JoinAppended(all)
+	return a, nil
+}
+
+// cutAppended cuts it off. Collective; when it returns, nobody moves anything aside any more.
+func (j *Job) cutAppended(s *store.Store, table *files.Table, a *appended, undone *undone, gather func([]byte) ([][]byte, error)) error {
+	list := a.list
 	if len(list) == 0 {
 		j.noteThrough(s)
 		return nil
@@ -434,10 +453,10 @@ func (j *Job) cutAppended(s *store.Store, table *files.Table, undone *undone, ga
 	var did cutWord
 	bytes := int64(0)
 	for i := range list {
-		if first[i] != j.meta.Rank || open[list[i].File.Ino] || undone.Knows(list[i].File) {
+		if a.first[i] != j.meta.Rank || a.open[list[i].File.Ino] || undone.Knows(list[i].File) {
 			continue
 		}
-		n, err := list[i].Cut(seen, undone.Found(list[i].File))
+		n, err := list[i].Cut(a.seen, undone.Found(list[i].File))
 		if err != nil {
 			did.Left = append(did.Left, i)
 			j.log.Warn("a file that was appended to after the checkpoint", zap.Error(err))
@@ -457,7 +476,15 @@ func (j *Job) cutAppended(s *store.Store, table *files.Table, undone *undone, ga
 	}
 	j.noteThrough(s)
 	for _, c := range cuts {
-		err := errors.Join(j.noteCut(s, list, c.Cut, mine.Files, true), j.noteCut(s, list, c.Left, mine.Files, false))
+		for _, i := range c.Cut {
+			if i < 0 || i >= len(list) {
+				continue
+			}
+			if err := table.Restamp(list[i].File.Ino); err != nil {
+				j.log.Warn("a file that was appended to after the checkpoint", zap.Error(err))
+			}
+		}
+		err := errors.Join(j.noteCut(s, list, c.Cut, a.mine, true), j.noteCut(s, list, c.Left, a.mine, false))
 		if err != nil {
 			j.log.Warn("the next restart may not know what this job appends to a file", zap.Error(err))
 		}
@@ -481,8 +508,8 @@ func (j *Job) noteCut(s *store.Store, list []files.Appended, which []int, mine [
 	return errors.Join(errs...)
 }
 
-// appended reads what this process appended after the epoch.
-func (j *Job) appended(s *store.Store) ([]files.Appended, error) {
+// readAppended reads what this process appended after the epoch.
+func (j *Job) readAppended(s *store.Store) ([]files.Appended, error) {
 	f, err := j.openMadeLog(s)
 	if f == nil {
 		return nil, err

@@ -425,6 +425,11 @@ func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather
 	}
 	defer func() { mapped.Done(err == nil) }()
 	options.Unnamed = mapped.Unnamed
+	appended, err := j.gatherAppended(r.store, &table, gather)
+	if err != nil {
+		return err
+	}
+	options.Grown = appended.grown
 	if err := agree(files.Prepare(table, options)); err != nil {
 		return err
 	}
@@ -440,7 +445,7 @@ func (j *Job) restore(r *Restart, f *image.File, agree func(error) error, gather
 		}
 		defer j.remade.Close()
 	}
-	if err := j.cutAppended(r.store, &table, undone, gather); err != nil { // on all ranks, before anything is put back
+	if err := j.cutAppended(r.store, &table, appended, undone, gather); err != nil { // on all ranks, before anything is put back
 		return err
 	}
 	if err := agree(files.PutBack(table, options)); err != nil {

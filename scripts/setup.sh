@@ -81,6 +81,7 @@ netpipe-openmpi: NPopenmpi
 lammps: lmp
 lammps-examples: /usr/share/lammps/examples/peptide/data.peptide
 python3-mpi4py: /usr/lib/python3/dist-packages/mpi4py/__init__.py
+python3-lmdb: /usr/lib/python3/dist-packages/lmdb/__init__.py
 libhdf5-openmpi-dev: /usr/include/hdf5/openmpi/hdf5.h
 libcoarrays-openmpi-dev: /usr/lib/x86_64-linux-gnu/open-coarrays/openmpi/lib/libcaf_openmpi.so
 ')
@@ -92,6 +93,7 @@ forky) python=3.14 ;;
 *) python= ;;
 esac
 [ -z "$python" ] || tested+="libpython$python-testsuite: /usr/lib/python$python/test/test_select.py
+python3-gdbm: /usr/lib/python$python/lib-dynload/_gdbm.cpython-${python/./}-x86_64-linux-gnu.so
 "
 measured='
 elk-lapw: elk-lapw

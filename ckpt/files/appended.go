@@ -235,6 +235,25 @@ func (a *Appended) open(found *os.File) (*os.File, error) {
 	return os.OpenFile(a.Path, os.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 }
 
+// Restamp gives a file that was only read, and that has the size of then again, the time of its last change that it had: it is compared.
+func (t *Table) Restamp(ino uint64) error {
+	for i := range t.Files {
+		f := &t.Files[i]
+		if f.Kind != KindRegular || f.Inode == nil || f.Inode.Ino != ino || f.writable() {
+			continue
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(string(f.Path), &st); err != nil || st.Ino != ino || st.Size != f.Inode.Size {
+			continue // the restore says what is wrong with it
+		}
+		times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(f.Inode.Mtime)}
+		if err := unix.UtimesNanoAt(unix.AT_FDCWD, string(f.Path), times, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return &fs.PathError{Op: "utimensat", Path: string(f.Path), Err: err}
+		}
+	}
+	return nil
+}
+
 // Note notes in a log of names that the file was cut, or that it was not, so that nobody is to do that later.
 func (a *Appended) Note(to io.Writer, cut bool) error {
 	m := made{Ino: a.File.Ino, Seconds: a.File.Seconds, Nanos: a.File.Nanos, Known: madeWrites, Length: uint32(8 + len(a.Path))}

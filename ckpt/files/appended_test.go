@@ -184,3 +184,59 @@ func TestCutAppended(t *testing.T) {
 		})
 	}
 }
+
+// A file that was only read at the checkpoint and has grown since is right if the job has appended to it, before that is cut off, and has
+// its time again after that.
+func TestGrownSince(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	if err := os.WriteFile(path, []byte("before\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	then := time.Unix(1e9, 5)
+	if err := os.Chtimes(path, then, then); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	none := [3]int{-1, -1, -1}
+	table, obstacles, err := Capture([]int{int(f.Fd())}, none)
+	if err != nil || len(obstacles) > 0 {
+		t.Fatal(err, obstacles)
+	}
+	ino := table.Files[0].Inode.Ino
+	if err := os.WriteFile(path, []byte("before\nafter\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name  string
+		grown func(uint64, int64) bool
+		good  bool
+	}{
+		{"nobody knows", nil, false},
+		{"by others", func(uint64, int64) bool { return false }, false},
+		{"by the job", func(i uint64, size int64) bool { return i == ino && size == 7 }, true},
+	} {
+		var changed *ChangedError
+		if err := Prepare(table, Options{Inherited: none, Grown: c.grown}); (err == nil) != c.good || err != nil && !errors.As(err, &changed) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if err := table.Restamp(ino); err != nil {
+		t.Error(err)
+	}
+	if st, err := os.Stat(path); err != nil || st.ModTime().Equal(then) {
+		t.Errorf("%v: a file that is longer has its time of before", err)
+	}
+	if err := os.Truncate(path, 7); err != nil {
+		t.Fatal(err)
+	}
+	if err := table.Restamp(ino); err != nil {
+		t.Error(err)
+	}
+	if err := Prepare(table, Options{Inherited: none}); err != nil {
+		t.Error(err)
+	}
+}

@@ -30,6 +30,9 @@ type Options struct {
 	// Unnamed is a file without a name that is there already, as it is mapped, by the numbers that it had; nil when it is
 	// not. It stays open. A nil Unnamed has none.
 	Unnamed func(dev, ino uint64) *os.File
+	// Grown tells of a file that was only read, and had that size, whether the job has appended to it since, which is cut off before
+	// Restore. Nil: it has to none.
+	Grown func(ino uint64, size int64) bool
 	// Warn is told what is different from before but not an error; nil: nobody is told.
 	Warn func(message string)
 }

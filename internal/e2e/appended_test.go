@@ -61,3 +61,66 @@ func TestDiaryOfOthers(t *testing.T) {
 		t.Errorf("its own log has %d lines", len(b))
 	}
 }
+
+// A file that was only read at the checkpoint, and to which the program has appended since by another descriptor, is as it was: also where the program has
+// given its name to another file meanwhile.
+func TestReadAndAppended(t *testing.T) {
+	needCommands(t)
+	const script = `
+import os, sys, time
+def rest():
+    if not os.path.exists("go"):
+        print("reads", flush=True)
+    while not os.path.exists("go"): time.sleep(0.01)
+with open("log", "w") as f: f.write("begin\n")
+os.utime("log", (1, 1))
+with open("log") as f:
+    f.readline()
+    rest()
+    assert f.read() == "", "it can read on"
+for i in range(3):
+    with open("log", "a") as f: f.write("line %d\n" % i)
+    lines = open("log").read()
+    if sys.argv[1] == "replace":
+        if os.path.exists("old"): os.remove("old")
+        os.rename("log", "old")
+        with open("log", "w") as f: f.write(lines)
+print(lines, flush=True)
+while os.path.exists("stay"): time.sleep(0.01)
+`
+	for _, how := range []string{"append", "replace"} {
+		t.Run(how, func(t *testing.T) {
+			run, mark := runOf(t)
+			writeFile(t, filepath.Join(run.Work(), "stay"), nil)
+			says := func(what string) {
+				t.Helper()
+				if !Poll(patience, make(chan struct{}), func() bool { return strings.Contains(string(mustRead(t, run.Stdout)), what) }) {
+					t.Fatalf("it does not say %q\n%s\n%s", what, mustRead(t, run.Stdout), mustRead(t, run.Stderr))
+				}
+			}
+			p, err := run.Start(mark, built.CkptRun(), "--dir", run.Checkpoints(), "--", "python3", "-c", script, how)
+			must(t, err)
+			says("reads")
+			asked, err := NewRun(t.TempDir())
+			must(t, err)
+			must(t, asked.Once(checkpointLimit, built.CkptCtl(), "checkpoint", run.Checkpoints()))
+			if asked.Exit != (Exit{}) {
+				t.Fatalf("%v: %s", asked.Exit, mustRead(t, asked.Stderr))
+			}
+			writeFile(t, filepath.Join(run.Work(), "go"), nil)
+			says("line 2")
+			mark.KillAll()
+			_, err = p.Wait(time.Minute)
+			must(t, err)
+			must(t, os.Remove(filepath.Join(run.Work(), "stay")))
+			again, err := NewRun(t.TempDir())
+			must(t, err)
+			must(t, again.Once(time.Minute, built.CkptRun(), "--restart", run.Checkpoints()))
+			const want = "begin\nline 0\nline 1\nline 2\n"
+			got := string(mustRead(t, filepath.Join(run.Work(), "log")))
+			if again.Exit != (Exit{}) || got != want {
+				t.Errorf("%v, and the file has %q\n%s", again.Exit, got, mustRead(t, again.Stderr))
+			}
+		})
+	}
+}

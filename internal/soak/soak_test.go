@@ -59,10 +59,12 @@ func TestOtherPeoplesPrograms(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		seed uint64
+		most int
 	}{
-		{"LAMMPS, melt", 5}, // each is saved, killed, and continued
-		{"mpi4py, messages", 38},
-		{"HDF5", 38},
+		{"LAMMPS, melt", 5, 1}, // each is saved, killed, and continued
+		{"mpi4py, messages", 38, 1},
+		{"mpi4py, databases", 3, 4},
+		{"HDF5", 38, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p, err := Find(test.name)
@@ -70,7 +72,7 @@ func TestOtherPeoplesPrograms(t *testing.T) {
 				t.Fatal(err)
 			}
 			l := NewLife(test.seed, built, []Program{*p}, t.TempDir())
-			l.Most = 1
+			l.Most = test.most
 			if err := l.Go(); err != nil {
 				t.Fatalf("%s\n%s", l, l.Story())
 			}

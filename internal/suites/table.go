@@ -49,7 +49,7 @@ func Programs() []Program {
 			all = append(all, fortran(mpi, binding, strconv.Itoa(number)))
 		}
 	}
-	return append(all, hpcc("hpcc"), melt(100), peptide(20), mpi4py("messages", 1), mpi4py("storage", 1, "storage.bin"), coarrays(100))
+	return append(all, hpcc("hpcc"), melt(100), peptide(20), mpi4py("messages", 1), mpi4py("storage", 1, "storage.bin"), mpi4py("databases", 30), coarrays(100))
 }
 
 // Long are programs that take seconds, so that much can happen while they run.
@@ -66,7 +66,7 @@ func Long() []Program {
 	}
 	messages := mpi4py("messages", 20)
 	messages.Order = true // sums of three numbers
-	return append(all, hpcc("long"), melt(1000), peptide(80), messages, mpi4py("storage", 10, "storage.bin"), coarrays(10000))
+	return append(all, hpcc("long"), melt(1000), peptide(80), messages, mpi4py("storage", 10, "storage.bin"), mpi4py("databases", 150), coarrays(10000))
 }
 
 // Heavy are programs that compute for ten to thirty seconds on two processors, in the way such programs do: with
