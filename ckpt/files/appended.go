@@ -46,7 +46,11 @@ const mostSpans = 1000
 // ReadAppended reads a log from the place that it had at an epoch. It may end within a record.
 func ReadAppended(log io.Reader, place int64) (list []Appended, err error) {
 	at := map[Which]int{}
-	opened := map[Which]int64{} // the size at the last opening
+	type opening struct {
+		size  int64 // at the last one
+		times int   // for which there was no close yet
+	}
+	opened := map[Which]opening{}
 	err = eachMade(log, func(m *made, payload string) {
 		if m.spoilt() {
 			if c, _ := parseSpoilt(m, payload); c.Kind == spoiltBack && c.Mode == backThrough && c.Size == place { // all of that is undone
@@ -94,19 +98,25 @@ func ReadAppended(log io.Reader, place int64) (list []Appended, err error) {
 			a.cut(size)
 		case madeAppends:
 			a.cut(size) // if it was longer, somebody has cut it since
-			opened[which] = size
+			opened[which] = opening{size, opened[which].times + 1}
 			a.Spans = append(a.Spans, Span{size, noEnd})
 		case madeCloses:
-			from, is := opened[which]
+			o, is := opened[which]
 			if !is {
 				return
 			}
 			a.Spans = slices.DeleteFunc(a.Spans, func(s Span) bool { return s.To == noEnd })
-			if size < from { // somebody has cut it since
+			if size < o.size { // somebody has cut it since
 				a.cut(size)
 			} else {
-				a.Spans = joinSpans(append(a.Spans, Span{from, size}))
+				a.Spans = joinSpans(append(a.Spans, Span{o.size, size}))
 			}
+			if o.times--; o.times > 0 { // another descriptor is still open
+				a.Spans = append(a.Spans, Span{size, noEnd})
+				o.size = size
+			}
+			o.times = max(o.times, 0) // those that were duplicated close more often
+			opened[which] = o
 		}
 		if len(a.Spans) > mostSpans {
 			a.Unsure, a.Spans = true, a.Spans[:1]
