@@ -53,6 +53,7 @@ var Programs = []Program{
 	{Name: "table", Argv: []string{"$BIN/table", "$N", "$DIR"}, Long: 1500, Short: 150},
 	{Name: "diary", Argv: []string{"$BIN/diary", "$N", "$DIR"}, Long: 800, Short: 80},
 	{Name: "rewriter", Argv: []string{"$BIN/rewriter", "$N", "$DIR"}, Long: 4000, Short: 400},
+	{Name: "habits", Argv: []string{"/usr/bin/python3", "$SRC/habits.py", "$N", "$DIR"}, Long: 250, Short: 25},
 	{Name: "maker", Argv: []string{"$BIN/maker", "$N", "$DIR"}, Long: 600, Short: 60},
 	{Name: "broken", Argv: []string{"$BIN/broken", "$N"}, Long: 250, Short: 20},
 	{Name: "realtime", Argv: []string{"$BIN/realtime", "$N"}, Long: 6000, Short: 500, Cycles: 2},
