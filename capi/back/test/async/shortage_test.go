@@ -197,7 +197,7 @@ func TestShortOfMemory(t *testing.T) {
 					break
 				}
 				patience := "2m" // a disk that others write to may not answer for half a minute
-				if k == 1 { // a receive that has no memory holds it back as long as it may
+				if k == 1 {      // a receive that has no memory holds it back as long as it may
 					patience = "10s"
 				}
 				c := m.ctl("checkpoint", m.dir, "--timeout", patience)
